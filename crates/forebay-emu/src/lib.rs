@@ -1,0 +1,2 @@
+//! Emulated sources, links and clocks, seeded.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Event builder engine, sans-IO.
+#![forbid(unsafe_code)]

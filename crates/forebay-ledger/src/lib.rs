@@ -1,0 +1,2 @@
+//! The books: accounts, links, residual, counters in a mapped file.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Linux system interfaces, the one place for sockets, mappings and clocks.
