@@ -1,13 +1,14 @@
 //! What a set of soft readouts is to do: plain fields with their units in the names.
 
+use forebay_wire::hadtu::ByteOrder;
+use forebay_wire::hadtu::MTU_BYTES;
+use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, TriggerBits};
 use thiserror::Error;
 
 use crate::fault::FaultRule;
 
-/// Bytes of a sub-event's header, included in every size given here.
-pub const SUBEVENT_HEADER_BYTES: u32 = 16;
 /// Classic nettrans cuts a message into datagrams of exactly this many bytes (63 · 1024).
-pub const CUT_BYTES: u32 = 64_512;
+pub(crate) const CUT_BYTES: u32 = MTU_BYTES as u32;
 /// The largest sub-event that can be asked for: 16 MiB.
 pub const MAX_SUBEVENT_BYTES: u32 = 16 << 20;
 /// The largest number of sources.
@@ -81,27 +82,6 @@ pub struct Spill {
     pub length_ns: u64,
 }
 
-/// How many bits of the trigger number count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TriggerBits {
-    /// 16 bits; bits 31..24 of the word then hold something that differs between sources.
-    Sixteen,
-    /// 24 bits (the default).
-    #[default]
-    TwentyFour,
-}
-
-impl TriggerBits {
-    /// The largest trigger number.
-    #[must_use]
-    pub const fn mask(self) -> u32 {
-        match self {
-            Self::Sixteen => 0xffff,
-            Self::TwentyFour => 0x00ff_ffff,
-        }
-    }
-}
-
 /// The triggers, common to all sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trigger {
@@ -111,7 +91,8 @@ pub struct Trigger {
     pub spacing: Spacing,
     /// Spill structure; none (the default) for a continuous beam.
     pub spill: Option<Spill>,
-    /// Width of the trigger number; default 24 bits.
+    /// Width of the trigger number; default 24 bits. With 16, bits 31..24 of the trigger word hold
+    /// something that differs between sources, as nobody may look at them.
     pub bits: TriggerBits,
     /// Number of the first trigger; default 0.
     pub first: u32,
@@ -134,16 +115,6 @@ impl Trigger {
     }
 }
 
-/// Byte order of all header words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ByteOrder {
-    /// As TRB hardware sends (the default).
-    #[default]
-    Big,
-    /// As software on a PC sends.
-    Little,
-}
-
 /// How sub-events are put in messages and these in datagrams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transport {
@@ -156,7 +127,7 @@ pub struct Transport {
     /// A queue is sent at the latest this long after its first sub-event; none: it waits for the
     /// water mark. Default 1 s.
     pub flush_ns: Option<u64>,
-    /// Byte order of the headers.
+    /// Byte order of the headers; default big-endian, as readout hardware sends.
     pub byte_order: ByteOrder,
     /// Whether a message may be exactly k · 64,512 bytes, whose end a receiver cannot see. When not
     /// (the default) such a sub-event is made 8 bytes smaller.
@@ -326,7 +297,12 @@ fn check_group(group: &Group) -> Result<(), ConfigError> {
 }
 
 fn check_size(name: &'static str, bytes: u32) -> Result<(), ConfigError> {
-    in_range(name, bytes, SUBEVENT_HEADER_BYTES, MAX_SUBEVENT_BYTES)?;
+    in_range(
+        name,
+        bytes,
+        SUB_EVENT_HEADER_BYTES as u32,
+        MAX_SUBEVENT_BYTES,
+    )?;
     if bytes.is_multiple_of(4) {
         return Ok(());
     }

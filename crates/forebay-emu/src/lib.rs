@@ -31,12 +31,13 @@
 //! }
 //! let totals = readouts.totals();
 //! assert_eq!((totals.events, totals.all.sent.items), (100, 9000));
-//! assert_eq!(totals.all.datagrams, datagrams as u64);
+//! assert_eq!(totals.all.datagrams_sent.items, datagrams as u64);
 //! assert_eq!(totals.all.residual(), (0, 0));
 //! # Ok::<(), forebay_emu::ConfigError>(())
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod account;
 mod config;
 mod engine;
 mod fault;
@@ -49,13 +50,16 @@ mod schedule;
 mod sizes;
 mod totals;
 mod verify;
+pub mod world;
 
 pub use config::{
-    ByteOrder, CUT_BYTES, Config, ConfigError, Group, Huge, Limit, MAX_SOURCES, MAX_SUBEVENT_BYTES,
-    SUBEVENT_HEADER_BYTES, Spacing, Spill, Transport, Trigger, TriggerBits,
+    Config, ConfigError, Group, Huge, Limit, MAX_SOURCES, MAX_SUBEVENT_BYTES, Spacing, Spill,
+    Transport, Trigger,
 };
 pub use engine::SoftReadouts;
 pub use fault::{Fault, FaultRule, Pick};
+pub use forebay_wire::hadtu::ByteOrder;
+pub use forebay_wire::subevent::TriggerBits;
 pub use lag::Behind;
 pub use outbox::{Batch, Datagram};
 pub use totals::{Amount, SourceTotals, Totals};

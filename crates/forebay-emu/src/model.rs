@@ -6,7 +6,12 @@
 //! start the hash chooses. So a sub-event that was shifted, cut, mixed up or changed in any bit
 //! differs from what the model makes for its header.
 
-use crate::config::{ByteOrder, Config, Huge, TriggerBits};
+use forebay_wire::hadtu::ByteOrder;
+use forebay_wire::subevent::{
+    DECODING_WORDS_32, STATUS_ADDRESS, SUB_EVENT_HEADER_BYTES, SubEventHeader, TriggerBits,
+};
+
+use crate::config::{CUT_BYTES, Config, Group, Huge};
 use crate::rng::{Xoshiro256, hash};
 use crate::sizes::SizeTable;
 
@@ -14,9 +19,8 @@ const PATTERN_BYTES: usize = 16 << 10;
 /// The table goes on from its start for so much, so that a short run is one copy.
 const PATTERN_OVERLAP_BYTES: usize = 4 << 10;
 const MAX_SUBSUB_WORDS: usize = 0xffff;
-const STATUS_HEADER: u32 = 0x0001_5555;
+const STATUS_HEADER: u32 = (1 << 16) | STATUS_ADDRESS as u32;
 const STATUS_OK: u32 = 1;
-const HEADER_BYTES: usize = 16;
 
 /// What a sub-event is before its bytes are written.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +53,7 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(config: &Config) -> Self {
-        let table_of = |(i, g): (usize, &crate::config::Group)| std::iter::repeat_n(i, g.count);
+        let table_of = |(i, g): (usize, &Group)| std::iter::repeat_n(i, g.count);
         let sources = config.groups.iter().enumerate().flat_map(table_of);
         let key_of = |source: usize| hash(config.seed, source as u64 + 16);
         let source = |(source, table): (usize, usize)| SourceModel {
@@ -68,7 +72,7 @@ impl Model {
             tag_key: hash(config.seed, 2),
             bits: config.trigger.bits,
             order: config.transport.byte_order,
-            decoding: 0x0002_0001 | (u32::from(config.trigger.kind) << 4),
+            decoding: DECODING_WORDS_32 | (u32::from(config.trigger.kind) << 4),
             exact_cuts: config.transport.exact_cuts,
         }
     }
@@ -137,9 +141,8 @@ impl Model {
         (source < self.sources.len()).then_some(source)
     }
 
-    /// The trigger number in a sub-event's trigger word.
-    pub(crate) fn number_of(&self, word: u32) -> u32 {
-        (word >> 8) & self.bits.mask()
+    pub(crate) fn bits(&self) -> TriggerBits {
+        self.bits
     }
 
     /// The trigger word: number, tag, and with 16 bits a high byte that differs between sources.
@@ -155,15 +158,17 @@ impl Model {
     /// Writes a sub-event over the whole of `out`, whose length is the sub-event's size.
     #[inline]
     pub(crate) fn write(&self, out: &mut [u8], source: usize, number: u32, tag: u8, hash: u64) {
-        let trigger = self.trigger_word(number, tag, hash);
-        let Some((header, payload)) = out.split_first_chunk_mut::<HEADER_BYTES>() else {
+        let Some((head, payload)) = out.split_first_chunk_mut::<SUB_EVENT_HEADER_BYTES>() else {
             return;
         };
-        let size = HEADER_BYTES + payload.len();
-        let words = [size as u32, self.decoding, self.sources[source].id, trigger];
-        for (at, word) in header.chunks_exact_mut(4).zip(words) {
-            put(at, word, self.order);
-        }
+        let header = SubEventHeader {
+            size: (SUB_EVENT_HEADER_BYTES + payload.len()) as u32,
+            decoding: self.decoding,
+            id: self.sources[source].id,
+            trigger_word: self.trigger_word(number, tag, hash),
+            order: self.order,
+        };
+        header.emit(head);
         self.write_payload(payload, source as u32, hash);
     }
 
@@ -209,25 +214,13 @@ impl Model {
 /// Writes one word.
 #[inline]
 pub(crate) fn put(at: &mut [u8], word: u32, order: ByteOrder) {
-    at.copy_from_slice(&match order {
-        ByteOrder::Big => word.to_be_bytes(),
-        ByteOrder::Little => word.to_le_bytes(),
-    });
-}
-
-/// Reads one word.
-pub(crate) fn word_at(bytes: &[u8], at: usize, order: ByteOrder) -> Option<u32> {
-    let word = *bytes.get(at..)?.first_chunk::<4>()?;
-    Some(match order {
-        ByteOrder::Big => u32::from_be_bytes(word),
-        ByteOrder::Little => u32::from_le_bytes(word),
-    })
+    at.copy_from_slice(&order.bytes(word));
 }
 
 /// Whether a message of this one sub-event would fill its datagrams exactly.
 fn is_exact_cut(bytes: u32) -> bool {
     let message = bytes.next_multiple_of(8) + 40;
-    message >= crate::config::CUT_BYTES && message.is_multiple_of(crate::config::CUT_BYTES)
+    message >= CUT_BYTES && message.is_multiple_of(CUT_BYTES)
 }
 
 fn pattern(seed: u64) -> Vec<u8> {
@@ -244,9 +237,8 @@ mod tests {
     use crate::config::Group;
 
     fn words(bytes: &[u8]) -> Vec<u32> {
-        (0..bytes.len() / 4)
-            .filter_map(|i| word_at(bytes, i * 4, ByteOrder::Big))
-            .collect()
+        let (words, _) = bytes.as_chunks::<4>();
+        words.iter().map(|&word| u32::from_be_bytes(word)).collect()
     }
 
     fn made(config: &Config, source: usize, number: u32) -> Vec<u8> {
@@ -316,7 +308,7 @@ mod tests {
     #[test]
     fn messages_of_exactly_k_cuts_are_avoided_unless_wanted() {
         for k in 1..4 {
-            let bytes = k * crate::config::CUT_BYTES - 40;
+            let bytes = k * CUT_BYTES - 40;
             let mut config = Config::new(1, vec![Group::new(1, bytes, 0.0)], 1.0);
             assert_eq!(Model::new(&config).shape(0, 1).bytes, bytes - 8);
             config.transport.exact_cuts = true;

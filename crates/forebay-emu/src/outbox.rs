@@ -58,12 +58,13 @@ impl Outbox {
 
     /// Adds a message, cut as classic nettrans does: pieces of exactly 64,512 bytes, then the rest.
     #[inline]
-    pub(crate) fn push(&mut self, place: Place, message: Message) {
+    pub(crate) fn push(&mut self, place: Place, message: Message, books: &mut SourceTotals) {
         let (mut start, mut left) = (message.start, message.bytes);
         loop {
             let bytes = left.min(CUT_BYTES as usize);
             left -= bytes;
             let last = left == 0;
+            books.datagrams_made.add((1, bytes as u64));
             self.ready.push(Ready {
                 place,
                 start,
@@ -79,12 +80,14 @@ impl Outbox {
         }
     }
 
-    /// Sub-events in datagrams not yet settled, and their bytes.
-    pub(crate) fn held(&self) -> (u64, u64) {
-        let waiting = self.ready[self.settled..].iter();
-        waiting.fold((0, 0), |(n, bytes), r| {
-            (n + u64::from(r.subevents), bytes + r.subevent_bytes)
-        })
+    /// Writes what waits here into the books of its source.
+    pub(crate) fn tell_held(&self, books: &mut SourceTotals) {
+        for ready in &self.ready[self.settled..] {
+            books
+                .held
+                .add((u64::from(ready.subevents), ready.subevent_bytes));
+            books.datagrams_held.add((1, ready.bytes as u64));
+        }
     }
 
     /// Marks up to `max` datagrams as handed out.
@@ -96,11 +99,13 @@ impl Outbox {
     pub(crate) fn settle(&mut self, count: usize, sent: bool, books: &mut SourceTotals) -> bool {
         let count = count.min(self.offered);
         for ready in &self.ready[self.settled..self.settled + count] {
+            let datagram = (1, ready.bytes as u64);
             if sent {
-                books.datagrams += 1;
-                books.bytes_messages += ready.bytes as u64;
+                books.datagrams_sent.add(datagram);
+            } else {
+                books.datagrams_refused.add(datagram);
+                self.broken = true;
             }
-            self.broken |= !sent;
             if ready.last {
                 let part = (u64::from(ready.subevents), ready.subevent_bytes);
                 if self.broken {
@@ -225,7 +230,7 @@ mod tests {
 
     fn pieces(bytes: usize) -> Vec<(usize, bool)> {
         let mut outbox = Outbox::with_room_for(bytes);
-        outbox.push(Place::Own, message(bytes));
+        outbox.push(Place::Own, message(bytes), &mut SourceTotals::default());
         outbox.ready.iter().map(|r| (r.bytes, r.last)).collect()
     }
 
@@ -244,22 +249,26 @@ mod tests {
     #[test]
     fn a_message_with_a_piece_not_sent_is_lost_once() {
         let (mut outbox, mut books) = (Outbox::with_room_for(200_000), SourceTotals::default());
-        outbox.push(Place::Own, message(150_000));
-        outbox.push(Place::Own, message(100));
+        outbox.push(Place::Own, message(150_000), &mut books);
+        outbox.push(Place::Own, message(100), &mut books);
         outbox.offer(10);
         assert!(!outbox.settle(1, true, &mut books));
         assert!(!outbox.settle(1, false, &mut books));
-        assert_eq!(outbox.held(), (6, 600));
+        let mut now = books;
+        outbox.tell_held(&mut now);
+        assert_eq!((now.held.items, now.held.bytes), (6, 600));
+        assert_eq!(now.residual_datagrams(), (0, 0));
         assert!(outbox.settle(10, true, &mut books));
         assert_eq!((books.sent.items, books.send_failed.items), (3, 3));
-        assert_eq!((books.datagrams, books.messages), (3, 1));
-        assert_eq!(books.bytes_messages, 64_512 + 20_976 + 100);
+        assert_eq!((books.datagrams_sent.items, books.messages), (3, 1));
+        assert_eq!(books.datagrams_sent.bytes, 64_512 + 20_976 + 100);
+        assert_eq!(books.datagrams_refused.items, 1);
     }
 
     #[test]
     fn what_was_not_settled_is_offered_again() {
         let (mut outbox, mut books) = (Outbox::with_room_for(100), SourceTotals::default());
-        (0..5).for_each(|_| outbox.push(Place::Own, message(50)));
+        (0..5).for_each(|_| outbox.push(Place::Own, message(50), &mut books));
         outbox.offer(3);
         outbox.settle(2, true, &mut books);
         outbox.offer(8);

@@ -1,15 +1,7 @@
 //! A message under construction: a HADTU queue, its sub-events written in place, its trailer.
 
-use crate::config::ByteOrder;
-use crate::model::put;
-
-/// Bytes of the queue's header.
-pub(crate) const QUEUE_HEADER_BYTES: usize = 8;
-/// Bytes of the trailer, a copy of the first bytes of the message.
-pub(crate) const TRAILER_BYTES: usize = 32;
-/// Queue decoding of TRB2 and TRB3 (register 0x8302).
-pub(crate) const QUEUE_DECODING: u32 = 0x0003_0062;
-const PADDING: [u8; 4] = [0xaa; 4];
+use forebay_wire::hadtu::{ByteOrder, UNIT_HEADER_BYTES, UnitHeader};
+use forebay_wire::hadtu::{PADDING, QUEUE_DECODING_TRB, TRAILER_BYTES};
 
 /// A closed message inside a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,14 +81,14 @@ impl Queue {
     #[inline]
     pub(crate) fn append(&mut self, bytes: u32, index: u64, now_ns: u64) -> &mut [u8] {
         if self.subevents == 0 {
-            self.end = self.start + QUEUE_HEADER_BYTES;
+            self.end = self.start + UNIT_HEADER_BYTES;
             self.opened_ns = now_ns;
         }
         let at = self.end;
         let stop = at + bytes as usize;
         self.end = stop.next_multiple_of(8);
         if self.end != stop {
-            self.buffer[stop..stop + 4].copy_from_slice(&PADDING);
+            self.buffer[stop..stop + 4].fill(PADDING);
         }
         self.subevents += 1;
         self.subevent_bytes += u64::from(bytes);
@@ -108,9 +100,14 @@ impl Queue {
     #[inline]
     pub(crate) fn close(&mut self, order: ByteOrder) -> Message {
         let (start, size) = (self.start, self.end - self.start);
-        let header = &mut self.buffer[start..start + QUEUE_HEADER_BYTES];
-        put(&mut header[..4], size as u32, order);
-        put(&mut header[4..], QUEUE_DECODING, order);
+        let header = UnitHeader {
+            size: size as u32,
+            decoding: QUEUE_DECODING_TRB,
+            order,
+        };
+        if let Some(head) = self.buffer[start..].first_chunk_mut() {
+            header.emit(head);
+        }
         self.write_trailer();
         let message = Message {
             start,

@@ -1,9 +1,9 @@
 //! What was made, sent and lost by each source, counted where it happens.
 
-/// Sub-events and their bytes (headers included, padding not).
+/// Items and their bytes: of a sub-event with its header, without padding; of a datagram its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
-    /// Sub-events.
+    /// How many.
     pub items: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -14,6 +14,14 @@ impl Amount {
         self.items += items;
         self.bytes += bytes;
     }
+
+    fn beyond(self, parts: &[Self]) -> (i64, i64) {
+        let rest = parts.iter().fold(self, |rest, part| Self {
+            items: rest.items.wrapping_sub(part.items),
+            bytes: rest.bytes.wrapping_sub(part.bytes),
+        });
+        (rest.items.cast_signed(), rest.bytes.cast_signed())
+    }
 }
 
 impl std::ops::AddAssign for Amount {
@@ -22,7 +30,9 @@ impl std::ops::AddAssign for Amount {
     }
 }
 
-/// The books of one source: `made = sent + dropped_message + restart + send_failed + held`.
+/// The books of one source, in sub-events and in datagrams:
+/// `made = sent + dropped_message + restart + send_failed + held` and
+/// `datagrams_made = datagrams_sent + datagrams_refused + datagrams_held`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceTotals {
     /// Sub-events made (the account's *in*); those of a duplicated message count twice.
@@ -49,14 +59,19 @@ pub struct SourceTotals {
     pub reordered_messages: u64,
     /// Messages sent whole.
     pub messages: u64,
-    /// Datagrams sent.
-    pub datagrams: u64,
-    /// Their payload bytes: queue headers, padding and trailers included.
-    pub bytes_messages: u64,
+    /// Datagrams that became ready; their bytes are those of the messages, queue headers, padding
+    /// and trailers included.
+    pub datagrams_made: Amount,
+    /// Datagrams handed out and not refused.
+    pub datagrams_sent: Amount,
+    /// Datagrams that could not be sent.
+    pub datagrams_refused: Amount,
+    /// Datagrams not yet settled; read, not counted.
+    pub datagrams_held: Amount,
 }
 
 impl SourceTotals {
-    /// What the books do not explain: made − sent − dropped − held, in sub-events and in bytes.
+    /// What the books of sub-events do not explain, in items and bytes.
     #[must_use]
     pub fn residual(&self) -> (i64, i64) {
         let out = [
@@ -66,12 +81,18 @@ impl SourceTotals {
             self.send_failed,
             self.held,
         ];
-        let items: u64 = out.iter().map(|a| a.items).sum();
-        let bytes: u64 = out.iter().map(|a| a.bytes).sum();
-        (
-            self.made.items.wrapping_sub(items).cast_signed(),
-            self.made.bytes.wrapping_sub(bytes).cast_signed(),
-        )
+        self.made.beyond(&out)
+    }
+
+    /// What the books of datagrams do not explain, in items and bytes.
+    #[must_use]
+    pub fn residual_datagrams(&self) -> (i64, i64) {
+        let out = [
+            self.datagrams_sent,
+            self.datagrams_refused,
+            self.datagrams_held,
+        ];
+        self.datagrams_made.beyond(&out)
     }
 
     fn merge(&mut self, other: &Self) {
@@ -87,8 +108,10 @@ impl SourceTotals {
         self.corrupted_messages += other.corrupted_messages;
         self.reordered_messages += other.reordered_messages;
         self.messages += other.messages;
-        self.datagrams += other.datagrams;
-        self.bytes_messages += other.bytes_messages;
+        self.datagrams_made += other.datagrams_made;
+        self.datagrams_sent += other.datagrams_sent;
+        self.datagrams_refused += other.datagrams_refused;
+        self.datagrams_held += other.datagrams_held;
     }
 }
 

@@ -1,11 +1,10 @@
 //! Proof that a sub-event is exactly what the emulator sends for its source and trigger number.
 
+use forebay_wire::subevent::SubEventHeader;
 use thiserror::Error;
 
-use crate::config::{ByteOrder, Config, ConfigError, SUBEVENT_HEADER_BYTES};
-use crate::model::{Model, word_at};
-
-const ERROR_BIT: u32 = 1 << 31;
+use crate::config::{Config, ConfigError};
+use crate::model::Model;
 
 /// Makes each sub-event again and compares.
 #[derive(Debug, Clone)]
@@ -30,9 +29,9 @@ pub struct Verified {
 /// How a sub-event differs from what the emulator sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Mismatch {
-    /// Less than a header.
-    #[error("{have} bytes are no sub-event")]
-    Truncated {
+    /// No header of a sub-event.
+    #[error("{have} bytes do not begin with the header of a sub-event")]
+    Header {
         /// What there is.
         have: usize,
     },
@@ -99,27 +98,29 @@ impl Verifier {
     /// # Errors
     /// The first difference.
     pub fn check(&mut self, subevent: &[u8]) -> Result<Verified, Mismatch> {
-        let (said, id, trigger) = header(subevent, self.model.order())?;
-        let plain_id = id & !ERROR_BIT;
-        let source = self
-            .model
-            .source_of(plain_id)
-            .ok_or(Mismatch::UnknownId { id: plain_id })?;
-        let number = self.model.number_of(trigger);
-        if id & ERROR_BIT != 0 {
+        let have = subevent.len();
+        let header = subevent.first_chunk().map(SubEventHeader::parse);
+        let Some(Ok(header)) = header else {
+            return Err(Mismatch::Header { have });
+        };
+        let id = header.address();
+        let source = self.model.source_of(id).ok_or(Mismatch::UnknownId { id })?;
+        let number = header.trigger(self.model.bits());
+        if header.has_data_error() {
             return Err(Mismatch::ErrorBit {
                 source_index: source,
                 number,
             });
         }
         let shape = self.model.shape(source, number);
-        if shape.bytes != said || subevent.len() != said as usize {
+        let (sent, said) = (shape.bytes, header.size);
+        if sent != said || have != said as usize {
             return Err(Mismatch::Size {
                 source_index: source,
                 number,
-                sent: shape.bytes,
+                sent,
                 said,
-                have: subevent.len(),
+                have,
             });
         }
         let tag = self.model.tag(number);
@@ -142,14 +143,4 @@ impl Verifier {
             }),
         }
     }
-}
-
-/// Size, id and trigger word.
-fn header(bytes: &[u8], order: ByteOrder) -> Result<(u32, u32, u32), Mismatch> {
-    let truncated = Mismatch::Truncated { have: bytes.len() };
-    if bytes.len() < SUBEVENT_HEADER_BYTES as usize {
-        return Err(truncated);
-    }
-    let word = |at| word_at(bytes, at, order).ok_or(truncated);
-    Ok((word(0)?, word(8)?, word(12)?))
 }

@@ -1,5 +1,7 @@
 //! Sources with faults: a slower way that leaves the plain sources alone.
 
+use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES};
+
 use super::turn::Planned;
 use super::{SoftReadouts, Source, TURN_TRIGGERS};
 use crate::fault::{SourceFaults, SubEventFault};
@@ -7,9 +9,6 @@ use crate::model::put;
 use crate::outbox::Place;
 use crate::queue::Message;
 use crate::schedule::{Due, Schedule};
-
-const HEADER_ONLY_BYTES: u32 = 16;
-const ERROR_BIT: u32 = 1 << 31;
 
 /// What a source needs to go wrong.
 #[derive(Debug, Clone)]
@@ -114,7 +113,7 @@ impl SoftReadouts {
         let number = self.model.number(fault.value);
         let shape = self.model.shape(self.turn, number);
         let bytes = if fault.header_only {
-            HEADER_ONLY_BYTES
+            SUB_EVENT_HEADER_BYTES as u32
         } else {
             shape.bytes
         };
@@ -134,7 +133,7 @@ impl SoftReadouts {
             },
         );
         if fault.data_error {
-            put(&mut out[8..12], id | ERROR_BIT, order);
+            put(&mut out[8..12], id | DATA_ERROR_BIT, order);
         }
         if let Some(size) = fault.bad_size {
             put(&mut out[..4], size, order);
@@ -180,22 +179,23 @@ impl SoftReadouts {
             books.reordered_messages += 1;
             return;
         }
-        self.outbox.push(place, message);
+        self.outbox.push(place, message, books);
         if fault.duplicate {
             books.made.add(amount(message));
             books.duplicated.add(amount(message));
-            self.outbox.push(place, message);
+            self.outbox.push(place, message, books);
         }
         self.release_stash();
     }
 
     /// Makes the message held back ready.
     pub(super) fn release_stash(&mut self) {
-        if let Some(disturbed) = &mut self.sources[self.turn].disturbed
+        let source = &mut self.sources[self.turn];
+        if let Some(disturbed) = &mut source.disturbed
             && let Some(message) = disturbed.stashed.take()
         {
             disturbed.stash_ready = true;
-            self.outbox.push(Place::Stash, message);
+            self.outbox.push(Place::Stash, message, &mut source.books);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! One source after the other makes the sub-events of a round of triggers.
 
+use forebay_wire::hadtu::{TRAILER_BYTES, UNIT_HEADER_BYTES};
+
 use super::{FRAME_BYTES, Phase, SoftReadouts, TURN_TRIGGERS};
+use crate::account::PLACE;
 use crate::outbox::Place;
-use crate::queue::{QUEUE_HEADER_BYTES, TRAILER_BYTES};
 
 /// A sub-event before it is written.
 #[derive(Debug, Clone, Copy)]
@@ -113,6 +115,13 @@ impl SoftReadouts {
         let Some(place) = self.reserve(shape.bytes) else {
             return false;
         };
+        if self.leak.take(PLACE) {
+            self.sources[self.turn]
+                .books
+                .made
+                .add((1, u64::from(shape.bytes)));
+            return true;
+        }
         let tag = self.model.tag(number);
         let (bytes, hash) = (shape.bytes, shape.hash);
         self.write(
@@ -134,7 +143,7 @@ impl SoftReadouts {
     pub(super) fn reserve(&mut self, bytes: u32) -> Option<Place> {
         let padded = (bytes as usize).next_multiple_of(8);
         let queue = &self.sources[self.turn].queue;
-        if QUEUE_HEADER_BYTES + padded > self.queue_limit {
+        if UNIT_HEADER_BYTES + padded > self.queue_limit {
             if queue.is_open() {
                 self.close(Place::Own);
             }
@@ -195,7 +204,7 @@ impl SoftReadouts {
         };
         let message = queue.close(self.model.order());
         if source.disturbed.is_none() {
-            self.outbox.push(place, message);
+            self.outbox.push(place, message, &mut source.books);
         } else {
             self.push_disturbed(place, message);
         }
