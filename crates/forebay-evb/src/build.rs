@@ -105,7 +105,8 @@ impl Builder {
         Poll::Built
     }
 
-    fn event_bytes(&self) -> usize {
+    /// Size of the event that the sources in `present` make.
+    pub(crate) fn event_bytes(&self) -> usize {
         let body: usize = self.present.iter().map(|source| self.heads.head[*source as usize].padded() as usize).sum();
         EVENT_HEADER_BYTES + body
     }

@@ -1,0 +1,167 @@
+//! The life of a stage: it gets its plan and descriptors from the supervisor, says that it is ready, and is told to stop.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use forebay_sys::control::{Control, Message};
+
+use crate::error::RunError;
+use crate::plan::Plan;
+
+/// How long a message on the control channel may stall.
+pub(crate) const STALL: Duration = Duration::from_secs(10);
+
+/// Which part of the chain a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Emulated sources.
+    Generator,
+    /// Sockets to rings.
+    Receiver,
+    /// Rings to sinks.
+    Builder,
+}
+
+impl Role {
+    /// The role's name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generator => "generator",
+            Self::Receiver => "receiver",
+            Self::Builder => "builder",
+        }
+    }
+}
+
+/// First message to a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// What it is.
+    pub role: Role,
+    /// The run.
+    pub plan: Plan,
+    /// How often this role was started before.
+    pub restarts: u32,
+    /// How many descriptors belong to each part, in the role's order.
+    pub fds: Vec<usize>,
+    /// The supervisor's process id.
+    pub supervisor: u32,
+}
+
+/// Later messages to a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Finish what is there and end.
+    Stop,
+}
+
+/// Messages from a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Report {
+    /// It is at work.
+    Ready,
+    /// Something an operator should know.
+    Warning(String),
+    /// It taints the run, by this name.
+    Tainted(String),
+}
+
+/// A stage's end of the control channel.
+#[derive(Debug)]
+pub struct StageControl {
+    control: Control,
+}
+
+/// Descriptors by part.
+#[derive(Debug)]
+pub struct Parts(std::collections::VecDeque<Vec<OwnedFd>>);
+
+impl Parts {
+    fn of(message: Message, counts: &[usize]) -> Self {
+        let mut fds = message.fds.into_iter();
+        Self(counts.iter().map(|count| fds.by_ref().take(*count).collect()).collect())
+    }
+
+    /// The next part's descriptors.
+    pub fn take(&mut self) -> Vec<OwnedFd> {
+        self.0.pop_front().unwrap_or_default()
+    }
+
+    /// The next part, which is one descriptor.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn take_one(&mut self, what: &str) -> Result<OwnedFd, RunError> {
+        let mut part = self.take();
+        part.pop().ok_or_else(|| RunError::Stage(format!("no descriptor for the {what}")))
+    }
+}
+
+impl StageControl {
+    /// Takes the channel that is this process's standard input and waits for the first message.
+    ///
+    /// # Errors
+    /// The process was not started by a supervisor.
+    pub fn from_stdin() -> Result<(Self, Hello, Parts), RunError> {
+        let control = Control::from_stdin(STALL)?;
+        Self::greet(control)
+    }
+
+    /// Waits for the first message on `control`.
+    ///
+    /// # Errors
+    /// The supervisor is gone or sends something else.
+    pub fn greet(control: Control) -> Result<(Self, Hello, Parts), RunError> {
+        let message = control.receive()?.ok_or_else(|| RunError::Stage("the supervisor is gone".into()))?;
+        let hello: Hello = serde_json::from_slice(&message.body).map_err(|error| RunError::Stage(error.to_string()))?;
+        let parts = Parts::of(message, &hello.fds);
+        Ok((Self { control }, hello, parts))
+    }
+
+    /// The channel, for a poller.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// An order, if there is one. The supervisor's death is an order to stop.
+    ///
+    /// # Errors
+    /// The channel carries garbage.
+    pub fn poll(&self) -> Result<Option<Order>, RunError> {
+        if !self.control.poll(Duration::ZERO)? {
+            return Ok(None);
+        }
+        match self.control.receive() {
+            Ok(None) | Err(forebay_sys::control::ControlError::PeerGone) => Ok(Some(Order::Stop)),
+            Ok(Some(message)) => {
+                let order = serde_json::from_slice(&message.body).map_err(|error| RunError::Stage(error.to_string()))?;
+                Ok(Some(order))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says that the stage is at work.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn ready(&self) -> Result<(), RunError> {
+        self.report(&Report::Ready)
+    }
+
+    /// Tells the supervisor.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn report(&self, report: &Report) -> Result<(), RunError> {
+        let body = serde_json::to_vec(report).map_err(|error| RunError::Stage(error.to_string()))?;
+        Ok(self.control.send(&body, &[])?)
+    }
+}
