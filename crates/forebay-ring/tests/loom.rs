@@ -123,7 +123,10 @@ fn entries_read_ahead_stay_until_they_are_released() {
         let mut head = Head::new(CAPACITY, &memory.consumer);
         head.reload(&memory.producer).unwrap();
         if head.unread() == 2 {
-            assert_eq!((read(&memory, &mut head), read(&memory, &mut head)), (10, 11));
+            assert_eq!(
+                (read(&memory, &mut head), read(&memory, &mut head)),
+                (10, 11)
+            );
             // The first goes back, the second is looked at once more.
             assert!(head.release(1, &memory.consumer));
             memory.cells[1].with(|at| assert_eq!(unsafe { *at }, 11)); // SAFETY: loom checks it
@@ -159,24 +162,47 @@ fn a_restarted_consumer_goes_on_where_its_book_says() {
     check(|| {
         let memory = Arc::new(Memory::default());
         let theirs = memory.clone();
-        let producer = thread::spawn(move || produce(&theirs, 2));
-        let mut head = Head::new(CAPACITY, &memory.consumer);
-        head.reload(&memory.producer).unwrap();
+        let producer = thread::spawn(move || produce(&theirs, 3));
         let mut book = 0;
-        while head.unread() > 0 {
-            assert_eq!(read(&memory, &mut head), book);
-            book += 1; // committed, and killed before the release
-        }
-        let mut head = Head::new(CAPACITY, &memory.consumer);
-        head.resume(book, &memory.consumer, &memory.producer).unwrap();
-        while book < 2 {
-            head.reload(&memory.producer).unwrap();
+        while book < 3 {
+            // Each life reads what is there, commits its book and is killed before the release: only `resume` gives anything back.
+            let mut head = Head::new(CAPACITY, &memory.consumer);
+            head.resume(book, &memory.consumer, &memory.producer)
+                .unwrap();
             if head.unread() == 0 {
                 thread::yield_now();
-                continue;
             }
-            assert_eq!(read(&memory, &mut head), book);
-            book += 1;
+            while head.unread() > 0 {
+                assert_eq!(read(&memory, &mut head), book);
+                book += 1;
+            }
+        }
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_restarted_producer_overwrites_only_what_was_released() {
+    check(|| {
+        let memory = Arc::new(Memory::default());
+        let mut tail = Tail::new(CAPACITY, &memory.producer);
+        tail.reload(&memory.consumer).unwrap();
+        write(&memory, &mut tail, 0);
+        write(&memory, &mut tail, 1);
+        tail.publish(&memory.producer);
+        let theirs = memory.clone();
+        let producer = thread::spawn(move || {
+            let mut tail = Tail::new(CAPACITY, &theirs.producer);
+            tail.resume(2, &theirs.producer, &theirs.consumer).unwrap();
+            while tail.free() > 0 {
+                write(&theirs, &mut tail, 9);
+            }
+        });
+        let mut head = Head::new(CAPACITY, &memory.consumer);
+        head.reload(&memory.producer).unwrap();
+        for expected in 0..2 {
+            assert_eq!(read(&memory, &mut head), expected);
+            assert!(head.release(head.read(), &memory.consumer));
         }
         producer.join().unwrap();
     });
@@ -194,7 +220,8 @@ fn a_restarted_producer_shows_what_its_book_holds() {
             let book = tail.private(); // committed
             write(&theirs, &mut tail, 99); // not committed, and killed before the publish
             let mut tail = Tail::new(CAPACITY, &theirs.producer);
-            tail.resume(book, &theirs.producer, &theirs.consumer).unwrap();
+            tail.resume(book, &theirs.producer, &theirs.consumer)
+                .unwrap();
             write(&theirs, &mut tail, 1);
             tail.publish(&theirs.producer);
         });
