@@ -28,7 +28,8 @@ pub struct Reaped {
     pub resident_max_bytes: u64,
 }
 
-/// Asks the kernel to kill this process when its parent dies. Call it first thing in a child, with the parent's pid as
+/// Asks the kernel to kill this process when its parent dies (more exactly: the parent's thread that started it, so start
+/// children from a thread that lives as long as they shall). Call it first thing in a child, with the parent's pid as
 /// the parent told it: a parent that died before the call is noticed by that.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ mod ancillary;
 mod layout;
 mod recv;
 mod send;
+mod slots;
 
 pub use layout::{SLOT_CAPACITY_BYTES, SLOT_STRIDE_BYTES, arena_bytes};
 pub use recv::{Adopted, Ancillary, Arrived, BatchMode, BatchTag, Datagram, RecvBatch};

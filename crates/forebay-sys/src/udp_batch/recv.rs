@@ -3,18 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
 
-use super::ancillary::{self, CONTROL_BYTES};
-use super::layout::{
-    CONTROL_WORDS, ControlPage, Layout, META_STRIDE_BYTES, NAME_BYTES, SLOT_CAPACITY_BYTES,
-    SLOT_STRIDE_BYTES,
-};
+use super::layout::{Layout, SLOT_CAPACITY_BYTES};
+use super::slots::Slots;
+use crate::SysError;
 use crate::arena::ByteArena;
-use crate::{SysError, sockaddr};
-
-/// In a header's `msg_len`: the kernel has not written this slot. No datagram is that long.
-const NOT_WRITTEN: u32 = u32::MAX;
 
 /// What the kernel shall tell of each datagram beside its bytes; each costs time per datagram.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -106,9 +99,7 @@ pub struct Arrived {
 /// a normal receive.
 #[derive(Debug)]
 pub struct RecvBatch {
-    arena: ByteArena,
-    layout: Layout,
-    ancillary: Ancillary,
+    slots: Slots,
     /// Slots that `datagram` may read.
     received: usize,
     /// Leading slots whose headers the kernel may have changed since they were last reset.
@@ -139,22 +130,21 @@ impl RecvBatch {
                 layout.bytes
             )));
         }
-        let mut batch = Self {
-            arena,
-            layout,
-            ancillary,
-            received: 0,
-            stale: slots,
-        };
-        if batch.control().is_fresh() {
-            batch.control().initialise(slots);
-        } else if !batch.control().fits(slots) {
+        let slots = Slots::new(arena, layout, ancillary);
+        let control = slots.control();
+        if control.is_fresh() {
+            control.initialise(slots.count());
+        } else if !control.fits(slots.count()) {
             return Err(misfit(format!(
-                "not laid out for {slots} slots by this version"
+                "not laid out for {} slots by this version",
+                slots.count()
             )));
         }
-        batch.point_headers();
-        Ok(batch)
+        Ok(Self {
+            stale: slots.count(),
+            received: 0,
+            slots,
+        })
     }
 
     /// A batch in memory of its own, for a process without a successor.
@@ -168,7 +158,7 @@ impl RecvBatch {
     /// How many datagrams one call can take.
     #[must_use]
     pub fn slots(&self) -> usize {
-        self.layout.slots
+        self.slots.count()
     }
 
     /// Another descriptor of the arena, for whoever keeps it alive beyond this process.
@@ -176,7 +166,7 @@ impl RecvBatch {
     /// # Errors
     /// When descriptors run out.
     pub fn share_arena(&self) -> Result<OwnedFd, SysError> {
-        self.arena.share_fd()
+        self.slots.arena().share_fd()
     }
 
     /// Receives up to `max` datagrams into scratch slots without waiting; tells how many there were.
@@ -189,7 +179,7 @@ impl RecvBatch {
         max: usize,
         tag: BatchTag,
     ) -> io::Result<usize> {
-        let slots = max.min(self.layout.slots);
+        let slots = max.min(self.slots.count());
         self.arm(BatchMode::Scratch, slots, tag);
         self.call_kernel(socket, slots)
     }
@@ -205,10 +195,11 @@ impl RecvBatch {
         tag: BatchTag,
     ) -> io::Result<Option<()>> {
         self.arm(BatchMode::Direct, 1, tag);
-        self.point_payload(0, buffer.as_mut_ptr(), buffer.len());
+        self.slots
+            .point_payload(0, buffer.as_mut_ptr(), buffer.len());
         let outcome = self.call_kernel(socket, 1);
         // The kernel is done with the caller's memory; the pointer must not outlive this borrow.
-        self.point_scratch(0);
+        self.slots.point_scratch(0);
         Ok((outcome? > 0).then_some(()))
     }
 
@@ -219,13 +210,13 @@ impl RecvBatch {
         tag: BatchTag,
         mut next: impl FnMut(&mut [u8]) -> Option<Arrived>,
     ) -> usize {
-        let slots = max.min(self.layout.slots);
+        let slots = max.min(self.slots.count());
         self.arm(BatchMode::Scratch, slots, tag);
         let mut count = 0;
         while count < slots
-            && let Some(arrived) = next(self.scratch_mut(count))
+            && let Some(arrived) = next(self.slots.scratch_mut(count))
         {
-            self.write_header(count, SLOT_CAPACITY_BYTES, arrived);
+            self.slots.write_header(count, SLOT_CAPACITY_BYTES, arrived);
             count += 1;
         }
         self.finish(count)
@@ -241,28 +232,25 @@ impl RecvBatch {
         self.arm(BatchMode::Direct, 1, tag);
         let arrived = next(buffer);
         if let Some(arrived) = arrived {
-            self.write_header(0, buffer.len(), arrived);
+            self.slots.write_header(0, buffer.len(), arrived);
         }
         (self.finish(usize::from(arrived.is_some())) > 0).then_some(())
     }
 
     /// Says that the last batch is accounted: a successor shall not adopt it.
     pub fn disarm(&mut self) {
-        self.control().disarm();
+        self.slots.control().disarm();
         self.received = 0;
     }
 
-    /// What a killed predecessor had received last, if it did not disarm it. Its datagrams can then be read as after
+    /// What a killed predecessor had received last, if it did not disarm it; at least one datagram. Its datagrams can then be read as after
     /// a receive. It stays armed until [`disarm`](Self::disarm) or the next receive, so that a crash now loses nothing.
     pub fn adopt(&mut self) -> Option<Adopted> {
-        let (mode, armed, tag) = self.control().armed()?;
-        let armed = armed.min(self.layout.slots);
-        let count = self.headers()[..armed]
-            .iter()
-            .take_while(|header| header.msg_len != NOT_WRITTEN)
-            .count();
+        let (mode, armed, tag) = self.slots.control().armed()?;
+        let armed = armed.min(self.slots.count());
+        let count = self.slots.written(armed);
         self.received = count;
-        Some(Adopted { tag, mode, count })
+        (count > 0).then_some(Adopted { tag, mode, count })
     }
 
     /// Datagram `index` of the last receive.
@@ -271,13 +259,13 @@ impl RecvBatch {
     /// When `index` is not below the number received.
     #[must_use]
     pub fn datagram(&self, index: usize) -> Datagram {
-        let header = &self.headers()[..self.received][index];
-        let control = self.control_bytes(index, header);
+        let header = &self.slots.headers()[..self.received][index];
+        let control = self.slots.control_messages(index, header);
         Datagram {
             len: header.msg_len as usize,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             stamp_ns: control.stamp_ns,
-            from: self.address(index, header),
+            from: self.slots.address(index, header),
             gro_segment_bytes: control.gro_segment_bytes,
         }
     }
@@ -288,22 +276,21 @@ impl RecvBatch {
     /// When `index` is not below the number received.
     #[must_use]
     pub fn payload(&self, index: usize) -> &[u8] {
-        let stored =
-            (self.headers()[..self.received][index].msg_len as usize).min(SLOT_CAPACITY_BYTES);
-        let start = self.layout.scratch + index * SLOT_STRIDE_BYTES;
-        &self.arena.bytes()[start..start + stored]
+        let len = self.slots.headers()[..self.received][index].msg_len as usize;
+        self.slots.scratch(index, len)
     }
 
     fn arm(&mut self, mode: BatchMode, slots: usize, tag: BatchTag) {
-        self.control().disarm();
-        self.reset_headers();
-        self.control().arm(mode, slots, tag);
+        self.slots.control().disarm();
+        self.slots.reset_headers(self.stale);
+        self.stale = 0;
+        self.slots.control().arm(mode, slots, tag);
     }
 
     fn call_kernel(&mut self, socket: BorrowedFd<'_>, slots: usize) -> io::Result<usize> {
         // MSG_TRUNC as a flag asks for the length on the wire, also of what does not fit.
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        let headers = self.headers_mut().as_mut_ptr();
+        let headers = self.slots.headers_mut().as_mut_ptr();
         loop {
             // SAFETY: `slots` is at most the number of headers; each header's name, control and iovec pointers lead into
             // this arena (or, for slot 0, into a buffer borrowed for this call), with their true lengths.
@@ -333,159 +320,12 @@ impl RecvBatch {
 
     fn finish(&mut self, count: usize) -> usize {
         // One more than came: the kernel may have touched the slot at which it stopped.
-        self.stale = (count + 1).min(self.layout.slots);
+        self.stale = (count + 1).min(self.slots.count());
         self.received = count;
         if count == 0 {
-            self.control().disarm();
+            self.slots.control().disarm();
         }
         count
-    }
-
-    fn control(&self) -> ControlPage<'_> {
-        // SAFETY: the first page, 8-aligned, mapped while `self` lives, and reached only through these atomics.
-        ControlPage(unsafe {
-            std::slice::from_raw_parts(self.arena.start().cast::<AtomicU64>(), CONTROL_WORDS)
-        })
-    }
-
-    fn headers(&self) -> &[libc::mmsghdr] {
-        // SAFETY: inside the arena by `Layout`, 64-aligned, exclusive by its claim, only read while `&self` is lent; any
-        // bits are a valid mmsghdr (integers and raw pointers).
-        unsafe {
-            std::slice::from_raw_parts(self.at(self.layout.headers).cast(), self.layout.slots)
-        }
-    }
-
-    fn headers_mut(&mut self) -> &mut [libc::mmsghdr] {
-        // SAFETY: as in `headers`, and `&mut self` makes it the only reference.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.at(self.layout.headers).cast(), self.layout.slots)
-        }
-    }
-
-    fn iovecs_mut(&mut self) -> &mut [libc::iovec] {
-        // SAFETY: inside the arena by `Layout`, 16-aligned, exclusive by its claim and `&mut self`; any bits are valid.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.at(self.layout.iovecs).cast(), self.layout.slots)
-        }
-    }
-
-    fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.arena.len());
-        self.arena.start().wrapping_add(offset)
-    }
-
-    fn scratch_mut(&mut self, index: usize) -> &mut [u8] {
-        let start = self.layout.scratch + index * SLOT_STRIDE_BYTES;
-        &mut self.arena.bytes_mut()[start..start + SLOT_CAPACITY_BYTES]
-    }
-
-    fn meta(&self, index: usize) -> &[u8] {
-        let start = self.layout.meta + index * META_STRIDE_BYTES;
-        &self.arena.bytes()[start..start + NAME_BYTES + CONTROL_BYTES]
-    }
-
-    fn name_room(&self) -> usize {
-        if self.ancillary.addresses {
-            sockaddr::SOCKADDR_BYTES
-        } else {
-            0
-        }
-    }
-
-    fn control_room(&self) -> usize {
-        if self.ancillary.control {
-            CONTROL_BYTES
-        } else {
-            0
-        }
-    }
-
-    /// Sets every pointer anew (a predecessor's are of its own address space) and leaves what the kernel wrote.
-    fn point_headers(&mut self) {
-        let (names, controls) = (self.name_room() > 0, self.control_room() > 0);
-        for index in 0..self.layout.slots {
-            let meta = self.at(self.layout.meta + index * META_STRIDE_BYTES);
-            let iovec: *mut libc::iovec = &raw mut self.iovecs_mut()[index];
-            let header = &mut self.headers_mut()[index].msg_hdr;
-            header.msg_name = if names {
-                meta.cast()
-            } else {
-                std::ptr::null_mut()
-            };
-            header.msg_control = if controls {
-                meta.wrapping_add(NAME_BYTES).cast()
-            } else {
-                std::ptr::null_mut()
-            };
-            header.msg_iov = iovec;
-            header.msg_iovlen = 1;
-            self.point_scratch(index);
-        }
-    }
-
-    fn point_scratch(&mut self, index: usize) {
-        let start = self.at(self.layout.scratch + index * SLOT_STRIDE_BYTES);
-        self.point_payload(index, start, SLOT_CAPACITY_BYTES);
-    }
-
-    fn point_payload(&mut self, index: usize, start: *mut u8, bytes: usize) {
-        self.iovecs_mut()[index] = libc::iovec {
-            iov_base: start.cast(),
-            iov_len: bytes,
-        };
-    }
-
-    fn reset_headers(&mut self) {
-        let (stale, name, control) = (self.stale, self.name_room(), self.control_room());
-        for header in &mut self.headers_mut()[..stale] {
-            header.msg_len = NOT_WRITTEN;
-            header.msg_hdr.msg_flags = 0;
-            header.msg_hdr.msg_namelen = name as libc::socklen_t;
-            header.msg_hdr.msg_controllen = control as _;
-        }
-        self.stale = 0;
-    }
-
-    fn address(&self, index: usize, header: &libc::mmsghdr) -> Option<SocketAddr> {
-        let room = self.name_room();
-        (room > 0).then(|| {
-            sockaddr::parse(&self.meta(index)[..room.min(header.msg_hdr.msg_namelen as usize)])
-        })?
-    }
-
-    fn control_bytes(&self, index: usize, header: &libc::mmsghdr) -> ancillary::Control {
-        let used = self.control_room().min(header.msg_hdr.msg_controllen);
-        if used == 0 {
-            return ancillary::Control::default();
-        }
-        ancillary::parse(&self.meta(index)[NAME_BYTES..NAME_BYTES + used])
-    }
-
-    /// Writes a header as the kernel would, its length last.
-    fn write_header(&mut self, index: usize, capacity: usize, arrived: Arrived) {
-        let (names, controls) = (self.ancillary.addresses, self.ancillary.control);
-        let start = self.layout.meta + index * META_STRIDE_BYTES;
-        let meta = &mut self.arena.bytes_mut()[start..start + NAME_BYTES + CONTROL_BYTES];
-        let mut name = [0; sockaddr::SOCKADDR_BYTES];
-        let name_len = arrived
-            .from
-            .filter(|_| names)
-            .map_or(0, |from| sockaddr::emit(from, &mut name));
-        meta[..name.len()].copy_from_slice(&name);
-        let stamp = arrived.stamp_ns.filter(|_| controls);
-        let control_len = stamp.map_or(0, |stamp| {
-            ancillary::emit_stamp(stamp, &mut meta[NAME_BYTES..])
-        });
-        let header = &mut self.headers_mut()[index];
-        header.msg_hdr.msg_namelen = name_len as libc::socklen_t;
-        header.msg_hdr.msg_controllen = control_len as _;
-        header.msg_hdr.msg_flags = if arrived.len > capacity {
-            libc::MSG_TRUNC
-        } else {
-            0
-        };
-        header.msg_len = u32::try_from(arrived.len).unwrap_or(NOT_WRITTEN - 1);
     }
 }
 
