@@ -1,2 +1,42 @@
 //! Wire and file formats: checked views and plain representations, no I/O.
+//!
+//! One format is one file. Each has its field ranges as constants, a view over bytes that checks once,
+//! a plain `Repr` that parses and emits, a one-line `Display`, and literal bytes in its tests. No parser here panics on any
+//! input, and a refusal names its reason ([`Error`]), so that every bad message can be counted under it.
+//!
+//! | format | modules |
+//! |---|---|
+//! | HADES transport messages and sub-events | [`hadtu`], [`subevent`] |
+//! | HADES list-mode data files (HLD) | [`hld`], [`hld_name`], [`hld_scan`] |
+//!
+//! ```
+//! use forebay_wire::hadtu::{ByteOrder, MessageWriter, Queue};
+//! use forebay_wire::subevent::SubEventRepr;
+//!
+//! let mut writer = MessageWriter::new(ByteOrder::Big);
+//! let sub = SubEventRepr { id: 0x8000, trigger_word: 0x0000_0d42, ..SubEventRepr::default() };
+//! writer.push(&sub, &7_u32.to_be_bytes())?;
+//! let message = writer.finish();
+//!
+//! let queue = Queue::new_checked(message)?;
+//! for sub in queue.sub_events() {
+//!     let sub = sub?;
+//!     assert_eq!((sub.id(), sub.trigger_word()), (0x8000, 0x0000_0d42));
+//!     assert_eq!(sub.words().collect::<Vec<_>>(), [7]);
+//! }
+//! # Ok::<(), forebay_wire::Error>(())
+//! ```
+#![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod error;
+pub mod hadtu;
+pub mod hld;
+pub mod hld_name;
+pub mod subevent;
+
+pub use error::Error;

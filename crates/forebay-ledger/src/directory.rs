@@ -1,0 +1,430 @@
+//! The declarations of a ledger, as they are written into the file, and their validation.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LedgerError, SchemaError};
+use crate::layout::MAX_WORDS;
+use crate::loss::{ROW_WORDS, TABLE_WORDS};
+use crate::unit::Unit;
+
+/// Longest name of a group, place, owner, reason or metric.
+pub const MAX_NAME_BYTES: usize = 96;
+/// Longest help text of a metric.
+pub const MAX_HELP_BYTES: usize = 240;
+/// Most words of one group.
+pub const MAX_GROUP_WORDS: usize = 1 << 20;
+/// Most rows of one loss table.
+pub const MAX_LOSS_ROWS: usize = 1 << 20;
+/// Words of an account before its drops: in, out, held.
+pub(crate) const ACCOUNT_FIXED_WORDS: u32 = 6;
+
+/// One word of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct WordRef {
+    pub(crate) group: u32,
+    pub(crate) word: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GroupEntry {
+    pub(crate) name: String,
+    pub(crate) words: u32,
+}
+
+/// An account: `base` is the first of its words, which are in, out, held, dropped… (items, bytes each).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AccountEntry {
+    pub(crate) group: u32,
+    pub(crate) base: u32,
+    pub(crate) place: String,
+    pub(crate) owner: String,
+    pub(crate) unit: Unit,
+    /// Index of its list of reasons.
+    pub(crate) reasons: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MetricKind {
+    Counter,
+    Gauge,
+    Cursor,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetricEntry {
+    pub(crate) at: WordRef,
+    pub(crate) kind: MetricKind,
+    pub(crate) name: String,
+    pub(crate) owner: String,
+    pub(crate) help: String,
+}
+
+/// Items and bytes of a named loss on a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DropAmount {
+    /// Both are counted; the bytes are the word after the items.
+    Exact(WordRef),
+    /// Items are counted; an item has between `bytes_min` and `bytes_max`.
+    Interval {
+        items: WordRef,
+        bytes_min: u64,
+        bytes_max: u64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkDropEntry {
+    pub(crate) reason: String,
+    pub(crate) amount: DropAmount,
+}
+
+/// A link: what left `from` either entered `to` or is one of `drops` or is in flight.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkEntry {
+    pub(crate) place: String,
+    pub(crate) owner: String,
+    pub(crate) from: Vec<u32>,
+    pub(crate) to: Vec<u32>,
+    pub(crate) drops: Vec<LinkDropEntry>,
+    /// Published and taken, each items with the bytes in the next word.
+    pub(crate) in_flight: Option<(WordRef, WordRef)>,
+    pub(crate) inferred_lost: Option<WordRef>,
+    pub(crate) bound_items: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HostEntry {
+    pub(crate) at: WordRef,
+    pub(crate) place: String,
+    pub(crate) reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HistogramEntry {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) owner: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LossTableEntry {
+    pub(crate) group: u32,
+    pub(crate) base: u32,
+    pub(crate) rows: u32,
+    /// Place and reason of each cause.
+    pub(crate) causes: Vec<(String, String)>,
+}
+
+/// Everything declared, in order of declaration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Directory {
+    pub(crate) run_id: String,
+    pub(crate) groups: Vec<GroupEntry>,
+    pub(crate) reasons: Vec<Vec<String>>,
+    pub(crate) accounts: Vec<AccountEntry>,
+    pub(crate) links: Vec<LinkEntry>,
+    pub(crate) metrics: Vec<MetricEntry>,
+    pub(crate) host: Vec<HostEntry>,
+    pub(crate) histograms: Vec<HistogramEntry>,
+    pub(crate) loss_tables: Vec<LossTableEntry>,
+}
+
+impl Directory {
+    /// The reasons of an account.
+    pub(crate) fn reasons_of(&self, account: &AccountEntry) -> &[String] {
+        self.reasons
+            .get(account.reasons as usize)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// Checks everything a reader or writer will rely on.
+    pub(crate) fn check(&self) -> Result<(), LedgerError> {
+        check_name("run", &self.run_id)?;
+        self.check_groups()?;
+        self.check_accounts()?;
+        for (index, link) in self.links.iter().enumerate() {
+            self.check_link(index, link)?;
+        }
+        self.check_metrics()?;
+        self.check_loss_tables()?;
+        self.check_volume()
+    }
+
+    fn check_groups(&self) -> Result<(), LedgerError> {
+        let mut seen = HashSet::with_capacity(self.groups.len());
+        for group in &self.groups {
+            check_name("group", &group.name)?;
+            check_unique(&mut seen, "group", group.name.as_str(), || {
+                group.name.clone()
+            })?;
+            check_limit("words of a group", group.words as usize, MAX_GROUP_WORDS)?;
+        }
+        Ok(())
+    }
+
+    /// Accounts must lie inside their groups and, taken together, fit into them: so a hostile
+    /// directory cannot make a snapshot larger than its file.
+    fn check_accounts(&self) -> Result<(), LedgerError> {
+        for name in self.reasons.iter().flatten() {
+            check_name("reason", name)?;
+        }
+        let mut free: Vec<u64> = self
+            .groups
+            .iter()
+            .map(|group| u64::from(group.words))
+            .collect();
+        let mut seen = HashSet::with_capacity(self.accounts.len());
+        for (index, account) in self.accounts.iter().enumerate() {
+            let outside = LedgerError::OutOfBounds {
+                what: "account",
+                index,
+            };
+            check_name("place", &account.place)?;
+            check_name("owner", &account.owner)?;
+            let key = (account.place.as_str(), account.owner.as_str(), account.unit);
+            check_unique(&mut seen, "account", key, || {
+                format!("{}.{}", account.place, account.owner)
+            })?;
+            let reasons = self
+                .reasons
+                .get(account.reasons as usize)
+                .ok_or(outside.clone())?;
+            let width = u64::from(ACCOUNT_FIXED_WORDS) + 2 * reasons.len() as u64;
+            self.check_span(account.group, account.base, width)
+                .ok_or(outside.clone())?;
+            let left = free
+                .get_mut(account.group as usize)
+                .ok_or(outside.clone())?;
+            *left = left.checked_sub(width).ok_or(outside)?;
+        }
+        Ok(())
+    }
+
+    fn check_link(&self, index: usize, link: &LinkEntry) -> Result<(), LedgerError> {
+        let outside = || LedgerError::OutOfBounds {
+            what: "link",
+            index,
+        };
+        check_name("link", &link.place)?;
+        check_name("owner", &link.owner)?;
+        let name = || format!("{}.{}", link.place, link.owner);
+        let Some(&first) = link.to.first() else {
+            return Err(SchemaError::NoFarSide { link: name() }.into());
+        };
+        let to = self.accounts.get(first as usize).ok_or_else(outside)?.unit;
+        for &end in link.from.iter().chain(&link.to) {
+            let from = self.accounts.get(end as usize).ok_or_else(outside)?.unit;
+            if from != to {
+                return Err(SchemaError::Units {
+                    link: name(),
+                    from,
+                    to,
+                }
+                .into());
+            }
+        }
+        for term in &link.drops {
+            check_name("reason", &term.reason)?;
+            match term.amount {
+                DropAmount::Exact(at) => {
+                    self.check_span(at.group, at.word, 2).ok_or_else(outside)?
+                }
+                DropAmount::Interval {
+                    items,
+                    bytes_min: min,
+                    bytes_max: max,
+                } => {
+                    if min > max {
+                        return Err(SchemaError::Interval {
+                            link: name(),
+                            min,
+                            max,
+                        }
+                        .into());
+                    }
+                    self.check_span(items.group, items.word, 1)
+                        .ok_or_else(outside)?;
+                }
+            }
+        }
+        if let Some((published, taken)) = link.in_flight {
+            self.check_span(published.group, published.word, 2)
+                .ok_or_else(outside)?;
+            self.check_span(taken.group, taken.word, 2)
+                .ok_or_else(outside)?;
+        }
+        if let Some(at) = link.inferred_lost {
+            self.check_span(at.group, at.word, 1).ok_or_else(outside)?;
+        }
+        Ok(())
+    }
+
+    fn check_metrics(&self) -> Result<(), LedgerError> {
+        let mut seen = HashSet::with_capacity(self.metrics.len());
+        for (index, metric) in self.metrics.iter().enumerate() {
+            check_metric_name(&metric.name)?;
+            check_label(&metric.owner)?;
+            check_help(&metric.help)?;
+            let key = (metric.at.group, metric.name.as_str(), metric.owner.as_str());
+            check_unique(&mut seen, "metric", key, || metric.name.clone())?;
+            self.check_span(metric.at.group, metric.at.word, 1).ok_or(
+                LedgerError::OutOfBounds {
+                    what: "metric",
+                    index,
+                },
+            )?;
+        }
+        for (index, term) in self.host.iter().enumerate() {
+            check_name("place", &term.place)?;
+            check_name("reason", &term.reason)?;
+            self.check_span(term.at.group, term.at.word, 1)
+                .ok_or(LedgerError::OutOfBounds {
+                    what: "host term",
+                    index,
+                })?;
+        }
+        let mut seen = HashSet::with_capacity(self.histograms.len());
+        for histogram in &self.histograms {
+            check_metric_name(&histogram.name)?;
+            check_metric_name(&histogram.unit)?;
+            check_label(&histogram.owner)?;
+            let key = (histogram.name.as_str(), histogram.owner.as_str());
+            check_unique(&mut seen, "histogram", key, || histogram.name.clone())?;
+        }
+        Ok(())
+    }
+
+    fn check_loss_tables(&self) -> Result<(), LedgerError> {
+        for (index, table) in self.loss_tables.iter().enumerate() {
+            self.check_span(table.group, table.base, u64::from(TABLE_WORDS))
+                .ok_or(LedgerError::OutOfBounds {
+                    what: "loss table",
+                    index,
+                })?;
+            check_limit("rows of a loss table", table.rows as usize, MAX_LOSS_ROWS)?;
+            check_limit(
+                "causes of a loss table",
+                table.causes.len(),
+                usize::from(u16::MAX),
+            )?;
+            for (place, reason) in &table.causes {
+                check_name("place", place)?;
+                check_name("reason", reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sum of all declared sizes, before anything is laid out or allocated from it.
+    fn check_volume(&self) -> Result<(), LedgerError> {
+        let groups = self.groups.iter().map(|g| 2 * g.words as usize + 48);
+        let rows = self
+            .loss_tables
+            .iter()
+            .map(|t| t.rows as usize * ROW_WORDS + 16);
+        let histograms = self.histograms.len() * (crate::histogram::WORDS + 16);
+        let words = groups.chain(rows).sum::<usize>() + histograms;
+        Ok(check_limit("words of a ledger", words, MAX_WORDS)?)
+    }
+
+    fn check_span(&self, group: u32, base: u32, width: u64) -> Option<()> {
+        let words = u64::from(self.groups.get(group as usize)?.words);
+        (u64::from(base) + width <= words).then_some(())
+    }
+}
+
+fn check_unique<K: Eq + std::hash::Hash>(
+    seen: &mut HashSet<K>,
+    what: &'static str,
+    key: K,
+    name: impl Fn() -> String,
+) -> Result<(), SchemaError> {
+    if seen.insert(key) {
+        Ok(())
+    } else {
+        Err(SchemaError::Duplicate { what, name: name() })
+    }
+}
+
+fn check_limit(what: &'static str, asked: usize, limit: usize) -> Result<(), SchemaError> {
+    if asked <= limit {
+        return Ok(());
+    }
+    Err(SchemaError::TooLarge {
+        what,
+        asked: asked as u64,
+        limit: limit as u64,
+    })
+}
+
+fn plain(text: &str, max_bytes: usize) -> bool {
+    text.len() <= max_bytes
+        && !text
+            .chars()
+            .any(|c| c.is_control() || c == '"' || c == '\\')
+}
+
+fn name_error(what: &'static str, name: &str, max_bytes: usize) -> SchemaError {
+    let name = name.chars().take(MAX_NAME_BYTES).collect();
+    SchemaError::Name {
+        what,
+        name,
+        max_bytes,
+    }
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), SchemaError> {
+    if !name.is_empty() && plain(name, MAX_NAME_BYTES) {
+        return Ok(());
+    }
+    Err(name_error(what, name, MAX_NAME_BYTES))
+}
+
+fn check_label(name: &str) -> Result<(), SchemaError> {
+    if plain(name, MAX_NAME_BYTES) {
+        Ok(())
+    } else {
+        Err(name_error("owner", name, MAX_NAME_BYTES))
+    }
+}
+
+fn check_help(text: &str) -> Result<(), SchemaError> {
+    if plain(text, MAX_HELP_BYTES) {
+        Ok(())
+    } else {
+        Err(name_error("help", text, MAX_HELP_BYTES))
+    }
+}
+
+/// Metric names go into Prometheus names: `[a-z][a-z0-9_]*`.
+fn check_metric_name(name: &str) -> Result<(), SchemaError> {
+    let first = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+    let rest = name
+        .bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if first && rest && name.len() <= MAX_NAME_BYTES {
+        return Ok(());
+    }
+    Err(name_error("metric", name, MAX_NAME_BYTES))
+}
+
+/// FNV-1a over the directory's JSON: tells configurations apart and finds damage. It is no
+/// protection against forgery, and need not be: every entry is checked as well.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,95 @@
+//! The fault switch: makes items vanish uncounted, so that a test can see that the audit finds them.
+
+use std::str::FromStr;
+
+/// Swallows the first *n* items that pass at one hop. Off by default; for tests only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leak {
+    remaining: u64,
+    hop: String,
+}
+
+/// A leak's description that is not `hop:N`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("leak {text:?}: expected HOP:N with a number of items, as queue:7")]
+pub struct LeakError {
+    text: String,
+}
+
+impl Leak {
+    /// The switch in its normal position.
+    #[must_use]
+    pub fn off() -> Self {
+        Self::default()
+    }
+
+    /// True when the item that passes at `hop` must vanish uncounted. One predictable branch when off.
+    #[inline]
+    pub fn take(&mut self, hop: &str) -> bool {
+        if self.remaining == 0 {
+            return false;
+        }
+        self.take_armed(hop)
+    }
+
+    /// Whether anything is left to swallow.
+    #[must_use]
+    pub const fn is_armed(&self) -> bool {
+        self.remaining > 0
+    }
+
+    #[cold]
+    fn take_armed(&mut self, hop: &str) -> bool {
+        let here = self.hop == hop;
+        self.remaining -= u64::from(here);
+        here
+    }
+}
+
+impl FromStr for Leak {
+    type Err = LeakError;
+
+    fn from_str(text: &str) -> Result<Self, LeakError> {
+        let error = || LeakError {
+            text: text.to_owned(),
+        };
+        let (hop, n) = text.rsplit_once(':').ok_or_else(error)?;
+        let remaining = n.trim().parse().map_err(|_| error())?;
+        let hop = hop.trim().to_owned();
+        if hop.is_empty() {
+            return Err(error());
+        }
+        Ok(Self { remaining, hop })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swallows_n_items_at_its_hop_only() {
+        let mut leak: Leak = "sink:file:2".parse().unwrap();
+        assert!(!leak.take("queue"));
+        assert!(leak.take("sink:file"));
+        assert!(leak.take("sink:file"));
+        assert!(!leak.take("sink:file"));
+        assert!(!leak.is_armed());
+    }
+
+    #[test]
+    fn off_swallows_nothing() {
+        assert!(!Leak::off().take(""));
+        assert_eq!(
+            "queue:0".parse::<Leak>().map(|mut l| l.take("queue")),
+            Ok(false)
+        );
+    }
+
+    #[test]
+    fn refuses_nonsense() {
+        for text in ["", "queue", "queue:", ":3", "queue:-1", "queue:x"] {
+            assert!(text.parse::<Leak>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The run's header: what the supervisor says about the run, and the making of the file.
+
+use serde::Serialize;
+
+use crate::directory::fingerprint;
+use crate::error::LedgerError;
+use crate::layout::{
+    AT_CONDITION, AT_DIRECTORY_BYTES, AT_END_NS, AT_FINGERPRINT, AT_HEADER_WORDS, AT_HEARTBEAT_NS,
+    AT_MAGIC, AT_START_NS, AT_SUPERVISOR_PID, AT_TOTAL_WORDS, AT_VERSION, HEADER_WORDS, MAGIC,
+    VERSION,
+};
+use crate::schema::Schema;
+use crate::sync::{AtomicU64, Ordering};
+use crate::words::Words;
+
+/// How a run stands or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Condition {
+    /// Stages are being started.
+    Starting = 0,
+    /// Data flows. In the ledger of a dead supervisor this means *interrupted*.
+    Running = 1,
+    /// Ended in order.
+    Complete = 2,
+    /// Ended in order, but something happened that a user of the data must know.
+    Tainted = 3,
+    /// Ended without order: what was in flight is lost.
+    Interrupted = 4,
+}
+
+/// Why the run is in its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Nothing to say.
+    None = 0,
+    /// The asked duration or number of events was reached.
+    LimitReached = 1,
+    /// A signal or a command asked for the end.
+    Requested = 2,
+    /// A stage died and was started again.
+    StageRestarted = 3,
+    /// A stage died and could not be started again.
+    StageLost = 4,
+    /// A disk was full.
+    DiskFull = 5,
+    /// Writing failed in another way.
+    WriteFailed = 6,
+    /// A sink could not follow and data was dropped at it.
+    SinkStalled = 7,
+    /// The supervisor died.
+    SupervisorLost = 8,
+    /// The books did not close.
+    Residual = 9,
+    /// A stage could not be started.
+    StartFailed = 10,
+    /// The source's data ended (a replayed file).
+    InputEnded = 11,
+}
+
+const CONDITIONS: [Condition; 5] = [
+    Condition::Starting,
+    Condition::Running,
+    Condition::Complete,
+    Condition::Tainted,
+    Condition::Interrupted,
+];
+
+const REASONS: [Reason; 12] = [
+    Reason::None,
+    Reason::LimitReached,
+    Reason::Requested,
+    Reason::StageRestarted,
+    Reason::StageLost,
+    Reason::DiskFull,
+    Reason::WriteFailed,
+    Reason::SinkStalled,
+    Reason::SupervisorLost,
+    Reason::Residual,
+    Reason::StartFailed,
+    Reason::InputEnded,
+];
+
+/// Condition and reason share a word, so that no death can separate them.
+const fn condition_word(condition: Condition, reason: Reason) -> u64 {
+    condition as u64 | (reason as u64) << 8
+}
+
+fn read_condition_word(word: u64) -> Result<(Condition, Reason), LedgerError> {
+    let condition = CONDITIONS.get((word & 0xff) as usize);
+    let reason = usize::try_from(word >> 8)
+        .ok()
+        .and_then(|code| REASONS.get(code));
+    condition
+        .copied()
+        .zip(reason.copied())
+        .ok_or(LedgerError::Condition { found: word })
+}
+
+/// The run's header as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RunStatus {
+    /// How the run stands.
+    pub condition: Condition,
+    /// Why.
+    pub reason: Reason,
+    /// Process id of the supervisor.
+    pub supervisor_pid: u32,
+    /// Start of the run, in ns since the Unix epoch.
+    pub start_ns: u64,
+    /// End of the run, in ns since the Unix epoch; 0 while it runs.
+    pub end_ns: u64,
+    /// Last sign of life of the supervisor, in ns since the Unix epoch.
+    pub heartbeat_ns: u64,
+}
+
+impl RunStatus {
+    pub(crate) fn read(words: &[AtomicU64]) -> Result<Self, LedgerError> {
+        let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Acquire));
+        let (condition, reason) = read_condition_word(load(AT_CONDITION))?;
+        Ok(Self {
+            condition,
+            reason,
+            supervisor_pid: load(AT_SUPERVISOR_PID) as u32,
+            start_ns: load(AT_START_NS),
+            end_ns: load(AT_END_NS),
+            heartbeat_ns: load(AT_HEARTBEAT_NS),
+        })
+    }
+}
+
+/// The supervisor's hold on the run's header. Each call is one atomic store.
+#[derive(Debug)]
+pub struct RunWriter {
+    words: Words,
+}
+
+impl RunWriter {
+    /// Makes the ledger: writes directory and header into fresh memory, the magic word last.
+    ///
+    /// # Errors
+    /// The memory is too short, or it holds something already.
+    pub fn format(
+        schema: &Schema,
+        words: &Words,
+        supervisor_pid: u32,
+        start_ns: u64,
+    ) -> Result<Self, LedgerError> {
+        schema.check_length(words)?;
+        if words[AT_MAGIC].load(Ordering::Acquire) != 0 {
+            return Err(LedgerError::Exists);
+        }
+        let store = |at: usize, value: u64| words[at].store(value, Ordering::Relaxed);
+        for (at, bytes) in schema.json.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            store(HEADER_WORDS + at, u64::from_le_bytes(word));
+        }
+        store(AT_VERSION, VERSION);
+        store(AT_HEADER_WORDS, HEADER_WORDS as u64);
+        store(AT_TOTAL_WORDS, schema.words_needed() as u64);
+        store(AT_FINGERPRINT, schema.fingerprint());
+        store(AT_DIRECTORY_BYTES, schema.json.len() as u64);
+        store(
+            AT_CONDITION,
+            condition_word(Condition::Starting, Reason::None),
+        );
+        store(AT_SUPERVISOR_PID, u64::from(supervisor_pid));
+        store(AT_START_NS, start_ns);
+        store(AT_HEARTBEAT_NS, start_ns);
+        // SYNC POINT format: partner is the load of the magic word in `Header::read`.
+        words[AT_MAGIC].store(MAGIC, Ordering::Release);
+        Ok(Self {
+            words: words.clone(),
+        })
+    }
+
+    /// States how the run stands.
+    pub fn set_condition(&self, condition: Condition, reason: Reason) {
+        self.store(AT_CONDITION, condition_word(condition, reason));
+    }
+
+    /// States the end of the run: the time first, so that a run said to be over has its end.
+    pub fn finish(&self, condition: Condition, reason: Reason, end_ns: u64) {
+        self.store(AT_END_NS, end_ns);
+        self.set_condition(condition, reason);
+    }
+
+    /// Gives a sign of life.
+    pub fn heartbeat(&self, now_ns: u64) {
+        self.store(AT_HEARTBEAT_NS, now_ns);
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        self.words[at].store(value, Ordering::Release);
+    }
+}
+
+impl Schema {
+    /// Checks that `words` are a ledger made from this schema.
+    ///
+    /// # Errors
+    /// Names the first word of the header that disagrees.
+    pub fn check(&self, words: &[AtomicU64]) -> Result<(), LedgerError> {
+        self.check_length(words)?;
+        let header = Header::read(words)?;
+        if header.fingerprint != self.fingerprint() {
+            let (found, expected) = (header.fingerprint, self.fingerprint());
+            return Err(LedgerError::Fingerprint { found, expected });
+        }
+        header.expect(
+            "total words",
+            header.total_words,
+            self.words_needed() as u64,
+        )
+    }
+
+    fn check_length(&self, words: &[AtomicU64]) -> Result<(), LedgerError> {
+        check_length(words, self.words_needed() as u64)
+    }
+}
+
+fn check_length(words: &[AtomicU64], need: u64) -> Result<(), LedgerError> {
+    let have = words.len() as u64;
+    if have < need {
+        Err(LedgerError::TooShort { have, need })
+    } else {
+        Ok(())
+    }
+}
+
+/// The checked first half of the header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub(crate) total_words: u64,
+    pub(crate) fingerprint: u64,
+    pub(crate) directory_bytes: usize,
+}
+
+impl Header {
+    /// Reads the header of `words`, which may be anything.
+    pub(crate) fn read(words: &[AtomicU64]) -> Result<Self, LedgerError> {
+        check_length(words, HEADER_WORDS as u64)?;
+        // SYNC POINT format.
+        let found = words[AT_MAGIC].load(Ordering::Acquire);
+        if found != MAGIC {
+            return Err(LedgerError::Magic { found });
+        }
+        let load = |at: usize| words[at].load(Ordering::Relaxed);
+        if load(AT_VERSION) != VERSION {
+            return Err(LedgerError::Version {
+                found: load(AT_VERSION),
+                expected: VERSION,
+            });
+        }
+        let total_words = load(AT_TOTAL_WORDS);
+        check_length(words, total_words)?;
+        let room = total_words.saturating_sub(HEADER_WORDS as u64) * 8;
+        let asked = load(AT_DIRECTORY_BYTES);
+        let header = Self {
+            total_words,
+            fingerprint: load(AT_FINGERPRINT),
+            directory_bytes: asked as usize,
+        };
+        header.expect("header words", load(AT_HEADER_WORDS), HEADER_WORDS as u64)?;
+        header.expect("directory bytes", asked, asked.min(room))?;
+        Ok(header)
+    }
+
+    /// The directory's bytes, when they are those the fingerprint was made of.
+    pub(crate) fn directory(&self, words: &[AtomicU64]) -> Result<Vec<u8>, LedgerError> {
+        let end = HEADER_WORDS + self.directory_bytes.div_ceil(8);
+        let words = words.get(HEADER_WORDS..end).unwrap_or_default();
+        let mut bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+            .collect();
+        bytes.truncate(self.directory_bytes);
+        let expected = fingerprint(&bytes);
+        if expected != self.fingerprint {
+            return Err(LedgerError::Fingerprint {
+                found: self.fingerprint,
+                expected,
+            });
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn expect(
+        &self,
+        field: &'static str,
+        found: u64,
+        expected: u64,
+    ) -> Result<(), LedgerError> {
+        if found == expected {
+            Ok(())
+        } else {
+            Err(LedgerError::Header {
+                field,
+                found,
+                expected,
+            })
+        }
+    }
+}
