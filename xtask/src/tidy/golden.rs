@@ -5,7 +5,7 @@ use super::rust_text::{code_only, words};
 use super::tree::{Source, Tree};
 
 const WIRE: &str = "crates/forebay-wire/src/";
-const WITHOUT_FORMAT: &[&str] = &["lib.rs", "mod.rs", "tests.rs"];
+const WITHOUT_FORMAT: &[&str] = &["lib.rs", "mod.rs", "error.rs", "tests.rs"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust()
