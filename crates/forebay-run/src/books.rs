@@ -87,12 +87,10 @@ pub struct SinkWords {
 pub struct GeneratorWords {
     /// The group.
     pub group: GroupId,
-    /// One account of datagrams per source.
-    pub senders: Vec<Account>,
-    /// Events triggered.
+    /// Its accounts of sub-events and of datagrams.
+    pub accounts: forebay_emu::account::Accounts,
+    /// Triggers given.
     pub events: Counter,
-    /// Sub-events made.
-    pub subevents: Counter,
     /// Largest lag behind the trigger clock, in ns.
     pub lag_ns_max: Counter,
     /// 1 when the emulator was the limit.
@@ -162,17 +160,12 @@ fn declare_generator(schema: &mut SchemaBuilder, plan: &Plan) -> (Option<Generat
         return (None, Vec::new());
     }
     let group = schema.group("generator");
-    let declared: Vec<_> = plan
-        .owners()
-        .iter()
-        .map(|owner| schema.account(group, "sender", owner, Unit::Datagrams, &["send_failed", "fault"]))
-        .collect();
-    let ids = declared.iter().map(|(id, _)| *id).collect();
+    let accounts = forebay_emu::account::Accounts::declare(schema, group, plan.sources.len());
+    let ids = (0..plan.sources.len()).filter_map(|source| accounts.datagrams(source)).collect();
     let words = GeneratorWords {
         group,
-        senders: declared.into_iter().map(|(_, account)| account).collect(),
+        accounts,
         events: schema.counter(group, "triggers", "", "triggers given"),
-        subevents: schema.counter(group, "subevents_sent", "", "sub-events in datagrams sent"),
         lag_ns_max: schema.gauge(group, "lag_ns_max", "", "largest lag behind the trigger clock"),
         limited: schema.gauge(group, "generator_limited", "", "1 when the emulator was the limit"),
     };

@@ -47,7 +47,7 @@ struct Stage<'a> {
     losses: LossTableWriter,
     sinks: Vec<SinkHandle>,
     leak: Leak,
-    /// Position up to which each ring was handed to the engine in this life.
+    /// The supervisor said that nothing more will come.
     stopping: bool,
 }
 
@@ -90,7 +90,8 @@ impl<'a> Stage<'a> {
     fn serve(&mut self) -> Result<(), RunError> {
         loop {
             let now_ns = clock::monotonic_ns();
-            let pulled = self.pull(now_ns)?;
+            self.look_for_order()?;
+            let pulled = self.pull(now_ns);
             let full = self.build(now_ns);
             self.commit();
             if full {
@@ -100,21 +101,20 @@ impl<'a> Stage<'a> {
             if pulled {
                 continue;
             }
-            if self.rings.all_closed() && self.builder.poll_timeout().is_none() {
+            if (self.stopping || self.rings.all_closed()) && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
-            self.look_for_order()?;
             self.sleep(now_ns)?;
         }
     }
 
     /// Takes every message that is visible in the rings.
-    fn pull(&mut self, now_ns: u64) -> Result<bool, RunError> {
+    fn pull(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for source in 0..self.rings.count() {
             let pressed = self.rings.is_pressed(source);
             self.builder.handle_pressure(source, pressed);
-            while let Some(record) = self.rings.next(source)? {
+            while let Some(record) = self.rings.next(source) {
                 any = true;
                 let known = record.end <= self.builder.pulled(source);
                 let head = UNIT_HEADER_BYTES as u32;
@@ -134,11 +134,11 @@ impl<'a> Stage<'a> {
                 }
                 self.builder.handle_message(now_ns, source, message, &self.rings);
             }
-            if self.rings.is_closed(source) {
+            if self.stopping || self.rings.is_closed(source) {
                 self.builder.handle_close(source);
             }
         }
-        Ok(any)
+        any
     }
 
     /// Builds what can be built now; true when a sink's queue is full.
@@ -166,11 +166,12 @@ impl<'a> Stage<'a> {
         while let Some(lost) = self.builder.poll_loss() {
             let row = LossRow {
                 source: lost.source as u32,
-                first_trigger: lost.first,
-                last_trigger: lost.last,
+                cause: lost.cause as u16,
+                first: u64::from(lost.first),
+                last: u64::from(lost.last),
                 items: lost.items,
                 bytes: 0,
-                cause: lost.cause as u32,
+                stamp_ns: clock::realtime_ns(),
             };
             self.losses.append(self.builder.book_mut(), row);
         }
