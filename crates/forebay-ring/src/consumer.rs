@@ -75,10 +75,7 @@ impl Consumers {
         };
         self.data.finish();
         slept?;
-        Ok(self
-            .rings
-            .iter_mut()
-            .fold(false, |news, ring| ring.take_news() || news))
+        Ok(self.rings.iter_mut().any(Consumer::take_news))
     }
 
     /// Rings that are in the error state.
