@@ -1,6 +1,12 @@
 //! The ring against a model of two queues: random operations in random order, restarts included, also across the wrap of the positions.
 //! A failure prints the shortest sequence of operations that shows it.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and prints its seed"
+)]
 
 use std::collections::VecDeque;
 
