@@ -118,7 +118,7 @@ fn keep_older(directory: &Path) -> Result<(), RunError> {
     let reader = open_ledger(directory).ok();
     if let Some(reader) = &reader
         && let Ok(status) = reader.run_status()
-        && !status.is_over()
+        && status.end_ns == 0
         && crate::supervisor::is_alive(status.supervisor_pid)
     {
         let busy = io::Error::new(io::ErrorKind::ResourceBusy, format!("a run is going on there (pid {})", status.supervisor_pid));
