@@ -45,6 +45,7 @@ struct Stage<'a> {
     out: FanOut,
     writer: GroupWriter,
     losses: LossTableWriter,
+    span: [forebay_ledger::Counter; 2],
     sinks: Vec<SinkHandle>,
     leak: Leak,
     /// The supervisor said that nothing more will come.
@@ -84,7 +85,7 @@ impl<'a> Stage<'a> {
             sinks.push(SinkHandle::start(plan, index, &books, parts.words.clone(), sink.consumer, leak.clone())?);
         }
         let rings = Rings::new(consumers);
-        Ok(Self { control, builder, rings, out, writer, losses, sinks, leak, stopping: false })
+        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, stopping: false })
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
@@ -175,7 +176,16 @@ impl<'a> Stage<'a> {
             };
             self.losses.append(self.builder.book_mut(), row);
         }
-        if !self.out.seal(self.builder.book_mut()) && !self.rings.moved(&self.builder) {
+        let built = self.out.seal(self.builder.book_mut());
+        if built {
+            let book = self.builder.book_mut();
+            let now_ns = clock::realtime_ns();
+            if book.value(self.span[0]) == 0 {
+                book.set(self.span[0], now_ns);
+            }
+            book.set(self.span[1], now_ns);
+        }
+        if !built && !self.rings.moved(&self.builder) {
             return;
         }
         let book = self.builder.save();

@@ -10,11 +10,22 @@ pub mod builder;
 pub mod error;
 pub mod generator;
 pub mod plan;
+pub mod presets;
 pub mod receiver;
 pub mod run_dir;
 pub mod sink;
 pub mod stage;
+pub mod summary;
 pub mod supervisor;
+pub mod verify;
 mod worker;
 
 pub use error::RunError;
+
+/// Turns the signals that ask a process to end into a count.
+///
+/// # Errors
+/// The kernel refuses a handler.
+pub fn signals() -> Result<forebay_sys::signals::StopSignals, RunError> {
+    Ok(forebay_sys::signals::StopSignals::install()?)
+}

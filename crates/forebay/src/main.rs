@@ -1,14 +1,23 @@
 //! The `forebay` command.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod audit;
+mod demo;
+mod emulate;
+mod evb;
 mod inspect;
+mod live;
+mod output;
+mod session;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, arg_required_else_help = true, after_help = "Try it: forebay demo")]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -16,12 +25,29 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Demo(demo::DemoArgs),
+    Evb(evb::EvbArgs),
+    Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
+    Audit(audit::AuditArgs),
+    /// One stage of a run; the supervisor starts it.
+    #[command(hide = true)]
+    Stage {
+        /// Which.
+        role: String,
+    },
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
+    let cli = Cli::parse();
+    output::log_to_stderr();
+    let done = match cli.verb {
+        Verb::Demo(args) => demo::run(&args),
+        Verb::Evb(args) => evb::run(&args),
+        Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
+        Verb::Audit(args) => audit::run(&args),
+        Verb::Stage { role: _ } => forebay_run::stage::run_child().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
         eprintln!("forebay: {error:#}");
