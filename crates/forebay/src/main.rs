@@ -1,4 +1,5 @@
 //! The `forebay` command.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
