@@ -1,8 +1,10 @@
 //! Runs the fuzz targets without cargo-fuzz: a target is an ordinary binary once the compiler is told to insert the
 //! coverage counters that libFuzzer reads. Works on stable Rust; needs a C++ compiler for libFuzzer itself.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
@@ -41,19 +43,22 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     let targets: Vec<&str> = metadata
         .packages
         .iter()
-        .flat_map(|p| &p.targets)
-        .map(|t| t.name.as_str())
+        .flat_map(|package| &package.targets)
+        .filter(|target| target.is_bin())
+        .map(|target| target.name.as_str())
         .collect();
     if targets.is_empty() {
         bail!("fuzz/Cargo.toml has no targets");
     }
-    let directory = target_directory(&crate::ci::metadata(&root.join("Cargo.toml"))?).join("fuzz");
-    let triple = host_triple()?;
-    build(root, &directory, &triple)?;
+    let workspace = crate::ci::metadata(&root.join("Cargo.toml"))?;
+    let place = Place {
+        root,
+        built: target_directory(&workspace).join("fuzz"),
+        triple: host_triple()?,
+    };
+    place.build()?;
     for target in targets {
-        println!("fuzz: {target} for {seconds} s");
-        let binary = directory.join(&triple).join("release").join(target);
-        run_target(root, &directory, &binary, target, seconds).with_context(|| {
+        place.run(target, seconds).with_context(|| {
             format!("fuzz target '{target}' failed; the input is in fuzz/artifacts/{target}")
         })?;
     }
@@ -64,49 +69,63 @@ fn manifest(root: &Path) -> PathBuf {
     root.join("fuzz/Cargo.toml")
 }
 
-/// `--target` keeps the coverage flags away from build scripts and procedural macros.
-fn build(root: &Path, directory: &Path, triple: &str) -> Result<Outcome> {
-    let words = [
-        "build",
-        "--release",
-        "--bins",
-        "--locked",
-        "--quiet",
-        "--target",
-        triple,
-    ];
-    let mut command = cargo();
-    command
-        .args(words)
-        .arg("--manifest-path")
-        .arg(manifest(root))
-        .arg("--target-dir")
-        .arg(directory);
-    checked(command.env("RUSTFLAGS", COVERAGE_FLAGS).current_dir(root))
+struct Place<'a> {
+    root: &'a Path,
+    built: PathBuf,
+    triple: String,
 }
 
-fn run_target(
-    root: &Path,
-    directory: &Path,
-    binary: &Path,
-    target: &str,
-    seconds: u64,
-) -> Result<Outcome> {
-    let found = directory.join("corpus").join(target);
-    let seeds = root.join("fuzz/corpus").join(target);
-    let artifacts = root.join("fuzz/artifacts").join(target);
-    for path in [&found, &seeds, &artifacts] {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+impl Place<'_> {
+    /// `--target` keeps the coverage flags away from build scripts and procedural macros.
+    fn build(&self) -> Result<Outcome> {
+        let mut command = cargo();
+        command
+            .args([
+                "build",
+                "--release",
+                "--bins",
+                "--locked",
+                "--quiet",
+                "--target",
+                &self.triple,
+            ])
+            .arg("--manifest-path")
+            .arg(manifest(self.root))
+            .arg("--target-dir")
+            .arg(&self.built)
+            .env("RUSTFLAGS", COVERAGE_FLAGS);
+        checked(command.current_dir(self.root))
     }
-    let mut command = Command::new(binary);
-    command
-        .arg(format!("-max_total_time={seconds}"))
-        .arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"))
-        .arg(format!("-rss_limit_mb={MEMORY_LIMIT_MB}"))
-        .arg(format!("-artifact_prefix={}/", artifacts.display()))
-        .args(["-print_final_stats=1", "-verbosity=0"])
-        .args([found, seeds]);
-    checked(command.current_dir(root))
+
+    /// New inputs go below the target directory; the committed corpus is only read.
+    fn run(&self, target: &str, seconds: u64) -> Result<Outcome> {
+        let seed = seed();
+        println!("fuzz: {target} for {seconds} s, -seed={seed}");
+        let found = self.built.join("corpus").join(target);
+        let artifacts = self.root.join("fuzz/artifacts").join(target);
+        for path in [&found, &artifacts] {
+            fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+        }
+        let mut command = Command::new(self.built.join(&self.triple).join("release").join(target));
+        command
+            .arg(format!("-seed={seed}"))
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"))
+            .arg(format!("-rss_limit_mb={MEMORY_LIMIT_MB}"))
+            .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .args(["-print_final_stats=1", "-verbosity=0"])
+            .arg(found)
+            .args(Some(self.root.join("fuzz/corpus").join(target)).filter(|seeds| seeds.is_dir()));
+        checked(command.current_dir(self.root))
+    }
+}
+
+/// Another one for each run, printed so that a run can be repeated. Zero would let libFuzzer choose in silence.
+fn seed() -> u32 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    now.subsec_nanos().max(1)
 }
 
 fn host_triple() -> Result<String> {

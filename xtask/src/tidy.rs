@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::MetadataCommand;
+use cargo_metadata::{Metadata, MetadataCommand};
 
 use tree::Tree;
 
@@ -58,22 +58,19 @@ impl fmt::Display for Finding {
 /// When anything was found; the findings have been printed.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let tree = Tree::read(root)?;
-    let metadata = MetadataCommand::new()
-        .manifest_path(root.join("Cargo.toml"))
-        .other_options([
-            "--locked".to_owned(),
-            "--filter-platform".to_owned(),
-            platform(),
-        ])
-        .exec()
-        .context("cargo metadata")?;
+    let metadata = metadata_of(&root.join("Cargo.toml"))?;
+    let mut packages = licences::packages(&metadata);
+    let fuzz = root.join("fuzz/Cargo.toml");
+    if fuzz.exists() {
+        packages.extend(licences::packages(&metadata_of(&fuzz)?));
+    }
     let mut findings = Vec::new();
     findings.extend(edges::check(&edges::declared(&metadata)));
     findings.extend(names::check(&tree));
     findings.extend(golden::check(&tree));
     findings.extend(fences::check(&tree));
     findings.extend(promises::check(&tree));
-    findings.extend(licences::check(&licences::packages(&metadata)));
+    findings.extend(licences::check(&packages));
     findings.extend(reasons::check(&tree)?);
     findings.extend(length::check(&tree));
     findings.extend(readme::check(&tree, &mut readme::built_help(root)?)?);
@@ -86,7 +83,19 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
 }
 
-/// Forebay runs on Linux only: the crates that other systems would need are neither fetched nor judged.
+/// With all dependencies. Forebay runs on Linux only: what other systems would need is neither fetched nor judged.
+fn metadata_of(manifest: &Path) -> Result<Metadata> {
+    MetadataCommand::new()
+        .manifest_path(manifest)
+        .other_options([
+            "--locked".to_owned(),
+            "--filter-platform".to_owned(),
+            platform(),
+        ])
+        .exec()
+        .with_context(|| format!("cannot read the metadata of {}", manifest.display()))
+}
+
 fn platform() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }

@@ -123,36 +123,29 @@ impl Builder {
             return Poll::Dropped;
         }
         let situation = self.situation(now_ns, trigger);
-        if self.present.len() == self.config.sources {
-            return self.build_present(trigger, input, output);
-        }
-        match judge(&self.config, &situation) {
+        let complete = self.present.len() == self.config.sources;
+        let verdict = if complete { Verdict::Build } else { judge(&self.config, &situation) };
+        match verdict {
             Verdict::Wait { ns } => {
                 self.wake_ns = Some(now_ns.saturating_add(ns));
                 Poll::Idle
             }
-            Verdict::Build => self.build_incomplete(now_ns, trigger, &situation, input, output),
+            Verdict::Build if !self.has_room(output) => Poll::Full,
+            Verdict::Build => {
+                self.mark_absent(trigger, &situation);
+                self.build_present(trigger, input, output)
+            }
             Verdict::Discard => {
-                self.mark_absent(now_ns, trigger, &situation);
+                self.mark_absent(trigger, &situation);
                 self.discard_present(trigger, DropReason::Incomplete, input)
             }
         }
     }
 
-    fn build_incomplete<I: Input, O: Output>(
-        &mut self,
-        now_ns: u64,
-        trigger: u32,
-        situation: &Situation,
-        input: &I,
-        output: &mut O,
-    ) -> Poll {
-        let bytes: usize = 32 + self.present.iter().map(|s| self.heads.head[*s as usize].padded() as usize).sum::<usize>();
-        if bytes <= self.config.event_bytes_max && output.reserve(bytes).is_none() {
-            return Poll::Full;
-        }
-        self.mark_absent(now_ns, trigger, situation);
-        self.build_present(trigger, input, output)
+    /// Whether the output takes the event at hand; asked before anything is dropped or recorded for it.
+    fn has_room<O: Output>(&self, output: &mut O) -> bool {
+        let bytes = self.event_bytes();
+        bytes > self.config.event_bytes_max || output.reserve(bytes).is_some()
     }
 
     /// Fills `present` and says what is known of the rest.
@@ -181,7 +174,7 @@ impl Builder {
     }
 
     /// Records each source that is not in the event, and which of them not to wait for again.
-    fn mark_absent(&mut self, now_ns: u64, trigger: u32, situation: &Situation) {
+    fn mark_absent(&mut self, trigger: u32, situation: &Situation) {
         let waited = situation.age_ns >= self.config.timeout_ns || situation.backlog_events >= self.config.timeout_events;
         let silences = waited && self.config.completion != Completion::Wait;
         for source in 0..self.config.sources {
@@ -197,7 +190,6 @@ impl Builder {
             };
             self.lose(source, trigger, cause);
         }
-        let _ = now_ns;
     }
 
     /// Drops heads whose number cannot be true: far ahead of `trigger`, while the same source's next

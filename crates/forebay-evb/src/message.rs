@@ -245,6 +245,18 @@ pub fn walk(body: &[u8]) -> (u32, usize) {
     (items, at)
 }
 
+/// Padded bytes of the first `items` sub-events of `body`, or of all that are true.
+#[must_use]
+pub fn bytes_of(body: &[u8], items: u32) -> usize {
+    let mut at = 0;
+    for _ in 0..items {
+        let Some(head) = body.get(at..).and_then(<[u8]>::first_chunk) else { break };
+        let Ok(header) = SubEventHeader::parse(head) else { break };
+        at += padded(header.size) as usize;
+    }
+    at.min(body.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,13 @@
 //! The declarations of a ledger, as they are written into the file, and their validation.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LedgerError, SchemaError};
 use crate::layout::MAX_WORDS;
 use crate::loss::{ROW_WORDS, TABLE_WORDS};
+use crate::prometheus::RESERVED;
 use crate::unit::Unit;
 
 /// Longest name of a group, place, owner, reason or metric.
@@ -274,8 +275,20 @@ impl Directory {
 
     fn check_metrics(&self) -> Result<(), LedgerError> {
         let mut seen = HashSet::with_capacity(self.metrics.len());
+        let mut kinds = HashMap::new();
         for (index, metric) in self.metrics.iter().enumerate() {
             check_metric_name(&metric.name)?;
+            if metric.kind != MetricKind::Cursor {
+                check_exported_name(&metric.name)?;
+            }
+            // One name is one family for Prometheus, whatever the group.
+            if *kinds.entry(metric.name.as_str()).or_insert(metric.kind) != metric.kind {
+                return Err(SchemaError::Duplicate {
+                    what: "metric",
+                    name: metric.name.clone(),
+                }
+                .into());
+            }
             check_label(&metric.owner)?;
             check_help(&metric.help)?;
             let key = (metric.at.group, metric.name.as_str(), metric.owner.as_str());
@@ -299,7 +312,15 @@ impl Directory {
         let mut seen = HashSet::with_capacity(self.histograms.len());
         for histogram in &self.histograms {
             check_metric_name(&histogram.name)?;
-            check_metric_name(&histogram.unit)?;
+            check_exported_name(&histogram.name)?;
+            if kinds.contains_key(histogram.name.as_str()) {
+                return Err(SchemaError::Duplicate {
+                    what: "histogram",
+                    name: histogram.name.clone(),
+                }
+                .into());
+            }
+            check_name("unit", &histogram.unit)?;
             check_label(&histogram.owner)?;
             let key = (histogram.name.as_str(), histogram.owner.as_str());
             check_unique(&mut seen, "histogram", key, || histogram.name.clone())?;
@@ -419,6 +440,21 @@ fn check_metric_name(name: &str) -> Result<(), SchemaError> {
         return Ok(());
     }
     Err(name_error("metric", name, MAX_NAME_BYTES))
+}
+
+/// Endings that Prometheus' text format gives a meaning, and the unit that times are exported in.
+const RESERVED_ENDINGS: [&str; 7] = [
+    "_total", "_count", "_sum", "_bucket", "_created", "_info", "_seconds",
+];
+
+/// Refuses names that would be a family of the ledger's own, or become one by their ending.
+fn check_exported_name(name: &str) -> Result<(), SchemaError> {
+    if RESERVED.contains(&name) || RESERVED_ENDINGS.iter().any(|end| name.ends_with(end)) {
+        return Err(SchemaError::Reserved {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// FNV-1a over the directory's JSON: tells configurations apart and finds damage. It is no

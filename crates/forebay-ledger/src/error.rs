@@ -26,6 +26,12 @@ pub enum SchemaError {
         /// The name.
         name: String,
     },
+    /// A metric is named like one that every ledger has, or ends like a part of one.
+    #[error("metric {name:?}: the name or its ending has a meaning of its own in the exposition")]
+    Reserved {
+        /// The name.
+        name: String,
+    },
     /// A handle does not belong to this schema.
     #[error("{what}: a handle of another schema")]
     ForeignHandle {

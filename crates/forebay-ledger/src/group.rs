@@ -136,3 +136,111 @@ pub(crate) fn read_group(words: &[AtomicU64], place: &GroupPlace) -> Option<Vec<
     }
     None
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const PLACE: GroupPlace = GroupPlace {
+        seq: 0,
+        copies: [1, 4],
+        words: 3,
+    };
+
+    #[test]
+    fn a_writer_killed_after_any_store_leaves_the_last_commit() {
+        let words = Words::zeroed(7);
+        for round in 1..5u64 {
+            let before = read_group(&words, &PLACE);
+            for stores in 0..=3 {
+                // The first stores of a commit whose writer is then killed: `seq` never moves.
+                let next = words[0].load(Ordering::Relaxed) + 1;
+                for word in &copy_of(&words, &PLACE, next)[..stores] {
+                    word.store(u64::MAX, Ordering::Relaxed);
+                }
+                assert_eq!(
+                    read_group(&words, &PLACE),
+                    before,
+                    "round {round}, {stores} stores"
+                );
+            }
+            commit_words(&words, &PLACE, &[round; 3]);
+            assert_eq!(read_group(&words, &PLACE), Some(vec![round; 3]));
+        }
+    }
+}
+
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p forebay-ledger --release --lib loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    const PLACE: GroupPlace = GroupPlace {
+        seq: 0,
+        copies: [1, 3],
+        words: 2,
+    };
+
+    fn memory() -> Arc<Vec<AtomicU64>> {
+        Arc::new((0..5).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    #[test]
+    fn loom_a_reader_sees_whole_commits_only() {
+        loom::model(|| {
+            let words = memory();
+            let writer = {
+                let words = Arc::clone(&words);
+                thread::spawn(move || (1..=3).for_each(|n| commit_words(&words, &PLACE, &[n, n])))
+            };
+            let mut copy = Vec::new();
+            if read_words(&words, &PLACE, &mut copy) {
+                assert_eq!(copy[0], copy[1], "a torn commit was taken");
+            }
+            writer.join().unwrap();
+            assert!(read_words(&words, &PLACE, &mut copy));
+            assert_eq!(copy, [3, 3]);
+        });
+    }
+
+    #[test]
+    fn loom_who_sees_seq_sees_its_words() {
+        loom::model(|| {
+            let words = memory();
+            let reader = {
+                let words = Arc::clone(&words);
+                thread::spawn(move || {
+                    // Relaxed: the load inside `read_words` must be the one that synchronises.
+                    let seq = words[PLACE.seq].load(Ordering::Relaxed);
+                    let mut copy = Vec::new();
+                    if read_words(&words, &PLACE, &mut copy) {
+                        assert!(
+                            copy.iter().all(|&n| n >= seq),
+                            "commit {seq} announced, {copy:?} found"
+                        );
+                    }
+                })
+            };
+            commit_words(&words, &PLACE, &[1, 1]);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_commits_are_seen_in_order() {
+        loom::model(|| {
+            let words = memory();
+            let writer = {
+                let words = Arc::clone(&words);
+                thread::spawn(move || (1..=2).for_each(|n| commit_words(&words, &PLACE, &[n, n])))
+            };
+            let (mut first, mut second) = (Vec::new(), Vec::new());
+            let both =
+                read_words(&words, &PLACE, &mut first) && read_words(&words, &PLACE, &mut second);
+            assert!(!both || first[0] <= second[0], "a later read went back");
+            writer.join().unwrap();
+        });
+    }
+}

@@ -63,7 +63,7 @@ impl FromStr for Leak {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -46,6 +46,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod alarm;
+mod audit;
 mod balance;
 mod book;
 mod directory;
@@ -56,13 +58,18 @@ mod layout;
 mod leak;
 mod link;
 mod loss;
+pub mod prometheus;
 mod run;
 mod schema;
+mod sheet;
 mod snapshot;
 mod sync;
+mod table;
 mod unit;
 mod words;
 
+pub use alarm::{Alarm, Line, ResidualAlarm};
+pub use audit::{Fault, Offender, Phase, Supervisor, Underway, UnderwayLine, Verdict, audit};
 pub use balance::{AccountLine, Amount, Balance, DropLine, HostLine, Level, LinkLine, Residual};
 pub use book::Book;
 pub use directory::{MAX_GROUP_WORDS, MAX_HELP_BYTES, MAX_LOSS_ROWS, MAX_NAME_BYTES};

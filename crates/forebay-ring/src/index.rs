@@ -277,6 +277,7 @@ impl Head {
         self.read = position;
         self.tail = tail;
         self.released = position;
+        // SYNC POINT: pairs with the acquire load in `Tail::look`, as in `release`: it is the last life's reads that come before.
         own.position.store(position, Ordering::Release);
         Ok(())
     }

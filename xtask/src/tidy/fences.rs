@@ -1,4 +1,5 @@
-//! Unsafe code lives in few crates; every other crate forbids it at its top.
+//! Unsafe code lives in few crates; every other crate forbids it at its top. Engines have a `clippy.toml` of their own
+//! that keeps clocks, threads, sockets and files out.
 
 use super::Finding;
 use super::rust_text::{code_only, words};
@@ -7,6 +8,14 @@ use super::tree::{Source, Tree};
 /// The crates behind the fence.
 const ALLOWED: &[&str] = &["crates/forebay-sys/", "crates/forebay-ring/"];
 const FORBID: &str = "#![forbid(unsafe_code)]";
+/// The crates that are told the time and handed bytes, and a line that their `clippy.toml` must have.
+const ENGINES: &[&str] = &[
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-evb",
+    "forebay-emu",
+];
+const NO_CLOCK: &str = "std::time::Instant::now";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let outside = tree
@@ -14,7 +23,25 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         .filter(|source| !ALLOWED.iter().any(|path| source.path.starts_with(path)));
     outside
         .flat_map(|source| uses(source).into_iter().chain(missing_forbid(source)))
+        .chain(engines(tree))
         .collect()
+}
+
+fn engines(tree: &Tree) -> Vec<Finding> {
+    let paths = ENGINES
+        .iter()
+        .filter(|name| tree.text(&format!("crates/{name}/src/lib.rs")).is_some());
+    let paths = paths.map(|name| format!("crates/{name}/clippy.toml"));
+    let open = paths.filter(|path| !tree.text(path).is_some_and(|text| text.contains(NO_CLOCK)));
+    let remedy = "copy that of forebay-evb";
+    open.map(|path| {
+        Finding::new(
+            path,
+            "an engine without its list of disallowed methods",
+            remedy,
+        )
+    })
+    .collect()
 }
 
 fn uses(source: &Source) -> Vec<Finding> {
@@ -53,7 +80,8 @@ mod tests {
     use super::*;
 
     fn count(path: &str, text: &str) -> usize {
-        check(&Tree::of(&[(path, text)])).len()
+        let fence = ("crates/forebay-evb/clippy.toml", NO_CLOCK);
+        check(&Tree::of(&[(path, text), fence])).len()
     }
 
     #[test]
@@ -75,6 +103,15 @@ mod tests {
             1
         );
         assert_eq!(count("crates/forebay-evb/src/engine.rs", ""), 0);
+    }
+
+    #[test]
+    fn an_engine_without_a_fence_of_its_own_is_found() {
+        let lib = ("crates/forebay-emu/src/lib.rs", FORBID);
+        let fence = ("crates/forebay-emu/clippy.toml", NO_CLOCK);
+        assert!(check(&Tree::of(&[lib, fence])).is_empty());
+        assert_eq!(check(&Tree::of(&[lib])).len(), 1);
+        assert_eq!(check(&Tree::of(&[lib, (fence.0, "")])).len(), 1);
     }
 
     #[test]

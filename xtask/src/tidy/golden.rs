@@ -1,11 +1,14 @@
 //! One wire format, one file, golden bytes in its tests.
+//!
+//! A file of `forebay-wire` holds a format when it defines one of the three functions in which bytes get their meaning;
+//! readers built upon formats and lists of errors hold none.
 
 use super::Finding;
-use super::rust_text::{code_only, words};
+use super::rust_text::{code_only, word_pairs, words};
 use super::tree::{Source, Tree};
 
 const WIRE: &str = "crates/forebay-wire/src/";
-const WITHOUT_FORMAT: &[&str] = &["lib.rs", "mod.rs", "tests.rs"];
+const MEANING: &[&str] = &["new_checked", "parse", "emit"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust()
@@ -20,8 +23,11 @@ fn finding(source: &Source) -> Finding {
 }
 
 fn is_format(source: &Source) -> bool {
-    let name = source.path.rsplit('/').next().unwrap_or_default();
-    source.path.starts_with(WIRE) && !WITHOUT_FORMAT.contains(&name)
+    let code = code_only(&source.text);
+    let product = code.split("#[cfg(test)]").next().unwrap_or_default();
+    let mut pairs = product.lines().flat_map(word_pairs);
+    source.path.starts_with(WIRE)
+        && pairs.any(|(keyword, name)| keyword == "fn" && MEANING.contains(&name))
 }
 
 /// The tests stand at the end of the file, or in `<file>/tests.rs` when it says `mod tests;`.
@@ -51,7 +57,7 @@ fn has_golden_test(tree: &Tree, source: &Source) -> bool {
 mod tests {
     use super::*;
 
-    const WITH: &str = "fn a() {}\n#[cfg(test)]\nmod tests {\n const GOLDEN: [u8; 1] = [1];\n #[test]\n fn reads() {}\n}";
+    const WITH: &str = "fn emit() {}\n#[cfg(test)]\nmod tests {\n const GOLDEN: [u8; 1] = [1];\n #[test]\n fn reads() {}\n}";
 
     fn places(files: &[(&str, &str)]) -> Vec<String> {
         check(&Tree::of(files))
@@ -69,9 +75,9 @@ mod tests {
     fn a_file_without_is_found() {
         let path = "crates/forebay-wire/src/hadtu.rs";
         for text in [
-            "fn golden() {}",
-            "#[cfg(test)]\nmod tests {\n // golden\n #[test]\n fn reads() {}\n}",
-            "#[cfg(test)]\nmod tests { const GOLDEN: [u8; 1] = [1]; }",
+            "fn golden() {}\nfn new_checked() {}",
+            "fn parse<T>() {}\n#[cfg(test)]\nmod tests {\n // golden\n #[test]\n fn reads() {}\n}",
+            "fn emit() {}\n#[cfg(test)]\nmod tests { const GOLDEN: [u8; 1] = [1]; }",
         ] {
             assert_eq!(places(&[(path, text)]), [path], "{text}");
         }
@@ -79,7 +85,7 @@ mod tests {
 
     #[test]
     fn tests_may_stand_in_a_file_of_their_own() {
-        let code = "#[cfg(test)]\nmod tests;";
+        let code = "fn emit() {}\n#[cfg(test)]\nmod tests;";
         let tests = (
             "crates/forebay-wire/src/hadtu/tests.rs",
             "#[test]\nfn golden_message() {}",
@@ -92,13 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn other_crates_and_the_root_need_none() {
-        assert!(
-            places(&[
-                ("crates/forebay-wire/src/lib.rs", ""),
-                ("crates/forebay-evb/src/engine.rs", "")
-            ])
-            .is_empty()
-        );
+    fn other_crates_and_files_without_a_format_need_none() {
+        let test_only = "fn scan() {}\n#[cfg(test)]\nmod tests { fn parse() {} }";
+        for (path, text) in [
+            ("crates/forebay-wire/src/scan.rs", test_only),
+            ("crates/forebay-wire/src/error.rs", "// fn emit() {}"),
+            ("crates/forebay-evb/src/engine.rs", "fn parse() {}"),
+        ] {
+            assert!(places(&[(path, text)]).is_empty(), "{path}");
+        }
     }
 }

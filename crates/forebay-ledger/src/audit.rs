@@ -1,0 +1,281 @@
+//! The verdict on a run's books.
+
+use serde::Serialize;
+
+use crate::balance::{AccountLine, Balance, Level, LinkLine, Residual};
+use crate::run::{Condition, Reason, RunStatus};
+use crate::snapshot::Snapshot;
+use crate::unit::Unit;
+
+/// What the caller knows of the supervisor's process; this crate cannot look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervisor {
+    /// It lives.
+    Alive,
+    /// It is dead.
+    Gone,
+}
+
+/// Which rules the verdict follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Data flows: links may be off by what can be in flight, as groups are read one after the other.
+    Running,
+    /// All is over: every residual must be 0, nothing may be left inside.
+    Ended,
+    /// The run died: what was held or in flight is named, the rest must close.
+    Interrupted,
+}
+
+impl Phase {
+    const fn of(run: &RunStatus, supervisor: Supervisor) -> Self {
+        match (run.condition, supervisor) {
+            (Condition::Complete | Condition::Tainted, _) => Self::Ended,
+            (Condition::Interrupted, _) | (_, Supervisor::Gone) => Self::Interrupted,
+            (Condition::Starting | Condition::Running, Supervisor::Alive) => Self::Running,
+        }
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// An account does not close.
+    AccountResidual,
+    /// A link does not close.
+    LinkResidual,
+    /// The run is over, but something is still said to be inside a hop.
+    LeftHeld,
+    /// The run is over, but something is still said to be inside a link.
+    LeftInFlight,
+}
+
+impl Fault {
+    const fn says(self) -> &'static str {
+        match self {
+            Self::AccountResidual | Self::LinkResidual => "unaccounted for",
+            Self::LeftHeld => "still held at the end",
+            Self::LeftInFlight => "still in flight at the end",
+        }
+    }
+}
+
+/// A line of the books that does not close.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Offender {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Where: the hop or the link.
+    pub place: String,
+    /// Whose.
+    pub owner: String,
+    /// What an item is.
+    pub unit: Unit,
+    /// How much: positive when it vanished, negative when it appeared.
+    pub residual: Residual,
+}
+
+impl std::fmt::Display for Offender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Residual { items, bytes } = self.residual;
+        let (place, owner, unit) = (&self.place, &self.owner, self.unit);
+        write!(
+            f,
+            "{place} {owner}: {items} {unit}, {bytes} bytes {}",
+            self.fault.says()
+        )
+    }
+}
+
+/// How an amount was found to be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Underway {
+    /// Inside a hop, counted.
+    Held,
+    /// Inside a link, counted at both of its ends.
+    InFlight,
+    /// Not accounted for, but no more than can be where nobody can count (a socket buffer): an inference.
+    Inferred,
+}
+
+/// Something that had neither arrived nor been lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnderwayLine {
+    /// How it was found.
+    pub kind: Underway,
+    /// Where: the hop or the link.
+    pub place: String,
+    /// Whose.
+    pub owner: String,
+    /// What an item is.
+    pub unit: Unit,
+    /// How much.
+    pub amount: Level,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Whether every line closes under the rules of the phase.
+    pub closed: bool,
+    /// Which rules were followed.
+    pub phase: Phase,
+    /// How the run ended; `interrupted` also when its dead supervisor left it `running`.
+    pub condition: Condition,
+    /// Why.
+    pub reason: Reason,
+    /// Lines that do not close, the greatest first.
+    pub offenders: Vec<Offender>,
+    /// What had neither arrived nor been lost. In an interrupted run: in flight when the run died.
+    pub underway: Vec<UnderwayLine>,
+    /// Links whose sender keeps no books, as `place.owner`.
+    pub unknown_links: Vec<String>,
+    /// All lines.
+    pub balance: Balance,
+}
+
+/// Judges the books of `snapshot`.
+#[must_use]
+pub fn audit(snapshot: &Snapshot, supervisor: Supervisor) -> Verdict {
+    let balance = snapshot.balance();
+    let phase = Phase::of(&balance.run, supervisor);
+    let mut findings = Findings {
+        phase,
+        offenders: Vec::new(),
+        underway: Vec::new(),
+    };
+    balance
+        .accounts
+        .iter()
+        .for_each(|line| findings.account(line));
+    balance.links.iter().for_each(|line| findings.link(line));
+    let Findings {
+        mut offenders,
+        underway,
+        ..
+    } = findings;
+    offenders.sort_by_key(|o| {
+        std::cmp::Reverse((
+            o.residual.items.unsigned_abs(),
+            o.residual.bytes.unsigned_abs(),
+        ))
+    });
+    let unknown = balance.links.iter().filter(|line| line.residual.is_none());
+    let died = phase == Phase::Interrupted && balance.run.condition != Condition::Interrupted;
+    let (condition, reason) = if died {
+        (Condition::Interrupted, Reason::SupervisorLost)
+    } else {
+        (balance.run.condition, balance.run.reason)
+    };
+    Verdict {
+        closed: offenders.is_empty(),
+        phase,
+        condition,
+        reason,
+        offenders,
+        underway,
+        unknown_links: unknown
+            .map(|line| format!("{}.{}", line.place, line.owner))
+            .collect(),
+        balance,
+    }
+}
+
+struct Findings {
+    phase: Phase,
+    offenders: Vec<Offender>,
+    underway: Vec<UnderwayLine>,
+}
+
+impl Findings {
+    fn account(&mut self, line: &AccountLine) {
+        let who = (&line.place, &line.owner, line.unit);
+        self.offend(Fault::AccountResidual, who, line.residual);
+        self.inside(Underway::Held, Fault::LeftHeld, who, line.held);
+    }
+
+    fn link(&mut self, line: &LinkLine) {
+        let who = (&line.place, &line.owner, line.unit);
+        self.inside(Underway::InFlight, Fault::LeftInFlight, who, line.in_flight);
+        let Some(residual) = line.residual else {
+            return;
+        };
+        if self.phase != Phase::Ended && may_be_underway(residual, line.bound_items) {
+            self.note(Underway::Inferred, who, as_level(residual));
+        } else {
+            self.offend(Fault::LinkResidual, who, residual);
+        }
+    }
+
+    /// What is inside a hop or a link is legitimate until the run is over.
+    fn inside(
+        &mut self,
+        kind: Underway,
+        left: Fault,
+        who: (&String, &String, Unit),
+        amount: Level,
+    ) {
+        if self.phase == Phase::Ended {
+            let residual = Residual {
+                items: amount.items.into(),
+                bytes: amount.bytes.into(),
+            };
+            self.offend(left, who, residual);
+        } else {
+            self.note(kind, who, amount);
+        }
+    }
+
+    fn offend(
+        &mut self,
+        fault: Fault,
+        (place, owner, unit): (&String, &String, Unit),
+        residual: Residual,
+    ) {
+        if !residual.is_zero() {
+            let (place, owner) = (place.clone(), owner.clone());
+            self.offenders.push(Offender {
+                fault,
+                place,
+                owner,
+                unit,
+                residual,
+            });
+        }
+    }
+
+    fn note(
+        &mut self,
+        kind: Underway,
+        (place, owner, unit): (&String, &String, Unit),
+        amount: Level,
+    ) {
+        if amount != Level::default() {
+            let (place, owner) = (place.clone(), owner.clone());
+            self.underway.push(UnderwayLine {
+                kind,
+                place,
+                owner,
+                unit,
+                amount,
+            });
+        }
+    }
+}
+
+/// Bytes without an item cannot be on their way.
+pub(crate) fn may_be_underway(residual: Residual, bound_items: u64) -> bool {
+    residual.is_zero()
+        || residual.items != 0 && residual.items.unsigned_abs() <= u128::from(bound_items)
+}
+
+fn as_level(residual: Residual) -> Level {
+    let clamp = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    Level {
+        items: clamp(residual.items),
+        bytes: clamp(residual.bytes),
+    }
+}

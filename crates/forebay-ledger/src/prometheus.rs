@@ -1,0 +1,368 @@
+//! A snapshot in the text format that Prometheus reads (OpenMetrics 1.0), by `prometheus-client`.
+//!
+//! Its registry of live metrics is not used, as the counters live in the mapped file: one collector encodes
+//! a snapshot. Times become seconds, the base unit.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::balance::Balance;
+use crate::directory::{MetricEntry, MetricKind, WordRef};
+use crate::histogram::Histogram;
+use crate::snapshot::Snapshot;
+
+/// The content type to serve the text with.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Families made here, which no declared metric may be named like.
+pub(crate) const RESERVED: [&str; 14] = [
+    "items",
+    "bytes",
+    "held_items",
+    "held_bytes",
+    "dropped_items",
+    "dropped_bytes",
+    "dropped_bytes_uncertain",
+    "in_flight_items",
+    "in_flight_bytes",
+    "residual_items",
+    "residual_bytes",
+    "inferred_lost_items",
+    "host_lost_items",
+    "link_items",
+];
+
+/// Bounds of the exported buckets: 2^6 − 1 to 2^36 − 1, an octave each.
+const EXPORTED_OCTAVES: std::ops::RangeInclusive<u32> = 6..=36;
+
+/// Encodes everything in `snapshot`.
+///
+/// # Errors
+/// Only when memory for the text cannot be had.
+pub fn expose(snapshot: &Arc<Snapshot>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("forebay");
+    registry.register_collector(Box::new(Page {
+        snapshot: Arc::clone(snapshot),
+    }));
+    let mut page = String::new();
+    text::encode(&mut page, &registry)?;
+    Ok(page)
+}
+
+struct Page {
+    snapshot: Arc<Snapshot>,
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Page({})", self.snapshot.run_id())
+    }
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let balance = self.snapshot.balance();
+        self.encode_terms(&mut encoder)?;
+        self.encode_drops(&mut encoder)?;
+        encode_balance(&balance, &mut encoder)?;
+        self.encode_metrics(&mut encoder)?;
+        self.encode_histograms(&mut encoder)
+    }
+}
+
+/// One family of samples with the same label names.
+fn family<const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    samples: impl Iterator<Item = ([(&'static str, String); N], f64)>,
+) -> fmt::Result {
+    let mut samples = samples.peekable();
+    if samples.peek().is_none() {
+        return Ok(());
+    }
+    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+    for (labels, value) in samples {
+        let mut sample = metric.encode_family(&labels)?;
+        match kind {
+            MetricType::Counter => sample.encode_counter::<NoLabelSet, _, f64>(&value, None)?,
+            _ => sample.encode_gauge(&value)?,
+        }
+    }
+    Ok(())
+}
+
+impl Page {
+    /// What came in and went on, per account.
+    fn encode_terms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let values = |byte: u32| {
+            let accounts = self.snapshot.directory.accounts.iter();
+            accounts.flat_map(move |entry| {
+                [("in", 0), ("out", 2)].map(|(direction, word)| {
+                    let at = WordRef {
+                        group: entry.group,
+                        word: entry.base + word + byte,
+                    };
+                    let labels = [
+                        ("place", entry.place.clone()),
+                        ("owner", entry.owner.clone()),
+                        ("unit", entry.unit.to_string()),
+                        ("direction", direction.to_owned()),
+                    ];
+                    (labels, self.snapshot.at(at) as f64)
+                })
+            })
+        };
+        let counter = MetricType::Counter;
+        family(
+            encoder,
+            "items",
+            "Items that entered or left a place",
+            counter,
+            values(0),
+        )?;
+        family(
+            encoder,
+            "bytes",
+            "Bytes that entered or left a place",
+            counter,
+            values(1),
+        )
+    }
+
+    /// Every named loss, also those that never occurred: a rate needs the 0 before the first.
+    fn encode_drops(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let directory = &self.snapshot.directory;
+        let drops = || {
+            let of_accounts = directory.accounts.iter().flat_map(|entry| {
+                (3..)
+                    .zip(directory.reasons_of(entry))
+                    .map(move |(index, reason)| {
+                        let word = entry.base + 2 * index;
+                        let (items, bytes) = self.snapshot.pair(WordRef {
+                            group: entry.group,
+                            word,
+                        });
+                        let labels = drop_labels(&entry.place, &entry.owner, reason, entry.unit);
+                        (labels, [items, bytes, bytes])
+                    })
+            });
+            let of_links = directory.links.iter().flat_map(|entry| {
+                entry.drops.iter().map(|term| {
+                    let (items, min, max) = self.snapshot.drop_amount(&term.amount);
+                    let unit = self.snapshot.unit_of(entry);
+                    let labels = drop_labels(&entry.place, &entry.owner, &term.reason, unit);
+                    (labels, [items, min, max])
+                })
+            });
+            of_accounts.chain(of_links)
+        };
+        let counter = MetricType::Counter;
+        let items = drops().map(|(labels, [items, ..])| (labels, items as f64));
+        family(
+            encoder,
+            "dropped_items",
+            "Items lost, by place, owner and reason",
+            counter,
+            items,
+        )?;
+        let least = drops().map(|(labels, [_, min, _])| (labels, min as f64));
+        let help = "Bytes lost; at least, where the kernel counts items only";
+        family(encoder, "dropped_bytes", help, counter, least)?;
+        let open = drops().filter(|(_, [_, min, max])| max > min);
+        let open = open.map(|(labels, [_, min, max])| (labels, (max - min) as f64));
+        let help = "Bytes that may be lost on top, where the kernel counts items only";
+        family(encoder, "dropped_bytes_uncertain", help, counter, open)
+    }
+
+    fn encode_metrics(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families: BTreeMap<&str, Vec<&MetricEntry>> = BTreeMap::new();
+        let shown = |entry: &&MetricEntry| entry.kind != MetricKind::Cursor;
+        for entry in self.snapshot.directory.metrics.iter().filter(shown) {
+            families.entry(&entry.name).or_default().push(entry);
+        }
+        for (name, entries) in families {
+            let (name, scale) = base_unit(name);
+            let Some(first) = entries.first() else {
+                continue;
+            };
+            let kind = match first.kind {
+                MetricKind::Counter => MetricType::Counter,
+                MetricKind::Gauge | MetricKind::Cursor => MetricType::Gauge,
+            };
+            let samples = entries.iter().map(|entry| {
+                let group = self.snapshot.directory.groups.get(entry.at.group as usize);
+                let group = group.map_or_else(String::new, |group| group.name.clone());
+                let labels = [("group", group), ("owner", entry.owner.clone())];
+                (labels, self.snapshot.at(entry.at) as f64 * scale)
+            });
+            family(encoder, &name, &first.help, kind, samples)?;
+        }
+        Ok(())
+    }
+
+    fn encode_histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families: BTreeMap<&str, Vec<&Histogram>> = BTreeMap::new();
+        for histogram in &self.snapshot.histograms {
+            families.entry(&histogram.name).or_default().push(histogram);
+        }
+        for (name, histograms) in families {
+            let (name, scale) = base_unit(name);
+            let help = format!("Distribution of {name}");
+            let mut metric =
+                encoder.encode_descriptor(&name, &help, None, MetricType::Histogram)?;
+            for histogram in histograms {
+                let labels = [("owner", histogram.owner.as_str())];
+                let buckets = exported_buckets(histogram, scale);
+                let sum = histogram.sum() as f64 * scale;
+                let mut sample = metric.encode_family(&labels)?;
+                sample.encode_histogram::<NoLabelSet>(sum, histogram.count(), &buckets, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is inside, what is left over, what is inferred.
+fn encode_balance(balance: &Balance, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let accounts = || {
+        balance.accounts.iter().map(|line| {
+            (
+                labels_of("account", &line.place, &line.owner, line.unit),
+                line,
+            )
+        })
+    };
+    let links = || {
+        balance
+            .links
+            .iter()
+            .map(|line| (labels_of("link", &line.place, &line.owner, line.unit), line))
+    };
+    let residuals = || {
+        let of_links = links().filter_map(|(labels, line)| Some((labels, line.residual?)));
+        accounts()
+            .map(|(labels, line)| (labels, line.residual))
+            .chain(of_links)
+    };
+    let gauge = MetricType::Gauge;
+    let held = accounts().map(|(labels, line)| (labels, line.held.items as f64));
+    family(encoder, "held_items", "Items inside a place", gauge, held)?;
+    let held = accounts().map(|(labels, line)| (labels, line.held.bytes as f64));
+    family(encoder, "held_bytes", "Bytes inside a place", gauge, held)?;
+    let flying = links().map(|(labels, line)| (labels, line.in_flight.items as f64));
+    family(
+        encoder,
+        "in_flight_items",
+        "Items inside a link",
+        gauge,
+        flying,
+    )?;
+    let flying = links().map(|(labels, line)| (labels, line.in_flight.bytes as f64));
+    family(
+        encoder,
+        "in_flight_bytes",
+        "Bytes inside a link",
+        gauge,
+        flying,
+    )?;
+    let items = residuals().map(|(labels, left)| (labels, left.items as f64));
+    let help = "Items that are unaccounted for; absent where the sender keeps no books";
+    family(encoder, "residual_items", help, gauge, items)?;
+    let bytes = residuals().map(|(labels, left)| (labels, left.bytes as f64));
+    family(
+        encoder,
+        "residual_bytes",
+        "Bytes that are unaccounted for",
+        gauge,
+        bytes,
+    )?;
+    let inferred =
+        links().filter_map(|(labels, line)| Some((labels, line.inferred_lost_items? as f64)));
+    let help = "Items that gaps in numbers say are lost: an inference, in no balance";
+    family(
+        encoder,
+        "inferred_lost_items",
+        help,
+        MetricType::Counter,
+        inferred,
+    )?;
+    let host = balance.host.iter().map(|line| {
+        let labels = [
+            ("place", line.place.clone()),
+            ("owner", line.owner.to_owned()),
+            ("reason", line.reason.clone()),
+        ];
+        (labels, line.items as f64)
+    });
+    family(
+        encoder,
+        "host_lost_items",
+        "Items lost by the whole host, charged to nobody",
+        MetricType::Counter,
+        host,
+    )
+}
+
+fn drop_labels(
+    place: &str,
+    owner: &str,
+    reason: &str,
+    unit: crate::Unit,
+) -> [(&'static str, String); 4] {
+    [
+        ("place", place.to_owned()),
+        ("owner", owner.to_owned()),
+        ("reason", reason.to_owned()),
+        ("unit", unit.to_string()),
+    ]
+}
+
+fn labels_of(
+    kind: &str,
+    place: &str,
+    owner: &str,
+    unit: crate::Unit,
+) -> [(&'static str, String); 4] {
+    [
+        ("kind", kind.to_owned()),
+        ("place", place.to_owned()),
+        ("owner", owner.to_owned()),
+        ("unit", unit.to_string()),
+    ]
+}
+
+/// Times in ns become seconds; other names stay.
+fn base_unit(name: &str) -> (String, f64) {
+    match name.strip_suffix("_ns") {
+        Some(stem) => (format!("{stem}_seconds"), 1e-9),
+        None => (name.to_owned(), 1.0),
+    }
+}
+
+/// Fine buckets joined to octaves, each with its greatest value and its count.
+fn exported_buckets(histogram: &Histogram, scale: f64) -> Vec<(f64, u64)> {
+    let mut fine = histogram.buckets().peekable();
+    let mut joined: Vec<(f64, u64)> = EXPORTED_OCTAVES
+        .map(|octave| {
+            let bound = (1u64 << octave) - 1;
+            let mut count = 0u64;
+            while let Some((_, n)) = fine.next_if(|&(last, _)| last <= bound) {
+                count = count.saturating_add(n);
+            }
+            (bound as f64 * scale, count)
+        })
+        .collect();
+    joined.push((
+        f64::INFINITY,
+        fine.fold(0, |sum: u64, (_, n)| sum.saturating_add(n)),
+    ));
+    joined
+}

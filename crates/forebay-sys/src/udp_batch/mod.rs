@@ -1,0 +1,11 @@
+//! Many datagrams per system call, with headers that a restarted process can adopt.
+
+mod ancillary;
+mod layout;
+mod recv;
+mod send;
+mod slots;
+
+pub use layout::{SLOT_CAPACITY_BYTES, SLOT_STRIDE_BYTES, arena_bytes};
+pub use recv::{Adopted, Ancillary, Arrived, BatchMode, BatchTag, Datagram, RecvBatch};
+pub use send::{Outgoing, SendBatch, SendStop, Sent};
