@@ -1,4 +1,5 @@
 //! The `forebay` command.
+#![forbid(unsafe_code)]
 
 #![forbid(unsafe_code)]
 
