@@ -2,7 +2,8 @@
 //!
 //! A receiver stage is written once, over [`DatagramSource`]: in the field it reads [`udp::UdpPort`]s, in tests
 //! [`emulated::EmulatedPort`]s, which lose, repeat, reorder and damage by a seed and in virtual time. Both fill the
-//! same [`RecvBatch`], whose headers lie in shared memory and outlive a killed receiver.
+//! same [`RecvBatch`], whose headers lie in shared memory and outlive a killed receiver. Captured traffic comes from
+//! [`pcap::Capture`].
 //!
 //! This crate moves and counts; it does not look into payloads and decides nothing.
 //!
@@ -21,6 +22,7 @@
 
 pub mod emulated;
 mod error;
+pub mod pcap;
 mod source;
 pub mod udp;
 
