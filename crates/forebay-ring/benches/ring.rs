@@ -30,7 +30,7 @@ fn main() {
 }
 
 fn records(len: usize) -> usize {
-    (2 << 30) / len.max(256)
+    (512 << 20) / len.max(256)
 }
 
 fn ring() -> (Producers, Consumers) {
@@ -81,7 +81,7 @@ fn counted(
 }
 
 /// Both sides spin.
-#[divan::bench(args = LENGTHS, sample_count = 9, sample_size = 1)]
+#[divan::bench(args = LENGTHS, sample_count = 25, sample_size = 1)]
 fn spinning(bencher: Bencher<'_, '_>, len: usize) {
     counted(bencher, len, |producers, consumers, count, payload| {
         std::thread::scope(|scope| {
@@ -112,7 +112,7 @@ fn spin_read(ring: &mut Consumer, count: usize, len: usize) {
 }
 
 /// A publish and a look at the wait flag per batch; who finds nothing spins a little and then sleeps.
-#[divan::bench(args = LENGTHS, sample_count = 9, sample_size = 1)]
+#[divan::bench(args = LENGTHS, sample_count = 25, sample_size = 1)]
 fn sleeping(bencher: Bencher<'_, '_>, len: usize) {
     counted(bencher, len, |producers, consumers, count, payload| {
         std::thread::scope(|scope| {
@@ -155,7 +155,7 @@ fn sleepy_read(consumers: &mut Consumers, count: usize, len: usize) {
 }
 
 /// One thread alone: the instructions of both sides, without the traffic between two caches.
-#[divan::bench(args = LENGTHS, sample_count = 9, sample_size = 1)]
+#[divan::bench(args = LENGTHS, sample_count = 25, sample_size = 1)]
 fn one_thread(bencher: Bencher<'_, '_>, len: usize) {
     counted(bencher, len, |producers, consumers, count, payload| {
         let mut out = vec![0; payload.len()];
@@ -171,7 +171,7 @@ fn one_thread(bencher: Bencher<'_, '_>, len: usize) {
 }
 
 /// What the builder does with a record: a header of 16 bytes looked at, 116 bytes copied from further back.
-#[divan::bench(sample_count = 9, sample_size = 1)]
+#[divan::bench(sample_count = 25, sample_size = 1)]
 fn header_and_copy_116(bencher: Bencher<'_, '_>) {
     let count = 1_000_000;
     let (mut producers, mut consumers) = ring();
@@ -199,7 +199,7 @@ fn header_and_copy_116(bencher: Bencher<'_, '_>) {
 }
 
 /// The reference: one copy per record, within a buffer as large as the ring.
-#[divan::bench(args = LENGTHS, sample_count = 9, sample_size = 1)]
+#[divan::bench(args = LENGTHS, sample_count = 25, sample_size = 1)]
 fn memcpy(bencher: Bencher<'_, '_>, len: usize) {
     let count = records(len);
     let payload = vec![0x5a_u8; len];

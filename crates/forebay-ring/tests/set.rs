@@ -289,3 +289,13 @@ fn two_threads_hand_over_by_sleeping() {
     });
     assert!(began.elapsed() < LONG, "a wake-up was lost");
 }
+
+#[test]
+fn sides_and_views_may_move_to_threads() {
+    fn sendable<T: Send>() {}
+    sendable::<Producers>();
+    sendable::<Consumers>();
+    sendable::<forebay_ring::FrameSender>();
+    sendable::<forebay_ring::FrameReceiver>();
+    sendable::<forebay_ring::View<'_>>();
+}
