@@ -1,4 +1,5 @@
 //! The emulator's accounts in a ledger: they close, and a leak is found where it is.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
 use forebay_emu::account::{Accounts, PLACE};
 use forebay_emu::world::{Arrival, Layer, World};

@@ -1,4 +1,5 @@
 //! The world's network: what it does is counted, follows from its seed, and wakes the consumer.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
 use forebay_emu::world::{Arrival, Consumer, Layer, NetworkTotals, World};
 use forebay_emu::{Config, Group, SoftReadouts};
@@ -10,7 +11,8 @@ fn world(seed: u64, layers: Vec<Layer>) -> World {
     World::new(seed, SoftReadouts::new(&config).unwrap(), layers)
 }
 
-type Came = Vec<(u64, usize, Vec<u8>)>;
+type Datagram = (u64, usize, Vec<u8>);
+type Came = Vec<Datagram>;
 
 fn run(seed: u64, layers: &[Layer]) -> (Came, NetworkTotals) {
     let mut world = world(seed, layers.to_vec());
@@ -48,7 +50,7 @@ fn loss_and_duplication_at_their_rates() {
 fn corruption_flips_one_bit() {
     let (plain, _) = run(1, &[]);
     let (spoiled, totals) = run(1, &[Layer::Corrupt(0.1)]);
-    let flipped = |(a, b): (&(u64, usize, Vec<u8>), &(u64, usize, Vec<u8>))| {
+    let flipped = |(a, b): (&Datagram, &Datagram)| {
         let bits = a.2.iter().zip(&b.2).map(|(x, y)| (x ^ y).count_ones());
         bits.sum::<u32>()
     };
@@ -82,7 +84,8 @@ fn delay_keeps_the_order_and_reordering_does_not() {
     let bytes = |came: &Came| came.iter().map(|c| c.2.clone()).collect::<Vec<_>>();
     assert!(bytes(&mixed) != bytes(&plain));
     let (mut a, mut b) = (bytes(&mixed), bytes(&plain));
-    (a.sort(), b.sort());
+    a.sort();
+    b.sort();
     assert!(a == b);
 }
 

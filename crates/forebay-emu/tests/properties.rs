@@ -1,5 +1,6 @@
 //! Whatever is configured and whatever goes wrong: the books close, what was not spoiled is whole,
 //! and it ends.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
 mod receiver;
 
