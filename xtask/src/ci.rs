@@ -109,14 +109,7 @@ fn clippy(root: &Path) -> Result<Outcome> {
 }
 
 fn doc(root: &Path) -> Result<Outcome> {
-    let words = [
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--document-private-items",
-        "--locked",
-        "--quiet",
-    ];
+    let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
     checked(
         cargo()
             .args(words)

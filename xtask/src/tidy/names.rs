@@ -1,4 +1,4 @@
-//! Names that say nothing, markers of unfinished work, and paths of somebody's machine.
+//! Names that say nothing, markers of unfinished work and merges, and paths of somebody's machine.
 
 use super::Finding;
 use super::rust_text::{code_only, word_pairs};
@@ -16,6 +16,7 @@ const EMPTY_VERBS: &[&str] = &[
     "process_input",
 ];
 const TYPE_KEYWORDS: &[&str] = &["struct", "enum", "trait", "type", "union"];
+const CONFLICTS: &[&str] = &["<<<<<<< ", ">>>>>>> ", "||||||| "];
 /// Spelled in two halves, so that this file does not find itself.
 const MARKERS: &[&str] = &[
     concat!("TO", "DO"),
@@ -74,6 +75,9 @@ fn in_text(line: &str) -> Option<(String, &'static str)> {
             format!("'{marker}' is left"),
             "do it, or file an issue and say here what does not work",
         ));
+    }
+    if CONFLICTS.iter().any(|conflict| line.starts_with(conflict)) {
+        return Some(("a merge conflict is left".into(), "resolve it"));
     }
     let path = MACHINE_PATHS.iter().find(|path| begins_path(line, path))?;
     Some((
@@ -158,6 +162,15 @@ mod tests {
             assert_eq!(found("a.rs", &format!("// {marker}")).len(), 1);
         }
         assert!(found("a.sh", &format!("mktemp a.{0}{0}", MARKERS[2])).is_empty());
+    }
+
+    #[test]
+    fn conflicts_are_found_at_the_beginning_of_a_line() {
+        assert_eq!(
+            found("a/clippy.toml", "a = 1\n<<<<<<< HEAD\n=======\n>>>>>>> b\n").len(),
+            2
+        );
+        assert!(found("a.md", "a <<<<<<< b\n=======\n").is_empty());
     }
 
     #[test]
