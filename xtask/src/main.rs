@@ -1,2 +1,56 @@
-//! The project's own checks.
-fn main() {}
+//! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask fuzz SECONDS`.
+//!
+//! What it is not: a build system. Cargo builds; this crate asks questions that the compiler does not.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    reason = "a command line tool reports on standard output"
+)]
+
+mod ci;
+mod fuzz;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "usage: cargo xtask tidy | ci | fuzz SECONDS";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<()> {
+    let root = repository_root()?;
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy::run(&root),
+        ["ci"] => ci::run(&root),
+        ["fuzz", seconds] => fuzz::run(
+            &root,
+            seconds.parse().context("SECONDS must be a whole number")?,
+        ),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+fn repository_root() -> Result<PathBuf> {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(xtask
+        .parent()
+        .context("xtask lies outside of the repository")?
+        .to_path_buf())
+}
+
+/// The cargo that runs us, so that a second installation in `PATH` is not mixed in.
+fn cargo() -> std::process::Command {
+    std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}

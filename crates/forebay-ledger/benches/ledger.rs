@@ -1,4 +1,8 @@
 //! What the books cost: counting, committing, reading. `cargo bench -p forebay-ledger`.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a bench that cannot be set up has nothing to measure"
+)]
 
 use divan::{Bencher, black_box};
 use forebay_ledger::{

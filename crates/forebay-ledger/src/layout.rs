@@ -18,8 +18,8 @@ use crate::directory::Directory;
 use crate::histogram;
 use crate::loss;
 
-/// First word of a finished ledger: `FOREBAYL` read as big-endian.
-pub const MAGIC: u64 = u64::from_be_bytes(*b"FOREBAYL");
+/// First word of a finished ledger: a file of a little-endian machine starts with these letters.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FOREBAYL");
 /// Version of the layout described here.
 pub const VERSION: u64 = 1;
 /// Words of the header.

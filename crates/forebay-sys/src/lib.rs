@@ -1,1 +1,34 @@
 //! Linux system interfaces, the one place for sockets, mappings and clocks.
+//!
+//! Everything here is a thin, safe face over one kernel facility; nothing decides anything. The crates
+//! above forbid `unsafe`, so each `unsafe` block of the data path stands here, with the invariant it
+//! relies on. Errors of the cold path are [`SysError`]: they name the call, its target and a remedy.
+//!
+//! ```
+//! use forebay_sys::udp_batch::{Ancillary, BatchTag, RecvBatch};
+//! use forebay_sys::socket::{UdpOptions, bind_udp};
+//! use std::os::fd::AsFd;
+//!
+//! let bound = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+//! let mut batch = RecvBatch::private(8, Ancillary::default()).unwrap();
+//! // Nothing was sent: the non-blocking receive finds nothing.
+//! assert_eq!(batch.receive_scratch(bound.fd.as_fd(), 8, BatchTag::default()).unwrap(), 0);
+//! ```
+
+pub mod arena;
+pub mod clock;
+pub mod control;
+pub mod epoll;
+mod error;
+pub mod eventfd;
+pub mod host;
+pub mod mapping;
+pub mod process;
+pub mod sched;
+pub mod signals;
+pub mod snmp;
+mod sockaddr;
+pub mod socket;
+pub mod udp_batch;
+
+pub use error::SysError;

@@ -1,8 +1,6 @@
-//! HADTU: the unit that everything of HADES is made of, and the transport message (queue) that carries it over UDP.
+//! HADTU messages (queues): what carries sub-events over UDP.
 //!
-//! A unit starts with two 32-bit words, its size in bytes (with its header, without padding) and a decoding word,
-//! `0x00AADDDD`: the exponent `AA` of an alignment and a type whose low byte is never 0. Which byte of the word is zero
-//! tells the byte order, for each unit by itself. A message is
+//! A message is one unit whose parts are units again ([`crate::unit`] has their common head):
 //!
 //! ```text
 //! +0              size, decoding              8 bytes; size does not count the trailer
@@ -12,19 +10,18 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::Range;
 
 use crate::Error;
 use crate::subevent::{SubEventRepr, SubEvents};
+pub use crate::unit::{
+    ALIGNMENT_BYTES, ByteOrder, UNIT_HEADER_BYTES, UnitHeader, alignment_bytes, decoding_base,
+    round_up_8,
+};
 
 /// A datagram of exactly this many bytes means that the message goes on in the next one.
 pub const MTU_BYTES: usize = 63 * 1024;
-/// Bytes of a unit's header: size and decoding.
-pub const UNIT_HEADER_BYTES: usize = 8;
 /// Bytes at the end of a message that repeat its head.
 pub const TRAILER_BYTES: usize = 32;
-/// The alignment that messages and events use for what they contain.
-pub const ALIGNMENT_BYTES: usize = 8;
 /// The byte that readout hardware pads with.
 pub const PADDING: u8 = 0xaa;
 
@@ -32,134 +29,6 @@ pub const PADDING: u8 = 0xaa;
 pub const QUEUE_DECODING_TRB: u32 = 0x0003_0062;
 /// Decoding word of a message made by the classic soft readout.
 pub const QUEUE_DECODING_SOFT: u32 = 0x0003_0063;
-
-mod field {
-    use super::Range;
-
-    pub(super) const SIZE: Range<usize> = 0..4;
-    pub(super) const DECODING: Range<usize> = 4..8;
-}
-
-/// The byte order of one unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum ByteOrder {
-    /// Least significant byte first: what an x86 host writes.
-    Little,
-    /// Most significant byte first: what readout hardware sends.
-    #[default]
-    Big,
-}
-
-impl ByteOrder {
-    /// This host's own order.
-    pub const NATIVE: Self = if cfg!(target_endian = "big") {
-        Self::Big
-    } else {
-        Self::Little
-    };
-
-    /// Reads a word in this order.
-    #[inline]
-    pub const fn u32(self, bytes: [u8; 4]) -> u32 {
-        match self {
-            Self::Little => u32::from_le_bytes(bytes),
-            Self::Big => u32::from_be_bytes(bytes),
-        }
-    }
-
-    /// Reads a half word in this order.
-    #[inline]
-    pub const fn u16(self, bytes: [u8; 2]) -> u16 {
-        match self {
-            Self::Little => u16::from_le_bytes(bytes),
-            Self::Big => u16::from_be_bytes(bytes),
-        }
-    }
-
-    /// Lays a word down in this order.
-    #[inline]
-    pub const fn bytes(self, word: u32) -> [u8; 4] {
-        match self {
-            Self::Little => word.to_le_bytes(),
-            Self::Big => word.to_be_bytes(),
-        }
-    }
-}
-
-impl fmt::Display for ByteOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Little => "little-endian",
-            Self::Big => "big-endian",
-        })
-    }
-}
-
-/// Rounds a size up to a multiple of 8, as every reader does for messages and events.
-#[inline]
-pub const fn round_up_8(size: u64) -> u64 {
-    (size + 7) & !7
-}
-
-/// The alignment in bytes that a decoding word names: `1 << exponent`, or `None` beyond 8 bytes.
-#[inline]
-pub const fn alignment_bytes(decoding: u32) -> Option<usize> {
-    match (decoding >> 16) & 0xff {
-        exponent @ 0..=3 => Some(1 << exponent),
-        _ => None,
-    }
-}
-
-/// A decoding word without the bits that vary from one sub-event to the next: the trigger type (bits 7..4)
-/// and "alone" (bit 3).
-#[inline]
-pub const fn decoding_base(decoding: u32) -> u32 {
-    decoding & 0xffff_ff07
-}
-
-/// The size and decoding words that each unit starts with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnitHeader {
-    /// Bytes with the header, without padding (and without a message's trailer).
-    pub size: u32,
-    /// Alignment exponent in byte 2, type in the low half.
-    pub decoding: u32,
-    /// The unit's own byte order.
-    pub order: ByteOrder,
-}
-
-impl UnitHeader {
-    /// Reads both words in the order that the decoding word reveals.
-    ///
-    /// # Errors
-    /// [`Error::Decoding`] when the word is legal in neither order.
-    #[inline]
-    pub const fn parse(head: &[u8; UNIT_HEADER_BYTES]) -> Result<Self, Error> {
-        let [s0, s1, s2, s3, d0, d1, d2, d3] = *head;
-        let little = u32::from_le_bytes([d0, d1, d2, d3]);
-        let order = if little > 0x00ff_ffff {
-            ByteOrder::Big
-        } else {
-            ByteOrder::Little
-        };
-        let decoding = order.u32([d0, d1, d2, d3]);
-        if decoding > 0x00ff_ffff || decoding & 0xff == 0 {
-            return Err(Error::Decoding { word: little });
-        }
-        Ok(Self {
-            size: order.u32([s0, s1, s2, s3]),
-            decoding,
-            order,
-        })
-    }
-
-    /// Writes both words.
-    #[inline]
-    pub fn emit(&self, head: &mut [u8; UNIT_HEADER_BYTES]) {
-        head[field::SIZE].copy_from_slice(&self.order.bytes(self.size));
-        head[field::DECODING].copy_from_slice(&self.order.bytes(self.decoding));
-    }
-}
 
 /// How many bytes a whole message takes, trailer included, from its first 8 bytes: `round_up(size, 8) + 32`.
 ///

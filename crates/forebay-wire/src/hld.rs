@@ -17,15 +17,15 @@
 use core::fmt;
 
 use crate::Error;
-use crate::hadtu::{ByteOrder, UnitHeader, alignment_bytes};
 use crate::subevent::SubEvents;
+use crate::unit::{ByteOrder, UnitHeader, alignment_bytes};
 
 /// Bytes of an event's header; start and stop events are just these.
 pub const EVENT_HEADER_BYTES: usize = 32;
 /// Decoding word of an event: its sub-events are padded to 8 bytes.
 pub const EVENT_DECODING: u32 = 0x0003_0001;
-/// The type in the low half of an event's decoding word.
-pub const EVENT_TYPE: u32 = 1;
+/// Decoding word of an event in files from before the alignment.
+pub const EVENT_DECODING_OLD: u32 = 1;
 /// Unix time of run number 0.
 pub const RUN_EPOCH_UNIX_S: i64 = 1_200_000_000;
 
@@ -252,16 +252,13 @@ impl EventHeader {
     /// Reads a header in the order that its decoding word reveals.
     ///
     /// # Errors
-    /// [`Error::Decoding`], [`Error::NotAnEvent`], [`Error::Alignment`], [`Error::SizeBelowHeader`].
+    /// [`Error::Decoding`], [`Error::NotAnEvent`], [`Error::SizeBelowHeader`].
     #[inline]
     pub fn parse(head: &[u8; EVENT_HEADER_BYTES]) -> Result<Self, Error> {
         let unit = UnitHeader::parse(head.first_chunk().unwrap_or(&[0; 8]))?;
         let (size, decoding, order) = (unit.size, unit.decoding, unit.order);
-        if decoding & 0xffff != EVENT_TYPE {
+        if decoding != EVENT_DECODING && decoding != EVENT_DECODING_OLD {
             return Err(Error::NotAnEvent { decoding });
-        }
-        if alignment_bytes(decoding).is_none() {
-            return Err(Error::Alignment { decoding });
         }
         if size < EVENT_HEADER_BYTES as u32 {
             return Err(Error::SizeBelowHeader {
@@ -319,7 +316,7 @@ impl EventHeader {
     pub const fn alignment(&self) -> usize {
         match alignment_bytes(self.decoding) {
             Some(bytes) => bytes,
-            None => crate::hadtu::ALIGNMENT_BYTES,
+            None => crate::unit::ALIGNMENT_BYTES,
         }
     }
 }
@@ -386,7 +383,7 @@ impl fmt::Display for Event<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hadtu::UnitHeader;
+    use crate::unit::UnitHeader;
 
     /// A start event, an event with one little-endian sub-event, both as an x86 host wrote them.
     const START: [u8; 32] = [
@@ -471,9 +468,9 @@ mod tests {
             })
         );
         assert_eq!(
-            with_unit(32, 0x0004_0001),
-            Err(Error::Alignment {
-                decoding: 0x0004_0001
+            with_unit(32, 0x0002_0001),
+            Err(Error::NotAnEvent {
+                decoding: 0x0002_0001
             })
         );
         assert!(with_unit(32, 1).is_ok(), "files from before the alignment");

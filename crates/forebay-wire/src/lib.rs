@@ -6,7 +6,7 @@
 //!
 //! | format | modules |
 //! |---|---|
-//! | HADES transport messages and sub-events | [`hadtu`], [`subevent`] |
+//! | HADES units, messages and sub-events | [`unit`], [`hadtu`], [`subevent`] |
 //! | HADES list-mode data files (HLD) | [`hld`], [`hld_name`], [`hld_scan`] |
 //!
 //! ```
@@ -37,6 +37,11 @@ mod error;
 pub mod hadtu;
 pub mod hld;
 pub mod hld_name;
+pub mod hld_scan;
+mod payload;
+mod scan_buffer;
+mod scan_item;
 pub mod subevent;
+pub mod unit;
 
 pub use error::Error;

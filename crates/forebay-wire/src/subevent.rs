@@ -9,10 +9,10 @@
 //! ```
 
 use core::fmt;
-use core::slice::ChunksExact;
 
 use crate::Error;
-use crate::hadtu::{ByteOrder, UnitHeader, alignment_bytes};
+pub use crate::payload::{STATUS_ADDRESS, SubSubEvent, SubSubEvents, Words};
+use crate::unit::{ByteOrder, UnitHeader, alignment_bytes};
 
 /// Bytes of a sub-event's header; a sub-event of just these is legal.
 pub const SUB_EVENT_HEADER_BYTES: usize = 16;
@@ -20,9 +20,6 @@ pub const SUB_EVENT_HEADER_BYTES: usize = 16;
 pub const DECODING_WORDS_32: u32 = 0x0002_0001;
 /// Bit of the id that says the source has seen a data error.
 pub const DATA_ERROR_BIT: u32 = 1 << 31;
-/// Address of the sub-sub-event that ends the payload of a TRB3: one word, its status.
-pub const STATUS_ADDRESS: u16 = 0x5555;
-
 /// How many bits of the trigger word's upper 24 count as the trigger number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum TriggerBits {
@@ -151,7 +148,7 @@ impl SubEventHeader {
     /// Bytes up to the next sub-event of a container that aligns to 8.
     #[inline]
     pub const fn padded_size(&self) -> u64 {
-        crate::hadtu::round_up_8(self.size as u64)
+        crate::unit::round_up_8(self.size as u64)
     }
 }
 
@@ -260,18 +257,12 @@ impl<'a> SubEvent<'a> {
 
     /// The payload as words of 8, 16 or 32 bits (64-bit payloads as pairs of 32); left-over bytes are not shown.
     pub fn words(&self) -> Words<'a> {
-        Words {
-            chunks: self.payload().chunks_exact(self.header.word_bytes().min(4)),
-            order: self.header.order,
-        }
+        Words::new(self.payload(), self.header.word_bytes(), self.header.order)
     }
 
     /// The sub-sub-events of a TRB3 payload: hubs and boards, the status last.
     pub fn sub_sub_events(&self) -> SubSubEvents<'a> {
-        SubSubEvents {
-            words: self.payload(),
-            order: self.header.order,
-        }
+        SubSubEvents::new(self.payload(), self.header.order)
     }
 
     /// The last word of the payload: of a TRB3 its status, where 0 and 1 mean good.
@@ -329,64 +320,6 @@ impl<'a> Iterator for SubEvents<'a> {
             Err(_) => usize::MAX,
         };
         Some(sub)
-    }
-}
-
-/// The payload words of a sub-event, in its byte order.
-#[derive(Clone, Debug)]
-pub struct Words<'a> {
-    chunks: ChunksExact<'a, u8>,
-    order: ByteOrder,
-}
-
-impl Iterator for Words<'_> {
-    type Item = u32;
-
-    #[inline]
-    fn next(&mut self) -> Option<u32> {
-        match *self.chunks.next()? {
-            [a, b, c, d] => Some(self.order.u32([a, b, c, d])),
-            [a, b] => Some(u32::from(self.order.u16([a, b]))),
-            [a] => Some(u32::from(a)),
-            _ => None,
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.chunks.size_hint()
-    }
-}
-
-impl ExactSizeIterator for Words<'_> {}
-
-/// One sub-sub-event: the data of one board behind the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SubSubEvent<'a> {
-    /// The board's address; [`STATUS_ADDRESS`] for the status.
-    pub address: u16,
-    /// Its words' bytes, in the sub-event's order.
-    pub payload: &'a [u8],
-}
-
-/// Walks over the sub-sub-events of a payload; ends where a count exceeds what is left.
-#[derive(Clone, Debug)]
-pub struct SubSubEvents<'a> {
-    words: &'a [u8],
-    order: ByteOrder,
-}
-
-impl<'a> Iterator for SubSubEvents<'a> {
-    type Item = SubSubEvent<'a>;
-
-    fn next(&mut self) -> Option<SubSubEvent<'a>> {
-        let (head, rest) = self.words.split_first_chunk()?;
-        let head = self.order.u32(*head);
-        let (payload, rest) = rest.split_at_checked((head >> 16) as usize * 4)?;
-        self.words = rest;
-        Some(SubSubEvent {
-            address: head as u16,
-            payload,
-        })
     }
 }
 
@@ -475,20 +408,6 @@ mod tests {
             std::format!("{sub}"),
             "sub-event size 22 decoding 0x00010001 id 0xc8 trigger 0x00123442 little-endian"
         );
-    }
-
-    #[test]
-    fn golden_sub_sub_events() {
-        let mut bytes = std::vec![0, 0, 0, 0x24, 0, 2, 0, 0xd1, 0, 0, 0x80, 0, 0, 0, 1, 7];
-        bytes.extend([0, 2, 0xc0, 0, 0, 0, 0, 1, 0, 0, 0, 2]); // two words of board 0xc000
-        bytes.extend([0, 1, 0x55, 0x55, 0, 0, 0, 1]); // status 1
-        let sub = SubEvent::new_checked(&bytes).unwrap();
-        let parts: Vec<_> = sub
-            .sub_sub_events()
-            .map(|s| (s.address, s.payload.len()))
-            .collect();
-        assert_eq!(parts, [(0xc000, 8), (STATUS_ADDRESS, 4)]);
-        assert_eq!(sub.status_word(), Some(1));
     }
 
     #[test]

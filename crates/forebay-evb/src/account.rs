@@ -1,0 +1,152 @@
+//! The builder's accounts and cursors: one group of the ledger, committed as one record.
+
+use forebay_ledger::{Account, AccountId, Counter, GroupId, LossTableId, SchemaBuilder, Tally, Unit};
+
+use crate::loss::Cause;
+
+/// Why the builder drops a sub-event; the order is that of the ledger's reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// Its event was already built without it.
+    Late,
+    /// The same source delivered this trigger number before.
+    Duplicate,
+    /// Its trigger number is far ahead of every other source and of its own successor.
+    OutOfWindow,
+    /// Its tag differs from that of the event.
+    TagMismatch,
+    /// Its event lacked a source and the policy is `discard`.
+    Incomplete,
+    /// Its header cannot be true, so that the rest of its message cannot be read.
+    Broken,
+    /// Its event is larger than the limit.
+    TooLarge,
+}
+
+impl DropReason {
+    /// All reasons, in the ledger's order.
+    pub const ALL: [Self; 7] = [
+        Self::Late,
+        Self::Duplicate,
+        Self::OutOfWindow,
+        Self::TagMismatch,
+        Self::Incomplete,
+        Self::Broken,
+        Self::TooLarge,
+    ];
+
+    /// The reason's name in the ledger.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            Self::Duplicate => "duplicate",
+            Self::OutOfWindow => "out_of_window",
+            Self::TagMismatch => "tag_mismatch",
+            Self::Incomplete => "incomplete",
+            Self::Broken => "broken_subevent",
+            Self::TooLarge => "event_too_large",
+        }
+    }
+}
+
+/// Words of one source in the builder's group.
+#[derive(Debug, Clone)]
+pub struct SourceWords {
+    /// Sub-events in, out, dropped, held.
+    pub account: Account,
+    /// The account's number in the schema, for links.
+    pub id: AccountId,
+    /// Sub-events taken off the source's queue, counted by whoever reads the queue and not by the engine.
+    pub taken: Tally,
+    /// Position up to which the source's queue may be freed.
+    pub released: Counter,
+    /// Position up to which messages were taken in and counted.
+    pub pulled: Counter,
+    /// Messages taken in so far.
+    pub messages: Counter,
+    /// Bytes of the oldest message that are already consumed.
+    pub offset: Counter,
+    /// Sub-events of the oldest message that are still to come.
+    pub left: Counter,
+    /// Trigger number last taken, plus one; 0 before the first.
+    pub last: Counter,
+    /// 1 when the source was waited for in vain and has not spoken since.
+    pub silent: Counter,
+    /// Events that were built or discarded without this source: an inference, since a sender that keeps no books may have sent nothing.
+    pub missing: Counter,
+    /// The range of missing trigger numbers that is still growing: first, last, cause + 1.
+    pub open: [Counter; 3],
+}
+
+/// Handles of the builder's group.
+#[derive(Debug, Clone)]
+pub struct Accounts {
+    /// The group.
+    pub group: GroupId,
+    /// One entry per source.
+    pub sources: Vec<SourceWords>,
+    /// Events closed, built, discarded.
+    pub events: Account,
+    /// The events account's number in the schema, for links.
+    pub events_id: AccountId,
+    /// Complete events built.
+    pub complete: Counter,
+    /// Incomplete events built and flagged.
+    pub partial: Counter,
+    /// Events given up.
+    pub discarded: Counter,
+    /// How often all sources were found to have started anew.
+    pub resynchronised: Counter,
+    /// Next trigger number expected, plus one; 0 before the first event.
+    pub next: Counter,
+    /// Sequence number of the last event.
+    pub sequence: Counter,
+    /// Lost ranges.
+    pub losses: LossTableId,
+}
+
+/// Rows of the builder's loss table; further ranges are counted in one overflow row.
+pub const LOSS_ROWS: u32 = 4096;
+
+/// Declares the builder's group in the run's schema.
+pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
+    let group = schema.group("builder");
+    let sources = owners.iter().map(|owner| declare_source(schema, group, owner)).collect();
+    let reasons = ["incomplete", "event_too_large"];
+    let (events_id, events) = schema.account(group, "events", "builder", Unit::Events, &reasons);
+    Accounts {
+        group,
+        sources,
+        events,
+        events_id,
+        complete: schema.counter(group, "events_complete", "", "complete events built"),
+        partial: schema.counter(group, "events_partial", "", "incomplete events built and flagged"),
+        discarded: schema.counter(group, "events_discarded", "", "incomplete events given up"),
+        resynchronised: schema.counter(group, "resynchronised", "", "restarts of all sources found"),
+        next: schema.cursor(group, "next_trigger"),
+        sequence: schema.cursor(group, "sequence"),
+        losses: schema.loss_table(group, LOSS_ROWS, &Cause::ALL.map(|cause| ("builder", cause.name()))),
+    }
+}
+
+fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> SourceWords {
+    let reasons = DropReason::ALL.map(DropReason::name);
+    let (id, account) = schema.account(group, "builder", owner, Unit::SubEvents, &reasons);
+    let taken = schema.cursor_tally(group, &format!("{owner}.taken"));
+    let mut cursor = |name: &str| schema.cursor(group, &format!("{owner}.{name}"));
+    SourceWords {
+        account,
+        id,
+        taken,
+        released: cursor("released_bytes"),
+        pulled: cursor("pulled_bytes"),
+        messages: cursor("messages"),
+        offset: cursor("offset_bytes"),
+        left: cursor("left_subevents"),
+        last: cursor("last_trigger"),
+        silent: cursor("silent"),
+        missing: cursor("missing_events"),
+        open: [cursor("open_first"), cursor("open_last"), cursor("open_cause")],
+    }
+}

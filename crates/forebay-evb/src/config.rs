@@ -1,0 +1,111 @@
+//! What the engine can be told, with units in the names.
+
+use forebay_wire::subevent::TriggerBits;
+use thiserror::Error;
+
+/// When an event counts as finished, and what becomes of one that lacks a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Completion {
+    /// Waits for every source, up to [`Config::timeout_ns`] for each event, then builds what came.
+    Wait,
+    /// Builds what came and flags it; a source that was waited for in vain once is not waited for again until it speaks.
+    #[default]
+    Partial,
+    /// Builds complete events only; the sub-events of the others are dropped and counted.
+    Discard,
+}
+
+/// Settings of the builder engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Number of sources, 1 to 1,024. One event takes one sub-event of each.
+    pub sources: usize,
+    /// Width of the trigger number. Default 24 bits.
+    pub trigger_bits: TriggerBits,
+    /// Whether sub-events of one event must carry the same trigger tag. Default on: a wrong tag shows
+    /// that a readout counts wrongly although the number matches.
+    pub check_tag: bool,
+    /// What makes an event finished. Default [`Completion::Partial`].
+    pub completion: Completion,
+    /// How long an event waits for a missing source after its first sub-event came, in ns.
+    /// 1 ms to 1 h; default 1 s: longer than the water mark of a slow source takes to fill.
+    pub timeout_ns: u64,
+    /// How many later events may pile up in one source before the oldest one stops waiting.
+    /// 1 to 1,000,000; default 20,000. Not used by [`Completion::Wait`].
+    pub timeout_events: u32,
+    /// How far one source may be ahead of the others before its trigger number is held to be broken,
+    /// in events. Default 16,384, at most a quarter of the range.
+    pub window_events: u32,
+    /// Largest event built, in bytes, header included; default 256 MiB. A larger one is dropped by name.
+    pub event_bytes_max: usize,
+}
+
+/// Largest number of sources of one builder.
+pub const SOURCES_MAX: usize = 1024;
+
+impl Config {
+    /// The defaults for `sources` sources.
+    #[must_use]
+    pub fn new(sources: usize) -> Self {
+        Self {
+            sources,
+            trigger_bits: TriggerBits::default(),
+            check_tag: true,
+            completion: Completion::default(),
+            timeout_ns: 1_000_000_000,
+            timeout_events: 20_000,
+            window_events: 16_384,
+            event_bytes_max: 256 << 20,
+        }
+    }
+
+    /// Checks each value against its range.
+    ///
+    /// # Errors
+    /// Names the first field out of range, with its value and the range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let window_max = u64::from(self.trigger_bits.mask() >> 2) + 1;
+        in_range("sources", self.sources as u64, 1, SOURCES_MAX as u64)?;
+        in_range("timeout_ns", self.timeout_ns, 1_000_000, 3_600_000_000_000)?;
+        in_range("timeout_events", u64::from(self.timeout_events), 1, 1_000_000)?;
+        in_range("window_events", u64::from(self.window_events), 1, window_max)?;
+        in_range("event_bytes_max", self.event_bytes_max as u64, 1 << 10, 1 << 31)
+    }
+}
+
+fn in_range(field: &'static str, value: u64, low: u64, high: u64) -> Result<(), ConfigError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError { field, value, low, high })
+}
+
+/// A setting out of its range.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{field} is {value}; it must be from {low} to {high}")]
+pub struct ConfigError {
+    /// Name of the field.
+    pub field: &'static str,
+    /// The value given.
+    pub value: u64,
+    /// Smallest value allowed.
+    pub low: u64,
+    /// Largest value allowed.
+    pub high: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_limits_are_named() {
+        assert_eq!(Config::new(90).validate(), Ok(()));
+        let error = Config::new(1025).validate().unwrap_err();
+        assert_eq!(error.to_string(), "sources is 1025; it must be from 1 to 1024");
+        let mut narrow = Config::new(1);
+        narrow.trigger_bits = TriggerBits::Sixteen;
+        narrow.window_events = 16_385;
+        assert_eq!(narrow.validate().unwrap_err().field, "window_events");
+    }
+}

@@ -1,0 +1,112 @@
+//! Lost ranges: which trigger numbers of which source are in no event, and why.
+
+/// Why a source is missing in an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It showed nothing before the time-out.
+    Timeout,
+    /// It went on with a later trigger number.
+    Skipped,
+    /// It had closed.
+    Closed,
+    /// What it sent did not carry the event's tag.
+    TagMismatch,
+}
+
+impl Cause {
+    /// All causes, in the order of the loss table.
+    pub const ALL: [Self; 4] = [Self::Timeout, Self::Skipped, Self::Closed, Self::TagMismatch];
+
+    /// The cause's name in the loss table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Skipped => "skipped_trigger",
+            Self::Closed => "source_closed",
+            Self::TagMismatch => "tag_mismatch",
+        }
+    }
+
+    pub(crate) fn code(self) -> u64 {
+        Self::ALL.iter().position(|cause| *cause == self).map_or(0, |index| index as u64 + 1)
+    }
+
+    pub(crate) fn from_code(code: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code.checked_sub(1)?).ok()?).copied()
+    }
+}
+
+/// A range of trigger numbers that one source is missing in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostRange {
+    /// Index of the source.
+    pub source: usize,
+    /// First trigger number.
+    pub first: u32,
+    /// Last trigger number, inclusive.
+    pub last: u32,
+    /// Number of events concerned.
+    pub items: u64,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Joins single losses of one source to ranges.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OpenRange(Option<LostRange>);
+
+impl OpenRange {
+    pub(crate) fn restored(range: Option<LostRange>) -> Self {
+        Self(range)
+    }
+
+    pub(crate) fn range(&self) -> Option<&LostRange> {
+        self.0.as_ref()
+    }
+
+    /// Adds one loss; returns the range that it ends, if it does not continue it.
+    pub(crate) fn add(&mut self, source: usize, trigger: u32, follows: u32, cause: Cause) -> Option<LostRange> {
+        if let Some(open) = &mut self.0
+            && open.cause == cause
+            && open.last == follows
+        {
+            open.last = trigger;
+            open.items += 1;
+            return None;
+        }
+        self.0.replace(LostRange { source, first: trigger, last: trigger, items: 1, cause })
+    }
+
+    /// Ends the range.
+    pub(crate) fn close(&mut self) -> Option<LostRange> {
+        self.0.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_losses_of_one_cause_are_one_range() {
+        let mut open = OpenRange::default();
+        assert_eq!(open.add(3, 10, 9, Cause::Timeout), None);
+        assert_eq!(open.add(3, 11, 10, Cause::Timeout), None);
+        let ended = open.add(3, 12, 11, Cause::Closed).unwrap();
+        assert_eq!((ended.first, ended.last, ended.items), (10, 11, 2));
+        let ended = open.add(3, 20, 19, Cause::Closed).unwrap();
+        assert_eq!((ended.first, ended.last, ended.cause), (12, 12, Cause::Closed));
+        assert_eq!(open.close().unwrap().first, 20);
+        assert_eq!(open.close(), None);
+    }
+
+    #[test]
+    fn causes_survive_their_code() {
+        for cause in Cause::ALL {
+            assert_eq!(Cause::from_code(cause.code()), Some(cause));
+        }
+        assert_eq!(Cause::from_code(0), None);
+        assert_eq!(Cause::from_code(9), None);
+    }
+}

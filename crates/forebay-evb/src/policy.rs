@@ -1,0 +1,95 @@
+//! Completion of events: one file per policy, chosen once by the configuration.
+
+mod discard;
+mod partial;
+mod wait;
+
+use crate::config::{Completion, Config};
+
+/// What is known of the oldest event that is not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Situation {
+    /// Sources that show nothing at all, so that they may still deliver.
+    pub absent: usize,
+    /// Those of them that were already waited for in vain and have not spoken since.
+    pub absent_silent: usize,
+    /// Sources that will not deliver any more: they closed, or are already ahead.
+    pub passed: usize,
+    /// How long the event's oldest sub-event has been here, in ns.
+    pub age_ns: u64,
+    /// How many later sub-events wait in the fullest source.
+    pub backlog_events: u32,
+    /// Whether some source's queue is so full that waiting would lose data.
+    pub pressed: bool,
+}
+
+/// What to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Look again when something arrives, or after this many ns.
+    Wait {
+        /// Time until the answer changes by itself, in ns.
+        ns: u64,
+    },
+    /// Write what came.
+    Build,
+    /// Drop what came, by name.
+    Discard,
+}
+
+/// The policy named by `config`, applied to `situation`. A complete event never comes here.
+#[inline]
+pub(crate) fn judge(config: &Config, situation: &Situation) -> Verdict {
+    match config.completion {
+        Completion::Wait => wait::judge(config, situation),
+        Completion::Partial => partial::judge(config, situation),
+        Completion::Discard => discard::judge(config, situation),
+    }
+}
+
+/// Whether waiting is over under the limits that `partial` and `discard` share.
+fn expired(config: &Config, situation: &Situation) -> bool {
+    situation.absent == situation.absent_silent
+        || situation.age_ns >= config.timeout_ns
+        || situation.backlog_events >= config.timeout_events
+        || situation.pressed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> Situation {
+        Situation { absent: 2, absent_silent: 1, passed: 0, age_ns: 10, backlog_events: 1, pressed: false }
+    }
+
+    #[test]
+    fn each_limit_ends_the_waiting_of_partial_and_discard() {
+        let config = Config::new(4);
+        assert_eq!(partial::judge(&config, &waiting()), Verdict::Wait { ns: config.timeout_ns - 10 });
+        let over = [
+            Situation { absent: 1, ..waiting() },
+            Situation { absent: 0, absent_silent: 0, passed: 1, ..waiting() },
+            Situation { age_ns: config.timeout_ns, ..waiting() },
+            Situation { backlog_events: config.timeout_events, ..waiting() },
+            Situation { pressed: true, ..waiting() },
+        ];
+        for situation in over {
+            assert_eq!(partial::judge(&config, &situation), Verdict::Build, "{situation:?}");
+            assert_eq!(discard::judge(&config, &situation), Verdict::Discard, "{situation:?}");
+        }
+    }
+
+    #[test]
+    fn wait_looks_at_time_and_at_sources_that_may_come_only() {
+        let config = Config::new(4);
+        let pressed = Situation { pressed: true, backlog_events: u32::MAX, ..waiting() };
+        assert_eq!(wait::judge(&config, &pressed), Verdict::Wait { ns: config.timeout_ns - 10 });
+        let silent = Situation { absent: 1, ..waiting() };
+        assert_eq!(wait::judge(&config, &silent), Verdict::Wait { ns: config.timeout_ns - 10 });
+        let old = Situation { age_ns: config.timeout_ns, ..waiting() };
+        assert_eq!(wait::judge(&config, &old), Verdict::Build);
+        let passed = Situation { absent: 0, absent_silent: 0, passed: 3, ..waiting() };
+        assert_eq!(wait::judge(&config, &passed), Verdict::Build);
+    }
+}

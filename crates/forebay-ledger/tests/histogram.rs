@@ -1,0 +1,69 @@
+//! Histograms against the sorted values themselves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use forebay_ledger::{Histogram, HistogramWriter, LedgerReader, RunWriter, SchemaBuilder, Words};
+use proptest::prelude::*;
+
+fn record(values: &[u64]) -> Histogram {
+    let mut s = SchemaBuilder::new("r");
+    let id = s.histogram("latency_ns", "ns", "source1");
+    let schema = s.finish().unwrap();
+    let memory = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &memory, 1, 2).unwrap();
+    let (first, second) = values.split_at(values.len() / 2);
+    // Two writers, one after the other: the second goes on with what the first left.
+    for half in [first, second] {
+        let mut writer = HistogramWriter::attach(&schema, &memory, id).unwrap();
+        half.iter().for_each(|&value| writer.record(value));
+    }
+    LedgerReader::open(&memory)
+        .unwrap()
+        .snapshot()
+        .unwrap()
+        .histograms
+        .remove(0)
+}
+
+#[test]
+fn an_empty_histogram_says_zero() {
+    let empty = record(&[]);
+    assert_eq!(
+        (
+            empty.count(),
+            empty.min(),
+            empty.max(),
+            empty.percentile(50.0)
+        ),
+        (0, 0, 0, 0)
+    );
+    assert_eq!(empty.mean(), 0.0);
+}
+
+#[test]
+fn values_beyond_the_range_keep_the_exact_maximum() {
+    let h = record(&[0, 1 << 41]);
+    assert_eq!(
+        (h.min(), h.max(), h.percentile(100.0)),
+        (0, 1 << 41, 1 << 41)
+    );
+}
+
+proptest! {
+    #[test]
+    fn percentiles_are_within_a_bucket(mut values in prop::collection::vec((0u32..40, any::<u64>()).prop_map(|(bits, v)| v >> (63 - bits)), 1..300), percent in 0.0f64..=100.0) {
+        let h = record(&values);
+        values.sort_unstable();
+        let rank = (percent / 100.0 * values.len() as f64).ceil().max(1.0) as usize;
+        let exact = values[rank - 1] as f64;
+        let shown = h.percentile(percent) as f64;
+        prop_assert!((shown - exact).abs() <= exact / 32.0, "p{percent}: {shown} for {exact}");
+        prop_assert_eq!(h.count(), values.len() as u64);
+        prop_assert_eq!((h.min(), h.max()), (values[0], values[values.len() - 1]));
+        prop_assert_eq!(h.sum(), values.iter().sum::<u64>());
+    }
+}

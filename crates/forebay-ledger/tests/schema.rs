@@ -1,0 +1,275 @@
+//! Declarations that cannot stand are refused by name; those that can are reproducible.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use forebay_ledger::{
+    GroupWriter, LedgerError, LedgerReader, LinkSpec, LossRow, LossTableWriter, MAX_NAME_BYTES,
+    RunWriter, SchemaBuilder, SchemaError, Unit, Words,
+};
+
+fn refused(declare: impl FnOnce(&mut SchemaBuilder)) -> SchemaError {
+    let mut s = SchemaBuilder::new("r");
+    declare(&mut s);
+    s.finish().unwrap_err()
+}
+
+#[test]
+fn the_same_calls_give_the_same_handles_and_fingerprint() {
+    let declare = |run: &str| {
+        let mut s = SchemaBuilder::new(run);
+        let g = s.group("g");
+        let account = s.account(g, "receiver", "source1", Unit::Messages, &["a", "b"]);
+        (account, s.finish().unwrap())
+    };
+    let ((one, s1), (two, s2), (_, s3)) = (declare("x"), declare("x"), declare("y"));
+    assert_eq!(one, two);
+    assert_eq!(s1.fingerprint(), s2.fingerprint());
+    assert_ne!(s1.fingerprint(), s3.fingerprint());
+}
+
+#[test]
+fn links_join_equal_units() {
+    let error = refused(|s| {
+        let g = s.group("g");
+        let (a, _) = s.account(g, "receiver", "s", Unit::Datagrams, &[]);
+        let (b, _) = s.account(g, "builder", "s", Unit::Events, &[]);
+        s.link(LinkSpec::new("ring", "s").from(a).to(b));
+    });
+    let expected = SchemaError::Units {
+        link: "ring.s".into(),
+        from: Unit::Datagrams,
+        to: Unit::Events,
+    };
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    assert!(matches!(
+        refused(|s| {
+            s.group("");
+        }),
+        SchemaError::Name { .. }
+    ));
+    assert!(matches!(
+        refused(|s| {
+            s.group(&"x".repeat(MAX_NAME_BYTES + 1));
+        }),
+        SchemaError::Name { .. }
+    ));
+    assert!(matches!(
+        refused(|s| {
+            s.group("a\"b");
+        }),
+        SchemaError::Name { .. }
+    ));
+    let twice = refused(|s| {
+        s.group("g");
+        s.group("g");
+    });
+    assert!(matches!(twice, SchemaError::Duplicate { .. }));
+    let nowhere = refused(|s| {
+        s.link(LinkSpec::new("socket", "s"));
+    });
+    assert_eq!(
+        nowhere,
+        SchemaError::NoFarSide {
+            link: "socket.s".into()
+        }
+    );
+    let reserved = refused(|s| {
+        let g = s.group("g");
+        s.counter(g, "dropped_items", "", "");
+    });
+    assert!(matches!(reserved, SchemaError::Reserved { .. }));
+    let two_kinds = refused(|s| {
+        let (g, h) = (s.group("g"), s.group("h"));
+        s.counter(g, "spins", "", "");
+        s.gauge(h, "spins", "", "");
+    });
+    assert!(matches!(two_kinds, SchemaError::Duplicate { .. }));
+    let empty_interval = refused(|s| {
+        let g = s.group("g");
+        let (a, _) = s.account(g, "receiver", "s", Unit::Datagrams, &[]);
+        let lost = s.kernel_drop(g);
+        s.link(
+            LinkSpec::new("socket", "s")
+                .to(a)
+                .kernel_drops("buffer_full", lost, 9, 8),
+        );
+    });
+    assert!(matches!(empty_interval, SchemaError::Interval { .. }));
+}
+
+#[test]
+fn a_handle_of_another_schema_is_refused() {
+    let mut other = SchemaBuilder::new("other");
+    other.group("a");
+    let stray_group = other.group("b");
+    let (stray_account, _) = other.account(stray_group, "p", "o", Unit::Events, &[]);
+    let error = refused(|s| {
+        s.counter(stray_group, "x", "", "");
+    });
+    assert_eq!(error, SchemaError::ForeignHandle { what: "group" });
+    let error = refused(|s| {
+        s.link(LinkSpec::new("l", "o").to(stray_account));
+    });
+    assert_eq!(error, SchemaError::ForeignHandle { what: "link" });
+}
+
+#[test]
+fn a_process_with_another_configuration_is_turned_away() {
+    let schema = |owner: &str| {
+        let mut s = SchemaBuilder::new("r");
+        let g = s.group("g");
+        s.account(g, "receiver", owner, Unit::Messages, &[]);
+        (s.finish().unwrap(), g)
+    };
+    let ((mine, g), (other, _)) = (schema("source1"), schema("source2"));
+    let memory = Words::zeroed(mine.words_needed());
+    assert!(matches!(
+        GroupWriter::attach(&mine, &memory, g),
+        Err(LedgerError::Magic { found: 0 })
+    ));
+    RunWriter::format(&mine, &memory, 1, 2).unwrap();
+    assert!(GroupWriter::attach(&mine, &memory, g).is_ok());
+    assert!(matches!(
+        GroupWriter::attach(&other, &memory, g),
+        Err(LedgerError::Fingerprint { .. })
+    ));
+    assert!(matches!(
+        RunWriter::format(&mine, &memory, 1, 2),
+        Err(LedgerError::Exists)
+    ));
+    let short = Words::zeroed(mine.words_needed() - 1);
+    assert!(matches!(
+        RunWriter::format(&mine, &short, 1, 2),
+        Err(LedgerError::TooShort { .. })
+    ));
+}
+
+#[test]
+fn a_foreign_sender_is_unknown_and_its_gaps_an_inference() {
+    let mut s = SchemaBuilder::new("r");
+    let g = s.group("g");
+    let (a, account) = s.account(g, "receiver", "source1", Unit::Datagrams, &[]);
+    let gaps = s.counter(g, "trigger_gaps", "source1", "Missing trigger numbers");
+    let lost = s.host_term(g, "ip", "reassembly_failed");
+    s.link(LinkSpec::new("socket", "source1").to(a).inferred_lost(gaps));
+    let schema = s.finish().unwrap();
+    let memory = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &memory, 1, 2).unwrap();
+    let mut writer = GroupWriter::attach(&schema, &memory, g).unwrap();
+    let mut book = writer.restore();
+    book.add_tally(account.incoming, 5, 50);
+    book.add_tally(account.outgoing, 5, 50);
+    book.set(gaps, 3);
+    book.set(lost, 2);
+    writer.commit(&book);
+    let snapshot = LedgerReader::open(&memory).unwrap().snapshot().unwrap();
+    assert_eq!(snapshot.metric("g", "trigger_gaps", "source1"), Some(3));
+    let balance = snapshot.balance();
+    let link = &balance.links[0];
+    assert_eq!(
+        (link.sent, link.residual, link.inferred_lost_items),
+        (None, None, Some(3))
+    );
+    assert_eq!((balance.host[0].owner, balance.host[0].items), ("host", 2));
+    assert_eq!((balance.residual_items, balance.residual_bytes), (0, 0));
+}
+
+#[test]
+fn a_loss_is_valid_with_its_commit_and_a_full_table_counts_on() {
+    let mut s = SchemaBuilder::new("r");
+    let g = s.group("g");
+    let id = s.loss_table(
+        g,
+        2,
+        &[("socket", "buffer_full"), ("receiver", "malformed_length")],
+    );
+    let schema = s.finish().unwrap();
+    let memory = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &memory, 1, 2).unwrap();
+    let mut writer = GroupWriter::attach(&schema, &memory, g).unwrap();
+    let mut table = LossTableWriter::attach(&schema, &memory, id).unwrap();
+    let mut book = writer.restore();
+    let reader = LedgerReader::open(&memory).unwrap();
+    let losses = || reader.snapshot().unwrap().losses.remove(0);
+    let row = |first| LossRow {
+        source: 17,
+        cause: 1,
+        first,
+        last: first + 4,
+        items: 5,
+        bytes: 500,
+        stamp_ns: 9,
+    };
+
+    table.append(&mut book, row(10));
+    assert_eq!(losses().records, [], "written but not committed");
+    writer.commit(&book);
+    assert_eq!(
+        (losses().records[0].first, losses().records[0].last),
+        (10, 14)
+    );
+    assert_eq!(
+        (
+            losses().records[0].place.as_str(),
+            losses().records[0].cause.as_str()
+        ),
+        ("receiver", "malformed_length")
+    );
+
+    // The writer dies with an uncommitted row; its successor writes over it.
+    table.append(&mut book, row(20));
+    let mut book = writer.restore();
+    table.append(&mut book, row(30));
+    table.append(&mut book, row(40));
+    table.append(&mut book, row(50));
+    writer.commit(&book);
+    let table = losses();
+    assert_eq!(
+        table.records.iter().map(|r| r.first).collect::<Vec<_>>(),
+        [10, 30]
+    );
+    assert_eq!(
+        (
+            table.overflow_rows,
+            table.overflow_items,
+            table.overflow_bytes
+        ),
+        (2, 10, 1_000)
+    );
+}
+
+#[test]
+fn a_thousand_sources_make_one_ledger() {
+    let mut s = SchemaBuilder::new("big");
+    let builder = s.group("builder");
+    let reasons: Vec<String> = (0..10).map(|n| format!("reason_{n}")).collect();
+    let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
+    for source in 0..1_024 {
+        let owner = format!("source{source}");
+        let g = s.group(&format!("receiver.{owner}"));
+        s.account(g, "receiver", &owner, Unit::Datagrams, &reasons);
+        let (a, _) = s.account(g, "queue", &owner, Unit::SubEvents, &reasons);
+        let (b, _) = s.account(builder, "builder", &owner, Unit::SubEvents, &reasons);
+        s.link(LinkSpec::new("ring", &owner).from(a).to(b));
+    }
+    let schema = s.finish().unwrap();
+    let memory = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &memory, 1, 2).unwrap();
+    let balance = LedgerReader::open(&memory)
+        .unwrap()
+        .snapshot()
+        .unwrap()
+        .balance();
+    assert_eq!(
+        (balance.accounts.len(), balance.links.len()),
+        (3_072, 1_024)
+    );
+}

@@ -1,0 +1,272 @@
+//! The run's schema: the same declarations in every process, so that the handles agree.
+
+use forebay_evb::{Reject, declare};
+use forebay_ledger::{Account, AccountId, Counter, GroupId, HistogramId, LinkSpec, Schema, SchemaBuilder, SchemaError, Tally, Unit};
+
+use crate::plan::{Plan, SinkKind};
+
+/// Reasons of the `receiver` account behind those of [`Reject`].
+const RECEIVER_CRASH: &str = "receiver_crash";
+/// Least and most payload bytes of a datagram that the kernel drops.
+const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
+
+/// Words of one source at the receiver.
+#[derive(Debug, Clone)]
+pub struct QueueWords {
+    /// Datagrams.
+    pub receiver: Account,
+    /// That account's number.
+    pub receiver_id: AccountId,
+    /// Sub-events.
+    pub queue: Account,
+    /// That account's number.
+    pub queue_id: AccountId,
+    /// What the ring took, counted at the ring.
+    pub published: Tally,
+    /// The ring's tail.
+    pub tail: Counter,
+    /// Bytes and datagrams of the unfinished message.
+    pub unfinished: [Counter; 2],
+    /// Messages accepted.
+    pub messages: Counter,
+}
+
+/// Words of one port: the receiver's unit of commit.
+#[derive(Debug, Clone)]
+pub struct PortWords {
+    /// The group.
+    pub group: GroupId,
+    /// Kernel drops of the socket.
+    pub kernel_drops: Counter,
+    /// Raw kernel counter last seen.
+    pub kernel_raw: Counter,
+    /// Number of the last batch that is in the books.
+    pub batch: Counter,
+    /// Fill of the socket buffer in bytes.
+    pub buffer_fill: Counter,
+    /// Sources of the port, in the plan's order.
+    pub sources: Vec<QueueWords>,
+    /// Where datagrams of no source go, on a port with several.
+    pub stray: Option<Account>,
+}
+
+/// Words of one sink at the builder's end of its queue.
+#[derive(Debug, Clone)]
+pub struct OfferWords {
+    /// Events offered, queued, dropped.
+    pub account: Account,
+    /// What the ring took.
+    pub published: Tally,
+    /// The ring's tail.
+    pub tail: Counter,
+    /// Run number, bytes, events and start second of the file at hand.
+    pub rotation: [Counter; 4],
+    /// Run number of the first file.
+    pub first_run: Counter,
+}
+
+/// Words of one sink at its own end.
+#[derive(Debug, Clone)]
+pub struct SinkWords {
+    /// The group.
+    pub group: GroupId,
+    /// Events taken, written, dropped.
+    pub account: Account,
+    /// What was taken off the ring.
+    pub taken: Tally,
+    /// The ring's head.
+    pub head: Counter,
+    /// Run number, suffix, committed bytes and events of the open file.
+    pub file: [Counter; 4],
+    /// Files begun.
+    pub files: Counter,
+    /// Bytes written with headers.
+    pub written: Counter,
+}
+
+/// Words of the emulator.
+#[derive(Debug, Clone)]
+pub struct GeneratorWords {
+    /// The group.
+    pub group: GroupId,
+    /// Its accounts of sub-events and of datagrams.
+    pub accounts: forebay_emu::account::Accounts,
+    /// Triggers given.
+    pub events: Counter,
+    /// Largest lag behind the trigger clock, in ns.
+    pub lag_ns_max: Counter,
+    /// 1 when the emulator was the limit.
+    pub limited: Counter,
+}
+
+/// All handles of a run.
+#[derive(Debug, Clone)]
+pub struct Books {
+    /// The schema.
+    pub schema: Schema,
+    /// Ports.
+    pub ports: Vec<PortWords>,
+    /// IP reassembly failures of the host during the run.
+    pub host: (GroupId, Counter),
+    /// The builder.
+    pub builder: forebay_evb::Accounts,
+    /// Sinks, seen from the builder.
+    pub offers: Vec<OfferWords>,
+    /// Sinks, seen from themselves.
+    pub sinks: Vec<SinkWords>,
+    /// The emulator.
+    pub generator: Option<GeneratorWords>,
+    /// First receive stamp of an event to its place in a sink's queue, in ns.
+    pub latency: HistogramId,
+    /// Event sizes in bytes.
+    pub event_bytes: HistogramId,
+    /// When the first and the last event were built, wall clock in ns; in the builder's group.
+    pub span: [Counter; 2],
+}
+
+/// Reasons of the `receiver` account.
+#[must_use]
+pub fn receiver_reasons() -> Vec<&'static str> {
+    let mut reasons: Vec<_> = Reject::ALL.iter().map(|reason| reason.name()).collect();
+    reasons.push(RECEIVER_CRASH);
+    reasons
+}
+
+/// Index of the crash reason in the `receiver` account.
+#[must_use]
+pub fn receiver_crash() -> usize {
+    Reject::ALL.len()
+}
+
+impl Books {
+    /// Declares the books of `plan`.
+    ///
+    /// # Errors
+    /// A name in the plan is too long or used twice.
+    pub fn declare(plan: &Plan) -> Result<Self, SchemaError> {
+        let mut schema = SchemaBuilder::new(&plan.run_id);
+        let (generator, senders) = declare_generator(&mut schema, plan);
+        let ports: Vec<_> = (0..plan.ports.len()).map(|port| declare_port(&mut schema, plan, port, &senders)).collect();
+        let host_group = schema.group("host");
+        let host = (host_group, schema.host_term(host_group, "ip", "reassembly_failed"));
+        let builder = declare(&mut schema, &plan.owners());
+        link_rings(&mut schema, plan, &ports, &builder);
+        let (offers, sinks) = declare_sinks(&mut schema, plan, &builder);
+        let latency = schema.histogram("event_latency_ns", "ns", "builder");
+        let event_bytes = schema.histogram("event_bytes", "bytes", "builder");
+        let span = ["first_event_ns", "last_event_ns"].map(|name| schema.cursor(builder.group, name));
+        let schema = schema.finish()?;
+        Ok(Self { span, schema, ports, host, builder, offers, sinks, generator, latency, event_bytes })
+    }
+}
+
+fn declare_generator(schema: &mut SchemaBuilder, plan: &Plan) -> (Option<GeneratorWords>, Vec<AccountId>) {
+    if plan.generator.is_none() {
+        return (None, Vec::new());
+    }
+    let group = schema.group("generator");
+    let accounts = forebay_emu::account::Accounts::declare(schema, group, plan.sources.len());
+    let ids = (0..plan.sources.len()).filter_map(|source| accounts.datagrams(source)).collect();
+    let words = GeneratorWords {
+        group,
+        accounts,
+        events: schema.counter(group, "triggers", "", "triggers given"),
+        lag_ns_max: schema.gauge(group, "lag_ns_max", "", "largest lag behind the trigger clock"),
+        limited: schema.gauge(group, "generator_limited", "", "1 when the emulator was the limit"),
+    };
+    (Some(words), ids)
+}
+
+fn declare_port(schema: &mut SchemaBuilder, plan: &Plan, port: usize, senders: &[AccountId]) -> PortWords {
+    let owner = plan.port_owner(port);
+    let group = schema.group(&format!("receiver.port{}", plan.ports[port].port()));
+    let indices = plan.sources_of(port);
+    let sources: Vec<_> = indices.iter().map(|source| declare_queue(schema, group, &plan.sources[*source].name)).collect();
+    let alone = sources.len() == 1 && plan.sources[indices[0]].key == crate::plan::SourceKey::Port;
+    let stray = (!alone).then(|| schema.account(group, "receiver", &owner, Unit::Datagrams, &receiver_reasons()));
+    let kernel_drops = schema.kernel_drop(group);
+    let mut link = LinkSpec::new("socket", &owner);
+    for (words, source) in sources.iter().zip(&indices) {
+        link = link.to(words.receiver_id);
+        if let Some(sender) = senders.get(*source) {
+            link = link.from(*sender);
+        }
+    }
+    if let Some((id, _)) = &stray {
+        link = link.to(*id);
+    }
+    let bound = plan.receiver.socket_buffer_bytes as u64 / 256;
+    let link = link.kernel_drops("buffer_full", kernel_drops, DATAGRAM_BYTES.0, DATAGRAM_BYTES.1).bound_items(bound);
+    schema.link(link);
+    PortWords {
+        group,
+        kernel_drops,
+        kernel_raw: schema.cursor(group, "kernel_drops_raw"),
+        batch: schema.cursor(group, "batch"),
+        buffer_fill: schema.gauge(group, "socket_buffer_fill_bytes", &owner, "kernel memory in use by the socket's queue"),
+        sources,
+        stray: stray.map(|(_, account)| account),
+    }
+}
+
+fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> QueueWords {
+    let (receiver_id, receiver) = schema.account(group, "receiver", owner, Unit::Datagrams, &receiver_reasons());
+    let (queue_id, queue) = schema.account(group, "queue", owner, Unit::SubEvents, &["broken_subevent"]);
+    QueueWords {
+        receiver,
+        receiver_id,
+        queue,
+        queue_id,
+        published: schema.cursor_tally(group, &format!("{owner}.published")),
+        tail: schema.cursor(group, &format!("{owner}.tail_bytes")),
+        unfinished: [
+            schema.cursor(group, &format!("{owner}.unfinished_bytes")),
+            schema.cursor(group, &format!("{owner}.unfinished_datagrams")),
+        ],
+        messages: schema.counter(group, "messages", owner, "messages accepted"),
+    }
+}
+
+fn link_rings(schema: &mut SchemaBuilder, plan: &Plan, ports: &[PortWords], builder: &forebay_evb::Accounts) {
+    for (port, words) in ports.iter().enumerate() {
+        for (queue, source) in words.sources.iter().zip(plan.sources_of(port)) {
+            let far = &builder.sources[source];
+            let link = LinkSpec::new("ring", &plan.sources[source].name).from(queue.queue_id).to(far.id);
+            schema.link(link.in_flight(queue.published, far.taken));
+        }
+    }
+}
+
+fn declare_sinks(schema: &mut SchemaBuilder, plan: &Plan, builder: &forebay_evb::Accounts) -> (Vec<OfferWords>, Vec<SinkWords>) {
+    let mut offers = Vec::new();
+    let mut sinks = Vec::new();
+    for sink in &plan.sinks {
+        let group = builder.group;
+        let (offer_id, account) = schema.account(group, "offer", &sink.name, Unit::Events, &["queue_full"]);
+        schema.link(LinkSpec::new("fan_out", &sink.name).from(builder.events_id).to(offer_id));
+        let published = schema.cursor_tally(group, &format!("{}.published", sink.name));
+        let mut cursor = |name: &str| schema.cursor(group, &format!("{}.{name}", sink.name));
+        let tail = cursor("tail_bytes");
+        let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
+        let first_run = cursor("first_run");
+        let words = declare_sink(schema, &sink.name);
+        let link = LinkSpec::new("sink_queue", &sink.name).from(offer_id).to(words.1);
+        schema.link(link.in_flight(published, words.0.taken));
+        offers.push(OfferWords { account, published, tail, rotation, first_run });
+        sinks.push(words.0);
+        debug_assert!(!matches!(sink.kind, SinkKind::Null) || sink.queue_bytes > 0);
+    }
+    (offers, sinks)
+}
+
+fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
+    let group = schema.group(&format!("sink.{name}"));
+    let (id, account) = schema.account(group, "sink", name, Unit::Events, &["disk_full", "write_error", "peer_lost"]);
+    let taken = schema.cursor_tally(group, "taken");
+    let mut cursor = |word: &str| schema.cursor(group, word);
+    let head = cursor("head_bytes");
+    let file = ["run", "suffix", "offset_bytes", "events"].map(&mut cursor);
+    let files = schema.counter(group, "files", name, "files begun");
+    let written = schema.counter(group, "written_bytes", name, "bytes written, headers included");
+    (SinkWords { group, account, taken, head, file, files, written }, id)
+}

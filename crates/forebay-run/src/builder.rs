@@ -1,0 +1,226 @@
+//! The builder stage: rings of all sources to events in the sinks' queues.
+
+mod fan_out;
+mod input;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use forebay_evb::{Builder, Message, Poll};
+use forebay_ledger::{GroupWriter, Leak, LossRow, LossTableWriter, Words};
+use forebay_ring::Consumers;
+use forebay_sys::clock;
+use forebay_wire::hadtu::UNIT_HEADER_BYTES;
+
+use crate::books::Books;
+use crate::error::RunError;
+use crate::plan::{Plan, SinkKind};
+use crate::sink::{SinkHandle, SinkParts};
+use crate::stage::{Order, StageControl};
+use fan_out::FanOut;
+use input::Rings;
+
+/// Events built before the books are committed and the sinks see them.
+const EVENTS_PER_COMMIT: u32 = 256;
+/// Longest sleep: a receiver killed before it rang the bell costs this much.
+const SLEEP: Duration = Duration::from_millis(20);
+/// Sleep while a sink's queue is full.
+const FULL_SLEEP: Duration = Duration::from_micros(200);
+
+/// What the supervisor hands over.
+#[derive(Debug)]
+pub struct BuilderParts {
+    /// The ledger.
+    pub words: Words,
+    /// The consumer's side of the rings.
+    pub rings: Vec<OwnedFd>,
+    /// Both sides of each sink's queue.
+    pub sinks: Vec<SinkParts>,
+}
+
+struct Stage<'a> {
+    control: &'a StageControl,
+    builder: Builder,
+    rings: Rings,
+    out: FanOut,
+    writer: GroupWriter,
+    losses: LossTableWriter,
+    span: [forebay_ledger::Counter; 2],
+    sinks: Vec<SinkHandle>,
+    leak: Leak,
+    /// The supervisor said that nothing more will come.
+    stopping: bool,
+}
+
+/// Runs the stage until its sources have closed, or it is told to stop and nothing comes any more.
+///
+/// # Errors
+/// A part cannot be mapped, or the ledger is another run's.
+pub fn run(plan: &Plan, parts: BuilderParts, control: &StageControl, leak: Leak) -> Result<(), RunError> {
+    let mut stage = Stage::attach(plan, parts, control, leak)?;
+    control.ready()?;
+    stage.serve()?;
+    stage.finish()
+}
+
+impl<'a> Stage<'a> {
+    fn attach(plan: &'a Plan, parts: BuilderParts, control: &'a StageControl, leak: Leak) -> Result<Self, RunError> {
+        let books = Books::declare(plan)?;
+        let writer = GroupWriter::attach(&books.schema, &parts.words, books.builder.group)?;
+        let losses = LossTableWriter::attach(&books.schema, &parts.words, books.builder.losses)?;
+        let mut builder = Builder::new(plan.builder_config(), books.builder.clone(), writer.restore())?;
+        builder.set_leak(leak.clone());
+        let mut consumers = Consumers::map(&plan.event_rings(), parts.rings)?;
+        for (source, ring) in consumers.rings.iter_mut().enumerate() {
+            ring.resume(builder.released(source))?;
+        }
+        let mut out = FanOut::new(plan, &books, &parts.words, leak.clone())?;
+        let mut sinks = Vec::new();
+        for (index, sink) in parts.sinks.into_iter().enumerate() {
+            if let SinkKind::Null = plan.sinks[index].kind {
+                out.add_inline(index, &books, &parts.words, builder.book_mut())?;
+                continue;
+            }
+            out.add_queue(index, plan, &books, sink.producer, builder.book_mut())?;
+            sinks.push(SinkHandle::start(plan, index, &books, parts.words.clone(), sink.consumer, leak.clone())?);
+        }
+        let rings = Rings::new(consumers);
+        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, stopping: false })
+    }
+
+    fn serve(&mut self) -> Result<(), RunError> {
+        loop {
+            let now_ns = clock::monotonic_ns();
+            self.look_for_order()?;
+            let pulled = self.pull(now_ns);
+            let full = self.build(now_ns);
+            self.commit();
+            if full {
+                self.out.wait_space(FULL_SLEEP)?;
+                continue;
+            }
+            if pulled {
+                continue;
+            }
+            if (self.stopping || self.rings.all_closed()) && self.builder.poll_timeout().is_none() {
+                return Ok(());
+            }
+            self.sleep(now_ns)?;
+        }
+    }
+
+    /// Takes every message that is visible in the rings.
+    fn pull(&mut self, now_ns: u64) -> bool {
+        let mut any = false;
+        for source in 0..self.rings.count() {
+            let pressed = self.rings.is_pressed(source);
+            self.builder.handle_pressure(source, pressed);
+            while let Some(record) = self.rings.next(source) {
+                any = true;
+                let known = record.end <= self.builder.pulled(source);
+                let head = UNIT_HEADER_BYTES as u32;
+                let mut message = Message {
+                    at: record.position + u64::from(head),
+                    len: record.len.saturating_sub(head),
+                    items: record.meta.items,
+                    end: record.end,
+                    stamp_ns: record.meta.stamp_ns,
+                };
+                if !known {
+                    let taken = self.builder.accounts().sources[source].taken;
+                    self.builder.book_mut().add_tally(taken, u64::from(message.items), u64::from(message.len));
+                    if message.items > 0 && self.leak.take("ring") {
+                        self.rings.shorten(source, &mut message);
+                    }
+                }
+                self.builder.handle_message(now_ns, source, message, &self.rings);
+            }
+            if self.stopping || self.rings.is_closed(source) {
+                self.builder.handle_close(source);
+            }
+        }
+        any
+    }
+
+    /// Builds what can be built now; true when a sink's queue is full.
+    fn build(&mut self, now_ns: u64) -> bool {
+        let mut built = 0;
+        self.out.begin(now_ns, clock::realtime_ns());
+        loop {
+            match self.builder.poll(now_ns, &self.rings, &mut self.out) {
+                Poll::Built => {
+                    built += 1;
+                    if built >= EVENTS_PER_COMMIT {
+                        self.commit();
+                        built = 0;
+                    }
+                }
+                Poll::Dropped => {}
+                Poll::Idle => return false,
+                Poll::Full => return true,
+            }
+        }
+    }
+
+    /// Events into the queues, then the books, then the sinks may see them and the sources' memory is free again.
+    fn commit(&mut self) {
+        while let Some(lost) = self.builder.poll_loss() {
+            let row = LossRow {
+                source: lost.source as u32,
+                cause: lost.cause as u16,
+                first: u64::from(lost.first),
+                last: u64::from(lost.last),
+                items: lost.items,
+                bytes: 0,
+                stamp_ns: clock::realtime_ns(),
+            };
+            self.losses.append(self.builder.book_mut(), row);
+        }
+        let built = self.out.seal(self.builder.book_mut());
+        if built {
+            let book = self.builder.book_mut();
+            let now_ns = clock::realtime_ns();
+            if book.value(self.span[0]) == 0 {
+                book.set(self.span[0], now_ns);
+            }
+            book.set(self.span[1], now_ns);
+        }
+        if !built && !self.rings.moved(&self.builder) {
+            return;
+        }
+        let book = self.builder.save();
+        self.writer.commit(book);
+        self.out.publish();
+        self.rings.release(&self.builder);
+    }
+
+    fn look_for_order(&mut self) -> Result<(), RunError> {
+        if !self.stopping && self.control.poll()? == Some(Order::Stop) {
+            self.stopping = true;
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, now_ns: u64) -> Result<(), RunError> {
+        let wake = self.builder.poll_timeout().map_or(SLEEP, |at| Duration::from_nanos(at.saturating_sub(now_ns)));
+        Ok(self.rings.wait(wake.min(SLEEP))?)
+    }
+
+    /// Ends the books and waits for the sinks to write what they have.
+    fn finish(mut self) -> Result<(), RunError> {
+        self.builder.finish();
+        self.commit_all();
+        self.out.close();
+        for sink in self.sinks.drain(..) {
+            for report in sink.join() {
+                self.control.report(&report)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_all(&mut self) {
+        self.rings.touch();
+        self.commit();
+    }
+}

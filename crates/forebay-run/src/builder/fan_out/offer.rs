@@ -1,0 +1,278 @@
+//! One sink seen from the builder.
+
+use forebay_ledger::{Book, GroupWriter, Tally, Words};
+use forebay_ring::{Meta, Producers};
+
+use crate::books::{Books, OfferWords, SinkWords};
+use crate::error::RunError;
+use crate::plan::{Backpressure, FilePlan, Plan, SinkKind};
+
+/// Events are handed to a sink in blocks of about this size: one `write` each.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Where the run number lies in an event.
+const RUN_FIELD: std::ops::Range<usize> = 24..28;
+/// Start and stop event of a file.
+const FILE_FRAME_BYTES: u64 = 64;
+
+/// One sink's side of the builder.
+pub(super) struct Offer {
+    words: OfferWords,
+    target: Target,
+    backpressure: Backpressure,
+    rotation: Rotation,
+    /// Since when there was no room.
+    stalled_since_ns: Option<u64>,
+    /// The event at hand passes this sink by.
+    skip: bool,
+    counts: Counts,
+    changed: bool,
+}
+
+enum Target {
+    Null { writer: GroupWriter, book: Book, words: SinkWords },
+    Queue { producers: Producers, used: usize, events: u32 },
+}
+
+/// Counted since the last seal.
+#[derive(Default)]
+struct Counts {
+    offered: (u64, u64),
+    queued: (u64, u64),
+    dropped: (u64, u64),
+}
+
+/// Which file the next event belongs to.
+struct Rotation {
+    plan: Option<FilePlan>,
+    run: u32,
+    bytes: u64,
+    events: u64,
+    start_s: i64,
+}
+
+impl Rotation {
+    fn restored(plan: Option<FilePlan>, words: &OfferWords, book: &Book) -> Self {
+        let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
+        Self { plan, run: run as u32, bytes, events, start_s: start_s.cast_signed() }
+    }
+
+    /// Whether an event of `bytes` needs a new file; `run_s` is the present second as a run number.
+    fn is_due(&self, bytes: u64, run_s: i64) -> bool {
+        let Some(plan) = &self.plan else { return self.run == 0 };
+        let over = |limit: u64, value: u64| limit > 0 && value > limit;
+        self.run == 0
+            || (self.events > 0
+                && (over(plan.bytes_max, self.bytes + bytes)
+                    || over(plan.events_max, self.events + 1)
+                    || over(plan.seconds_max, (run_s - self.start_s).max(0).cast_unsigned())))
+    }
+
+    /// Run numbers are seconds, and no two files of a run have the same.
+    fn begin(&mut self, run_s: i64) {
+        self.run = (run_s as u32).max(self.run.wrapping_add(1));
+        self.bytes = FILE_FRAME_BYTES;
+        self.events = 0;
+        self.start_s = run_s;
+    }
+}
+
+impl Offer {
+    pub(super) fn inline(sink: usize, books: &Books, words: &Words, book: &mut Book) -> Result<Self, RunError> {
+        let sink_words = books.sinks[sink].clone();
+        let mut writer = GroupWriter::attach(&books.schema, words, sink_words.group)?;
+        let offer_words = books.offers[sink].clone();
+        let mut own = writer.restore();
+        // A predecessor may have died between the builder's commit and this one; for a null sink, offered is done.
+        let (items, bytes) = book.tally(offer_words.published);
+        let (taken, taken_bytes) = own.tally(sink_words.taken);
+        count_null(&mut own, &sink_words, items - taken, bytes - taken_bytes);
+        writer.commit(&own);
+        let target = Target::Null { writer, book: own, words: sink_words };
+        Ok(Self::with(offer_words, target, Backpressure::Drop, None, book))
+    }
+
+    pub(super) fn queue(sink: usize, plan: &Plan, books: &Books, mut producers: Producers, book: &mut Book) -> Result<Self, RunError> {
+        let words = books.offers[sink].clone();
+        producers.rings[0].resume(book.value(words.tail))?;
+        let file = match &plan.sinks[sink].kind {
+            SinkKind::File(file) => Some(file.clone()),
+            SinkKind::Null | SinkKind::Tcp(_) => None,
+        };
+        let target = Target::Queue { producers, used: 0, events: 0 };
+        Ok(Self::with(words, target, plan.sinks[sink].backpressure, file, book))
+    }
+
+    fn with(words: OfferWords, target: Target, backpressure: Backpressure, file: Option<FilePlan>, book: &Book) -> Self {
+        let rotation = Rotation::restored(file, &words, book);
+        Self { words, target, backpressure, rotation, stalled_since_ns: None, skip: false, counts: Counts::default(), changed: false }
+    }
+
+    /// Makes ready for an event of `bytes`; false when the builder shall wait for this sink.
+    pub(super) fn prepare(&mut self, bytes: usize, now_ns: u64, run_s: i64) -> bool {
+        if self.rotation.is_due(bytes as u64, run_s) {
+            self.end_block();
+            self.rotation.begin(run_s);
+        }
+        if self.has_room(bytes) {
+            self.skip = false;
+            self.stalled_since_ns = None;
+            return true;
+        }
+        let since = *self.stalled_since_ns.get_or_insert(now_ns);
+        self.skip = match self.backpressure {
+            Backpressure::Drop => true,
+            Backpressure::Block { limit_ms } => now_ns.saturating_sub(since) >= limit_ms.saturating_mul(1_000_000),
+        };
+        self.skip
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        if let Target::Queue { used, .. } = &self.target
+            && *used > 0
+            && *used + bytes > BLOCK_BYTES
+        {
+            self.end_block();
+        }
+        match &mut self.target {
+            Target::Null { .. } => true,
+            Target::Queue { producers, used, .. } => producers.rings[0].reserve(*used + bytes).is_ok(),
+        }
+    }
+
+    /// Whether the event at hand passes this sink by.
+    pub(super) fn skips(&self) -> bool {
+        self.skip
+    }
+
+    /// Run number of the file at hand.
+    pub(super) fn run(&self) -> u32 {
+        self.rotation.run
+    }
+
+    /// Memory for the event in the queue itself.
+    pub(super) fn slot(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        let Target::Queue { producers, used, .. } = &mut self.target else { return None };
+        let start = *used;
+        // The loan borrows the ring; what it leads to is this same memory until the block is committed.
+        let loan = producers.rings[0].reserve(start + bytes).ok()?;
+        loan.into_slice().get_mut(start..)
+    }
+
+    /// The event is complete: in the queue already (`filled`), or in `scratch`.
+    pub(super) fn take(&mut self, scratch: &[u8], bytes: usize, filled: bool, leaked: bool) {
+        self.changed = true;
+        add(&mut self.counts.offered, bytes);
+        if self.skip {
+            return add(&mut self.counts.dropped, bytes);
+        }
+        if leaked {
+            return;
+        }
+        if !filled && !self.copy(scratch, bytes) {
+            return add(&mut self.counts.dropped, bytes);
+        }
+        add(&mut self.counts.queued, bytes);
+        self.rotation.bytes += bytes as u64;
+        self.rotation.events += 1;
+        if let Target::Queue { used, events, .. } = &mut self.target {
+            *used += bytes;
+            *events += 1;
+        }
+    }
+
+    fn copy(&mut self, scratch: &[u8], bytes: usize) -> bool {
+        if matches!(self.target, Target::Null { .. }) {
+            return true;
+        }
+        let run = self.rotation.run;
+        let Some(slot) = self.slot(bytes) else { return false };
+        slot.copy_from_slice(&scratch[..bytes]);
+        slot[RUN_FIELD].copy_from_slice(&run.to_ne_bytes());
+        true
+    }
+
+    /// Commits the block at hand to the ring's private tail.
+    fn end_block(&mut self) {
+        let run = self.rotation.run;
+        let Target::Queue { producers, used, events } = &mut self.target else { return };
+        if *used == 0 {
+            return;
+        }
+        if let Ok(loan) = producers.rings[0].reserve(*used) {
+            loan.commit(*used, Meta { tag: run, items: *events, flags: 0, stamp_ns: 0 });
+        }
+        (*used, *events) = (0, 0);
+        self.changed = true;
+    }
+
+    /// Ends the block and counts; false when nothing happened.
+    pub(super) fn seal(&mut self, book: &mut Book) -> bool {
+        self.end_block();
+        if !std::mem::take(&mut self.changed) {
+            return false;
+        }
+        let counts = std::mem::take(&mut self.counts);
+        let account = &self.words.account;
+        tally(book, account.incoming, counts.offered);
+        tally(book, account.outgoing, counts.queued);
+        tally(book, account.dropped[0], counts.dropped);
+        tally(book, self.words.published, counts.queued);
+        let rotation = [u64::from(self.rotation.run), self.rotation.bytes, self.rotation.events, self.rotation.start_s.cast_unsigned()];
+        for (word, value) in self.words.rotation.iter().zip(rotation) {
+            book.set(*word, value);
+        }
+        if book.value(self.words.first_run) == 0 {
+            book.set(self.words.first_run, u64::from(self.rotation.run));
+        }
+        match &mut self.target {
+            Target::Null { book: own, words, .. } => count_null(own, words, counts.queued.0, counts.queued.1),
+            Target::Queue { producers, .. } => book.set(self.words.tail, producers.rings[0].position()),
+        }
+        true
+    }
+
+    /// Shows the sink what is sealed.
+    pub(super) fn publish(&mut self) {
+        match &mut self.target {
+            Target::Null { writer, book, .. } => writer.commit(book),
+            Target::Queue { producers, .. } => {
+                producers.rings[0].publish();
+                producers.notify();
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close(&mut self) {
+        if let Target::Queue { producers, .. } = &mut self.target {
+            producers.rings[0].close();
+            producers.notify();
+        }
+    }
+
+    /// The queue, if it has no room.
+    pub(super) fn stalled_mut(&mut self) -> Option<&mut Producers> {
+        match (&mut self.target, self.stalled_since_ns) {
+            (Target::Queue { producers, .. }, Some(_)) => Some(producers),
+            _ => None,
+        }
+    }
+}
+
+fn count_null(book: &mut Book, words: &SinkWords, items: u64, bytes: u64) {
+    for term in [words.taken, words.account.incoming, words.account.outgoing] {
+        book.add_tally(term, items, bytes);
+    }
+    book.add(words.written, 0);
+}
+
+fn add(count: &mut (u64, u64), bytes: usize) {
+    count.0 += 1;
+    count.1 += bytes as u64;
+}
+
+fn tally(book: &mut Book, term: Tally, count: (u64, u64)) {
+    if count.0 > 0 {
+        book.add_tally(term, count.0, count.1);
+    }
+}

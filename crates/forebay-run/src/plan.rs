@@ -1,0 +1,278 @@
+//! The plan of one run: everything a stage must know, fixed before the first process starts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use forebay_evb::{Completion, Config as BuilderConfig};
+use forebay_ring::RingSetSpec;
+use forebay_wire::subevent::TriggerBits;
+
+/// How datagrams of one port are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKey {
+    /// Everything that comes is this source's.
+    Port,
+    /// By the address in the first sub-event's id.
+    SubEventId(u32),
+    /// By the sender's address.
+    Sender(SocketAddr),
+}
+
+/// One source of sub-events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourcePlan {
+    /// Its name in accounts and reports.
+    pub name: String,
+    /// Index of its port in [`Plan::ports`].
+    pub port: usize,
+    /// What tells it from others on that port.
+    pub key: SourceKey,
+    /// Size of its queue in bytes, a power of two of at least 64 KiB.
+    pub ring_bytes: u64,
+}
+
+/// What the receiver does when a source's queue is full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FullPolicy {
+    /// Leave the data in the socket buffer; what overflows there the kernel counts. The default for a port with one source.
+    #[default]
+    Hold,
+    /// Receive and drop, charged to the source; the others on the port go on.
+    Drop,
+}
+
+/// Settings of the receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiverPlan {
+    /// Receive buffer asked of the kernel for each socket, in bytes.
+    pub socket_buffer_bytes: usize,
+    /// Longest message accepted, in bytes.
+    pub message_bytes_max: u32,
+    /// Datagrams taken from one socket before the next one has its turn.
+    pub batch_datagrams: usize,
+    /// How long to look for data before sleeping, in µs.
+    pub spin_us: u64,
+    /// Whether the kernel stamps each datagram.
+    pub stamps: bool,
+    /// Whether the kernel may merge datagrams; its drop counter is then a lower bound.
+    pub gro: bool,
+    /// What to do when a queue is full.
+    pub full: FullPolicy,
+    /// CPU to run on.
+    pub cpu: Option<usize>,
+    /// Real-time priority, 1 to 99; none by default.
+    pub real_time: Option<u8>,
+}
+
+/// Settings of the builder, in a form that can be passed on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuilderPlan {
+    /// `wait`, `partial` or `discard`.
+    pub completion: CompletionName,
+    /// 16 or 24.
+    pub trigger_bits: u32,
+    /// Whether tags must agree.
+    pub check_tag: bool,
+    /// Longest wait for a source, in ms.
+    pub timeout_ms: u64,
+    /// Longest wait for a source, in events.
+    pub timeout_events: u32,
+    /// Largest believable distance between sources, in events.
+    pub window_events: u32,
+    /// Largest event, in bytes.
+    pub event_bytes_max: usize,
+    /// CPU to run on.
+    pub cpu: Option<usize>,
+    /// Real-time priority, 1 to 99; none by default.
+    pub real_time: Option<u8>,
+}
+
+/// A completion policy by its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompletionName {
+    /// See [`Completion::Wait`].
+    Wait,
+    /// See [`Completion::Partial`].
+    #[default]
+    Partial,
+    /// See [`Completion::Discard`].
+    Discard,
+}
+
+impl From<CompletionName> for Completion {
+    fn from(name: CompletionName) -> Self {
+        match name {
+            CompletionName::Wait => Self::Wait,
+            CompletionName::Partial => Self::Partial,
+            CompletionName::Discard => Self::Discard,
+        }
+    }
+}
+
+/// Where built events go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SinkKind {
+    /// Counted and forgotten.
+    Null,
+    /// HLD files in a directory.
+    File(FilePlan),
+    /// Another `forebay` that writes them.
+    Tcp(SocketAddr),
+}
+
+/// How files are named and when a new one begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePlan {
+    /// The directory.
+    pub directory: PathBuf,
+    /// First letters of the name, two by custom.
+    pub prefix: String,
+    /// Number of this event builder, 0 to 99.
+    pub builder_number: u8,
+    /// A new file before this one grows beyond so many bytes; 0: never.
+    pub bytes_max: u64,
+    /// A new file after so many events; 0: never.
+    pub events_max: u64,
+    /// A new file after so many seconds; 0: never.
+    pub seconds_max: u64,
+    /// Whether each block is flushed to the device before it counts as written (against power loss).
+    pub sync: bool,
+}
+
+/// What happens when a sink cannot keep up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backpressure {
+    /// Hold the builder for at most so many ms, then drop events for this sink until it has room again.
+    Block {
+        /// The limit.
+        limit_ms: u64,
+    },
+    /// Drop at once.
+    Drop,
+}
+
+/// One sink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkPlan {
+    /// Its name in accounts and reports.
+    pub name: String,
+    /// What it is.
+    pub kind: SinkKind,
+    /// Size of its queue in bytes, a power of two.
+    pub queue_bytes: u64,
+    /// What happens when the queue is full.
+    pub backpressure: Backpressure,
+}
+
+/// The whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the run.
+    pub run_id: String,
+    /// Directory of the run's record and ledger.
+    pub run_dir: PathBuf,
+    /// Addresses to receive on.
+    pub ports: Vec<SocketAddr>,
+    /// The sources.
+    pub sources: Vec<SourcePlan>,
+    /// The receiver.
+    pub receiver: ReceiverPlan,
+    /// The builder.
+    pub builder: BuilderPlan,
+    /// The sinks.
+    pub sinks: Vec<SinkPlan>,
+    /// The emulator, when it runs in the same books.
+    pub generator: Option<crate::generator::GeneratorPlan>,
+    /// `HOP:N`: lose N items there uncounted, to test the books.
+    pub leak: Option<String>,
+    /// Where sub-events come from instead of sockets.
+    pub replay: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Settings of the builder engine.
+    #[must_use]
+    pub fn builder_config(&self) -> BuilderConfig {
+        let builder = &self.builder;
+        let mut config = BuilderConfig::new(self.sources.len());
+        config.completion = builder.completion.into();
+        config.trigger_bits = TriggerBits::from_bits(builder.trigger_bits).unwrap_or_default();
+        config.check_tag = builder.check_tag;
+        config.timeout_ns = builder.timeout_ms.saturating_mul(1_000_000);
+        config.timeout_events = builder.timeout_events;
+        config.window_events = builder.window_events;
+        config.event_bytes_max = builder.event_bytes_max;
+        config
+    }
+
+    /// Names of the sources.
+    #[must_use]
+    pub fn owners(&self) -> Vec<String> {
+        self.sources.iter().map(|source| source.name.clone()).collect()
+    }
+
+    /// Sources on `port`, in order.
+    #[must_use]
+    pub fn sources_of(&self, port: usize) -> Vec<usize> {
+        let on_port = |source: &(usize, &SourcePlan)| source.1.port == port;
+        self.sources.iter().enumerate().filter(on_port).map(|(index, _)| index).collect()
+    }
+
+    /// Owner of what cannot be charged to one source of a port: the source itself if it is alone.
+    #[must_use]
+    pub fn port_owner(&self, port: usize) -> String {
+        match self.sources_of(port).as_slice() {
+            [only] if self.sources[*only].key == SourceKey::Port => self.sources[*only].name.clone(),
+            _ => format!("port{}", self.ports[port].port()),
+        }
+    }
+
+    /// Shape of the rings from receiver to builder.
+    #[must_use]
+    pub fn event_rings(&self) -> RingSetSpec {
+        let capacities = self.sources.iter().map(|source| source.ring_bytes).collect();
+        RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())
+    }
+
+    /// Longest record in a source's ring: a whole message behind whatever is unfinished.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> u32 {
+        self.receiver.message_bytes_max + 65_536
+    }
+
+    /// Shape of the queue of one sink.
+    #[must_use]
+    pub fn sink_ring(&self, sink: usize) -> RingSetSpec {
+        let plan = &self.sinks[sink];
+        let longest = u32::try_from(plan.queue_bytes / 2).unwrap_or(u32::MAX);
+        RingSetSpec::new(format!("forebay-{}", plan.name), vec![plan.queue_bytes], longest)
+    }
+
+    /// Memory that the run takes, in bytes, by what it is for.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        Memory {
+            source_rings_bytes: self.sources.iter().map(|source| source.ring_bytes).sum(),
+            sink_queues_bytes: self.sinks.iter().map(|sink| sink.queue_bytes).sum(),
+            socket_buffers_bytes: 2 * (self.receiver.socket_buffer_bytes * self.ports.len()) as u64,
+        }
+    }
+}
+
+/// Upper bounds of memory use by part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Rings from receiver to builder.
+    pub source_rings_bytes: u64,
+    /// Queues of the sinks.
+    pub sink_queues_bytes: u64,
+    /// Kernel memory for socket buffers, at most (the kernel counts whole buffers and doubles the size asked for).
+    pub socket_buffers_bytes: u64,
+}

@@ -1,0 +1,221 @@
+//! The life of a stage: it gets its plan and descriptors from the supervisor, says that it is ready, and is told to stop.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use forebay_ledger::{Leak, Words};
+use forebay_sys::control::{Control, Message};
+use forebay_sys::mapping::{Access, Mapping};
+
+use crate::builder::BuilderParts;
+use crate::error::RunError;
+use crate::plan::Plan;
+use crate::receiver::ReceiverParts;
+use crate::sink::SinkParts;
+
+/// How long a message on the control channel may stall.
+pub(crate) const STALL: Duration = Duration::from_secs(10);
+
+/// Which part of the chain a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Emulated sources.
+    Generator,
+    /// Sockets to rings.
+    Receiver,
+    /// Rings to sinks.
+    Builder,
+}
+
+impl Role {
+    /// The role's name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generator => "generator",
+            Self::Receiver => "receiver",
+            Self::Builder => "builder",
+        }
+    }
+}
+
+/// First message to a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// What it is.
+    pub role: Role,
+    /// The run.
+    pub plan: Plan,
+    /// How often this role was started before.
+    pub restarts: u32,
+    /// How many descriptors belong to each part, in the role's order.
+    pub fds: Vec<usize>,
+    /// The supervisor's process id.
+    pub supervisor: u32,
+}
+
+/// Later messages to a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Finish what is there and end.
+    Stop,
+}
+
+/// Messages from a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Report {
+    /// It is at work.
+    Ready,
+    /// Something an operator should know.
+    Warning(String),
+    /// It taints the run, by this name.
+    Tainted(String),
+}
+
+/// Runs the stage that the supervisor at the other end of this process's standard input asks for.
+///
+/// # Errors
+/// The process was not started by a supervisor, or whatever stops the stage.
+pub fn run_child() -> Result<(), RunError> {
+    // An interrupt from the terminal goes to the whole group; the supervisor alone decides what it means.
+    forebay_sys::signals::ignore_interrupt();
+    run_stage(Control::from_stdin(STALL)?)
+}
+
+/// Runs the stage that the supervisor at the other end of `control` asks for.
+///
+/// # Errors
+/// Whatever stops the stage.
+pub fn run_stage(control: Control) -> Result<(), RunError> {
+    let (control, hello, mut parts) = StageControl::greet(control)?;
+    let plan = &hello.plan;
+    let leak: Leak = match &plan.leak {
+        Some(text) if hello.restarts == 0 => text.parse().map_err(|error: forebay_ledger::LeakError| RunError::Stage(error.to_string()))?,
+        _ => Leak::off(),
+    };
+    let ledger = parts.take_one("ledger")?;
+    let words = Words::new(Mapping::of_fd(ledger, Access::ReadWrite)?);
+    match hello.role {
+        Role::Generator => {
+            let generator = plan.generator.as_ref().ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
+            control.ready()?;
+            let stop = || !matches!(control.poll(), Ok(None));
+            crate::generator::run(generator, Some((plan, words)), leak, stop).map(drop)
+        }
+        Role::Receiver => {
+            place(plan.receiver.cpu, plan.receiver.real_time)?;
+            let rings = parts.take();
+            let arena = parts.take_one("arena")?;
+            let sockets = parts.take();
+            crate::receiver::run(plan, ReceiverParts { words, rings, arena, sockets }, &control, leak)
+        }
+        Role::Builder => {
+            place(plan.builder.cpu, plan.builder.real_time)?;
+            let rings = parts.take();
+            let sinks = plan.sinks.iter().map(|_| SinkParts { producer: parts.take(), consumer: parts.take() }).collect();
+            crate::builder::run(plan, BuilderParts { words, rings, sinks }, &control, leak)
+        }
+    }
+}
+
+/// Puts the calling thread where the plan wants it.
+fn place(cpu: Option<usize>, real_time: Option<u8>) -> Result<(), RunError> {
+    if let Some(cpu) = cpu {
+        forebay_sys::sched::pin_to_cpu(cpu)?;
+    }
+    if let Some(priority) = real_time {
+        forebay_sys::sched::real_time(priority)?;
+        forebay_sys::sched::lock_memory()?;
+    }
+    Ok(())
+}
+
+/// A stage's end of the control channel.
+#[derive(Debug)]
+pub struct StageControl {
+    control: Control,
+}
+
+/// Descriptors by part.
+#[derive(Debug)]
+pub struct Parts(std::collections::VecDeque<Vec<OwnedFd>>);
+
+impl Parts {
+    fn of(message: Message, counts: &[usize]) -> Self {
+        let mut fds = message.fds.into_iter();
+        Self(counts.iter().map(|count| fds.by_ref().take(*count).collect()).collect())
+    }
+
+    /// The next part's descriptors.
+    pub fn take(&mut self) -> Vec<OwnedFd> {
+        self.0.pop_front().unwrap_or_default()
+    }
+
+    /// The next part, which is one descriptor.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn take_one(&mut self, what: &str) -> Result<OwnedFd, RunError> {
+        let mut part = self.take();
+        part.pop().ok_or_else(|| RunError::Stage(format!("no descriptor for the {what}")))
+    }
+}
+
+impl StageControl {
+    /// Waits for the first message on `control`.
+    ///
+    /// # Errors
+    /// The supervisor is gone or sends something else.
+    pub fn greet(control: Control) -> Result<(Self, Hello, Parts), RunError> {
+        let message = control.receive()?.ok_or_else(|| RunError::Stage("the supervisor is gone".into()))?;
+        let hello: Hello = serde_json::from_slice(&message.body).map_err(|error| RunError::Stage(error.to_string()))?;
+        let parts = Parts::of(message, &hello.fds);
+        Ok((Self { control }, hello, parts))
+    }
+
+    /// The channel, for a poller.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// An order, if there is one. The supervisor's death is an order to stop.
+    ///
+    /// # Errors
+    /// The channel carries garbage.
+    pub fn poll(&self) -> Result<Option<Order>, RunError> {
+        if !self.control.poll(Duration::ZERO)? {
+            return Ok(None);
+        }
+        match self.control.receive() {
+            Ok(None) | Err(forebay_sys::control::ControlError::PeerGone) => Ok(Some(Order::Stop)),
+            Ok(Some(message)) => {
+                let order = serde_json::from_slice(&message.body).map_err(|error| RunError::Stage(error.to_string()))?;
+                Ok(Some(order))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says that the stage is at work.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn ready(&self) -> Result<(), RunError> {
+        self.report(&Report::Ready)
+    }
+
+    /// Tells the supervisor.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn report(&self, report: &Report) -> Result<(), RunError> {
+        let body = serde_json::to_vec(report).map_err(|error| RunError::Stage(error.to_string()))?;
+        Ok(self.control.send(&body, &[])?)
+    }
+}

@@ -1,0 +1,272 @@
+//! Waiting for many descriptors at once, with a bounded spin before the sleep.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::SysError;
+
+/// What to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read, or the peer's end.
+    Readable,
+    /// Room to write.
+    Writable,
+    /// Either.
+    Both,
+}
+
+/// When a condition is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// As long as it holds.
+    Level,
+    /// When it comes about anew; read until empty.
+    Edge,
+}
+
+/// One ready descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    /// The token it was added with.
+    pub token: u64,
+    /// There is something to read.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+    /// The peer has closed, or the descriptor is in error.
+    pub hung_up: bool,
+}
+
+/// An epoll instance and room for one round of events.
+pub struct Poller {
+    epoll: OwnedFd,
+    events: Vec<Event>,
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller")
+            .field("epoll", &self.epoll)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Poller {
+    /// Makes a poller that reports at most `events_max` descriptors a round (the others come in the next).
+    ///
+    /// # Errors
+    /// When descriptors run out.
+    pub fn create(events_max: usize) -> Result<Self, SysError> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)
+            .map_err(|errno| SysError::new("epoll_create1", "", errno))?;
+        Ok(Self {
+            epoll,
+            events: Vec::with_capacity(events_max.max(1)),
+        })
+    }
+
+    /// Adds a descriptor; it leaves by [`remove`](Self::remove) or when all its duplicates are closed.
+    ///
+    /// # Errors
+    /// When it is already there or cannot be polled.
+    pub fn add(
+        &self,
+        fd: impl AsFd,
+        token: u64,
+        interest: Interest,
+        trigger: Trigger,
+    ) -> Result<(), SysError> {
+        epoll::add(
+            &self.epoll,
+            fd,
+            EventData::new_u64(token),
+            flags(interest, trigger),
+        )
+        .map_err(|errno| SysError::new("epoll_ctl(ADD)", format!("token {token}"), errno))
+    }
+
+    /// Changes what a descriptor is waited for.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn modify(
+        &self,
+        fd: impl AsFd,
+        token: u64,
+        interest: Interest,
+        trigger: Trigger,
+    ) -> Result<(), SysError> {
+        epoll::modify(
+            &self.epoll,
+            fd,
+            EventData::new_u64(token),
+            flags(interest, trigger),
+        )
+        .map_err(|errno| SysError::new("epoll_ctl(MOD)", format!("token {token}"), errno))
+    }
+
+    /// Takes a descriptor out.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn remove(&self, fd: impl AsFd) -> Result<(), SysError> {
+        epoll::delete(&self.epoll, fd).map_err(|errno| SysError::new("epoll_ctl(DEL)", "", errno))
+    }
+
+    /// Waits for at most `timeout`, of which the first `spin` (at most) by looking again and again, which
+    /// answers in under a microsecond but uses a CPU; zero goes to sleep at once. An empty answer is a time-out
+    /// or a signal.
+    ///
+    /// # Errors
+    /// When the kernel refuses the call.
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        spin: Duration,
+    ) -> Result<impl Iterator<Item = Ready> + '_, SysError> {
+        let spin = timeout.map_or(spin, |timeout| spin.min(timeout));
+        if !self.look_for(spin)? {
+            let left = timeout.map(|timeout| timeout.saturating_sub(spin));
+            self.round(left)?;
+        }
+        Ok(self.events.iter().map(ready))
+    }
+
+    /// Spins until something is ready or `spin` is over.
+    fn look_for(&mut self, spin: Duration) -> Result<bool, SysError> {
+        self.events.clear();
+        if spin.is_zero() {
+            return Ok(false);
+        }
+        let start = Instant::now();
+        loop {
+            self.round(Some(Duration::ZERO))?;
+            if !self.events.is_empty() {
+                return Ok(true);
+            }
+            if start.elapsed() >= spin {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn round(&mut self, timeout: Option<Duration>) -> Result<(), SysError> {
+        self.events.clear();
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut self.events),
+            timeout.as_ref(),
+        ) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(SysError::new("epoll_wait", "", errno)),
+        }
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+fn flags(interest: Interest, trigger: Trigger) -> EventFlags {
+    let interest = match interest {
+        Interest::Readable => EventFlags::IN | EventFlags::RDHUP,
+        Interest::Writable => EventFlags::OUT,
+        Interest::Both => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP,
+    };
+    match trigger {
+        Trigger::Level => interest,
+        Trigger::Edge => interest | EventFlags::ET,
+    }
+}
+
+fn ready(event: &Event) -> Ready {
+    let flags = event.flags;
+    Ready {
+        token: event.data.u64(),
+        readable: flags.contains(EventFlags::IN),
+        writable: flags.contains(EventFlags::OUT),
+        hung_up: flags.intersects(EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eventfd::EventFd;
+
+    fn tokens(poller: &mut Poller, timeout: Duration, spin: Duration) -> Vec<u64> {
+        poller
+            .wait(Some(timeout), spin)
+            .unwrap()
+            .map(|ready| ready.token)
+            .collect()
+    }
+
+    #[test]
+    fn level_repeats_and_edge_does_not() {
+        let mut poller = Poller::create(8).unwrap();
+        let (level, edge) = (EventFd::create().unwrap(), EventFd::create().unwrap());
+        poller
+            .add(&level, 1, Interest::Readable, Trigger::Level)
+            .unwrap();
+        poller
+            .add(&edge, u64::MAX, Interest::Readable, Trigger::Edge)
+            .unwrap();
+        assert!(tokens(&mut poller, Duration::ZERO, Duration::ZERO).is_empty());
+        level.signal();
+        edge.signal();
+        let mut both = tokens(&mut poller, Duration::from_secs(5), Duration::ZERO);
+        both.sort_unstable();
+        assert_eq!(both, [1, u64::MAX]);
+        assert_eq!(tokens(&mut poller, Duration::ZERO, Duration::ZERO), [1]);
+        poller.remove(&level).unwrap();
+        assert!(tokens(&mut poller, Duration::ZERO, Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn the_spin_sees_a_signal_from_another_thread() {
+        let mut poller = Poller::create(1).unwrap();
+        let event = EventFd::create().unwrap();
+        poller
+            .add(&event, 3, Interest::Readable, Trigger::Level)
+            .unwrap();
+        let other = EventFd::from_fd(event.share_fd().unwrap());
+        let thread = std::thread::spawn(move || other.signal());
+        assert_eq!(
+            tokens(
+                &mut poller,
+                Duration::from_secs(30),
+                Duration::from_secs(30)
+            ),
+            [3]
+        );
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn the_spin_is_bounded_by_the_timeout() {
+        let mut poller = Poller::create(1).unwrap();
+        let start = Instant::now();
+        assert!(
+            tokens(
+                &mut poller,
+                Duration::from_millis(2),
+                Duration::from_secs(60)
+            )
+            .is_empty()
+        );
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,82 @@
+//! A counter that wakes a poller in another thread or process.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+use crate::SysError;
+
+/// An eventfd, non-blocking: signalled by one side, drained by the other.
+#[derive(Debug)]
+pub struct EventFd {
+    fd: OwnedFd,
+}
+
+impl EventFd {
+    /// Creates one that is not signalled.
+    ///
+    /// # Errors
+    /// When descriptors run out.
+    pub fn create() -> Result<Self, SysError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = rustix::event::eventfd(0, flags)
+            .map_err(|errno| SysError::new("eventfd", "", errno))?;
+        Ok(Self { fd })
+    }
+
+    /// Takes one that another process handed over.
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// Wakes the other side; a signal not yet drained is not doubled.
+    pub fn signal(&self) {
+        // EAGAIN means that the counter is full, hence the other side is signalled already.
+        while rustix::io::write(&self.fd, &1_u64.to_ne_bytes()) == Err(Errno::INTR) {}
+    }
+
+    /// Takes the signal back; tells whether there was one.
+    pub fn drain(&self) -> bool {
+        let mut count = [0_u8; 8];
+        loop {
+            match rustix::io::read(&self.fd, &mut count) {
+                Err(Errno::INTR) => {}
+                answer => return answer == Ok(8),
+            }
+        }
+    }
+
+    /// Another descriptor of the same counter, to be handed to another process.
+    ///
+    /// # Errors
+    /// When descriptors run out.
+    pub fn share_fd(&self) -> Result<OwnedFd, SysError> {
+        self.fd
+            .try_clone()
+            .map_err(|source| SysError::new("dup", "eventfd", source))
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_collapse_into_one() {
+        let event = EventFd::create().unwrap();
+        assert!(!event.drain());
+        let other = EventFd::from_fd(event.share_fd().unwrap());
+        other.signal();
+        other.signal();
+        assert!(event.drain());
+        assert!(!event.drain());
+    }
+}

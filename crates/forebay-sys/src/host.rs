@@ -1,0 +1,112 @@
+//! What machine this is, for the records of a run.
+
+use std::fs;
+
+/// The conditions of a measurement.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Host {
+    /// The host's name.
+    pub name: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's model.
+    pub cpu_model: String,
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Memory that can be had without swapping, bytes.
+    pub memory_available_bytes: u64,
+    /// Runnable tasks, mean of the last minute, five and fifteen minutes.
+    pub load_average: [f64; 3],
+}
+
+impl Host {
+    /// Asks the kernel; what it does not tell stays empty or 0.
+    #[must_use]
+    pub fn read() -> Self {
+        let memory = text("/proc/meminfo");
+        Self {
+            name: text("/proc/sys/kernel/hostname").trim().to_owned(),
+            kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+            cpu_model: field(&text("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cpus: crate::sched::cpu_count(),
+            memory_bytes: kibibytes(&memory, "MemTotal"),
+            memory_available_bytes: kibibytes(&memory, "MemAvailable"),
+            load_average: parse_load(&text("/proc/loadavg")),
+        }
+    }
+}
+
+/// The value of a kernel setting such as `net.core.rmem_max`, if there is one.
+#[must_use]
+pub fn sysctl(name: &str) -> Option<String> {
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    fs::read_to_string(path)
+        .ok()
+        .map(|value| value.trim().to_owned())
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    let line = text
+        .lines()
+        .find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
+    line.split_once(':')
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+fn kibibytes(text: &str, name: &str) -> u64 {
+    let value = field(text, name).unwrap_or_default();
+    value
+        .trim_end_matches("kB")
+        .trim()
+        .parse::<u64>()
+        .map_or(0, |kib| kib.saturating_mul(1024))
+}
+
+fn parse_load(text: &str) -> [f64; 3] {
+    let mut words = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap_or(0.0));
+    std::array::from_fn(|_| words.next().unwrap_or(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_texts() {
+        assert_eq!(parse_load("0.50 1.25 2.00 1/234 5678\n"), [0.5, 1.25, 2.0]);
+        assert_eq!(parse_load("junk"), [0.0; 3]);
+        let memory = "MemTotal:       16384 kB\nMemAvailable:    1 kB\n";
+        assert_eq!(
+            (kibibytes(memory, "MemTotal"), kibibytes(memory, "Missing")),
+            (16_777_216, 0)
+        );
+        assert_eq!(
+            field(
+                "processor : 0\nmodel name\t: Some CPU @ 2: GHz\n",
+                "model name"
+            )
+            .unwrap(),
+            "Some CPU @ 2: GHz"
+        );
+    }
+
+    #[test]
+    fn this_host_answers() {
+        let host = Host::read();
+        assert!(
+            !host.kernel.is_empty()
+                && host.cpus > 0
+                && host.memory_bytes >= host.memory_available_bytes
+        );
+        assert!(sysctl("net.core.rmem_max").is_some_and(|value| value.parse::<u64>().is_ok()));
+        assert_eq!(sysctl("no.such.setting"), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Where and how threads run: pinning, real-time priority, locked memory.
+
+use rustix::io::Errno;
+use rustix::mm::MlockAllFlags;
+use rustix::thread::CpuSet;
+
+use crate::SysError;
+
+/// CPUs that the calling thread may use, at least 1.
+#[must_use]
+pub fn cpu_count() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count().max(1) as usize)
+}
+
+/// Pins the calling thread to one CPU.
+///
+/// # Errors
+/// When this process may not use that CPU.
+pub fn pin_to_cpu(cpu: usize) -> Result<(), SysError> {
+    let failed = |errno| {
+        SysError::new("sched_setaffinity", format!("CPU {cpu}"), errno).with_remedy(format!(
+            "this process may use {} CPUs; see `taskset -p $$`",
+            cpu_count()
+        ))
+    };
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(failed(Errno::INVAL));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).map_err(failed)
+}
+
+/// Gives the calling thread real-time priority (`SCHED_FIFO`), 1 to 99. The thread must sleep when it has nothing to
+/// do: a spin at real-time priority is stalled by the kernel's throttle for tens of milliseconds.
+///
+/// # Errors
+/// When the process has not the privilege.
+pub fn real_time(priority: u8) -> Result<(), SysError> {
+    let parameters = libc::sched_param {
+        sched_priority: i32::from(priority),
+    };
+    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } == 0 {
+        return Ok(());
+    }
+    let why = std::io::Error::last_os_error();
+    let remedy = match why.raw_os_error() {
+        Some(libc::EPERM) => "needs CAP_SYS_NICE or `ulimit -r` of at least that priority",
+        _ => "the priority is 1 to 99",
+    };
+    Err(SysError::new(
+        "sched_setscheduler(SCHED_FIFO)",
+        format!("priority {priority}"),
+        why,
+    )
+    .with_remedy(remedy))
+}
+
+/// Locks all memory, present and future, so that no page is ever read back from disk.
+///
+/// # Errors
+/// When the limit of locked memory is lower than what the process maps.
+pub fn lock_memory() -> Result<(), SysError> {
+    rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(|errno| {
+        SysError::new("mlockall", "all memory", errno).with_remedy(
+            "needs CAP_IPC_LOCK or a higher `ulimit -l` (systemd: LimitMEMLOCK=infinity)",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_can_be_pinned_and_a_missing_cpu_is_named() {
+        std::thread::spawn(|| {
+            let first = (0..CpuSet::MAX_CPU)
+                .find(|&cpu| rustix::thread::sched_getaffinity(None).unwrap().is_set(cpu))
+                .unwrap();
+            pin_to_cpu(first).unwrap();
+            assert_eq!(cpu_count(), 1);
+        })
+        .join()
+        .unwrap();
+        for cpu in [CpuSet::MAX_CPU - 1, 1 << 20] {
+            let text = pin_to_cpu(cpu).unwrap_err().to_string();
+            assert!(text.contains(&format!("CPU {cpu}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_priority_is_named() {
+        let text = std::thread::spawn(|| real_time(200))
+            .join()
+            .unwrap()
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("priority 200"), "{text}");
+    }
+}

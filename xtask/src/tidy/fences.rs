@@ -1,0 +1,134 @@
+//! Unsafe code lives in few crates; every other crate forbids it at its top. Engines have a `clippy.toml` of their own
+//! that keeps clocks, threads, sockets and files out.
+
+use super::Finding;
+use super::rust_text::{code_only, words};
+use super::tree::{Source, Tree};
+
+/// The crates behind the fence.
+const ALLOWED: &[&str] = &["crates/forebay-sys/", "crates/forebay-ring/"];
+const FORBID: &str = "#![forbid(unsafe_code)]";
+/// The crates that are told the time and handed bytes, and a line that their `clippy.toml` must have.
+const ENGINES: &[&str] = &[
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-evb",
+    "forebay-emu",
+];
+const NO_CLOCK: &str = "std::time::Instant::now";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let outside = tree
+        .rust()
+        .filter(|source| !ALLOWED.iter().any(|path| source.path.starts_with(path)));
+    outside
+        .flat_map(|source| uses(source).into_iter().chain(missing_forbid(source)))
+        .chain(engines(tree))
+        .collect()
+}
+
+fn engines(tree: &Tree) -> Vec<Finding> {
+    let paths = ENGINES
+        .iter()
+        .filter(|name| tree.text(&format!("crates/{name}/src/lib.rs")).is_some());
+    let paths = paths.map(|name| format!("crates/{name}/clippy.toml"));
+    let open = paths.filter(|path| !tree.text(path).is_some_and(|text| text.contains(NO_CLOCK)));
+    let remedy = "copy that of forebay-evb";
+    open.map(|path| {
+        Finding::new(
+            path,
+            "an engine without its list of disallowed methods",
+            remedy,
+        )
+    })
+    .collect()
+}
+
+fn uses(source: &Source) -> Vec<Finding> {
+    let code = code_only(&source.text);
+    let lines = code
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| words(line).any(|word| word == "unsafe"));
+    let remedy = "move it into forebay-sys or forebay-ring, behind a safe function";
+    lines
+        .map(|(number, _)| {
+            Finding::at(
+                &source.path,
+                number + 1,
+                "unsafe code outside of the fence",
+                remedy,
+            )
+        })
+        .collect()
+}
+
+fn missing_forbid(source: &Source) -> Option<Finding> {
+    let is_root = source.path.ends_with("src/lib.rs") || source.path.ends_with("src/main.rs");
+    let forbids = code_only(&source.text).contains(FORBID);
+    (is_root && !forbids).then(|| {
+        Finding::new(
+            &source.path,
+            "the crate does not forbid unsafe code",
+            format!("write {FORBID} at its top"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(path: &str, text: &str) -> usize {
+        let fence = ("crates/forebay-evb/clippy.toml", NO_CLOCK);
+        check(&Tree::of(&[(path, text), fence])).len()
+    }
+
+    #[test]
+    fn a_crate_that_forbids_it_passes() {
+        assert_eq!(
+            count(
+                "crates/forebay-evb/src/lib.rs",
+                "//! unsafe\n#![forbid(unsafe_code)]\n"
+            ),
+            0
+        );
+    }
+
+    #[test]
+    fn a_root_without_the_line_or_with_it_in_a_comment_is_found() {
+        assert_eq!(count("crates/forebay-evb/src/lib.rs", ""), 1);
+        assert_eq!(
+            count("crates/forebay/src/main.rs", "// #![forbid(unsafe_code)]"),
+            1
+        );
+        assert_eq!(count("crates/forebay-evb/src/engine.rs", ""), 0);
+    }
+
+    #[test]
+    fn an_engine_without_a_fence_of_its_own_is_found() {
+        let lib = ("crates/forebay-emu/src/lib.rs", FORBID);
+        let fence = ("crates/forebay-emu/clippy.toml", NO_CLOCK);
+        assert!(check(&Tree::of(&[lib, fence])).is_empty());
+        assert_eq!(check(&Tree::of(&[lib])).len(), 1);
+        assert_eq!(check(&Tree::of(&[lib, (fence.0, "")])).len(), 1);
+    }
+
+    #[test]
+    fn a_block_is_found_outside_of_the_fence_only() {
+        assert_eq!(
+            count(
+                "crates/forebay-evb/tests/hostile.rs",
+                "fn a() { unsafe { b() } }"
+            ),
+            1
+        );
+        assert_eq!(
+            count(
+                "crates/forebay-ring/src/map.rs",
+                "fn a() { unsafe { b() } }"
+            ),
+            0
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! `docs/SPECIFICATION.md`: each promise links to a test that exists and runs, or says that it is pending.
+//!
+//! A promise is a table row `| ID | promise | bound | held by |`, where ID is a capital letter or two and a number.
+//! The last cell is `*pending*`, or tests as `` `path/to/file.rs::name_of_test` `` joined by commas.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use super::rust_text::code_only;
+use super::tree::Tree;
+
+const SPECIFICATION: &str = "docs/SPECIFICATION.md";
+const PENDING: &str = "*pending*";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let Some(text) = tree.text(SPECIFICATION) else {
+        return vec![Finding::new(
+            SPECIFICATION,
+            "it is missing",
+            "write down what is promised",
+        )];
+    };
+    let mut seen = BTreeSet::new();
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let Some((id, cells)) = promise(line) else {
+            continue;
+        };
+        let mut report = |what: String, remedy: &str| {
+            findings.push(Finding::at(SPECIFICATION, number + 1, what, remedy))
+        };
+        if !seen.insert(id) {
+            report(
+                format!("{id} is there twice"),
+                "give the newer one a number of its own",
+            );
+        }
+        match cells[..] {
+            [_, _, held_by] => broken_references(tree, held_by)
+                .into_iter()
+                .for_each(|what| {
+                    report(
+                        format!("{id}: {what}"),
+                        "link `path::test`, a test that runs, or write *pending*",
+                    );
+                }),
+            _ => report(
+                format!("{id} has {} cells", cells.len() + 1),
+                "write | ID | promise | bound | held by |",
+            ),
+        }
+    }
+    if seen.is_empty() {
+        findings.push(Finding::new(
+            SPECIFICATION,
+            "no promise was found",
+            "write | ID | promise | bound | held by |",
+        ));
+    }
+    findings
+}
+
+/// Splits a row into its id and the other cells; other lines are no promises.
+fn promise(line: &str) -> Option<(&str, Vec<&str>)> {
+    let row = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    let mut cells = row.split('|').map(str::trim);
+    let id = cells.next().filter(|id| is_id(id))?;
+    Some((id, cells.collect()))
+}
+
+fn is_id(text: &str) -> bool {
+    let digits = text.trim_start_matches(|c: char| c.is_ascii_uppercase());
+    let letters = text.len() - digits.len();
+    (1..=2).contains(&letters) && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
+}
+
+fn broken_references(tree: &Tree, held_by: &str) -> Vec<String> {
+    if held_by == PENDING {
+        return Vec::new();
+    }
+    held_by
+        .split(',')
+        .map(str::trim)
+        .filter_map(|reference| broken(tree, reference))
+        .collect()
+}
+
+fn broken(tree: &Tree, reference: &str) -> Option<String> {
+    let inner = reference
+        .strip_prefix('`')
+        .and_then(|rest| rest.strip_suffix('`'));
+    let Some((path, test)) = inner.and_then(|inner| inner.split_once("::")) else {
+        return Some(format!("'{reference}' is no test"));
+    };
+    let Some(text) = tree.text(path) else {
+        return Some(format!("there is no file {path}"));
+    };
+    match attributes_of(&code_only(text), test.rsplit("::").next().unwrap_or(test)) {
+        None => Some(format!("there is no test '{test}' in {path}")),
+        Some(attributes) if attributes.contains("#[ignore") => {
+            Some(format!("the test '{test}' in {path} is ignored"))
+        }
+        Some(attributes) if !attributes.contains("#[test]") => {
+            Some(format!("'{test}' in {path} is no test"))
+        }
+        Some(_) => None,
+    }
+}
+
+/// The attribute lines right above `fn name`, joined; none when there is no such function.
+fn attributes_of(code: &str, name: &str) -> Option<String> {
+    let lines: Vec<&str> = code.lines().map(str::trim).collect();
+    let signature = format!("fn {name}(");
+    let at = lines.iter().position(|line| line.starts_with(&signature))?;
+    let above = lines[..at]
+        .iter()
+        .rev()
+        .take_while(|line| line.is_empty() || line.starts_with("#["));
+    Some(above.copied().collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEST: (&str, &str) = (
+        "crates/a/tests/loss.rs",
+        "#[test]\n/// Says why.\nfn counts() {}\nfn plain() {}\n#[test]\n#[ignore = \"slow\"]\nfn slow() {}\n",
+    );
+
+    fn found(rows: &str) -> Vec<String> {
+        check(&Tree::of(&[(SPECIFICATION, rows), TEST]))
+            .into_iter()
+            .map(|finding| finding.what)
+            .collect()
+    }
+
+    #[test]
+    fn a_promise_with_a_test_or_pending_passes() {
+        assert!(
+            found("| ID | promise |\n|---|---|\n| L1 | a | 0 | `crates/a/tests/loss.rs::counts` |")
+                .is_empty()
+        );
+        assert!(found("| L1 | a | 0 | *pending* |").is_empty());
+    }
+
+    #[test]
+    fn a_promise_without_a_running_test_is_found() {
+        for (cell, what) in [
+            ("", "is no test"),
+            ("soon", "is no test"),
+            ("`crates/a/tests/loss.rs::gone`", "no test 'gone'"),
+            ("`crates/a/tests/gone.rs::counts`", "no file"),
+            ("`crates/a/tests/loss.rs::plain`", "is no test"),
+            ("`crates/a/tests/loss.rs::slow`", "is ignored"),
+            (
+                "`crates/a/tests/loss.rs::counts`, `crates/a/tests/loss.rs::gone`",
+                "no test 'gone'",
+            ),
+        ] {
+            let found = found(&format!("| L1 | a | 0 | {cell} |"));
+            assert!(
+                found.len() == 1 && found[0].contains(what),
+                "{cell}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_out_of_form_or_twice_is_found() {
+        assert_eq!(found("| L1 | a | *pending* |").len(), 1);
+        assert_eq!(
+            found("| L1 | a | 0 | *pending* |\n| L1 | b | 0 | *pending* |").len(),
+            1
+        );
+        assert_eq!(found("no table").len(), 1);
+        assert_eq!(check(&Tree::of(&[])).len(), 1);
+    }
+}
