@@ -48,6 +48,8 @@ struct Stage<'a> {
     span: [forebay_ledger::Counter; 2],
     sinks: Vec<SinkHandle>,
     leak: Leak,
+    /// How long to let messages gather.
+    gather: Duration,
     /// The supervisor said that nothing more will come.
     stopping: bool,
 }
@@ -85,10 +87,11 @@ impl<'a> Stage<'a> {
             sinks.push(SinkHandle::start(plan, index, &books, parts.words.clone(), sink.consumer, leak.clone())?);
         }
         let rings = Rings::new(consumers);
-        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, stopping: false })
+        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, gather: Duration::from_micros(plan.builder.gather_us), stopping: false })
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
+        let mut pulled_before = true;
         loop {
             let now_ns = clock::monotonic_ns();
             self.look_for_order()?;
@@ -100,12 +103,22 @@ impl<'a> Stage<'a> {
                 continue;
             }
             if pulled {
-                continue;
+                pulled_before = true;
+                if self.gather.is_zero() {
+                    continue;
+                }
             }
             if (self.stopping || self.rings.all_closed()) && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
+            if pulled_before && !self.gather.is_zero() {
+                // Most messages complete no event: let some more come before looking again.
+                std::thread::sleep(self.gather);
+                pulled_before = false;
+                continue;
+            }
             self.sleep(now_ns)?;
+            pulled_before = true;
         }
     }
 

@@ -56,6 +56,9 @@ pub struct ReceiverPlan {
     pub batch_datagrams: usize,
     /// How long to look for data before sleeping, in µs.
     pub spin_us: u64,
+    /// How long to let datagrams gather in the socket buffers after a round that found few, in µs; 0: not at all.
+    /// Each wake-up then serves more of them: less CPU for as much latency.
+    pub gather_us: u64,
     /// Whether the kernel stamps each datagram.
     pub stamps: bool,
     /// Whether the kernel may merge datagrams; its drop counter is then a lower bound.
@@ -85,6 +88,8 @@ pub struct BuilderPlan {
     pub window_events: u32,
     /// Largest event, in bytes.
     pub event_bytes_max: usize,
+    /// How long to let messages gather in the rings after a round that built nothing, in µs; 0: not at all.
+    pub gather_us: u64,
     /// CPU to run on.
     pub cpu: Option<usize>,
     /// Real-time priority, 1 to 99; none by default.
@@ -238,7 +243,10 @@ impl Plan {
     #[must_use]
     pub fn event_rings(&self) -> RingSetSpec {
         let capacities = self.sources.iter().map(|source| source.ring_bytes).collect();
-        RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())
+        let mut spec = RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max());
+        // A page fault in the middle of a receive costs time in the data path, so all pages are taken at the start.
+        spec.populate = true;
+        spec
     }
 
     /// Longest record in a source's ring: a whole message behind whatever is unfinished.

@@ -56,6 +56,7 @@ pub fn receiver(ports: usize) -> ReceiverPlan {
         message_bytes_max: LONGEST_MESSAGE_BYTES / 4,
         batch_datagrams: 64,
         spin_us: 0,
+        gather_us: 200,
         stamps: true,
         gro: false,
         full: FullPolicy::Hold,
@@ -76,6 +77,7 @@ pub fn builder() -> BuilderPlan {
         timeout_events: config.timeout_events,
         window_events: config.window_events,
         event_bytes_max: 24 << 20,
+        gather_us: 500,
         cpu: None,
         real_time: None,
     }

@@ -27,6 +27,8 @@ const HOUSEKEEPING_NS: u64 = 50_000_000;
 const SLEEP: Duration = Duration::from_millis(20);
 /// Sleep while a ring is full.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(300);
+/// A round that found fewer ready sockets than this was not worth its wake-up.
+const FEW_PORTS: usize = 16;
 /// Longest time to empty the sockets after the order to stop.
 const DRAIN_LIMIT_NS: u64 = 10_000_000_000;
 /// Token of the control channel.
@@ -115,6 +117,7 @@ impl<'a> Receiver<'a> {
     /// Receives until the order to stop; returns when it came.
     fn serve(&mut self) -> Result<u64, RunError> {
         let spin = Duration::from_micros(self.plan.receiver.spin_us);
+        let gather = Duration::from_micros(self.plan.receiver.gather_us);
         let mut ready = Vec::with_capacity(256);
         loop {
             let sleep = if self.blocked.is_empty() { SLEEP } else { BLOCKED_SLEEP };
@@ -125,6 +128,9 @@ impl<'a> Receiver<'a> {
             }
             self.turns(ready.iter().filter(|token| **token != CONTROL_TOKEN).map(|token| *token as usize))?;
             self.unblock()?;
+            if !gather.is_zero() && !ready.is_empty() && ready.len() < FEW_PORTS {
+                std::thread::sleep(gather);
+            }
             let now_ns = clock::monotonic_ns();
             if now_ns >= self.housekeeping_ns {
                 self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;

@@ -94,6 +94,7 @@ pub fn run_child() -> Result<(), RunError> {
 pub fn run_stage(control: Control) -> Result<(), RunError> {
     let (control, hello, mut parts) = StageControl::greet(control)?;
     let plan = &hello.plan;
+    forebay_sys::process::name_thread(&format!("fb-{}", hello.role.name()));
     let leak: Leak = match &plan.leak {
         Some(text) if hello.restarts == 0 => text.parse().map_err(|error: forebay_ledger::LeakError| RunError::Stage(error.to_string()))?,
         _ => Leak::off(),
