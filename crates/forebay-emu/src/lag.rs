@@ -30,7 +30,7 @@ pub struct Behind {
     pub lag_ns_p99: u64,
     /// Time during which a trigger overdue by more than `behind_after_ns` was not yet made.
     pub behind_ns: u64,
-    /// Time from the first to the last `now`.
+    /// Time from the first `now` to the last at which a trigger was still to come.
     pub run_ns: u64,
     /// Whether it was behind for more than 1 % of the run, so that rates measured are its own limit.
     pub generator_limited: bool,
@@ -48,14 +48,15 @@ impl Lag {
         }
     }
 
-    /// The time went on to `now` while the trigger due at `oldest_ns` was waiting.
+    /// The time went on to `now` while the trigger due at `oldest_ns`, past or to come, was the next
+    /// one. Without one the run is over, and what follows is not part of it.
     pub(crate) fn handle_time(&mut self, now_ns: u64, oldest_ns: Option<u64>) {
         let (first, last) = self.seen.unwrap_or((now_ns, now_ns));
         if let Some(due) = oldest_ns {
             let since = due.saturating_add(self.behind_after_ns).max(last);
             self.behind_ns += now_ns.saturating_sub(since);
+            self.seen = Some((first, now_ns.max(last)));
         }
-        self.seen = Some((first, now_ns.max(last)));
     }
 
     /// A trigger was made so late.
@@ -144,7 +145,7 @@ mod tests {
         lag.handle_time(30, None);
         assert_eq!(lag.behind().behind_ns, 10);
         assert!(lag.behind().generator_limited);
-        lag.handle_time(2000, None);
+        lag.handle_time(2000, Some(5000));
         assert!(!lag.behind().generator_limited, "10 of 2000");
     }
 }

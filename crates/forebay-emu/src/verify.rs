@@ -127,20 +127,23 @@ impl Verifier {
         self.expected.resize(subevent.len(), 0);
         self.model
             .write(&mut self.expected, source, number, tag, shape.hash);
-        match self.expected.iter().zip(subevent).position(|(e, s)| e != s) {
-            None => Ok(Verified {
+        if self.expected == subevent {
+            return Ok(Verified {
                 source,
                 number,
                 tag,
-                bytes: subevent.len(),
-            }),
-            Some(at) => Err(Mismatch::Byte {
-                source_index: source,
-                number,
-                at,
-                sent: self.expected[at],
-                found: subevent[at],
-            }),
+                bytes: have,
+            });
         }
+        let pairs = self.expected.iter().zip(subevent);
+        let at = pairs.take_while(|(sent, found)| sent == found).count();
+        let (sent, found) = (self.expected[at], subevent[at]);
+        Err(Mismatch::Byte {
+            source_index: source,
+            number,
+            at,
+            sent,
+            found,
+        })
     }
 }

@@ -148,9 +148,7 @@ impl World {
             self.step(consumer);
         }
         self.readouts.finish(self.now_ns);
-        while !self.readouts.is_finished() || !self.flying.is_empty() {
-            self.step(consumer);
-        }
+        while (!self.readouts.is_finished() || !self.flying.is_empty()) && self.step(consumer) {}
     }
 
     /// Goes on to the next moment at which something is due, of the three parties. When nothing is,

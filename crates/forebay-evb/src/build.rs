@@ -94,8 +94,9 @@ impl Builder {
             return Poll::Full;
         };
         let meta = self.fill(slot, bytes, trigger, input);
-        output.commit(&meta);
-        self.count(&meta);
+        if self.count(&meta) {
+            output.commit(&meta);
+        }
         let present = std::mem::take(&mut self.present);
         for source in &present {
             self.take(*source as usize, trigger, input);
@@ -148,20 +149,27 @@ impl Builder {
         self.sources[source].messages.front().map_or(0, |first| first.message.stamp_ns)
     }
 
-    fn count(&mut self, meta: &EventMeta) {
+    /// Counts the event; false when the fault switch makes it vanish here.
+    fn count(&mut self, meta: &EventMeta) -> bool {
         let bytes = u64::from(meta.bytes);
         self.book.add_tally(self.accounts.events.incoming, 1, bytes);
+        if self.leak.take("events") {
+            return false;
+        }
         self.book.add_tally(self.accounts.events.outgoing, 1, bytes);
         let kind = if meta.complete { self.accounts.complete } else { self.accounts.partial };
         self.book.add(kind, 1);
         self.sequence = meta.sequence;
+        true
     }
 
     /// The head of `source` went into an event.
     #[inline]
     fn take<I: Input>(&mut self, source: usize, trigger: u32, input: &I) {
         let bytes = u64::from(self.heads.head[source].padded());
-        self.book.add_tally(self.accounts.sources[source].account.outgoing, 1, bytes);
+        if !self.leak.take("builder") {
+            self.book.add_tally(self.accounts.sources[source].account.outgoing, 1, bytes);
+        }
         self.sources[source].last = Some(trigger);
         self.step(source, input);
     }

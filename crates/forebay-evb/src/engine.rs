@@ -1,6 +1,6 @@
 //! The builder: takes messages of all sources, gives events.
 
-use forebay_ledger::{Account, Book};
+use forebay_ledger::{Account, Book, Leak};
 
 use crate::account::{Accounts, DropReason};
 use crate::config::{Config, ConfigError};
@@ -44,6 +44,7 @@ pub struct Builder {
     pub(crate) behind_since_ns: Option<u64>,
     /// Scratch: sources that take part in the event at hand.
     pub(crate) present: Vec<u32>,
+    pub(crate) leak: Leak,
 }
 
 /// How many recent events are remembered.
@@ -68,12 +69,18 @@ impl Builder {
             wake_ns: None,
             behind_since_ns: None,
             present: Vec::with_capacity(n),
+            leak: Leak::off(),
             config,
             accounts,
             book,
         };
         builder.restore();
         Ok(builder)
+    }
+
+    /// Loses items uncounted at the hops `builder` and `events`, to test the books.
+    pub fn set_leak(&mut self, leak: Leak) {
+        self.leak = leak;
     }
 
     /// Position up to which the messages of `source` were taken in: where reading goes on, and where

@@ -26,7 +26,7 @@ pub use account::{Accounts, DropReason, LOSS_ROWS, SourceWords, declare};
 pub use config::{Completion, Config, ConfigError, SOURCES_MAX};
 pub use engine::{Builder, Poll};
 pub use loss::{Cause, LostRange};
-pub use message::{Accepted, MessageCheck, Rejected, Step, bytes_of, walk};
+pub use message::{Accepted, MessageCheck, Reject, Rejected, Step, bytes_of, walk};
 pub use order::distance;
 pub use output::{EventMeta, Output, Slot};
 pub use policy::{Situation, Verdict};

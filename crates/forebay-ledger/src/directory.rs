@@ -277,8 +277,11 @@ impl Directory {
         let mut seen = HashSet::with_capacity(self.metrics.len());
         let mut kinds = HashMap::new();
         for (index, metric) in self.metrics.iter().enumerate() {
-            check_metric_name(&metric.name)?;
-            if metric.kind != MetricKind::Cursor {
+            // A cursor is not exported and may carry its owner's name.
+            if metric.kind == MetricKind::Cursor {
+                check_name("metric", &metric.name)?;
+            } else {
+                check_metric_name(&metric.name)?;
                 check_exported_name(&metric.name)?;
             }
             // One name is one family for Prometheus, whatever the group.

@@ -206,6 +206,29 @@ mod loom_tests {
     }
 
     #[test]
+    fn loom_who_sees_seq_sees_its_words() {
+        loom::model(|| {
+            let words = memory();
+            let reader = {
+                let words = Arc::clone(&words);
+                thread::spawn(move || {
+                    // Relaxed: the load inside `read_words` must be the one that synchronises.
+                    let seq = words[PLACE.seq].load(Ordering::Relaxed);
+                    let mut copy = Vec::new();
+                    if read_words(&words, &PLACE, &mut copy) {
+                        assert!(
+                            copy.iter().all(|&n| n >= seq),
+                            "commit {seq} announced, {copy:?} found"
+                        );
+                    }
+                })
+            };
+            commit_words(&words, &PLACE, &[1, 1]);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
     fn loom_commits_are_seen_in_order() {
         loom::model(|| {
             let words = memory();

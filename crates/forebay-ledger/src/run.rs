@@ -85,6 +85,41 @@ const REASONS: [Reason; 12] = [
     Reason::InputEnded,
 ];
 
+impl Condition {
+    /// The name in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Tainted => "tainted",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl Reason {
+    /// The reason in words, for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "no reason given",
+            Self::LimitReached => "limit reached",
+            Self::Requested => "requested",
+            Self::StageRestarted => "a stage was restarted",
+            Self::StageLost => "a stage was lost",
+            Self::DiskFull => "disk full",
+            Self::WriteFailed => "writing failed",
+            Self::SinkStalled => "a sink stalled",
+            Self::SupervisorLost => "the supervisor died",
+            Self::Residual => "the books did not close",
+            Self::StartFailed => "a stage did not start",
+            Self::InputEnded => "input ended",
+        }
+    }
+}
+
 /// Condition and reason share a word, so that no death can separate them.
 const fn condition_word(condition: Condition, reason: Reason) -> u64 {
     condition as u64 | (reason as u64) << 8

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::audit::{Phase, Underway, Verdict};
 use crate::balance::{Amount, DropLine, Level, Residual};
+use crate::run::Reason;
 use crate::table::{Table, bytes, items};
 use crate::unit::Unit;
 
@@ -290,10 +291,12 @@ impl Verdict {
 
     fn verdict_text(&self) -> String {
         if self.closed {
-            let verb = if self.phase == Phase::Running {
-                "are within their bounds"
-            } else {
-                "close"
+            let verb = match self.phase {
+                Phase::Running => "are within their bounds",
+                Phase::Interrupted if !self.underway.is_empty() => {
+                    "close but for what was in flight"
+                }
+                Phase::Interrupted | Phase::Ended => "close",
             };
             let unknown = match self.unknown_links.len() {
                 0 => String::new(),
@@ -316,13 +319,15 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
+        let why = match self.reason {
+            Reason::None => String::new(),
+            reason => format!(" ({})", reason.name()),
+        };
         writeln!(
             f,
-            "run {}: {} ({:?})",
+            "run {}: {}{why}",
             self.balance.run_id,
-            word(&self.condition),
-            self.reason
+            self.condition.name()
         )?;
         let parts = [
             self.links_text(),
@@ -355,7 +360,7 @@ impl LossSum {
         let shown = owners
             .iter()
             .take(OWNERS_SHOWN)
-            .map(|(owner, lost)| format!("{owner} {lost}"));
+            .map(|(owner, lost)| format!("{owner} {}", items((*lost).into())));
         let mut text = shown.collect::<Vec<_>>().join(", ");
         if owners.len() > OWNERS_SHOWN {
             text += &format!(", {} more", owners.len() - OWNERS_SHOWN);

@@ -64,13 +64,18 @@ impl Consumers {
     /// Sleeps until a ring has something new (records, the end of the stream, a fault), or the time is over. Says whether one has.
     pub fn wait(&mut self, timeout: Duration) -> Result<bool, RingError> {
         self.data.prepare();
-        let slept = if self.rings.iter_mut().any(Consumer::has_news) {
+        let has_news = self
+            .rings
+            .iter()
+            .any(|ring| ring.has_news(ring.is_closed()));
+        let slept = if has_news {
             Ok(true)
         } else {
             self.data.sleep(timeout)
         };
         self.data.finish();
-        Ok(slept? && self.rings.iter_mut().any(Consumer::has_news))
+        slept?;
+        Ok(self.rings.iter_mut().any(Consumer::take_news))
     }
 
     /// Rings that are in the error state.
@@ -275,13 +280,20 @@ impl Consumer {
     }
 
     /// Something that `next` or `is_closed` would report now and that `wait` has not reported yet.
-    fn has_news(&mut self) -> bool {
-        if self.fault.is_some() {
-            return false;
-        }
-        if self.is_closed() {
-            return !std::mem::replace(&mut self.end_told, true);
-        }
-        self.head.look(&self.parts.peer) != Ok(self.head.read())
+    fn has_news(&self, closed: bool) -> bool {
+        let new = if closed {
+            !self.end_told
+        } else {
+            self.head.look(&self.parts.peer) != Ok(self.head.read())
+        };
+        new && self.fault.is_none()
+    }
+
+    /// As `has_news`, and an end of the stream counts as reported.
+    fn take_news(&mut self) -> bool {
+        let closed = self.is_closed();
+        let news = self.has_news(closed);
+        self.end_told = closed;
+        news
     }
 }

@@ -59,6 +59,32 @@ pub enum PeerFault {
         /// Where its header says that it begins.
         found: u64,
     },
+    /// A descriptor names a frame that the pool does not have.
+    #[error("frame {frame} of a pool of {frames}")]
+    FrameUnknown {
+        /// The frame named.
+        frame: u32,
+        /// Frames in the pool.
+        frames: u32,
+    },
+    /// A descriptor names a frame that this side holds already.
+    #[error("frame {frame} was sent again before it was given back")]
+    FrameHeld {
+        /// The frame named.
+        frame: u32,
+    },
+    /// A descriptor's range leaves its frame.
+    #[error("frame {frame}: {len} bytes from {offset} on leave its {frame_bytes}")]
+    FrameRange {
+        /// The frame named.
+        frame: u32,
+        /// Begin of the range.
+        offset: u32,
+        /// Length of the range.
+        len: u32,
+        /// Size of a frame.
+        frame_bytes: u32,
+    },
 }
 
 /// A ring set that cannot be: the configuration's fault.
@@ -95,6 +121,24 @@ pub enum SpecFault {
         bytes: u64,
         /// The largest record asked for.
         record_bytes_max: u32,
+    },
+    /// A frame pool with too few or too many frames.
+    #[error("{found} frames; 1 to {max} are possible")]
+    Frames {
+        /// Number asked for.
+        found: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// Frames of an impossible size.
+    #[error("frames of {found} B; a multiple of {step} from {step} to {max} B is possible")]
+    FrameBytes {
+        /// Size asked for.
+        found: u32,
+        /// Sizes are multiples of this.
+        step: u32,
+        /// The limit.
+        max: u32,
     },
 }
 

@@ -14,6 +14,8 @@
 //! * **Quiet.** A sleeper asks to be signalled; who publishes looks at the question once per batch. A peer that dies between publish and
 //!   signal cannot ring, so **every wait has a time-out**.
 //!
+//! Where bytes should stay where they are, a [`FramePoolMemory`] carries descriptors instead of records.
+//!
 //! ```
 //! use forebay_ring::{Consumers, Meta, Producers, RingSetMemory, RingSetSpec};
 //!
@@ -64,6 +66,8 @@ mod bell;
 #[cfg(not(loom))]
 mod consumer;
 #[cfg(not(loom))]
+mod frames;
+#[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
 mod producer;
@@ -82,9 +86,13 @@ pub use error::{Full, PeerFault, RingError, SpecFault};
 pub use self::{
     bell::{Notifier, Waiter},
     consumer::{Consumer, Consumers},
+    frames::{
+        Descriptor, FRAME_BYTES_MAX, FRAME_BYTES_STEP, FRAMES_MAX, Frame, FramePoolMemory,
+        FramePoolSpec, FrameReceiver, FrameSender, Unsent,
+    },
     producer::{Loan, Producer, Producers},
     record::{HEADER_BYTES, Meta, RECORD_ALIGN, Record, record_bytes},
     set::{RingSetMemory, SIDE_FDS},
     spec::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, RINGS_MAX, RingSetSpec},
-    view::View,
+    view::{VIEWS_MAX, View, write_views, write_views_at},
 };

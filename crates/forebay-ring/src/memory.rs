@@ -10,6 +10,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::atomics::{AtomicU64, Ordering};
 use crate::error::RingError;
 
 /// The unit in which memory is mapped. Taken as a constant so that both sides agree; larger pages (64 KiB) divide it not, but the
@@ -239,5 +240,59 @@ impl<T> Deref for Shared<T> {
         // SAFETY: `at` checked bounds and alignment (a mapping begins on a page); the mapping lives as long as `self`; `T: Plain` is valid for
         // any bytes and shared with other processes only through atomics. On a read-only mapping the callers only load.
         unsafe { self.object.as_ref() }
+    }
+}
+
+/// A row of words in a mapping, each read or written at once. Their order against each other is given by the index next to them.
+#[derive(Debug, Clone)]
+pub(crate) struct Words {
+    first: NonNull<AtomicU64>,
+    len: usize,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: counted references to atomics in memory that any thread may use.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// `len` words at `offset`; `None` if they would not lie inside the mapping or not be aligned.
+    pub(crate) fn at(mapping: &Arc<Mapping>, offset: usize, len: usize) -> Option<Self> {
+        let end = len
+            .checked_mul(size_of::<AtomicU64>())?
+            .checked_add(offset)?;
+        if end > mapping.len() || !offset.is_multiple_of(align_of::<AtomicU64>()) {
+            return None;
+        }
+        // SAFETY: `offset` is inside the mapping, checked above.
+        let first = unsafe { mapping.base().add(offset) }.cast::<AtomicU64>();
+        Some(Words {
+            first,
+            len,
+            _mapping: Arc::clone(mapping),
+        })
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> Option<&AtomicU64> {
+        // SAFETY: `index < len`, and `at` checked that so many words are inside the mapping, which lives as long as `self`; an atomic word has no
+        // invalid value. On a read-only mapping the callers only load.
+        (index < self.len).then(|| unsafe { self.first.add(index).as_ref() })
+    }
+
+    /// The word; 0 outside the row.
+    #[inline]
+    pub(crate) fn load(&self, index: usize) -> u64 {
+        self.word(index)
+            .map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Sets the word; nothing outside the row.
+    #[inline]
+    pub(crate) fn store(&self, index: usize, value: u64) {
+        if let Some(word) = self.word(index) {
+            word.store(value, Ordering::Relaxed);
+        }
     }
 }

@@ -229,7 +229,7 @@ pub struct Loan<'a> {
     producer: &'a mut Producer,
 }
 
-impl Loan<'_> {
+impl<'a> Loan<'a> {
     /// Makes the first `len_used` bytes (at most the loan's length) a record and returns the new private position.
     #[inline]
     pub fn commit(self, len_used: usize, meta: Meta) -> u64 {
@@ -243,6 +243,14 @@ impl Loan<'_> {
         unsafe { header.write(self.at) };
         self.producer.tail.advance(record_bytes(len as u64));
         self.producer.tail.private()
+    }
+
+    /// The memory for as long as the producer is borrowed, to be filled piece by piece: what is written here stays until a record is
+    /// committed, so the same bytes are lent again by the next `reserve`.
+    #[inline]
+    pub fn into_slice(self) -> &'a mut [u8] {
+        // SAFETY: as in `deref_mut`; the producer stays borrowed for the lifetime of the slice.
+        unsafe { slice::from_raw_parts_mut(self.payload().as_ptr(), self.len) }
     }
 
     #[inline]

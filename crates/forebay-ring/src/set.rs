@@ -15,13 +15,17 @@ use crate::wake::WaitFlag;
 const DATA: &str = "ring data";
 const PRODUCER_INDEX: &str = "producer index";
 const CONSUMER_INDEX: &str = "consumer index";
-const EVENT: &str = "eventfd";
+pub(crate) const EVENT: &str = "eventfd";
 
 /// Descriptors that each side gets: data, producer index, consumer index, *data ready*, *space free*.
 pub const SIDE_FDS: usize = 5;
 
 /// The memory of a ring set. Its owner (the supervisor) keeps it for the whole run, so that a side that dies can be started again with the
 /// same rings.
+///
+/// What a side may only read it gets as a read-only descriptor. Between processes of different users the kernel enforces that; a process of the
+/// *same* user with a `/proc` can open its descriptor anew for writing, so against a hostile peer of the same user `/proc` must be out of its reach
+/// (Landlock, or a mount namespace). The eventfds are shared both ways: a hostile peer can ring or silence them, which costs wake-ups, not data.
 #[derive(Debug)]
 pub struct RingSetMemory {
     data: OwnedFd,
@@ -72,7 +76,7 @@ impl RingSetMemory {
     }
 }
 
-fn eventfd() -> Result<OwnedFd, RingError> {
+pub(crate) fn eventfd() -> Result<OwnedFd, RingError> {
     rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| {
         RingError::System {
             call: "eventfd",
@@ -183,11 +187,11 @@ fn slot(index: &Arc<Mapping>, ring: usize) -> Result<Shared<Slot>, RingError> {
     Shared::at(index, offset as usize).ok_or(outside(index, offset))
 }
 
-fn flag(index: &Arc<Mapping>) -> Result<Shared<WaitFlag>, RingError> {
+pub(crate) fn flag(index: &Arc<Mapping>) -> Result<Shared<WaitFlag>, RingError> {
     Shared::at(index, WAIT_OFFSET as usize).ok_or(outside(index, WAIT_OFFSET))
 }
 
-fn outside(index: &Mapping, expected: u64) -> RingError {
+pub(crate) fn outside(index: &Mapping, expected: u64) -> RingError {
     RingError::Size {
         what: "index",
         expected,

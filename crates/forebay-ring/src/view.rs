@@ -154,6 +154,40 @@ impl<'a> View<'a> {
     }
 }
 
+/// Most views that one call of [`write_views`] or [`write_views_at`] takes (the kernel's `UIO_MAXIOV`).
+pub const VIEWS_MAX: usize = 1024;
+
+/// Writes many views in one system call, without a copy in this process. Takes the first [`VIEWS_MAX`] of them and returns the bytes
+/// written, which may end inside a view.
+pub fn write_views(fd: impl AsFd, views: &[View<'_>]) -> std::io::Result<usize> {
+    let parts = io_parts(views);
+    let raw = fd.as_fd().as_raw_fd();
+    // SAFETY: the kernel only reads the views' bytes, which stay mapped during the call; there are at most `VIEWS_MAX` parts.
+    let written = unsafe { libc::writev(raw, parts.as_ptr(), parts.len() as libc::c_int) };
+    usize::try_from(written).map_err(|_| std::io::Error::last_os_error())
+}
+
+/// As [`write_views`], at `file_offset`.
+pub fn write_views_at(
+    fd: impl AsFd,
+    views: &[View<'_>],
+    file_offset: u64,
+) -> std::io::Result<usize> {
+    let parts = io_parts(views);
+    let (raw, count) = (fd.as_fd().as_raw_fd(), parts.len() as libc::c_int);
+    // SAFETY: as in `write_views`.
+    let written = unsafe { libc::pwritev(raw, parts.as_ptr(), count, file_offset as libc::off_t) };
+    usize::try_from(written).map_err(|_| std::io::Error::last_os_error())
+}
+
+fn io_parts(views: &[View<'_>]) -> Vec<libc::iovec> {
+    let part = |view: &View<'_>| libc::iovec {
+        iov_base: view.at.as_ptr().cast(),
+        iov_len: view.len,
+    };
+    views.iter().take(VIEWS_MAX).map(part).collect()
+}
+
 impl fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "View({} bytes)", self.len)

@@ -1,5 +1,11 @@
 //! A peer that writes anything at any time: named errors, never a panic, never a byte from outside.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and prints its seed"
+)]
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -198,9 +204,11 @@ fn fault_of(world: &mut World) -> PeerFault {
     fault
 }
 
+type Lie<'a> = &'a dyn Fn(&World);
+
 #[test]
 fn each_lie_of_a_producer_has_a_name() {
-    let lies: [(&dyn Fn(&World), PeerFault); 7] = [
+    let lies: [(Lie<'_>, PeerFault); 7] = [
         (
             &|w| poke_word(&w.producer_page, POSITION_AT, 0u64.wrapping_sub(32)),
             PeerFault::IndexBackwards {

@@ -3,6 +3,12 @@
 //!
 //! `FOREBAY_SEED=n` repeats a run's kill points.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and prints its seed"
+)]
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;

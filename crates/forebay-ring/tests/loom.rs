@@ -3,6 +3,12 @@
 //! The code under test is the crate's own (`index.rs`, `wake.rs`), compiled against loom's atomics. Record memory is modelled by loom's
 //! cells, which report any two accesses that the protocol does not order; a lost wake-up shows as a deadlock.
 #![cfg(loom)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and prints its seed"
+)]
 
 use forebay_ring::index::{Head, Slot, Tail};
 use forebay_ring::wake::WaitFlag;

@@ -1,11 +1,18 @@
 //! The ring against a model of two queues: random operations in random order, restarts included, also across the wrap of the positions.
 //! A failure prints the shortest sequence of operations that shows it.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and prints its seed"
+)]
 
 use std::collections::VecDeque;
 
 use forebay_ring::{
-    Consumers, Full, Meta, Producers, Record, RingError, RingSetMemory, RingSetSpec, record_bytes,
+    Consumers, Full, Meta, Producers, Record, RingError, RingSetMemory, RingSetSpec, VIEWS_MAX,
+    record_bytes, write_views, write_views_at,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -344,4 +351,20 @@ fn a_view_goes_to_a_file_without_a_copy() {
     let mut bytes = [0; 150];
     assert_eq!(rustix::io::pread(&file, &mut bytes, 0).unwrap(), 150);
     assert_eq!(bytes[50..], content(0, 100));
+    let parts = [
+        view.part(10, 20).unwrap(),
+        view.part(0, 0).unwrap(),
+        view.part(90, 10).unwrap(),
+    ];
+    let too_many = [[view.part(0, 1).unwrap(); VIEWS_MAX + 1].as_slice(), &parts].concat();
+    assert_eq!(write_views_at(&file, &parts, 1000).unwrap(), 30);
+    assert_eq!(write_views(&file, &too_many).unwrap(), VIEWS_MAX);
+    let mut bytes = [0; 30];
+    assert_eq!(rustix::io::pread(&file, &mut bytes, 1000).unwrap(), 30);
+    let whole = content(0, 100);
+    // The second call went on after the first write, from byte 100 to 1124.
+    assert_eq!(bytes, [whole[0]; 30]);
+    assert_eq!(write_views_at(&file, &parts, 1000).unwrap(), 30);
+    assert_eq!(rustix::io::pread(&file, &mut bytes, 1000).unwrap(), 30);
+    assert_eq!(bytes.to_vec(), [&whole[10..30], &whole[90..]].concat());
 }

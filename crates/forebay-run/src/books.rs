@@ -61,6 +61,8 @@ pub struct OfferWords {
     pub tail: Counter,
     /// Run number, bytes, events and start second of the file at hand.
     pub rotation: [Counter; 4],
+    /// Run number of the first file.
+    pub first_run: Counter,
 }
 
 /// Words of one sink at its own end.
@@ -87,12 +89,10 @@ pub struct SinkWords {
 pub struct GeneratorWords {
     /// The group.
     pub group: GroupId,
-    /// One account of datagrams per source.
-    pub senders: Vec<Account>,
-    /// Events triggered.
+    /// Its accounts of sub-events and of datagrams.
+    pub accounts: forebay_emu::account::Accounts,
+    /// Triggers given.
     pub events: Counter,
-    /// Sub-events made.
-    pub subevents: Counter,
     /// Largest lag behind the trigger clock, in ns.
     pub lag_ns_max: Counter,
     /// 1 when the emulator was the limit.
@@ -120,6 +120,8 @@ pub struct Books {
     pub latency: HistogramId,
     /// Event sizes in bytes.
     pub event_bytes: HistogramId,
+    /// When the first and the last event were built, wall clock in ns; in the builder's group.
+    pub span: [Counter; 2],
 }
 
 /// Reasons of the `receiver` account.
@@ -152,8 +154,9 @@ impl Books {
         let (offers, sinks) = declare_sinks(&mut schema, plan, &builder);
         let latency = schema.histogram("event_latency_ns", "ns", "builder");
         let event_bytes = schema.histogram("event_bytes", "bytes", "builder");
+        let span = ["first_event_ns", "last_event_ns"].map(|name| schema.cursor(builder.group, name));
         let schema = schema.finish()?;
-        Ok(Self { schema, ports, host, builder, offers, sinks, generator, latency, event_bytes })
+        Ok(Self { span, schema, ports, host, builder, offers, sinks, generator, latency, event_bytes })
     }
 }
 
@@ -162,17 +165,12 @@ fn declare_generator(schema: &mut SchemaBuilder, plan: &Plan) -> (Option<Generat
         return (None, Vec::new());
     }
     let group = schema.group("generator");
-    let declared: Vec<_> = plan
-        .owners()
-        .iter()
-        .map(|owner| schema.account(group, "sender", owner, Unit::Datagrams, &["send_failed", "fault"]))
-        .collect();
-    let ids = declared.iter().map(|(id, _)| *id).collect();
+    let accounts = forebay_emu::account::Accounts::declare(schema, group, plan.sources.len());
+    let ids = (0..plan.sources.len()).filter_map(|source| accounts.datagrams(source)).collect();
     let words = GeneratorWords {
         group,
-        senders: declared.into_iter().map(|(_, account)| account).collect(),
+        accounts,
         events: schema.counter(group, "triggers", "", "triggers given"),
-        subevents: schema.counter(group, "subevents_sent", "", "sub-events in datagrams sent"),
         lag_ns_max: schema.gauge(group, "lag_ns_max", "", "largest lag behind the trigger clock"),
         limited: schema.gauge(group, "generator_limited", "", "1 when the emulator was the limit"),
     };
@@ -250,10 +248,11 @@ fn declare_sinks(schema: &mut SchemaBuilder, plan: &Plan, builder: &forebay_evb:
         let mut cursor = |name: &str| schema.cursor(group, &format!("{}.{name}", sink.name));
         let tail = cursor("tail_bytes");
         let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
+        let first_run = cursor("first_run");
         let words = declare_sink(schema, &sink.name);
         let link = LinkSpec::new("sink_queue", &sink.name).from(offer_id).to(words.1);
         schema.link(link.in_flight(published, words.0.taken));
-        offers.push(OfferWords { account, published, tail, rotation });
+        offers.push(OfferWords { account, published, tail, rotation, first_run });
         sinks.push(words.0);
         debug_assert!(!matches!(sink.kind, SinkKind::Null) || sink.queue_bytes > 0);
     }

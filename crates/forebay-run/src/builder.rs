@@ -45,9 +45,10 @@ struct Stage<'a> {
     out: FanOut,
     writer: GroupWriter,
     losses: LossTableWriter,
+    span: [forebay_ledger::Counter; 2],
     sinks: Vec<SinkHandle>,
     leak: Leak,
-    /// Position up to which each ring was handed to the engine in this life.
+    /// The supervisor said that nothing more will come.
     stopping: bool,
 }
 
@@ -84,13 +85,14 @@ impl<'a> Stage<'a> {
             sinks.push(SinkHandle::start(plan, index, &books, parts.words.clone(), sink.consumer, leak.clone())?);
         }
         let rings = Rings::new(consumers);
-        Ok(Self { control, builder, rings, out, writer, losses, sinks, leak, stopping: false })
+        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, stopping: false })
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
         loop {
             let now_ns = clock::monotonic_ns();
-            let pulled = self.pull(now_ns)?;
+            self.look_for_order()?;
+            let pulled = self.pull(now_ns);
             let full = self.build(now_ns);
             self.commit();
             if full {
@@ -100,21 +102,20 @@ impl<'a> Stage<'a> {
             if pulled {
                 continue;
             }
-            if self.rings.all_closed() && self.builder.poll_timeout().is_none() {
+            if (self.stopping || self.rings.all_closed()) && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
-            self.look_for_order()?;
             self.sleep(now_ns)?;
         }
     }
 
     /// Takes every message that is visible in the rings.
-    fn pull(&mut self, now_ns: u64) -> Result<bool, RunError> {
+    fn pull(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for source in 0..self.rings.count() {
             let pressed = self.rings.is_pressed(source);
             self.builder.handle_pressure(source, pressed);
-            while let Some(record) = self.rings.next(source)? {
+            while let Some(record) = self.rings.next(source) {
                 any = true;
                 let known = record.end <= self.builder.pulled(source);
                 let head = UNIT_HEADER_BYTES as u32;
@@ -134,11 +135,11 @@ impl<'a> Stage<'a> {
                 }
                 self.builder.handle_message(now_ns, source, message, &self.rings);
             }
-            if self.rings.is_closed(source) {
+            if self.stopping || self.rings.is_closed(source) {
                 self.builder.handle_close(source);
             }
         }
-        Ok(any)
+        any
     }
 
     /// Builds what can be built now; true when a sink's queue is full.
@@ -166,15 +167,25 @@ impl<'a> Stage<'a> {
         while let Some(lost) = self.builder.poll_loss() {
             let row = LossRow {
                 source: lost.source as u32,
-                first_trigger: lost.first,
-                last_trigger: lost.last,
+                cause: lost.cause as u16,
+                first: u64::from(lost.first),
+                last: u64::from(lost.last),
                 items: lost.items,
                 bytes: 0,
-                cause: lost.cause as u32,
+                stamp_ns: clock::realtime_ns(),
             };
             self.losses.append(self.builder.book_mut(), row);
         }
-        if !self.out.seal(self.builder.book_mut()) && !self.rings.moved(&self.builder) {
+        let built = self.out.seal(self.builder.book_mut());
+        if built {
+            let book = self.builder.book_mut();
+            let now_ns = clock::realtime_ns();
+            if book.value(self.span[0]) == 0 {
+                book.set(self.span[0], now_ns);
+            }
+            book.set(self.span[1], now_ns);
+        }
+        if !built && !self.rings.moved(&self.builder) {
             return;
         }
         let book = self.builder.save();

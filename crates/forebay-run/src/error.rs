@@ -7,9 +7,6 @@ use thiserror::Error;
 /// Errors of the assembly.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The configuration asks for what cannot be.
-    #[error("configuration: {0}")]
-    Config(#[from] crate::config::ConfigError),
     /// The builder's settings are out of range.
     #[error("configuration of the builder: {0}")]
     Builder(#[from] forebay_evb::ConfigError),

@@ -1,2 +1,31 @@
-//! Assembly: engines and links joined into processes, clocks, threads and configuration.
+//! Assembly: engines and links joined into processes, with clocks, threads and configuration.
+//!
+//! A [`plan::Plan`] says everything about one run. The supervisor makes sockets, rings and the ledger from
+//! it, starts the stages (each a process of its own), starts a stage that died again, and closes the books at the end.
+
 #![forbid(unsafe_code)]
+
+pub mod books;
+pub mod builder;
+pub mod error;
+pub mod generator;
+pub mod plan;
+pub mod presets;
+pub mod receiver;
+pub mod run_dir;
+pub mod sink;
+pub mod stage;
+pub mod summary;
+pub mod supervisor;
+pub mod verify;
+mod worker;
+
+pub use error::RunError;
+
+/// Turns the signals that ask a process to end into a count.
+///
+/// # Errors
+/// The kernel refuses a handler.
+pub fn signals() -> Result<forebay_sys::signals::StopSignals, RunError> {
+    Ok(forebay_sys::signals::StopSignals::install()?)
+}

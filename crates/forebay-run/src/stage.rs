@@ -5,10 +5,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use forebay_ledger::{Leak, Words};
 use forebay_sys::control::{Control, Message};
+use forebay_sys::mapping::{Access, Mapping};
 
+use crate::builder::BuilderParts;
 use crate::error::RunError;
 use crate::plan::Plan;
+use crate::receiver::ReceiverParts;
+use crate::sink::SinkParts;
 
 /// How long a message on the control channel may stall.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
@@ -72,6 +77,64 @@ pub enum Report {
     Tainted(String),
 }
 
+/// Runs the stage that the supervisor at the other end of this process's standard input asks for.
+///
+/// # Errors
+/// The process was not started by a supervisor, or whatever stops the stage.
+pub fn run_child() -> Result<(), RunError> {
+    // An interrupt from the terminal goes to the whole group; the supervisor alone decides what it means.
+    forebay_sys::signals::ignore_interrupt();
+    run_stage(Control::from_stdin(STALL)?)
+}
+
+/// Runs the stage that the supervisor at the other end of `control` asks for.
+///
+/// # Errors
+/// Whatever stops the stage.
+pub fn run_stage(control: Control) -> Result<(), RunError> {
+    let (control, hello, mut parts) = StageControl::greet(control)?;
+    let plan = &hello.plan;
+    let leak: Leak = match &plan.leak {
+        Some(text) if hello.restarts == 0 => text.parse().map_err(|error: forebay_ledger::LeakError| RunError::Stage(error.to_string()))?,
+        _ => Leak::off(),
+    };
+    let ledger = parts.take_one("ledger")?;
+    let words = Words::new(Mapping::of_fd(ledger, Access::ReadWrite)?);
+    match hello.role {
+        Role::Generator => {
+            let generator = plan.generator.as_ref().ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
+            control.ready()?;
+            let stop = || !matches!(control.poll(), Ok(None));
+            crate::generator::run(generator, Some((plan, words)), leak, stop).map(drop)
+        }
+        Role::Receiver => {
+            place(plan.receiver.cpu, plan.receiver.real_time)?;
+            let rings = parts.take();
+            let arena = parts.take_one("arena")?;
+            let sockets = parts.take();
+            crate::receiver::run(plan, ReceiverParts { words, rings, arena, sockets }, &control, leak)
+        }
+        Role::Builder => {
+            place(plan.builder.cpu, plan.builder.real_time)?;
+            let rings = parts.take();
+            let sinks = plan.sinks.iter().map(|_| SinkParts { producer: parts.take(), consumer: parts.take() }).collect();
+            crate::builder::run(plan, BuilderParts { words, rings, sinks }, &control, leak)
+        }
+    }
+}
+
+/// Puts the calling thread where the plan wants it.
+fn place(cpu: Option<usize>, real_time: Option<u8>) -> Result<(), RunError> {
+    if let Some(cpu) = cpu {
+        forebay_sys::sched::pin_to_cpu(cpu)?;
+    }
+    if let Some(priority) = real_time {
+        forebay_sys::sched::real_time(priority)?;
+        forebay_sys::sched::lock_memory()?;
+    }
+    Ok(())
+}
+
 /// A stage's end of the control channel.
 #[derive(Debug)]
 pub struct StageControl {
@@ -104,15 +167,6 @@ impl Parts {
 }
 
 impl StageControl {
-    /// Takes the channel that is this process's standard input and waits for the first message.
-    ///
-    /// # Errors
-    /// The process was not started by a supervisor.
-    pub fn from_stdin() -> Result<(Self, Hello, Parts), RunError> {
-        let control = Control::from_stdin(STALL)?;
-        Self::greet(control)
-    }
-
     /// Waits for the first message on `control`.
     ///
     /// # Errors

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_a_name_of_its_own() {
+    fn golden_every_reason_has_a_name_of_its_own() {
         let mut names = Error::REASONS.to_vec();
         names.sort_unstable();
         names.dedup();

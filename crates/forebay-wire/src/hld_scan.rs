@@ -22,57 +22,16 @@
 use crate::Error;
 use crate::hld::{EVENT_DECODING, EVENT_HEADER_BYTES, Event, EventHeader, EventId};
 use crate::scan_buffer::ScanBuffer;
-pub use crate::scan_reason::{Broken, Reason};
+pub use crate::scan_item::{Broken, Ending, Found, Item, Reason};
 use crate::subevent::{SUB_EVENT_HEADER_BYTES, SubEventHeader};
 use crate::unit::{UNIT_HEADER_BYTES, round_up_8};
 
 /// The largest event that is held in memory, unless the caller says otherwise: 256 MiB.
 pub const EVENT_LIMIT_BYTES: usize = 256 << 20;
 
-/// What the scanner found next.
-#[derive(Clone, Copy, Debug)]
-pub enum Item<'a> {
-    /// A start event: a file begins.
-    Start {
-        /// Where, in bytes from the start of the input.
-        offset: u64,
-        /// Its header.
-        header: EventHeader,
-    },
-    /// A complete event whose sub-events are all sound.
-    Event(Found<'a>),
-    /// A stop event: a file ends.
-    Stop {
-        /// Where, in bytes from the start of the input.
-        offset: u64,
-        /// Its header.
-        header: EventHeader,
-    },
-    /// Bytes that belong to no sound event, or a missing start or stop event (0 bytes).
-    Broken(Broken),
-}
-
-/// A complete event and its place.
-#[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
-    /// Where it starts, in bytes from the start of the input.
-    pub offset: u64,
-    /// The event.
-    pub event: Event<'a>,
-    /// How many sub-events it holds.
-    pub sub_events: u32,
-}
-
-/// How the input ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// With a stop event.
-    Clean,
-    /// After a complete event, but without a stop event.
-    Boundary,
-    /// With bytes that belong to no complete event.
-    Cut,
-}
+/// Sub-event headers that are looked at in vain behind one place of damage before the search takes larger steps: without a
+/// limit a file made for it would cost the square of its length.
+const SEARCH_LIMIT_SUB_EVENTS: u64 = 1 << 20;
 
 /// An event that is being walked through while its bytes arrive.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +39,8 @@ struct Pending {
     header: EventHeader,
     /// Where the next sub-event's header is, from the event's start.
     walk: usize,
+    /// Where the last one's was.
+    last: usize,
     sub_events: u32,
 }
 
@@ -102,6 +63,8 @@ pub struct Scanner {
     pending: Option<Pending>,
     /// The damage that is being skipped.
     damage: Option<(u64, Reason)>,
+    /// Sub-event headers looked at in vain behind it.
+    searched: u64,
     /// Run numbers that a header found after damage may have: of the start event and of the last event.
     runs: Option<(u32, u32)>,
     /// Between a start and a stop event.
@@ -130,6 +93,7 @@ impl Scanner {
             finished: false,
             pending: None,
             damage: None,
+            searched: 0,
             runs: None,
             inside: false,
             complete_end: 0,
@@ -224,6 +188,7 @@ impl Scanner {
         self.pending = Some(Pending {
             header,
             walk: EVENT_HEADER_BYTES,
+            last: 0,
             sub_events: 0,
         });
         Step::Again
@@ -246,10 +211,16 @@ impl Scanner {
                 (false, Some(head)) => sub_event_bytes(head, pending.walk, room),
             };
             match sub_bytes {
-                Ok(bytes) => pending.walk = (pending.walk + bytes).next_multiple_of(alignment),
-                Err(reason) => return self.fail(reason),
+                Ok(bytes) => {
+                    pending.last = pending.walk;
+                    pending.walk = (pending.walk + bytes).next_multiple_of(alignment);
+                    pending.sub_events += 1;
+                }
+                Err(reason) => {
+                    self.pending = Some(pending);
+                    return self.fail(reason);
+                }
             }
-            pending.sub_events += 1;
         }
         match self.unit_end(size) {
             Some(end) => self.complete(pending, end),
@@ -292,10 +263,16 @@ impl Scanner {
 
     /// Damage at the current position: look for the next header behind it. What is being skipped keeps its first reason.
     fn fail(&mut self, reason: Reason) -> Step {
-        self.pending = None;
         let offset = self.buffer.offset();
         self.damage.get_or_insert((offset, reason));
-        self.buffer.consume(1);
+        let mut skip = 1;
+        if let Some(pending) = self.pending.take() {
+            self.searched += u64::from(pending.sub_events);
+            if self.searched > SEARCH_LIMIT_SUB_EVENTS {
+                skip = pending.last.max(1);
+            }
+        }
+        self.buffer.consume(skip);
         Step::Again
     }
 
@@ -336,6 +313,7 @@ impl Scanner {
     /// The damage up to the current position, once.
     fn take_damage(&mut self) -> Option<Broken> {
         let (offset, reason) = self.damage.take()?;
+        self.searched = 0;
         Some(Broken {
             offset,
             reason,
@@ -444,4 +422,45 @@ fn has_event_decoding(held: &[u8], at: usize) -> bool {
         let word = u32::from_le_bytes(word);
         word == EVENT_DECODING || word == EVENT_DECODING.swap_bytes()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of a start event, one event with one big-endian sub-event, and a stop event.
+    const GOLDEN: [u8; 120] = [
+        0x20, 0, 0, 0, 0x01, 0, 0x03, 0, 0x02, 0, 0x01, 0, 0, 0, 0, 0, // start
+        0x15, 0x0a, 0x7e, 0, 0x06, 0x18, 0x13, 0, 0x07, 0x64, 0x7b, 0x23, 0, 0, 0, 0, //
+        0x38, 0, 0, 0, 0x01, 0, 0x03, 0, 0x01, 0x20, 0, 0, 0x01, 0, 0,
+        0, // 56 bytes, id 0x2001
+        0x15, 0x0a, 0x7e, 0, 0x06, 0x18, 0x13, 0, 0x07, 0x64, 0x7b, 0x23, 0, 0, 0, 0, //
+        0, 0, 0, 0x14, 0, 0x02, 0, 0x11, 0, 0, 0x80, 0, 0, 0, 0x0d,
+        0x42, // 20 bytes of 0x8000
+        0xa5, 0, 0, 0x01, 0xaa, 0xaa, 0xaa, 0xaa, // one word, padding
+        0x20, 0, 0, 0, 0x01, 0, 0x03, 0, 0x03, 0, 0x01, 0, 0, 0, 0, 0, // stop
+        0x15, 0x0a, 0x7e, 0, 0x08, 0x19, 0x13, 0, 0x07, 0x64, 0x7b, 0x23, 0, 0, 0, 0, //
+    ];
+
+    #[test]
+    fn golden_file() {
+        let mut scanner = Scanner::new();
+        scanner.feed(&GOLDEN);
+        scanner.finish();
+        assert!(matches!(
+            scanner.poll_item(),
+            Some(Item::Start { offset: 0, .. })
+        ));
+        let Some(Item::Event(found)) = scanner.poll_item() else {
+            panic!("no event");
+        };
+        assert_eq!((found.offset, found.sub_events), (32, 1));
+        assert_eq!(found.event.as_bytes(), &GOLDEN[32..88]);
+        assert!(matches!(
+            scanner.poll_item(),
+            Some(Item::Stop { offset: 88, .. })
+        ));
+        assert!(scanner.poll_item().is_none());
+        assert_eq!(scanner.ending(), Some(Ending::Clean));
+    }
 }

@@ -40,7 +40,7 @@ pub mod hld_name;
 pub mod hld_scan;
 mod payload;
 mod scan_buffer;
-mod scan_reason;
+mod scan_item;
 pub mod subevent;
 pub mod unit;
 

@@ -57,6 +57,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn golden_bytes_come_out_as_they_went_in() {
+        let mut buffer = ScanBuffer::default();
+        buffer.room(4)[..4].copy_from_slice(&[0x20, 0, 0, 1]);
+        buffer.filled(4);
+        assert_eq!(buffer.consume(1), [0x20]);
+        assert_eq!(buffer.held(), [0, 0, 1]);
+        assert_eq!(buffer.consume(9), [0, 0, 1], "no more than is held");
+    }
+
+    #[test]
     fn holds_what_was_filled_and_not_consumed() {
         let mut buffer = ScanBuffer::default();
         for round in 0..100_u8 {

@@ -261,6 +261,33 @@ fn a_reason_says_what_was_there() {
     assert_eq!(reasons, [Reason::CutInside { size: 56, have: 40 }]);
 }
 
+#[test]
+fn a_file_made_to_be_searched_for_ever_is_not() {
+    // Each 64 bytes look like an event that goes on to the end, where none of them does.
+    const NESTS: u32 = 100_000;
+    let mut file = Vec::new();
+    for nest in 0..NESTS {
+        let size = (NESTS - nest) * 64 + 8;
+        file.extend(
+            EventHeader {
+                size,
+                ..header(EventId::data(1))
+            }
+            .to_bytes(),
+        );
+        let sub = SubEventRepr {
+            id: nest,
+            ..SubEventRepr::default()
+        };
+        file.extend(sub.header_bytes(48));
+        file.extend([0; 16]);
+    }
+    let (all, scanner) = scan(&file);
+    let total = file.len() as u64;
+    assert_eq!(all, [Said::Broken(0, "subevent_overrun", total)]);
+    assert_eq!(scanner.ending(), Some(Ending::Cut));
+}
+
 /// Everything is accounted for: items follow each other without gap or overlap.
 fn check_cover(all: &[Said], complete_end: u64, len: u64) {
     let mut last = 0;

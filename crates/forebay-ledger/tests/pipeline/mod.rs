@@ -1,4 +1,5 @@
 //! A data path in miniature: sender → socket → receiver → ring → builder. Only the books are real.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use forebay_ledger::{
     Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,

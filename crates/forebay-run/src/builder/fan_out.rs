@@ -101,7 +101,7 @@ impl FanOut {
     /// Waits for a sink that has no room.
     pub(super) fn wait_space(&mut self, timeout: Duration) -> Result<(), RunError> {
         match self.offers.iter_mut().find_map(Offer::stalled_mut) {
-            Some(producers) => Ok(producers.wait_space(timeout, |_| false).map(drop)?),
+            Some(producers) => Ok(producers.wait_space(0, self.bytes, timeout).map(drop)?),
             None => Ok(()),
         }
     }

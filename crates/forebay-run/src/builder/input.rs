@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_evb::{Builder, Input, Message, bytes_of};
-use forebay_ring::{Consumers, Record, RingError};
+use forebay_ring::{Consumer, Consumers, Record, RingError};
 
 /// All rings, and what was already given back.
 pub(super) struct Rings {
@@ -21,16 +21,24 @@ impl Rings {
         self.consumers.rings.len()
     }
 
-    pub(super) fn next(&mut self, source: usize) -> Result<Option<Record>, RingError> {
-        self.consumers.rings[source].next()
+    /// The next message of `source`. A ring whose producer wrote nonsense gives nothing more; the others go on.
+    pub(super) fn next(&mut self, source: usize) -> Option<Record> {
+        let ring = &mut self.consumers.rings[source];
+        if ring.fault().is_some() {
+            return None;
+        }
+        ring.next().unwrap_or_else(|error| {
+            tracing::error!(source, %error, "the queue of this source is broken and is not read any more");
+            None
+        })
     }
 
     pub(super) fn is_closed(&self, source: usize) -> bool {
-        self.consumers.rings[source].is_closed()
+        is_over(&self.consumers.rings[source])
     }
 
     pub(super) fn all_closed(&self) -> bool {
-        self.consumers.rings.iter().all(forebay_ring::Consumer::is_closed)
+        self.consumers.rings.iter().all(is_over)
     }
 
     /// Three quarters full: waiting longer for another source would cost this one's data.
@@ -76,6 +84,10 @@ impl Rings {
             message.len = bytes_of(&body, message.items) as u32;
         }
     }
+}
+
+fn is_over(ring: &Consumer) -> bool {
+    ring.is_closed() || ring.fault().is_some()
 }
 
 impl Input for Rings {

@@ -22,7 +22,7 @@ impl Receiver<'_> {
             }
             self.producers.notify();
             if !progress && !left.is_empty() {
-                self.producers.wait_space(BLOCKED_SLEEP, |_| false)?;
+                std::thread::sleep(BLOCKED_SLEEP);
             }
             waiting = left;
         }

@@ -79,6 +79,25 @@ pub struct Datagram {
     pub gro_segment_bytes: Option<u16>,
 }
 
+/// Sums over datagrams.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// How many; the parts of a merged buffer count each.
+    pub datagrams: u64,
+    /// Their lengths on the wire, bytes of payload.
+    pub bytes: u64,
+    /// How many of the buffers were too long for their memory.
+    pub truncated: u64,
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, more: Self) {
+        self.datagrams += more.datagrams;
+        self.bytes += more.bytes;
+        self.truncated += more.truncated;
+    }
+}
+
 /// A datagram as an emulated link delivers it, see [`RecvBatch::deliver_scratch`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
@@ -268,6 +287,21 @@ impl RecvBatch {
             from: self.slots.address(index, header),
             gro_segment_bytes: control.gro_segment_bytes,
         }
+    }
+
+    /// Sums over the datagrams of the last receive.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for (index, header) in self.slots.headers()[..self.received].iter().enumerate() {
+            let len = u64::from(header.msg_len);
+            let segment = self.slots.control_messages(index, header).gro_segment_bytes;
+            totals.datagrams +=
+                segment.map_or(1, |segment| len.div_ceil(u64::from(segment).max(1)).max(1));
+            totals.bytes += len;
+            totals.truncated += u64::from(header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0);
+        }
+        totals
     }
 
     /// The bytes of datagram `index` after a scratch receive (what was stored, if truncated).

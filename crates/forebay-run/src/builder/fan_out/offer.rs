@@ -221,6 +221,9 @@ impl Offer {
         for (word, value) in self.words.rotation.iter().zip(rotation) {
             book.set(*word, value);
         }
+        if book.value(self.words.first_run) == 0 {
+            book.set(self.words.first_run, u64::from(self.rotation.run));
+        }
         match &mut self.target {
             Target::Null { book: own, words, .. } => count_null(own, words, counts.queued.0, counts.queued.1),
             Target::Queue { producers, .. } => book.set(self.words.tail, producers.rings[0].position()),

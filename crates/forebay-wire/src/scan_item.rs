@@ -1,8 +1,54 @@
-//! What can be wrong with an HLD file, place by place.
+//! What is found in an HLD file: events, their borders, and what is wrong, place by place.
 
 use core::fmt;
 
 use crate::Error;
+use crate::hld::{Event, EventHeader};
+
+/// What the scanner found next.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// A start event: a file begins.
+    Start {
+        /// Where, in bytes from the start of the input.
+        offset: u64,
+        /// Its header.
+        header: EventHeader,
+    },
+    /// A complete event whose sub-events are all sound.
+    Event(Found<'a>),
+    /// A stop event: a file ends.
+    Stop {
+        /// Where, in bytes from the start of the input.
+        offset: u64,
+        /// Its header.
+        header: EventHeader,
+    },
+    /// Bytes that belong to no sound event, or a missing start or stop event (0 bytes).
+    Broken(Broken),
+}
+
+/// A complete event and its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// Where it starts, in bytes from the start of the input.
+    pub offset: u64,
+    /// The event.
+    pub event: Event<'a>,
+    /// How many sub-events it holds.
+    pub sub_events: u32,
+}
+
+/// How the input ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With a stop event.
+    Clean,
+    /// After a complete event, but without a stop event.
+    Boundary,
+    /// With bytes that belong to no complete event.
+    Cut,
+}
 
 /// A place in a file that is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,5 +122,28 @@ impl Reason {
             Self::NoStartEvent => "no_start_event",
             Self::NoStopEvent => "no_stop_event",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn golden_lines() {
+        let reason = Reason::CutInside { size: 56, have: 40 };
+        let broken = Broken {
+            offset: 32,
+            reason,
+            bytes: 40,
+        };
+        assert_eq!(
+            broken.to_string(),
+            "at byte 32: the file ends inside of an event: 40 of 56 bytes (40 bytes skipped)"
+        );
+        assert_eq!(reason.name(), "cut_inside_event");
+        let inner = Error::Leftover { offset: 8, room: 4 };
+        assert_eq!(Reason::SubEvent(inner).name(), "leftover_bytes");
     }
 }

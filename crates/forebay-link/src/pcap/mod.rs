@@ -1,0 +1,321 @@
+//! UDP datagrams out of a capture file.
+//!
+//! Reads classic pcap (µs and ns, both byte orders) and pcapng, with Ethernet (VLAN tags too), Linux cooked, raw IP and
+//! loopback frames. IPv4 fragments are put together, within limits. Whatever else is in a capture is skipped and
+//! counted by reason; broken packets are also named with their number and offset.
+
+mod container;
+mod fragments;
+mod frame;
+mod ip;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use container::Container;
+pub use container::FRAME_MAX_BYTES;
+use fragments::Fragments;
+pub use fragments::{FRAGMENT_LIFE_NS, FRAGMENTED_MAX};
+
+/// The most broken packets that are named; all are counted.
+pub const DEFECTS_MAX: usize = 100;
+
+/// Why a capture cannot be read any further.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file cannot be opened.
+    #[error("{path}: {source}")]
+    Open {
+        /// Its path.
+        path: String,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Neither pcap nor pcapng.
+    #[error("not a capture: the first bytes are neither pcap nor pcapng")]
+    NotACapture,
+    /// Reading failed.
+    #[error("reading failed after packet {packet} at offset {offset}")]
+    Read {
+        /// The last packet that was read.
+        packet: u64,
+        /// Where the next one starts in the file.
+        offset: u64,
+    },
+    /// The file ends within a packet: it was cut, or is still being written.
+    #[error("the file ends within packet {packet} at offset {offset}; all before it was read")]
+    Cut {
+        /// The packet that is not whole.
+        packet: u64,
+        /// Where it starts in the file.
+        offset: u64,
+    },
+    /// A packet's header says nonsense.
+    #[error("packet {packet} at offset {offset} is broken: {what}")]
+    Broken {
+        /// Its number, the first is 1.
+        packet: u64,
+        /// Where it starts in the file.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Frames of a kind that is not read here.
+    #[error(
+        "packet {packet} at offset {offset} has link type {link_type}; Ethernet (1), raw IP, Linux cooked and loopback are read"
+    )]
+    LinkType {
+        /// Its number.
+        packet: u64,
+        /// Where it starts in the file.
+        offset: u64,
+        /// The number of the link type (see tcpdump.org/linktypes.html).
+        link_type: i32,
+    },
+}
+
+/// One UDP datagram from a capture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// Number of the packet (the last one, if fragmented), the first is 1; as in other programs.
+    pub packet: u64,
+    /// When it was captured, ns since 1970.
+    pub timestamp_ns: u64,
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// Where it went.
+    pub to: SocketAddr,
+    /// Its bytes.
+    pub payload: Vec<u8>,
+}
+
+/// What was in the capture, in packets unless said otherwise.
+///
+/// `packets = whole + fragments + not_udp + truncated + malformed`, where `whole` are the datagrams that came in one packet;
+/// `datagrams = whole + reassembled`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct CaptureCounters {
+    /// All packets.
+    pub packets: u64,
+    /// UDP datagrams handed out.
+    pub datagrams: u64,
+    /// Payload bytes of these.
+    pub payload_bytes: u64,
+    /// Not IP, or not UDP.
+    pub not_udp: u64,
+    /// Cut by the capture's snap length, so that the datagram is lost.
+    pub truncated: u64,
+    /// Headers that contradict themselves or their packet.
+    pub malformed: u64,
+    /// IP fragments of UDP datagrams.
+    pub fragments: u64,
+    /// Datagrams put together from fragments.
+    pub reassembled: u64,
+    /// Datagrams given up, in datagrams: a fragment missing, too old, overlapping or too many at once.
+    pub reassembly_failed: u64,
+}
+
+/// A broken packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defect {
+    /// Its number, the first is 1.
+    pub packet: u64,
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// What is wrong.
+    pub reason: Skip,
+}
+
+impl std::fmt::Display for Defect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "packet {} at offset {}: {}",
+            self.packet, self.offset, self.reason
+        )
+    }
+}
+
+/// Why a packet gave no datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Skip {
+    /// Another protocol.
+    #[error("not UDP over IP")]
+    NotUdp,
+    /// The capture holds less than the packet had.
+    #[error("cut by the capture's snap length")]
+    Truncated,
+    /// The headers are wrong.
+    #[error("{0}")]
+    Malformed(&'static str),
+}
+
+/// What an IP packet held.
+enum Content<'a> {
+    Datagram(ip::Udp<'a>),
+    Fragment(ip::Fragment<'a>),
+}
+
+/// A capture, read packet by packet.
+pub struct Capture {
+    container: Container,
+    fragments: Fragments,
+    counters: CaptureCounters,
+    defects: Vec<Defect>,
+}
+
+impl std::fmt::Debug for Capture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Capture")
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Capture {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is no capture.
+    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        let file = File::open(path).map_err(|source| CaptureError::Open {
+            path: path.display().to_string(),
+            source,
+        })?;
+        Self::new(file)
+    }
+
+    /// Reads from `source`.
+    ///
+    /// # Errors
+    /// When it is no capture.
+    pub fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
+        Ok(Self {
+            container: Container::new(source)?,
+            fragments: Fragments::default(),
+            counters: CaptureCounters::default(),
+            defects: Vec::new(),
+        })
+    }
+
+    /// The next UDP datagram; `None` at the end. After an error there is no more.
+    ///
+    /// # Errors
+    /// When the file itself is broken; packets that are merely of no use are skipped and counted.
+    pub fn next_datagram(&mut self) -> Result<Option<Captured>, CaptureError> {
+        while self.container.advance()? {
+            self.counters.packets += 1;
+            match self.read_packet() {
+                Ok(Some(captured)) => {
+                    self.counters.datagrams += 1;
+                    self.counters.payload_bytes += captured.payload.len() as u64;
+                    return Ok(Some(captured));
+                }
+                Ok(None) => {}
+                Err(skip) => self.note(skip)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// What was read so far.
+    #[must_use]
+    pub fn counters(&self) -> CaptureCounters {
+        CaptureCounters {
+            reassembly_failed: self.fragments.failed(),
+            ..self.counters
+        }
+    }
+
+    /// Datagrams of which fragments are still missing.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.fragments.open()
+    }
+
+    /// The first [`DEFECTS_MAX`] broken packets.
+    #[must_use]
+    pub fn defects(&self) -> &[Defect] {
+        &self.defects
+    }
+
+    fn read_packet(&mut self) -> Result<Option<Captured>, Reject> {
+        let frame = self.container.frame();
+        let packet = frame::network_layer(frame.link_type, frame.bytes).map_err(Reject::of)?;
+        let captured = |from: (IpAddr, u16), to: (IpAddr, u16), payload: Vec<u8>| Captured {
+            packet: frame.number,
+            timestamp_ns: frame.timestamp_ns,
+            from: from.into(),
+            to: to.into(),
+            payload,
+        };
+        match ip::content(packet, frame.is_cut).map_err(Reject::Skip)? {
+            Content::Datagram(udp) => Ok(Some(captured(udp.from, udp.to, udp.payload.to_vec()))),
+            Content::Fragment(fragment) => {
+                self.counters.fragments += 1;
+                let Some(whole) = self.fragments.insert(frame.timestamp_ns, &fragment) else {
+                    return Ok(None);
+                };
+                match ip::udp(fragment.source, fragment.destination, &whole, false) {
+                    Ok(udp) => {
+                        self.counters.reassembled += 1;
+                        Ok(Some(captured(udp.from, udp.to, udp.payload.to_vec())))
+                    }
+                    Err(_) => {
+                        self.fragments.fail();
+                        Ok(None)
+                    }
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, reject: Reject) -> Result<(), CaptureError> {
+        let frame = self.container.frame();
+        let (packet, offset) = (frame.number, frame.offset);
+        let reason = match reject {
+            Reject::Skip(skip) => skip,
+            Reject::LinkType(link_type) => {
+                return Err(CaptureError::LinkType {
+                    packet,
+                    offset,
+                    link_type,
+                });
+            }
+        };
+        match reason {
+            Skip::NotUdp => {
+                self.counters.not_udp += 1;
+                return Ok(());
+            }
+            Skip::Truncated => self.counters.truncated += 1,
+            Skip::Malformed(_) => self.counters.malformed += 1,
+        }
+        if self.defects.len() < DEFECTS_MAX {
+            self.defects.push(Defect {
+                packet,
+                offset,
+                reason,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Why a packet is not read.
+enum Reject {
+    Skip(Skip),
+    LinkType(i32),
+}
+
+impl Reject {
+    fn of(error: frame::FrameError) -> Self {
+        match error {
+            frame::FrameError::Skip(skip) => Self::Skip(skip),
+            frame::FrameError::LinkType(number) => Self::LinkType(number),
+        }
+    }
+}

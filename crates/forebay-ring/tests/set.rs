@@ -1,0 +1,301 @@
+//! Sets of rings: what is refused when mapping, what a side cannot write, and who wakes whom.
+#![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use forebay_ring::{
+    CAPACITY_BYTES_MIN, Consumers, Full, Meta, Producers, RINGS_MAX, RingError, RingSetMemory,
+    RingSetSpec, SIDE_FDS, SpecFault,
+};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(2);
+
+fn spec(rings: usize) -> RingSetSpec {
+    RingSetSpec::new("set", vec![CAPACITY_BYTES_MIN; rings], 1000)
+}
+
+fn pair(rings: usize) -> (Producers, Consumers) {
+    let (spec, memory) = (spec(rings), RingSetMemory::create(&spec(rings)).unwrap());
+    let consumers = Consumers::map(&spec, memory.consumer_fds().unwrap()).unwrap();
+    (
+        Producers::map(&spec, memory.producer_fds().unwrap()).unwrap(),
+        consumers,
+    )
+}
+
+fn write(producers: &mut Producers, ring: usize, len: usize) -> Result<u64, Full> {
+    let position = producers.rings[ring]
+        .reserve(len)?
+        .commit(len, Meta::default());
+    producers.rings[ring].publish();
+    Ok(position)
+}
+
+#[test]
+fn impossible_sets_are_refused_with_what_would_be_right() {
+    let fault = |capacities, record| match RingSetMemory::create(&RingSetSpec::new(
+        "no", capacities, record,
+    )) {
+        Err(RingError::Spec { fault, .. }) => fault,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        fault(vec![], 1),
+        SpecFault::Rings {
+            found: 0,
+            max: RINGS_MAX
+        }
+    );
+    assert!(matches!(
+        fault(vec![65536, 65537], 1),
+        SpecFault::Capacity {
+            ring: 1,
+            bytes: 65537,
+            ..
+        }
+    ));
+    assert!(matches!(
+        fault(vec![32768], 1),
+        SpecFault::Capacity { ring: 0, .. }
+    ));
+    assert!(matches!(
+        fault(vec![1 << 40], 1),
+        SpecFault::Capacity { ring: 0, .. }
+    ));
+    assert!(matches!(
+        fault(vec![65536], 65505),
+        SpecFault::RecordBytes { ring: 0, .. }
+    ));
+    assert!(RingSetMemory::create(&RingSetSpec::new("yes", vec![65536], 65504)).is_ok());
+}
+
+#[test]
+fn the_largest_record_fills_its_ring_exactly() {
+    let spec = RingSetSpec {
+        populate: true,
+        ..RingSetSpec::new("exact", vec![65536], 65504)
+    };
+    let memory = RingSetMemory::create(&spec).unwrap();
+    let mut producers = Producers::map(&spec, memory.producer_fds().unwrap()).unwrap();
+    assert_eq!(write(&mut producers, 0, 65504), Ok(65536));
+    assert_eq!(
+        producers.rings[0].reserve(0).unwrap_err(),
+        Full::NoSpace {
+            needed_bytes: 32,
+            free_bytes: 0
+        }
+    );
+    assert_eq!(
+        (
+            producers.rings[0].fill_bytes(),
+            producers.rings[0].free_bytes()
+        ),
+        (65536, 0)
+    );
+}
+
+#[test]
+fn rings_of_one_set_do_not_touch_each_other() {
+    let rings = 1024;
+    let (mut producers, mut consumers) = pair(rings);
+    for ring in 0..rings {
+        let mut loan = producers.ring(ring).unwrap().reserve(8).unwrap();
+        loan.copy_from_slice(&(ring as u64).to_le_bytes());
+        loan.commit(
+            8,
+            Meta {
+                tag: ring as u32,
+                ..Meta::default()
+            },
+        );
+    }
+    producers.rings.iter_mut().for_each(|ring| ring.publish());
+    for ring in 0..rings {
+        let consumer = consumers.ring(ring).unwrap();
+        let record = consumer.next().unwrap().unwrap();
+        assert_eq!(record.meta.tag, ring as u32);
+        assert_eq!(
+            consumer.view(record.position, 8).unwrap().read_u64_le(0),
+            Some(ring as u64)
+        );
+        assert_eq!(consumer.next(), Ok(None));
+    }
+    assert!(consumers.ring(rings).is_none());
+}
+
+fn memory_file(bytes: u64, seals: SealFlags) -> OwnedFd {
+    let fd = rustix::fs::memfd_create("other", MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&fd, bytes).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+    fd
+}
+
+#[test]
+fn foreign_memory_is_refused() {
+    let (spec, memory) = (spec(2), RingSetMemory::create(&spec(2)).unwrap());
+    let with_data = |data| {
+        let mut fds = memory.consumer_fds().unwrap();
+        fds[0] = data;
+        Consumers::map(&spec, fds).map(drop).unwrap_err()
+    };
+    let sealed = SealFlags::GROW | SealFlags::SHRINK;
+    let refused = with_data(memory_file(131_071, sealed));
+    assert_eq!(
+        refused,
+        RingError::Size {
+            what: "ring data",
+            expected: 131_072,
+            found: 131_071
+        }
+    );
+    // It could be cut under our feet, and reading it would be a SIGBUS.
+    let refused = with_data(memory_file(131_072, SealFlags::GROW));
+    assert!(
+        matches!(
+            refused,
+            RingError::Seals {
+                what: "ring data",
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    let mut fds = memory.consumer_fds().unwrap();
+    fds.pop();
+    let refused = Consumers::map(&spec, fds).map(drop).unwrap_err();
+    assert_eq!(
+        refused,
+        RingError::Descriptors {
+            expected: SIDE_FDS,
+            found: 4
+        }
+    );
+}
+
+fn writable(fd: &OwnedFd) -> bool {
+    let (protection, null) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
+    // SAFETY: the kernel chooses a free range, which nobody uses.
+    let mapped = unsafe { rustix::mm::mmap(null, 4096, protection, MapFlags::SHARED, fd, 0) };
+    // SAFETY: the range was just mapped and is not used.
+    mapped
+        .map(|at| unsafe { rustix::mm::munmap(at, 4096) })
+        .is_ok()
+}
+
+#[test]
+fn a_side_cannot_map_for_writing_what_is_not_its_own() {
+    let memory = RingSetMemory::create(&spec(1)).unwrap();
+    let rights = |fds: Vec<OwnedFd>| fds[..3].iter().map(writable).collect::<Vec<_>>();
+    assert_eq!(rights(memory.producer_fds().unwrap()), [true, true, false]);
+    assert_eq!(rights(memory.consumer_fds().unwrap()), [false, false, true]);
+    let data = &memory.producer_fds().unwrap()[0];
+    assert!(
+        rustix::fs::ftruncate(data, 4096).is_err(),
+        "a producer could cut the memory under the consumer"
+    );
+    assert!(
+        rustix::fs::fcntl_add_seals(data, SealFlags::WRITE).is_err(),
+        "seals are sealed"
+    );
+}
+
+#[test]
+fn only_who_asked_is_signalled() {
+    let (mut producers, consumers) = pair(1);
+    write(&mut producers, 0, 8).unwrap();
+    assert!(!producers.notify());
+    consumers.prepare_wait();
+    assert!(producers.notify() && producers.notify());
+    assert!(consumers.data.sleep(LONG).unwrap());
+    assert!(consumers.data.as_fd().try_clone_to_owned().is_ok());
+    consumers.finish_wait();
+    assert!(!producers.notify());
+    assert!(
+        !consumers.data.sleep(SHORT).unwrap(),
+        "the signal was cleared"
+    );
+    producers.prepare_wait_space();
+    assert!(consumers.notify_space());
+    producers.finish_wait_space();
+    assert!(!consumers.notify_space());
+}
+
+#[test]
+fn a_flag_left_by_the_dead_is_cleared_by_the_next_life() {
+    let (spec, memory) = (spec(1), RingSetMemory::create(&spec(1)).unwrap());
+    let producers = Producers::map(&spec, memory.producer_fds().unwrap()).unwrap();
+    Consumers::map(&spec, memory.consumer_fds().unwrap())
+        .unwrap()
+        .prepare_wait();
+    assert!(producers.notify());
+    let _next_life = Consumers::map(&spec, memory.consumer_fds().unwrap()).unwrap();
+    assert!(!producers.notify());
+}
+
+#[test]
+fn wait_reports_records_and_the_end_once_each() {
+    let (mut producers, mut consumers) = pair(2);
+    assert!(!consumers.wait(SHORT).unwrap());
+    write(&mut producers, 1, 8).unwrap();
+    let began = Instant::now();
+    assert!(consumers.wait(LONG).unwrap());
+    assert!(consumers.rings[1].next().unwrap().is_some());
+    assert!(!consumers.wait(SHORT).unwrap());
+    producers.rings[0].close();
+    assert!(consumers.rings[0].is_closed() && !consumers.rings[1].is_closed());
+    assert!(consumers.wait(LONG).unwrap());
+    assert!(!consumers.wait(SHORT).unwrap(), "an end is news once");
+    assert!(began.elapsed() < LONG);
+}
+
+/// Each side does a step only when the other has done one; none polls. A lost wake-up costs `LONG`.
+#[test]
+fn two_threads_hand_over_by_sleeping() {
+    let (mut producers, mut consumers) = pair(1);
+    let (rounds, began) = (3_000, Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..rounds {
+                while write(&mut producers, 0, 1000).is_err() {
+                    producers.wait_space(0, 1000, LONG).unwrap();
+                }
+                producers.notify();
+            }
+            producers.rings[0].close();
+            producers.notify();
+        });
+        let mut read = 0;
+        while !consumers.rings[0].is_closed() {
+            let ring = &mut consumers.rings[0];
+            match ring.next().unwrap() {
+                Some(record) => {
+                    read += 1;
+                    ring.release(record.end);
+                    consumers.notify_space();
+                }
+                None => drop(consumers.wait(LONG).unwrap()),
+            }
+        }
+        assert_eq!(read, rounds);
+    });
+    assert!(began.elapsed() < LONG, "a wake-up was lost");
+}
+
+#[test]
+fn sides_and_views_may_move_to_threads() {
+    fn sendable<T: Send>() {}
+    sendable::<Producers>();
+    sendable::<Consumers>();
+    sendable::<forebay_ring::FrameSender>();
+    sendable::<forebay_ring::FrameReceiver>();
+    sendable::<forebay_ring::View<'_>>();
+}

@@ -1,0 +1,253 @@
+//! The generator stage: emulated soft readouts over real sockets.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use forebay_emu::{Config, Group, Huge, SoftReadouts, Spacing, Spill, Totals};
+use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_sys::clock;
+use forebay_sys::socket::{UdpOptions, connect_udp};
+use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
+use forebay_wire::subevent::TriggerBits;
+
+use crate::books::{Books, GeneratorWords};
+use crate::error::RunError;
+use crate::plan::Plan;
+
+/// Datagrams of one source per system call.
+const BATCH: usize = 64;
+/// How often the books are committed.
+const COMMIT_NS: u64 = 10_000_000;
+/// Send buffer asked for per socket: large enough that a batch does not stop half-way.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// What the emulator shall send, in a form that can be passed on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorPlan {
+    /// Where the first source sends to; the others to the ports after it.
+    pub dest: SocketAddr,
+    /// Groups of sources: count, mean sub-event bytes, standard deviation in bytes.
+    pub groups: Vec<(usize, u32, f64)>,
+    /// Triggers per second.
+    pub rate_hz: f64,
+    /// `fixed` or `poisson`.
+    pub poisson: bool,
+    /// Spill period and length in ms.
+    pub spill_ms: Option<(u64, u64)>,
+    /// Water mark in bytes; none: one sub-event per datagram.
+    pub water_mark_bytes: Option<u32>,
+    /// Longest time a queue is held back, in ms.
+    pub flush_ms: u64,
+    /// One sub-event in so many is huge; 0: none.
+    pub huge_every: u32,
+    /// Bytes of a huge one.
+    pub huge_bytes: u32,
+    /// Width of trigger numbers.
+    pub trigger_bits: u32,
+    /// First trigger number.
+    pub first_trigger: u32,
+    /// How many sources share one port.
+    pub sources_per_port: usize,
+    /// Length of the run in ms; none: until told to stop.
+    pub duration_ms: Option<u64>,
+    /// Number of triggers; none: no limit.
+    pub events: Option<u64>,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+impl Eq for GeneratorPlan {}
+
+impl GeneratorPlan {
+    /// The HADES Test-2 mix at `rate_hz` to `dest`.
+    #[must_use]
+    pub fn test2(dest: SocketAddr, rate_hz: f64) -> Self {
+        Self {
+            dest,
+            groups: vec![(60, 116, 0.0), (20, 338, 0.0), (10, 1170, 0.0)],
+            rate_hz,
+            poisson: false,
+            spill_ms: None,
+            water_mark_bytes: Some(32 << 10),
+            flush_ms: 200,
+            huge_every: 0,
+            huge_bytes: 100_000,
+            trigger_bits: 24,
+            first_trigger: 0,
+            sources_per_port: 1,
+            duration_ms: None,
+            events: None,
+            seed: 2,
+        }
+    }
+
+    /// Number of sources.
+    #[must_use]
+    pub fn sources(&self) -> usize {
+        self.groups.iter().map(|group| group.0).sum()
+    }
+
+    /// The emulator's own configuration.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        let groups = self.groups.iter().map(|(count, mean, sigma)| Group::new(*count, *mean, *sigma)).collect();
+        let mut config = Config::new(self.seed, groups, self.rate_hz);
+        config.trigger.spacing = if self.poisson { Spacing::Poisson } else { Spacing::Fixed };
+        config.trigger.spill = self.spill_ms.map(|(period, length)| Spill { period_ns: period * 1_000_000, length_ns: length * 1_000_000 });
+        config.trigger.bits = TriggerBits::from_bits(self.trigger_bits).unwrap_or_default();
+        config.trigger.first = self.first_trigger;
+        config.transport.water_mark_bytes = self.water_mark_bytes;
+        config.transport.flush_ns = Some(self.flush_ms * 1_000_000);
+        config.transport.sources_per_port = self.sources_per_port;
+        config.huge = (self.huge_every > 0).then_some(Huge { every_events: self.huge_every, bytes: self.huge_bytes });
+        config.limit.duration_ns = self.duration_ms.map(|ms| ms * 1_000_000);
+        config.limit.events = self.events;
+        config
+    }
+}
+
+/// What the emulator did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorReport {
+    /// Triggers given.
+    pub events_sent: u64,
+    /// Sub-events in datagrams that the kernel took.
+    pub subevents_sent: u64,
+    /// Bytes of those datagrams.
+    pub bytes_sent: u64,
+    /// Datagrams.
+    pub datagrams_sent: u64,
+    /// Datagrams that the kernel refused.
+    pub datagrams_refused: u64,
+    /// Whether the emulator was the limit.
+    pub behind: bool,
+    /// Largest lag of a trigger, in ns.
+    pub lag_ns_max: u64,
+    /// Length of the run in s.
+    pub duration_s: f64,
+    /// CPU time in s.
+    pub cpu_seconds: f64,
+}
+
+/// The emulator's books in the run's ledger.
+struct Booked {
+    words: GeneratorWords,
+    writer: GroupWriter,
+    book: Book,
+}
+
+/// Sends until the plan's limit, or until `stop` says so.
+///
+/// # Errors
+/// The settings are out of range, or a socket cannot be made.
+pub fn run(
+    generator: &GeneratorPlan,
+    books: Option<(&Plan, Words)>,
+    leak: Leak,
+    mut stop: impl FnMut() -> bool,
+) -> Result<GeneratorReport, RunError> {
+    let config = generator.config();
+    let mut readouts = SoftReadouts::new(&config).map_err(|error| RunError::Emulator(error.to_string()))?.with_leak(leak);
+    let sockets = connect(generator)?;
+    let mut booked = books.map(|(plan, words)| attach(plan, &words)).transpose()?;
+    let mut send = SendBatch::new(BATCH);
+    let start_ns = clock::monotonic_ns();
+    let mut commit_ns = start_ns;
+    let mut stopped = false;
+    loop {
+        let now_ns = clock::monotonic_ns();
+        readouts.handle_time(now_ns);
+        while send_one(&mut readouts, &sockets, &mut send) {}
+        if now_ns >= commit_ns {
+            commit_ns = now_ns + COMMIT_NS;
+            commit(&mut booked, &readouts);
+            if !stopped && stop() {
+                stopped = true;
+                readouts.finish(clock::monotonic_ns());
+            }
+        }
+        if readouts.is_finished() {
+            break;
+        }
+        let now_ns = clock::monotonic_ns();
+        let wake_ns = readouts.poll_timeout().map_or(COMMIT_NS, |at| at.saturating_sub(now_ns)).min(COMMIT_NS);
+        if wake_ns > 0 {
+            std::thread::sleep(Duration::from_nanos(wake_ns));
+        }
+    }
+    commit(&mut booked, &readouts);
+    let duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
+    Ok(report(&readouts, duration_s))
+}
+
+fn connect(generator: &GeneratorPlan) -> Result<Vec<OwnedFd>, RunError> {
+    let options = UdpOptions { send_buffer_bytes: Some(SEND_BUFFER_BYTES), ..UdpOptions::default() };
+    let per_port = generator.sources_per_port.max(1);
+    let dest = |source: usize| {
+        let mut address = generator.dest;
+        address.set_port(generator.dest.port() + (source / per_port) as u16);
+        address
+    };
+    (0..generator.sources()).map(|source| Ok(connect_udp(dest(source), &options)?)).collect()
+}
+
+/// Hands one batch of one source to the kernel; false when nothing is due.
+fn send_one(readouts: &mut SoftReadouts, sockets: &[OwnedFd], send: &mut SendBatch) -> bool {
+    let Some(batch) = readouts.poll_batch(BATCH) else { return false };
+    let source = batch.source;
+    let mut count = 0;
+    let mut outgoing = [Outgoing::connected(&[]); BATCH];
+    for (slot, datagram) in outgoing.iter_mut().zip(batch.datagrams()) {
+        *slot = Outgoing::connected(datagram.bytes);
+        count += 1;
+    }
+    let sent = send.send(sockets[source].as_fd(), &outgoing[..count]);
+    if sent.count < count {
+        readouts.handle_sent(sent.count);
+        // The other reasons pass: a full buffer empties, and a refusal tells of an earlier datagram, not of this one.
+        if let Some(SendStop::Failed(error)) = sent.stopped {
+            tracing::debug!(source, %error, "datagram refused");
+            readouts.handle_refused(1);
+        }
+    }
+    true
+}
+
+fn attach(plan: &Plan, words: &Words) -> Result<Booked, RunError> {
+    let books = Books::declare(plan)?;
+    let generator = books.generator.ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
+    let writer = GroupWriter::attach(&books.schema, words, generator.group)?;
+    Ok(Booked { book: writer.restore(), writer, words: generator })
+}
+
+fn commit(booked: &mut Option<Booked>, readouts: &SoftReadouts) {
+    let Some(Booked { words, writer, book }) = booked else { return };
+    let totals: Totals = readouts.totals();
+    let behind = readouts.behind();
+    words.accounts.write(&totals, book);
+    book.set(words.events, totals.events);
+    book.set(words.lag_ns_max, behind.lag_ns_max);
+    book.set(words.limited, u64::from(behind.generator_limited));
+    writer.commit(book);
+}
+
+fn report(readouts: &SoftReadouts, duration_s: f64) -> GeneratorReport {
+    let totals = readouts.totals();
+    let behind = readouts.behind();
+    let sum = |of: fn(&forebay_emu::SourceTotals) -> u64| totals.by_source.iter().map(of).sum();
+    let cpu = forebay_sys::process::own_cpu_time();
+    GeneratorReport {
+        events_sent: totals.events,
+        subevents_sent: sum(|books| books.sent.items),
+        bytes_sent: sum(|books| books.datagrams_sent.bytes),
+        datagrams_sent: sum(|books| books.datagrams_sent.items),
+        datagrams_refused: sum(|books| books.datagrams_refused.items),
+        behind: behind.generator_limited,
+        lag_ns_max: behind.lag_ns_max,
+        duration_s,
+        cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
+    }
+}

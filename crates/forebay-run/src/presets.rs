@@ -1,0 +1,108 @@
+//! Plans made from a few numbers: what the command line builds on.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use crate::generator::GeneratorPlan;
+use crate::plan::{Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind, SinkPlan, SourceKey, SourcePlan};
+
+/// Least and largest ring of a source, and what all of them together may take, in bytes.
+const RING_BYTES: (u64, u64) = (256 << 10, 4 << 20);
+const RINGS_BYTES_MAX: u64 = 1 << 30;
+/// Least ring of a source whose messages come in several datagrams.
+const LONGEST_MESSAGE_BYTES: u32 = 1 << 20;
+/// Receive buffer asked of the kernel for each socket, and for all of them.
+const SOCKET_BUFFER_BYTES: (u64, u64) = (4 << 20, 1 << 30);
+
+/// Size of each source's ring when there are `sources` of them.
+#[must_use]
+pub fn ring_bytes(sources: usize) -> u64 {
+    let share = RINGS_BYTES_MAX / sources.max(1) as u64;
+    let power = if share.is_power_of_two() { share } else { share.next_power_of_two() / 2 };
+    power.clamp(RING_BYTES.0, RING_BYTES.1)
+}
+
+/// Receive buffer of each socket when there are `ports` of them.
+#[must_use]
+pub fn socket_buffer_bytes(ports: usize) -> usize {
+    (SOCKET_BUFFER_BYTES.1 / ports.max(1) as u64).clamp(1 << 20, SOCKET_BUFFER_BYTES.0) as usize
+}
+
+/// A plan for `sources` sources on ports from `base_port` on (0: any free ones) at `bind`.
+#[must_use]
+pub fn plan(run_id: &str, run_dir: &Path, bind: IpAddr, base_port: u16, sources: usize) -> Plan {
+    let port = |index: usize| if base_port == 0 { 0 } else { base_port.saturating_add(index as u16) };
+    let ring_bytes = ring_bytes(sources);
+    let source = |index: usize| SourcePlan { name: format!("source{index}"), port: index, key: SourceKey::Port, ring_bytes };
+    Plan {
+        run_id: run_id.to_owned(),
+        run_dir: run_dir.to_path_buf(),
+        ports: (0..sources).map(|index| SocketAddr::new(bind, port(index))).collect(),
+        sources: (0..sources).map(source).collect(),
+        receiver: receiver(sources),
+        builder: builder(),
+        sinks: Vec::new(),
+        generator: None,
+        leak: None,
+        replay: None,
+    }
+}
+
+/// The receiver's defaults.
+#[must_use]
+pub fn receiver(ports: usize) -> ReceiverPlan {
+    ReceiverPlan {
+        socket_buffer_bytes: socket_buffer_bytes(ports),
+        message_bytes_max: LONGEST_MESSAGE_BYTES / 4,
+        batch_datagrams: 64,
+        spin_us: 0,
+        stamps: true,
+        gro: false,
+        full: FullPolicy::Hold,
+        cpu: None,
+        real_time: None,
+    }
+}
+
+/// The builder's defaults.
+#[must_use]
+pub fn builder() -> BuilderPlan {
+    let config = forebay_evb::Config::new(1);
+    BuilderPlan {
+        completion: CompletionName::Partial,
+        trigger_bits: 24,
+        check_tag: config.check_tag,
+        timeout_ms: config.timeout_ns / 1_000_000,
+        timeout_events: config.timeout_events,
+        window_events: config.window_events,
+        event_bytes_max: 24 << 20,
+        cpu: None,
+        real_time: None,
+    }
+}
+
+/// A sink of files in `directory`.
+#[must_use]
+pub fn file_sink(directory: PathBuf, prefix: &str) -> SinkPlan {
+    let file = FilePlan {
+        directory,
+        prefix: prefix.to_owned(),
+        builder_number: 1,
+        bytes_max: 2_000_000_000,
+        events_max: 0,
+        seconds_max: 0,
+        sync: false,
+    };
+    SinkPlan { name: "file".into(), kind: SinkKind::File(file), queue_bytes: 64 << 20, backpressure: Backpressure::Block { limit_ms: 10_000 } }
+}
+
+/// A sink that counts and forgets.
+#[must_use]
+pub fn null_sink() -> SinkPlan {
+    SinkPlan { name: "null".into(), kind: SinkKind::Null, queue_bytes: 1 << 20, backpressure: Backpressure::Drop }
+}
+
+/// Adds the emulator `generator` to `plan`, sending to the plan's ports.
+pub fn add_generator(plan: &mut Plan, generator: GeneratorPlan) {
+    plan.generator = Some(generator);
+}

@@ -1,0 +1,206 @@
+//! HLD files: a start event, blocks of events as they come, a stop event.
+//!
+//! Position, counters and queue cursor commit as one record. A predecessor killed after a `write` and before the
+//! commit left bytes that the books do not know: they are cut off and written again from the queue.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use forebay_sys::clock;
+use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
+
+use super::{Block, Dropped, SinkBooks, Writer, name};
+use crate::error::RunError;
+use crate::plan::FilePlan;
+use crate::stage::Report;
+
+/// How many names are tried when files of that name exist.
+const SUFFIX_MAX: u32 = 10_000;
+
+/// The open file.
+struct Open {
+    file: File,
+    path: PathBuf,
+    run: u32,
+    offset: u64,
+    events: u64,
+}
+
+/// Writes HLD files.
+pub(super) struct HldWriter {
+    plan: FilePlan,
+    open: Option<Open>,
+    tainted: Option<(Dropped, String)>,
+}
+
+impl HldWriter {
+    /// Goes on with the file that the books name, cut to what they hold.
+    pub(super) fn resume(plan: FilePlan, books: &SinkBooks) -> Result<Self, RunError> {
+        std::fs::create_dir_all(&plan.directory).map_err(RunError::file("creating directory", &plan.directory))?;
+        let [run, suffix, offset, events] = books.words.file.map(|word| books.book.value(word));
+        let mut writer = Self { plan, open: None, tainted: None };
+        if run == 0 || offset == 0 {
+            return Ok(writer);
+        }
+        let path = name::path(&writer.plan, run as u32, suffix as u32);
+        let file = OpenOptions::new().write(true).open(&path).map_err(RunError::file("opening again", &path))?;
+        file.set_len(offset).map_err(RunError::file("cutting", &path))?;
+        writer.open = Some(Open { file, path, run: run as u32, offset, events });
+        Ok(writer)
+    }
+
+    /// Opens the file of `run` under a name that nobody has.
+    fn begin(&mut self, run: u32, books: &mut SinkBooks) -> io::Result<()> {
+        self.end(books);
+        let (file, path, suffix) = create_new(&self.plan, run)?;
+        let offset = EVENT_HEADER_BYTES as u64;
+        if let Err(error) = file.write_all_at(&frame(EventId::START, run), 0) {
+            // An empty file is taken over by the next attempt.
+            let _ = file.set_len(0);
+            return Err(error);
+        }
+        self.open = Some(Open { file, path, run, offset, events: 0 });
+        books.book.add(books.words.files, 1);
+        books.book.add(books.words.written, offset);
+        self.note(u64::from(suffix), books);
+        Ok(())
+    }
+
+    /// Writes down where the file stands.
+    fn note(&self, suffix: u64, books: &mut SinkBooks) {
+        let Some(open) = &self.open else { return };
+        let values = [u64::from(open.run), suffix, open.offset, open.events];
+        for (word, value) in books.words.file.into_iter().zip(values) {
+            books.book.set(word, value);
+        }
+    }
+
+    /// Ends the open file with a stop event.
+    fn end(&mut self, books: &mut SinkBooks) {
+        let Some(mut open) = self.open.take() else { return };
+        let stop = frame(EventId::STOP, open.run);
+        if let Err(error) = open.file.write_all_at(&stop, open.offset) {
+            // What was written stays valid without it.
+            let _ = open.file.set_len(open.offset);
+            self.taint(&error, &open.path);
+        } else {
+            open.offset += stop.len() as u64;
+            books.book.add(books.words.written, stop.len() as u64);
+        }
+        if let Err(error) = open.file.sync_all() {
+            self.taint(&error, &open.path);
+        }
+        for word in books.words.file {
+            books.book.set(word, 0);
+        }
+    }
+
+    fn write(&mut self, block: &Block<'_>, books: &mut SinkBooks) -> io::Result<()> {
+        if self.open.as_ref().is_none_or(|open| open.run != block.run) {
+            self.begin(block.run, books)?;
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let before = open.offset;
+        if let Err(error) = write_view(&open.file, block, before) {
+            // Nothing that was written before is harmed: the torn block is cut off again.
+            let _ = open.file.set_len(before);
+            return Err(error);
+        }
+        if self.plan.sync {
+            open.file.sync_data()?;
+        }
+        open.offset = before + block.view.len() as u64;
+        open.events += block.events;
+        let suffix = books.book.value(books.words.file[1]);
+        books.book.add(books.words.written, block.view.len() as u64);
+        self.note(suffix, books);
+        Ok(())
+    }
+
+    fn taint(&mut self, error: &io::Error, path: &std::path::Path) -> Dropped {
+        let reason = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Dropped::DiskFull,
+            _ => Dropped::WriteError,
+        };
+        if self.tainted.is_none() {
+            tracing::error!(%error, path = %path.display(), "writing failed; events are dropped and counted until it works again");
+            self.tainted = Some((reason, format!("{}: {error}", path.display())));
+        }
+        reason
+    }
+}
+
+impl Writer for HldWriter {
+    fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks) {
+        let bytes = block.view.len() as u64;
+        match self.write(block, books) {
+            Ok(()) => books.written(block.events, bytes),
+            Err(error) => {
+                let path = self.open.as_ref().map_or_else(|| self.plan.directory.clone(), |open| open.path.clone());
+                let reason = self.taint(&error, &path);
+                books.dropped(reason, block.events, bytes);
+            }
+        }
+    }
+
+    fn finish(&mut self, books: &mut SinkBooks) {
+        self.end(books);
+    }
+
+    fn reports(&mut self) -> Vec<Report> {
+        let tainted = self.tainted.take();
+        let name = |(reason, detail)| match reason {
+            Dropped::DiskFull => format!("disk_full: {detail}"),
+            Dropped::WriteError => format!("write_error: {detail}"),
+        };
+        tainted.map(name).map(Report::Tainted).into_iter().collect()
+    }
+}
+
+/// Start or stop event, stamped now.
+fn frame(id: EventId, run: u32) -> [u8; EVENT_HEADER_BYTES] {
+    let unix_s = (clock::realtime_ns() / 1_000_000_000).cast_signed();
+    EventHeader::new(id, unix_s, run).to_bytes()
+}
+
+fn create_new(plan: &FilePlan, run: u32) -> io::Result<(File, PathBuf, u32)> {
+    for suffix in 0..SUFFIX_MAX {
+        let path = name::path(plan, run, suffix);
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path, suffix)),
+            // Made and not written by a predecessor, or by a full disk. One with a start event and no more is
+            // what a predecessor left that was killed before its books said so.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if std::fs::metadata(&path)?.len() <= EVENT_HEADER_BYTES as u64 && suffix_is_free(&path, run)? {
+                    return Ok((OpenOptions::new().write(true).open(&path)?, path, suffix));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}
+
+/// Whether a file holds nothing but (at most) the start event of this same run.
+fn suffix_is_free(path: &std::path::Path, run: u32) -> io::Result<bool> {
+    let bytes = std::fs::read(path)?;
+    let Some(head) = bytes.first_chunk() else { return Ok(bytes.is_empty()) };
+    Ok(EventHeader::parse(head).is_ok_and(|header| header.id == EventId::START && header.run == run))
+}
+
+/// Writes the whole block at `offset`, straight out of the queue's memory.
+fn write_view(file: &File, block: &Block<'_>, offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < block.view.len() {
+        let Some(rest) = block.view.part(done, block.view.len() - done) else { break };
+        match rest.write_at(file, offset + done as u64) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,402 @@
+//! The supervisor: makes everything a run needs, keeps it while stages die and are started again, and closes the books.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
+use forebay_ring::RingSetMemory;
+use forebay_sys::clock;
+use forebay_sys::signals::StopSignals;
+use forebay_sys::socket::{UdpOptions, bind_udp};
+use forebay_sys::udp_batch::RecvBatch;
+
+use crate::books::Books;
+use crate::error::RunError;
+use crate::plan::Plan;
+use crate::receiver::BATCH_SLOTS;
+use crate::run_dir::RunDir;
+use crate::stage::{Hello, Order, Report, Role};
+use crate::worker::{Ended, Worker};
+
+/// How often the supervisor looks around.
+const TICK: Duration = Duration::from_millis(10);
+/// A stage that lives shorter than this counts as a quick death.
+const QUICK_NS: u64 = 300_000_000;
+/// So many quick deaths one after the other, and the stage is given up.
+const QUICK_DEATHS_MAX: u32 = 10;
+/// Longest time that stages may take to end after the order to stop.
+const END_LIMIT_NS: u64 = 60_000_000_000;
+
+/// Whether a process of this number lives.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Why a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Its time is over, or the generator is done.
+    Limit,
+    /// Somebody asked.
+    Requested,
+    /// A stage cannot be kept alive.
+    StageLost,
+}
+
+/// What a run came to, beside its ledger.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Why it ended.
+    pub end: End,
+    /// CPU time by stage, in s, all lives of a stage together.
+    pub cpu_seconds: BTreeMap<&'static str, f64>,
+    /// Process ids by stage, the last life of each.
+    pub pids: BTreeMap<&'static str, u32>,
+    /// How often stages were started again.
+    pub restarts: BTreeMap<&'static str, u32>,
+    /// What taints the run.
+    pub taints: Vec<String>,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+    /// From the first stage ready to the order to stop, in s.
+    pub duration_s: f64,
+}
+
+/// A run in progress.
+pub struct Supervisor {
+    plan: Plan,
+    run_dir: RunDir,
+    ledger: OwnedFd,
+    run: RunWriter,
+    reader: LedgerReader,
+    rings: RingSetMemory,
+    sinks: Vec<RingSetMemory>,
+    arena: OwnedFd,
+    sockets: Vec<OwnedFd>,
+    own_processes: bool,
+    stages: BTreeMap<Role, Stage>,
+    outcome: Outcome,
+    signals: StopSignals,
+}
+
+/// One role over all its lives.
+struct Stage {
+    worker: Option<Worker>,
+    started_ns: u64,
+    quick_deaths: u32,
+    restarts: u32,
+    cpu_ns: u64,
+}
+
+impl Supervisor {
+    /// Makes ledger, sockets and shared memory, and fixes ports that were given as 0.
+    ///
+    /// # Errors
+    /// An address is in use, memory or descriptors run out, or the directory is not ours to write.
+    pub fn open(mut plan: Plan, own_processes: bool) -> Result<Self, RunError> {
+        plan.builder_config().validate()?;
+        forebay_sys::process::raise_open_files()?;
+        let signals = StopSignals::install()?;
+        let mut warnings = Vec::new();
+        let sockets = bind(&mut plan, &mut warnings)?;
+        let run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
+        run_dir.path().clone_into(&mut plan.run_dir);
+        let books = Books::declare(&plan)?;
+        let (words, ledger) = run_dir.create_ledger(books.schema.bytes_needed() as u64)?;
+        let run = RunWriter::format(&books.schema, &words, std::process::id(), clock::realtime_ns())?;
+        let reader = LedgerReader::open(&words)?;
+        let rings = RingSetMemory::create(&plan.event_rings())?;
+        let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
+        let sinks = queues.collect::<Result<_, _>>()?;
+        let outcome = Outcome {
+            end: End::Requested,
+            cpu_seconds: BTreeMap::new(),
+            pids: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            taints: Vec::new(),
+            warnings,
+            duration_s: 0.0,
+        };
+        let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
+        let stages = BTreeMap::new();
+        Ok(Self { plan, run_dir, ledger, run, reader, rings, sinks, arena, sockets, own_processes, stages, outcome, signals })
+    }
+
+    /// The plan, with the ports that were really bound.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The ledger, to look at while the run goes on.
+    #[must_use]
+    pub fn reader(&self) -> &LedgerReader {
+        &self.reader
+    }
+
+    /// The run's directory.
+    #[must_use]
+    pub fn run_dir(&self) -> &RunDir {
+        &self.run_dir
+    }
+
+    /// What an operator should know before the run starts.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.outcome.warnings
+    }
+
+    /// Runs until `duration` is over, the generator is done, or a signal comes. `tick` is called about every 10 ms.
+    ///
+    /// # Errors
+    /// A stage cannot be started; what runs is stopped before.
+    pub fn run(mut self, duration: Option<Duration>, mut tick: impl FnMut(&LedgerReader)) -> Result<(Self, Outcome), RunError> {
+        for role in [Role::Builder, Role::Receiver] {
+            self.start(role)?;
+            self.wait_ready(role)?;
+        }
+        self.run.set_condition(Condition::Running, Reason::None);
+        let start_ns = clock::monotonic_ns();
+        if self.plan.generator.is_some() {
+            self.start(Role::Generator)?;
+        }
+        let end_ns = duration.map(|duration| start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)));
+        self.outcome.end = self.watch(end_ns, &mut tick)?;
+        self.outcome.duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
+        self.shut_down(&mut tick)?;
+        self.close()
+    }
+
+    /// Keeps the stages alive until the run shall end.
+    fn watch(&mut self, end_ns: Option<u64>, tick: &mut impl FnMut(&LedgerReader)) -> Result<End, RunError> {
+        loop {
+            self.look_around(tick)?;
+            if self.signals.count() > 0 {
+                return Ok(End::Requested);
+            }
+            if self.is_lost(Role::Receiver) || self.is_lost(Role::Builder) {
+                return Ok(End::StageLost);
+            }
+            let over = end_ns.is_some_and(|end| clock::monotonic_ns() >= end);
+            let generated = self.plan.generator.is_some() && self.is_over(Role::Generator);
+            if over || generated {
+                return Ok(End::Limit);
+            }
+        }
+    }
+
+    /// Ends the stages in the order of the data: what is under way reaches the disk.
+    fn shut_down(&mut self, tick: &mut impl FnMut(&LedgerReader)) -> Result<(), RunError> {
+        for role in [Role::Generator, Role::Receiver, Role::Builder] {
+            let mut ordered_to = 0;
+            let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
+            while !self.is_over(role) && !self.is_lost(role) {
+                // A stage that died meanwhile was started again and has not heard the order.
+                if let Some(stage) = self.stages.get(&role)
+                    && let Some(worker) = &stage.worker
+                    && ordered_to != stage.started_ns
+                {
+                    worker.order(Order::Stop)?;
+                    ordered_to = stage.started_ns;
+                }
+                self.look_around(tick)?;
+                if clock::monotonic_ns() > limit_ns || self.signals.count() > 2 {
+                    self.give_up(role);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills what does not end.
+    fn give_up(&mut self, role: Role) {
+        self.outcome.taints.push(format!("stage_lost: the {} did not end and was killed", role.name()));
+        if let Some(stage) = self.stages.get_mut(&role)
+            && let Some(worker) = stage.worker.take()
+        {
+            worker.kill();
+            stage.quick_deaths = QUICK_DEATHS_MAX;
+        }
+    }
+
+    /// One round: reports, deaths, the observer.
+    fn look_around(&mut self, tick: &mut impl FnMut(&LedgerReader)) -> Result<(), RunError> {
+        std::thread::sleep(TICK);
+        self.run.heartbeat(clock::realtime_ns());
+        let roles: Vec<Role> = self.stages.keys().copied().collect();
+        for role in roles {
+            while let Some(report) = self.stages[&role].worker.as_ref().and_then(Worker::poll_report) {
+                self.note(report);
+            }
+            let Some(stage) = self.stages.get_mut(&role) else { continue };
+            let ended = stage.worker.as_mut().map(Worker::poll_end).transpose()?.flatten();
+            if let Some(ended) = ended {
+                while let Some(report) = self.stages[&role].worker.as_ref().and_then(Worker::poll_report) {
+                    self.note(report);
+                }
+                self.bury(role, &ended)?;
+            }
+        }
+        tick(&self.reader);
+        Ok(())
+    }
+
+    fn note(&mut self, report: Report) {
+        match report {
+            Report::Ready => {}
+            Report::Warning(text) => self.outcome.warnings.push(text),
+            Report::Tainted(text) => {
+                self.run.set_condition(Condition::Tainted, taint_reason(&text));
+                self.outcome.taints.push(text);
+            }
+        }
+    }
+
+    /// Books the end of a stage; one that did not end in order is started again.
+    fn bury(&mut self, role: Role, ended: &Ended) -> Result<(), RunError> {
+        let Some(stage) = self.stages.get_mut(&role) else { return Ok(()) };
+        stage.worker = None;
+        stage.cpu_ns += ended.cpu_ns;
+        if ended.in_order || role == Role::Generator {
+            stage.quick_deaths = 0;
+            return Ok(());
+        }
+        let quick = clock::monotonic_ns() - stage.started_ns < QUICK_NS;
+        stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
+        tracing::warn!(stage = role.name(), how = ended.how, "stage died");
+        if stage.quick_deaths >= QUICK_DEATHS_MAX {
+            self.outcome.taints.push(format!("stage_lost: the {} died {} times at once: {}", role.name(), QUICK_DEATHS_MAX, ended.how));
+            return Ok(());
+        }
+        stage.restarts += 1;
+        self.start(role)
+    }
+
+    /// Whether the role was started and has ended.
+    fn is_over(&self, role: Role) -> bool {
+        self.stages.get(&role).is_none_or(|stage| stage.worker.is_none())
+    }
+
+    fn is_lost(&self, role: Role) -> bool {
+        self.stages.get(&role).is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
+    }
+
+    fn start(&mut self, role: Role) -> Result<(), RunError> {
+        let restarts = self.stages.get(&role).map_or(0, |stage| stage.restarts);
+        let parts = self.parts(role)?;
+        let fds = parts.iter().map(Vec::len).collect();
+        let hello = Hello { role, plan: self.plan.clone(), restarts, fds, supervisor: std::process::id() };
+        let worker = Worker::start(&hello, &parts, self.own_processes)?;
+        self.outcome.pids.insert(role.name(), worker.pid());
+        let stage = self.stages.entry(role).or_insert(Stage { worker: None, started_ns: 0, quick_deaths: 0, restarts: 0, cpu_ns: 0 });
+        stage.started_ns = clock::monotonic_ns();
+        stage.worker = Some(worker);
+        Ok(())
+    }
+
+    fn wait_ready(&mut self, role: Role) -> Result<(), RunError> {
+        let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
+        loop {
+            std::thread::sleep(Duration::from_millis(1));
+            let Some(worker) = self.stages.get_mut(&role).and_then(|stage| stage.worker.as_mut()) else { return Ok(()) };
+            match worker.poll_report() {
+                Some(Report::Ready) => return Ok(()),
+                Some(report) => self.note(report),
+                None => {
+                    if let Some(ended) = worker.poll_end()? {
+                        return Err(RunError::StageDied { stage: role.name().into(), times: 1, how: ended.how });
+                    }
+                }
+            }
+            if clock::monotonic_ns() > limit_ns {
+                return Err(RunError::Stage(format!("the {} does not get ready", role.name())));
+            }
+        }
+    }
+
+    /// Fresh descriptors of everything the role needs.
+    fn parts(&self, role: Role) -> Result<Vec<Vec<OwnedFd>>, RunError> {
+        let mut parts = vec![vec![duplicate(&self.ledger)?]];
+        match role {
+            Role::Generator => {}
+            Role::Receiver => {
+                parts.push(self.rings.producer_fds()?);
+                parts.push(vec![duplicate(&self.arena)?]);
+                parts.push(self.sockets.iter().map(duplicate).collect::<Result<_, _>>()?);
+            }
+            Role::Builder => {
+                parts.push(self.rings.consumer_fds()?);
+                for sink in &self.sinks {
+                    parts.push(sink.producer_fds()?);
+                    parts.push(sink.consumer_fds()?);
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Closes the ledger.
+    fn close(mut self) -> Result<(Self, Outcome), RunError> {
+        for (role, stage) in &self.stages {
+            self.outcome.cpu_seconds.insert(role.name(), stage.cpu_ns as f64 / 1e9);
+            self.outcome.restarts.insert(role.name(), stage.restarts);
+        }
+        let reason = match self.outcome.end {
+            End::Limit => Reason::LimitReached,
+            End::Requested => Reason::Requested,
+            End::StageLost => Reason::StageLost,
+        };
+        let taint = self.outcome.taints.first().map(|text| taint_reason(text));
+        let condition = if taint.is_some() { Condition::Tainted } else { Condition::Complete };
+        self.run.finish(condition, taint.unwrap_or(reason), clock::realtime_ns());
+        self.run_dir.keep_ledger()?;
+        let outcome = self.outcome.clone();
+        Ok((self, outcome))
+    }
+}
+
+impl Drop for Supervisor {
+    /// Stages whose supervisor gives up half-way are told so by the end of their channel.
+    fn drop(&mut self) {
+        for stage in self.stages.values_mut() {
+            stage.worker = None;
+        }
+    }
+}
+
+fn taint_reason(text: &str) -> Reason {
+    match text.split(':').next() {
+        Some("disk_full") => Reason::DiskFull,
+        Some("write_error") => Reason::WriteFailed,
+        Some("sink_stalled") => Reason::SinkStalled,
+        _ => Reason::StageLost,
+    }
+}
+
+fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunError> {
+    fd.as_fd().try_clone_to_owned().map_err(RunError::file("duplicating", "a descriptor"))
+}
+
+/// Binds every port of the plan and writes the real ones back.
+fn bind(plan: &mut Plan, warnings: &mut Vec<String>) -> Result<Vec<OwnedFd>, RunError> {
+    let options = UdpOptions {
+        receive_buffer_bytes: Some(plan.receiver.socket_buffer_bytes),
+        stamps: plan.receiver.stamps,
+        gro: plan.receiver.gro,
+        ..UdpOptions::default()
+    };
+    let mut sockets = Vec::new();
+    let mut shortfall = None;
+    for address in &mut plan.ports {
+        let bound = bind_udp(*address, &options)?;
+        *address = bound.address;
+        shortfall = shortfall.or(bound.shortfall);
+        sockets.push(bound.fd);
+    }
+    if let Some(shortfall) = shortfall {
+        warnings.push(shortfall.to_string());
+    }
+    Ok(sockets)
+}

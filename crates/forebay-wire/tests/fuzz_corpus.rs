@@ -1,0 +1,37 @@
+//! Replays the corpus of the fuzz targets with their own oracles, so that `cargo test` alone keeps what fuzzing has found.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::path::PathBuf;
+
+#[path = "../../../fuzz/oracle/hadtu.rs"]
+mod hadtu;
+#[path = "../../../fuzz/oracle/hld.rs"]
+mod hld;
+
+/// Runs the oracle on each file of a corpus, and on each file cut in the middle.
+fn replay(target: &str, least: usize, check: fn(&[u8])) {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target]
+        .iter()
+        .collect();
+    let mut seeds = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        println!("{}", path.display());
+        let bytes = std::fs::read(path).unwrap();
+        check(&bytes);
+        check(&bytes[..bytes.len() / 2]);
+        seeds += 1;
+    }
+    assert!(seeds >= least, "the corpus of {target} has {seeds} files");
+}
+
+#[test]
+fn the_corpus_of_messages() {
+    replay("hadtu", 9, hadtu::check);
+}
+
+#[test]
+fn the_corpus_of_files() {
+    replay("hld", 9, hld::check);
+}

@@ -1,0 +1,161 @@
+//! `forebay evb`: builds events from real traffic.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use forebay_run::plan::{CompletionName, Plan};
+use forebay_run::presets;
+use forebay_run::supervisor::Supervisor;
+
+use crate::demo::SinkChoice;
+use crate::output::{Format, parse_bytes, parse_duration};
+use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id};
+
+/// Receives sub-events of many sources over UDP, builds events and records them.
+///
+/// Source n is received on port BASE+n. Listens on 127.0.0.1 unless --bind says otherwise. Ends after --duration, or by Ctrl-C or
+/// SIGTERM, with the last complete event written and the books closed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: forebay evb --sources 4 --base-port 50000 --out run1 --duration 10s")]
+pub(crate) struct EvbArgs {
+    /// Number of sources, 1 to 1024.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    sources: u16,
+    /// First UDP port.
+    #[arg(long, default_value_t = 50000)]
+    base_port: u16,
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1")]
+    bind: IpAddr,
+    /// Ends the run after this time.
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    build: BuildArgs,
+}
+
+/// What `evb` and `replay` share.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BuildArgs {
+    /// Directory for files, ledger and record.
+    #[arg(long, default_value = "forebay-run", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// What becomes of events that lack a source.
+    #[arg(long, value_enum, default_value_t)]
+    completion: CompletionChoice,
+    /// Whether the sub-events of an event must carry the same tag.
+    #[arg(long, value_enum, default_value_t)]
+    check_tag: Switch,
+    /// Width of the trigger number.
+    #[arg(long, default_value_t = 24, value_parser = parse_trigger_bits)]
+    trigger_bits: u32,
+    /// Longest wait for a source.
+    #[arg(long, default_value = "1s", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Where events go; may be given several times.
+    #[arg(long, value_enum)]
+    sink: Vec<SinkChoice>,
+    /// Letters at the front of file names.
+    #[arg(long, default_value = "be")]
+    prefix: String,
+    /// Size at which a new file begins; 0: never.
+    #[arg(long, default_value = "2G", value_parser = parse_bytes)]
+    file_size: u64,
+    /// Number of events after which a new file begins; 0: never.
+    #[arg(long, default_value_t = 0)]
+    file_events: u64,
+    /// Time after which a new file begins.
+    #[arg(long, value_parser = parse_duration)]
+    file_time: Option<Duration>,
+    /// Runs the stages as threads of one process.
+    #[arg(long)]
+    threads: bool,
+    /// Exits with 3 when anything was lost, even by name.
+    #[arg(long)]
+    strict: bool,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+/// A switch that is named on the command line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    /// Yes.
+    #[default]
+    On,
+    /// No.
+    Off,
+}
+
+/// Completion policies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CompletionChoice {
+    /// Each event waits for every source, up to the time-out.
+    Wait,
+    /// What came is written and flagged.
+    #[default]
+    Partial,
+    /// Only complete events are written.
+    Discard,
+}
+
+fn parse_trigger_bits(text: &str) -> Result<u32, String> {
+    match text {
+        "16" => Ok(16),
+        "24" => Ok(24),
+        _ => Err(format!("{text:?} is neither 16 nor 24")),
+    }
+}
+
+impl BuildArgs {
+    /// Writes the arguments into a plan.
+    pub(crate) fn apply(&self, plan: &mut Plan) {
+        let builder = &mut plan.builder;
+        builder.completion = match self.completion {
+            CompletionChoice::Wait => CompletionName::Wait,
+            CompletionChoice::Partial => CompletionName::Partial,
+            CompletionChoice::Discard => CompletionName::Discard,
+        };
+        builder.check_tag = self.check_tag == Switch::On;
+        builder.trigger_bits = self.trigger_bits;
+        builder.window_events = builder.window_events.min(1 << (self.trigger_bits - 2));
+        builder.timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        let chosen = if self.sink.is_empty() { &[SinkChoice::File][..] } else { &self.sink };
+        plan.sinks = chosen.iter().enumerate().map(|(index, choice)| self.sink(index, *choice)).collect();
+        plan.leak = leak_from_env();
+    }
+
+    fn sink(&self, index: usize, choice: SinkChoice) -> forebay_run::plan::SinkPlan {
+        let mut sink = match choice {
+            SinkChoice::Null => presets::null_sink(),
+            SinkChoice::File => presets::file_sink(self.out.clone(), &self.prefix),
+        };
+        if let forebay_run::plan::SinkKind::File(file) = &mut sink.kind {
+            file.bytes_max = self.file_size;
+            file.events_max = self.file_events;
+            file.seconds_max = self.file_time.map_or(0, |time| time.as_secs().max(1));
+        }
+        if index > 0 {
+            sink.name = format!("{}{}", sink.name, index + 1);
+        }
+        sink
+    }
+
+    /// How the run is carried out.
+    pub(crate) fn manner(&self, duration: Option<Duration>) -> Manner {
+        Manner { duration, processes: !self.threads, format: self.format, strict: self.strict }
+    }
+}
+
+pub(crate) fn run(args: &EvbArgs) -> Result<ExitCode> {
+    let manner = args.build.manner(args.duration);
+    let mut plan = presets::plan(&run_id(), &args.build.out, args.bind, args.base_port, usize::from(args.sources));
+    args.build.apply(&mut plan);
+    let supervisor = Supervisor::open(plan, manner.processes)?;
+    let done = carry_out(supervisor, &manner)?;
+    conclude(&done, &manner, true, serde_json::json!({}))
+}

@@ -1,0 +1,133 @@
+//! A run from its plan to its summary, as `demo`, `evb` and `replay` share it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use forebay_ledger::Verdict;
+use forebay_run::books::Books;
+use forebay_run::plan::Plan;
+use forebay_run::summary::Summary;
+use forebay_run::supervisor::Supervisor;
+
+use crate::live::Live;
+use crate::output::{Format, bytes};
+
+/// Exit code when books do not close or a file is broken.
+pub(crate) const BROKEN: u8 = 1;
+/// Exit code of `--strict` when anything was lost, even by name.
+pub(crate) const LOST: u8 = 3;
+
+/// How a run is carried out and shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    /// End after so long.
+    pub(crate) duration: Option<Duration>,
+    /// Each stage in a process of its own.
+    pub(crate) processes: bool,
+    /// What goes to standard output.
+    pub(crate) format: Format,
+    /// Losses with a name change the exit code.
+    pub(crate) strict: bool,
+}
+
+/// A run that has ended.
+pub(crate) struct Done {
+    pub(crate) plan: Plan,
+    pub(crate) summary: Summary,
+    pub(crate) verdict: Verdict,
+}
+
+/// The fault switch, for tests of the books.
+pub(crate) fn leak_from_env() -> Option<String> {
+    std::env::var("FOREBAY_LEAK").ok().filter(|text| !text.is_empty())
+}
+
+/// Name of a run that starts now.
+pub(crate) fn run_id() -> String {
+    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    format!("{seconds}-{}", std::process::id())
+}
+
+/// Carries the run out and writes its record.
+pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done> {
+    let json = manner.format == Format::Json;
+    for warning in supervisor.warnings() {
+        eprintln!("forebay: warning: {warning}");
+    }
+    if !json {
+        announce(supervisor.plan());
+    }
+    let mut live = Live::new(json);
+    let (supervisor, outcome) = supervisor.run(manner.duration, |reader| live.tick(reader))?;
+    live.end();
+    let plan = supervisor.plan().clone();
+    let books = Books::declare(&plan)?;
+    let snapshot = supervisor.reader().snapshot()?;
+    let (summary, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
+    let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "plan": plan });
+    let text = serde_json::to_string_pretty(&record).context("writing the run's record")?;
+    supervisor.run_dir().write_record(&text)?;
+    Ok(Done { plan, summary, verdict })
+}
+
+fn announce(plan: &Plan) {
+    let memory = plan.memory();
+    eprintln!(
+        "{} sources on {}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
+        plan.sources.len(),
+        plan.ports.first().map_or_else(|| "no port".to_owned(), ToString::to_string),
+        plan.run_dir.display(),
+        bytes(memory.source_rings_bytes as f64),
+        bytes(memory.sink_queues_bytes as f64),
+        bytes(memory.socket_buffers_bytes as f64),
+    );
+}
+
+/// Prints the end of a run; `good` says whether files were found sound.
+pub(crate) fn conclude(done: &Done, manner: &Manner, good: bool, extra: serde_json::Value) -> Result<ExitCode> {
+    match manner.format {
+        Format::Json => print_json(done, extra)?,
+        Format::Text => print_text(done),
+    }
+    let lost = !done.summary.drops.is_empty() || done.summary.events_partial > 0 || done.summary.events_discarded > 0;
+    Ok(match (done.verdict.closed && good, manner.strict && lost) {
+        (false, _) => ExitCode::from(BROKEN),
+        (true, true) => ExitCode::from(LOST),
+        (true, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn print_json(done: &Done, extra: serde_json::Value) -> Result<()> {
+    let mut object = serde_json::to_value(&done.summary)?;
+    if let (Some(object), serde_json::Value::Object(extra)) = (object.as_object_mut(), extra) {
+        object.extend(extra);
+    }
+    println!("{object}");
+    Ok(())
+}
+
+fn print_text(done: &Done) {
+    let summary = &done.summary;
+    println!("{}", done.verdict.sheet());
+    println!(
+        "{} complete events, {} incomplete, {} discarded; {:.0} Hz, {}/s; efficiency {:.2} %",
+        summary.events_built,
+        summary.events_partial,
+        summary.events_discarded,
+        summary.event_rate_hz,
+        bytes(summary.data_rate_bytes_per_s),
+        summary.efficiency * 100.0,
+    );
+    let cpu: Vec<String> = summary.cpu_seconds.iter().map(|(stage, seconds)| format!("{stage} {seconds:.2} s")).collect();
+    println!("CPU: {}", cpu.join(", "));
+    if summary.generator_limited {
+        println!("The emulator was the limit of this run: a higher rate may be possible.");
+    }
+    for taint in &summary.taints {
+        println!("TAINTED: {taint}");
+    }
+    for file in &summary.files {
+        println!("{}", file.display());
+    }
+}
