@@ -2,7 +2,7 @@
 //! that keeps clocks, threads, sockets and files out.
 
 use super::Finding;
-use super::rust_text::{code_only, words};
+use super::rust_text::{code_only, split_tests, words};
 use super::tree::{Source, Tree};
 
 /// The crates behind the fence.
@@ -55,12 +55,12 @@ fn open_engines(tree: &Tree) -> Vec<Finding> {
 
 /// Judges the code of an engine up to its tests.
 fn reaches_outside(source: &Source) -> Vec<Finding> {
-    let of_engine = |name: &&str| source.path.starts_with(&format!("crates/{name}/src/"));
-    if !ENGINES.iter().any(|name| of_engine(name)) {
+    let of_engine = |name: &str| source.path.starts_with(&format!("crates/{name}/src/"));
+    if !ENGINES.iter().any(|&name| of_engine(name)) {
         return Vec::new();
     }
     let code = code_only(&source.text);
-    let product = code.split("#[cfg(test)]").next().unwrap_or_default();
+    let (product, _) = split_tests(&code);
     let lines = product.lines().enumerate();
     let remedy = "take it as an argument; files, threads and processes are the assembly's";
     lines
