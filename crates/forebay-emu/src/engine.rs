@@ -117,7 +117,7 @@ impl SoftReadouts {
     }
 
     /// Swallows sub-events uncounted at the hop [`PLACE`](crate::account::PLACE), for tests of the
-    /// books: they are made, and nothing becomes of them.
+    /// books: they are made, and nothing becomes of them. Sources with faults do not leak.
     #[must_use]
     pub fn with_leak(mut self, leak: Leak) -> Self {
         self.leak = leak;

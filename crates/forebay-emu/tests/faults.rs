@@ -276,3 +276,28 @@ fn a_rule_for_a_source_that_is_not_there_is_refused() {
     config.faults = vec![one(Fault::Silent).pick(Pick::Every(0))];
     assert!(SoftReadouts::new(&config).is_err());
 }
+
+/// A message held back lies among the datagrams ready until these are sent: in a burst it must not be
+/// overwritten by the next one held back.
+#[test]
+fn reordering_in_a_burst_loses_and_repeats_nothing() {
+    let mut config = config(None);
+    config.faults = vec![one(Fault::ReorderMessage).pick(Pick::Chance(0.5))];
+    let mut readouts = SoftReadouts::new(&config).unwrap();
+    let mut sent = Vec::new();
+    for now_ns in [0, 1_000_000_000] {
+        readouts.handle_time(now_ns);
+        while let Some(batch) = readouts.poll_batch(64) {
+            let own = batch.datagrams().filter(|d| d.source == BAD);
+            sent.extend(own.map(|d| d.bytes.to_vec()));
+        }
+    }
+    readouts.finish(1_000_000_000);
+    while let Some(datagram) = readouts.poll_datagram() {
+        sent.push(datagram.bytes.to_vec());
+    }
+    assert!(readouts.totals().by_source[BAD].reordered_messages > 10);
+    sent.sort();
+    sent.dedup();
+    assert_eq!(sent.len() as u64, EVENTS);
+}

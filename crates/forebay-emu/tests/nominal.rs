@@ -131,6 +131,15 @@ fn queues_are_filled_up_to_the_water_mark_and_never_beyond() {
 }
 
 #[test]
+fn a_queue_of_exactly_the_water_mark_is_not_beyond_it() {
+    let mut config = limited(Config::new(1, vec![Group::new(1, 112, 0.0)], 1e5), 30);
+    config.transport.water_mark_bytes = Some(8 + 3 * 112);
+    assert_eq!(received(&config).queues[&0], [8 + 3 * 112; 10]);
+    config.transport.water_mark_bytes = Some(8 + 3 * 112 - 1);
+    assert_eq!(received(&config).queues[&0], [8 + 2 * 112; 15]);
+}
+
+#[test]
 fn without_a_water_mark_each_subevent_is_a_datagram_at_its_time() {
     let mut config = limited(Config::test2(1000.0), 50);
     config.transport.water_mark_bytes = None;
