@@ -33,8 +33,8 @@ pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     };
     let verdict = audit(&snapshot, life);
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string(&verdict)?),
-        Format::Text => println!("{}", verdict.sheet()),
+        Format::Json => say!("{}", serde_json::to_string(&verdict)?),
+        Format::Text => say!("{}", verdict.sheet()),
     }
     Ok(if verdict.closed {
         ExitCode::SUCCESS

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         serde_json::json!({ "verified": found }),
     )?;
     if args.format == Format::Text && args.sink == SinkChoice::File {
-        println!(
+        say!(
             "Read back: {} events, {} sub-events, {} in {} file(s); {} broken, {} with a wrong payload{}",
             found.events,
             found.subevents,

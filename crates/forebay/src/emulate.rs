@@ -110,8 +110,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         signals.count() > 0
     })?;
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string(&report)?),
-        Format::Text => println!(
+        Format::Json => say!("{}", serde_json::to_string(&report)?),
+        Format::Text => say!(
             "{} events, {} sub-events, {} datagrams ({} refused), {} in {:.2} s{}",
             report.events_sent,
             report.subevents_sent,

@@ -1,18 +1,18 @@
 //! The `forebay` command.
 #![forbid(unsafe_code)]
-#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[macro_use]
+mod output;
 mod audit;
 mod demo;
 mod emulate;
 mod evb;
 mod inspect;
 mod live;
-mod output;
 mod session;
 
 /// Takes data from many senders over Ethernet and says where every byte went.

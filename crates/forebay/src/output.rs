@@ -1,9 +1,20 @@
 //! Numbers as people read them, times as people write them, and the log.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
+
+/// Writes a line to standard output, as `println!` does; a reader that has gone away (`| head`) is no error.
+macro_rules! say {
+    ($($piece:tt)*) => { $crate::output::say(format_args!($($piece)*)) };
+}
+
+/// See the macro.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    // Nothing can be told to a reader that is gone, and the exit code still says how the run went.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
 
 /// How a result is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

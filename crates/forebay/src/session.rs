@@ -120,14 +120,14 @@ fn print_json(done: &Done, extra: serde_json::Value) -> Result<()> {
     if let (Some(object), serde_json::Value::Object(extra)) = (object.as_object_mut(), extra) {
         object.extend(extra);
     }
-    println!("{object}");
+    say!("{object}");
     Ok(())
 }
 
 fn print_text(done: &Done) {
     let summary = &done.summary;
-    println!("{}", done.verdict.sheet());
-    println!(
+    say!("{}", done.verdict.sheet());
+    say!(
         "{} complete events, {} incomplete, {} discarded; {:.0} Hz, {}/s; efficiency {:.2} %",
         summary.events_built,
         summary.events_partial,
@@ -141,14 +141,14 @@ fn print_text(done: &Done) {
         .iter()
         .map(|(stage, seconds)| format!("{stage} {seconds:.2} s"))
         .collect();
-    println!("CPU: {}", cpu.join(", "));
+    say!("CPU: {}", cpu.join(", "));
     if summary.generator_limited {
-        println!("The emulator was the limit of this run: a higher rate may be possible.");
+        say!("The emulator was the limit of this run: a higher rate may be possible.");
     }
     for taint in &summary.taints {
-        println!("TAINTED: {taint}");
+        say!("TAINTED: {taint}");
     }
     for file in &summary.files {
-        println!("{}", file.display());
+        say!("{}", file.display());
     }
 }
