@@ -149,15 +149,15 @@ impl Books {
     pub fn declare(plan: &Plan) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(&plan.run_id);
         let (generator, senders) = declare_generator(&mut schema, plan);
+        let builder = declare(&mut schema, &plan.owners());
         let ports: Vec<_> = (0..plan.ports.len())
-            .map(|port| declare_port(&mut schema, plan, port, &senders))
+            .map(|port| declare_port(&mut schema, plan, port, &senders, &builder))
             .collect();
         let host_group = schema.group("host");
         let host = (
             host_group,
             schema.host_term(host_group, "ip", "reassembly_failed"),
         );
-        let builder = declare(&mut schema, &plan.owners());
         link_rings(&mut schema, plan, &ports, &builder);
         let (offers, sinks) = declare_sinks(&mut schema, plan, &builder);
         let latency = schema.histogram("event_latency_ns", "ns", "builder");
@@ -217,6 +217,7 @@ fn declare_port(
     plan: &Plan,
     port: usize,
     senders: &[AccountId],
+    builder: &forebay_evb::Accounts,
 ) -> PortWords {
     let owner = plan.port_owner(port);
     let group = schema.group(&format!("receiver.port{}", plan.ports[port].port()));
@@ -245,6 +246,12 @@ fn declare_port(
     }
     if let Some((id, _)) = &stray {
         link = link.to(*id);
+    }
+    if let [only] = indices.as_slice()
+        && senders.is_empty()
+    {
+        // A foreign sender keeps no books: gaps in its trigger numbers are all that tells of loss before the socket.
+        link = link.inferred_lost(builder.sources[*only].missing);
     }
     let bound = plan.receiver.socket_buffer_bytes as u64 / 256;
     let link = link
