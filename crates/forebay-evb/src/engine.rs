@@ -47,6 +47,8 @@ pub struct Builder {
     pub(crate) leak: Leak,
 }
 
+/// Bytes of the header behind a sub-event: read together with it, one event later.
+const HEAD_BYTES: usize = 16;
 /// How many recent events are remembered.
 pub(crate) const RECENT: usize = 4096;
 
@@ -231,7 +233,7 @@ impl Builder {
                     read_head(source, message.at + u64::from(state.offset), room, input)
             {
                 self.heads.key[source] = self.heads.key_of(head.header.trigger_word);
-                input.prefetch(source, head.at + 2 * u64::from(head.padded()));
+                input.prefetch(source, head.at, head.padded() as usize + HEAD_BYTES);
                 self.heads.head[source] = head;
                 return;
             }

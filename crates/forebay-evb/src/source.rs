@@ -29,8 +29,8 @@ pub trait Input {
     fn header(&self, source: usize, at: u64) -> Option<[u8; 16]>;
     /// Copies the bytes at `at` into `into`; false (and `into` unspecified) outside the queue.
     fn copy(&self, source: usize, at: u64, into: &mut [u8]) -> bool;
-    /// Hints that the bytes at `at` will be read soon.
-    fn prefetch(&self, _source: usize, _at: u64) {}
+    /// Hints that `len` bytes at `at` will be read soon.
+    fn prefetch(&self, _source: usize, _at: u64, _len: usize) {}
 }
 
 /// Key of a source that shows no sub-event.
