@@ -19,6 +19,8 @@ use crate::plan::Plan;
 
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;
+/// Most bytes that the kernel cuts into datagrams in one go.
+const RUN_BYTES_MAX: usize = 60_000;
 /// How often the books are committed.
 const COMMIT_NS: u64 = 10_000_000;
 /// Send buffer asked for per socket: large enough that a batch does not stop half-way.
@@ -226,19 +228,24 @@ fn send_one(readouts: &mut SoftReadouts, sockets: &[OwnedFd], send: &mut SendBat
         return false;
     };
     let source = batch.source;
-    let mut count = 0;
+    let mut runs = 0;
     let mut outgoing = [Outgoing::connected(&[]); BATCH];
-    for (slot, datagram) in outgoing.iter_mut().zip(batch.datagrams()) {
-        *slot = Outgoing::connected(datagram.bytes);
-        count += 1;
+    let mut counts = [0; BATCH];
+    for run in batch.runs(RUN_BYTES_MAX).take(BATCH) {
+        outgoing[runs] = Outgoing {
+            segment_bytes: (run.count > 1).then_some(run.datagram_bytes as u16),
+            ..Outgoing::connected(run.bytes)
+        };
+        counts[runs] = run.count;
+        runs += 1;
     }
-    let sent = send.send(sockets[source].as_fd(), &outgoing[..count]);
-    if sent.count < count {
-        readouts.handle_sent(sent.count);
+    let sent = send.send(sockets[source].as_fd(), &outgoing[..runs]);
+    if sent.count < runs {
+        readouts.handle_sent(counts[..sent.count].iter().sum());
         // The other reasons pass: a full buffer empties, and a refusal tells of an earlier datagram, not of this one.
         if let Some(SendStop::Failed(error)) = sent.stopped {
-            tracing::debug!(source, %error, "datagram refused");
-            readouts.handle_refused(1);
+            tracing::debug!(source, %error, "datagrams refused");
+            readouts.handle_refused(counts[sent.count]);
         }
     }
     true
