@@ -214,14 +214,15 @@ impl Builder {
                 }
             }
         }
-        s.age_ns = now_ns.saturating_sub(arrived_ns);
+        s.age_ns = now_ns.saturating_sub(arrived_ns.max(self.unblocked_ns));
         s
     }
 
     /// Records each source that is not in the event, and which of them not to wait for again.
     fn mark_absent(&mut self, trigger: u32, situation: &Situation) {
         let waited = situation.age_ns >= self.config.timeout_ns
-            || situation.backlog_events >= self.config.timeout_events;
+            || situation.backlog_events >= self.config.timeout_events
+            || situation.pressed;
         let silences = waited && self.config.completion != Completion::Wait;
         for source in 0..self.config.sources {
             let state = &mut self.sources[source];

@@ -45,6 +45,10 @@ pub struct Builder {
     /// Scratch: sources that take part in the event at hand.
     pub(crate) present: Vec<u32>,
     pub(crate) leak: Leak,
+    /// The output had no room at the last poll.
+    blocked: bool,
+    /// When the output had room again: what was held up by it is not the sources' fault.
+    pub(crate) unblocked_ns: u64,
 }
 
 /// Bytes of the header behind a sub-event: read together with it, one event later.
@@ -72,6 +76,8 @@ impl Builder {
             behind_since_ns: None,
             present: Vec::with_capacity(n),
             leak: Leak::off(),
+            blocked: false,
+            unblocked_ns: 0,
             config,
             accounts,
             book,
@@ -175,12 +181,15 @@ impl Builder {
 
     /// Builds or drops at most one event.
     pub fn poll<I: Input, O: Output>(&mut self, now_ns: u64, input: &I, output: &mut O) -> Poll {
-        if let Some(key) = self.heads.agreed()
-            && self.is_new(key)
-        {
-            return self.build_complete(key, input, output);
+        if std::mem::take(&mut self.blocked) {
+            self.unblocked_ns = now_ns;
         }
-        self.decide(now_ns, input, output)
+        let done = match self.heads.agreed() {
+            Some(key) if self.is_new(key) => self.build_complete(key, input, output),
+            _ => self.decide(now_ns, input, output),
+        };
+        self.blocked = done == Poll::Full;
+        done
     }
 
     /// The next range of lost trigger numbers for the loss table.

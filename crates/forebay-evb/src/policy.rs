@@ -6,6 +6,10 @@ mod wait;
 
 use crate::config::{Completion, Config};
 
+/// How long an event waits for a source although another one's queue is nearly full, in ns. Queues also fill
+/// while the sinks hold everything up, and then the missing messages lie right behind.
+pub const PRESSED_PATIENCE_NS: u64 = 20_000_000;
+
 /// What is known of the oldest event that is not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Situation {
@@ -15,7 +19,7 @@ pub struct Situation {
     pub absent_silent: usize,
     /// Sources that will not deliver any more: they closed, or are already ahead.
     pub passed: usize,
-    /// How long the event's oldest sub-event has been here, in ns.
+    /// How long the event's oldest sub-event has been here while the output had room, in ns.
     pub age_ns: u64,
     /// How many later sub-events wait in the fullest source.
     pub backlog_events: u32,
@@ -52,7 +56,17 @@ fn expired(config: &Config, situation: &Situation) -> bool {
     situation.absent == situation.absent_silent
         || situation.age_ns >= config.timeout_ns
         || situation.backlog_events >= config.timeout_events
-        || situation.pressed
+        || (situation.pressed && situation.age_ns >= PRESSED_PATIENCE_NS)
+}
+
+/// When [`expired`] turns true by itself.
+fn time_left(config: &Config, situation: &Situation) -> u64 {
+    let limit_ns = if situation.pressed {
+        PRESSED_PATIENCE_NS.min(config.timeout_ns)
+    } else {
+        config.timeout_ns
+    };
+    limit_ns - situation.age_ns
 }
 
 #[cfg(test)]
@@ -100,6 +114,7 @@ mod tests {
             },
             Situation {
                 pressed: true,
+                age_ns: PRESSED_PATIENCE_NS,
                 ..waiting()
             },
         ];

@@ -1,6 +1,6 @@
 //! `discard`: only complete events are written; what came of the others is dropped and counted.
 
-use super::{Situation, Verdict, expired};
+use super::{Situation, Verdict, expired, time_left};
 use crate::config::Config;
 
 /// Waits as `partial` does, then gives the event up.
@@ -9,6 +9,6 @@ pub(super) fn judge(config: &Config, situation: &Situation) -> Verdict {
         return Verdict::Discard;
     }
     Verdict::Wait {
-        ns: config.timeout_ns - situation.age_ns,
+        ns: time_left(config, situation),
     }
 }

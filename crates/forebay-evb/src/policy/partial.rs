@@ -1,6 +1,6 @@
 //! `partial`: what came is written and flagged when waiting is over. The default.
 
-use super::{Situation, Verdict, expired};
+use super::{Situation, Verdict, expired, time_left};
 use crate::config::Config;
 
 /// A dead source costs one time-out, then its share of each event and nothing else.
@@ -9,6 +9,6 @@ pub(super) fn judge(config: &Config, situation: &Situation) -> Verdict {
         return Verdict::Build;
     }
     Verdict::Wait {
-        ns: config.timeout_ns - situation.age_ns,
+        ns: time_left(config, situation),
     }
 }
