@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
-use forebay_ledger::{Supervisor, audit};
+use forebay_ledger::{Supervisor, audit, prometheus};
 use forebay_run::run_dir::open_ledger;
 use forebay_run::supervisor::is_alive;
 
-use crate::output::Format;
 use crate::session::BROKEN;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
@@ -18,9 +18,21 @@ pub(crate) struct AuditArgs {
     /// The run's directory, or its ledger.
     #[arg(value_name = "RUNDIR", default_value = "forebay-demo")]
     run: PathBuf,
-    /// Text for people, or one JSON object.
+    /// Text for people, one JSON object, or Prometheus' text.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: AuditFormat,
+}
+
+/// How the books are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum AuditFormat {
+    /// Tables for people.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+    /// The text that Prometheus reads.
+    Prometheus,
 }
 
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
@@ -33,8 +45,9 @@ pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     };
     let verdict = audit(&snapshot, life);
     match args.format {
-        Format::Json => say!("{}", serde_json::to_string(&verdict)?),
-        Format::Text => say!("{}", verdict.sheet()),
+        AuditFormat::Json => say!("{}", serde_json::to_string(&verdict)?),
+        AuditFormat::Text => say!("{}", verdict.sheet()),
+        AuditFormat::Prometheus => say!("{}", prometheus::expose(&Arc::new(snapshot))?.trim_end()),
     }
     Ok(if verdict.closed {
         ExitCode::SUCCESS

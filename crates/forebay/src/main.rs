@@ -8,11 +8,15 @@ use clap::{Parser, Subcommand};
 #[macro_use]
 mod output;
 mod audit;
+mod check;
 mod demo;
+mod doctor;
 mod emulate;
 mod evb;
 mod inspect;
 mod live;
+mod manual;
+mod metrics;
 mod session;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
@@ -30,10 +34,18 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Demo(demo::DemoArgs),
+    #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
+    Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
+    #[command(hide = true)]
+    Completions(manual::CompletionsArgs),
+    /// Prints the manual page.
+    #[command(hide = true)]
+    Man,
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -51,6 +63,10 @@ fn main() -> ExitCode {
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Check(args) => check::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Completions(args) => manual::completions::<Cli>(&args),
+        Verb::Man => manual::man::<Cli>(),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
