@@ -7,6 +7,7 @@
 
 pub mod books;
 pub mod builder;
+pub mod config;
 pub mod error;
 pub mod generator;
 pub mod plan;

@@ -10,7 +10,7 @@ use forebay_ring::RingSetSpec;
 use forebay_wire::subevent::TriggerBits;
 
 /// How datagrams of one port are told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKey {
     /// Everything that comes is this source's.
