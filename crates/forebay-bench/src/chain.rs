@@ -89,9 +89,19 @@ impl Setup {
     /// Bytes of sub-events in a mean event.
     #[must_use]
     pub fn event_bytes(&self) -> f64 {
-        let usual: f64 = self.groups.iter().map(|group| group.0 as f64 * f64::from(group.1)).sum();
-        let Some((every, bytes)) = self.huge else { return usual };
-        let more: f64 = self.groups.iter().map(|group| group.0 as f64 * (f64::from(bytes) - f64::from(group.1))).sum();
+        let usual: f64 = self
+            .groups
+            .iter()
+            .map(|group| group.0 as f64 * f64::from(group.1))
+            .sum();
+        let Some((every, bytes)) = self.huge else {
+            return usual;
+        };
+        let more: f64 = self
+            .groups
+            .iter()
+            .map(|group| group.0 as f64 * (f64::from(bytes) - f64::from(group.1)))
+            .sum();
         usual + more / f64::from(every)
     }
 
@@ -155,8 +165,18 @@ fn carry_out(setup: &Setup, directory: &Path) -> Result<Measured> {
     for file in &summary.files {
         std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))?;
     }
-    let events_sent = books.generator.as_ref().map_or(0, |words| snapshot.value(words.events));
-    Ok(Measured::of(setup, &probe, &summary, &verdict, events_sent, outcome.end == End::Requested))
+    let events_sent = books
+        .generator
+        .as_ref()
+        .map_or(0, |words| snapshot.value(words.events));
+    Ok(Measured::of(
+        setup,
+        &probe,
+        &summary,
+        &verdict,
+        events_sent,
+        outcome.end == End::Requested,
+    ))
 }
 
 /// Opens the run on the first free range of ports.
@@ -168,7 +188,12 @@ fn open(setup: &Setup, directory: &Path) -> Result<Supervisor> {
             Err(error) => return Err(error.into()),
         }
     }
-    bail!("no free range of {} UDP ports between {}000 and {}000", setup.sources(), BASE_PORTS.start, BASE_PORTS.end)
+    bail!(
+        "no free range of {} UDP ports between {}000 and {}000",
+        setup.sources(),
+        BASE_PORTS.start,
+        BASE_PORTS.end
+    )
 }
 
 #[cfg(test)]
@@ -178,7 +203,14 @@ mod tests {
     #[test]
     fn an_event_of_test_2_has_25_kilobytes() {
         assert!((Setup::test2(1.0).event_bytes() - 25_420.0).abs() < 1e-9);
-        let huge = Setup { huge: Some((1000, 100_000)), ..Setup::test2(1.0) };
-        assert!((huge.event_bytes() - 34_394.6).abs() < 0.1, "{}", huge.event_bytes());
+        let huge = Setup {
+            huge: Some((1000, 100_000)),
+            ..Setup::test2(1.0)
+        };
+        assert!(
+            (huge.event_bytes() - 34_394.6).abs() < 0.1,
+            "{}",
+            huge.event_bytes()
+        );
     }
 }

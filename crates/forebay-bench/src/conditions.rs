@@ -43,8 +43,14 @@ impl Conditions {
             memory_bytes: host.memory_bytes,
             load_before: host.load_average[0],
             commit: env!("FOREBAY_COMMIT"),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" },
-            date: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+            profile: if cfg!(debug_assertions) {
+                "debug"
+            } else {
+                "release"
+            },
+            date: jiff::Zoned::now()
+                .strftime("%Y-%m-%dT%H:%M:%S%:z")
+                .to_string(),
         }
     }
 
@@ -62,7 +68,10 @@ impl Conditions {
             warnings.push(format!("load {:.2} on {} CPUs before the measurement: other programs take part of the machine", self.load_before, self.cpus));
         }
         if self.cpus < 3 {
-            warnings.push(format!("sources, receiver and builder share {} CPUs", self.cpus));
+            warnings.push(format!(
+                "sources, receiver and builder share {} CPUs",
+                self.cpus
+            ));
         }
         if self.profile == "debug" {
             warnings.push("a debug build: times say nothing".to_owned());

@@ -35,7 +35,10 @@ pub struct Options {
 /// Identifier and title of every figure.
 #[must_use]
 pub fn list() -> Vec<(&'static str, &'static str)> {
-    DEFINITIONS.iter().map(|definition| (definition.id, definition.title)).collect()
+    DEFINITIONS
+        .iter()
+        .map(|definition| (definition.id, definition.title))
+        .collect()
 }
 
 /// Makes the figures `ids`; all of them when there is none. Figures that show the same measurement share its runs.
@@ -44,9 +47,16 @@ pub fn list() -> Vec<(&'static str, &'static str)> {
 /// An unknown identifier, a run that cannot be started, a file that cannot be written.
 pub fn make(ids: &[String], options: &Options) -> Result<Vec<Report>> {
     let chosen = choose(ids)?;
-    std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
-    let out = options.out.canonicalize().with_context(|| format!("finding {}", options.out.display()))?;
-    let options = Options { out, ..options.clone() };
+    std::fs::create_dir_all(&options.out)
+        .with_context(|| format!("making {}", options.out.display()))?;
+    let out = options
+        .out
+        .canonicalize()
+        .with_context(|| format!("finding {}", options.out.display()))?;
+    let options = Options {
+        out,
+        ..options.clone()
+    };
     let conditions = Conditions::now();
     let signals = forebay_run::signals()?;
     let mut scanned: BTreeMap<&str, Scanned> = BTreeMap::new();
@@ -55,7 +65,8 @@ pub fn make(ids: &[String], options: &Options) -> Result<Vec<Report>> {
         let scan = (definition.scan)(options.quick);
         if !scanned.contains_key(scan.name) {
             let file = options.out.join(format!("{}.csv", definition.id));
-            let done = scan::carry_out(&scan, &file, &options, &conditions, || signals.count() > 0)?;
+            let done =
+                scan::carry_out(&scan, &file, &options, &conditions, || signals.count() > 0)?;
             scanned.insert(scan.name, done);
         }
         let done = &scanned[scan.name];
@@ -76,7 +87,10 @@ fn choose(ids: &[String]) -> Result<Vec<&'static Definition>> {
     }
     let mut chosen = Vec::new();
     for id in ids {
-        let Some(found) = DEFINITIONS.iter().find(|definition| definition.id.eq_ignore_ascii_case(id)) else {
+        let Some(found) = DEFINITIONS
+            .iter()
+            .find(|definition| definition.id.eq_ignore_ascii_case(id))
+        else {
             let known: Vec<_> = DEFINITIONS.iter().map(|definition| definition.id).collect();
             bail!("there is no figure {id:?}; known are {}", known.join(", "));
         };
@@ -87,5 +101,7 @@ fn choose(ids: &[String]) -> Result<Vec<&'static Definition>> {
 
 /// Rows in which the books did not close.
 fn broken(rows: &[Row]) -> usize {
-    rows.iter().filter(|row| row.number("residual_items") != 0.0).count()
+    rows.iter()
+        .filter(|row| row.number("residual_items") != 0.0)
+        .count()
 }

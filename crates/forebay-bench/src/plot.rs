@@ -22,7 +22,9 @@ pub use chart::{Axis, Chart, Picture, Point, Series};
 pub fn write(picture: &Picture, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
     let scene = chart::layout(picture);
     let paths = ["svg", "png"].map(|extension| directory.join(format!("{stem}.{extension}")));
-    fs::write(&paths[0], svg::render(&scene)).with_context(|| format!("writing {}", paths[0].display()))?;
-    fs::write(&paths[1], png::render(&scene)?).with_context(|| format!("writing {}", paths[1].display()))?;
+    fs::write(&paths[0], svg::render(&scene))
+        .with_context(|| format!("writing {}", paths[0].display()))?;
+    fs::write(&paths[1], png::render(&scene)?)
+        .with_context(|| format!("writing {}", paths[1].display()))?;
     Ok(paths)
 }

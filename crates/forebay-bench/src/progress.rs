@@ -17,16 +17,32 @@ impl Progress {
     /// `total` steps that should take `expected` each.
     #[must_use]
     pub fn new(total: usize, expected: Duration) -> Self {
-        Self { done: 0, total, expected, started: Instant::now(), terminal: std::io::stderr().is_terminal() }
+        Self {
+            done: 0,
+            total,
+            expected,
+            started: Instant::now(),
+            terminal: std::io::stderr().is_terminal(),
+        }
     }
 
     /// Says what comes next.
     pub fn next(&mut self, what: &str) {
         let left = self.left().as_secs();
-        let line = format!("[{}/{}] {}:{:02} left  {what}", self.done + 1, self.total, left / 60, left % 60);
+        let line = format!(
+            "[{}/{}] {}:{:02} left  {what}",
+            self.done + 1,
+            self.total,
+            left / 60,
+            left % 60
+        );
         let mut out = std::io::stderr().lock();
         // Nobody is harmed when the terminal is gone.
-        let _ = if self.terminal { write!(out, "\r\x1b[K{line}") } else { writeln!(out, "{line}") };
+        let _ = if self.terminal {
+            write!(out, "\r\x1b[K{line}")
+        } else {
+            writeln!(out, "{line}")
+        };
         let _ = out.flush();
         self.done += 1;
     }

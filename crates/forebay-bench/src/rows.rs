@@ -55,9 +55,13 @@ impl From<String> for Cell {
 impl Cell {
     fn csv(&self) -> String {
         match self {
-            Self::Number(value) if value.fract() == 0.0 && value.abs() < 1e15 => format!("{value:.0}"),
+            Self::Number(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
+                format!("{value:.0}")
+            }
             Self::Number(value) => format!("{value}"),
-            Self::Text(text) if text.contains([',', '"', '\n']) => format!("\"{}\"", text.replace('"', "\"\"")),
+            Self::Text(text) if text.contains([',', '"', '\n']) => {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            }
             Self::Text(text) => text.clone(),
         }
     }
@@ -97,13 +101,19 @@ impl Row {
     }
 
     fn cell(&self, name: &str) -> Option<&Cell> {
-        self.0.iter().find(|cell| cell.0 == name).map(|cell| &cell.1)
+        self.0
+            .iter()
+            .find(|cell| cell.0 == name)
+            .map(|cell| &cell.1)
     }
 
     /// The row as a JSON object.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
-        let cells = self.0.iter().map(|(name, cell)| (name.clone(), serde_json::json!(cell)));
+        let cells = self
+            .0
+            .iter()
+            .map(|(name, cell)| (name.clone(), serde_json::json!(cell)));
         serde_json::Value::Object(cells.collect())
     }
 }
@@ -123,7 +133,11 @@ impl CsvFile {
     /// It cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Self { file, path: path.to_path_buf(), columns: Vec::new() })
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            columns: Vec::new(),
+        })
     }
 
     /// Where it is.
@@ -142,10 +156,15 @@ impl CsvFile {
             self.columns = row.0.iter().map(|cell| cell.0.clone()).collect();
             text = self.columns.join(",") + "\n";
         }
-        let cells = self.columns.iter().map(|name| row.cell(name).map_or_else(String::new, Cell::csv));
+        let cells = self
+            .columns
+            .iter()
+            .map(|name| row.cell(name).map_or_else(String::new, Cell::csv));
         text += &cells.collect::<Vec<_>>().join(",");
         text.push('\n');
-        self.file.write_all(text.as_bytes()).with_context(|| format!("writing {}", self.path.display()))
+        self.file
+            .write_all(text.as_bytes())
+            .with_context(|| format!("writing {}", self.path.display()))
     }
 }
 
@@ -164,6 +183,9 @@ mod tests {
         let mut other = Row::default();
         other.add("cpu", "C");
         file.write(&other).unwrap();
-        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "rate_hz,cpu\n4000,\"A, B\"\n,C\n");
+        assert_eq!(
+            std::fs::read_to_string(file.path()).unwrap(),
+            "rate_hz,cpu\n4000,\"A, B\"\n,C\n"
+        );
     }
 }

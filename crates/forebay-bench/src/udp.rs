@@ -66,12 +66,18 @@ impl Outcome {
         row.add("segmented", offer.segmented);
         row.add("buffer_bytes", offer.buffer_bytes);
         row.add("sent_bits_per_s", self.sent_bits_per_s);
-        row.add("received_bits_per_s", self.received as f64 * offer.datagram_bytes as f64 * 8.0 / self.seconds);
+        row.add(
+            "received_bits_per_s",
+            self.received as f64 * offer.datagram_bytes as f64 * 8.0 / self.seconds,
+        );
         row.add("sent_datagrams", self.sent);
         row.add("received_datagrams", self.received);
         row.add("dropped_by_kernel", self.dropped);
         row.add("residual_items", self.residual() as f64);
-        row.add("lost_percent", 100.0 * (1.0 - self.received as f64 / self.sent as f64));
+        row.add(
+            "lost_percent",
+            100.0 * (1.0 - self.received as f64 / self.sent as f64),
+        );
         row.add("generator_limited", self.is_sender_limited(offer));
         row
     }
@@ -88,18 +94,29 @@ impl Outcome {
 /// # Errors
 /// A socket cannot be made or used.
 pub fn exchange(offer: &Offer) -> Result<Outcome> {
-    let options = UdpOptions { receive_buffer_bytes: Some(offer.buffer_bytes), ..UdpOptions::default() };
+    let options = UdpOptions {
+        receive_buffer_bytes: Some(offer.buffer_bytes),
+        ..UdpOptions::default()
+    };
     let bound = bind_udp(SocketAddr::from(([127, 0, 0, 1], 0)), &options)?;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&bound.fd, &over));
         let sent = send(offer, bound.address);
         over.store(true, Ordering::Release);
-        let received = receiver.join().map_err(|_| anyhow!("the receiving thread died"))??;
+        let received = receiver
+            .join()
+            .map_err(|_| anyhow!("the receiving thread died"))??;
         let (sent, seconds) = sent?;
         let dropped = u64::from(mem_info(&bound.fd)?.drops);
         let sent_bits_per_s = sent as f64 * offer.datagram_bytes as f64 * 8.0 / seconds;
-        Ok(Outcome { sent, received, dropped, seconds, sent_bits_per_s })
+        Ok(Outcome {
+            sent,
+            received,
+            dropped,
+            seconds,
+            sent_bits_per_s,
+        })
     })
 }
 
@@ -118,7 +135,9 @@ fn receive(socket: &OwnedFd, over: &AtomicBool) -> Result<u64> {
             if done {
                 return Ok(received);
             }
-            poller.wait(Some(Duration::from_millis(5)), SPIN)?.for_each(drop);
+            poller
+                .wait(Some(Duration::from_millis(5)), SPIN)?
+                .for_each(drop);
         }
     }
 }
@@ -126,11 +145,24 @@ fn receive(socket: &OwnedFd, over: &AtomicBool) -> Result<u64> {
 /// Sends at the rate asked for; tells datagrams and seconds.
 fn send(offer: &Offer, to: SocketAddr) -> Result<(u64, f64)> {
     pin(0);
-    let socket = connect_udp(to, &UdpOptions { send_buffer_bytes: Some(8 << 20), ..UdpOptions::default() })?;
-    let pieces = if offer.segmented { (SEGMENTED_BYTES / offer.datagram_bytes).max(1) } else { 1 };
+    let socket = connect_udp(
+        to,
+        &UdpOptions {
+            send_buffer_bytes: Some(8 << 20),
+            ..UdpOptions::default()
+        },
+    )?;
+    let pieces = if offer.segmented {
+        (SEGMENTED_BYTES / offer.datagram_bytes).max(1)
+    } else {
+        1
+    };
     let payload = vec![0x5a; pieces * offer.datagram_bytes];
     let segment_bytes = offer.segmented.then_some(offer.datagram_bytes as u16);
-    let outgoing = [Outgoing { segment_bytes, ..Outgoing::connected(&payload) }; BATCH];
+    let outgoing = [Outgoing {
+        segment_bytes,
+        ..Outgoing::connected(&payload)
+    }; BATCH];
     let mut batch = SendBatch::new(BATCH);
     let per_send_s = payload.len() as f64 * 8.0 / offer.bits_per_s;
     let at_once = if offer.segmented { 4 } else { BATCH };
@@ -169,7 +201,13 @@ mod tests {
     #[test]
     fn the_count_closes_with_and_without_overload() {
         for (buffer_bytes, segmented) in [(1 << 20, false), (4096, true)] {
-            let offer = Offer { bits_per_s: 200e6, datagram_bytes: 1000, segmented, seconds: 0.2, buffer_bytes };
+            let offer = Offer {
+                bits_per_s: 200e6,
+                datagram_bytes: 1000,
+                segmented,
+                seconds: 0.2,
+                buffer_bytes,
+            };
             let outcome = exchange(&offer).unwrap();
             assert!(outcome.sent > 100, "{outcome:?}");
             assert_eq!(outcome.residual(), 0, "{outcome:?}");

@@ -44,12 +44,20 @@ pub(crate) fn run(args: &FigureArgs) -> Result<ExitCode> {
         list(args.format);
         return Ok(ExitCode::SUCCESS);
     }
-    let reports = figure::make(&args.id, &Options { out: args.out.clone(), quick: args.quick })?;
+    let reports = figure::make(
+        &args.id,
+        &Options {
+            out: args.out.clone(),
+            quick: args.quick,
+        },
+    )?;
     match (args.format, reports.as_slice()) {
         (_, []) => bail!("nothing was measured"),
         (Format::Json, [one]) if args.id.len() == 1 => println!("{}", serde_json::to_string(one)?),
         (Format::Json, all) => println!("{}", serde_json::to_string(all)?),
-        (Format::Text, all) => all.iter().for_each(|report| println!("{}\n", report.text())),
+        (Format::Text, all) => all
+            .iter()
+            .for_each(|report| println!("{}\n", report.text())),
     }
     let interrupted = reports.iter().any(|report| report.interrupted);
     let broken = reports.iter().any(|report| report.rows_with_residual > 0);
@@ -63,9 +71,14 @@ pub(crate) fn run(args: &FigureArgs) -> Result<ExitCode> {
 fn list(format: Format) {
     match format {
         Format::Json => {
-            let entries: Vec<_> = figure::list().into_iter().map(|(id, title)| serde_json::json!({ "id": id, "title": title })).collect();
+            let entries: Vec<_> = figure::list()
+                .into_iter()
+                .map(|(id, title)| serde_json::json!({ "id": id, "title": title }))
+                .collect();
             println!("{}", serde_json::json!(entries));
         }
-        Format::Text => figure::list().into_iter().for_each(|(id, title)| println!("{id:4} {title}")),
+        Format::Text => figure::list()
+            .into_iter()
+            .for_each(|(id, title)| println!("{id:4} {title}")),
     }
 }

@@ -1,12 +1,12 @@
 //! The `forebay` command.
 #![forbid(unsafe_code)]
 
-#![forbid(unsafe_code)]
-
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[macro_use]
+mod output;
 mod audit;
 mod demo;
 mod emulate;
@@ -14,12 +14,15 @@ mod evb;
 mod figure;
 mod inspect;
 mod live;
-mod output;
 mod session;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true, after_help = "Try it: forebay demo")]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Try it: forebay demo"
+)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -51,7 +54,9 @@ fn main() -> ExitCode {
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Figure(args) => figure::run(&args),
-        Verb::Stage { role: _ } => forebay_run::stage::run_child().map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Verb::Stage { role: _ } => forebay_run::stage::run_child()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
         eprintln!("forebay: {error:#}");

@@ -43,7 +43,17 @@ pub(super) struct Probe<'a> {
 impl<'a> Probe<'a> {
     pub(super) fn new(setup: &'a Setup, plan: &'a Plan, books: &'a Books) -> Self {
         let none = (None, None);
-        Self { setup, plan, books, started: None, next: None, pids: BTreeMap::new(), first: none.0, last: none.1, fills: Vec::new() }
+        Self {
+            setup,
+            plan,
+            books,
+            started: None,
+            next: None,
+            pids: BTreeMap::new(),
+            first: none.0,
+            last: none.1,
+            fills: Vec::new(),
+        }
     }
 
     /// To be called often.
@@ -52,11 +62,16 @@ impl<'a> Probe<'a> {
         let started = *self.started.get_or_insert(now);
         let elapsed_s = (now - started).as_secs_f64();
         let over_s = self.setup.warm_s + self.setup.measure_s;
-        if elapsed_s < self.setup.warm_s || self.last.is_some() || self.next.is_some_and(|next| now < next) {
+        if elapsed_s < self.setup.warm_s
+            || self.last.is_some()
+            || self.next.is_some_and(|next| now < next)
+        {
             return;
         }
         self.next = Some(now + PERIOD);
-        let Ok(snapshot) = reader.snapshot() else { return };
+        let Ok(snapshot) = reader.snapshot() else {
+            return;
+        };
         self.fills.push(self.fill(&snapshot));
         if self.first.is_none() {
             self.pids = stages();
@@ -68,23 +83,41 @@ impl<'a> Probe<'a> {
 
     fn mark(&self, snapshot: &Snapshot) -> Mark {
         let balance = snapshot.balance();
-        let datagrams = balance.accounts.iter().filter(|line| line.place == "receiver").map(|line| line.incoming.items).sum();
+        let datagrams = balance
+            .accounts
+            .iter()
+            .filter(|line| line.place == "receiver")
+            .map(|line| line.incoming.items)
+            .sum();
         let (events, event_bytes) = snapshot.tally(self.books.builder.events.outgoing);
-        let cpu = |(name, pid): (&String, &u32)| Some((name.clone(), forebay_sys::process::cpu_time_ns(*pid).ok()?));
+        let cpu = |(name, pid): (&String, &u32)| {
+            Some((name.clone(), forebay_sys::process::cpu_time_ns(*pid).ok()?))
+        };
         Mark {
             at: Instant::now(),
-            triggers: self.books.generator.as_ref().map_or(0, |words| snapshot.value(words.events)),
+            triggers: self
+                .books
+                .generator
+                .as_ref()
+                .map_or(0, |words| snapshot.value(words.events)),
             events,
             event_bytes,
             datagrams,
             cpu_ns: self.pids.iter().filter_map(cpu).collect(),
-            resident: self.pids.iter().map(|(name, pid)| (name.clone(), resident(*pid))).collect(),
+            resident: self
+                .pids
+                .iter()
+                .map(|(name, pid)| (name.clone(), resident(*pid)))
+                .collect(),
         }
     }
 
     /// Fill of rings, sockets and sinks' queues now.
     fn fill(&self, snapshot: &Snapshot) -> Fill {
-        let mut fill = Fill { rings_by_group: vec![0; self.setup.groups.len()], ..Fill::default() };
+        let mut fill = Fill {
+            rings_by_group: vec![0; self.setup.groups.len()],
+            ..Fill::default()
+        };
         for (port, words) in self.books.ports.iter().enumerate() {
             fill.sockets += snapshot.value(words.buffer_fill);
             for (queue, source) in words.sources.iter().zip(self.plan.sources_of(port)) {
@@ -96,7 +129,9 @@ impl<'a> Probe<'a> {
             }
         }
         for (offer, sink) in self.books.offers.iter().zip(&self.books.sinks) {
-            fill.sinks += snapshot.value(offer.tail).saturating_sub(snapshot.value(sink.head));
+            fill.sinks += snapshot
+                .value(offer.tail)
+                .saturating_sub(snapshot.value(sink.head));
         }
         fill
     }
@@ -114,14 +149,26 @@ impl<'a> Probe<'a> {
 /// Processes of this one's stages by role.
 fn stages() -> BTreeMap<String, u32> {
     let own = std::process::id();
-    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return BTreeMap::new();
+    };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let parent: u32 = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-        let command = fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|_| parent == own)?;
+        let parent: u32 = stat
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()?;
+        let command = fs::read(format!("/proc/{pid}/cmdline"))
+            .ok()
+            .filter(|_| parent == own)?;
         let mut words = command.split(|byte| *byte == 0);
-        let role = words.find(|word| *word == b"stage").and_then(|_| words.next())?;
+        let role = words
+            .find(|word| *word == b"stage")
+            .and_then(|_| words.next())?;
         Some((String::from_utf8_lossy(role).into_owned(), pid))
     })
     .collect()
@@ -131,7 +178,14 @@ fn stages() -> BTreeMap<String, u32> {
 fn resident(pid: u32) -> [u64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["RssAnon:", "RssShmem:"].map(|name| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().map_or(0, |kib| kib * 1024)
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_default();
+        line.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<u64>()
+            .map_or(0, |kib| kib * 1024)
     })
 }

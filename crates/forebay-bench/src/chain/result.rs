@@ -75,27 +75,55 @@ pub struct Measured {
 }
 
 impl Measured {
-    pub(super) fn of(setup: &Setup, probe: &Probe<'_>, summary: &Summary, verdict: &Verdict, events_sent: u64, interrupted: bool) -> Self {
+    pub(super) fn of(
+        setup: &Setup,
+        probe: &Probe<'_>,
+        summary: &Summary,
+        verdict: &Verdict,
+        events_sent: u64,
+        interrupted: bool,
+    ) -> Self {
         let (first, last) = (probe.first.as_ref(), probe.last.as_ref());
-        let seconds = first.zip(last).map_or(f64::NAN, |(first, last)| (last.at - first.at).as_secs_f64());
+        let seconds = first
+            .zip(last)
+            .map_or(f64::NAN, |(first, last)| (last.at - first.at).as_secs_f64());
         let rate = |of: fn(&super::probe::Mark) -> u64| {
-            first.zip(last).map_or(f64::NAN, |(first, last)| of(last).saturating_sub(of(first)) as f64 / seconds)
+            first.zip(last).map_or(f64::NAN, |(first, last)| {
+                of(last).saturating_sub(of(first)) as f64 / seconds
+            })
         };
         let cpu = |name: &String| {
             let (first, last) = first.zip(last)?;
-            Some((name.clone(), last.cpu_ns.get(name)?.saturating_sub(*first.cpu_ns.get(name)?) as f64 / 1e9 / seconds))
+            Some((
+                name.clone(),
+                last.cpu_ns
+                    .get(name)?
+                    .saturating_sub(*first.cpu_ns.get(name)?) as f64
+                    / 1e9
+                    / seconds,
+            ))
         };
-        let cpu: BTreeMap<String, f64> = last.map(|last| last.cpu_ns.keys().filter_map(cpu).collect()).unwrap_or_default();
+        let cpu: BTreeMap<String, f64> = last
+            .map(|last| last.cpu_ns.keys().filter_map(cpu).collect())
+            .unwrap_or_default();
         let built_hz = rate(|mark| mark.events);
         let offered_hz = rate(|mark| mark.triggers);
-        let stages = |cpu: &BTreeMap<String, f64>| cpu.get("receiver").zip(cpu.get("builder")).map_or(f64::NAN, |(a, b)| a + b);
+        let stages = |cpu: &BTreeMap<String, f64>| {
+            cpu.get("receiver")
+                .zip(cpu.get("builder"))
+                .map_or(f64::NAN, |(a, b)| a + b)
+        };
         let all = summary.events_built + summary.events_partial;
         Self {
             events_sent,
             events_complete: summary.events_built,
             events_partial: summary.events_partial,
             events_discarded: summary.events_discarded,
-            efficiency: if events_sent > 0 { summary.events_built as f64 / events_sent as f64 } else { f64::NAN },
+            efficiency: if events_sent > 0 {
+                summary.events_built as f64 / events_sent as f64
+            } else {
+                f64::NAN
+            },
             drops: by_reason(verdict),
             residual: [summary.residual_items, summary.residual_bytes],
             offered_hz,
@@ -111,7 +139,11 @@ impl Measured {
             resident: last.map(|last| last.resident.clone()).unwrap_or_default(),
             latency_ns: [summary.event_latency_ns.p50, summary.event_latency_ns.p99],
             bytes_written: summary.bytes_written,
-            span_s: if summary.event_rate_hz > 0.0 { all as f64 / summary.event_rate_hz } else { f64::NAN },
+            span_s: if summary.event_rate_hz > 0.0 {
+                all as f64 / summary.event_rate_hz
+            } else {
+                f64::NAN
+            },
             interrupted,
         }
     }
@@ -125,7 +157,10 @@ impl Measured {
     /// Whether every event is complete, nothing was lost and the books close.
     #[must_use]
     pub fn is_lossless(&self) -> bool {
-        self.lost() == 0 && self.residual == [0, 0] && self.events_partial == 0 && self.events_complete == self.events_sent
+        self.lost() == 0
+            && self.residual == [0, 0]
+            && self.events_partial == 0
+            && self.events_complete == self.events_sent
     }
 
     /// Share of one core that `stage` used, in percent.
@@ -162,7 +197,10 @@ impl Measured {
         row.add("events_partial", self.events_partial);
         row.add("events_discarded", self.events_discarded);
         row.add("lost_items", self.lost());
-        let drops = self.drops.iter().map(|(name, items)| format!("{name}={items}"));
+        let drops = self
+            .drops
+            .iter()
+            .map(|(name, items)| format!("{name}={items}"));
         row.add("drops", drops.collect::<Vec<_>>().join(" "));
         row.add("residual_items", self.residual[0]);
         row.add("residual_bytes", self.residual[1]);
@@ -181,18 +219,42 @@ impl Measured {
     fn add_fills(&self, row: &mut Row) {
         let rings = self.memory.source_rings_bytes as f64;
         let sockets = self.memory.socket_buffers_bytes as f64;
-        row.add("ring_fill_percent_mean", self.mean_fill(|fill| fill.rings) / rings * 100.0);
-        row.add("ring_fill_percent_max", self.max_fill(|fill| fill.rings) as f64 / rings * 100.0);
-        row.add("fullest_ring_bytes_max", self.max_fill(|fill| fill.fullest_ring));
-        row.add("socket_fill_percent_mean", self.mean_fill(|fill| fill.sockets) / sockets * 100.0);
-        row.add("socket_fill_percent_max", self.max_fill(|fill| fill.sockets) as f64 / sockets * 100.0);
+        row.add(
+            "ring_fill_percent_mean",
+            self.mean_fill(|fill| fill.rings) / rings * 100.0,
+        );
+        row.add(
+            "ring_fill_percent_max",
+            self.max_fill(|fill| fill.rings) as f64 / rings * 100.0,
+        );
+        row.add(
+            "fullest_ring_bytes_max",
+            self.max_fill(|fill| fill.fullest_ring),
+        );
+        row.add(
+            "socket_fill_percent_mean",
+            self.mean_fill(|fill| fill.sockets) / sockets * 100.0,
+        );
+        row.add(
+            "socket_fill_percent_max",
+            self.max_fill(|fill| fill.sockets) as f64 / sockets * 100.0,
+        );
         row.add("sink_fill_bytes_mean", self.mean_fill(|fill| fill.sinks));
         row.add("ring_capacity_bytes", self.memory.source_rings_bytes);
         row.add("socket_capacity_bytes", self.memory.socket_buffers_bytes);
-        let groups = self.fills.first().map_or(0, |fill| fill.rings_by_group.len());
+        let groups = self
+            .fills
+            .first()
+            .map_or(0, |fill| fill.rings_by_group.len());
         for group in 0..groups {
-            row.add(&format!("ring_fill_mb_group{group}_mean"), self.mean_fill(|fill| fill.rings_by_group[group]) / 1e6);
-            row.add(&format!("ring_fill_mb_group{group}_max"), self.max_fill(|fill| fill.rings_by_group[group]) as f64 / 1e6);
+            row.add(
+                &format!("ring_fill_mb_group{group}_mean"),
+                self.mean_fill(|fill| fill.rings_by_group[group]) / 1e6,
+            );
+            row.add(
+                &format!("ring_fill_mb_group{group}_max"),
+                self.max_fill(|fill| fill.rings_by_group[group]) as f64 / 1e6,
+            );
         }
     }
 }
@@ -202,7 +264,9 @@ fn by_reason(verdict: &Verdict) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     for (name, lost) in forebay_run::summary::drops(verdict) {
         let mut words = name.splitn(3, '.');
-        let name = [words.next(), words.next()].map(Option::unwrap_or_default).join(".");
+        let name = [words.next(), words.next()]
+            .map(Option::unwrap_or_default)
+            .join(".");
         *all.entry(name).or_default() += lost.items;
     }
     all

@@ -151,10 +151,22 @@ mod tests {
     fn every_figure_has_points_and_draws_nothing_from_nothing() {
         for definition in DEFINITIONS {
             for quick in [false, true] {
-                assert!(!(definition.scan)(quick).points.is_empty(), "{}", definition.id);
+                assert!(
+                    !(definition.scan)(quick).points.is_empty(),
+                    "{}",
+                    definition.id
+                );
             }
-            let measured = (definition.charts)(&[]).into_iter().flat_map(|chart| chart.series).filter(|series| !series.reference);
-            assert_eq!(measured.map(|series| series.points.len()).sum::<usize>(), 0, "{} draws what was not measured", definition.id);
+            let measured = (definition.charts)(&[])
+                .into_iter()
+                .flat_map(|chart| chart.series)
+                .filter(|series| !series.reference);
+            assert_eq!(
+                measured.map(|series| series.points.len()).sum::<usize>(),
+                0,
+                "{} draws what was not measured",
+                definition.id
+            );
         }
     }
 }

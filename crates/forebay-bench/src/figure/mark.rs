@@ -11,18 +11,31 @@ const MARKS_KIB: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const RATE_HZ: f64 = 4000.0;
 
 pub(super) fn scan(quick: bool) -> Scan {
-    let marks = MARKS_KIB.iter().enumerate().filter(|(index, _)| !quick || index % 2 == 0);
-    Scan { name: "mark", points: marks.map(|(_, kib)| point(*kib, quick)).collect() }
+    let marks = MARKS_KIB
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !quick || index % 2 == 0);
+    Scan {
+        name: "mark",
+        points: marks.map(|(_, kib)| point(*kib, quick)).collect(),
+    }
 }
 
 fn point(kib: u32, quick: bool) -> ScanPoint {
-    let mut setup = Setup { water_mark_bytes: Some(kib << 10), ..Setup::test2(RATE_HZ) };
+    let mut setup = Setup {
+        water_mark_bytes: Some(kib << 10),
+        ..Setup::test2(RATE_HZ)
+    };
     if quick {
         (setup.warm_s, setup.measure_s) = (0.5, 1.5);
     }
     let mut labels = Row::default();
     labels.add("water_mark_kib", f64::from(kib));
-    ScanPoint { name: format!("water mark {kib} KiB"), labels, task: Task::Chain(setup) }
+    ScanPoint {
+        name: format!("water mark {kib} KiB"),
+        labels,
+        task: Task::Chain(setup),
+    }
 }
 
 const X: (&str, f64) = ("water_mark_kib", 1.0);
@@ -50,8 +63,13 @@ pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
 
 pub(super) fn compare(rows: &[Row]) -> Vec<String> {
     let line = |repeats: &Vec<&Row>| {
-        let gigabyte = |row: &&Row| (row.number("cpu_builder_percent") + row.number("cpu_receiver_percent")) / 100.0 / (row.number("built_bytes_per_s") / 1e9);
-        let seconds = crate::statistics::spread(repeats.iter().map(gigabyte)).map_or(f64::NAN, |spread| spread.median);
+        let gigabyte = |row: &&Row| {
+            (row.number("cpu_builder_percent") + row.number("cpu_receiver_percent"))
+                / 100.0
+                / (row.number("built_bytes_per_s") / 1e9)
+        };
+        let seconds = crate::statistics::spread(repeats.iter().map(gigabyte))
+            .map_or(f64::NAN, |spread| spread.median);
         format!(
             "{} KiB: CPU builder {} %, receiver {} %, {seconds:.2} s of CPU per GB, {} datagrams/s, {} % discarded",
             repeats[0].number("water_mark_kib"),

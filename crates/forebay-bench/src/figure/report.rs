@@ -46,13 +46,27 @@ impl Report {
     /// For people.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut lines = vec![format!("{}: {}", self.id, self.title), format!("  published: {}", self.published)];
+        let mut lines = vec![
+            format!("{}: {}", self.id, self.title),
+            format!("  published: {}", self.published),
+        ];
         lines.extend(self.comparison.iter().map(|line| format!("  {line}")));
         lines.push(format!("  {}", self.remark));
-        lines.push(format!("  {} run(s) of each point, medians; {}", self.runs, self.conditions.line()));
-        lines.extend(self.warnings.iter().map(|warning| format!("  WARNING: {warning}")));
+        lines.push(format!(
+            "  {} run(s) of each point, medians; {}",
+            self.runs,
+            self.conditions.line()
+        ));
+        lines.extend(
+            self.warnings
+                .iter()
+                .map(|warning| format!("  WARNING: {warning}")),
+        );
         if self.rows_with_residual > 0 {
-            lines.push(format!("  THE BOOKS DO NOT CLOSE in {} row(s)", self.rows_with_residual));
+            lines.push(format!(
+                "  THE BOOKS DO NOT CLOSE in {} row(s)",
+                self.rows_with_residual
+            ));
         }
         if self.interrupted {
             lines.push("  interrupted: not all points were measured".to_owned());
@@ -63,14 +77,23 @@ impl Report {
 }
 
 /// Draws and writes the figure.
-pub(super) fn write(definition: &Definition, done: &Scanned, options: &Options, conditions: &Conditions) -> Result<Report> {
+pub(super) fn write(
+    definition: &Definition,
+    done: &Scanned,
+    options: &Options,
+    conditions: &Conditions,
+) -> Result<Report> {
     let csv = options.out.join(format!("{}.csv", definition.id));
     if csv != done.csv {
         fs::copy(&done.csv, &csv).with_context(|| format!("writing {}", csv.display()))?;
     }
     let warnings = conditions.warnings();
     let runs = done.repeats;
-    let bars = if runs > 1 { ", bars from the smallest to the largest" } else { "" };
+    let bars = if runs > 1 {
+        ", bars from the smallest to the largest"
+    } else {
+        ""
+    };
     let mut caption = vec![
         format!("Median of {runs} run(s){bars}. {}", definition.remark),
         format!("Published, on other hardware: {}.", definition.published),
@@ -83,7 +106,11 @@ pub(super) fn write(definition: &Definition, done: &Scanned, options: &Options, 
         caption.push("INTERRUPTED: not all points were measured.".to_owned());
     }
     let title = format!("{}  {}", definition.id, definition.title);
-    let picture = Picture { title, charts: (definition.charts)(&done.rows), caption };
+    let picture = Picture {
+        title,
+        charts: (definition.charts)(&done.rows),
+        caption,
+    };
     let [svg, png] = plot::write(&picture, &options.out, definition.id)?;
     let report = Report {
         id: definition.id,

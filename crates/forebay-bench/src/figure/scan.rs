@@ -54,7 +54,9 @@ impl Scan {
             Task::Chain(setup) => setup.warm_s + setup.measure_s + 1.0,
             Task::Loss(offer) => offer.seconds + 0.1,
         };
-        Duration::from_secs_f64(self.points.iter().map(seconds).sum::<f64>() / self.points.len().max(1) as f64)
+        Duration::from_secs_f64(
+            self.points.iter().map(seconds).sum::<f64>() / self.points.len().max(1) as f64,
+        )
     }
 }
 
@@ -68,7 +70,12 @@ pub(super) fn carry_out(
 ) -> Result<Scanned> {
     let repeats = if options.quick { 1 } else { REPEATS };
     let mut csv = CsvFile::create(file)?;
-    let mut done = Scanned { rows: Vec::new(), csv: file.to_path_buf(), interrupted: false, repeats };
+    let mut done = Scanned {
+        rows: Vec::new(),
+        csv: file.to_path_buf(),
+        interrupted: false,
+        repeats,
+    };
     let mut progress = Progress::new(scan.points.len() * repeats, scan.expected());
     'runs: for run in 1..=repeats {
         for (number, point) in scan.points.iter().enumerate() {
@@ -79,7 +86,8 @@ pub(super) fn carry_out(
             row.add("runs", repeats);
             row.extend(&point.labels);
             row.add("load_before", Conditions::load());
-            let outcome = perform(&point.task, options, &mut row).with_context(|| format!("measuring {}", point.name))?;
+            let outcome = perform(&point.task, options, &mut row)
+                .with_context(|| format!("measuring {}", point.name))?;
             if outcome == Outcome::Interrupted || stop() {
                 done.interrupted = true;
                 break 'runs;
@@ -123,13 +131,26 @@ fn perform(task: &Task, options: &Options, row: &mut Row) -> Result<Outcome> {
 /// The settings of a run as cells.
 fn configuration(setup: &Setup) -> Row {
     let mut row = Row::default();
-    let groups: Vec<String> = setup.groups.iter().map(|(count, bytes, sigma)| format!("{count}:{bytes}:{sigma}")).collect();
+    let groups: Vec<String> = setup
+        .groups
+        .iter()
+        .map(|(count, bytes, sigma)| format!("{count}:{bytes}:{sigma}"))
+        .collect();
     row.add("groups", groups.join(" "));
     row.add("sources", setup.sources());
     row.add("rate_hz", setup.rate_hz);
-    row.add("water_mark_bytes", setup.water_mark_bytes.map_or(0.0, f64::from));
-    row.add("huge_every", setup.huge.map_or(0.0, |huge| f64::from(huge.0)));
-    row.add("huge_bytes", setup.huge.map_or(0.0, |huge| f64::from(huge.1)));
+    row.add(
+        "water_mark_bytes",
+        setup.water_mark_bytes.map_or(0.0, f64::from),
+    );
+    row.add(
+        "huge_every",
+        setup.huge.map_or(0.0, |huge| f64::from(huge.0)),
+    );
+    row.add(
+        "huge_bytes",
+        setup.huge.map_or(0.0, |huge| f64::from(huge.1)),
+    );
     row.add("one_core", setup.one_core);
     row.add("warm_s", setup.warm_s);
     row.add("measure_s", setup.measure_s);

@@ -8,8 +8,15 @@ use crate::plot::{Axis, Chart, Point, Scale, Series};
 use crate::rows::Row;
 
 pub(super) fn scan(quick: bool) -> Scan {
-    let rates: &[f64] = if quick { &[1.0, 4.0, 16.0] } else { &[1.0, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0] };
-    Scan { name: "test2", points: rates.iter().map(|khz| point(*khz, quick)).collect() }
+    let rates: &[f64] = if quick {
+        &[1.0, 4.0, 16.0]
+    } else {
+        &[1.0, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0]
+    };
+    Scan {
+        name: "test2",
+        points: rates.iter().map(|khz| point(*khz, quick)).collect(),
+    }
 }
 
 fn point(khz: f64, quick: bool) -> ScanPoint {
@@ -19,7 +26,11 @@ fn point(khz: f64, quick: bool) -> ScanPoint {
     }
     let mut labels = Row::default();
     labels.add("event_rate_khz", khz);
-    ScanPoint { name: format!("Test-2 at {khz} kHz"), labels, task: Task::Chain(setup) }
+    ScanPoint {
+        name: format!("Test-2 at {khz} kHz"),
+        labels,
+        task: Task::Chain(setup),
+    }
 }
 
 const X: (&str, f64) = ("event_rate_khz", 1.0);
@@ -27,7 +38,10 @@ const X: (&str, f64) = ("event_rate_khz", 1.0);
 pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
     let all = |name: &str, scale: f64| points(rows, |_| true, X, (name, scale));
     let published = |of: fn(&Test) -> Option<f64>| {
-        TEST2.iter().filter_map(|test| Some(Point::exact(test.khz, of(test)?))).collect::<Vec<_>>()
+        TEST2
+            .iter()
+            .filter_map(|test| Some(Point::exact(test.khz, of(test)?)))
+            .collect::<Vec<_>>()
     };
     let axis = || Axis::new("event rate [kHz]", Scale::Log);
     let rate = Chart {
@@ -56,10 +70,16 @@ pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
 pub(super) fn compare(rows: &[Row]) -> Vec<String> {
     let line = |repeats: &Vec<&Row>| {
         let khz = repeats[0].number("event_rate_khz");
-        let published = TEST2.iter().find(|test| test.khz == khz).map_or_else(String::new, |test| {
-            let cpu = test.cpu.map_or_else(String::new, |[builder, receiver]| format!(", CPU {builder}+{receiver} %"));
-            format!("published {} MB/s, 0 % discarded{cpu}; ", test.mb_per_s)
-        });
+        let published =
+            TEST2
+                .iter()
+                .find(|test| test.khz == khz)
+                .map_or_else(String::new, |test| {
+                    let cpu = test.cpu.map_or_else(String::new, |[builder, receiver]| {
+                        format!(", CPU {builder}+{receiver} %")
+                    });
+                    format!("published {} MB/s, 0 % discarded{cpu}; ", test.mb_per_s)
+                });
         let of = |name: &str, scale: f64, digits: usize| median(repeats, name, scale, digits);
         format!(
             "{khz} kHz: {published}here {} MB/s, {} % discarded, CPU {}+{} %, {} µs of CPU per event",

@@ -21,20 +21,42 @@ pub(super) struct Span {
 
 impl Span {
     /// A span that shows all of `values`, its ends rounded outwards; linear ones begin at 0 when nothing lies below.
-    pub(super) fn around(scale: Scale, values: &[f64], fixed: Option<(f64, f64)>, (start, end): (f32, f32)) -> Self {
+    pub(super) fn around(
+        scale: Scale,
+        values: &[f64],
+        fixed: Option<(f64, f64)>,
+        (start, end): (f32, f32),
+    ) -> Self {
         let usable = |value: &&f64| value.is_finite() && (scale == Scale::Linear || **value > 0.0);
-        let low = values.iter().filter(usable).copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().filter(usable).copied().fold(f64::NEG_INFINITY, f64::max);
+        let low = values
+            .iter()
+            .filter(usable)
+            .copied()
+            .fold(f64::INFINITY, f64::min);
+        let high = values
+            .iter()
+            .filter(usable)
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = if low > high { (1.0, 10.0) } else { (low, high) };
         let (low, high) = match (fixed, scale) {
             (Some(range), _) => range,
             (None, Scale::Linear) => {
                 let step = step((high - low.min(0.0)).max(1e-9));
-                ((low.min(0.0) / step).floor() * step, ((high * 1.02) / step).ceil().max(1.0) * step)
+                (
+                    (low.min(0.0) / step).floor() * step,
+                    ((high * 1.02) / step).ceil().max(1.0) * step,
+                )
             }
             (None, Scale::Log) => (low / 1.25, high * 1.25),
         };
-        Self { scale, low, high, start, end }
+        Self {
+            scale,
+            low,
+            high,
+            start,
+            end,
+        }
     }
 
     /// The pixel of `value`, if it is on the axis.
@@ -67,10 +89,18 @@ impl Span {
         let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
         let all = |steps: &[f64]| -> Vec<f64> {
             let of = |decade: i32| steps.iter().map(move |step| step * 10_f64.powi(decade));
-            decades.clone().flat_map(of).filter(|tick| (self.low..=self.high).contains(tick)).collect()
+            decades
+                .clone()
+                .flat_map(of)
+                .filter(|tick| (self.low..=self.high).contains(tick))
+                .collect()
         };
         let coarse = all(&[1.0]);
-        if coarse.len() >= 4 { coarse } else { all(&[1.0, 2.0, 5.0]) }
+        if coarse.len() >= 4 {
+            coarse
+        } else {
+            all(&[1.0, 2.0, 5.0])
+        }
     }
 }
 
@@ -79,7 +109,11 @@ fn step(width: f64) -> f64 {
     let rough = width / 6.0;
     let power = 10_f64.powf(rough.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0];
-    steps.into_iter().map(|step| step * power).find(|step| *step >= rough).unwrap_or(power)
+    steps
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(power)
 }
 
 /// A tick's label: no more digits than the number needs.
@@ -96,7 +130,11 @@ pub(super) fn label(value: f64) -> String {
     }
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+    if text == "-0" {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +159,16 @@ mod tests {
     #[test]
     fn labels_are_short() {
         let texts = [0.0, 0.5, 20.0, 1475.5, 64000.0, 1_000_000.0].map(label);
-        assert_eq!(texts, ["0", "0.5", "20", "1475.5", "64\u{a0}000", "1\u{a0}000\u{a0}000"]);
+        assert_eq!(
+            texts,
+            [
+                "0",
+                "0.5",
+                "20",
+                "1475.5",
+                "64\u{a0}000",
+                "1\u{a0}000\u{a0}000"
+            ]
+        );
     }
 }

@@ -13,13 +13,18 @@ fn face(bold: bool) -> Option<Face<'static>> {
 /// Width of `text` in pixels at `size` pixels per em.
 pub(super) fn width(text: &str, size: f32, bold: bool) -> f32 {
     let Some(face) = face(bold) else { return 0.0 };
-    let units: u32 = text.chars().map(|letter| u32::from(advance(&face, letter))).sum();
+    let units: u32 = text
+        .chars()
+        .map(|letter| u32::from(advance(&face, letter)))
+        .sum();
     units as f32 * size / f32::from(face.units_per_em())
 }
 
 /// Outlines of `text`, its baseline from the origin to the right.
 pub(super) fn outlines(text: &str, size: f32, bold: bool) -> Vec<Path> {
-    let Some(face) = face(bold) else { return Vec::new() };
+    let Some(face) = face(bold) else {
+        return Vec::new();
+    };
     let scale = size / f32::from(face.units_per_em());
     let mut x = 0.0;
     let mut paths = Vec::new();
@@ -27,7 +32,9 @@ pub(super) fn outlines(text: &str, size: f32, bold: bool) -> Vec<Path> {
         let mut pen = Pen(PathBuilder::new());
         if let Some(glyph) = face.glyph_index(letter)
             && face.outline_glyph(glyph, &mut pen).is_some()
-            && let Some(path) = pen.0.finish().and_then(|path| path.transform(Transform::from_row(scale, 0.0, 0.0, -scale, x, 0.0)))
+            && let Some(path) = pen.0.finish().and_then(|path| {
+                path.transform(Transform::from_row(scale, 0.0, 0.0, -scale, x, 0.0))
+            })
         {
             paths.push(path);
         }
@@ -37,7 +44,9 @@ pub(super) fn outlines(text: &str, size: f32, bold: bool) -> Vec<Path> {
 }
 
 fn advance(face: &Face<'_>, letter: char) -> u16 {
-    face.glyph_index(letter).and_then(|glyph| face.glyph_hor_advance(glyph)).unwrap_or_else(|| face.units_per_em() / 2)
+    face.glyph_index(letter)
+        .and_then(|glyph| face.glyph_hor_advance(glyph))
+        .unwrap_or_else(|| face.units_per_em() / 2)
 }
 
 struct Pen(PathBuilder);

@@ -19,10 +19,32 @@ pub(super) enum Anchor {
 /// One piece of a picture.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
-    Line { points: Vec<(f32, f32)>, width: f32, colour: Colour, dash: Option<[f32; 2]> },
-    Polygon { points: Vec<(f32, f32)>, fill: Colour, stroke: Option<Colour> },
-    Circle { centre: (f32, f32), radius: f32, fill: Colour, stroke: Option<Colour> },
-    Text { at: (f32, f32), text: String, size: f32, bold: bool, colour: Colour, anchor: Anchor, upward: bool },
+    Line {
+        points: Vec<(f32, f32)>,
+        width: f32,
+        colour: Colour,
+        dash: Option<[f32; 2]>,
+    },
+    Polygon {
+        points: Vec<(f32, f32)>,
+        fill: Colour,
+        stroke: Option<Colour>,
+    },
+    Circle {
+        centre: (f32, f32),
+        radius: f32,
+        fill: Colour,
+        stroke: Option<Colour>,
+    },
+    Text {
+        at: (f32, f32),
+        text: String,
+        size: f32,
+        bold: bool,
+        colour: Colour,
+        anchor: Anchor,
+        upward: bool,
+    },
 }
 
 /// A picture.
@@ -35,19 +57,55 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn line(&mut self, from: (f32, f32), to: (f32, f32), width: f32, colour: Colour) {
-        self.shapes.push(Shape::Line { points: vec![from, to], width, colour, dash: None });
+        self.shapes.push(Shape::Line {
+            points: vec![from, to],
+            width,
+            colour,
+            dash: None,
+        });
     }
 
-    pub(super) fn text(&mut self, at: (f32, f32), text: &str, size: f32, colour: Colour, anchor: Anchor) {
-        self.shapes.push(Shape::Text { at, text: text.to_owned(), size, bold: false, colour, anchor, upward: false });
+    pub(super) fn text(
+        &mut self,
+        at: (f32, f32),
+        text: &str,
+        size: f32,
+        colour: Colour,
+        anchor: Anchor,
+    ) {
+        self.shapes.push(Shape::Text {
+            at,
+            text: text.to_owned(),
+            size,
+            bold: false,
+            colour,
+            anchor,
+            upward: false,
+        });
     }
 
     pub(super) fn bold(&mut self, at: (f32, f32), text: &str, size: f32, anchor: Anchor) {
-        self.shapes.push(Shape::Text { at, text: text.to_owned(), size, bold: true, colour: BLACK, anchor, upward: false });
+        self.shapes.push(Shape::Text {
+            at,
+            text: text.to_owned(),
+            size,
+            bold: true,
+            colour: BLACK,
+            anchor,
+            upward: false,
+        });
     }
 
     pub(super) fn upward(&mut self, at: (f32, f32), text: &str, size: f32) {
         let anchor = Anchor::Middle;
-        self.shapes.push(Shape::Text { at, text: text.to_owned(), size, bold: false, colour: BLACK, anchor, upward: true });
+        self.shapes.push(Shape::Text {
+            at,
+            text: text.to_owned(),
+            size,
+            bold: false,
+            colour: BLACK,
+            anchor,
+            upward: true,
+        });
     }
 }

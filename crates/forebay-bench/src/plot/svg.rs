@@ -21,25 +21,65 @@ pub(super) fn render(scene: &Scene) -> String {
 
 fn element(shape: &Shape) -> String {
     match shape {
-        Shape::Line { points, width, colour, dash } => {
-            let dash = dash.map_or_else(String::new, |[on, off]| format!(" stroke-dasharray=\"{on} {off}\""));
+        Shape::Line {
+            points,
+            width,
+            colour,
+            dash,
+        } => {
+            let dash = dash.map_or_else(String::new, |[on, off]| {
+                format!(" stroke-dasharray=\"{on} {off}\"")
+            });
             let points = coordinates(points);
-            format!("<polyline points=\"{points}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"{dash}/>", hex(*colour))
+            format!(
+                "<polyline points=\"{points}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"{dash}/>",
+                hex(*colour)
+            )
         }
-        Shape::Polygon { points, fill, stroke } => {
-            format!("<polygon points=\"{}\" fill=\"{}\"{}/>", coordinates(points), hex(*fill), outline(*stroke))
+        Shape::Polygon {
+            points,
+            fill,
+            stroke,
+        } => {
+            format!(
+                "<polygon points=\"{}\" fill=\"{}\"{}/>",
+                coordinates(points),
+                hex(*fill),
+                outline(*stroke)
+            )
         }
-        Shape::Circle { centre: (x, y), radius, fill, stroke } => {
-            format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{}\"{}/>", hex(*fill), outline(*stroke))
+        Shape::Circle {
+            centre: (x, y),
+            radius,
+            fill,
+            stroke,
+        } => {
+            format!(
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{}\"{}/>",
+                hex(*fill),
+                outline(*stroke)
+            )
         }
-        Shape::Text { at: (x, y), text, size, bold, colour, anchor, upward } => {
+        Shape::Text {
+            at: (x, y),
+            text,
+            size,
+            bold,
+            colour,
+            anchor,
+            upward,
+        } => {
             let anchor = match anchor {
                 Anchor::Start => "start",
                 Anchor::Middle => "middle",
                 Anchor::End => "end",
             };
             let weight = if *bold { " font-weight=\"bold\"" } else { "" };
-            let turn = if *upward { format!(" transform=\"rotate(-90 {x:.1} {y:.1})\"") } else { String::new() };
+            let turn = if *upward {
+                format!(" transform=\"rotate(-90 {x:.1} {y:.1})\"")
+            } else {
+                String::new()
+            };
             let (colour, text) = (hex(*colour), escaped(text));
             format!(
                 "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"{anchor}\"{weight}{turn}>{text}</text>"
@@ -49,7 +89,9 @@ fn element(shape: &Shape) -> String {
 }
 
 fn outline(stroke: Option<Colour>) -> String {
-    stroke.map_or_else(String::new, |colour| format!(" stroke=\"{}\" stroke-width=\"1.6\"", hex(colour)))
+    stroke.map_or_else(String::new, |colour| {
+        format!(" stroke=\"{}\" stroke-width=\"1.6\"", hex(colour))
+    })
 }
 
 fn hex([red, green, blue]: Colour) -> String {
@@ -57,11 +99,17 @@ fn hex([red, green, blue]: Colour) -> String {
 }
 
 fn coordinates(points: &[(f32, f32)]) -> String {
-    points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
+    points
+        .iter()
+        .map(|(x, y)| format!("{x:.1},{y:.1}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -71,9 +119,16 @@ mod tests {
 
     #[test]
     fn text_is_escaped() {
-        let mut scene = Scene { width: 10.0, height: 10.0, shapes: Vec::new() };
+        let mut scene = Scene {
+            width: 10.0,
+            height: 10.0,
+            shapes: Vec::new(),
+        };
         scene.text((1.0, 2.0), "a < b & c", 9.0, BLACK, Anchor::End);
         let out = render(&scene);
-        assert!(out.contains(">a &lt; b &amp; c</text>") && out.ends_with("</svg>\n"), "{out}");
+        assert!(
+            out.contains(">a &lt; b &amp; c</text>") && out.ends_with("</svg>\n"),
+            "{out}"
+        );
     }
 }

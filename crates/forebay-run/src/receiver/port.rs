@@ -72,7 +72,17 @@ impl Port {
         }
         let batch_id = book.value(port_words.batch);
         let route = Route::of(plan, index);
-        Ok(Self { index: index as u32, socket, words: port_words, writer, book, route, lanes, batch_id, mean16: 0 })
+        Ok(Self {
+            index: index as u32,
+            socket,
+            words: port_words,
+            writer,
+            book,
+            route,
+            lanes,
+            batch_id,
+            mean16: 0,
+        })
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -86,7 +96,9 @@ impl Port {
 
     /// Whether every ring of the port can take a message.
     pub(super) fn has_room(&self, producers: &Producers) -> bool {
-        self.lanes.iter().all(|lane| producers.rings[lane.ring].free_bytes() >= 2 * need_bytes(&lane.check))
+        self.lanes
+            .iter()
+            .all(|lane| producers.rings[lane.ring].free_bytes() >= 2 * need_bytes(&lane.check))
     }
 
     /// Takes what the socket has, up to one batch, books it and shows it to the builder.
@@ -98,7 +110,11 @@ impl Port {
         leak: &mut Leak,
     ) -> Result<Turn, RunError> {
         let direct = matches!(self.route, Route::Only) && self.mean16 >= DIRECT_BYTES * 16;
-        if direct { self.turn_direct(plan, batch, producers, leak) } else { self.turn_scratch(plan, batch, producers, leak) }
+        if direct {
+            self.turn_direct(plan, batch, producers, leak)
+        } else {
+            self.turn_scratch(plan, batch, producers, leak)
+        }
     }
 
     /// Large datagrams: the kernel copies each to its place in the ring.
@@ -114,15 +130,24 @@ impl Port {
             let lane = &self.lanes[0];
             let have = lane.check.unfinished().0;
             let ring = &mut producers.rings[lane.ring];
-            let tag = BatchTag { words: [ring.position(), have as u64], ..self.next_tag() };
+            let tag = BatchTag {
+                words: [ring.position(), have as u64],
+                ..self.next_tag()
+            };
             let Ok(mut loan) = ring.reserve(have + DATAGRAM_BYTES_MAX) else {
                 if plan.full == FullPolicy::Hold {
                     return Ok(Turn::Blocked);
                 }
                 return self.turn_scratch(plan, batch, producers, leak);
             };
-            let Some(free) = loan.get_mut(have..) else { break };
-            if batch.receive_into(self.socket.as_fd(), free, tag).map_err(|error| self.receive_error(&error))?.is_none() {
+            let Some(free) = loan.get_mut(have..) else {
+                break;
+            };
+            if batch
+                .receive_into(self.socket.as_fd(), free, tag)
+                .map_err(|error| self.receive_error(&error))?
+                .is_none()
+            {
                 break;
             }
             turn = Turn::Took;
@@ -158,7 +183,9 @@ impl Port {
             return Ok(Turn::Blocked);
         }
         let tag = self.next_tag();
-        let count = batch.receive_scratch(self.socket.as_fd(), max, tag).map_err(|error| self.receive_error(&error))?;
+        let count = batch
+            .receive_scratch(self.socket.as_fd(), max, tag)
+            .map_err(|error| self.receive_error(&error))?;
         if count == 0 {
             return Ok(Turn::Empty);
         }
@@ -175,11 +202,19 @@ impl Port {
             return wanted;
         }
         let lane = &self.lanes[0];
-        let free = producers.rings[lane.ring].free_bytes().saturating_sub(lane.check.unfinished().0 as u64);
+        let free = producers.rings[lane.ring]
+            .free_bytes()
+            .saturating_sub(lane.check.unfinished().0 as u64);
         wanted.min((free / (DATAGRAM_BYTES_MAX as u64 + 64)) as usize)
     }
 
-    fn take_scratch(&mut self, count: usize, batch: &RecvBatch, producers: &mut Producers, leak: &mut Leak) {
+    fn take_scratch(
+        &mut self,
+        count: usize,
+        batch: &RecvBatch,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         for index in 0..count {
             let datagram = batch.datagram(index);
             self.observe(datagram.len);
@@ -187,32 +222,63 @@ impl Port {
                 continue;
             }
             let payload = batch.payload(index);
-            let Some(lane) = self.route.find(payload, datagram.from).or_else(|| self.continued(payload)) else {
+            let Some(lane) = self
+                .route
+                .find(payload, datagram.from)
+                .or_else(|| self.continued(payload))
+            else {
                 self.stray(datagram.len as u64);
                 continue;
             };
             self.receive_account(lane, 1, datagram.len as u64);
             if datagram.truncated {
-                self.reject(lane, &Rejected { reason: Reject::Truncated, datagrams: 1, bytes: datagram.len as u64, retry_at: None });
+                self.reject(
+                    lane,
+                    &Rejected {
+                        reason: Reject::Truncated,
+                        datagrams: 1,
+                        bytes: datagram.len as u64,
+                        retry_at: None,
+                    },
+                );
                 continue;
             }
-            self.take_one(lane, payload, datagram.stamp_ns.unwrap_or(0), producers, leak);
+            self.take_one(
+                lane,
+                payload,
+                datagram.stamp_ns.unwrap_or(0),
+                producers,
+                leak,
+            );
         }
     }
 
     /// A datagram that no table knows may be the rest of the one message that is unfinished.
     fn continued(&self, _payload: &[u8]) -> Option<usize> {
-        let mut unfinished = self.lanes.iter().enumerate().filter(|(_, lane)| lane.check.unfinished().1 > 0);
+        let mut unfinished = self
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| lane.check.unfinished().1 > 0);
         let only = unfinished.next()?.0;
         unfinished.next().is_none().then_some(only)
     }
 
-    fn take_one(&mut self, lane: usize, payload: &[u8], stamp_ns: u64, producers: &mut Producers, leak: &mut Leak) {
+    fn take_one(
+        &mut self,
+        lane: usize,
+        payload: &[u8],
+        stamp_ns: u64,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         let state = &mut self.lanes[lane];
         let have = state.check.unfinished().0;
         if have == 0 && payload.len() != MTU_BYTES {
             match state.check.handle_datagram(payload, payload.len()) {
-                Step::Complete(accepted) => self.store(lane, &accepted, payload, stamp_ns, producers, leak),
+                Step::Complete(accepted) => {
+                    self.store(lane, &accepted, payload, stamp_ns, producers, leak)
+                }
                 Step::Rejected(rejected) => self.reject(lane, &rejected),
                 Step::More => {}
             }
@@ -224,14 +290,31 @@ impl Port {
             self.settle_in_ring(lane, payload.len(), stamp_ns, producers, leak);
         } else {
             let given_up = self.lanes[lane].check.abandon();
-            let (datagrams, bytes) = given_up.map_or((0, 0), |rejected| (rejected.datagrams, rejected.bytes));
+            let (datagrams, bytes) =
+                given_up.map_or((0, 0), |rejected| (rejected.datagrams, rejected.bytes));
             let bytes = bytes + payload.len() as u64;
-            self.reject(lane, &Rejected { reason: Reject::RingFull, datagrams: datagrams + 1, bytes, retry_at: None });
+            self.reject(
+                lane,
+                &Rejected {
+                    reason: Reject::RingFull,
+                    datagrams: datagrams + 1,
+                    bytes,
+                    retry_at: None,
+                },
+            );
         }
     }
 
     /// Copies a checked message into the ring.
-    fn store(&mut self, lane: usize, accepted: &Accepted, payload: &[u8], stamp_ns: u64, producers: &mut Producers, leak: &mut Leak) {
+    fn store(
+        &mut self,
+        lane: usize,
+        accepted: &Accepted,
+        payload: &[u8],
+        stamp_ns: u64,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         let ring = &mut producers.rings[self.lanes[lane].ring];
         let kept = &payload[..accepted.kept_bytes as usize];
         if leak.take("receiver") {
@@ -239,7 +322,15 @@ impl Port {
         }
         let Ok(mut loan) = ring.reserve(kept.len()) else {
             let bytes = u64::from(accepted.message_bytes);
-            self.reject(lane, &Rejected { reason: Reject::RingFull, datagrams: accepted.datagrams, bytes, retry_at: None });
+            self.reject(
+                lane,
+                &Rejected {
+                    reason: Reject::RingFull,
+                    datagrams: accepted.datagrams,
+                    bytes,
+                    retry_at: None,
+                },
+            );
             return;
         };
         loan.copy_from_slice(kept);
@@ -249,12 +340,21 @@ impl Port {
     }
 
     /// The newest datagram lies in the ring behind the unfinished message: checks and keeps it there.
-    fn settle_in_ring(&mut self, lane: usize, mut len: usize, stamp_ns: u64, producers: &mut Producers, leak: &mut Leak) {
+    fn settle_in_ring(
+        &mut self,
+        lane: usize,
+        mut len: usize,
+        stamp_ns: u64,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         loop {
             let state = &mut self.lanes[lane];
             let total = state.check.unfinished().0 + len;
             // The same memory as before: nothing was committed in between.
-            let Ok(mut loan) = producers.rings[state.ring].reserve(total) else { return };
+            let Ok(mut loan) = producers.rings[state.ring].reserve(total) else {
+                return;
+            };
             match state.check.handle_datagram(&loan, len) {
                 Step::More => return,
                 Step::Complete(_) if leak.take("receiver") => return,
@@ -277,18 +377,27 @@ impl Port {
     }
 
     /// Handles what a killed predecessor had in hand.
-    pub(super) fn adopt(&mut self, adopted: &Adopted, batch: &mut RecvBatch, producers: &mut Producers, leak: &mut Leak) {
+    pub(super) fn adopt(
+        &mut self,
+        adopted: &Adopted,
+        batch: &mut RecvBatch,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         self.batch_id = adopted.tag.batch_id;
         match adopted.mode {
             BatchMode::Scratch => self.take_scratch(adopted.count, batch, producers, leak),
             BatchMode::Direct => {
-                let here = self.lanes.first().is_some_and(|lane| producers.rings[lane.ring].position() == adopted.tag.words[0]);
+                let here = self.lanes.first().is_some_and(|lane| {
+                    producers.rings[lane.ring].position() == adopted.tag.words[0]
+                });
                 if here {
                     self.take_direct(batch, producers, leak);
                 } else {
                     let bytes = batch.datagram(0).len as u64;
                     self.receive_account(0, 1, bytes);
-                    let tally = self.words.sources[0].receiver.dropped[crate::books::receiver_crash()];
+                    let tally =
+                        self.words.sources[0].receiver.dropped[crate::books::receiver_crash()];
                     self.book.add_tally(tally, 1, bytes);
                 }
             }
@@ -300,10 +409,12 @@ impl Port {
     fn commit(&mut self, batch: &mut RecvBatch, producers: &mut Producers) {
         for (lane, words) in self.lanes.iter().zip(&self.words.sources) {
             let (have, datagrams) = lane.check.unfinished();
-            self.book.set(words.tail, producers.rings[lane.ring].position());
+            self.book
+                .set(words.tail, producers.rings[lane.ring].position());
             self.book.set(words.unfinished[0], have as u64);
             self.book.set(words.unfinished[1], u64::from(datagrams));
-            self.book.set(words.receiver.held.items, u64::from(datagrams));
+            self.book
+                .set(words.receiver.held.items, u64::from(datagrams));
             self.book.set(words.receiver.held.bytes, have as u64);
         }
         self.book.set(self.words.batch, self.batch_id);
@@ -316,11 +427,17 @@ impl Port {
 
     /// Reads the socket's own counters.
     pub(super) fn read_kernel(&mut self) {
-        let Ok(info) = mem_info(&self.socket) else { return };
+        let Ok(info) = mem_info(&self.socket) else {
+            return;
+        };
         let last = self.book.value(self.words.kernel_raw) as u32;
-        self.book.add(self.words.kernel_drops, u64::from(info.drops.wrapping_sub(last)));
+        self.book.add(
+            self.words.kernel_drops,
+            u64::from(info.drops.wrapping_sub(last)),
+        );
         self.book.set(self.words.kernel_raw, u64::from(info.drops));
-        self.book.set(self.words.buffer_fill, u64::from(info.rmem_alloc_bytes));
+        self.book
+            .set(self.words.buffer_fill, u64::from(info.rmem_alloc_bytes));
         self.writer.commit(&self.book);
     }
 
@@ -334,13 +451,18 @@ impl Port {
         for (lane, words) in self.lanes.iter().zip(&self.words.sources) {
             self.book.set(words.receiver.held.items, 0);
             self.book.set(words.receiver.held.bytes, 0);
-            self.book.set(words.tail, producers.rings[lane.ring].position());
+            self.book
+                .set(words.tail, producers.rings[lane.ring].position());
         }
         self.writer.commit(&self.book);
     }
 
     fn next_tag(&self) -> BatchTag {
-        BatchTag { batch_id: self.batch_id + 1, socket: self.index, words: [0; 2] }
+        BatchTag {
+            batch_id: self.batch_id + 1,
+            socket: self.index,
+            words: [0; 2],
+        }
     }
 
     #[inline]
@@ -356,11 +478,19 @@ impl Port {
     fn accept(&mut self, lane: usize, accepted: &Accepted, queued: &Queued) {
         let words: &QueueWords = &self.words.sources[lane];
         let book = &mut self.book;
-        book.add_tally(words.receiver.outgoing, u64::from(accepted.datagrams), u64::from(accepted.message_bytes));
+        book.add_tally(
+            words.receiver.outgoing,
+            u64::from(accepted.datagrams),
+            u64::from(accepted.message_bytes),
+        );
         book.add(words.messages, 1);
         let bytes = u64::from(accepted.kept_bytes) - UNIT_HEADER_BYTES as u64;
         let broken = u64::from(accepted.broken_bytes);
-        book.add_tally(words.queue.incoming, u64::from(accepted.items) + u64::from(broken > 0), bytes + broken);
+        book.add_tally(
+            words.queue.incoming,
+            u64::from(accepted.items) + u64::from(broken > 0),
+            bytes + broken,
+        );
         if broken > 0 {
             book.add_tally(words.queue.dropped[0], 1, broken);
         }
@@ -372,17 +502,25 @@ impl Port {
     fn reject(&mut self, lane: usize, rejected: &Rejected) {
         let account: &Account = &self.words.sources[lane].receiver;
         let tally = account.dropped[rejected.reason as usize];
-        self.book.add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
+        self.book
+            .add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
     }
 
     fn stray(&mut self, bytes: u64) {
-        let Some(account) = &self.words.stray else { return };
+        let Some(account) = &self.words.stray else {
+            return;
+        };
         self.book.add_tally(account.incoming, 1, bytes);
-        self.book.add_tally(account.dropped[Reject::UnknownSource as usize], 1, bytes);
+        self.book
+            .add_tally(account.dropped[Reject::UnknownSource as usize], 1, bytes);
     }
 
     fn receive_error(&self, error: &std::io::Error) -> RunError {
-        RunError::Receive { port: self.index as usize, source: std::io::Error::from(error.kind()), detail: error.to_string() }
+        RunError::Receive {
+            port: self.index as usize,
+            source: std::io::Error::from(error.kind()),
+            detail: error.to_string(),
+        }
     }
 }
 
@@ -398,15 +536,26 @@ struct Queued {
 
 impl Queued {
     fn meta(&self, stamp_ns: u64) -> Meta {
-        Meta { tag: 0, items: self.items, flags: 0, stamp_ns }
+        Meta {
+            tag: 0,
+            items: self.items,
+            flags: 0,
+            stamp_ns,
+        }
     }
 }
 
 fn queued(accepted: &Accepted, message: &[u8], leak: &mut Leak) -> Queued {
-    let all = Queued { items: accepted.items, bytes: accepted.kept_bytes as usize };
+    let all = Queued {
+        items: accepted.items,
+        bytes: accepted.kept_bytes as usize,
+    };
     if accepted.items == 0 || !leak.take("queue") {
         return all;
     }
     let body = &message[UNIT_HEADER_BYTES..all.bytes];
-    Queued { items: all.items - 1, bytes: UNIT_HEADER_BYTES + forebay_evb::bytes_of(body, all.items - 1) }
+    Queued {
+        items: all.items - 1,
+        bytes: UNIT_HEADER_BYTES + forebay_evb::bytes_of(body, all.items - 1),
+    }
 }
