@@ -11,6 +11,7 @@ mod audit;
 mod demo;
 mod emulate;
 mod evb;
+mod figure;
 mod inspect;
 mod live;
 mod session;
@@ -34,6 +35,7 @@ enum Verb {
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
+    Figure(figure::FigureArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Figure(args) => figure::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
