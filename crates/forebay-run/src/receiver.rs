@@ -1,6 +1,7 @@
 //! The receiver stage: datagrams off the sockets, checked, into one ring per source.
 
 mod drain;
+mod lane;
 mod port;
 mod route;
 
