@@ -48,6 +48,39 @@ pub struct PortWords {
     pub sources: Vec<QueueWords>,
     /// Where datagrams of no source go, on a port with several.
     pub stray: Option<Account>,
+    /// That account's number.
+    pub stray_id: Option<AccountId>,
+}
+
+/// Words of a capture that is replayed.
+#[derive(Debug, Clone)]
+pub struct CaptureWords {
+    /// The group.
+    pub group: GroupId,
+    /// Its packets: those that became datagrams or parts of them, and the others by reason.
+    pub packets: Account,
+    /// Its datagrams, and those of which a fragment is missing.
+    pub datagrams: Account,
+    /// Datagrams to ports that are not replayed.
+    pub not_selected: Tally,
+}
+
+/// Why a packet of a capture gives no datagram; the order is that of the ledger's reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureDrop {
+    /// Another protocol.
+    NotUdp,
+    /// Cut by the capture's snap length.
+    Truncated,
+    /// Its headers contradict themselves.
+    Malformed,
+    /// The file ends, or cannot be read any further, within it.
+    FileBroken,
+}
+
+impl CaptureDrop {
+    /// All reasons, in the ledger's order.
+    pub const NAMES: [&'static str; 4] = ["not_udp", "truncated", "malformed", "file_broken"];
 }
 
 /// Words of one sink at the builder's end of its queue.
@@ -106,6 +139,8 @@ pub struct Books {
     pub schema: Schema,
     /// Ports.
     pub ports: Vec<PortWords>,
+    /// The capture, when one is replayed.
+    pub capture: Option<CaptureWords>,
     /// IP reassembly failures of the host during the run.
     pub host: (GroupId, Counter),
     /// The builder.
@@ -147,6 +182,7 @@ impl Books {
         let mut schema = SchemaBuilder::new(&plan.run_id);
         let (generator, senders) = declare_generator(&mut schema, plan);
         let ports: Vec<_> = (0..plan.ports.len()).map(|port| declare_port(&mut schema, plan, port, &senders)).collect();
+        let capture = plan.replay.as_ref().map(|_| declare_capture(&mut schema, &ports));
         let host_group = schema.group("host");
         let host = (host_group, schema.host_term(host_group, "ip", "reassembly_failed"));
         let builder = declare(&mut schema, &plan.owners());
@@ -156,7 +192,7 @@ impl Books {
         let event_bytes = schema.histogram("event_bytes", "bytes", "builder");
         let span = ["first_event_ns", "last_event_ns"].map(|name| schema.cursor(builder.group, name));
         let schema = schema.finish()?;
-        Ok(Self { span, schema, ports, host, builder, offers, sinks, generator, latency, event_bytes })
+        Ok(Self { span, schema, ports, capture, host, builder, offers, sinks, generator, latency, event_bytes })
     }
 }
 
@@ -195,9 +231,11 @@ fn declare_port(schema: &mut SchemaBuilder, plan: &Plan, port: usize, senders: &
     if let Some((id, _)) = &stray {
         link = link.to(*id);
     }
-    let bound = plan.receiver.socket_buffer_bytes as u64 / 256;
-    let link = link.kernel_drops("buffer_full", kernel_drops, DATAGRAM_BYTES.0, DATAGRAM_BYTES.1).bound_items(bound);
-    schema.link(link);
+    if plan.replay.is_none() {
+        let bound = plan.receiver.socket_buffer_bytes as u64 / 256;
+        let link = link.kernel_drops("buffer_full", kernel_drops, DATAGRAM_BYTES.0, DATAGRAM_BYTES.1).bound_items(bound);
+        schema.link(link);
+    }
     PortWords {
         group,
         kernel_drops,
@@ -205,8 +243,25 @@ fn declare_port(schema: &mut SchemaBuilder, plan: &Plan, port: usize, senders: &
         batch: schema.cursor(group, "batch"),
         buffer_fill: schema.gauge(group, "socket_buffer_fill_bytes", &owner, "kernel memory in use by the socket's queue"),
         sources,
+        stray_id: stray.as_ref().map(|(id, _)| *id),
         stray: stray.map(|(_, account)| account),
     }
+}
+
+/// Every datagram of the capture comes in at a receiver's account, or is one to another port.
+fn declare_capture(schema: &mut SchemaBuilder, ports: &[PortWords]) -> CaptureWords {
+    let group = schema.group("capture");
+    let (_, packets) = schema.account(group, "capture", "file", Unit::Packets, &CaptureDrop::NAMES);
+    let (id, datagrams) = schema.account(group, "reassembly", "file", Unit::Datagrams, &["fragment_missing"]);
+    let not_selected = schema.link_drop(group);
+    let mut link = LinkSpec::new("capture", "file").from(id).drops("not_selected", not_selected);
+    for port in ports {
+        for far in port.sources.iter().map(|source| source.receiver_id).chain(port.stray_id) {
+            link = link.to(far);
+        }
+    }
+    schema.link(link.bound_items(crate::receiver::REPLAY_BATCH));
+    CaptureWords { group, packets, datagrams, not_selected }
 }
 
 fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> QueueWords {

@@ -48,6 +48,10 @@ struct Stage<'a> {
     span: [forebay_ledger::Counter; 2],
     sinks: Vec<SinkHandle>,
     leak: Leak,
+    /// Nothing came and nothing was built in the last round: only now a full ring means that waiting costs data.
+    quiet: bool,
+    /// Events were built or given up in this round.
+    moved: bool,
     /// The supervisor said that nothing more will come.
     stopping: bool,
 }
@@ -85,7 +89,7 @@ impl<'a> Stage<'a> {
             sinks.push(SinkHandle::start(plan, index, &books, parts.words.clone(), sink.consumer, leak.clone())?);
         }
         let rings = Rings::new(consumers);
-        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, stopping: false })
+        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, quiet: false, moved: false, stopping: false })
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
@@ -96,10 +100,12 @@ impl<'a> Stage<'a> {
             let full = self.build(now_ns);
             self.commit();
             if full {
+                self.quiet = false;
                 self.out.wait_space(FULL_SLEEP)?;
                 continue;
             }
-            if pulled {
+            let was_quiet = std::mem::replace(&mut self.quiet, !pulled && !self.moved);
+            if pulled || (!was_quiet && self.quiet && self.rings.any_pressed()) {
                 continue;
             }
             if (self.stopping || self.rings.all_closed()) && self.builder.poll_timeout().is_none() {
@@ -113,7 +119,7 @@ impl<'a> Stage<'a> {
     fn pull(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for source in 0..self.rings.count() {
-            let pressed = self.rings.is_pressed(source);
+            let pressed = self.quiet && self.rings.is_pressed(source);
             self.builder.handle_pressure(source, pressed);
             while let Some(record) = self.rings.next(source) {
                 any = true;
@@ -145,17 +151,19 @@ impl<'a> Stage<'a> {
     /// Builds what can be built now; true when a sink's queue is full.
     fn build(&mut self, now_ns: u64) -> bool {
         let mut built = 0;
+        self.moved = false;
         self.out.begin(now_ns, clock::realtime_ns());
         loop {
             match self.builder.poll(now_ns, &self.rings, &mut self.out) {
                 Poll::Built => {
+                    self.moved = true;
                     built += 1;
                     if built >= EVENTS_PER_COMMIT {
                         self.commit();
                         built = 0;
                     }
                 }
-                Poll::Dropped => {}
+                Poll::Dropped => self.moved = true,
                 Poll::Idle => return false,
                 Poll::Full => return true,
             }

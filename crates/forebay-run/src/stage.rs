@@ -112,7 +112,10 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let rings = parts.take();
             let arena = parts.take_one("arena")?;
             let sockets = parts.take();
-            crate::receiver::run(plan, ReceiverParts { words, rings, arena, sockets }, &control, leak)
+            match &plan.replay {
+                Some(replay) => crate::receiver::replay(plan, replay, words, rings, &control, leak),
+                None => crate::receiver::run(plan, ReceiverParts { words, rings, arena, sockets }, &control, leak),
+            }
         }
         Role::Builder => {
             place(plan.builder.cpu, plan.builder.real_time)?;
