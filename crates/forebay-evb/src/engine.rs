@@ -47,6 +47,8 @@ pub struct Builder {
     pub(crate) leak: Leak,
 }
 
+/// Bytes of the header behind a sub-event: read together with it, one event later.
+const HEAD_BYTES: usize = 16;
 /// How many recent events are remembered.
 pub(crate) const RECENT: usize = 4096;
 
@@ -109,23 +111,40 @@ impl Builder {
     }
 
     /// Takes in one message of `source`, in the order of its queue.
-    pub fn handle_message<I: Input>(&mut self, now_ns: u64, source: usize, message: Message, input: &I) {
+    pub fn handle_message<I: Input>(
+        &mut self,
+        now_ns: u64,
+        source: usize,
+        message: Message,
+        input: &I,
+    ) {
         let state = &mut self.sources[source];
         let known = message.end <= state.pulled;
         if !known {
             let words = &self.accounts.sources[source];
-            self.book.add_tally(words.account.incoming, u64::from(message.items), u64::from(message.len));
+            self.book.add_tally(
+                words.account.incoming,
+                u64::from(message.items),
+                u64::from(message.len),
+            );
             self.book.add(words.messages, 1);
             state.pulled = message.end;
             state.silent = false;
         }
         let first = state.messages.is_empty();
-        state.messages.push_back(Arrived { message, arrived_ns: now_ns });
+        state.messages.push_back(Arrived {
+            message,
+            arrived_ns: now_ns,
+        });
         if first && !known {
             state.offset = 0;
             state.left = message.items;
         }
-        let resumed = if first && known { (u64::from(state.left), u64::from(message.len - state.offset)) } else { (u64::from(message.items), u64::from(message.len)) };
+        let resumed = if first && known {
+            (u64::from(state.left), u64::from(message.len - state.offset))
+        } else {
+            (u64::from(message.items), u64::from(message.len))
+        };
         state.held_items += resumed.0;
         state.held_bytes += resumed.1;
         if first {
@@ -210,10 +229,11 @@ impl Builder {
             let room = message.len - state.offset;
             if state.left > 0
                 && room >= 16
-                && let Some(head) = read_head(source, message.at + u64::from(state.offset), room, input)
+                && let Some(head) =
+                    read_head(source, message.at + u64::from(state.offset), room, input)
             {
                 self.heads.key[source] = self.heads.key_of(head.header.trigger_word);
-                input.prefetch(source, head.at + 2 * u64::from(head.padded()));
+                input.prefetch(source, head.at, head.padded() as usize + HEAD_BYTES);
                 self.heads.head[source] = head;
                 return;
             }

@@ -60,36 +60,98 @@ mod tests {
     use super::*;
 
     fn waiting() -> Situation {
-        Situation { absent: 2, absent_silent: 1, passed: 0, age_ns: 10, backlog_events: 1, pressed: false }
+        Situation {
+            absent: 2,
+            absent_silent: 1,
+            passed: 0,
+            age_ns: 10,
+            backlog_events: 1,
+            pressed: false,
+        }
     }
 
     #[test]
     fn each_limit_ends_the_waiting_of_partial_and_discard() {
         let config = Config::new(4);
-        assert_eq!(partial::judge(&config, &waiting()), Verdict::Wait { ns: config.timeout_ns - 10 });
+        assert_eq!(
+            partial::judge(&config, &waiting()),
+            Verdict::Wait {
+                ns: config.timeout_ns - 10
+            }
+        );
         let over = [
-            Situation { absent: 1, ..waiting() },
-            Situation { absent: 0, absent_silent: 0, passed: 1, ..waiting() },
-            Situation { age_ns: config.timeout_ns, ..waiting() },
-            Situation { backlog_events: config.timeout_events, ..waiting() },
-            Situation { pressed: true, ..waiting() },
+            Situation {
+                absent: 1,
+                ..waiting()
+            },
+            Situation {
+                absent: 0,
+                absent_silent: 0,
+                passed: 1,
+                ..waiting()
+            },
+            Situation {
+                age_ns: config.timeout_ns,
+                ..waiting()
+            },
+            Situation {
+                backlog_events: config.timeout_events,
+                ..waiting()
+            },
+            Situation {
+                pressed: true,
+                ..waiting()
+            },
         ];
         for situation in over {
-            assert_eq!(partial::judge(&config, &situation), Verdict::Build, "{situation:?}");
-            assert_eq!(discard::judge(&config, &situation), Verdict::Discard, "{situation:?}");
+            assert_eq!(
+                partial::judge(&config, &situation),
+                Verdict::Build,
+                "{situation:?}"
+            );
+            assert_eq!(
+                discard::judge(&config, &situation),
+                Verdict::Discard,
+                "{situation:?}"
+            );
         }
     }
 
     #[test]
     fn wait_looks_at_time_and_at_sources_that_may_come_only() {
         let config = Config::new(4);
-        let pressed = Situation { pressed: true, backlog_events: u32::MAX, ..waiting() };
-        assert_eq!(wait::judge(&config, &pressed), Verdict::Wait { ns: config.timeout_ns - 10 });
-        let silent = Situation { absent: 1, ..waiting() };
-        assert_eq!(wait::judge(&config, &silent), Verdict::Wait { ns: config.timeout_ns - 10 });
-        let old = Situation { age_ns: config.timeout_ns, ..waiting() };
+        let pressed = Situation {
+            pressed: true,
+            backlog_events: u32::MAX,
+            ..waiting()
+        };
+        assert_eq!(
+            wait::judge(&config, &pressed),
+            Verdict::Wait {
+                ns: config.timeout_ns - 10
+            }
+        );
+        let silent = Situation {
+            absent: 1,
+            ..waiting()
+        };
+        assert_eq!(
+            wait::judge(&config, &silent),
+            Verdict::Wait {
+                ns: config.timeout_ns - 10
+            }
+        );
+        let old = Situation {
+            age_ns: config.timeout_ns,
+            ..waiting()
+        };
         assert_eq!(wait::judge(&config, &old), Verdict::Build);
-        let passed = Situation { absent: 0, absent_silent: 0, passed: 3, ..waiting() };
+        let passed = Situation {
+            absent: 0,
+            absent_silent: 0,
+            passed: 3,
+            ..waiting()
+        };
         assert_eq!(wait::judge(&config, &passed), Verdict::Build);
     }
 }

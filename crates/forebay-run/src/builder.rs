@@ -52,6 +52,8 @@ struct Stage<'a> {
     quiet: bool,
     /// Events were built or given up in this round.
     moved: bool,
+    /// How long to let messages gather.
+    gather: Duration,
     /// The supervisor said that nothing more will come.
     stopping: bool,
 }
@@ -60,7 +62,12 @@ struct Stage<'a> {
 ///
 /// # Errors
 /// A part cannot be mapped, or the ledger is another run's.
-pub fn run(plan: &Plan, parts: BuilderParts, control: &StageControl, leak: Leak) -> Result<(), RunError> {
+pub fn run(
+    plan: &Plan,
+    parts: BuilderParts,
+    control: &StageControl,
+    leak: Leak,
+) -> Result<(), RunError> {
     let mut stage = Stage::attach(plan, parts, control, leak)?;
     control.ready()?;
     stage.serve()?;
@@ -68,11 +75,20 @@ pub fn run(plan: &Plan, parts: BuilderParts, control: &StageControl, leak: Leak)
 }
 
 impl<'a> Stage<'a> {
-    fn attach(plan: &'a Plan, parts: BuilderParts, control: &'a StageControl, leak: Leak) -> Result<Self, RunError> {
+    fn attach(
+        plan: &'a Plan,
+        parts: BuilderParts,
+        control: &'a StageControl,
+        leak: Leak,
+    ) -> Result<Self, RunError> {
         let books = Books::declare(plan)?;
         let writer = GroupWriter::attach(&books.schema, &parts.words, books.builder.group)?;
         let losses = LossTableWriter::attach(&books.schema, &parts.words, books.builder.losses)?;
-        let mut builder = Builder::new(plan.builder_config(), books.builder.clone(), writer.restore())?;
+        let mut builder = Builder::new(
+            plan.builder_config(),
+            books.builder.clone(),
+            writer.restore(),
+        )?;
         builder.set_leak(leak.clone());
         let mut consumers = Consumers::map(&plan.event_rings(), parts.rings)?;
         for (source, ring) in consumers.rings.iter_mut().enumerate() {
@@ -86,13 +102,35 @@ impl<'a> Stage<'a> {
                 continue;
             }
             out.add_queue(index, plan, &books, sink.producer, builder.book_mut())?;
-            sinks.push(SinkHandle::start(plan, index, &books, parts.words.clone(), sink.consumer, leak.clone())?);
+            sinks.push(SinkHandle::start(
+                plan,
+                index,
+                &books,
+                parts.words.clone(),
+                sink.consumer,
+                leak.clone(),
+            )?);
         }
         let rings = Rings::new(consumers);
-        Ok(Self { control, builder, rings, out, writer, losses, span: books.span, sinks, leak, quiet: false, moved: false, stopping: false })
+        Ok(Self {
+            control,
+            builder,
+            rings,
+            out,
+            writer,
+            losses,
+            span: books.span,
+            sinks,
+            leak,
+            gather: Duration::from_micros(plan.builder.gather_us),
+            quiet: false,
+            moved: false,
+            stopping: false,
+        })
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
+        let mut pulled_before = true;
         loop {
             let now_ns = clock::monotonic_ns();
             self.look_for_order()?;
@@ -105,13 +143,26 @@ impl<'a> Stage<'a> {
                 continue;
             }
             let was_quiet = std::mem::replace(&mut self.quiet, !pulled && !self.moved);
-            if pulled || (!was_quiet && self.quiet && self.rings.any_pressed()) {
+            if self.quiet && !was_quiet && self.rings.any_pressed() {
                 continue;
+            }
+            if pulled {
+                pulled_before = true;
+                if self.gather.is_zero() {
+                    continue;
+                }
             }
             if (self.stopping || self.rings.all_closed()) && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
+            if pulled_before && !self.gather.is_zero() {
+                // Most messages complete no event: let some more come before looking again.
+                std::thread::sleep(self.gather);
+                pulled_before = false;
+                continue;
+            }
             self.sleep(now_ns)?;
+            pulled_before = true;
         }
     }
 
@@ -134,12 +185,17 @@ impl<'a> Stage<'a> {
                 };
                 if !known {
                     let taken = self.builder.accounts().sources[source].taken;
-                    self.builder.book_mut().add_tally(taken, u64::from(message.items), u64::from(message.len));
+                    self.builder.book_mut().add_tally(
+                        taken,
+                        u64::from(message.items),
+                        u64::from(message.len),
+                    );
                     if message.items > 0 && self.leak.take("ring") {
                         self.rings.shorten(source, &mut message);
                     }
                 }
-                self.builder.handle_message(now_ns, source, message, &self.rings);
+                self.builder
+                    .handle_message(now_ns, source, message, &self.rings);
             }
             if self.stopping || self.rings.is_closed(source) {
                 self.builder.handle_close(source);
@@ -210,7 +266,10 @@ impl<'a> Stage<'a> {
     }
 
     fn sleep(&mut self, now_ns: u64) -> Result<(), RunError> {
-        let wake = self.builder.poll_timeout().map_or(SLEEP, |at| Duration::from_nanos(at.saturating_sub(now_ns)));
+        let wake = self
+            .builder
+            .poll_timeout()
+            .map_or(SLEEP, |at| Duration::from_nanos(at.saturating_sub(now_ns)));
         Ok(self.rings.wait(wake.min(SLEEP))?)
     }
 

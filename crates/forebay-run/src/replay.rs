@@ -58,9 +58,10 @@ pub fn plan(
         .map_err(RunError::file("finding", file))?;
     let any_port = selection.by != SourceBy::Port && selection.base_port.is_none();
     let keys = match (selection.by, selection.base_port, selection.sources) {
-        (SourceBy::Port, Some(base), Some(count)) => {
-            (base..=u16::MAX).take(count.into()).map(Key::Port).collect()
-        }
+        (SourceBy::Port, Some(base), Some(count)) => (base..=u16::MAX)
+            .take(count.into())
+            .map(Key::Port)
+            .collect(),
         _ => survey(&file, selection)?,
     };
     let bind = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

@@ -102,12 +102,21 @@ impl Supervisor {
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
         let mut warnings = Vec::new();
-        let sockets = if plan.replay.is_some() { Vec::new() } else { bind(&mut plan, &mut warnings)? };
+        let sockets = if plan.replay.is_some() {
+            Vec::new()
+        } else {
+            bind(&mut plan, &mut warnings)?
+        };
         let run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
         run_dir.path().clone_into(&mut plan.run_dir);
         let books = Books::declare(&plan)?;
         let (words, ledger) = run_dir.create_ledger(books.schema.bytes_needed() as u64)?;
-        let run = RunWriter::format(&books.schema, &words, std::process::id(), clock::realtime_ns())?;
+        let run = RunWriter::format(
+            &books.schema,
+            &words,
+            std::process::id(),
+            clock::realtime_ns(),
+        )?;
         let reader = LedgerReader::open(&words)?;
         let rings = RingSetMemory::create(&plan.event_rings())?;
         let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
@@ -123,7 +132,21 @@ impl Supervisor {
         };
         let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
         let stages = BTreeMap::new();
-        Ok(Self { plan, run_dir, ledger, run, reader, rings, sinks, arena, sockets, own_processes, stages, outcome, signals })
+        Ok(Self {
+            plan,
+            run_dir,
+            ledger,
+            run,
+            reader,
+            rings,
+            sinks,
+            arena,
+            sockets,
+            own_processes,
+            stages,
+            outcome,
+            signals,
+        })
     }
 
     /// The plan, with the ports that were really bound.
@@ -154,7 +177,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// A stage cannot be started; what runs is stopped before.
-    pub fn run(mut self, duration: Option<Duration>, mut tick: impl FnMut(&LedgerReader)) -> Result<(Self, Outcome), RunError> {
+    pub fn run(
+        mut self,
+        duration: Option<Duration>,
+        mut tick: impl FnMut(&LedgerReader),
+    ) -> Result<(Self, Outcome), RunError> {
         for role in [Role::Builder, Role::Receiver] {
             self.start(role)?;
             self.wait_ready(role)?;
@@ -164,7 +191,9 @@ impl Supervisor {
         if self.plan.generator.is_some() {
             self.start(Role::Generator)?;
         }
-        let end_ns = duration.map(|duration| start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)));
+        let end_ns = duration.map(|duration| {
+            start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+        });
         self.outcome.end = self.watch(end_ns, &mut tick)?;
         self.outcome.duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
         self.shut_down(&mut tick)?;
@@ -172,7 +201,11 @@ impl Supervisor {
     }
 
     /// Keeps the stages alive until the run shall end.
-    fn watch(&mut self, end_ns: Option<u64>, tick: &mut impl FnMut(&LedgerReader)) -> Result<End, RunError> {
+    fn watch(
+        &mut self,
+        end_ns: Option<u64>,
+        tick: &mut impl FnMut(&LedgerReader),
+    ) -> Result<End, RunError> {
         loop {
             self.look_around(tick)?;
             if self.signals.count() > 0 {
@@ -217,7 +250,10 @@ impl Supervisor {
 
     /// Kills what does not end.
     fn give_up(&mut self, role: Role) {
-        self.outcome.taints.push(format!("stage_lost: the {} did not end and was killed", role.name()));
+        self.outcome.taints.push(format!(
+            "stage_lost: the {} did not end and was killed",
+            role.name()
+        ));
         if let Some(stage) = self.stages.get_mut(&role)
             && let Some(worker) = stage.worker.take()
         {
@@ -232,13 +268,28 @@ impl Supervisor {
         self.run.heartbeat(clock::realtime_ns());
         let roles: Vec<Role> = self.stages.keys().copied().collect();
         for role in roles {
-            while let Some(report) = self.stages[&role].worker.as_ref().and_then(Worker::poll_report) {
+            while let Some(report) = self.stages[&role]
+                .worker
+                .as_ref()
+                .and_then(Worker::poll_report)
+            {
                 self.note(report);
             }
-            let Some(stage) = self.stages.get_mut(&role) else { continue };
-            let ended = stage.worker.as_mut().map(Worker::poll_end).transpose()?.flatten();
+            let Some(stage) = self.stages.get_mut(&role) else {
+                continue;
+            };
+            let ended = stage
+                .worker
+                .as_mut()
+                .map(Worker::poll_end)
+                .transpose()?
+                .flatten();
             if let Some(ended) = ended {
-                while let Some(report) = self.stages[&role].worker.as_ref().and_then(Worker::poll_report) {
+                while let Some(report) = self.stages[&role]
+                    .worker
+                    .as_ref()
+                    .and_then(Worker::poll_report)
+                {
                     self.note(report);
                 }
                 self.bury(role, &ended)?;
@@ -253,7 +304,8 @@ impl Supervisor {
             Report::Ready => {}
             Report::Warning(text) => self.outcome.warnings.push(text),
             Report::Tainted(text) => {
-                self.run.set_condition(Condition::Tainted, taint_reason(&text));
+                self.run
+                    .set_condition(Condition::Tainted, taint_reason(&text));
                 self.outcome.taints.push(text);
             }
         }
@@ -261,7 +313,9 @@ impl Supervisor {
 
     /// Books the end of a stage; one that did not end in order is started again.
     fn bury(&mut self, role: Role, ended: &Ended) -> Result<(), RunError> {
-        let Some(stage) = self.stages.get_mut(&role) else { return Ok(()) };
+        let Some(stage) = self.stages.get_mut(&role) else {
+            return Ok(());
+        };
         stage.worker = None;
         stage.cpu_ns += ended.cpu_ns;
         if ended.in_order || role == Role::Generator {
@@ -272,7 +326,12 @@ impl Supervisor {
         stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
         tracing::warn!(stage = role.name(), how = ended.how, "stage died");
         if stage.quick_deaths >= QUICK_DEATHS_MAX {
-            self.outcome.taints.push(format!("stage_lost: the {} died {} times at once: {}", role.name(), QUICK_DEATHS_MAX, ended.how));
+            self.outcome.taints.push(format!(
+                "stage_lost: the {} died {} times at once: {}",
+                role.name(),
+                QUICK_DEATHS_MAX,
+                ended.how
+            ));
             return Ok(());
         }
         stage.restarts += 1;
@@ -281,21 +340,37 @@ impl Supervisor {
 
     /// Whether the role was started and has ended.
     fn is_over(&self, role: Role) -> bool {
-        self.stages.get(&role).is_none_or(|stage| stage.worker.is_none())
+        self.stages
+            .get(&role)
+            .is_none_or(|stage| stage.worker.is_none())
     }
 
     fn is_lost(&self, role: Role) -> bool {
-        self.stages.get(&role).is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
+        self.stages
+            .get(&role)
+            .is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
     }
 
     fn start(&mut self, role: Role) -> Result<(), RunError> {
         let restarts = self.stages.get(&role).map_or(0, |stage| stage.restarts);
         let parts = self.parts(role)?;
         let fds = parts.iter().map(Vec::len).collect();
-        let hello = Hello { role, plan: self.plan.clone(), restarts, fds, supervisor: std::process::id() };
+        let hello = Hello {
+            role,
+            plan: self.plan.clone(),
+            restarts,
+            fds,
+            supervisor: std::process::id(),
+        };
         let worker = Worker::start(&hello, &parts, self.own_processes)?;
         self.outcome.pids.insert(role.name(), worker.pid());
-        let stage = self.stages.entry(role).or_insert(Stage { worker: None, started_ns: 0, quick_deaths: 0, restarts: 0, cpu_ns: 0 });
+        let stage = self.stages.entry(role).or_insert(Stage {
+            worker: None,
+            started_ns: 0,
+            quick_deaths: 0,
+            restarts: 0,
+            cpu_ns: 0,
+        });
         stage.started_ns = clock::monotonic_ns();
         stage.worker = Some(worker);
         Ok(())
@@ -305,18 +380,31 @@ impl Supervisor {
         let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
         loop {
             std::thread::sleep(Duration::from_millis(1));
-            let Some(worker) = self.stages.get_mut(&role).and_then(|stage| stage.worker.as_mut()) else { return Ok(()) };
+            let Some(worker) = self
+                .stages
+                .get_mut(&role)
+                .and_then(|stage| stage.worker.as_mut())
+            else {
+                return Ok(());
+            };
             match worker.poll_report() {
                 Some(Report::Ready) => return Ok(()),
                 Some(report) => self.note(report),
                 None => {
                     if let Some(ended) = worker.poll_end()? {
-                        return Err(RunError::StageDied { stage: role.name().into(), times: 1, how: ended.how });
+                        return Err(RunError::StageDied {
+                            stage: role.name().into(),
+                            times: 1,
+                            how: ended.how,
+                        });
                     }
                 }
             }
             if clock::monotonic_ns() > limit_ns {
-                return Err(RunError::Stage(format!("the {} does not get ready", role.name())));
+                return Err(RunError::Stage(format!(
+                    "the {} does not get ready",
+                    role.name()
+                )));
             }
         }
     }
@@ -329,7 +417,12 @@ impl Supervisor {
             Role::Receiver => {
                 parts.push(self.rings.producer_fds()?);
                 parts.push(vec![duplicate(&self.arena)?]);
-                parts.push(self.sockets.iter().map(duplicate).collect::<Result<_, _>>()?);
+                parts.push(
+                    self.sockets
+                        .iter()
+                        .map(duplicate)
+                        .collect::<Result<_, _>>()?,
+                );
             }
             Role::Builder => {
                 parts.push(self.rings.consumer_fds()?);
@@ -345,7 +438,9 @@ impl Supervisor {
     /// Closes the ledger.
     fn close(mut self) -> Result<(Self, Outcome), RunError> {
         for (role, stage) in &self.stages {
-            self.outcome.cpu_seconds.insert(role.name(), stage.cpu_ns as f64 / 1e9);
+            self.outcome
+                .cpu_seconds
+                .insert(role.name(), stage.cpu_ns as f64 / 1e9);
             self.outcome.restarts.insert(role.name(), stage.restarts);
         }
         let reason = match self.outcome.end {
@@ -355,8 +450,13 @@ impl Supervisor {
             End::StageLost => Reason::StageLost,
         };
         let taint = self.outcome.taints.first().map(|text| taint_reason(text));
-        let condition = if taint.is_some() { Condition::Tainted } else { Condition::Complete };
-        self.run.finish(condition, taint.unwrap_or(reason), clock::realtime_ns());
+        let condition = if taint.is_some() {
+            Condition::Tainted
+        } else {
+            Condition::Complete
+        };
+        self.run
+            .finish(condition, taint.unwrap_or(reason), clock::realtime_ns());
         self.run_dir.keep_ledger()?;
         let outcome = self.outcome.clone();
         Ok((self, outcome))
@@ -383,7 +483,9 @@ fn taint_reason(text: &str) -> Reason {
 }
 
 fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunError> {
-    fd.as_fd().try_clone_to_owned().map_err(RunError::file("duplicating", "a descriptor"))
+    fd.as_fd()
+        .try_clone_to_owned()
+        .map_err(RunError::file("duplicating", "a descriptor"))
 }
 
 /// Binds every port of the plan and writes the real ones back.

@@ -44,7 +44,13 @@ pub(super) struct Arrival<'a> {
 }
 
 impl Lanes {
-    pub(super) fn attach(plan: &Plan, index: usize, books: &Books, words: &Words, producers: &mut Producers) -> Result<Self, RunError> {
+    pub(super) fn attach(
+        plan: &Plan,
+        index: usize,
+        books: &Books,
+        words: &Words,
+        producers: &mut Producers,
+    ) -> Result<Self, RunError> {
         let port_words = books.ports[index].clone();
         let writer = GroupWriter::attach(&books.schema, words, port_words.group)?;
         let book = writer.restore();
@@ -56,7 +62,13 @@ impl Lanes {
             producers.rings[ring].resume(book.value(queue.tail))?;
             lanes.push(Lane { ring, check });
         }
-        Ok(Self { words: port_words, writer, book, route: Route::of(plan, index), lanes })
+        Ok(Self {
+            words: port_words,
+            writer,
+            book,
+            route: Route::of(plan, index),
+            lanes,
+        })
     }
 
     /// Number of the last batch (or packet of a capture) that is in the books.
@@ -84,7 +96,12 @@ impl Lanes {
     }
 
     /// The ring that has no room for a datagram of `len` bytes for `lane` now, but will have, and the bytes needed there.
-    pub(super) fn lacks_room(&self, lane: usize, len: usize, producers: &Producers) -> Option<(usize, usize)> {
+    pub(super) fn lacks_room(
+        &self,
+        lane: usize,
+        len: usize,
+        producers: &Producers,
+    ) -> Option<(usize, usize)> {
         let (ring, have) = self.place(lane);
         let need = have + len + RECORD_EXTRA_BYTES;
         let ring_state = &producers.rings[ring];
@@ -94,24 +111,38 @@ impl Lanes {
 
     /// Which source a datagram belongs to.
     pub(super) fn find(&self, arrival: &Arrival<'_>) -> Option<usize> {
-        self.route.find(arrival.payload, arrival.from).or_else(|| self.continued())
+        self.route
+            .find(arrival.payload, arrival.from)
+            .or_else(|| self.continued())
     }
 
     /// A datagram that no table knows may be the rest of the one message that is unfinished.
     fn continued(&self) -> Option<usize> {
-        let mut unfinished = self.lanes.iter().enumerate().filter(|(_, lane)| lane.check.unfinished().1 > 0);
+        let mut unfinished = self
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| lane.check.unfinished().1 > 0);
         let only = unfinished.next()?.0;
         unfinished.next().is_none().then_some(only)
     }
 
     /// Takes one datagram for `lane` out of memory that is not the ring's.
-    pub(super) fn take(&mut self, lane: usize, arrival: &Arrival<'_>, producers: &mut Producers, leak: &mut Leak) {
+    pub(super) fn take(
+        &mut self,
+        lane: usize,
+        arrival: &Arrival<'_>,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         let (payload, stamp_ns) = (arrival.payload, arrival.stamp_ns);
         let state = &mut self.lanes[lane];
         let have = state.check.unfinished().0;
         if have == 0 && payload.len() != MTU_BYTES {
             match state.check.handle_datagram(payload, payload.len()) {
-                Step::Complete(accepted) => self.store(lane, &accepted, payload, stamp_ns, producers, leak),
+                Step::Complete(accepted) => {
+                    self.store(lane, &accepted, payload, stamp_ns, producers, leak)
+                }
                 Step::Rejected(rejected) => self.reject(lane, &rejected),
                 Step::More => {}
             }
@@ -123,14 +154,31 @@ impl Lanes {
             self.settle_in_ring(lane, payload.len(), stamp_ns, producers, leak);
         } else {
             let given_up = self.lanes[lane].check.abandon();
-            let (datagrams, bytes) = given_up.map_or((0, 0), |rejected| (rejected.datagrams, rejected.bytes));
+            let (datagrams, bytes) =
+                given_up.map_or((0, 0), |rejected| (rejected.datagrams, rejected.bytes));
             let bytes = bytes + payload.len() as u64;
-            self.reject(lane, &Rejected { reason: Reject::RingFull, datagrams: datagrams + 1, bytes, retry_at: None });
+            self.reject(
+                lane,
+                &Rejected {
+                    reason: Reject::RingFull,
+                    datagrams: datagrams + 1,
+                    bytes,
+                    retry_at: None,
+                },
+            );
         }
     }
 
     /// Copies a checked message into the ring.
-    fn store(&mut self, lane: usize, accepted: &Accepted, payload: &[u8], stamp_ns: u64, producers: &mut Producers, leak: &mut Leak) {
+    fn store(
+        &mut self,
+        lane: usize,
+        accepted: &Accepted,
+        payload: &[u8],
+        stamp_ns: u64,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         let ring = &mut producers.rings[self.lanes[lane].ring];
         let kept = &payload[..accepted.kept_bytes as usize];
         if leak.take("receiver") {
@@ -138,7 +186,15 @@ impl Lanes {
         }
         let Ok(mut loan) = ring.reserve(kept.len()) else {
             let bytes = u64::from(accepted.message_bytes);
-            self.reject(lane, &Rejected { reason: Reject::RingFull, datagrams: accepted.datagrams, bytes, retry_at: None });
+            self.reject(
+                lane,
+                &Rejected {
+                    reason: Reject::RingFull,
+                    datagrams: accepted.datagrams,
+                    bytes,
+                    retry_at: None,
+                },
+            );
             return;
         };
         loan.copy_from_slice(kept);
@@ -148,12 +204,21 @@ impl Lanes {
     }
 
     /// The newest datagram lies in the ring behind the unfinished message: checks and keeps it there.
-    pub(super) fn settle_in_ring(&mut self, lane: usize, mut len: usize, stamp_ns: u64, producers: &mut Producers, leak: &mut Leak) {
+    pub(super) fn settle_in_ring(
+        &mut self,
+        lane: usize,
+        mut len: usize,
+        stamp_ns: u64,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         loop {
             let state = &mut self.lanes[lane];
             let total = state.check.unfinished().0 + len;
             // The same memory as before: nothing was committed in between.
-            let Ok(mut loan) = producers.rings[state.ring].reserve(total) else { return };
+            let Ok(mut loan) = producers.rings[state.ring].reserve(total) else {
+                return;
+            };
             match state.check.handle_datagram(&loan, len) {
                 Step::More => return,
                 Step::Complete(_) if leak.take("receiver") => return,
@@ -179,10 +244,12 @@ impl Lanes {
     pub(super) fn commit(&mut self, batch: u64, producers: &mut Producers) {
         for (lane, words) in self.lanes.iter().zip(&self.words.sources) {
             let (have, datagrams) = lane.check.unfinished();
-            self.book.set(words.tail, producers.rings[lane.ring].position());
+            self.book
+                .set(words.tail, producers.rings[lane.ring].position());
             self.book.set(words.unfinished[0], have as u64);
             self.book.set(words.unfinished[1], u64::from(datagrams));
-            self.book.set(words.receiver.held.items, u64::from(datagrams));
+            self.book
+                .set(words.receiver.held.items, u64::from(datagrams));
             self.book.set(words.receiver.held.bytes, have as u64);
         }
         self.book.set(self.words.batch, batch);
@@ -195,7 +262,10 @@ impl Lanes {
     /// Counts what the kernel says of the socket: drops as a raw counter, and the fill of its buffer in bytes.
     pub(super) fn count_kernel(&mut self, drops_raw: u32, fill_bytes: u32) {
         let last = self.book.value(self.words.kernel_raw) as u32;
-        self.book.add(self.words.kernel_drops, u64::from(drops_raw.wrapping_sub(last)));
+        self.book.add(
+            self.words.kernel_drops,
+            u64::from(drops_raw.wrapping_sub(last)),
+        );
         self.book.set(self.words.kernel_raw, u64::from(drops_raw));
         self.book.set(self.words.buffer_fill, u64::from(fill_bytes));
         self.writer.commit(&self.book);
@@ -213,7 +283,8 @@ impl Lanes {
             self.book.set(words.receiver.held.bytes, 0);
             self.book.set(words.unfinished[0], 0);
             self.book.set(words.unfinished[1], 0);
-            self.book.set(words.tail, producers.rings[lane.ring].position());
+            self.book
+                .set(words.tail, producers.rings[lane.ring].position());
         }
         self.writer.commit(&self.book);
     }
@@ -234,17 +305,33 @@ impl Lanes {
 
     /// The kernel cut this datagram.
     pub(super) fn count_cut(&mut self, lane: usize, bytes: u64) {
-        self.reject(lane, &Rejected { reason: Reject::Truncated, datagrams: 1, bytes, retry_at: None });
+        self.reject(
+            lane,
+            &Rejected {
+                reason: Reject::Truncated,
+                datagrams: 1,
+                bytes,
+                retry_at: None,
+            },
+        );
     }
 
     fn accept(&mut self, lane: usize, accepted: &Accepted, queued: &Queued) {
         let words: &QueueWords = &self.words.sources[lane];
         let book = &mut self.book;
-        book.add_tally(words.receiver.outgoing, u64::from(accepted.datagrams), u64::from(accepted.message_bytes));
+        book.add_tally(
+            words.receiver.outgoing,
+            u64::from(accepted.datagrams),
+            u64::from(accepted.message_bytes),
+        );
         book.add(words.messages, 1);
         let bytes = u64::from(accepted.kept_bytes) - UNIT_HEADER_BYTES as u64;
         let broken = u64::from(accepted.broken_bytes);
-        book.add_tally(words.queue.incoming, u64::from(accepted.items) + u64::from(broken > 0), bytes + broken);
+        book.add_tally(
+            words.queue.incoming,
+            u64::from(accepted.items) + u64::from(broken > 0),
+            bytes + broken,
+        );
         if broken > 0 {
             book.add_tally(words.queue.dropped[0], 1, broken);
         }
@@ -256,14 +343,18 @@ impl Lanes {
     fn reject(&mut self, lane: usize, rejected: &Rejected) {
         let account: &Account = &self.words.sources[lane].receiver;
         let tally = account.dropped[rejected.reason as usize];
-        self.book.add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
+        self.book
+            .add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
     }
 
     /// A datagram that belongs to no source.
     pub(super) fn stray(&mut self, bytes: u64) {
-        let Some(account) = &self.words.stray else { return };
+        let Some(account) = &self.words.stray else {
+            return;
+        };
         self.book.add_tally(account.incoming, 1, bytes);
-        self.book.add_tally(account.dropped[Reject::UnknownSource as usize], 1, bytes);
+        self.book
+            .add_tally(account.dropped[Reject::UnknownSource as usize], 1, bytes);
     }
 }
 
@@ -275,15 +366,26 @@ struct Queued {
 
 impl Queued {
     fn meta(&self, stamp_ns: u64) -> Meta {
-        Meta { tag: 0, items: self.items, flags: 0, stamp_ns }
+        Meta {
+            tag: 0,
+            items: self.items,
+            flags: 0,
+            stamp_ns,
+        }
     }
 }
 
 fn queued(accepted: &Accepted, message: &[u8], leak: &mut Leak) -> Queued {
-    let all = Queued { items: accepted.items, bytes: accepted.kept_bytes as usize };
+    let all = Queued {
+        items: accepted.items,
+        bytes: accepted.kept_bytes as usize,
+    };
     if accepted.items == 0 || !leak.take("queue") {
         return all;
     }
     let body = &message[UNIT_HEADER_BYTES..all.bytes];
-    Queued { items: all.items - 1, bytes: UNIT_HEADER_BYTES + forebay_evb::bytes_of(body, all.items - 1) }
+    Queued {
+        items: all.items - 1,
+        bytes: UNIT_HEADER_BYTES + forebay_evb::bytes_of(body, all.items - 1),
+    }
 }

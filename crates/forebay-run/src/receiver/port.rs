@@ -45,7 +45,13 @@ impl Port {
         producers: &mut Producers,
     ) -> Result<Self, RunError> {
         let lanes = Lanes::attach(plan, index, books, words, producers)?;
-        Ok(Self { index: index as u32, socket, batch_id: lanes.booked_batch(), lanes, mean16: 0 })
+        Ok(Self {
+            index: index as u32,
+            socket,
+            batch_id: lanes.booked_batch(),
+            lanes,
+            mean16: 0,
+        })
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -71,7 +77,11 @@ impl Port {
         leak: &mut Leak,
     ) -> Result<Turn, RunError> {
         let direct = self.lanes.is_single() && self.mean16 >= DIRECT_BYTES * 16;
-        if direct { self.turn_direct(plan, batch, producers, leak) } else { self.turn_scratch(plan, batch, producers, leak) }
+        if direct {
+            self.turn_direct(plan, batch, producers, leak)
+        } else {
+            self.turn_scratch(plan, batch, producers, leak)
+        }
     }
 
     /// Large datagrams: the kernel copies each to its place in the ring.
@@ -86,15 +96,24 @@ impl Port {
         for _ in 0..plan.batch_datagrams.min(32) {
             let (ring, have) = self.lanes.place(0);
             let ring = &mut producers.rings[ring];
-            let tag = BatchTag { words: [ring.position(), have as u64], ..self.next_tag() };
+            let tag = BatchTag {
+                words: [ring.position(), have as u64],
+                ..self.next_tag()
+            };
             let Ok(mut loan) = ring.reserve(have + DATAGRAM_BYTES_MAX) else {
                 if plan.full == FullPolicy::Hold {
                     return Ok(Turn::Blocked);
                 }
                 return self.turn_scratch(plan, batch, producers, leak);
             };
-            let Some(free) = loan.get_mut(have..) else { break };
-            if batch.receive_into(self.socket.as_fd(), free, tag).map_err(|error| self.receive_error(&error))?.is_none() {
+            let Some(free) = loan.get_mut(have..) else {
+                break;
+            };
+            if batch
+                .receive_into(self.socket.as_fd(), free, tag)
+                .map_err(|error| self.receive_error(&error))?
+                .is_none()
+            {
                 break;
             }
             turn = Turn::Took;
@@ -114,7 +133,8 @@ impl Port {
         }
         self.lanes.count_in(0, datagram.len as u64);
         let stamp_ns = datagram.stamp_ns.unwrap_or(0);
-        self.lanes.settle_in_ring(0, datagram.len, stamp_ns, producers, leak);
+        self.lanes
+            .settle_in_ring(0, datagram.len, stamp_ns, producers, leak);
     }
 
     /// Small datagrams: many per system call into scratch memory, then packed into the rings.
@@ -130,7 +150,9 @@ impl Port {
             return Ok(Turn::Blocked);
         }
         let tag = self.next_tag();
-        let count = batch.receive_scratch(self.socket.as_fd(), max, tag).map_err(|error| self.receive_error(&error))?;
+        let count = batch
+            .receive_scratch(self.socket.as_fd(), max, tag)
+            .map_err(|error| self.receive_error(&error))?;
         if count == 0 {
             return Ok(Turn::Empty);
         }
@@ -147,11 +169,19 @@ impl Port {
             return wanted;
         }
         let (ring, have) = self.lanes.place(0);
-        let free = producers.rings[ring].free_bytes().saturating_sub(have as u64);
+        let free = producers.rings[ring]
+            .free_bytes()
+            .saturating_sub(have as u64);
         wanted.min((free / (DATAGRAM_BYTES_MAX as u64 + 64)) as usize)
     }
 
-    fn take_scratch(&mut self, count: usize, batch: &RecvBatch, producers: &mut Producers, leak: &mut Leak) {
+    fn take_scratch(
+        &mut self,
+        count: usize,
+        batch: &RecvBatch,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         for index in 0..count {
             let datagram = batch.datagram(index);
             let bytes = datagram.len as u64;
@@ -159,7 +189,11 @@ impl Port {
             if leak.take("socket") {
                 continue;
             }
-            let arrival = Arrival { payload: batch.payload(index), from: datagram.from, stamp_ns: datagram.stamp_ns.unwrap_or(0) };
+            let arrival = Arrival {
+                payload: batch.payload(index),
+                from: datagram.from,
+                stamp_ns: datagram.stamp_ns.unwrap_or(0),
+            };
             let Some(lane) = self.lanes.find(&arrival) else {
                 self.lanes.stray(bytes);
                 continue;
@@ -174,7 +208,13 @@ impl Port {
     }
 
     /// Handles what a killed predecessor had in hand.
-    pub(super) fn adopt(&mut self, adopted: &Adopted, batch: &mut RecvBatch, producers: &mut Producers, leak: &mut Leak) {
+    pub(super) fn adopt(
+        &mut self,
+        adopted: &Adopted,
+        batch: &mut RecvBatch,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
         self.batch_id = adopted.tag.batch_id;
         match adopted.mode {
             BatchMode::Scratch => self.take_scratch(adopted.count, batch, producers, leak),
@@ -208,7 +248,11 @@ impl Port {
     }
 
     fn next_tag(&self) -> BatchTag {
-        BatchTag { batch_id: self.batch_id + 1, socket: self.index, words: [0; 2] }
+        BatchTag {
+            batch_id: self.batch_id + 1,
+            socket: self.index,
+            words: [0; 2],
+        }
     }
 
     #[inline]
@@ -217,6 +261,10 @@ impl Port {
     }
 
     fn receive_error(&self, error: &std::io::Error) -> RunError {
-        RunError::Receive { port: self.index as usize, source: std::io::Error::from(error.kind()), detail: error.to_string() }
+        RunError::Receive {
+            port: self.index as usize,
+            source: std::io::Error::from(error.kind()),
+            detail: error.to_string(),
+        }
     }
 }
