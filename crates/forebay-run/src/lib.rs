@@ -13,6 +13,7 @@ pub mod generator;
 pub mod plan;
 pub mod presets;
 pub mod receiver;
+pub mod replay;
 pub mod run_dir;
 pub mod sink;
 pub mod stage;

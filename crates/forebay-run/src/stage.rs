@@ -94,7 +94,6 @@ pub fn run_child() -> Result<(), RunError> {
 pub fn run_stage(control: Control) -> Result<(), RunError> {
     let (control, hello, mut parts) = StageControl::greet(control)?;
     let plan = &hello.plan;
-    forebay_sys::process::name_thread(&format!("fb-{}", hello.role.name()));
     let leak: Leak = match &plan.leak {
         Some(text) if hello.restarts == 0 => text
             .parse()
@@ -118,17 +117,20 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let rings = parts.take();
             let arena = parts.take_one("arena")?;
             let sockets = parts.take();
-            crate::receiver::run(
-                plan,
-                ReceiverParts {
-                    words,
-                    rings,
-                    arena,
-                    sockets,
-                },
-                &control,
-                leak,
-            )
+            match &plan.replay {
+                Some(replay) => crate::receiver::replay(plan, replay, words, rings, &control, leak),
+                None => crate::receiver::run(
+                    plan,
+                    ReceiverParts {
+                        words,
+                        rings,
+                        arena,
+                        sockets,
+                    },
+                    &control,
+                    leak,
+                ),
+            }
         }
         Role::Builder => {
             place(plan.builder.cpu, plan.builder.real_time)?;

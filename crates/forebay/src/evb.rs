@@ -54,9 +54,9 @@ pub(crate) struct BuildArgs {
     /// Width of the trigger number.
     #[arg(long, default_value_t = 24, value_parser = parse_trigger_bits)]
     trigger_bits: u32,
-    /// Longest wait for a source.
-    #[arg(long, default_value = "1s", value_parser = parse_duration)]
-    timeout: Duration,
+    /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
+    #[arg(long, value_parser = parse_duration)]
+    timeout: Option<Duration>,
     /// Where events go; may be given several times.
     #[arg(long, value_enum)]
     sink: Vec<SinkChoice>,
@@ -125,7 +125,9 @@ impl BuildArgs {
         builder.check_tag = self.check_tag == Switch::On;
         builder.trigger_bits = self.trigger_bits;
         builder.window_events = builder.window_events.min(1 << (self.trigger_bits - 2));
-        builder.timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        if let Some(timeout) = self.timeout {
+            builder.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        }
         let chosen = if self.sink.is_empty() {
             &[SinkChoice::File][..]
         } else {

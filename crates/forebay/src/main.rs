@@ -14,6 +14,7 @@ mod evb;
 mod figure;
 mod inspect;
 mod live;
+mod replay;
 mod session;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
@@ -32,6 +33,7 @@ struct Cli {
 enum Verb {
     Demo(demo::DemoArgs),
     Evb(evb::EvbArgs),
+    Replay(replay::ReplayArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Demo(args) => demo::run(&args),
         Verb::Evb(args) => evb::run(&args),
+        Verb::Replay(args) => replay::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
