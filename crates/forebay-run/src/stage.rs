@@ -94,6 +94,7 @@ pub fn run_child() -> Result<(), RunError> {
 pub fn run_stage(control: Control) -> Result<(), RunError> {
     let (control, hello, mut parts) = StageControl::greet(control)?;
     let plan = &hello.plan;
+    forebay_sys::process::name_thread(&format!("fb-{}", hello.role.name()));
     let leak: Leak = match &plan.leak {
         Some(text) if hello.restarts == 0 => text
             .parse()
@@ -117,20 +118,16 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let rings = parts.take();
             let arena = parts.take_one("arena")?;
             let sockets = parts.take();
-            match &plan.replay {
-                Some(replay) => crate::receiver::replay(plan, replay, words, rings, &control, leak),
-                None => crate::receiver::run(
-                    plan,
-                    ReceiverParts {
-                        words,
-                        rings,
-                        arena,
-                        sockets,
-                    },
-                    &control,
-                    leak,
-                ),
-            }
+            let Some(replay) = &plan.replay else {
+                let parts = ReceiverParts {
+                    words,
+                    rings,
+                    arena,
+                    sockets,
+                };
+                return crate::receiver::run(plan, parts, &control, leak);
+            };
+            crate::receiver::replay(plan, replay, words, rings, &control, leak)
         }
         Role::Builder => {
             place(plan.builder.cpu, plan.builder.real_time)?;
