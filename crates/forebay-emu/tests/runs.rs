@@ -1,4 +1,5 @@
 //! Runs of neighbouring datagrams are the datagrams themselves, in their order.
+#![allow(clippy::unwrap_used, reason = "a helper of tests")]
 
 use forebay_emu::{Config, Group, Huge, SoftReadouts};
 

@@ -8,7 +8,7 @@ use crate::config::{Completion, Config};
 
 /// How long an event waits for a source although another one's queue is nearly full, in ns. Queues also fill
 /// while the sinks hold everything up, and then the missing messages lie right behind.
-pub const PRESSED_PATIENCE_NS: u64 = 20_000_000;
+pub(crate) const PRESSED_PATIENCE_NS: u64 = 20_000_000;
 
 /// What is known of the oldest event that is not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

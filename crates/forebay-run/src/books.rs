@@ -51,6 +51,39 @@ pub struct PortWords {
     pub sources: Vec<QueueWords>,
     /// Where datagrams of no source go, on a port with several.
     pub stray: Option<Account>,
+    /// That account's number.
+    pub stray_id: Option<AccountId>,
+}
+
+/// Words of a capture that is replayed.
+#[derive(Debug, Clone)]
+pub struct CaptureWords {
+    /// The group.
+    pub group: GroupId,
+    /// Its packets: those that became datagrams or parts of them, and the others by reason.
+    pub packets: Account,
+    /// Its datagrams, and those of which a fragment is missing.
+    pub datagrams: Account,
+    /// Datagrams to ports that are not replayed.
+    pub not_selected: Tally,
+}
+
+/// Why a packet of a capture gives no datagram; the order is that of the ledger's reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureDrop {
+    /// Another protocol.
+    NotUdp,
+    /// Cut by the capture's snap length.
+    Truncated,
+    /// Its headers contradict themselves.
+    Malformed,
+    /// The file ends, or cannot be read any further, within it.
+    FileBroken,
+}
+
+impl CaptureDrop {
+    /// All reasons, in the ledger's order.
+    pub const NAMES: [&'static str; 4] = ["not_udp", "truncated", "malformed", "file_broken"];
 }
 
 /// Words of one sink at the builder's end of its queue.
@@ -109,6 +142,8 @@ pub struct Books {
     pub schema: Schema,
     /// Ports.
     pub ports: Vec<PortWords>,
+    /// The capture, when one is replayed.
+    pub capture: Option<CaptureWords>,
     /// IP reassembly failures of the host during the run.
     pub host: (GroupId, Counter),
     /// The builder.
@@ -153,6 +188,10 @@ impl Books {
         let ports: Vec<_> = (0..plan.ports.len())
             .map(|port| declare_port(&mut schema, plan, port, &senders, &builder))
             .collect();
+        let capture = plan
+            .replay
+            .as_ref()
+            .map(|_| declare_capture(&mut schema, &ports));
         let host_group = schema.group("host");
         let host = (
             host_group,
@@ -169,6 +208,7 @@ impl Books {
             span,
             schema,
             ports,
+            capture,
             host,
             builder,
             offers,
@@ -262,7 +302,9 @@ fn declare_port(
             DATAGRAM_BYTES.1,
         )
         .bound_items(bound);
-    schema.link(link);
+    if plan.replay.is_none() {
+        schema.link(link);
+    }
     PortWords {
         group,
         kernel_drops,
@@ -275,7 +317,42 @@ fn declare_port(
             "kernel memory in use by the socket's queue",
         ),
         sources,
+        stray_id: stray.as_ref().map(|(id, _)| *id),
         stray: stray.map(|(_, account)| account),
+    }
+}
+
+/// Every datagram of the capture comes in at a receiver's account, or is one to another port.
+fn declare_capture(schema: &mut SchemaBuilder, ports: &[PortWords]) -> CaptureWords {
+    let group = schema.group("capture");
+    let (_, packets) = schema.account(group, "capture", "file", Unit::Packets, &CaptureDrop::NAMES);
+    let (id, datagrams) = schema.account(
+        group,
+        "reassembly",
+        "file",
+        Unit::Datagrams,
+        &["fragment_missing"],
+    );
+    let not_selected = schema.link_drop(group);
+    let mut link = LinkSpec::new("capture", "file")
+        .from(id)
+        .drops("not_selected", not_selected);
+    for port in ports {
+        for far in port
+            .sources
+            .iter()
+            .map(|source| source.receiver_id)
+            .chain(port.stray_id)
+        {
+            link = link.to(far);
+        }
+    }
+    schema.link(link.bound_items(crate::receiver::REPLAY_BATCH));
+    CaptureWords {
+        group,
+        packets,
+        datagrams,
+        not_selected,
     }
 }
 

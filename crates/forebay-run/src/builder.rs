@@ -48,6 +48,10 @@ struct Stage<'a> {
     span: [forebay_ledger::Counter; 2],
     sinks: Vec<SinkHandle>,
     leak: Leak,
+    /// Nothing came and nothing was built in the last round: only now a full ring means that waiting costs data.
+    quiet: bool,
+    /// Events were built or given up in this round.
+    moved: bool,
     /// How long to let messages gather.
     gather: Duration,
     /// The supervisor said that nothing more will come.
@@ -119,6 +123,8 @@ impl<'a> Stage<'a> {
             sinks,
             leak,
             gather: Duration::from_micros(plan.builder.gather_us),
+            quiet: false,
+            moved: false,
             stopping: false,
         })
     }
@@ -132,7 +138,12 @@ impl<'a> Stage<'a> {
             let full = self.build(now_ns);
             self.commit();
             if full {
+                self.quiet = false;
                 self.out.wait_space(FULL_SLEEP)?;
+                continue;
+            }
+            let was_quiet = std::mem::replace(&mut self.quiet, !pulled && !self.moved);
+            if self.quiet && !was_quiet && self.rings.any_pressed() {
                 continue;
             }
             if pulled {
@@ -159,7 +170,7 @@ impl<'a> Stage<'a> {
     fn pull(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for source in 0..self.rings.count() {
-            let pressed = self.rings.is_pressed(source);
+            let pressed = self.quiet && self.rings.is_pressed(source);
             self.builder.handle_pressure(source, pressed);
             while let Some(record) = self.rings.next(source) {
                 any = true;
@@ -196,17 +207,19 @@ impl<'a> Stage<'a> {
     /// Builds what can be built now; true when a sink's queue is full.
     fn build(&mut self, now_ns: u64) -> bool {
         let mut built = 0;
+        self.moved = false;
         self.out.begin(now_ns, clock::realtime_ns());
         loop {
             match self.builder.poll(now_ns, &self.rings, &mut self.out) {
                 Poll::Built => {
+                    self.moved = true;
                     built += 1;
                     if built >= EVENTS_PER_COMMIT {
                         self.commit();
                         built = 0;
                     }
                 }
-                Poll::Dropped => {}
+                Poll::Dropped => self.moved = true,
                 Poll::Idle => return false,
                 Poll::Full => return true,
             }

@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod plan;
 pub mod presets;
 pub mod receiver;
+pub mod replay;
 pub mod run_dir;
 pub mod sink;
 pub mod stage;

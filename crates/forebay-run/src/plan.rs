@@ -176,6 +176,17 @@ pub struct SinkPlan {
     pub backpressure: Backpressure,
 }
 
+/// A capture in the place of sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayPlan {
+    /// The capture, pcap or pcapng.
+    pub file: PathBuf,
+    /// Speed in thousandths of that of the capture; none: as fast as it goes.
+    pub speed_milli: Option<u64>,
+    /// Whether datagrams to any port belong to the one port of the plan.
+    pub any_port: bool,
+}
+
 /// The whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -197,8 +208,8 @@ pub struct Plan {
     pub generator: Option<crate::generator::GeneratorPlan>,
     /// `HOP:N`: lose N items there uncounted, to test the books.
     pub leak: Option<String>,
-    /// Where sub-events come from instead of sockets.
-    pub replay: Option<PathBuf>,
+    /// The capture that datagrams come from instead of sockets.
+    pub replay: Option<ReplayPlan>,
 }
 
 impl Plan {

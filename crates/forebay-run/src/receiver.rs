@@ -1,7 +1,9 @@
 //! The receiver stage: datagrams off the sockets, checked, into one ring per source.
 
 mod drain;
+mod lane;
 mod port;
+mod replay;
 mod route;
 
 use std::os::fd::OwnedFd;
@@ -18,6 +20,7 @@ use crate::error::RunError;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 use crate::stage::{Order, StageControl};
 use port::{Port, Turn};
+pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 
 /// Slots of the receive batch.
 pub(crate) const BATCH_SLOTS: usize = 64;

@@ -118,17 +118,16 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let rings = parts.take();
             let arena = parts.take_one("arena")?;
             let sockets = parts.take();
-            crate::receiver::run(
-                plan,
-                ReceiverParts {
+            let Some(replay) = &plan.replay else {
+                let parts = ReceiverParts {
                     words,
                     rings,
                     arena,
                     sockets,
-                },
-                &control,
-                leak,
-            )
+                };
+                return crate::receiver::run(plan, parts, &control, leak);
+            };
+            crate::receiver::replay(plan, replay, words, rings, &control, leak)
         }
         Role::Builder => {
             place(plan.builder.cpu, plan.builder.real_time)?;

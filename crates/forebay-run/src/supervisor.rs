@@ -41,6 +41,8 @@ pub enum End {
     Limit,
     /// Somebody asked.
     Requested,
+    /// The capture was replayed to its end.
+    InputEnded,
     /// A stage cannot be kept alive.
     StageLost,
 }
@@ -100,7 +102,11 @@ impl Supervisor {
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
         let mut warnings = Vec::new();
-        let sockets = bind(&mut plan, &mut warnings)?;
+        let sockets = if plan.replay.is_some() {
+            Vec::new()
+        } else {
+            bind(&mut plan, &mut warnings)?
+        };
         let run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
         run_dir.path().clone_into(&mut plan.run_dir);
         let books = Books::declare(&plan)?;
@@ -207,6 +213,9 @@ impl Supervisor {
             }
             if self.is_lost(Role::Receiver) || self.is_lost(Role::Builder) {
                 return Ok(End::StageLost);
+            }
+            if self.plan.replay.is_some() && self.is_over(Role::Receiver) {
+                return Ok(End::InputEnded);
             }
             let over = end_ns.is_some_and(|end| clock::monotonic_ns() >= end);
             let generated = self.plan.generator.is_some() && self.is_over(Role::Generator);
@@ -437,6 +446,7 @@ impl Supervisor {
         let reason = match self.outcome.end {
             End::Limit => Reason::LimitReached,
             End::Requested => Reason::Requested,
+            End::InputEnded => Reason::InputEnded,
             End::StageLost => Reason::StageLost,
         };
         let taint = self.outcome.taints.first().map(|text| taint_reason(text));
@@ -467,6 +477,7 @@ fn taint_reason(text: &str) -> Reason {
         Some("disk_full") => Reason::DiskFull,
         Some("write_error") => Reason::WriteFailed,
         Some("sink_stalled") => Reason::SinkStalled,
+        Some("capture_broken") => Reason::InputEnded,
         _ => Reason::StageLost,
     }
 }

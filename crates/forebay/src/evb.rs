@@ -63,7 +63,7 @@ pub(crate) struct BuildArgs {
     /// Width of the trigger number, 16 or 24; 24 by default.
     #[arg(long, value_parser = parse_trigger_bits)]
     trigger_bits: Option<u32>,
-    /// Longest wait for a source; 1 s by default.
+    /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
     #[arg(long, value_parser = parse_duration)]
     timeout: Option<Duration>,
     /// Where events go; may be given several times; files by default.

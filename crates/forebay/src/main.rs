@@ -13,10 +13,12 @@ mod demo;
 mod doctor;
 mod emulate;
 mod evb;
+mod figure;
 mod inspect;
 mod live;
 mod manual;
 mod metrics;
+mod replay;
 mod session;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
@@ -36,6 +38,7 @@ enum Verb {
     Demo(demo::DemoArgs),
     #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
+    Replay(replay::ReplayArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
@@ -46,6 +49,7 @@ enum Verb {
     /// Prints the manual page.
     #[command(hide = true)]
     Man,
+    Figure(figure::FigureArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Demo(args) => demo::run(&args),
         Verb::Evb(args) => evb::run(&args),
+        Verb::Replay(args) => replay::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => manual::completions::<Cli>(&args),
         Verb::Man => manual::man::<Cli>(),
+        Verb::Figure(args) => figure::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),

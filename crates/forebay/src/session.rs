@@ -81,12 +81,16 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
 
 fn announce(plan: &Plan) {
     let memory = plan.memory();
-    eprintln!(
-        "{} sources on {}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
-        plan.sources.len(),
-        plan.ports
+    let origin = match &plan.replay {
+        Some(replay) => format!("from {}", replay.file.display()),
+        None => plan
+            .ports
             .first()
-            .map_or_else(|| "no port".to_owned(), ToString::to_string),
+            .map_or_else(|| "on no port".to_owned(), |first| format!("on {first}")),
+    };
+    eprintln!(
+        "{} sources {origin}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
+        plan.sources.len(),
         plan.run_dir.display(),
         bytes(memory.source_rings_bytes as f64),
         bytes(memory.sink_queues_bytes as f64),

@@ -50,6 +50,11 @@ impl Rings {
         ring.fill_bytes() * 4 >= ring.capacity_bytes() * 3
     }
 
+    /// Whether any ring is.
+    pub(super) fn any_pressed(&self) -> bool {
+        (0..self.count()).any(|source| self.is_pressed(source))
+    }
+
     /// Whether anything was taken or can be given back since the last release.
     pub(super) fn moved(&self, builder: &Builder) -> bool {
         self.touched
