@@ -130,6 +130,7 @@ fn read(page: &Page<'_>, stamp: &str) -> Option<Chain> {
         sources: sources.sources,
         generator: None,
         leak: None,
+        stall: None,
         replay: None,
     };
     sources::fill_queues(&mut plan.sources, &source_blocks, &receiver);

@@ -5,8 +5,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[macro_use]
-mod output;
 mod audit;
 mod demo;
 mod emulate;
@@ -14,6 +12,7 @@ mod evb;
 mod figure;
 mod inspect;
 mod live;
+mod output;
 mod replay;
 mod session;
 
@@ -62,7 +61,7 @@ fn main() -> ExitCode {
             .map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("forebay: {error:#}");
+        output::note_line(format_args!("forebay: {error:#}"));
         ExitCode::from(2)
     })
 }
