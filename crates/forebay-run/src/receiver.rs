@@ -120,7 +120,7 @@ impl<'a> Receiver<'a> {
             let sleep = if self.blocked.is_empty() { SLEEP } else { BLOCKED_SLEEP };
             ready.clear();
             ready.extend(self.poller.wait(Some(sleep), spin)?.map(|event| event.token));
-            if ready.contains(&CONTROL_TOKEN) && self.control.poll()? == Some(Order::Stop) {
+            if ready.contains(&CONTROL_TOKEN) && matches!(self.control.poll()?, Some(Order::Stop | Order::Abandoned)) {
                 return Ok(clock::monotonic_ns());
             }
             self.turns(ready.iter().filter(|token| **token != CONTROL_TOKEN).map(|token| *token as usize))?;

@@ -15,11 +15,14 @@ use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::supervisor::Outcome;
 
-/// Items and bytes lost for one reason. Where the kernel counts, the bytes are the least that it can have been.
+/// Items and bytes lost for one reason. Where the kernel counts, the bytes are the least that it can have been; where it also
+/// merges datagrams (GRO), so are the items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
     /// Items, in the account's unit.
     pub items: u64,
+    /// The most that it can have been.
+    pub items_max: u64,
     /// Bytes, or the least that it can have been.
     pub bytes: u64,
     /// The most that it can have been.
@@ -162,6 +165,7 @@ pub fn drops(verdict: &Verdict) -> BTreeMap<String, Lost> {
         for drop in dropped.iter().filter(|drop| drop.items > 0 || drop.bytes_max > 0) {
             let lost: &mut Lost = all.entry(format!("{place}.{}.{owner}", drop.reason)).or_default();
             lost.items += drop.items;
+            lost.items_max += drop.items_max;
             lost.bytes += drop.bytes_min;
             lost.bytes_max += drop.bytes_max;
         }

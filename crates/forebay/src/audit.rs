@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_ledger::{Supervisor, audit};
-use forebay_run::run_dir::open_ledger;
-use forebay_run::supervisor::is_alive;
+use forebay_run::run_dir::{is_live, open_ledger};
 
-use crate::output::Format;
+use crate::output::{Format, print_line};
 use crate::session::BROKEN;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
@@ -26,11 +25,13 @@ pub(crate) struct AuditArgs {
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     let reader = open_ledger(&args.run)?;
     let snapshot = reader.snapshot()?;
-    let life = if is_alive(snapshot.run.supervisor_pid) { Supervisor::Alive } else { Supervisor::Gone };
+    let directory = if args.run.is_dir() { Some(args.run.as_path()) } else { args.run.parent() };
+    let alive = directory.is_some_and(|directory| is_live(directory, snapshot.run.supervisor_pid));
+    let life = if alive { Supervisor::Alive } else { Supervisor::Gone };
     let verdict = audit(&snapshot, life);
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string(&verdict)?),
-        Format::Text => println!("{}", verdict.sheet()),
+        Format::Json => print_line(format_args!("{}", serde_json::to_string(&verdict)?)),
+        Format::Text => print_line(format_args!("{}", verdict.sheet())),
     }
     Ok(if verdict.closed { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }

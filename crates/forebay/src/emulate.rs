@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use forebay_run::generator::{self, GeneratorPlan};
 
-use crate::output::{Format, bytes, parse_bytes, parse_duration};
+use crate::output::{Format, bytes, parse_bytes, parse_duration, print_line};
 
 /// Sends what real sources would.
 #[derive(Debug, clap::Args)]
@@ -100,8 +100,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let signals = forebay_run::signals()?;
     let report = generator::run(&plan, None, forebay_ledger::Leak::off(), || signals.count() > 0)?;
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string(&report)?),
-        Format::Text => println!(
+        Format::Json => print_line(format_args!("{}", serde_json::to_string(&report)?)),
+        Format::Text => print_line(format_args!(
             "{} events, {} sub-events, {} datagrams ({} refused), {} in {:.2} s{}",
             report.events_sent,
             report.subevents_sent,
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
             bytes(report.bytes_sent as f64),
             report.duration_s,
             if report.behind { "; the emulator could not keep up" } else { "" },
-        ),
+        )),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use forebay_run::supervisor::Supervisor;
 
 use crate::demo::SinkChoice;
 use crate::output::{Format, parse_bytes, parse_duration};
-use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id};
+use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
 /// Receives sub-events of many sources over UDP, builds events and records them.
 ///
@@ -55,7 +55,8 @@ pub(crate) struct BuildArgs {
     /// Longest wait for a source.
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     timeout: Duration,
-    /// Where events go; may be given several times.
+    /// Where events go; may be given several times. Several sinks stall one another in nothing: each drops events, counted,
+    /// when its queue is full. A single one holds the builder for up to 10 s before it does.
     #[arg(long, value_enum)]
     sink: Vec<SinkChoice>,
     /// Letters at the front of file names.
@@ -76,6 +77,12 @@ pub(crate) struct BuildArgs {
     /// Exits with 3 when anything was lost, even by name.
     #[arg(long)]
     strict: bool,
+    /// Receive buffer of each socket in bytes.
+    #[arg(long, hide = true, value_parser = parse_bytes)]
+    socket_buffer: Option<u64>,
+    /// Lets the kernel merge datagrams.
+    #[arg(long, hide = true)]
+    gro: bool,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
@@ -126,7 +133,12 @@ impl BuildArgs {
         builder.timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         let chosen = if self.sink.is_empty() { &[SinkChoice::File][..] } else { &self.sink };
         plan.sinks = chosen.iter().enumerate().map(|(index, choice)| self.sink(index, *choice)).collect();
+        if let [_, _, ..] = plan.sinks.as_slice() {
+            plan.sinks.iter_mut().for_each(|sink| sink.backpressure = forebay_run::plan::Backpressure::Drop);
+        }
         plan.leak = leak_from_env();
+        plan.stall = stall_from_env();
+        crate::demo::tune(plan, self.socket_buffer, self.gro);
     }
 
     fn sink(&self, index: usize, choice: SinkChoice) -> forebay_run::plan::SinkPlan {
@@ -153,6 +165,8 @@ impl BuildArgs {
 
 pub(crate) fn run(args: &EvbArgs) -> Result<ExitCode> {
     let manner = args.build.manner(args.duration);
+    let last = u32::from(args.base_port) + u32::from(args.sources) - 1;
+    anyhow::ensure!(last <= u32::from(u16::MAX), "--base-port {} with {} sources needs ports up to {last}; 65535 is the last", args.base_port, args.sources);
     let mut plan = presets::plan(&run_id(), &args.build.out, args.bind, args.base_port, usize::from(args.sources));
     args.build.apply(&mut plan);
     let supervisor = Supervisor::open(plan, manner.processes)?;

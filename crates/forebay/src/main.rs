@@ -1,8 +1,6 @@
 //! The `forebay` command.
 #![forbid(unsafe_code)]
 
-#![forbid(unsafe_code)]
-
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,7 +49,7 @@ fn main() -> ExitCode {
         Verb::Stage { role: _ } => forebay_run::stage::run_child().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("forebay: {error:#}");
+        output::note_line(format_args!("forebay: {error:#}"));
         ExitCode::from(2)
     })
 }

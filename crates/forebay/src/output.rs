@@ -1,6 +1,7 @@
 //! Numbers as people read them, times as people write them, and the log.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -19,7 +20,19 @@ pub(crate) enum Format {
 pub(crate) fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG").unwrap_or_else(|_| "warn".into());
     let ansi = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).with_target(false);
+    // A terminal that is gone must not end a run.
+    log.log_internal_errors(false).init();
+}
+
+/// A line on standard output. Whoever has closed it (`| head`) wants no more; the run and its exit code stay what they are.
+pub(crate) fn print_line(line: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// A line on standard error, as far as anybody listens.
+pub(crate) fn note_line(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Bytes with an SI prefix, as `1.2 GB`.

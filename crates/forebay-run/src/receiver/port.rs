@@ -6,7 +6,7 @@ use forebay_evb::{Accepted, MessageCheck, Reject, Rejected, Step};
 use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
 use forebay_ring::{Meta, Producers};
 use forebay_sys::socket::mem_info;
-use forebay_sys::udp_batch::{Adopted, BatchMode, BatchTag, RecvBatch};
+use forebay_sys::udp_batch::{Adopted, BatchMode, BatchTag, Datagram, RecvBatch};
 use forebay_wire::hadtu::{MTU_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
@@ -16,6 +16,8 @@ use crate::plan::{FullPolicy, Plan, ReceiverPlan};
 
 /// Longest UDP payload, and what a receive needs free in a ring.
 const DATAGRAM_BYTES_MAX: usize = 65_536;
+/// More room that a buffer of merged datagrams takes in a ring: a header and padding for each of them.
+const MERGED_BYTES_MAX: usize = 128 * 64;
 /// From this mean datagram size on, datagrams are received straight into the ring.
 const DIRECT_BYTES: u64 = 2_048;
 
@@ -41,6 +43,8 @@ pub(super) struct Port {
     batch_id: u64,
     /// Mean datagram size of late, in bytes, times 16.
     mean16: u64,
+    /// Receive stamp of the newest datagram, in ns; 0 without stamps.
+    newest_ns: u64,
 }
 
 /// One source of the port.
@@ -72,7 +76,7 @@ impl Port {
         }
         let batch_id = book.value(port_words.batch);
         let route = Route::of(plan, index);
-        Ok(Self { index: index as u32, socket, words: port_words, writer, book, route, lanes, batch_id, mean16: 0 })
+        Ok(Self { index: index as u32, socket, words: port_words, writer, book, route, lanes, batch_id, mean16: 0, newest_ns: 0 })
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -84,9 +88,18 @@ impl Port {
         self.book.value(self.words.batch) >= batch_id
     }
 
-    /// Whether every ring of the port can take a message.
+    /// Whether something came that the kernel received after `time_ns`.
+    pub(super) fn is_past(&self, time_ns: u64) -> bool {
+        self.newest_ns > time_ns
+    }
+
+    /// Whether every ring of the port can take a message, with some room to spare so that it does not block at once again.
     pub(super) fn has_room(&self, producers: &Producers) -> bool {
-        self.lanes.iter().all(|lane| producers.rings[lane.ring].free_bytes() >= 2 * need_bytes(&lane.check))
+        self.lanes.iter().all(|lane| {
+            let ring = &producers.rings[lane.ring];
+            let need = need_bytes(&lane.check);
+            ring.free_bytes() >= (2 * need).min(ring.capacity_bytes() / 4 * 3).max(need)
+        })
     }
 
     /// Takes what the socket has, up to one batch, books it and shows it to the builder.
@@ -97,7 +110,7 @@ impl Port {
         producers: &mut Producers,
         leak: &mut Leak,
     ) -> Result<Turn, RunError> {
-        let direct = matches!(self.route, Route::Only) && self.mean16 >= DIRECT_BYTES * 16;
+        let direct = matches!(self.route, Route::Only) && self.mean16 >= DIRECT_BYTES * 16 && !plan.gro;
         if direct { self.turn_direct(plan, batch, producers, leak) } else { self.turn_scratch(plan, batch, producers, leak) }
     }
 
@@ -142,6 +155,7 @@ impl Port {
         }
         self.receive_account(0, 1, datagram.len as u64);
         let stamp_ns = datagram.stamp_ns.unwrap_or(0);
+        self.newest_ns = self.newest_ns.max(stamp_ns);
         self.settle_in_ring(0, datagram.len, stamp_ns, producers, leak);
     }
 
@@ -176,32 +190,51 @@ impl Port {
         }
         let lane = &self.lanes[0];
         let free = producers.rings[lane.ring].free_bytes().saturating_sub(lane.check.unfinished().0 as u64);
-        wanted.min((free / (DATAGRAM_BYTES_MAX as u64 + 64)) as usize)
+        let most = DATAGRAM_BYTES_MAX + 64 + if plan.gro { MERGED_BYTES_MAX } else { 0 };
+        wanted.min((free / most as u64) as usize)
     }
 
     fn take_scratch(&mut self, count: usize, batch: &RecvBatch, producers: &mut Producers, leak: &mut Leak) {
         for index in 0..count {
             let datagram = batch.datagram(index);
-            self.observe(datagram.len);
-            if leak.take("socket") {
-                continue;
-            }
             let payload = batch.payload(index);
-            let Some(lane) = self.route.find(payload, datagram.from).or_else(|| self.continued(payload)) else {
-                self.stray(datagram.len as u64);
-                continue;
-            };
-            self.receive_account(lane, 1, datagram.len as u64);
-            if datagram.truncated {
-                self.reject(lane, &Rejected { reason: Reject::Truncated, datagrams: 1, bytes: datagram.len as u64, retry_at: None });
-                continue;
+            self.newest_ns = self.newest_ns.max(datagram.stamp_ns.unwrap_or(0));
+            let whole = payload.len().max(1);
+            // The kernel merged several of this size; the last may be shorter.
+            let each = datagram.gro_segment_bytes.map_or(whole, |bytes| usize::from(bytes).clamp(1, whole));
+            let mut rest = payload;
+            loop {
+                let (one, more) = rest.split_at(each.min(rest.len()));
+                let bytes = if each == whole { datagram.len } else { one.len() };
+                let arrived = Datagram { len: bytes, ..datagram };
+                self.take_datagram(&arrived, one, producers, leak);
+                rest = more;
+                if rest.is_empty() {
+                    break;
+                }
             }
-            self.take_one(lane, payload, datagram.stamp_ns.unwrap_or(0), producers, leak);
         }
     }
 
+    /// One datagram as it was sent.
+    fn take_datagram(&mut self, datagram: &Datagram, payload: &[u8], producers: &mut Producers, leak: &mut Leak) {
+        self.observe(datagram.len);
+        if leak.take("socket") {
+            return;
+        }
+        let bytes = datagram.len as u64;
+        let Some(lane) = self.route.find(payload, datagram.from).or_else(|| self.continued()) else {
+            return self.stray(bytes);
+        };
+        self.receive_account(lane, 1, bytes);
+        if datagram.truncated {
+            return self.reject(lane, &Rejected { reason: Reject::Truncated, datagrams: 1, bytes, retry_at: None });
+        }
+        self.take_one(lane, payload, datagram.stamp_ns.unwrap_or(0), producers, leak);
+    }
+
     /// A datagram that no table knows may be the rest of the one message that is unfinished.
-    fn continued(&self, _payload: &[u8]) -> Option<usize> {
+    fn continued(&self) -> Option<usize> {
         let mut unfinished = self.lanes.iter().enumerate().filter(|(_, lane)| lane.check.unfinished().1 > 0);
         let only = unfinished.next()?.0;
         unfinished.next().is_none().then_some(only)
@@ -234,7 +267,7 @@ impl Port {
     fn store(&mut self, lane: usize, accepted: &Accepted, payload: &[u8], stamp_ns: u64, producers: &mut Producers, leak: &mut Leak) {
         let ring = &mut producers.rings[self.lanes[lane].ring];
         let kept = &payload[..accepted.kept_bytes as usize];
-        if leak.take("receiver") {
+        if accepted.datagrams == 1 && leak.take("receiver") {
             return;
         }
         let Ok(mut loan) = ring.reserve(kept.len()) else {
@@ -257,7 +290,7 @@ impl Port {
             let Ok(mut loan) = producers.rings[state.ring].reserve(total) else { return };
             match state.check.handle_datagram(&loan, len) {
                 Step::More => return,
-                Step::Complete(_) if leak.take("receiver") => return,
+                Step::Complete(accepted) if accepted.datagrams == 1 && leak.take("receiver") => return,
                 Step::Complete(accepted) => {
                     let queued = queued(&accepted, &loan, leak);
                     loan.commit(queued.bytes, queued.meta(stamp_ns));
