@@ -7,7 +7,7 @@ mod wait;
 use crate::config::{Completion, Config};
 
 /// What is known of the oldest event that is not finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Situation {
     /// Sources that show nothing at all, so that they may still deliver.
     pub absent: usize,
