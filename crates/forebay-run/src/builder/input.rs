@@ -111,4 +111,11 @@ impl Input for Rings {
             .view(at, into.len())
             .is_some_and(|view| view.copy_to(0, into))
     }
+
+    #[inline]
+    fn prefetch(&self, source: usize, at: u64, len: usize) {
+        if let Some(view) = self.consumers.rings[source].view(at, len) {
+            view.prefetch();
+        }
+    }
 }
