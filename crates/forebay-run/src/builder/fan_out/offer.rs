@@ -48,12 +48,17 @@ struct Rotation {
     bytes: u64,
     events: u64,
     start_s: i64,
+    /// Run number of the first file; 0 before.
+    first_run: u32,
+    /// Least run number: those below are taken by older files.
+    run_min: u32,
 }
 
 impl Rotation {
-    fn restored(plan: Option<FilePlan>, words: &OfferWords, book: &Book) -> Self {
+    fn restored(plan: Option<FilePlan>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
         let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
-        Self { plan, run: run as u32, bytes, events, start_s: start_s.cast_signed() }
+        let first_run = book.value(words.first_run) as u32;
+        Self { plan, run: run as u32, bytes, events, start_s: start_s.cast_signed(), first_run, run_min }
     }
 
     /// Whether an event of `bytes` needs a new file; `run_s` is the present second as a run number.
@@ -69,7 +74,10 @@ impl Rotation {
 
     /// Run numbers are seconds, and no two files of a run have the same.
     fn begin(&mut self, run_s: i64) {
-        self.run = (run_s as u32).max(self.run.wrapping_add(1));
+        self.run = (run_s as u32).max(self.run.wrapping_add(1)).max(self.run_min);
+        if self.first_run == 0 {
+            self.first_run = self.run;
+        }
         self.bytes = FILE_FRAME_BYTES;
         self.events = 0;
         self.start_s = run_s;
@@ -88,7 +96,8 @@ impl Offer {
         count_null(&mut own, &sink_words, items - taken, bytes - taken_bytes);
         writer.commit(&own);
         let target = Target::Null { writer, book: own, words: sink_words };
-        Ok(Self::with(offer_words, target, Backpressure::Drop, None, book))
+        let rotation = Rotation::restored(None, 0, &offer_words, book);
+        Ok(Self::with(offer_words, target, Backpressure::Drop, rotation))
     }
 
     pub(super) fn queue(sink: usize, plan: &Plan, books: &Books, mut producers: Producers, book: &mut Book) -> Result<Self, RunError> {
@@ -99,11 +108,11 @@ impl Offer {
             SinkKind::Null | SinkKind::Tcp(_) => None,
         };
         let target = Target::Queue { producers, used: 0, events: 0 };
-        Ok(Self::with(words, target, plan.sinks[sink].backpressure, file, book))
+        let rotation = Rotation::restored(file, plan.run_min, &words, book);
+        Ok(Self::with(words, target, plan.sinks[sink].backpressure, rotation))
     }
 
-    fn with(words: OfferWords, target: Target, backpressure: Backpressure, file: Option<FilePlan>, book: &Book) -> Self {
-        let rotation = Rotation::restored(file, &words, book);
+    fn with(words: OfferWords, target: Target, backpressure: Backpressure, rotation: Rotation) -> Self {
         Self { words, target, backpressure, rotation, stalled_since_ns: None, skip: false, counts: Counts::default(), changed: false }
     }
 
@@ -221,9 +230,7 @@ impl Offer {
         for (word, value) in self.words.rotation.iter().zip(rotation) {
             book.set(*word, value);
         }
-        if book.value(self.words.first_run) == 0 {
-            book.set(self.words.first_run, u64::from(self.rotation.run));
-        }
+        book.set(self.words.first_run, u64::from(self.rotation.first_run));
         match &mut self.target {
             Target::Null { book: own, words, .. } => count_null(own, words, counts.queued.0, counts.queued.1),
             Target::Queue { producers, .. } => book.set(self.words.tail, producers.rings[0].position()),
