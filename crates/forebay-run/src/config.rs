@@ -131,6 +131,7 @@ fn read(page: &Page<'_>, stamp: &str) -> Option<Chain> {
         generator: None,
         leak: None,
         stall: None,
+        run_min: 0,
         replay: None,
     };
     sources::fill_queues(&mut plan.sources, &source_blocks, &receiver);

@@ -208,6 +208,9 @@ pub struct Plan {
     pub generator: Option<crate::generator::GeneratorPlan>,
     /// `HOP:N`: lose N items there uncounted, to test the books.
     pub leak: Option<String>,
+    /// Least run number of a new file, so that no older file in the sinks' directories has the same; the supervisor finds it.
+    #[serde(default)]
+    pub run_min: u32,
     /// `SINK:MILLISECONDS`: this sink writes nothing for so long, to test that it stalls nothing else.
     #[serde(default)]
     pub stall: Option<String>,

@@ -246,7 +246,21 @@ fn files(plan: &Plan, books: &Books, snapshot: &Snapshot) -> Result<Vec<PathBuf>
         found.extend(ours.filter_map(|path| path.canonicalize().ok()));
     }
     found.sort();
+    // Two sinks may share a directory and the second in which they began.
+    found.dedup();
     Ok(found)
+}
+
+/// The run number behind all that files in the sinks' directories have; 0 when there are none.
+#[must_use]
+pub fn next_run(plan: &Plan) -> u32 {
+    let directories = plan.sinks.iter().filter_map(|sink| match &sink.kind {
+        SinkKind::File(file) => fs::read_dir(&file.directory).ok(),
+        SinkKind::Null | SinkKind::Tcp(_) => None,
+    });
+    let runs =
+        directories.flat_map(|entries| entries.flatten().filter_map(|entry| run_of(&entry.path())));
+    runs.max().map_or(0, |last| last.saturating_add(1))
 }
 
 /// Run number in the start event of an HLD file.
