@@ -8,8 +8,10 @@
 pub mod books;
 pub mod builder;
 pub mod config;
+pub mod doctor;
 pub mod error;
 pub mod generator;
+pub mod metrics;
 pub mod plan;
 pub mod presets;
 pub mod receiver;

@@ -61,6 +61,9 @@ pub(crate) struct DemoArgs {
     /// Lets the kernel merge datagrams.
     #[arg(long, hide = true)]
     gro: bool,
+    /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9400.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::metrics::parse_address)]
+    metrics: Option<std::net::SocketAddr>,
     /// Exits with 3 when anything was lost, even by name.
     #[arg(long)]
     strict: bool,
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         strict: args.strict,
     };
     let supervisor = open(args, manner.processes)?;
+    let _metrics = crate::metrics::serve(args.metrics, supervisor.reader())?;
     let done = carry_out(supervisor, &manner)?;
     let found = verify::verify(&done.summary.files, done.plan.generator.as_ref())?;
     let events = done.summary.events_built + done.summary.events_partial;

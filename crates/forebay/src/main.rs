@@ -6,12 +6,16 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod audit;
+mod check;
 mod demo;
+mod doctor;
 mod emulate;
 mod evb;
 mod figure;
 mod inspect;
 mod live;
+mod manual;
+mod metrics;
 mod output;
 mod replay;
 mod session;
@@ -31,11 +35,19 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Demo(demo::DemoArgs),
+    #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
     Replay(replay::ReplayArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
+    Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
+    #[command(hide = true)]
+    Completions(manual::CompletionsArgs),
+    /// Prints the manual page.
+    #[command(hide = true)]
+    Man,
     Figure(figure::FigureArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
@@ -55,6 +67,10 @@ fn main() -> ExitCode {
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Check(args) => check::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Completions(args) => manual::completions::<Cli>(&args),
+        Verb::Man => manual::man::<Cli>(),
         Verb::Figure(args) => figure::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
