@@ -53,11 +53,9 @@ pub(crate) fn run(args: &FigureArgs) -> Result<ExitCode> {
     )?;
     match (args.format, reports.as_slice()) {
         (_, []) => bail!("nothing was measured"),
-        (Format::Json, [one]) if args.id.len() == 1 => println!("{}", serde_json::to_string(one)?),
-        (Format::Json, all) => println!("{}", serde_json::to_string(all)?),
-        (Format::Text, all) => all
-            .iter()
-            .for_each(|report| println!("{}\n", report.text())),
+        (Format::Json, [one]) if args.id.len() == 1 => say!("{}", serde_json::to_string(one)?),
+        (Format::Json, all) => say!("{}", serde_json::to_string(all)?),
+        (Format::Text, all) => all.iter().for_each(|report| say!("{}\n", report.text())),
     }
     let interrupted = reports.iter().any(|report| report.interrupted);
     let broken = reports.iter().any(|report| report.rows_with_residual > 0);
@@ -75,10 +73,10 @@ fn list(format: Format) {
                 .into_iter()
                 .map(|(id, title)| serde_json::json!({ "id": id, "title": title }))
                 .collect();
-            println!("{}", serde_json::json!(entries));
+            say!("{}", serde_json::json!(entries));
         }
         Format::Text => figure::list()
             .into_iter()
-            .for_each(|(id, title)| println!("{id:4} {title}")),
+            .for_each(|(id, title)| say!("{id:4} {title}")),
     }
 }

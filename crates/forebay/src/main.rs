@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 #[macro_use]
 mod output;
 mod audit;
+mod bench;
 mod demo;
 mod emulate;
 mod evb;
@@ -38,6 +39,7 @@ enum Verb {
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
     Figure(figure::FigureArgs),
+    Bench(bench::BenchArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Figure(args) => figure::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
