@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod audit;
+mod bench;
 mod check;
 mod demo;
 mod doctor;
@@ -49,6 +50,7 @@ enum Verb {
     #[command(hide = true)]
     Man,
     Figure(figure::FigureArgs),
+    Bench(bench::BenchArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Verb::Completions(args) => manual::completions::<Cli>(&args),
         Verb::Man => manual::man::<Cli>(),
         Verb::Figure(args) => figure::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
