@@ -14,20 +14,36 @@ impl Builder {
     /// Whether an event with `key` is not older than the ones already built.
     pub(crate) fn is_new(&self, key: u64) -> bool {
         let trigger = (key >> 8) as u32;
-        self.next.is_none_or(|next| distance(self.config.trigger_bits, next, trigger) >= 0)
+        self.next
+            .is_none_or(|next| distance(self.config.trigger_bits, next, trigger) >= 0)
     }
 
     /// Every source shows `key`.
-    pub(crate) fn build_complete<I: Input, O: Output>(&mut self, key: u64, input: &I, output: &mut O) -> Poll {
+    pub(crate) fn build_complete<I: Input, O: Output>(
+        &mut self,
+        key: u64,
+        input: &I,
+        output: &mut O,
+    ) -> Poll {
         self.present.clear();
         self.present.extend(0..self.config.sources as u32);
         self.write(key, input, output)
     }
 
     /// The sources in `present` show the trigger of `key`; tags may still differ.
-    pub(crate) fn build_present<I: Input, O: Output>(&mut self, trigger: u32, input: &I, output: &mut O) -> Poll {
+    pub(crate) fn build_present<I: Input, O: Output>(
+        &mut self,
+        trigger: u32,
+        input: &I,
+        output: &mut O,
+    ) -> Poll {
         let key = self.majority_key();
-        let mismatched: Vec<u32> = self.present.iter().copied().filter(|s| self.heads.key[*s as usize] != key).collect();
+        let mismatched: Vec<u32> = self
+            .present
+            .iter()
+            .copied()
+            .filter(|s| self.heads.key[*s as usize] != key)
+            .collect();
         if mismatched.is_empty() {
             return self.write(key, input, output);
         }
@@ -46,10 +62,17 @@ impl Builder {
 
     /// The key that most of the present sources show; of equals, the first source's.
     fn majority_key(&self) -> u64 {
-        let keys = self.present.iter().map(|source| self.heads.key[*source as usize]);
+        let keys = self
+            .present
+            .iter()
+            .map(|source| self.heads.key[*source as usize]);
         let mut best = (0, 0);
         for key in keys {
-            let votes = self.present.iter().filter(|source| self.heads.key[**source as usize] == key).count();
+            let votes = self
+                .present
+                .iter()
+                .filter(|source| self.heads.key[**source as usize] == key)
+                .count();
             if votes > best.0 {
                 best = (votes, key);
             }
@@ -61,7 +84,12 @@ impl Builder {
     }
 
     /// Gives the event up: what is present is dropped for `reason`.
-    pub(crate) fn discard_present<I: Input>(&mut self, trigger: u32, reason: DropReason, input: &I) -> Poll {
+    pub(crate) fn discard_present<I: Input>(
+        &mut self,
+        trigger: u32,
+        reason: DropReason,
+        input: &I,
+    ) -> Poll {
         let present = std::mem::take(&mut self.present);
         let mut bytes = EVENT_HEADER_BYTES as u64;
         for source in &present {
@@ -108,7 +136,11 @@ impl Builder {
 
     /// Size of the event that the sources in `present` make.
     pub(crate) fn event_bytes(&self) -> usize {
-        let body: usize = self.present.iter().map(|source| self.heads.head[*source as usize].padded() as usize).sum();
+        let body: usize = self
+            .present
+            .iter()
+            .map(|source| self.heads.head[*source as usize].padded() as usize)
+            .sum();
         EVENT_HEADER_BYTES + body
     }
 
@@ -133,7 +165,9 @@ impl Builder {
             body = rest;
         }
         let complete = self.present.len() == self.config.sources;
-        let kind = self.present.first().map_or(0, |first| self.heads.head[*first as usize].header.trigger_type());
+        let kind = self.present.first().map_or(0, |first| {
+            self.heads.head[*first as usize].header.trigger_type()
+        });
         let id = EventId::data(kind).with_data_error(data_error);
         let id = if complete { id } else { id.with_incomplete() };
         let sequence = self.sequence.wrapping_add(1);
@@ -142,11 +176,21 @@ impl Builder {
         header.sequence = sequence;
         head_room.copy_from_slice(&header.to_bytes());
         let subevents = self.present.len() as u32;
-        EventMeta { bytes: bytes as u32, trigger, sequence, subevents, complete, stamp_ns }
+        EventMeta {
+            bytes: bytes as u32,
+            trigger,
+            sequence,
+            subevents,
+            complete,
+            stamp_ns,
+        }
     }
 
     fn stamp_of(&self, source: usize) -> u64 {
-        self.sources[source].messages.front().map_or(0, |first| first.message.stamp_ns)
+        self.sources[source]
+            .messages
+            .front()
+            .map_or(0, |first| first.message.stamp_ns)
     }
 
     /// Counts the event; false when the fault switch makes it vanish here.
@@ -157,7 +201,11 @@ impl Builder {
             return false;
         }
         self.book.add_tally(self.accounts.events.outgoing, 1, bytes);
-        let kind = if meta.complete { self.accounts.complete } else { self.accounts.partial };
+        let kind = if meta.complete {
+            self.accounts.complete
+        } else {
+            self.accounts.partial
+        };
         self.book.add(kind, 1);
         self.sequence = meta.sequence;
         true
@@ -168,7 +216,8 @@ impl Builder {
     fn take<I: Input>(&mut self, source: usize, trigger: u32, input: &I) {
         let bytes = u64::from(self.heads.head[source].padded());
         if !self.leak.take("builder") {
-            self.book.add_tally(self.accounts.sources[source].account.outgoing, 1, bytes);
+            self.book
+                .add_tally(self.accounts.sources[source].account.outgoing, 1, bytes);
         }
         self.sources[source].last = Some(trigger);
         self.step(source, input);

@@ -22,7 +22,12 @@ struct Survey {
 }
 
 impl Builder {
-    pub(crate) fn decide<I: Input, O: Output>(&mut self, now_ns: u64, input: &I, output: &mut O) -> Poll {
+    pub(crate) fn decide<I: Input, O: Output>(
+        &mut self,
+        now_ns: u64,
+        input: &I,
+        output: &mut O,
+    ) -> Poll {
         self.wake_ns = None;
         let Some(base) = self.next.or_else(|| self.earliest()) else {
             return Poll::Idle;
@@ -43,13 +48,21 @@ impl Builder {
     fn earliest(&self) -> Option<u32> {
         let bits = self.config.trigger_bits;
         let triggers = (0..self.config.sources).filter_map(|source| self.heads.trigger(source));
-        triggers.reduce(|first, other| if distance(bits, first, other) < 0 { other } else { first })
+        triggers.reduce(|first, other| {
+            if distance(bits, first, other) < 0 {
+                other
+            } else {
+                first
+            }
+        })
     }
 
     fn survey(&self, base: u32) -> Survey {
         let mut survey = Survey::default();
         for source in 0..self.config.sources {
-            let Some(trigger) = self.heads.trigger(source) else { continue };
+            let Some(trigger) = self.heads.trigger(source) else {
+                continue;
+            };
             let d = distance(self.config.trigger_bits, base, trigger);
             if d < 0 {
                 survey.behind += 1;
@@ -78,8 +91,14 @@ impl Builder {
     /// A number that this source delivered before is a duplicate, any other is late.
     fn reason_behind(&self, source: usize, trigger: u32) -> DropReason {
         let bits = self.config.trigger_bits;
-        let repeated = self.sources[source].last.is_some_and(|last| distance(bits, last, trigger) <= 0);
-        if repeated { DropReason::Duplicate } else { DropReason::Late }
+        let repeated = self.sources[source]
+            .last
+            .is_some_and(|last| distance(bits, last, trigger) <= 0);
+        if repeated {
+            DropReason::Duplicate
+        } else {
+            DropReason::Late
+        }
     }
 
     /// Nothing but old numbers. If most sources show them and go on doing so, all were started anew
@@ -106,25 +125,41 @@ impl Builder {
     /// Whether a head carries trigger number and tag of an event that was built lately.
     fn shows_known_event(&self) -> bool {
         let known = |key: &u64| self.recent[(*key >> 8) as usize % RECENT] == *key;
-        self.heads.key.iter().filter(|key| **key != crate::source::NO_HEAD).any(known)
+        self.heads
+            .key
+            .iter()
+            .filter(|key| **key != crate::source::NO_HEAD)
+            .any(known)
     }
 
     fn restart_numbers(&mut self, trigger: u32) {
         self.next = Some(trigger & self.config.trigger_bits.mask());
         self.recent.fill(crate::source::NO_HEAD);
-        self.sources.iter_mut().for_each(|source| source.last = None);
+        self.sources
+            .iter_mut()
+            .for_each(|source| source.last = None);
         self.behind_since_ns = None;
         self.book.add(self.accounts.resynchronised, 1);
     }
 
     /// `trigger` is the nearest number shown: is its event finished?
-    fn settle<I: Input, O: Output>(&mut self, now_ns: u64, trigger: u32, input: &I, output: &mut O) -> Poll {
+    fn settle<I: Input, O: Output>(
+        &mut self,
+        now_ns: u64,
+        trigger: u32,
+        input: &I,
+        output: &mut O,
+    ) -> Poll {
         if self.drop_far_ahead(now_ns, trigger, input) {
             return Poll::Dropped;
         }
         let situation = self.situation(now_ns, trigger);
         let complete = self.present.len() == self.config.sources;
-        let verdict = if complete { Verdict::Build } else { judge(&self.config, &situation) };
+        let verdict = if complete {
+            Verdict::Build
+        } else {
+            judge(&self.config, &situation)
+        };
         match verdict {
             Verdict::Wait { ns } => {
                 self.wake_ns = Some(now_ns.saturating_add(ns));
@@ -152,14 +187,24 @@ impl Builder {
     fn situation(&mut self, now_ns: u64, trigger: u32) -> Situation {
         self.present.clear();
         let mut arrived_ns = now_ns;
-        let mut s = Situation { absent: 0, absent_silent: 0, passed: 0, age_ns: 0, backlog_events: 0, pressed: false };
+        let mut s = Situation {
+            absent: 0,
+            absent_silent: 0,
+            passed: 0,
+            age_ns: 0,
+            backlog_events: 0,
+            pressed: false,
+        };
         for (index, source) in self.sources.iter().enumerate() {
             s.pressed |= source.pressed;
             match self.heads.trigger(index) {
                 Some(shown) if shown == trigger => {
                     self.present.push(index as u32);
-                    arrived_ns = arrived_ns.min(source.messages.front().map_or(now_ns, |m| m.arrived_ns));
-                    s.backlog_events = s.backlog_events.max(u32::try_from(source.held_items).unwrap_or(u32::MAX));
+                    arrived_ns =
+                        arrived_ns.min(source.messages.front().map_or(now_ns, |m| m.arrived_ns));
+                    s.backlog_events = s
+                        .backlog_events
+                        .max(u32::try_from(source.held_items).unwrap_or(u32::MAX));
                 }
                 Some(_) => s.passed += 1,
                 None if source.closed => s.passed += 1,
@@ -169,13 +214,15 @@ impl Builder {
                 }
             }
         }
-        s.age_ns = now_ns.saturating_sub(arrived_ns);
+        s.age_ns = now_ns.saturating_sub(arrived_ns.max(self.unblocked_ns));
         s
     }
 
     /// Records each source that is not in the event, and which of them not to wait for again.
     fn mark_absent(&mut self, trigger: u32, situation: &Situation) {
-        let waited = situation.age_ns >= self.config.timeout_ns || situation.backlog_events >= self.config.timeout_events;
+        let waited = situation.age_ns >= self.config.timeout_ns
+            || situation.backlog_events >= self.config.timeout_events
+            || situation.pressed;
         let silences = waited && self.config.completion != Completion::Wait;
         for source in 0..self.config.sources {
             let state = &mut self.sources[source];
@@ -195,10 +242,15 @@ impl Builder {
     /// Drops heads whose number cannot be true: far ahead of `trigger`, while the same source's next
     /// sub-event is near again, or while all the others stay near for a whole time-out.
     fn drop_far_ahead<I: Input>(&mut self, now_ns: u64, trigger: u32, input: &I) -> bool {
-        let (bits, window) = (self.config.trigger_bits, self.config.window_events.cast_signed());
+        let (bits, window) = (
+            self.config.trigger_bits,
+            self.config.window_events.cast_signed(),
+        );
         let mut dropped = false;
         for source in 0..self.config.sources {
-            let Some(shown) = self.heads.trigger(source) else { continue };
+            let Some(shown) = self.heads.trigger(source) else {
+                continue;
+            };
             if distance(bits, trigger, shown) <= window {
                 self.sources[source].far_since_ns = None;
                 continue;
@@ -223,7 +275,11 @@ impl Builder {
         let head = &self.heads.head[source];
         let first = state.messages.front()?.message;
         let after = head.at + u64::from(head.padded());
-        let at = if state.left > 1 && after < first.at + u64::from(first.len) { after } else { state.messages.get(1)?.message.at };
+        let at = if state.left > 1 && after < first.at + u64::from(first.len) {
+            after
+        } else {
+            state.messages.get(1)?.message.at
+        };
         let header = SubEventHeader::parse(&input.header(source, at)?).ok()?;
         Some((self.heads.key_of(header.trigger_word) >> 8) as u32)
     }

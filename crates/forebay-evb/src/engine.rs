@@ -45,8 +45,14 @@ pub struct Builder {
     /// Scratch: sources that take part in the event at hand.
     pub(crate) present: Vec<u32>,
     pub(crate) leak: Leak,
+    /// The output had no room at the last poll.
+    blocked: bool,
+    /// When the output had room again: what was held up by it is not the sources' fault.
+    pub(crate) unblocked_ns: u64,
 }
 
+/// Bytes of the header behind a sub-event: read together with it, one event later.
+const HEAD_BYTES: usize = 16;
 /// How many recent events are remembered.
 pub(crate) const RECENT: usize = 4096;
 
@@ -70,6 +76,8 @@ impl Builder {
             behind_since_ns: None,
             present: Vec::with_capacity(n),
             leak: Leak::off(),
+            blocked: false,
+            unblocked_ns: 0,
             config,
             accounts,
             book,
@@ -109,23 +117,40 @@ impl Builder {
     }
 
     /// Takes in one message of `source`, in the order of its queue.
-    pub fn handle_message<I: Input>(&mut self, now_ns: u64, source: usize, message: Message, input: &I) {
+    pub fn handle_message<I: Input>(
+        &mut self,
+        now_ns: u64,
+        source: usize,
+        message: Message,
+        input: &I,
+    ) {
         let state = &mut self.sources[source];
         let known = message.end <= state.pulled;
         if !known {
             let words = &self.accounts.sources[source];
-            self.book.add_tally(words.account.incoming, u64::from(message.items), u64::from(message.len));
+            self.book.add_tally(
+                words.account.incoming,
+                u64::from(message.items),
+                u64::from(message.len),
+            );
             self.book.add(words.messages, 1);
             state.pulled = message.end;
             state.silent = false;
         }
         let first = state.messages.is_empty();
-        state.messages.push_back(Arrived { message, arrived_ns: now_ns });
+        state.messages.push_back(Arrived {
+            message,
+            arrived_ns: now_ns,
+        });
         if first && !known {
             state.offset = 0;
             state.left = message.items;
         }
-        let resumed = if first && known { (u64::from(state.left), u64::from(message.len - state.offset)) } else { (u64::from(message.items), u64::from(message.len)) };
+        let resumed = if first && known {
+            (u64::from(state.left), u64::from(message.len - state.offset))
+        } else {
+            (u64::from(message.items), u64::from(message.len))
+        };
         state.held_items += resumed.0;
         state.held_bytes += resumed.1;
         if first {
@@ -156,12 +181,15 @@ impl Builder {
 
     /// Builds or drops at most one event.
     pub fn poll<I: Input, O: Output>(&mut self, now_ns: u64, input: &I, output: &mut O) -> Poll {
-        if let Some(key) = self.heads.agreed()
-            && self.is_new(key)
-        {
-            return self.build_complete(key, input, output);
+        if std::mem::take(&mut self.blocked) {
+            self.unblocked_ns = now_ns;
         }
-        self.decide(now_ns, input, output)
+        let done = match self.heads.agreed() {
+            Some(key) if self.is_new(key) => self.build_complete(key, input, output),
+            _ => self.decide(now_ns, input, output),
+        };
+        self.blocked = done == Poll::Full;
+        done
     }
 
     /// The next range of lost trigger numbers for the loss table.
@@ -210,10 +238,11 @@ impl Builder {
             let room = message.len - state.offset;
             if state.left > 0
                 && room >= 16
-                && let Some(head) = read_head(source, message.at + u64::from(state.offset), room, input)
+                && let Some(head) =
+                    read_head(source, message.at + u64::from(state.offset), room, input)
             {
                 self.heads.key[source] = self.heads.key_of(head.header.trigger_word);
-                input.prefetch(source, head.at + 2 * u64::from(head.padded()));
+                input.prefetch(source, head.at, head.padded() as usize + HEAD_BYTES);
                 self.heads.head[source] = head;
                 return;
             }

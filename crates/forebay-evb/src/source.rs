@@ -29,8 +29,8 @@ pub trait Input {
     fn header(&self, source: usize, at: u64) -> Option<[u8; 16]>;
     /// Copies the bytes at `at` into `into`; false (and `into` unspecified) outside the queue.
     fn copy(&self, source: usize, at: u64, into: &mut [u8]) -> bool;
-    /// Hints that the bytes at `at` will be read soon.
-    fn prefetch(&self, _source: usize, _at: u64) {}
+    /// Hints that `len` bytes at `at` will be read soon.
+    fn prefetch(&self, _source: usize, _at: u64, _len: usize) {}
 }
 
 /// Key of a source that shows no sub-event.
@@ -46,7 +46,13 @@ pub(crate) struct Head {
 impl Head {
     /// Stands where a source shows nothing; never read while its key is [`NO_HEAD`].
     pub(crate) const NONE: Self = Self {
-        header: SubEventHeader { size: 16, decoding: 1, id: 0, trigger_word: 0, order: ByteOrder::NATIVE },
+        header: SubEventHeader {
+            size: 16,
+            decoding: 1,
+            id: 0,
+            trigger_word: 0,
+            order: ByteOrder::NATIVE,
+        },
         at: 0,
     };
 
@@ -109,7 +115,12 @@ pub(crate) struct Heads {
 impl Heads {
     pub(crate) fn new(sources: usize, bits: TriggerBits, check_tag: bool) -> Self {
         let tag_mask = if check_tag { 0xff } else { 0 };
-        Self { key: vec![NO_HEAD; sources], head: vec![Head::NONE; sources], bits, tag_mask }
+        Self {
+            key: vec![NO_HEAD; sources],
+            head: vec![Head::NONE; sources],
+            bits,
+            tag_mask,
+        }
     }
 
     /// Trigger number and (when checked) tag of a header, as one number.

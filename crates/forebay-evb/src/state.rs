@@ -57,10 +57,17 @@ impl Builder {
         let mask = self.config.trigger_bits.mask();
         for (index, words) in self.accounts.sources.iter().enumerate() {
             let items = book.value(words.open[1]);
-            let range = optional(book, words.open[0]).zip(Cause::from_code(book.value(words.open[2])));
+            let range =
+                optional(book, words.open[0]).zip(Cause::from_code(book.value(words.open[2])));
             let restored = range.map(|(first, cause)| {
                 let last = first.wrapping_add(items as u32).wrapping_sub(1) & mask;
-                LostRange { source: index, first, last, items, cause }
+                LostRange {
+                    source: index,
+                    first,
+                    last,
+                    items,
+                    cause,
+                }
             });
             self.open_ranges[index] = OpenRange::restored(restored);
         }

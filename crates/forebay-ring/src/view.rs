@@ -123,6 +123,22 @@ impl<'a> View<'a> {
         true
     }
 
+    /// Asks the processor to bring the view into its cache, for a read that comes a little later. At most 2 KiB: what is longer, the
+    /// hardware recognises as a stream by itself.
+    #[inline]
+    pub fn prefetch(&self) {
+        for offset in (0..self.len.min(2048)).step_by(64) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch reads nothing and cannot fault; the address lies inside the view all the same.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch(self.at.as_ptr().add(offset).cast::<i8>(), _MM_HINT_T0);
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = offset;
+        }
+    }
+
     /// A copy of the whole.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];

@@ -7,11 +7,13 @@
 
 pub mod books;
 pub mod builder;
+pub mod config;
 pub mod error;
 pub mod generator;
 pub mod plan;
 pub mod presets;
 pub mod receiver;
+pub mod replay;
 pub mod run_dir;
 pub mod sink;
 pub mod stage;

@@ -34,10 +34,16 @@ impl RunDir {
     /// The directory cannot be made or written, or a live run uses it.
     pub fn prepare(path: &Path, run_id: &str) -> Result<Self, RunError> {
         fs::create_dir_all(path).map_err(RunError::file("creating directory", path))?;
-        let path = path.canonicalize().map_err(RunError::file("finding", path))?;
+        let path = path
+            .canonicalize()
+            .map_err(RunError::file("finding", path))?;
         keep_older(&path)?;
         let memory = memory_path(&path, run_id);
-        Ok(Self { path, run_id: run_id.to_owned(), memory })
+        Ok(Self {
+            path,
+            run_id: run_id.to_owned(),
+            memory,
+        })
     }
 
     /// The directory, absolute.
@@ -54,7 +60,8 @@ impl RunDir {
         let (mapping, file) = Mapping::create_file(&self.memory, bytes)?;
         let link = self.path.join(LEDGER);
         if link != self.memory {
-            std::os::unix::fs::symlink(&self.memory, &link).map_err(RunError::file("linking", &link))?;
+            std::os::unix::fs::symlink(&self.memory, &link)
+                .map_err(RunError::file("linking", &link))?;
         }
         Ok((Words::new(mapping), file.into()))
     }
@@ -96,10 +103,21 @@ impl RunDir {
 /// # Errors
 /// There is none, or it cannot be read.
 pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
-    let file = if path.is_dir() { path.join(LEDGER) } else { path.to_path_buf() };
+    let file = if path.is_dir() {
+        path.join(LEDGER)
+    } else {
+        path.to_path_buf()
+    };
     if fs::symlink_metadata(&file).is_ok_and(|data| data.is_symlink()) && !file.exists() {
-        let gone = io::Error::new(io::ErrorKind::NotFound, "the run was killed and its memory is gone (the host was restarted)");
-        return Err(RunError::File { what: "opening the ledger", path: file, source: gone });
+        let gone = io::Error::new(
+            io::ErrorKind::NotFound,
+            "the run was killed and its memory is gone (the host was restarted)",
+        );
+        return Err(RunError::File {
+            what: "opening the ledger",
+            path: file,
+            source: gone,
+        });
     }
     let mapping = Mapping::open_file(&file, Access::ReadOnly)?;
     Ok(LedgerReader::open(&Words::new(mapping))?)
@@ -108,21 +126,34 @@ pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
 /// A name in memory that no other directory has at the same time.
 fn memory_path(directory: &Path, run_id: &str) -> PathBuf {
     let memory = Path::new(MEMORY);
-    if memory.is_dir() { memory.join(format!("forebay-{run_id}-{}.ledger", std::process::id())) } else { directory.join(LEDGER) }
+    if memory.is_dir() {
+        memory.join(format!("forebay-{run_id}-{}.ledger", std::process::id()))
+    } else {
+        directory.join(LEDGER)
+    }
 }
 
 /// Renames the ledger and the record of the last run in this directory.
 fn keep_older(directory: &Path) -> Result<(), RunError> {
     let ledger = directory.join(LEDGER);
-    let Ok(data) = fs::symlink_metadata(&ledger) else { return Ok(()) };
+    let Ok(data) = fs::symlink_metadata(&ledger) else {
+        return Ok(());
+    };
     let reader = open_ledger(directory).ok();
     if let Some(reader) = &reader
         && let Ok(status) = reader.run_status()
         && status.end_ns == 0
         && crate::supervisor::is_alive(status.supervisor_pid)
     {
-        let busy = io::Error::new(io::ErrorKind::ResourceBusy, format!("a run is going on there (pid {})", status.supervisor_pid));
-        return Err(RunError::File { what: "using", path: directory.to_path_buf(), source: busy });
+        let busy = io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            format!("a run is going on there (pid {})", status.supervisor_pid),
+        );
+        return Err(RunError::File {
+            what: "using",
+            path: directory.to_path_buf(),
+            source: busy,
+        });
     }
     let Some(run_id) = reader.map(|reader| reader.run_id().to_owned()) else {
         return fs::remove_file(&ledger).map_err(RunError::file("removing", &ledger));

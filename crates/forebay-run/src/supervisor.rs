@@ -41,6 +41,8 @@ pub enum End {
     Limit,
     /// Somebody asked.
     Requested,
+    /// The capture was replayed to its end.
+    InputEnded,
     /// A stage cannot be kept alive.
     StageLost,
 }
@@ -100,12 +102,21 @@ impl Supervisor {
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
         let mut warnings = Vec::new();
-        let sockets = bind(&mut plan, &mut warnings)?;
+        let sockets = if plan.replay.is_some() {
+            Vec::new()
+        } else {
+            bind(&mut plan, &mut warnings)?
+        };
         let run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
         run_dir.path().clone_into(&mut plan.run_dir);
         let books = Books::declare(&plan)?;
         let (words, ledger) = run_dir.create_ledger(books.schema.bytes_needed() as u64)?;
-        let run = RunWriter::format(&books.schema, &words, std::process::id(), clock::realtime_ns())?;
+        let run = RunWriter::format(
+            &books.schema,
+            &words,
+            std::process::id(),
+            clock::realtime_ns(),
+        )?;
         let reader = LedgerReader::open(&words)?;
         let rings = RingSetMemory::create(&plan.event_rings())?;
         let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
@@ -121,7 +132,21 @@ impl Supervisor {
         };
         let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
         let stages = BTreeMap::new();
-        Ok(Self { plan, run_dir, ledger, run, reader, rings, sinks, arena, sockets, own_processes, stages, outcome, signals })
+        Ok(Self {
+            plan,
+            run_dir,
+            ledger,
+            run,
+            reader,
+            rings,
+            sinks,
+            arena,
+            sockets,
+            own_processes,
+            stages,
+            outcome,
+            signals,
+        })
     }
 
     /// The plan, with the ports that were really bound.
@@ -152,7 +177,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// A stage cannot be started; what runs is stopped before.
-    pub fn run(mut self, duration: Option<Duration>, mut tick: impl FnMut(&LedgerReader)) -> Result<(Self, Outcome), RunError> {
+    pub fn run(
+        mut self,
+        duration: Option<Duration>,
+        mut tick: impl FnMut(&LedgerReader),
+    ) -> Result<(Self, Outcome), RunError> {
         for role in [Role::Builder, Role::Receiver] {
             self.start(role)?;
             self.wait_ready(role)?;
@@ -162,7 +191,9 @@ impl Supervisor {
         if self.plan.generator.is_some() {
             self.start(Role::Generator)?;
         }
-        let end_ns = duration.map(|duration| start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)));
+        let end_ns = duration.map(|duration| {
+            start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+        });
         self.outcome.end = self.watch(end_ns, &mut tick)?;
         self.outcome.duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
         self.shut_down(&mut tick)?;
@@ -170,7 +201,11 @@ impl Supervisor {
     }
 
     /// Keeps the stages alive until the run shall end.
-    fn watch(&mut self, end_ns: Option<u64>, tick: &mut impl FnMut(&LedgerReader)) -> Result<End, RunError> {
+    fn watch(
+        &mut self,
+        end_ns: Option<u64>,
+        tick: &mut impl FnMut(&LedgerReader),
+    ) -> Result<End, RunError> {
         loop {
             self.look_around(tick)?;
             if self.signals.count() > 0 {
@@ -178,6 +213,9 @@ impl Supervisor {
             }
             if self.is_lost(Role::Receiver) || self.is_lost(Role::Builder) {
                 return Ok(End::StageLost);
+            }
+            if self.plan.replay.is_some() && self.is_over(Role::Receiver) {
+                return Ok(End::InputEnded);
             }
             let over = end_ns.is_some_and(|end| clock::monotonic_ns() >= end);
             let generated = self.plan.generator.is_some() && self.is_over(Role::Generator);
@@ -212,7 +250,10 @@ impl Supervisor {
 
     /// Kills what does not end.
     fn give_up(&mut self, role: Role) {
-        self.outcome.taints.push(format!("stage_lost: the {} did not end and was killed", role.name()));
+        self.outcome.taints.push(format!(
+            "stage_lost: the {} did not end and was killed",
+            role.name()
+        ));
         if let Some(stage) = self.stages.get_mut(&role)
             && let Some(worker) = stage.worker.take()
         {
@@ -227,13 +268,28 @@ impl Supervisor {
         self.run.heartbeat(clock::realtime_ns());
         let roles: Vec<Role> = self.stages.keys().copied().collect();
         for role in roles {
-            while let Some(report) = self.stages[&role].worker.as_ref().and_then(Worker::poll_report) {
+            while let Some(report) = self.stages[&role]
+                .worker
+                .as_ref()
+                .and_then(Worker::poll_report)
+            {
                 self.note(report);
             }
-            let Some(stage) = self.stages.get_mut(&role) else { continue };
-            let ended = stage.worker.as_mut().map(Worker::poll_end).transpose()?.flatten();
+            let Some(stage) = self.stages.get_mut(&role) else {
+                continue;
+            };
+            let ended = stage
+                .worker
+                .as_mut()
+                .map(Worker::poll_end)
+                .transpose()?
+                .flatten();
             if let Some(ended) = ended {
-                while let Some(report) = self.stages[&role].worker.as_ref().and_then(Worker::poll_report) {
+                while let Some(report) = self.stages[&role]
+                    .worker
+                    .as_ref()
+                    .and_then(Worker::poll_report)
+                {
                     self.note(report);
                 }
                 self.bury(role, &ended)?;
@@ -248,7 +304,8 @@ impl Supervisor {
             Report::Ready => {}
             Report::Warning(text) => self.outcome.warnings.push(text),
             Report::Tainted(text) => {
-                self.run.set_condition(Condition::Tainted, taint_reason(&text));
+                self.run
+                    .set_condition(Condition::Tainted, taint_reason(&text));
                 self.outcome.taints.push(text);
             }
         }
@@ -256,7 +313,9 @@ impl Supervisor {
 
     /// Books the end of a stage; one that did not end in order is started again.
     fn bury(&mut self, role: Role, ended: &Ended) -> Result<(), RunError> {
-        let Some(stage) = self.stages.get_mut(&role) else { return Ok(()) };
+        let Some(stage) = self.stages.get_mut(&role) else {
+            return Ok(());
+        };
         stage.worker = None;
         stage.cpu_ns += ended.cpu_ns;
         if ended.in_order || role == Role::Generator {
@@ -267,7 +326,12 @@ impl Supervisor {
         stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
         tracing::warn!(stage = role.name(), how = ended.how, "stage died");
         if stage.quick_deaths >= QUICK_DEATHS_MAX {
-            self.outcome.taints.push(format!("stage_lost: the {} died {} times at once: {}", role.name(), QUICK_DEATHS_MAX, ended.how));
+            self.outcome.taints.push(format!(
+                "stage_lost: the {} died {} times at once: {}",
+                role.name(),
+                QUICK_DEATHS_MAX,
+                ended.how
+            ));
             return Ok(());
         }
         stage.restarts += 1;
@@ -276,21 +340,37 @@ impl Supervisor {
 
     /// Whether the role was started and has ended.
     fn is_over(&self, role: Role) -> bool {
-        self.stages.get(&role).is_none_or(|stage| stage.worker.is_none())
+        self.stages
+            .get(&role)
+            .is_none_or(|stage| stage.worker.is_none())
     }
 
     fn is_lost(&self, role: Role) -> bool {
-        self.stages.get(&role).is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
+        self.stages
+            .get(&role)
+            .is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
     }
 
     fn start(&mut self, role: Role) -> Result<(), RunError> {
         let restarts = self.stages.get(&role).map_or(0, |stage| stage.restarts);
         let parts = self.parts(role)?;
         let fds = parts.iter().map(Vec::len).collect();
-        let hello = Hello { role, plan: self.plan.clone(), restarts, fds, supervisor: std::process::id() };
+        let hello = Hello {
+            role,
+            plan: self.plan.clone(),
+            restarts,
+            fds,
+            supervisor: std::process::id(),
+        };
         let worker = Worker::start(&hello, &parts, self.own_processes)?;
         self.outcome.pids.insert(role.name(), worker.pid());
-        let stage = self.stages.entry(role).or_insert(Stage { worker: None, started_ns: 0, quick_deaths: 0, restarts: 0, cpu_ns: 0 });
+        let stage = self.stages.entry(role).or_insert(Stage {
+            worker: None,
+            started_ns: 0,
+            quick_deaths: 0,
+            restarts: 0,
+            cpu_ns: 0,
+        });
         stage.started_ns = clock::monotonic_ns();
         stage.worker = Some(worker);
         Ok(())
@@ -300,18 +380,31 @@ impl Supervisor {
         let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
         loop {
             std::thread::sleep(Duration::from_millis(1));
-            let Some(worker) = self.stages.get_mut(&role).and_then(|stage| stage.worker.as_mut()) else { return Ok(()) };
+            let Some(worker) = self
+                .stages
+                .get_mut(&role)
+                .and_then(|stage| stage.worker.as_mut())
+            else {
+                return Ok(());
+            };
             match worker.poll_report() {
                 Some(Report::Ready) => return Ok(()),
                 Some(report) => self.note(report),
                 None => {
                     if let Some(ended) = worker.poll_end()? {
-                        return Err(RunError::StageDied { stage: role.name().into(), times: 1, how: ended.how });
+                        return Err(RunError::StageDied {
+                            stage: role.name().into(),
+                            times: 1,
+                            how: ended.how,
+                        });
                     }
                 }
             }
             if clock::monotonic_ns() > limit_ns {
-                return Err(RunError::Stage(format!("the {} does not get ready", role.name())));
+                return Err(RunError::Stage(format!(
+                    "the {} does not get ready",
+                    role.name()
+                )));
             }
         }
     }
@@ -324,7 +417,12 @@ impl Supervisor {
             Role::Receiver => {
                 parts.push(self.rings.producer_fds()?);
                 parts.push(vec![duplicate(&self.arena)?]);
-                parts.push(self.sockets.iter().map(duplicate).collect::<Result<_, _>>()?);
+                parts.push(
+                    self.sockets
+                        .iter()
+                        .map(duplicate)
+                        .collect::<Result<_, _>>()?,
+                );
             }
             Role::Builder => {
                 parts.push(self.rings.consumer_fds()?);
@@ -340,17 +438,25 @@ impl Supervisor {
     /// Closes the ledger.
     fn close(mut self) -> Result<(Self, Outcome), RunError> {
         for (role, stage) in &self.stages {
-            self.outcome.cpu_seconds.insert(role.name(), stage.cpu_ns as f64 / 1e9);
+            self.outcome
+                .cpu_seconds
+                .insert(role.name(), stage.cpu_ns as f64 / 1e9);
             self.outcome.restarts.insert(role.name(), stage.restarts);
         }
         let reason = match self.outcome.end {
             End::Limit => Reason::LimitReached,
             End::Requested => Reason::Requested,
+            End::InputEnded => Reason::InputEnded,
             End::StageLost => Reason::StageLost,
         };
         let taint = self.outcome.taints.first().map(|text| taint_reason(text));
-        let condition = if taint.is_some() { Condition::Tainted } else { Condition::Complete };
-        self.run.finish(condition, taint.unwrap_or(reason), clock::realtime_ns());
+        let condition = if taint.is_some() {
+            Condition::Tainted
+        } else {
+            Condition::Complete
+        };
+        self.run
+            .finish(condition, taint.unwrap_or(reason), clock::realtime_ns());
         self.run_dir.keep_ledger()?;
         let outcome = self.outcome.clone();
         Ok((self, outcome))
@@ -371,12 +477,15 @@ fn taint_reason(text: &str) -> Reason {
         Some("disk_full") => Reason::DiskFull,
         Some("write_error") => Reason::WriteFailed,
         Some("sink_stalled") => Reason::SinkStalled,
+        Some("capture_broken") => Reason::InputEnded,
         _ => Reason::StageLost,
     }
 }
 
 fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunError> {
-    fd.as_fd().try_clone_to_owned().map_err(RunError::file("duplicating", "a descriptor"))
+    fd.as_fd()
+        .try_clone_to_owned()
+        .map_err(RunError::file("duplicating", "a descriptor"))
 }
 
 /// Binds every port of the plan and writes the real ones back.

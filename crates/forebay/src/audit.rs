@@ -26,11 +26,19 @@ pub(crate) struct AuditArgs {
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     let reader = open_ledger(&args.run)?;
     let snapshot = reader.snapshot()?;
-    let life = if is_alive(snapshot.run.supervisor_pid) { Supervisor::Alive } else { Supervisor::Gone };
+    let life = if is_alive(snapshot.run.supervisor_pid) {
+        Supervisor::Alive
+    } else {
+        Supervisor::Gone
+    };
     let verdict = audit(&snapshot, life);
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string(&verdict)?),
-        Format::Text => println!("{}", verdict.sheet()),
+        Format::Json => say!("{}", serde_json::to_string(&verdict)?),
+        Format::Text => say!("{}", verdict.sheet()),
     }
-    Ok(if verdict.closed { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
+    Ok(if verdict.closed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(BROKEN)
+    })
 }

@@ -19,7 +19,9 @@ use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id};
 /// Source n is received on port BASE+n. Listens on 127.0.0.1 unless --bind says otherwise. Ends after --duration, or by Ctrl-C or
 /// SIGTERM, with the last complete event written and the books closed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: forebay evb --sources 4 --base-port 50000 --out run1 --duration 10s")]
+#[command(
+    after_help = "Example: forebay evb --sources 4 --base-port 50000 --out run1 --duration 10s"
+)]
 pub(crate) struct EvbArgs {
     /// Number of sources, 1 to 1024.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -52,9 +54,9 @@ pub(crate) struct BuildArgs {
     /// Width of the trigger number.
     #[arg(long, default_value_t = 24, value_parser = parse_trigger_bits)]
     trigger_bits: u32,
-    /// Longest wait for a source.
-    #[arg(long, default_value = "1s", value_parser = parse_duration)]
-    timeout: Duration,
+    /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
+    #[arg(long, value_parser = parse_duration)]
+    timeout: Option<Duration>,
     /// Where events go; may be given several times.
     #[arg(long, value_enum)]
     sink: Vec<SinkChoice>,
@@ -123,9 +125,19 @@ impl BuildArgs {
         builder.check_tag = self.check_tag == Switch::On;
         builder.trigger_bits = self.trigger_bits;
         builder.window_events = builder.window_events.min(1 << (self.trigger_bits - 2));
-        builder.timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        let chosen = if self.sink.is_empty() { &[SinkChoice::File][..] } else { &self.sink };
-        plan.sinks = chosen.iter().enumerate().map(|(index, choice)| self.sink(index, *choice)).collect();
+        if let Some(timeout) = self.timeout {
+            builder.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        }
+        let chosen = if self.sink.is_empty() {
+            &[SinkChoice::File][..]
+        } else {
+            &self.sink
+        };
+        plan.sinks = chosen
+            .iter()
+            .enumerate()
+            .map(|(index, choice)| self.sink(index, *choice))
+            .collect();
         plan.leak = leak_from_env();
     }
 
@@ -147,13 +159,24 @@ impl BuildArgs {
 
     /// How the run is carried out.
     pub(crate) fn manner(&self, duration: Option<Duration>) -> Manner {
-        Manner { duration, processes: !self.threads, format: self.format, strict: self.strict }
+        Manner {
+            duration,
+            processes: !self.threads,
+            format: self.format,
+            strict: self.strict,
+        }
     }
 }
 
 pub(crate) fn run(args: &EvbArgs) -> Result<ExitCode> {
     let manner = args.build.manner(args.duration);
-    let mut plan = presets::plan(&run_id(), &args.build.out, args.bind, args.base_port, usize::from(args.sources));
+    let mut plan = presets::plan(
+        &run_id(),
+        &args.build.out,
+        args.bind,
+        args.base_port,
+        usize::from(args.sources),
+    );
     args.build.apply(&mut plan);
     let supervisor = Supervisor::open(plan, manner.processes)?;
     let done = carry_out(supervisor, &manner)?;

@@ -40,12 +40,16 @@ pub(crate) struct Done {
 
 /// The fault switch, for tests of the books.
 pub(crate) fn leak_from_env() -> Option<String> {
-    std::env::var("FOREBAY_LEAK").ok().filter(|text| !text.is_empty())
+    std::env::var("FOREBAY_LEAK")
+        .ok()
+        .filter(|text| !text.is_empty())
 }
 
 /// Name of a run that starts now.
 pub(crate) fn run_id() -> String {
-    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let seconds = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis());
     format!("{seconds}-{}", std::process::id())
 }
 
@@ -68,15 +72,25 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
     let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "plan": plan });
     let text = serde_json::to_string_pretty(&record).context("writing the run's record")?;
     supervisor.run_dir().write_record(&text)?;
-    Ok(Done { plan, summary, verdict })
+    Ok(Done {
+        plan,
+        summary,
+        verdict,
+    })
 }
 
 fn announce(plan: &Plan) {
     let memory = plan.memory();
+    let origin = match &plan.replay {
+        Some(replay) => format!("from {}", replay.file.display()),
+        None => plan
+            .ports
+            .first()
+            .map_or_else(|| "on no port".to_owned(), |first| format!("on {first}")),
+    };
     eprintln!(
-        "{} sources on {}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
+        "{} sources {origin}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
         plan.sources.len(),
-        plan.ports.first().map_or_else(|| "no port".to_owned(), ToString::to_string),
         plan.run_dir.display(),
         bytes(memory.source_rings_bytes as f64),
         bytes(memory.sink_queues_bytes as f64),
@@ -85,12 +99,19 @@ fn announce(plan: &Plan) {
 }
 
 /// Prints the end of a run; `good` says whether files were found sound.
-pub(crate) fn conclude(done: &Done, manner: &Manner, good: bool, extra: serde_json::Value) -> Result<ExitCode> {
+pub(crate) fn conclude(
+    done: &Done,
+    manner: &Manner,
+    good: bool,
+    extra: serde_json::Value,
+) -> Result<ExitCode> {
     match manner.format {
         Format::Json => print_json(done, extra)?,
         Format::Text => print_text(done),
     }
-    let lost = !done.summary.drops.is_empty() || done.summary.events_partial > 0 || done.summary.events_discarded > 0;
+    let lost = !done.summary.drops.is_empty()
+        || done.summary.events_partial > 0
+        || done.summary.events_discarded > 0;
     Ok(match (done.verdict.closed && good, manner.strict && lost) {
         (false, _) => ExitCode::from(BROKEN),
         (true, true) => ExitCode::from(LOST),
@@ -103,14 +124,14 @@ fn print_json(done: &Done, extra: serde_json::Value) -> Result<()> {
     if let (Some(object), serde_json::Value::Object(extra)) = (object.as_object_mut(), extra) {
         object.extend(extra);
     }
-    println!("{object}");
+    say!("{object}");
     Ok(())
 }
 
 fn print_text(done: &Done) {
     let summary = &done.summary;
-    println!("{}", done.verdict.sheet());
-    println!(
+    say!("{}", done.verdict.sheet());
+    say!(
         "{} complete events, {} incomplete, {} discarded; {:.0} Hz, {}/s; efficiency {:.2} %",
         summary.events_built,
         summary.events_partial,
@@ -119,15 +140,19 @@ fn print_text(done: &Done) {
         bytes(summary.data_rate_bytes_per_s),
         summary.efficiency * 100.0,
     );
-    let cpu: Vec<String> = summary.cpu_seconds.iter().map(|(stage, seconds)| format!("{stage} {seconds:.2} s")).collect();
-    println!("CPU: {}", cpu.join(", "));
+    let cpu: Vec<String> = summary
+        .cpu_seconds
+        .iter()
+        .map(|(stage, seconds)| format!("{stage} {seconds:.2} s"))
+        .collect();
+    say!("CPU: {}", cpu.join(", "));
     if summary.generator_limited {
-        println!("The emulator was the limit of this run: a higher rate may be possible.");
+        say!("The emulator was the limit of this run: a higher rate may be possible.");
     }
     for taint in &summary.taints {
-        println!("TAINTED: {taint}");
+        say!("TAINTED: {taint}");
     }
     for file in &summary.files {
-        println!("{}", file.display());
+        say!("{}", file.display());
     }
 }

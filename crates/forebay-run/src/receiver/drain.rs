@@ -14,7 +14,12 @@ impl Receiver<'_> {
             let mut progress = false;
             let mut left = Vec::new();
             for index in waiting {
-                let turn = self.ports[index].turn(&self.plan.receiver, &mut self.batch, &mut self.producers, &mut self.leak)?;
+                let turn = self.ports[index].turn(
+                    &self.plan.receiver,
+                    &mut self.batch,
+                    &mut self.producers,
+                    &mut self.leak,
+                )?;
                 progress |= turn == Turn::Took;
                 if turn != Turn::Empty {
                     left.push(index);
@@ -27,7 +32,10 @@ impl Receiver<'_> {
             waiting = left;
         }
         if !waiting.is_empty() {
-            tracing::warn!(ports = waiting.len(), "sockets still not empty when the time to drain them was over");
+            tracing::warn!(
+                ports = waiting.len(),
+                "sockets still not empty when the time to drain them was over"
+            );
         }
         Ok(())
     }

@@ -38,16 +38,31 @@ pub(super) struct HldWriter {
 impl HldWriter {
     /// Goes on with the file that the books name, cut to what they hold.
     pub(super) fn resume(plan: FilePlan, books: &SinkBooks) -> Result<Self, RunError> {
-        std::fs::create_dir_all(&plan.directory).map_err(RunError::file("creating directory", &plan.directory))?;
+        std::fs::create_dir_all(&plan.directory)
+            .map_err(RunError::file("creating directory", &plan.directory))?;
         let [run, suffix, offset, events] = books.words.file.map(|word| books.book.value(word));
-        let mut writer = Self { plan, open: None, tainted: None };
+        let mut writer = Self {
+            plan,
+            open: None,
+            tainted: None,
+        };
         if run == 0 || offset == 0 {
             return Ok(writer);
         }
         let path = name::path(&writer.plan, run as u32, suffix as u32);
-        let file = OpenOptions::new().write(true).open(&path).map_err(RunError::file("opening again", &path))?;
-        file.set_len(offset).map_err(RunError::file("cutting", &path))?;
-        writer.open = Some(Open { file, path, run: run as u32, offset, events });
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(RunError::file("opening again", &path))?;
+        file.set_len(offset)
+            .map_err(RunError::file("cutting", &path))?;
+        writer.open = Some(Open {
+            file,
+            path,
+            run: run as u32,
+            offset,
+            events,
+        });
         Ok(writer)
     }
 
@@ -61,7 +76,13 @@ impl HldWriter {
             let _ = file.set_len(0);
             return Err(error);
         }
-        self.open = Some(Open { file, path, run, offset, events: 0 });
+        self.open = Some(Open {
+            file,
+            path,
+            run,
+            offset,
+            events: 0,
+        });
         books.book.add(books.words.files, 1);
         books.book.add(books.words.written, offset);
         self.note(u64::from(suffix), books);
@@ -79,7 +100,9 @@ impl HldWriter {
 
     /// Ends the open file with a stop event.
     fn end(&mut self, books: &mut SinkBooks) {
-        let Some(mut open) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
         let stop = frame(EventId::STOP, open.run);
         if let Err(error) = open.file.write_all_at(&stop, open.offset) {
             // What was written stays valid without it.
@@ -101,7 +124,9 @@ impl HldWriter {
         if self.open.as_ref().is_none_or(|open| open.run != block.run) {
             self.begin(block.run, books)?;
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
         let before = open.offset;
         if let Err(error) = write_view(&open.file, block, before) {
             // Nothing that was written before is harmed: the torn block is cut off again.
@@ -138,7 +163,10 @@ impl Writer for HldWriter {
         match self.write(block, books) {
             Ok(()) => books.written(block.events, bytes),
             Err(error) => {
-                let path = self.open.as_ref().map_or_else(|| self.plan.directory.clone(), |open| open.path.clone());
+                let path = self
+                    .open
+                    .as_ref()
+                    .map_or_else(|| self.plan.directory.clone(), |open| open.path.clone());
                 let reason = self.taint(&error, &path);
                 books.dropped(reason, block.events, bytes);
             }
@@ -173,7 +201,9 @@ fn create_new(plan: &FilePlan, run: u32) -> io::Result<(File, PathBuf, u32)> {
             // Made and not written by a predecessor, or by a full disk. One with a start event and no more is
             // what a predecessor left that was killed before its books said so.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if std::fs::metadata(&path)?.len() <= EVENT_HEADER_BYTES as u64 && suffix_is_free(&path, run)? {
+                if std::fs::metadata(&path)?.len() <= EVENT_HEADER_BYTES as u64
+                    && suffix_is_free(&path, run)?
+                {
                     return Ok((OpenOptions::new().write(true).open(&path)?, path, suffix));
                 }
             }
@@ -186,15 +216,20 @@ fn create_new(plan: &FilePlan, run: u32) -> io::Result<(File, PathBuf, u32)> {
 /// Whether a file holds nothing but (at most) the start event of this same run.
 fn suffix_is_free(path: &std::path::Path, run: u32) -> io::Result<bool> {
     let bytes = std::fs::read(path)?;
-    let Some(head) = bytes.first_chunk() else { return Ok(bytes.is_empty()) };
-    Ok(EventHeader::parse(head).is_ok_and(|header| header.id == EventId::START && header.run == run))
+    let Some(head) = bytes.first_chunk() else {
+        return Ok(bytes.is_empty());
+    };
+    Ok(EventHeader::parse(head)
+        .is_ok_and(|header| header.id == EventId::START && header.run == run))
 }
 
 /// Writes the whole block at `offset`, straight out of the queue's memory.
 fn write_view(file: &File, block: &Block<'_>, offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < block.view.len() {
-        let Some(rest) = block.view.part(done, block.view.len() - done) else { break };
+        let Some(rest) = block.view.part(done, block.view.len() - done) else {
+            break;
+        };
         match rest.write_at(file, offset + done as u64) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
             Ok(count) => done += count,
