@@ -10,8 +10,20 @@ use crate::plan::{Plan, SinkKind};
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
 const RECEIVER_CRASH: &str = "receiver_crash";
+/// Reasons of a sink's account, and the place of each.
+const SINK_REASONS: [&str; 4] = ["disk_full", "write_error", "peer_lost", "stalled"];
+/// Index of the reason for a full disk.
+pub const SINK_DISK_FULL: usize = 0;
+/// Index of the reason for a write that failed.
+pub const SINK_WRITE_ERROR: usize = 1;
+/// Index of the reason for a sink that did not end.
+pub const SINK_STALLED: usize = 3;
 /// Least and most payload bytes of a datagram that the kernel drops.
 const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
+/// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
+const MERGED_DATAGRAMS_MAX: u64 = 128;
+/// What a socket may drop between two looks at its counter: a million datagrams per second for 50 ms.
+const UNREAD_DROPS: u64 = 50_000;
 
 /// Words of one source at the receiver.
 #[derive(Debug, Clone)]
@@ -299,17 +311,21 @@ fn declare_port(
         // A foreign sender keeps no books: gaps in its trigger numbers are all that tells of loss before the socket.
         link = link.inferred_lost(builder.sources[*only].missing);
     }
-    let bound = plan.receiver.socket_buffer_bytes as u64 / 256;
-    let link = link
-        .kernel_drops(
+    let (least, most) = DATAGRAM_BYTES;
+    let link = if plan.receiver.gro {
+        link.merged_kernel_drops(
             "buffer_full",
             kernel_drops,
-            DATAGRAM_BYTES.0,
-            DATAGRAM_BYTES.1,
+            MERGED_DATAGRAMS_MAX,
+            least,
+            most,
         )
-        .bound_items(bound);
+    } else {
+        link.kernel_drops("buffer_full", kernel_drops, least, most)
+    };
     if plan.replay.is_none() {
-        schema.link(link);
+        schema
+            .link(link.bound_items(plan.receiver.socket_buffer_bytes as u64 / 256 + UNREAD_DROPS));
     }
     PortWords {
         group,
@@ -457,13 +473,7 @@ fn declare_sinks(
 
 fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
     let group = schema.group(&format!("sink.{name}"));
-    let (id, account) = schema.account(
-        group,
-        "sink",
-        name,
-        Unit::Events,
-        &["disk_full", "write_error", "peer_lost"],
-    );
+    let (id, account) = schema.account(group, "sink", name, Unit::Events, &SINK_REASONS);
     let taken = schema.cursor_tally(group, "taken");
     let mut cursor = |word: &str| schema.cursor(group, word);
     let head = cursor("head_bytes");

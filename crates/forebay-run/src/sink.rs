@@ -4,6 +4,9 @@ mod file;
 mod name;
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,6 +23,8 @@ use file::HldWriter;
 const SLEEP: Duration = Duration::from_millis(20);
 /// Blocks written before the books are committed.
 const BLOCKS_PER_COMMIT: u32 = 8;
+/// How often a sink that is waited for is asked whether it got on.
+const JOIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Both ends of a sink's queue.
 #[derive(Debug)]
@@ -32,6 +37,9 @@ pub struct SinkParts {
 
 /// What writes blocks of events somewhere.
 trait Writer {
+    /// Makes ready for blocks of `run`; true when the books now say something that must be committed before a block is
+    /// written: a successor would not know of the file otherwise, and write its events a second time.
+    fn prepare(&mut self, run: u32, books: &mut SinkBooks) -> bool;
     /// Writes the events of one block. What is lost is counted by the writer.
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks);
     /// Ends the output in order.
@@ -80,7 +88,9 @@ enum Dropped {
 /// A running sink.
 #[derive(Debug)]
 pub struct SinkHandle {
-    thread: JoinHandle<Vec<Report>>,
+    thread: JoinHandle<()>,
+    reports: mpsc::Receiver<Report>,
+    progress: Arc<AtomicU64>,
     name: String,
 }
 
@@ -116,27 +126,68 @@ impl SinkHandle {
                 return Err(RunError::Stage(format!("sink {name} has no writer")));
             }
         };
+        let (reports_in, reports) = mpsc::channel();
+        let progress = Arc::new(AtomicU64::new(0));
+        let stall = plan.stall_of(&name);
         let work = Work {
             consumers,
             books: own,
             out,
             leak,
+            stall,
+            reports: reports_in,
+            progress: Arc::clone(&progress),
         };
         let thread_name = format!("sink-{name}");
         let thread = std::thread::Builder::new()
             .name(thread_name.clone())
             .spawn(move || work.run())
             .map_err(RunError::file("starting thread", thread_name))?;
-        Ok(Self { thread, name })
+        Ok(Self {
+            thread,
+            reports,
+            progress,
+            name,
+        })
     }
 
-    /// Waits until everything is written; tells what the supervisor should know.
+    /// What the supervisor should know, if there is something new.
     #[must_use]
-    pub fn join(self) -> Vec<Report> {
-        let name = self.name;
-        self.thread
-            .join()
-            .unwrap_or_else(|_| vec![Report::Tainted(format!("sink {name} died"))])
+    pub fn poll_report(&self) -> Option<Report> {
+        self.reports.try_recv().ok()
+    }
+
+    /// Waits until everything is written, or the sink got on with nothing for `limit`; tells what the supervisor should know.
+    #[must_use]
+    pub fn join(self, limit: Duration) -> Vec<Report> {
+        let mut reports = Vec::new();
+        let mut waited = Duration::ZERO;
+        let mut progress = self.progress.load(Ordering::Relaxed);
+        while waited < limit {
+            match self.reports.recv_timeout(JOIN_LOOK) {
+                Ok(report) => reports.push(report),
+                Err(RecvTimeoutError::Timeout) => waited += JOIN_LOOK,
+                // The sink is through.
+                Err(RecvTimeoutError::Disconnected) => {
+                    if self.thread.join().is_err() {
+                        reports.push(Report::Tainted(format!(
+                            "write_error: sink {} died",
+                            self.name
+                        )));
+                    }
+                    return reports;
+                }
+            }
+            let now = self.progress.load(Ordering::Relaxed);
+            if now != progress {
+                (progress, waited) = (now, Duration::ZERO);
+            }
+        }
+        reports.push(Report::Tainted(format!(
+            "sink_stalled: sink {} wrote nothing for {limit:?} at the end of the run",
+            self.name
+        )));
+        reports
     }
 }
 
@@ -145,12 +196,17 @@ struct Work {
     books: SinkBooks,
     out: Box<dyn Writer + Send>,
     leak: Leak,
+    /// For tests: how long the first block is held up.
+    stall: Duration,
+    reports: mpsc::Sender<Report>,
+    progress: Arc<AtomicU64>,
 }
 
 impl Work {
-    fn run(mut self) -> Vec<Report> {
+    fn run(mut self) {
         loop {
             if self.take_blocks() > 0 {
+                self.report();
                 continue;
             }
             let ring = &self.consumers.rings[0];
@@ -164,7 +220,14 @@ impl Work {
         }
         self.out.finish(&mut self.books);
         self.books.commit();
-        self.out.reports()
+        self.report();
+    }
+
+    fn report(&mut self) {
+        for report in self.out.reports() {
+            // The builder may have given this sink up.
+            let _ = self.reports.send(report);
+        }
     }
 
     /// Writes what is there, then commits, then frees the queue.
@@ -174,17 +237,31 @@ impl Work {
         while blocks < BLOCKS_PER_COMMIT
             && let Ok(Some(record)) = self.consumers.rings[0].next()
         {
+            std::thread::sleep(std::mem::take(&mut self.stall));
+            if self.out.prepare(record.meta.tag, &mut self.books) {
+                self.commit(end);
+            }
             self.take_block(&record);
             end = Some(record.end);
             blocks += 1;
         }
+        if end.is_some() {
+            self.commit(end);
+        }
+        blocks
+    }
+
+    /// Commits what was written; blocks before `end` are given back.
+    fn commit(&mut self, end: Option<u64>) {
         if let Some(end) = end {
             self.books.book.set(self.books.words.head, end);
-            self.books.commit();
+        }
+        self.books.commit();
+        self.progress.fetch_add(1, Ordering::Relaxed);
+        if let Some(end) = end {
             self.consumers.rings[0].release(end);
             self.consumers.notify_space();
         }
-        blocks
     }
 
     fn take_block(&mut self, record: &Record) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use forebay_ledger::{Supervisor, audit, prometheus};
-use forebay_run::run_dir::open_ledger;
-use forebay_run::supervisor::is_alive;
+use forebay_run::run_dir::{is_live, open_ledger};
 
+use crate::output::print_line;
 use crate::session::BROKEN;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
@@ -38,16 +38,22 @@ enum AuditFormat {
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     let reader = open_ledger(&args.run)?;
     let snapshot = reader.snapshot()?;
-    let life = if is_alive(snapshot.run.supervisor_pid) {
+    let directory = if args.run.is_dir() {
+        Some(args.run.as_path())
+    } else {
+        args.run.parent()
+    };
+    let alive = directory.is_some_and(|directory| is_live(directory, snapshot.run.supervisor_pid));
+    let life = if alive {
         Supervisor::Alive
     } else {
         Supervisor::Gone
     };
     let verdict = audit(&snapshot, life);
     match args.format {
-        AuditFormat::Json => say!("{}", serde_json::to_string(&verdict)?),
-        AuditFormat::Text => say!("{}", verdict.sheet()),
-        AuditFormat::Prometheus => say!("{}", prometheus::expose(&Arc::new(snapshot))?.trim_end()),
+        AuditFormat::Json => print_line(serde_json::to_string(&verdict)?),
+        AuditFormat::Text => print_line(verdict.sheet()),
+        AuditFormat::Prometheus => print_line(prometheus::expose(&Arc::new(snapshot))?.trim_end()),
     }
     Ok(if verdict.closed {
         ExitCode::SUCCESS

@@ -66,7 +66,7 @@ struct SinkReport {
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let Some(file) = &args.file else {
-        say!("{}", config::reference::markdown());
+        crate::output::print_line(format_args!("{}", config::reference::markdown()));
         return Ok(ExitCode::SUCCESS);
     };
     let chain = match config::load(file, &run_id()) {
@@ -75,7 +75,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     };
     let report = Report::of(file.display().to_string(), &chain)?;
     match args.format {
-        Format::Json => say!("{}", serde_json::to_string(&report)?),
+        Format::Json => {
+            crate::output::print_line(format_args!("{}", serde_json::to_string(&report)?))
+        }
         Format::Text => report.print(),
     }
     Ok(ExitCode::SUCCESS)
@@ -86,12 +88,12 @@ fn refuse(error: &ConfigError, format: Format) -> Result<ExitCode> {
         (Format::Json, ConfigError::Mistakes(mistakes)) => {
             let mut object = serde_json::to_value(mistakes)?;
             object["good"] = false.into();
-            say!("{object}");
+            crate::output::print_line(format_args!("{object}"));
         }
-        (Format::Json, other) => say!(
+        (Format::Json, other) => crate::output::print_line(format_args!(
             "{}",
             serde_json::json!({ "good": false, "error": other.to_string() })
-        ),
+        )),
         (Format::Text, error) => eprintln!("{error}"),
     }
     Ok(ExitCode::from(MISTAKEN))
@@ -131,32 +133,37 @@ impl Report {
             || "until Ctrl-C or SIGTERM".into(),
             |seconds| format!("for {seconds} s"),
         );
-        say!("{}: good", self.file);
-        say!("  {} sources on {}", self.sources, self.ports.join(", "));
-        say!(
+        crate::output::print_line(format_args!("{}: good", self.file));
+        crate::output::print_line(format_args!(
+            "  {} sources on {}",
+            self.sources,
+            self.ports.join(", ")
+        ));
+        crate::output::print_line(format_args!(
             "  completion {}; stages as {stages}; {end}; ledger and record in {}",
             self.completion,
             self.directory.display()
-        );
+        ));
         for sink in &self.sinks {
             let queue = match sink.queue_bytes {
                 0 => String::new(),
                 size => format!(", queue {}", bytes(size as f64)),
             };
-            say!("  sink {}: {}{queue}", sink.name, sink.target);
+            crate::output::print_line(format_args!("  sink {}: {}{queue}", sink.name, sink.target));
         }
         if let Some(metrics) = &self.metrics {
-            say!("  metrics at http://{metrics}/metrics");
+            crate::output::print_line(format_args!("  metrics at http://{metrics}/metrics"));
         }
-        say!("  memory at most {}", self.memory);
+        crate::output::print_line(format_args!("  memory at most {}", self.memory));
         self.warnings
             .iter()
-            .for_each(|warning| say!("warning: {warning}"));
+            .for_each(|warning| crate::output::print_line(format_args!("warning: {warning}")));
         let lacking = self
             .host
             .iter()
             .filter(|check| check.standing == Standing::Warning);
-        lacking.for_each(|check| say!("{}", doctor::line(check)));
+        lacking
+            .for_each(|check| crate::output::print_line(format_args!("{}", doctor::line(check))));
     }
 }
 

@@ -35,18 +35,18 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let needs = Needs::of(&plan, Memory::of(&plan)?.total_bytes());
     let checks = examine(&Facts::read(needs.socket_buffer_bytes), &needs);
     match args.format {
-        Format::Json => say!(
+        Format::Json => crate::output::print_line(format_args!(
             "{}",
             serde_json::json!({ "needs": needs, "checks": checks })
-        ),
+        )),
         Format::Text => {
-            say!(
+            crate::output::print_line(format_args!(
                 "For {} sockets of {} bytes, and {} bytes of memory:",
-                needs.sockets,
-                needs.socket_buffer_bytes,
-                needs.memory_bytes
-            );
-            checks.iter().for_each(|check| say!("{}", line(check)));
+                needs.sockets, needs.socket_buffer_bytes, needs.memory_bytes
+            ));
+            checks
+                .iter()
+                .for_each(|check| crate::output::print_line(format_args!("{}", line(check))));
         }
     }
     Ok(ExitCode::SUCCESS)

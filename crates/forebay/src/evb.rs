@@ -15,7 +15,7 @@ use forebay_run::supervisor::Supervisor;
 use crate::demo::SinkChoice;
 use crate::metrics;
 use crate::output::{Format, parse_bytes, parse_duration};
-use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id};
+use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
 /// Receives sub-events of many sources over UDP, builds events and records them.
 ///
@@ -66,7 +66,8 @@ pub(crate) struct BuildArgs {
     /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
     #[arg(long, value_parser = parse_duration)]
     timeout: Option<Duration>,
-    /// Where events go; may be given several times; files by default.
+    /// Where events go; may be given several times. Several sinks stall one another in nothing: each drops events, counted,
+    /// when its queue is full. A single one holds the builder for up to 10 s before it does.
     #[arg(long, value_enum)]
     sink: Vec<SinkChoice>,
     /// Letters at the front of file names; be by default.
@@ -87,6 +88,12 @@ pub(crate) struct BuildArgs {
     /// Exits with 3 when anything was lost, even by name.
     #[arg(long)]
     strict: bool,
+    /// Receive buffer of each socket in bytes.
+    #[arg(long, hide = true, value_parser = parse_bytes)]
+    socket_buffer: Option<u64>,
+    /// Lets the kernel merge datagrams.
+    #[arg(long, hide = true)]
+    gro: bool,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
@@ -155,6 +162,8 @@ impl BuildArgs {
         }
         self.apply_sinks(plan);
         plan.leak = leak_from_env();
+        plan.stall = stall_from_env();
+        crate::demo::tune(plan, self.socket_buffer, self.gro);
     }
 
     /// Sinks named on the command line take the place of all others.
@@ -164,6 +173,11 @@ impl BuildArgs {
             plan.sinks = chosen
                 .map(|(index, choice)| sink(&plan.run_dir, index, *choice))
                 .collect();
+            if let [_, _, ..] = plan.sinks.as_slice() {
+                plan.sinks
+                    .iter_mut()
+                    .for_each(|sink| sink.backpressure = forebay_run::plan::Backpressure::Drop);
+            }
         } else if plan.sinks.is_empty() {
             plan.sinks = vec![sink(&plan.run_dir, 0, SinkChoice::File)];
         }

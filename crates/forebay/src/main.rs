@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[macro_use]
-mod output;
 mod audit;
+mod bench;
 mod check;
 mod demo;
 mod doctor;
@@ -18,6 +17,7 @@ mod inspect;
 mod live;
 mod manual;
 mod metrics;
+mod output;
 mod replay;
 mod session;
 mod top;
@@ -52,6 +52,7 @@ enum Verb {
     #[command(hide = true)]
     Man,
     Figure(figure::FigureArgs),
+    Bench(bench::BenchArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -76,12 +77,13 @@ fn main() -> ExitCode {
         Verb::Completions(args) => manual::completions::<Cli>(&args),
         Verb::Man => manual::man::<Cli>(),
         Verb::Figure(args) => figure::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("forebay: {error:#}");
+        output::note_line(format_args!("forebay: {error:#}"));
         ExitCode::from(2)
     })
 }

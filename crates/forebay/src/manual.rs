@@ -16,13 +16,13 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "forebay", &mut script);
-    say!("{}", String::from_utf8_lossy(&script));
+    crate::output::print_line(format_args!("{}", String::from_utf8_lossy(&script)));
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man<C: CommandFactory>() -> Result<ExitCode> {
     let mut page = Vec::new();
     clap_mangen::Man::new(C::command()).render(&mut page)?;
-    say!("{}", String::from_utf8_lossy(&page));
+    crate::output::print_line(format_args!("{}", String::from_utf8_lossy(&page)));
     Ok(ExitCode::SUCCESS)
 }

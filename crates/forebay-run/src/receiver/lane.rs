@@ -89,11 +89,12 @@ impl Lanes {
         (lane.ring, lane.check.unfinished().0)
     }
 
-    /// Whether every ring of the port can take a message.
+    /// Whether every ring of the port can take a message, with some room to spare so that it does not block at once again.
     pub(super) fn has_room(&self, producers: &Producers) -> bool {
         self.lanes.iter().all(|lane| {
-            let need = lane.check.unfinished().0 + DATAGRAM_BYTES_MAX + RECORD_EXTRA_BYTES;
-            producers.rings[lane.ring].free_bytes() >= 2 * need as u64
+            let ring = &producers.rings[lane.ring];
+            let need = (lane.check.unfinished().0 + DATAGRAM_BYTES_MAX + RECORD_EXTRA_BYTES) as u64;
+            ring.free_bytes() >= (2 * need).min(ring.capacity_bytes() / 4 * 3).max(need)
         })
     }
 
@@ -183,7 +184,7 @@ impl Lanes {
     ) {
         let ring = &mut producers.rings[self.lanes[lane].ring];
         let kept = &payload[..accepted.kept_bytes as usize];
-        if leak.take("receiver") {
+        if accepted.datagrams == 1 && leak.take("receiver") {
             return;
         }
         let Ok(mut loan) = ring.reserve(kept.len()) else {
@@ -223,7 +224,9 @@ impl Lanes {
             };
             match state.check.handle_datagram(&loan, len) {
                 Step::More => return,
-                Step::Complete(_) if leak.take("receiver") => return,
+                Step::Complete(accepted) if accepted.datagrams == 1 && leak.take("receiver") => {
+                    return;
+                }
                 Step::Complete(accepted) => {
                     let queued = queued(&accepted, &loan, leak);
                     loan.commit(queued.bytes, queued.meta(stamp_ns));

@@ -56,17 +56,24 @@ struct Rotation {
     bytes: u64,
     events: u64,
     start_s: i64,
+    /// Run number of the first file; 0 before.
+    first_run: u32,
+    /// Least run number: those below are taken by older files.
+    run_min: u32,
 }
 
 impl Rotation {
-    fn restored(plan: Option<FilePlan>, words: &OfferWords, book: &Book) -> Self {
+    fn restored(plan: Option<FilePlan>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
         let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
+        let first_run = book.value(words.first_run) as u32;
         Self {
             plan,
             run: run as u32,
             bytes,
             events,
             start_s: start_s.cast_signed(),
+            first_run,
+            run_min,
         }
     }
 
@@ -88,7 +95,12 @@ impl Rotation {
 
     /// Run numbers are seconds, and no two files of a run have the same.
     fn begin(&mut self, run_s: i64) {
-        self.run = (run_s as u32).max(self.run.wrapping_add(1));
+        self.run = (run_s as u32)
+            .max(self.run.wrapping_add(1))
+            .max(self.run_min);
+        if self.first_run == 0 {
+            self.first_run = self.run;
+        }
         self.bytes = FILE_FRAME_BYTES;
         self.events = 0;
         self.start_s = run_s;
@@ -116,12 +128,12 @@ impl Offer {
             book: own,
             words: sink_words,
         };
+        let rotation = Rotation::restored(None, 0, &offer_words, book);
         Ok(Self::with(
             offer_words,
             target,
             Backpressure::Drop,
-            None,
-            book,
+            rotation,
         ))
     }
 
@@ -143,12 +155,12 @@ impl Offer {
             used: 0,
             events: 0,
         };
+        let rotation = Rotation::restored(file, plan.run_min, &words, book);
         Ok(Self::with(
             words,
             target,
             plan.sinks[sink].backpressure,
-            file,
-            book,
+            rotation,
         ))
     }
 
@@ -156,10 +168,8 @@ impl Offer {
         words: OfferWords,
         target: Target,
         backpressure: Backpressure,
-        file: Option<FilePlan>,
-        book: &Book,
+        rotation: Rotation,
     ) -> Self {
-        let rotation = Rotation::restored(file, &words, book);
         Self {
             words,
             target,
@@ -317,9 +327,7 @@ impl Offer {
         for (word, value) in self.words.rotation.iter().zip(rotation) {
             book.set(*word, value);
         }
-        if book.value(self.words.first_run) == 0 {
-            book.set(self.words.first_run, u64::from(self.rotation.run));
-        }
+        book.set(self.words.first_run, u64::from(self.rotation.first_run));
         match &mut self.target {
             Target::Null {
                 book: own, words, ..
