@@ -12,7 +12,7 @@ use forebay_run::plan::{Plan, SinkKind};
 use serde::Serialize;
 
 use crate::doctor;
-use crate::output::{Format, bytes};
+use crate::output::{Format, bytes, note_line, print_line};
 use crate::session::run_id;
 
 /// Exit code of a file with mistakes.
@@ -66,7 +66,7 @@ struct SinkReport {
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let Some(file) = &args.file else {
-        crate::output::print_line(format_args!("{}", config::reference::markdown()));
+        print_line(config::reference::markdown());
         return Ok(ExitCode::SUCCESS);
     };
     let chain = match config::load(file, &run_id()) {
@@ -75,9 +75,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     };
     let report = Report::of(file.display().to_string(), &chain)?;
     match args.format {
-        Format::Json => {
-            crate::output::print_line(format_args!("{}", serde_json::to_string(&report)?))
-        }
+        Format::Json => print_line(serde_json::to_string(&report)?),
         Format::Text => report.print(),
     }
     Ok(ExitCode::SUCCESS)
@@ -88,13 +86,13 @@ fn refuse(error: &ConfigError, format: Format) -> Result<ExitCode> {
         (Format::Json, ConfigError::Mistakes(mistakes)) => {
             let mut object = serde_json::to_value(mistakes)?;
             object["good"] = false.into();
-            crate::output::print_line(format_args!("{object}"));
+            print_line(object);
         }
-        (Format::Json, other) => crate::output::print_line(format_args!(
+        (Format::Json, other) => print_line(format_args!(
             "{}",
             serde_json::json!({ "good": false, "error": other.to_string() })
         )),
-        (Format::Text, error) => eprintln!("{error}"),
+        (Format::Text, error) => note_line(error),
     }
     Ok(ExitCode::from(MISTAKEN))
 }
@@ -133,13 +131,13 @@ impl Report {
             || "until Ctrl-C or SIGTERM".into(),
             |seconds| format!("for {seconds} s"),
         );
-        crate::output::print_line(format_args!("{}: good", self.file));
-        crate::output::print_line(format_args!(
+        print_line(format_args!("{}: good", self.file));
+        print_line(format_args!(
             "  {} sources on {}",
             self.sources,
             self.ports.join(", ")
         ));
-        crate::output::print_line(format_args!(
+        print_line(format_args!(
             "  completion {}; stages as {stages}; {end}; ledger and record in {}",
             self.completion,
             self.directory.display()
@@ -149,21 +147,20 @@ impl Report {
                 0 => String::new(),
                 size => format!(", queue {}", bytes(size as f64)),
             };
-            crate::output::print_line(format_args!("  sink {}: {}{queue}", sink.name, sink.target));
+            print_line(format_args!("  sink {}: {}{queue}", sink.name, sink.target));
         }
         if let Some(metrics) = &self.metrics {
-            crate::output::print_line(format_args!("  metrics at http://{metrics}/metrics"));
+            print_line(format_args!("  metrics at http://{metrics}/metrics"));
         }
-        crate::output::print_line(format_args!("  memory at most {}", self.memory));
+        print_line(format_args!("  memory at most {}", self.memory));
         self.warnings
             .iter()
-            .for_each(|warning| crate::output::print_line(format_args!("warning: {warning}")));
+            .for_each(|warning| print_line(format_args!("warning: {warning}")));
         let lacking = self
             .host
             .iter()
             .filter(|check| check.standing == Standing::Warning);
-        lacking
-            .for_each(|check| crate::output::print_line(format_args!("{}", doctor::line(check))));
+        lacking.for_each(|check| print_line(doctor::line(check)));
     }
 }
 

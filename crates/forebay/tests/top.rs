@@ -16,6 +16,7 @@ fn forebay() -> Command {
 }
 
 /// A run that waits for two sources; it is ready when this returns.
+#[allow(clippy::zombie_processes, reason = "the caller waits for it")]
 fn live_run(out: &Path) -> Child {
     let mut child = forebay()
         .args([
@@ -41,14 +42,15 @@ fn live_run(out: &Path) -> Child {
         .map_while(Result::ok);
     said.find(|line| line.starts_with("metrics at")).unwrap();
     std::thread::spawn(move || said.count());
-    for _ in 0..200 {
-        let view = top(&["--format", "json", "--interval", "50ms"], out);
-        let view: Value = serde_json::from_str(&view).unwrap();
-        if view["condition"] == "running" && view["fills"][1]["capacity_bytes"] != 0 {
-            return child;
-        }
-    }
-    unreachable!("the run does not start");
+    assert!((0..200).any(|_| is_at_work(out)), "the run does not start");
+    child
+}
+
+/// Whether the receiver's numbers are in the ledger.
+fn is_at_work(out: &Path) -> bool {
+    let view = top(&["--format", "json", "--interval", "50ms"], out);
+    let view: Value = serde_json::from_str(&view).unwrap();
+    view["condition"] == "running" && view["fills"][1]["capacity_bytes"] != 0
 }
 
 fn end(mut run: Child) {
@@ -122,6 +124,22 @@ fn a_run_is_shown_live_and_after_its_end() {
         "{text}"
     );
     assert!(top(&["--once", "--sources"], &out).contains("source1"));
+}
+
+#[test]
+fn a_killed_run_is_shown_as_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run");
+    let mut run = live_run(&out);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let text = top(&["--once"], &out);
+    assert!(
+        text.contains("KILLED: interrupted (the supervisor died)"),
+        "{text}"
+    );
+    // What a killed run leaves in memory for the post-mortem.
+    std::fs::remove_file(std::fs::read_link(out.join("ledger")).unwrap()).unwrap();
 }
 
 #[test]
