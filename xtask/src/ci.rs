@@ -1,5 +1,6 @@
 //! The whole of CI: the steps in order of cost, each timed; the first failure stops and is named.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::{cargo, fuzz, tidy};
 
+const LOOM_MODULE: &str = "#[cfg(all(test, loom))]";
 const FUZZ_SECONDS_PER_TARGET: u64 = 10;
 
 /// How a step ended, when it did not fail.
@@ -126,43 +128,56 @@ fn test(root: &Path) -> Result<Outcome> {
     )
 }
 
-/// Runs `tests/loom.rs` of each crate that has one, with its own target directory since `--cfg loom` rebuilds all.
+/// Runs the loom tests, with a target directory of their own since `--cfg loom` rebuilds all.
 fn loom(root: &Path) -> Result<Outcome> {
     let metadata = metadata(&root.join("Cargo.toml"))?;
-    let crates = crates_with_loom(&metadata);
-    if crates.is_empty() {
-        return Ok(Outcome::Skipped("no crate has tests/loom.rs".into()));
+    let mut runs = 0;
+    for package in metadata.workspace_packages() {
+        for selection in loom_selections(package.manifest_path.as_std_path())? {
+            checked(&mut loom_command(root, &metadata, &package.name, selection))?;
+            runs += 1;
+        }
     }
-    for name in crates {
-        checked(&mut loom_command(root, &metadata, &name))?;
-    }
-    Ok(Outcome::Passed)
+    Ok(match runs {
+        0 => Outcome::Skipped("no crate has loom tests".into()),
+        _ => Outcome::Passed,
+    })
 }
 
-fn crates_with_loom(metadata: &Metadata) -> Vec<String> {
-    let has_loom = |manifest: &Path| manifest.with_file_name("tests").join("loom.rs").exists();
-    let packages = metadata.workspace_packages();
-    packages
-        .iter()
-        .filter(|p| has_loom(p.manifest_path.as_std_path()))
-        .map(|p| p.name.to_string())
-        .collect()
+/// Loom tests are `tests/loom.rs`, or modules under `cfg(all(test, loom))` whose tests have `loom` in their names.
+fn loom_selections(manifest: &Path) -> Result<Vec<&'static [&'static str]>> {
+    let mut selections: Vec<&'static [&'static str]> = Vec::new();
+    if manifest.with_file_name("tests").join("loom.rs").exists() {
+        selections.push(&["--test", "loom"]);
+    }
+    for entry in fs::read_dir(manifest.with_file_name("src"))? {
+        let path = entry?.path();
+        let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+        if is_rust
+            && fs::read_to_string(&path)?
+                .lines()
+                .any(|line| line == LOOM_MODULE)
+        {
+            selections.push(&["--lib", "loom"]);
+            break;
+        }
+    }
+    Ok(selections)
 }
 
-fn loom_command(root: &Path, metadata: &Metadata, name: &str) -> Command {
+fn loom_command(root: &Path, metadata: &Metadata, name: &str, selection: &[&str]) -> Command {
     let mut command = cargo();
     command
         .args([
             "test",
             "--locked",
             "--release",
-            "--test",
-            "loom",
             "--package",
             name,
             "--target-dir",
         ])
         .arg(target_directory(metadata).join("loom"))
+        .args(selection)
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .current_dir(root);
@@ -212,6 +227,19 @@ mod tests {
     #[test]
     fn a_command_that_cannot_start_is_an_error() {
         assert!(checked(&mut Command::new("forebay-no-such-command")).is_err());
+    }
+
+    #[test]
+    fn loom_tests_are_found_where_they_lie() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .expect("a parent");
+        let selections =
+            |name: &str| loom_selections(&root.join(name).join("Cargo.toml")).expect("readable");
+        assert_eq!(selections("crates/forebay-ring"), [["--test", "loom"]]);
+        assert_eq!(selections("crates/forebay-ledger"), [["--lib", "loom"]]);
+        assert!(selections("crates/forebay-evb").is_empty());
+        assert!(selections("xtask").is_empty());
     }
 
     #[test]

@@ -61,6 +61,6 @@ pub use fault::{Fault, FaultRule, Pick};
 pub use forebay_wire::hadtu::ByteOrder;
 pub use forebay_wire::subevent::TriggerBits;
 pub use lag::Behind;
-pub use outbox::{Batch, Datagram};
+pub use outbox::{Batch, Datagram, Run};
 pub use totals::{Amount, SourceTotals, Totals};
 pub use verify::{Mismatch, Verified, Verifier};

@@ -1,6 +1,8 @@
 //! The builder's accounts and cursors: one group of the ledger, committed as one record.
 
-use forebay_ledger::{Account, AccountId, Counter, GroupId, LossTableId, SchemaBuilder, Tally, Unit};
+use forebay_ledger::{
+    Account, AccountId, Counter, GroupId, LossTableId, SchemaBuilder, Tally, Unit,
+};
 
 use crate::loss::Cause;
 
@@ -11,7 +13,7 @@ pub enum DropReason {
     Late,
     /// The same source delivered this trigger number before.
     Duplicate,
-    /// Its trigger number is far ahead of every other source and of its own successor.
+    /// Its trigger number cannot be true: out of its own source's order, or far from the other sources'.
     OutOfWindow,
     /// Its tag differs from that of the event.
     TagMismatch,
@@ -112,7 +114,10 @@ pub const LOSS_ROWS: u32 = 4096;
 /// Declares the builder's group in the run's schema.
 pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
     let group = schema.group("builder");
-    let sources = owners.iter().map(|owner| declare_source(schema, group, owner)).collect();
+    let sources = owners
+        .iter()
+        .map(|owner| declare_source(schema, group, owner))
+        .collect();
     let reasons = ["incomplete", "event_too_large"];
     let (events_id, events) = schema.account(group, "events", "builder", Unit::Events, &reasons);
     Accounts {
@@ -121,12 +126,26 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
         events,
         events_id,
         complete: schema.counter(group, "events_complete", "", "complete events built"),
-        partial: schema.counter(group, "events_partial", "", "incomplete events built and flagged"),
+        partial: schema.counter(
+            group,
+            "events_partial",
+            "",
+            "incomplete events built and flagged",
+        ),
         discarded: schema.counter(group, "events_discarded", "", "incomplete events given up"),
-        resynchronised: schema.counter(group, "resynchronised", "", "restarts of all sources found"),
+        resynchronised: schema.counter(
+            group,
+            "resynchronised",
+            "",
+            "restarts of all sources found",
+        ),
         next: schema.cursor(group, "next_trigger"),
         sequence: schema.cursor(group, "sequence"),
-        losses: schema.loss_table(group, LOSS_ROWS, &Cause::ALL.map(|cause| ("builder", cause.name()))),
+        losses: schema.loss_table(
+            group,
+            LOSS_ROWS,
+            &Cause::ALL.map(|cause| ("builder", cause.name())),
+        ),
     }
 }
 
@@ -147,6 +166,10 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         last: cursor("last_trigger"),
         silent: cursor("silent"),
         missing: cursor("missing_events"),
-        open: [cursor("open_first"), cursor("open_last"), cursor("open_cause")],
+        open: [
+            cursor("open_first"),
+            cursor("open_last"),
+            cursor("open_cause"),
+        ],
     }
 }

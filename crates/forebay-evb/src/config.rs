@@ -67,9 +67,24 @@ impl Config {
         let window_max = u64::from(self.trigger_bits.mask() >> 2) + 1;
         in_range("sources", self.sources as u64, 1, SOURCES_MAX as u64)?;
         in_range("timeout_ns", self.timeout_ns, 1_000_000, 3_600_000_000_000)?;
-        in_range("timeout_events", u64::from(self.timeout_events), 1, 1_000_000)?;
-        in_range("window_events", u64::from(self.window_events), 1, window_max)?;
-        in_range("event_bytes_max", self.event_bytes_max as u64, 1 << 10, 1 << 31)
+        in_range(
+            "timeout_events",
+            u64::from(self.timeout_events),
+            1,
+            1_000_000,
+        )?;
+        in_range(
+            "window_events",
+            u64::from(self.window_events),
+            1,
+            window_max,
+        )?;
+        in_range(
+            "event_bytes_max",
+            self.event_bytes_max as u64,
+            1 << 10,
+            1 << 31,
+        )
     }
 }
 
@@ -77,7 +92,12 @@ fn in_range(field: &'static str, value: u64, low: u64, high: u64) -> Result<(), 
     if (low..=high).contains(&value) {
         return Ok(());
     }
-    Err(ConfigError { field, value, low, high })
+    Err(ConfigError {
+        field,
+        value,
+        low,
+        high,
+    })
 }
 
 /// A setting out of its range.
@@ -102,7 +122,10 @@ mod tests {
     fn defaults_are_valid_and_limits_are_named() {
         assert_eq!(Config::new(90).validate(), Ok(()));
         let error = Config::new(1025).validate().unwrap_err();
-        assert_eq!(error.to_string(), "sources is 1025; it must be from 1 to 1024");
+        assert_eq!(
+            error.to_string(),
+            "sources is 1025; it must be from 1 to 1024"
+        );
         let mut narrow = Config::new(1);
         narrow.trigger_bits = TriggerBits::Sixteen;
         narrow.window_events = 16_385;

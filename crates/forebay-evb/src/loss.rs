@@ -15,7 +15,12 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order of the loss table.
-    pub const ALL: [Self; 4] = [Self::Timeout, Self::Skipped, Self::Closed, Self::TagMismatch];
+    pub const ALL: [Self; 4] = [
+        Self::Timeout,
+        Self::Skipped,
+        Self::Closed,
+        Self::TagMismatch,
+    ];
 
     /// The cause's name in the loss table.
     #[must_use]
@@ -29,11 +34,16 @@ impl Cause {
     }
 
     pub(crate) fn code(self) -> u64 {
-        Self::ALL.iter().position(|cause| *cause == self).map_or(0, |index| index as u64 + 1)
+        Self::ALL
+            .iter()
+            .position(|cause| *cause == self)
+            .map_or(0, |index| index as u64 + 1)
     }
 
     pub(crate) fn from_code(code: u64) -> Option<Self> {
-        Self::ALL.get(usize::try_from(code.checked_sub(1)?).ok()?).copied()
+        Self::ALL
+            .get(usize::try_from(code.checked_sub(1)?).ok()?)
+            .copied()
     }
 }
 
@@ -66,7 +76,13 @@ impl OpenRange {
     }
 
     /// Adds one loss; returns the range that it ends, if it does not continue it.
-    pub(crate) fn add(&mut self, source: usize, trigger: u32, follows: u32, cause: Cause) -> Option<LostRange> {
+    pub(crate) fn add(
+        &mut self,
+        source: usize,
+        trigger: u32,
+        follows: u32,
+        cause: Cause,
+    ) -> Option<LostRange> {
         if let Some(open) = &mut self.0
             && open.cause == cause
             && open.last == follows
@@ -75,7 +91,13 @@ impl OpenRange {
             open.items += 1;
             return None;
         }
-        self.0.replace(LostRange { source, first: trigger, last: trigger, items: 1, cause })
+        self.0.replace(LostRange {
+            source,
+            first: trigger,
+            last: trigger,
+            items: 1,
+            cause,
+        })
     }
 
     /// Ends the range.
@@ -96,7 +118,10 @@ mod tests {
         let ended = open.add(3, 12, 11, Cause::Closed).unwrap();
         assert_eq!((ended.first, ended.last, ended.items), (10, 11, 2));
         let ended = open.add(3, 20, 19, Cause::Closed).unwrap();
-        assert_eq!((ended.first, ended.last, ended.cause), (12, 12, Cause::Closed));
+        assert_eq!(
+            (ended.first, ended.last, ended.cause),
+            (12, 12, Cause::Closed)
+        );
         assert_eq!(open.close().unwrap().first, 20);
         assert_eq!(open.close(), None);
     }

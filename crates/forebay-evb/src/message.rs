@@ -5,10 +5,13 @@
 //! last datagram happens to be full ends where it should, and a lost piece costs its own message only.
 
 use forebay_wire::Error;
-use forebay_wire::hadtu::{ALIGNMENT_BYTES, MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES, UnitHeader, alignment_bytes, message_bytes};
+use forebay_wire::hadtu::{
+    ALIGNMENT_BYTES, MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES, UnitHeader, alignment_bytes,
+    message_bytes,
+};
 use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventHeader};
 
-use crate::source::padded;
+use crate::head::padded;
 
 /// Why datagrams are dropped on the receiving side; the order is that of the ledger's reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +123,11 @@ impl MessageCheck {
     /// A check that refuses messages of more than `message_bytes_max`.
     #[must_use]
     pub fn new(message_bytes_max: u32) -> Self {
-        Self { message_bytes_max, have: 0, datagrams: 0 }
+        Self {
+            message_bytes_max,
+            have: 0,
+            datagrams: 0,
+        }
     }
 
     /// Bytes and datagrams of the unfinished message: where the next datagram goes, and what is held.
@@ -137,7 +144,12 @@ impl MessageCheck {
     /// Gives the unfinished message up, at the end of a run.
     pub fn abandon(&mut self) -> Option<Rejected> {
         let pending = self.datagrams > 0;
-        let rejected = self.reject(Reject::FragmentMissing, self.datagrams, self.have as u64, None);
+        let rejected = self.reject(
+            Reject::FragmentMissing,
+            self.datagrams,
+            self.have as u64,
+            None,
+        );
         pending.then_some(rejected)
     }
 
@@ -145,14 +157,24 @@ impl MessageCheck {
     pub fn handle_datagram(&mut self, buffer: &[u8], len: usize) -> Step {
         let total = self.have + len;
         let Some(bytes) = buffer.get(..total) else {
-            return Step::Rejected(self.reject(Reject::Truncated, self.datagrams + 1, total as u64, None));
+            return Step::Rejected(self.reject(
+                Reject::Truncated,
+                self.datagrams + 1,
+                total as u64,
+                None,
+            ));
         };
         let need = match needed_bytes(bytes) {
             Ok(need) => need,
             Err(reason) => return Step::Rejected(self.reject(reason, 1, len as u64, None)),
         };
         if need > u64::from(self.message_bytes_max) {
-            return Step::Rejected(self.reject(Reject::TooLong, self.datagrams + 1, total as u64, None));
+            return Step::Rejected(self.reject(
+                Reject::TooLong,
+                self.datagrams + 1,
+                total as u64,
+                None,
+            ));
         }
         if need == total as u64 {
             return self.complete(bytes, len);
@@ -204,10 +226,21 @@ impl MessageCheck {
         self.reject(Reject::BadTrailer, datagrams + 1, bytes.len() as u64, None)
     }
 
-    fn reject(&mut self, reason: Reject, datagrams: u32, bytes: u64, retry_at: Option<usize>) -> Rejected {
+    fn reject(
+        &mut self,
+        reason: Reject,
+        datagrams: u32,
+        bytes: u64,
+        retry_at: Option<usize>,
+    ) -> Rejected {
         self.have = 0;
         self.datagrams = 0;
-        Rejected { reason, datagrams, bytes, retry_at }
+        Rejected {
+            reason,
+            datagrams,
+            bytes,
+            retry_at,
+        }
     }
 }
 
@@ -223,7 +256,10 @@ fn needed_bytes(bytes: &[u8]) -> Result<u64, Reject> {
 }
 
 fn trailer_matches(message: &[u8]) -> bool {
-    match (message.first_chunk::<TRAILER_BYTES>(), message.last_chunk::<TRAILER_BYTES>()) {
+    match (
+        message.first_chunk::<TRAILER_BYTES>(),
+        message.last_chunk::<TRAILER_BYTES>(),
+    ) {
         (Some(head), Some(trailer)) => head == trailer,
         _ => false,
     }
@@ -233,8 +269,13 @@ fn trailer_matches(message: &[u8]) -> bool {
 #[must_use]
 pub fn walk(body: &[u8]) -> (u32, usize) {
     let (mut items, mut at) = (0, 0);
-    while let Some(head) = body.get(at..).and_then(<[u8]>::first_chunk::<SUB_EVENT_HEADER_BYTES>) {
-        let Ok(header) = SubEventHeader::parse(head) else { break };
+    while let Some(head) = body
+        .get(at..)
+        .and_then(<[u8]>::first_chunk::<SUB_EVENT_HEADER_BYTES>)
+    {
+        let Ok(header) = SubEventHeader::parse(head) else {
+            break;
+        };
         let end = at + padded(header.size) as usize;
         if end > body.len() {
             break;
@@ -250,8 +291,12 @@ pub fn walk(body: &[u8]) -> (u32, usize) {
 pub fn bytes_of(body: &[u8], items: u32) -> usize {
     let mut at = 0;
     for _ in 0..items {
-        let Some(head) = body.get(at..).and_then(<[u8]>::first_chunk) else { break };
-        let Ok(header) = SubEventHeader::parse(head) else { break };
+        let Some(head) = body.get(at..).and_then(<[u8]>::first_chunk) else {
+            break;
+        };
+        let Ok(header) = SubEventHeader::parse(head) else {
+            break;
+        };
         at += padded(header.size) as usize;
     }
     at.min(body.len())
@@ -268,7 +313,11 @@ mod tests {
     fn message(count: u32, payload: usize) -> Vec<u8> {
         let mut writer = MessageWriter::new(ByteOrder::Big);
         for number in 0..count {
-            let sub = SubEventRepr { id: 0x8000, trigger_word: number << 8, ..SubEventRepr::default() };
+            let sub = SubEventRepr {
+                id: 0x8000,
+                trigger_word: number << 8,
+                ..SubEventRepr::default()
+            };
             writer.push(&sub, &vec![number as u8; payload]).unwrap();
         }
         writer.finish().to_vec()
@@ -287,7 +336,9 @@ mod tests {
                 let step = check.handle_datagram(&buffer, len);
                 steps.push(step);
                 match step {
-                    Step::Rejected(Rejected { retry_at: Some(at), .. }) => drop(buffer.drain(..at)),
+                    Step::Rejected(Rejected {
+                        retry_at: Some(at), ..
+                    }) => drop(buffer.drain(..at)),
                     _ => break,
                 }
             }
@@ -298,8 +349,13 @@ mod tests {
     #[test]
     fn one_datagram_is_one_message() {
         let bytes = message(3, 100);
-        let Step::Complete(accepted) = feed(&[&bytes])[0] else { panic!("refused") };
-        assert_eq!((accepted.items, accepted.datagrams, accepted.broken_bytes), (3, 1, 0));
+        let Step::Complete(accepted) = feed(&[&bytes])[0] else {
+            panic!("refused")
+        };
+        assert_eq!(
+            (accepted.items, accepted.datagrams, accepted.broken_bytes),
+            (3, 1, 0)
+        );
         assert_eq!(accepted.kept_bytes as usize, bytes.len() - TRAILER_BYTES);
     }
 
@@ -309,7 +365,9 @@ mod tests {
         let cut: Vec<&[u8]> = bytes.chunks(MTU_BYTES).collect();
         let steps = feed(&cut);
         assert_eq!(&steps[..3], &[Step::More, Step::More, Step::More]);
-        let Step::Complete(accepted) = steps[3] else { panic!("refused: {steps:?}") };
+        let Step::Complete(accepted) = steps[3] else {
+            panic!("refused: {steps:?}")
+        };
         assert_eq!((accepted.items, accepted.datagrams), (2, 4));
     }
 
@@ -320,8 +378,14 @@ mod tests {
         assert_eq!(bytes.len(), 2 * MTU_BYTES);
         let next = message(1, 8);
         let steps = feed(&[&bytes[..MTU_BYTES], &bytes[MTU_BYTES..], &next]);
-        assert!(matches!(steps[1], Step::Complete(Accepted { datagrams: 2, .. })), "{steps:?}");
-        assert!(matches!(steps[2], Step::Complete(Accepted { datagrams: 1, .. })), "{steps:?}");
+        assert!(
+            matches!(steps[1], Step::Complete(Accepted { datagrams: 2, .. })),
+            "{steps:?}"
+        );
+        assert!(
+            matches!(steps[2], Step::Complete(Accepted { datagrams: 1, .. })),
+            "{steps:?}"
+        );
     }
 
     #[test]
@@ -330,10 +394,21 @@ mod tests {
         let pieces: Vec<&[u8]> = long.chunks(MTU_BYTES).collect();
         let good = message(2, 40);
         let steps = feed(&[pieces[0], &good, pieces[0], pieces[2], &good]);
-        let Step::Rejected(first) = steps[1] else { panic!("{steps:?}") };
-        assert_eq!((first.reason, first.datagrams, first.bytes), (Reject::FragmentMissing, 1, MTU_BYTES as u64));
-        assert!(matches!(steps[2], Step::Complete(Accepted { items: 2, .. })), "{steps:?}");
-        let completed = steps.iter().filter(|step| matches!(step, Step::Complete(_))).count();
+        let Step::Rejected(first) = steps[1] else {
+            panic!("{steps:?}")
+        };
+        assert_eq!(
+            (first.reason, first.datagrams, first.bytes),
+            (Reject::FragmentMissing, 1, MTU_BYTES as u64)
+        );
+        assert!(
+            matches!(steps[2], Step::Complete(Accepted { items: 2, .. })),
+            "{steps:?}"
+        );
+        let completed = steps
+            .iter()
+            .filter(|step| matches!(step, Step::Complete(_)))
+            .count();
         assert_eq!(completed, 2, "{steps:?}");
     }
 
@@ -357,8 +432,13 @@ mod tests {
             (&alignment, Reject::BadAlignment),
         ];
         for (bytes, reason) in cases {
-            let Step::Rejected(rejected) = feed(&[bytes])[0] else { panic!("{reason:?} accepted") };
-            assert_eq!((rejected.reason, rejected.datagrams, rejected.bytes), (reason, 1, bytes.len() as u64));
+            let Step::Rejected(rejected) = feed(&[bytes])[0] else {
+                panic!("{reason:?} accepted")
+            };
+            assert_eq!(
+                (rejected.reason, rejected.datagrams, rejected.bytes),
+                (reason, 1, bytes.len() as u64)
+            );
         }
     }
 
@@ -367,7 +447,9 @@ mod tests {
         let mut bytes = message(3, 40);
         let second = UNIT_HEADER_BYTES + 56;
         bytes[second..second + 4].copy_from_slice(&15_u32.to_be_bytes());
-        let Step::Complete(accepted) = feed(&[&bytes])[0] else { panic!("refused") };
+        let Step::Complete(accepted) = feed(&[&bytes])[0] else {
+            panic!("refused")
+        };
         assert_eq!((accepted.items, accepted.broken_bytes), (1, 112));
     }
 

@@ -6,8 +6,12 @@ mod wait;
 
 use crate::config::{Completion, Config};
 
+/// How long an event waits for a source although another one's queue is nearly full, in ns. Queues also fill
+/// while the sinks hold everything up, and then the missing messages lie right behind.
+pub(crate) const PRESSED_PATIENCE_NS: u64 = 20_000_000;
+
 /// What is known of the oldest event that is not finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Situation {
     /// Sources that show nothing at all, so that they may still deliver.
     pub absent: usize,
@@ -15,7 +19,7 @@ pub struct Situation {
     pub absent_silent: usize,
     /// Sources that will not deliver any more: they closed, or are already ahead.
     pub passed: usize,
-    /// How long the event's oldest sub-event has been here, in ns.
+    /// How long the event's oldest sub-event has been here while the output had room, in ns.
     pub age_ns: u64,
     /// How many later sub-events wait in the fullest source.
     pub backlog_events: u32,
@@ -52,7 +56,17 @@ fn expired(config: &Config, situation: &Situation) -> bool {
     situation.absent == situation.absent_silent
         || situation.age_ns >= config.timeout_ns
         || situation.backlog_events >= config.timeout_events
-        || situation.pressed
+        || (situation.pressed && situation.age_ns >= PRESSED_PATIENCE_NS)
+}
+
+/// When [`expired`] turns true by itself.
+fn time_left(config: &Config, situation: &Situation) -> u64 {
+    let limit_ns = if situation.pressed {
+        PRESSED_PATIENCE_NS.min(config.timeout_ns)
+    } else {
+        config.timeout_ns
+    };
+    limit_ns - situation.age_ns
 }
 
 #[cfg(test)]
@@ -60,36 +74,99 @@ mod tests {
     use super::*;
 
     fn waiting() -> Situation {
-        Situation { absent: 2, absent_silent: 1, passed: 0, age_ns: 10, backlog_events: 1, pressed: false }
+        Situation {
+            absent: 2,
+            absent_silent: 1,
+            passed: 0,
+            age_ns: 10,
+            backlog_events: 1,
+            pressed: false,
+        }
     }
 
     #[test]
     fn each_limit_ends_the_waiting_of_partial_and_discard() {
         let config = Config::new(4);
-        assert_eq!(partial::judge(&config, &waiting()), Verdict::Wait { ns: config.timeout_ns - 10 });
+        assert_eq!(
+            partial::judge(&config, &waiting()),
+            Verdict::Wait {
+                ns: config.timeout_ns - 10
+            }
+        );
         let over = [
-            Situation { absent: 1, ..waiting() },
-            Situation { absent: 0, absent_silent: 0, passed: 1, ..waiting() },
-            Situation { age_ns: config.timeout_ns, ..waiting() },
-            Situation { backlog_events: config.timeout_events, ..waiting() },
-            Situation { pressed: true, ..waiting() },
+            Situation {
+                absent: 1,
+                ..waiting()
+            },
+            Situation {
+                absent: 0,
+                absent_silent: 0,
+                passed: 1,
+                ..waiting()
+            },
+            Situation {
+                age_ns: config.timeout_ns,
+                ..waiting()
+            },
+            Situation {
+                backlog_events: config.timeout_events,
+                ..waiting()
+            },
+            Situation {
+                pressed: true,
+                age_ns: PRESSED_PATIENCE_NS,
+                ..waiting()
+            },
         ];
         for situation in over {
-            assert_eq!(partial::judge(&config, &situation), Verdict::Build, "{situation:?}");
-            assert_eq!(discard::judge(&config, &situation), Verdict::Discard, "{situation:?}");
+            assert_eq!(
+                partial::judge(&config, &situation),
+                Verdict::Build,
+                "{situation:?}"
+            );
+            assert_eq!(
+                discard::judge(&config, &situation),
+                Verdict::Discard,
+                "{situation:?}"
+            );
         }
     }
 
     #[test]
     fn wait_looks_at_time_and_at_sources_that_may_come_only() {
         let config = Config::new(4);
-        let pressed = Situation { pressed: true, backlog_events: u32::MAX, ..waiting() };
-        assert_eq!(wait::judge(&config, &pressed), Verdict::Wait { ns: config.timeout_ns - 10 });
-        let silent = Situation { absent: 1, ..waiting() };
-        assert_eq!(wait::judge(&config, &silent), Verdict::Wait { ns: config.timeout_ns - 10 });
-        let old = Situation { age_ns: config.timeout_ns, ..waiting() };
+        let pressed = Situation {
+            pressed: true,
+            backlog_events: u32::MAX,
+            ..waiting()
+        };
+        assert_eq!(
+            wait::judge(&config, &pressed),
+            Verdict::Wait {
+                ns: config.timeout_ns - 10
+            }
+        );
+        let silent = Situation {
+            absent: 1,
+            ..waiting()
+        };
+        assert_eq!(
+            wait::judge(&config, &silent),
+            Verdict::Wait {
+                ns: config.timeout_ns - 10
+            }
+        );
+        let old = Situation {
+            age_ns: config.timeout_ns,
+            ..waiting()
+        };
         assert_eq!(wait::judge(&config, &old), Verdict::Build);
-        let passed = Situation { absent: 0, absent_silent: 0, passed: 3, ..waiting() };
+        let passed = Situation {
+            absent: 0,
+            absent_silent: 0,
+            passed: 3,
+            ..waiting()
+        };
         assert_eq!(wait::judge(&config, &passed), Verdict::Build);
     }
 }

@@ -123,6 +123,12 @@ impl<'a> View<'a> {
         true
     }
 
+    /// Hints the processor that all of it will be read soon.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_lines(self.at.as_ptr(), self.len);
+    }
+
     /// A copy of the whole.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
@@ -152,6 +158,26 @@ impl<'a> View<'a> {
         };
         usize::try_from(written).map_err(|_| std::io::Error::last_os_error())
     }
+}
+
+/// Hints the processor that `bytes` will be read soon: [`View::prefetch`] for private memory.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    prefetch_lines(bytes.as_ptr(), bytes.len());
+}
+
+/// Fetches into the second-level cache, where what is read one event later does not push out what is read now.
+#[inline(always)]
+fn prefetch_lines(at: *const u8, len: usize) {
+    const LINE_BYTES: usize = 64;
+    #[cfg(target_arch = "x86_64")]
+    for offset in (0..len + at.addr() % LINE_BYTES).step_by(LINE_BYTES) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program could see, and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(offset).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (at, len, LINE_BYTES);
 }
 
 /// Most views that one call of [`write_views`] or [`write_views_at`] takes (the kernel's `UIO_MAXIOV`).

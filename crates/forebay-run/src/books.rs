@@ -1,7 +1,10 @@
 //! The run's schema: the same declarations in every process, so that the handles agree.
 
 use forebay_evb::{Reject, declare};
-use forebay_ledger::{Account, AccountId, Counter, GroupId, HistogramId, LinkSpec, Schema, SchemaBuilder, SchemaError, Tally, Unit};
+use forebay_ledger::{
+    Account, AccountId, Counter, GroupId, HistogramId, LinkSpec, Schema, SchemaBuilder,
+    SchemaError, Tally, Unit,
+};
 
 use crate::plan::{Plan, SinkKind};
 
@@ -60,6 +63,39 @@ pub struct PortWords {
     pub sources: Vec<QueueWords>,
     /// Where datagrams of no source go, on a port with several.
     pub stray: Option<Account>,
+    /// That account's number.
+    pub stray_id: Option<AccountId>,
+}
+
+/// Words of a capture that is replayed.
+#[derive(Debug, Clone)]
+pub struct CaptureWords {
+    /// The group.
+    pub group: GroupId,
+    /// Its packets: those that became datagrams or parts of them, and the others by reason.
+    pub packets: Account,
+    /// Its datagrams, and those of which a fragment is missing.
+    pub datagrams: Account,
+    /// Datagrams to ports that are not replayed.
+    pub not_selected: Tally,
+}
+
+/// Why a packet of a capture gives no datagram; the order is that of the ledger's reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureDrop {
+    /// Another protocol.
+    NotUdp,
+    /// Cut by the capture's snap length.
+    Truncated,
+    /// Its headers contradict themselves.
+    Malformed,
+    /// The file ends, or cannot be read any further, within it.
+    FileBroken,
+}
+
+impl CaptureDrop {
+    /// All reasons, in the ledger's order.
+    pub const NAMES: [&'static str; 4] = ["not_udp", "truncated", "malformed", "file_broken"];
 }
 
 /// Words of one sink at the builder's end of its queue.
@@ -118,6 +154,8 @@ pub struct Books {
     pub schema: Schema,
     /// Ports.
     pub ports: Vec<PortWords>,
+    /// The capture, when one is replayed.
+    pub capture: Option<CaptureWords>,
     /// IP reassembly failures of the host during the run.
     pub host: (GroupId, Counter),
     /// The builder.
@@ -158,44 +196,98 @@ impl Books {
     pub fn declare(plan: &Plan) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(&plan.run_id);
         let (generator, senders) = declare_generator(&mut schema, plan);
-        let ports: Vec<_> = (0..plan.ports.len()).map(|port| declare_port(&mut schema, plan, port, &senders)).collect();
-        let host_group = schema.group("host");
-        let host = (host_group, schema.host_term(host_group, "ip", "reassembly_failed"));
         let builder = declare(&mut schema, &plan.owners());
+        let ports: Vec<_> = (0..plan.ports.len())
+            .map(|port| declare_port(&mut schema, plan, port, &senders, &builder))
+            .collect();
+        let capture = plan
+            .replay
+            .as_ref()
+            .map(|_| declare_capture(&mut schema, &ports));
+        let host_group = schema.group("host");
+        let host = (
+            host_group,
+            schema.host_term(host_group, "ip", "reassembly_failed"),
+        );
         link_rings(&mut schema, plan, &ports, &builder);
         let (offers, sinks) = declare_sinks(&mut schema, plan, &builder);
         let latency = schema.histogram("event_latency_ns", "ns", "builder");
         let event_bytes = schema.histogram("event_bytes", "bytes", "builder");
-        let span = ["first_event_ns", "last_event_ns"].map(|name| schema.cursor(builder.group, name));
+        let span =
+            ["first_event_ns", "last_event_ns"].map(|name| schema.cursor(builder.group, name));
         let schema = schema.finish()?;
-        Ok(Self { span, schema, ports, host, builder, offers, sinks, generator, latency, event_bytes })
+        Ok(Self {
+            span,
+            schema,
+            ports,
+            capture,
+            host,
+            builder,
+            offers,
+            sinks,
+            generator,
+            latency,
+            event_bytes,
+        })
     }
 }
 
-fn declare_generator(schema: &mut SchemaBuilder, plan: &Plan) -> (Option<GeneratorWords>, Vec<AccountId>) {
+fn declare_generator(
+    schema: &mut SchemaBuilder,
+    plan: &Plan,
+) -> (Option<GeneratorWords>, Vec<AccountId>) {
     if plan.generator.is_none() {
         return (None, Vec::new());
     }
     let group = schema.group("generator");
     let accounts = forebay_emu::account::Accounts::declare(schema, group, plan.sources.len());
-    let ids = (0..plan.sources.len()).filter_map(|source| accounts.datagrams(source)).collect();
+    let ids = (0..plan.sources.len())
+        .filter_map(|source| accounts.datagrams(source))
+        .collect();
     let words = GeneratorWords {
         group,
         accounts,
         events: schema.counter(group, "triggers", "", "triggers given"),
-        lag_ns_max: schema.gauge(group, "lag_ns_max", "", "largest lag behind the trigger clock"),
-        limited: schema.gauge(group, "generator_limited", "", "1 when the emulator was the limit"),
+        lag_ns_max: schema.gauge(
+            group,
+            "lag_ns_max",
+            "",
+            "largest lag behind the trigger clock",
+        ),
+        limited: schema.gauge(
+            group,
+            "generator_limited",
+            "",
+            "1 when the emulator was the limit",
+        ),
     };
     (Some(words), ids)
 }
 
-fn declare_port(schema: &mut SchemaBuilder, plan: &Plan, port: usize, senders: &[AccountId]) -> PortWords {
+fn declare_port(
+    schema: &mut SchemaBuilder,
+    plan: &Plan,
+    port: usize,
+    senders: &[AccountId],
+    builder: &forebay_evb::Accounts,
+) -> PortWords {
     let owner = plan.port_owner(port);
     let group = schema.group(&format!("receiver.port{}", plan.ports[port].port()));
     let indices = plan.sources_of(port);
-    let sources: Vec<_> = indices.iter().map(|source| declare_queue(schema, group, &plan.sources[*source].name)).collect();
+    let sources: Vec<_> = indices
+        .iter()
+        .map(|source| declare_queue(schema, group, &plan.sources[*source].name))
+        .collect();
     let alone = sources.len() == 1 && plan.sources[indices[0]].key == crate::plan::SourceKey::Port;
-    let stray = (!alone).then(|| schema.account(group, "receiver", &owner, Unit::Datagrams, &receiver_reasons()));
+    let stray = (!alone).then(|| {
+        schema.account(
+            group,
+            "receiver",
+            &owner,
+            Unit::Datagrams,
+            &receiver_reasons(),
+        )
+    });
     let kernel_drops = schema.kernel_drop(group);
     let mut link = LinkSpec::new("socket", &owner);
     for (words, source) in sources.iter().zip(&indices) {
@@ -207,27 +299,89 @@ fn declare_port(schema: &mut SchemaBuilder, plan: &Plan, port: usize, senders: &
     if let Some((id, _)) = &stray {
         link = link.to(*id);
     }
+    if let [only] = indices.as_slice()
+        && senders.is_empty()
+    {
+        // A foreign sender keeps no books: gaps in its trigger numbers are all that tells of loss before the socket.
+        link = link.inferred_lost(builder.sources[*only].missing);
+    }
     let (least, most) = DATAGRAM_BYTES;
     let link = if plan.receiver.gro {
-        link.merged_kernel_drops("buffer_full", kernel_drops, MERGED_DATAGRAMS_MAX, least, most)
+        link.merged_kernel_drops(
+            "buffer_full",
+            kernel_drops,
+            MERGED_DATAGRAMS_MAX,
+            least,
+            most,
+        )
     } else {
         link.kernel_drops("buffer_full", kernel_drops, least, most)
     };
-    schema.link(link.bound_items(plan.receiver.socket_buffer_bytes as u64 / 256 + UNREAD_DROPS));
+    if plan.replay.is_none() {
+        schema
+            .link(link.bound_items(plan.receiver.socket_buffer_bytes as u64 / 256 + UNREAD_DROPS));
+    }
     PortWords {
         group,
         kernel_drops,
         kernel_raw: schema.cursor(group, "kernel_drops_raw"),
         batch: schema.cursor(group, "batch"),
-        buffer_fill: schema.gauge(group, "socket_buffer_fill_bytes", &owner, "kernel memory in use by the socket's queue"),
+        buffer_fill: schema.gauge(
+            group,
+            "socket_buffer_fill_bytes",
+            &owner,
+            "kernel memory in use by the socket's queue",
+        ),
         sources,
+        stray_id: stray.as_ref().map(|(id, _)| *id),
         stray: stray.map(|(_, account)| account),
     }
 }
 
+/// Every datagram of the capture comes in at a receiver's account, or is one to another port.
+fn declare_capture(schema: &mut SchemaBuilder, ports: &[PortWords]) -> CaptureWords {
+    let group = schema.group("capture");
+    let (_, packets) = schema.account(group, "capture", "file", Unit::Packets, &CaptureDrop::NAMES);
+    let (id, datagrams) = schema.account(
+        group,
+        "reassembly",
+        "file",
+        Unit::Datagrams,
+        &["fragment_missing"],
+    );
+    let not_selected = schema.link_drop(group);
+    let mut link = LinkSpec::new("capture", "file")
+        .from(id)
+        .drops("not_selected", not_selected);
+    for port in ports {
+        for far in port
+            .sources
+            .iter()
+            .map(|source| source.receiver_id)
+            .chain(port.stray_id)
+        {
+            link = link.to(far);
+        }
+    }
+    schema.link(link.bound_items(crate::receiver::REPLAY_BATCH));
+    CaptureWords {
+        group,
+        packets,
+        datagrams,
+        not_selected,
+    }
+}
+
 fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> QueueWords {
-    let (receiver_id, receiver) = schema.account(group, "receiver", owner, Unit::Datagrams, &receiver_reasons());
-    let (queue_id, queue) = schema.account(group, "queue", owner, Unit::SubEvents, &["broken_subevent"]);
+    let (receiver_id, receiver) = schema.account(
+        group,
+        "receiver",
+        owner,
+        Unit::Datagrams,
+        &receiver_reasons(),
+    );
+    let (queue_id, queue) =
+        schema.account(group, "queue", owner, Unit::SubEvents, &["broken_subevent"]);
     QueueWords {
         receiver,
         receiver_id,
@@ -243,32 +397,56 @@ fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> Que
     }
 }
 
-fn link_rings(schema: &mut SchemaBuilder, plan: &Plan, ports: &[PortWords], builder: &forebay_evb::Accounts) {
+fn link_rings(
+    schema: &mut SchemaBuilder,
+    plan: &Plan,
+    ports: &[PortWords],
+    builder: &forebay_evb::Accounts,
+) {
     for (port, words) in ports.iter().enumerate() {
         for (queue, source) in words.sources.iter().zip(plan.sources_of(port)) {
             let far = &builder.sources[source];
-            let link = LinkSpec::new("ring", &plan.sources[source].name).from(queue.queue_id).to(far.id);
+            let link = LinkSpec::new("ring", &plan.sources[source].name)
+                .from(queue.queue_id)
+                .to(far.id);
             schema.link(link.in_flight(queue.published, far.taken));
         }
     }
 }
 
-fn declare_sinks(schema: &mut SchemaBuilder, plan: &Plan, builder: &forebay_evb::Accounts) -> (Vec<OfferWords>, Vec<SinkWords>) {
+fn declare_sinks(
+    schema: &mut SchemaBuilder,
+    plan: &Plan,
+    builder: &forebay_evb::Accounts,
+) -> (Vec<OfferWords>, Vec<SinkWords>) {
     let mut offers = Vec::new();
     let mut sinks = Vec::new();
     for sink in &plan.sinks {
         let group = builder.group;
-        let (offer_id, account) = schema.account(group, "offer", &sink.name, Unit::Events, &["queue_full"]);
-        schema.link(LinkSpec::new("fan_out", &sink.name).from(builder.events_id).to(offer_id));
+        let (offer_id, account) =
+            schema.account(group, "offer", &sink.name, Unit::Events, &["queue_full"]);
+        schema.link(
+            LinkSpec::new("fan_out", &sink.name)
+                .from(builder.events_id)
+                .to(offer_id),
+        );
         let published = schema.cursor_tally(group, &format!("{}.published", sink.name));
         let mut cursor = |name: &str| schema.cursor(group, &format!("{}.{name}", sink.name));
         let tail = cursor("tail_bytes");
         let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
         let first_run = cursor("first_run");
         let words = declare_sink(schema, &sink.name);
-        let link = LinkSpec::new("sink_queue", &sink.name).from(offer_id).to(words.1);
+        let link = LinkSpec::new("sink_queue", &sink.name)
+            .from(offer_id)
+            .to(words.1);
         schema.link(link.in_flight(published, words.0.taken));
-        offers.push(OfferWords { account, published, tail, rotation, first_run });
+        offers.push(OfferWords {
+            account,
+            published,
+            tail,
+            rotation,
+            first_run,
+        });
         sinks.push(words.0);
         debug_assert!(!matches!(sink.kind, SinkKind::Null) || sink.queue_bytes > 0);
     }
@@ -283,6 +461,22 @@ fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId
     let head = cursor("head_bytes");
     let file = ["run", "suffix", "offset_bytes", "events"].map(&mut cursor);
     let files = schema.counter(group, "files", name, "files begun");
-    let written = schema.counter(group, "written_bytes", name, "bytes written, headers included");
-    (SinkWords { group, account, taken, head, file, files, written }, id)
+    let written = schema.counter(
+        group,
+        "written_bytes",
+        name,
+        "bytes written, headers included",
+    );
+    (
+        SinkWords {
+            group,
+            account,
+            taken,
+            head,
+            file,
+            files,
+            written,
+        },
+        id,
+    )
 }

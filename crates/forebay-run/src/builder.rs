@@ -53,6 +53,12 @@ struct Stage<'a> {
     span: [forebay_ledger::Counter; 2],
     sinks: Vec<SinkHandle>,
     leak: Leak,
+    /// Nothing came and nothing was built in the last round: only now a full ring means that waiting costs data.
+    quiet: bool,
+    /// Events were built or given up in this round.
+    moved: bool,
+    /// How long to let messages gather.
+    gather: Duration,
     /// The supervisor said that nothing more will come.
     stopping: bool,
     /// The supervisor is gone: how long the receiver may still bring what it has.
@@ -65,7 +71,12 @@ struct Stage<'a> {
 ///
 /// # Errors
 /// A part cannot be mapped, or the ledger is another run's.
-pub fn run(plan: &Plan, parts: BuilderParts, control: &StageControl, leak: Leak) -> Result<(), RunError> {
+pub fn run(
+    plan: &Plan,
+    parts: BuilderParts,
+    control: &StageControl,
+    leak: Leak,
+) -> Result<(), RunError> {
     let mut stage = Stage::attach(plan, parts, control, leak)?;
     control.ready()?;
     stage.serve()?;
@@ -81,11 +92,20 @@ fn sink_limit(backpressure: Backpressure) -> Duration {
 }
 
 impl<'a> Stage<'a> {
-    fn attach(plan: &'a Plan, parts: BuilderParts, control: &'a StageControl, leak: Leak) -> Result<Self, RunError> {
+    fn attach(
+        plan: &'a Plan,
+        parts: BuilderParts,
+        control: &'a StageControl,
+        leak: Leak,
+    ) -> Result<Self, RunError> {
         let books = Books::declare(plan)?;
         let writer = GroupWriter::attach(&books.schema, &parts.words, books.builder.group)?;
         let losses = LossTableWriter::attach(&books.schema, &parts.words, books.builder.losses)?;
-        let mut builder = Builder::new(plan.builder_config(), books.builder.clone(), writer.restore())?;
+        let mut builder = Builder::new(
+            plan.builder_config(),
+            books.builder.clone(),
+            writer.restore(),
+        )?;
         builder.set_leak(leak.clone());
         let mut consumers = Consumers::map(&plan.event_rings(), parts.rings)?;
         for (source, ring) in consumers.rings.iter_mut().enumerate() {
@@ -99,17 +119,41 @@ impl<'a> Stage<'a> {
                 continue;
             }
             out.add_queue(index, plan, &books, sink.producer, builder.book_mut())?;
-            sinks.push(SinkHandle::start(plan, index, &books, parts.words.clone(), sink.consumer, leak.clone())?);
+            sinks.push(SinkHandle::start(
+                plan,
+                index,
+                &books,
+                parts.words.clone(),
+                sink.consumer,
+                leak.clone(),
+            )?);
         }
         let rings = Rings::new(consumers, plan.record_bytes_max());
         let queued = plan.sinks.iter().filter(|sink| sink.kind != SinkKind::Null);
         let sink_limits = queued.map(|sink| sink_limit(sink.backpressure)).collect();
         let (stopping, abandoned_until_ns) = (false, None);
         let span = books.span;
-        Ok(Self { control, builder, rings, out, writer, losses, span, sinks, leak, stopping, abandoned_until_ns, sink_limits })
+        Ok(Self {
+            control,
+            builder,
+            rings,
+            out,
+            writer,
+            losses,
+            span,
+            sinks,
+            leak,
+            gather: Duration::from_micros(plan.builder.gather_us),
+            quiet: false,
+            moved: false,
+            stopping,
+            abandoned_until_ns,
+            sink_limits,
+        })
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
+        let mut pulled_before = true;
         loop {
             let now_ns = clock::monotonic_ns();
             self.look_for_order(now_ns)?;
@@ -118,16 +162,31 @@ impl<'a> Stage<'a> {
             let full = self.build(now_ns);
             self.commit();
             if full {
+                self.quiet = false;
                 self.out.wait_space(FULL_SLEEP)?;
                 continue;
             }
-            if pulled {
+            let was_quiet = std::mem::replace(&mut self.quiet, !pulled && !self.moved);
+            if self.quiet && !was_quiet && self.rings.any_pressed() {
                 continue;
+            }
+            if pulled {
+                pulled_before = true;
+                if self.gather.is_zero() {
+                    continue;
+                }
             }
             if self.stopping && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
+            if pulled_before && !self.gather.is_zero() {
+                // Most messages complete no event: let some more come before looking again.
+                std::thread::sleep(self.gather);
+                pulled_before = false;
+                continue;
+            }
             self.sleep(now_ns)?;
+            pulled_before = true;
         }
     }
 
@@ -135,7 +194,7 @@ impl<'a> Stage<'a> {
     fn pull(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for source in 0..self.rings.count() {
-            let pressed = self.rings.is_pressed(source);
+            let pressed = self.quiet && self.rings.is_pressed(source);
             self.builder.handle_pressure(source, pressed);
             while let Some(record) = self.rings.next(source) {
                 any = true;
@@ -150,12 +209,17 @@ impl<'a> Stage<'a> {
                 };
                 if !known {
                     let taken = self.builder.accounts().sources[source].taken;
-                    self.builder.book_mut().add_tally(taken, u64::from(message.items), u64::from(message.len));
+                    self.builder.book_mut().add_tally(
+                        taken,
+                        u64::from(message.items),
+                        u64::from(message.len),
+                    );
                     if message.items > 0 && self.leak.take("ring") {
                         self.rings.shorten(source, &mut message);
                     }
                 }
-                self.builder.handle_message(now_ns, source, message, &self.rings);
+                self.builder
+                    .handle_message(now_ns, source, message, &self.rings);
             }
             if self.stopping || self.rings.is_closed(source) {
                 self.builder.handle_close(source);
@@ -167,17 +231,19 @@ impl<'a> Stage<'a> {
     /// Builds what can be built now; true when a sink's queue is full.
     fn build(&mut self, now_ns: u64) -> bool {
         let mut built = 0;
+        self.moved = false;
         self.out.begin(now_ns, clock::realtime_ns());
         loop {
             match self.builder.poll(now_ns, &self.rings, &mut self.out) {
                 Poll::Built => {
+                    self.moved = true;
                     built += 1;
                     if built >= EVENTS_PER_COMMIT {
                         self.commit();
                         built = 0;
                     }
                 }
-                Poll::Dropped => {}
+                Poll::Dropped => self.moved = true,
                 Poll::Idle => return false,
                 Poll::Full => return true,
             }
@@ -243,11 +309,18 @@ impl<'a> Stage<'a> {
 
     /// Tells the supervisor, if there still is one.
     fn report(&self, report: &Report) -> Result<(), RunError> {
-        if self.abandoned_until_ns.is_some() { Ok(()) } else { self.control.report(report) }
+        if self.abandoned_until_ns.is_some() {
+            Ok(())
+        } else {
+            self.control.report(report)
+        }
     }
 
     fn sleep(&mut self, now_ns: u64) -> Result<(), RunError> {
-        let wake = self.builder.poll_timeout().map_or(SLEEP, |at| Duration::from_nanos(at.saturating_sub(now_ns)));
+        let wake = self
+            .builder
+            .poll_timeout()
+            .map_or(SLEEP, |at| Duration::from_nanos(at.saturating_sub(now_ns)));
         Ok(self.rings.wait(wake.min(SLEEP))?)
     }
 

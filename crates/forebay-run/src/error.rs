@@ -58,6 +58,28 @@ pub enum RunError {
         /// Exit status or signal.
         how: String,
     },
+    /// A capture cannot be replayed.
+    #[error("capture {}: {source}", file.display())]
+    Capture {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: forebay_link::pcap::CaptureError,
+    },
+    /// A capture holds nothing for the builder, or too much.
+    #[error("{}: {found} sources of HADTU messages in {datagrams} UDP datagrams ({packets} packets); 1 to {most} can be replayed", file.display())]
+    Sources {
+        /// The file.
+        file: PathBuf,
+        /// Sources found.
+        found: usize,
+        /// Largest number that can be built of.
+        most: usize,
+        /// UDP datagrams in the capture.
+        datagrams: u64,
+        /// Packets in the capture.
+        packets: u64,
+    },
     /// The emulator's settings are wrong.
     #[error("emulator: {0}")]
     Emulator(String),
@@ -65,7 +87,10 @@ pub enum RunError {
 
 impl RunError {
     /// Makes a file error.
-    pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn file(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { what, path, source }
     }

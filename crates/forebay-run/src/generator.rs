@@ -19,6 +19,8 @@ use crate::plan::Plan;
 
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;
+/// Most bytes that the kernel cuts into datagrams in one go.
+const RUN_BYTES_MAX: usize = 60_000;
 /// How often the books are committed.
 const COMMIT_NS: u64 = 10_000_000;
 /// Send buffer asked for per socket: large enough that a batch does not stop half-way.
@@ -93,16 +95,30 @@ impl GeneratorPlan {
     /// The emulator's own configuration.
     #[must_use]
     pub fn config(&self) -> Config {
-        let groups = self.groups.iter().map(|(count, mean, sigma)| Group::new(*count, *mean, *sigma)).collect();
+        let groups = self
+            .groups
+            .iter()
+            .map(|(count, mean, sigma)| Group::new(*count, *mean, *sigma))
+            .collect();
         let mut config = Config::new(self.seed, groups, self.rate_hz);
-        config.trigger.spacing = if self.poisson { Spacing::Poisson } else { Spacing::Fixed };
-        config.trigger.spill = self.spill_ms.map(|(period, length)| Spill { period_ns: period * 1_000_000, length_ns: length * 1_000_000 });
+        config.trigger.spacing = if self.poisson {
+            Spacing::Poisson
+        } else {
+            Spacing::Fixed
+        };
+        config.trigger.spill = self.spill_ms.map(|(period, length)| Spill {
+            period_ns: period * 1_000_000,
+            length_ns: length * 1_000_000,
+        });
         config.trigger.bits = TriggerBits::from_bits(self.trigger_bits).unwrap_or_default();
         config.trigger.first = self.first_trigger;
         config.transport.water_mark_bytes = self.water_mark_bytes;
         config.transport.flush_ns = Some(self.flush_ms * 1_000_000);
         config.transport.sources_per_port = self.sources_per_port;
-        config.huge = (self.huge_every > 0).then_some(Huge { every_events: self.huge_every, bytes: self.huge_bytes });
+        config.huge = (self.huge_every > 0).then_some(Huge {
+            every_events: self.huge_every,
+            bytes: self.huge_bytes,
+        });
         config.limit.duration_ns = self.duration_ms.map(|ms| ms * 1_000_000);
         config.limit.events = self.events;
         config
@@ -150,9 +166,13 @@ pub fn run(
     mut stop: impl FnMut() -> bool,
 ) -> Result<GeneratorReport, RunError> {
     let config = generator.config();
-    let mut readouts = SoftReadouts::new(&config).map_err(|error| RunError::Emulator(error.to_string()))?.with_leak(leak);
+    let mut readouts = SoftReadouts::new(&config)
+        .map_err(|error| RunError::Emulator(error.to_string()))?
+        .with_leak(leak);
     let sockets = connect(generator)?;
-    let mut booked = books.map(|(plan, words)| attach(plan, &words)).transpose()?;
+    let mut booked = books
+        .map(|(plan, words)| attach(plan, &words))
+        .transpose()?;
     let mut send = SendBatch::new(BATCH);
     let start_ns = clock::monotonic_ns();
     let mut commit_ns = start_ns;
@@ -173,7 +193,10 @@ pub fn run(
             break;
         }
         let now_ns = clock::monotonic_ns();
-        let wake_ns = readouts.poll_timeout().map_or(COMMIT_NS, |at| at.saturating_sub(now_ns)).min(COMMIT_NS);
+        let wake_ns = readouts
+            .poll_timeout()
+            .map_or(COMMIT_NS, |at| at.saturating_sub(now_ns))
+            .min(COMMIT_NS);
         if wake_ns > 0 {
             std::thread::sleep(Duration::from_nanos(wake_ns));
         }
@@ -184,33 +207,45 @@ pub fn run(
 }
 
 fn connect(generator: &GeneratorPlan) -> Result<Vec<OwnedFd>, RunError> {
-    let options = UdpOptions { send_buffer_bytes: Some(SEND_BUFFER_BYTES), ..UdpOptions::default() };
+    let options = UdpOptions {
+        send_buffer_bytes: Some(SEND_BUFFER_BYTES),
+        ..UdpOptions::default()
+    };
     let per_port = generator.sources_per_port.max(1);
     let dest = |source: usize| {
         let mut address = generator.dest;
         address.set_port(generator.dest.port() + (source / per_port) as u16);
         address
     };
-    (0..generator.sources()).map(|source| Ok(connect_udp(dest(source), &options)?)).collect()
+    (0..generator.sources())
+        .map(|source| Ok(connect_udp(dest(source), &options)?))
+        .collect()
 }
 
 /// Hands one batch of one source to the kernel; false when nothing is due.
 fn send_one(readouts: &mut SoftReadouts, sockets: &[OwnedFd], send: &mut SendBatch) -> bool {
-    let Some(batch) = readouts.poll_batch(BATCH) else { return false };
+    let Some(batch) = readouts.poll_batch(BATCH) else {
+        return false;
+    };
     let source = batch.source;
-    let mut count = 0;
+    let mut runs = 0;
     let mut outgoing = [Outgoing::connected(&[]); BATCH];
-    for (slot, datagram) in outgoing.iter_mut().zip(batch.datagrams()) {
-        *slot = Outgoing::connected(datagram.bytes);
-        count += 1;
+    let mut counts = [0; BATCH];
+    for run in batch.runs(RUN_BYTES_MAX).take(BATCH) {
+        outgoing[runs] = Outgoing {
+            segment_bytes: (run.count > 1).then_some(run.datagram_bytes as u16),
+            ..Outgoing::connected(run.bytes)
+        };
+        counts[runs] = run.count;
+        runs += 1;
     }
-    let sent = send.send(sockets[source].as_fd(), &outgoing[..count]);
-    if sent.count < count {
-        readouts.handle_sent(sent.count);
+    let sent = send.send(sockets[source].as_fd(), &outgoing[..runs]);
+    if sent.count < runs {
+        readouts.handle_sent(counts[..sent.count].iter().sum());
         // The other reasons pass: a full buffer empties, and a refusal tells of an earlier datagram, not of this one.
         if let Some(SendStop::Failed(error)) = sent.stopped {
-            tracing::debug!(source, %error, "datagram refused");
-            readouts.handle_refused(1);
+            tracing::debug!(source, %error, "datagrams refused");
+            readouts.handle_refused(counts[sent.count]);
         }
     }
     true
@@ -218,13 +253,26 @@ fn send_one(readouts: &mut SoftReadouts, sockets: &[OwnedFd], send: &mut SendBat
 
 fn attach(plan: &Plan, words: &Words) -> Result<Booked, RunError> {
     let books = Books::declare(plan)?;
-    let generator = books.generator.ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
+    let generator = books
+        .generator
+        .ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
     let writer = GroupWriter::attach(&books.schema, words, generator.group)?;
-    Ok(Booked { book: writer.restore(), writer, words: generator })
+    Ok(Booked {
+        book: writer.restore(),
+        writer,
+        words: generator,
+    })
 }
 
 fn commit(booked: &mut Option<Booked>, readouts: &SoftReadouts) {
-    let Some(Booked { words, writer, book }) = booked else { return };
+    let Some(Booked {
+        words,
+        writer,
+        book,
+    }) = booked
+    else {
+        return;
+    };
     let totals: Totals = readouts.totals();
     let behind = readouts.behind();
     words.accounts.write(&totals, book);

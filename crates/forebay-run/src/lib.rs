@@ -7,11 +7,15 @@
 
 pub mod books;
 pub mod builder;
+pub mod config;
+pub mod doctor;
 pub mod error;
 pub mod generator;
+pub mod metrics;
 pub mod plan;
 pub mod presets;
 pub mod receiver;
+pub mod replay;
 pub mod run_dir;
 pub mod sink;
 pub mod stage;

@@ -10,7 +10,7 @@ use forebay_ring::RingSetSpec;
 use forebay_wire::subevent::TriggerBits;
 
 /// How datagrams of one port are told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKey {
     /// Everything that comes is this source's.
@@ -56,6 +56,9 @@ pub struct ReceiverPlan {
     pub batch_datagrams: usize,
     /// How long to look for data before sleeping, in µs.
     pub spin_us: u64,
+    /// How long to let datagrams gather in the socket buffers after a round that found few, in µs; 0: not at all.
+    /// Each wake-up then serves more of them: less CPU for as much latency.
+    pub gather_us: u64,
     /// Whether the kernel stamps each datagram.
     pub stamps: bool,
     /// Whether the kernel may merge datagrams; its drop counter is then a lower bound.
@@ -85,6 +88,8 @@ pub struct BuilderPlan {
     pub window_events: u32,
     /// Largest event, in bytes.
     pub event_bytes_max: usize,
+    /// How long to let messages gather in the rings after a round that built nothing, in µs; 0: not at all.
+    pub gather_us: u64,
     /// CPU to run on.
     pub cpu: Option<usize>,
     /// Real-time priority, 1 to 99; none by default.
@@ -171,6 +176,17 @@ pub struct SinkPlan {
     pub backpressure: Backpressure,
 }
 
+/// A capture in the place of sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayPlan {
+    /// The capture, pcap or pcapng.
+    pub file: PathBuf,
+    /// Speed in thousandths of that of the capture; none: as fast as it goes.
+    pub speed_milli: Option<u64>,
+    /// Whether datagrams to any port belong to the one port of the plan.
+    pub any_port: bool,
+}
+
 /// The whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -198,8 +214,8 @@ pub struct Plan {
     /// `SINK:MILLISECONDS`: this sink writes nothing for so long, to test that it stalls nothing else.
     #[serde(default)]
     pub stall: Option<String>,
-    /// Where sub-events come from instead of sockets.
-    pub replay: Option<PathBuf>,
+    /// The capture that datagrams come from instead of sockets.
+    pub replay: Option<ReplayPlan>,
 }
 
 impl Plan {
@@ -222,28 +238,40 @@ impl Plan {
     #[must_use]
     pub fn stall_of(&self, sink: &str) -> std::time::Duration {
         let wanted = self.stall.as_deref().and_then(|text| text.rsplit_once(':'));
-        let own = wanted.filter(|(name, _)| *name == sink).and_then(|(_, ms)| ms.parse().ok());
+        let own = wanted
+            .filter(|(name, _)| *name == sink)
+            .and_then(|(_, ms)| ms.parse().ok());
         std::time::Duration::from_millis(own.unwrap_or(0))
     }
 
     /// Names of the sources.
     #[must_use]
     pub fn owners(&self) -> Vec<String> {
-        self.sources.iter().map(|source| source.name.clone()).collect()
+        self.sources
+            .iter()
+            .map(|source| source.name.clone())
+            .collect()
     }
 
     /// Sources on `port`, in order.
     #[must_use]
     pub fn sources_of(&self, port: usize) -> Vec<usize> {
         let on_port = |source: &(usize, &SourcePlan)| source.1.port == port;
-        self.sources.iter().enumerate().filter(on_port).map(|(index, _)| index).collect()
+        self.sources
+            .iter()
+            .enumerate()
+            .filter(on_port)
+            .map(|(index, _)| index)
+            .collect()
     }
 
     /// Owner of what cannot be charged to one source of a port: the source itself if it is alone.
     #[must_use]
     pub fn port_owner(&self, port: usize) -> String {
         match self.sources_of(port).as_slice() {
-            [only] if self.sources[*only].key == SourceKey::Port => self.sources[*only].name.clone(),
+            [only] if self.sources[*only].key == SourceKey::Port => {
+                self.sources[*only].name.clone()
+            }
             _ => format!("port{}", self.ports[port].port()),
         }
     }
@@ -251,8 +279,15 @@ impl Plan {
     /// Shape of the rings from receiver to builder.
     #[must_use]
     pub fn event_rings(&self) -> RingSetSpec {
-        let capacities = self.sources.iter().map(|source| source.ring_bytes).collect();
-        RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())
+        let capacities = self
+            .sources
+            .iter()
+            .map(|source| source.ring_bytes)
+            .collect();
+        let mut spec = RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max());
+        // A page fault in the middle of a receive costs time in the data path, so all pages are taken at the start.
+        spec.populate = true;
+        spec
     }
 
     /// Longest record in a source's ring: a whole message behind whatever is unfinished.
@@ -266,7 +301,11 @@ impl Plan {
     pub fn sink_ring(&self, sink: usize) -> RingSetSpec {
         let plan = &self.sinks[sink];
         let longest = u32::try_from(plan.queue_bytes / 2).unwrap_or(u32::MAX);
-        RingSetSpec::new(format!("forebay-{}", plan.name), vec![plan.queue_bytes], longest)
+        RingSetSpec::new(
+            format!("forebay-{}", plan.name),
+            vec![plan.queue_bytes],
+            longest,
+        )
     }
 
     /// Memory that the run takes, in bytes, by what it is for.

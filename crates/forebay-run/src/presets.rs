@@ -4,7 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::generator::GeneratorPlan;
-use crate::plan::{Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind, SinkPlan, SourceKey, SourcePlan};
+use crate::plan::{
+    Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
+    SinkPlan, SourceKey, SourcePlan,
+};
 
 /// Least and largest ring of a source, and what all of them together may take, in bytes.
 const RING_BYTES: (u64, u64) = (256 << 10, 4 << 20);
@@ -18,7 +21,11 @@ const SOCKET_BUFFER_BYTES: (u64, u64) = (4 << 20, 1 << 30);
 #[must_use]
 pub fn ring_bytes(sources: usize) -> u64 {
     let share = RINGS_BYTES_MAX / sources.max(1) as u64;
-    let power = if share.is_power_of_two() { share } else { share.next_power_of_two() / 2 };
+    let power = if share.is_power_of_two() {
+        share
+    } else {
+        share.next_power_of_two() / 2
+    };
     power.clamp(RING_BYTES.0, RING_BYTES.1)
 }
 
@@ -31,13 +38,26 @@ pub fn socket_buffer_bytes(ports: usize) -> usize {
 /// A plan for `sources` sources on ports from `base_port` on (0: any free ones) at `bind`.
 #[must_use]
 pub fn plan(run_id: &str, run_dir: &Path, bind: IpAddr, base_port: u16, sources: usize) -> Plan {
-    let port = |index: usize| if base_port == 0 { 0 } else { base_port.saturating_add(index as u16) };
+    let port = |index: usize| {
+        if base_port == 0 {
+            0
+        } else {
+            base_port.saturating_add(index as u16)
+        }
+    };
     let ring_bytes = ring_bytes(sources);
-    let source = |index: usize| SourcePlan { name: format!("source{index}"), port: index, key: SourceKey::Port, ring_bytes };
+    let source = |index: usize| SourcePlan {
+        name: format!("source{index}"),
+        port: index,
+        key: SourceKey::Port,
+        ring_bytes,
+    };
     Plan {
         run_id: run_id.to_owned(),
         run_dir: run_dir.to_path_buf(),
-        ports: (0..sources).map(|index| SocketAddr::new(bind, port(index))).collect(),
+        ports: (0..sources)
+            .map(|index| SocketAddr::new(bind, port(index)))
+            .collect(),
         sources: (0..sources).map(source).collect(),
         receiver: receiver(sources),
         builder: builder(),
@@ -58,6 +78,7 @@ pub fn receiver(ports: usize) -> ReceiverPlan {
         message_bytes_max: LONGEST_MESSAGE_BYTES / 4,
         batch_datagrams: 64,
         spin_us: 0,
+        gather_us: 200,
         stamps: true,
         gro: false,
         full: FullPolicy::Hold,
@@ -78,6 +99,7 @@ pub fn builder() -> BuilderPlan {
         timeout_events: config.timeout_events,
         window_events: config.window_events,
         event_bytes_max: 24 << 20,
+        gather_us: 500,
         cpu: None,
         real_time: None,
     }
@@ -95,13 +117,23 @@ pub fn file_sink(directory: PathBuf, prefix: &str) -> SinkPlan {
         seconds_max: 0,
         sync: false,
     };
-    SinkPlan { name: "file".into(), kind: SinkKind::File(file), queue_bytes: 64 << 20, backpressure: Backpressure::Block { limit_ms: 10_000 } }
+    SinkPlan {
+        name: "file".into(),
+        kind: SinkKind::File(file),
+        queue_bytes: 64 << 20,
+        backpressure: Backpressure::Block { limit_ms: 10_000 },
+    }
 }
 
 /// A sink that counts and forgets.
 #[must_use]
 pub fn null_sink() -> SinkPlan {
-    SinkPlan { name: "null".into(), kind: SinkKind::Null, queue_bytes: 1 << 20, backpressure: Backpressure::Drop }
+    SinkPlan {
+        name: "null".into(),
+        kind: SinkKind::Null,
+        queue_bytes: 1 << 20,
+        backpressure: Backpressure::Drop,
+    }
 }
 
 /// Adds the emulator `generator` to `plan`, sending to the plan's ports.

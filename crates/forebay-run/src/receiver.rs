@@ -1,7 +1,9 @@
 //! The receiver stage: datagrams off the sockets, checked, into one ring per source.
 
 mod drain;
+mod lane;
 mod port;
+mod replay;
 mod route;
 
 use std::os::fd::OwnedFd;
@@ -18,6 +20,7 @@ use crate::error::RunError;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 use crate::stage::{Order, StageControl};
 use port::{Port, Turn};
+pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 
 /// Slots of the receive batch.
 pub(crate) const BATCH_SLOTS: usize = 64;
@@ -27,6 +30,8 @@ const HOUSEKEEPING_NS: u64 = 50_000_000;
 const SLEEP: Duration = Duration::from_millis(20);
 /// Sleep while a ring is full.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(300);
+/// A round that found fewer ready sockets than this was not worth its wake-up.
+const FEW_PORTS: usize = 16;
 /// Longest time to empty the sockets after the order to stop.
 const DRAIN_LIMIT_NS: u64 = 10_000_000_000;
 /// Token of the control channel.
@@ -71,7 +76,12 @@ struct HostTerm {
 ///
 /// # Errors
 /// A part cannot be mapped, or the ledger is another run's.
-pub fn run(plan: &Plan, parts: ReceiverParts, control: &StageControl, leak: Leak) -> Result<(), RunError> {
+pub fn run(
+    plan: &Plan,
+    parts: ReceiverParts,
+    control: &StageControl,
+    leak: Leak,
+) -> Result<(), RunError> {
     let mut receiver = Receiver::attach(plan, parts, control, leak)?;
     receiver.adopt_batch();
     control.ready()?;
@@ -82,32 +92,83 @@ pub fn run(plan: &Plan, parts: ReceiverParts, control: &StageControl, leak: Leak
 }
 
 impl<'a> Receiver<'a> {
-    fn attach(plan: &'a Plan, parts: ReceiverParts, control: &'a StageControl, leak: Leak) -> Result<Self, RunError> {
+    fn attach(
+        plan: &'a Plan,
+        parts: ReceiverParts,
+        control: &'a StageControl,
+        leak: Leak,
+    ) -> Result<Self, RunError> {
         let books = Books::declare(plan)?;
         let spec: RingSetSpec = plan.event_rings();
         let mut producers = Producers::map(&spec, parts.rings)?;
-        let by_sender = plan.sources.iter().any(|source| matches!(source.key, SourceKey::Sender(_)));
-        let ancillary = Ancillary { addresses: by_sender, control: plan.receiver.stamps || plan.receiver.gro };
+        let by_sender = plan
+            .sources
+            .iter()
+            .any(|source| matches!(source.key, SourceKey::Sender(_)));
+        let ancillary = Ancillary {
+            addresses: by_sender,
+            control: plan.receiver.stamps || plan.receiver.gro,
+        };
         let batch = RecvBatch::attach(parts.arena, BATCH_SLOTS, ancillary)?;
         let poller = Poller::create(256)?;
         let mut ports = Vec::new();
         for (index, socket) in parts.sockets.into_iter().enumerate() {
             poller.add(&socket, index as u64, Interest::Readable, Trigger::Level)?;
-            ports.push(Port::attach(plan, index, socket, &books, &parts.words, &mut producers)?);
+            ports.push(Port::attach(
+                plan,
+                index,
+                socket,
+                &books,
+                &parts.words,
+                &mut producers,
+            )?);
         }
-        poller.add(control.fd(), CONTROL_TOKEN, Interest::Readable, Trigger::Level)?;
+        poller.add(
+            control.fd(),
+            CONTROL_TOKEN,
+            Interest::Readable,
+            Trigger::Level,
+        )?;
         let writer = GroupWriter::attach(&books.schema, &parts.words, books.host.0)?;
-        let host = HostTerm { book: writer.restore(), writer, counter: books.host.1, last: None };
-        Ok(Self { plan, ports, producers, batch, poller, control, host, leak, blocked: Vec::new(), housekeeping_ns: 0 })
+        let host = HostTerm {
+            book: writer.restore(),
+            writer,
+            counter: books.host.1,
+            last: None,
+        };
+        Ok(Self {
+            plan,
+            ports,
+            producers,
+            batch,
+            poller,
+            control,
+            host,
+            leak,
+            blocked: Vec::new(),
+            housekeeping_ns: 0,
+        })
     }
 
     /// What a killed predecessor had taken from the kernel and not yet booked is handled first.
     fn adopt_batch(&mut self) {
-        let Some(adopted) = self.batch.adopt() else { return };
-        let Some(port) = self.ports.get_mut(adopted.tag.socket as usize) else { return };
+        let Some(adopted) = self.batch.adopt() else {
+            return;
+        };
+        let Some(port) = self.ports.get_mut(adopted.tag.socket as usize) else {
+            return;
+        };
         if adopted.count > 0 && !port.has_booked(adopted.tag.batch_id) {
-            tracing::info!(datagrams = adopted.count, "taking over what the last receiver had in hand");
-            port.adopt(&adopted, &mut self.batch, &mut self.producers, &mut self.leak);
+            tracing::info!(
+                datagrams = adopted.count,
+                "taking over what the last receiver had in hand"
+            );
+            port.adopt(
+                &adopted,
+                &mut self.batch,
+                &mut self.producers,
+                &mut self.leak,
+            );
         }
         self.batch.disarm();
     }
@@ -115,16 +176,35 @@ impl<'a> Receiver<'a> {
     /// Receives until the order to stop; returns when it came.
     fn serve(&mut self) -> Result<u64, RunError> {
         let spin = Duration::from_micros(self.plan.receiver.spin_us);
+        let gather = Duration::from_micros(self.plan.receiver.gather_us);
         let mut ready = Vec::with_capacity(256);
         loop {
-            let sleep = if self.blocked.is_empty() { SLEEP } else { BLOCKED_SLEEP };
+            let sleep = if self.blocked.is_empty() {
+                SLEEP
+            } else {
+                BLOCKED_SLEEP
+            };
             ready.clear();
-            ready.extend(self.poller.wait(Some(sleep), spin)?.map(|event| event.token));
-            if ready.contains(&CONTROL_TOKEN) && matches!(self.control.poll()?, Some(Order::Stop | Order::Abandoned)) {
+            ready.extend(
+                self.poller
+                    .wait(Some(sleep), spin)?
+                    .map(|event| event.token),
+            );
+            if ready.contains(&CONTROL_TOKEN)
+                && matches!(self.control.poll()?, Some(Order::Stop | Order::Abandoned))
+            {
                 return Ok(clock::monotonic_ns());
             }
-            self.turns(ready.iter().filter(|token| **token != CONTROL_TOKEN).map(|token| *token as usize))?;
+            self.turns(
+                ready
+                    .iter()
+                    .filter(|token| **token != CONTROL_TOKEN)
+                    .map(|token| *token as usize),
+            )?;
             self.unblock()?;
+            if !gather.is_zero() && !ready.is_empty() && ready.len() < FEW_PORTS {
+                std::thread::sleep(gather);
+            }
             let now_ns = clock::monotonic_ns();
             if now_ns >= self.housekeeping_ns {
                 self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
@@ -137,8 +217,15 @@ impl<'a> Receiver<'a> {
     fn turns(&mut self, ports: impl Iterator<Item = usize>) -> Result<(), RunError> {
         let mut published = false;
         for index in ports {
-            let Some(port) = self.ports.get_mut(index) else { continue };
-            match port.turn(&self.plan.receiver, &mut self.batch, &mut self.producers, &mut self.leak)? {
+            let Some(port) = self.ports.get_mut(index) else {
+                continue;
+            };
+            match port.turn(
+                &self.plan.receiver,
+                &mut self.batch,
+                &mut self.producers,
+                &mut self.leak,
+            )? {
                 Turn::Empty => {}
                 Turn::Took => published = true,
                 Turn::Blocked => {
@@ -167,7 +254,14 @@ impl<'a> Receiver<'a> {
         let mut failed = None;
         still.retain(|index| {
             let wait = !ports[*index].has_room(producers);
-            if !wait && let Err(error) = poller.add(ports[*index].socket(), *index as u64, Interest::Readable, Trigger::Level) {
+            if !wait
+                && let Err(error) = poller.add(
+                    ports[*index].socket(),
+                    *index as u64,
+                    Interest::Readable,
+                    Trigger::Level,
+                )
+            {
                 failed = Some(error);
             }
             wait
@@ -188,7 +282,9 @@ impl<'a> Receiver<'a> {
 
 impl HostTerm {
     fn read(&mut self) {
-        let Ok(snmp) = forebay_sys::snmp::read() else { return };
+        let Ok(snmp) = forebay_sys::snmp::read() else {
+            return;
+        };
         let now = snmp.ip_reasm_fails;
         let lost = self.last.map_or(0, |last| now.wrapping_sub(last));
         self.last = Some(now);

@@ -50,11 +50,19 @@ impl RunDir {
     /// The directory cannot be made or written, or a live run uses it.
     pub fn prepare(path: &Path, run_id: &str) -> Result<Self, RunError> {
         fs::create_dir_all(path).map_err(RunError::file("creating directory", path))?;
-        let path = path.canonicalize().map_err(RunError::file("finding", path))?;
+        let path = path
+            .canonicalize()
+            .map_err(RunError::file("finding", path))?;
         let lock = lock(&path)?;
         keep_older(&path, lock.is_some())?;
         let memory = memory_path(&path, run_id);
-        Ok(Self { path, run_id: run_id.to_owned(), memory, live: false, _lock: lock })
+        Ok(Self {
+            path,
+            run_id: run_id.to_owned(),
+            memory,
+            live: false,
+            _lock: lock,
+        })
     }
 
     /// Takes room for the ledger of `ledger_bytes` and the record of a run with so many sources.
@@ -91,7 +99,8 @@ impl RunDir {
         self.live = true;
         let link = self.path.join(LEDGER);
         if link != self.memory {
-            std::os::unix::fs::symlink(&self.memory, &link).map_err(RunError::file("linking", &link))?;
+            std::os::unix::fs::symlink(&self.memory, &link)
+                .map_err(RunError::file("linking", &link))?;
         }
         Ok((Words::new(mapping), file.into()))
     }
@@ -122,7 +131,13 @@ impl RunDir {
     /// Writes a file into the room that was taken for it, and gives it its name when it is whole.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
         let (new, path) = (self.new_path(name), self.path.join(name));
-        let open = || File::options().write(true).create(true).truncate(false).open(&new);
+        let open = || {
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&new)
+        };
         let written = open().and_then(|mut file| {
             file.write_all(bytes)?;
             file.set_len(bytes.len() as u64)
@@ -160,7 +175,9 @@ impl Drop for RunDir {
 
 /// Takes the lock on a directory; none where the file system has no locks.
 fn lock(directory: &Path) -> Result<Option<File>, RunError> {
-    let Ok(file) = File::open(directory) else { return Ok(None) };
+    let Ok(file) = File::open(directory) else {
+        return Ok(None);
+    };
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
@@ -168,20 +185,32 @@ fn lock(directory: &Path) -> Result<Option<File>, RunError> {
             Err(TryLockError::Error(_)) => return Ok(None),
         }
     }
-    let pid = open_ledger(directory).and_then(|reader| Ok(reader.run_status()?)).map_or(0, |status| status.supervisor_pid);
+    let pid = open_ledger(directory)
+        .and_then(|reader| Ok(reader.run_status()?))
+        .map_or(0, |status| status.supervisor_pid);
     Err(busy(directory, pid))
 }
 
 fn busy(directory: &Path, pid: u32) -> RunError {
-    let text = format!("a run is going on there (pid {pid}); give this one another directory, or end that one first");
-    RunError::File { what: "using", path: directory.to_path_buf(), source: io::Error::new(io::ErrorKind::ResourceBusy, text) }
+    let text = format!(
+        "a run is going on there (pid {pid}); give this one another directory, or end that one first"
+    );
+    RunError::File {
+        what: "using",
+        path: directory.to_path_buf(),
+        source: io::Error::new(io::ErrorKind::ResourceBusy, text),
+    }
 }
 
 /// Whether the supervisor `pid` of the run in `directory` lives: it holds the lock. Where there are no locks, its number decides.
 #[must_use]
 pub fn is_live(directory: &Path, pid: u32) -> bool {
     let alive = crate::supervisor::is_alive(pid);
-    let locked = || File::open(directory).ok().map(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+    let locked = || {
+        File::open(directory)
+            .ok()
+            .map(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    };
     alive && locked().unwrap_or(true)
 }
 
@@ -190,10 +219,21 @@ pub fn is_live(directory: &Path, pid: u32) -> bool {
 /// # Errors
 /// There is none, or it cannot be read.
 pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
-    let file = if path.is_dir() { path.join(LEDGER) } else { path.to_path_buf() };
+    let file = if path.is_dir() {
+        path.join(LEDGER)
+    } else {
+        path.to_path_buf()
+    };
     if fs::symlink_metadata(&file).is_ok_and(|data| data.is_symlink()) && !file.exists() {
-        let gone = io::Error::new(io::ErrorKind::NotFound, "the run was killed and its memory is gone (the host was restarted)");
-        return Err(RunError::File { what: "opening the ledger", path: file, source: gone });
+        let gone = io::Error::new(
+            io::ErrorKind::NotFound,
+            "the run was killed and its memory is gone (the host was restarted)",
+        );
+        return Err(RunError::File {
+            what: "opening the ledger",
+            path: file,
+            source: gone,
+        });
     }
     let mapping = Mapping::open_file(&file, Access::ReadOnly)?;
     Ok(LedgerReader::open(&Words::new(mapping))?)
@@ -203,13 +243,19 @@ pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
 fn memory_path(directory: &Path, run_id: &str) -> PathBuf {
     let memory = Path::new(MEMORY);
     let name = format!("{MEMORY_PREFIX}{run_id}-{}.ledger", std::process::id());
-    if memory.is_dir() { memory.join(name) } else { directory.join(LEDGER) }
+    if memory.is_dir() {
+        memory.join(name)
+    } else {
+        directory.join(LEDGER)
+    }
 }
 
 /// Renames the ledger and the record of the last run in this directory.
 fn keep_older(directory: &Path, locked: bool) -> Result<(), RunError> {
     let ledger = directory.join(LEDGER);
-    let Ok(data) = fs::symlink_metadata(&ledger) else { return Ok(()) };
+    let Ok(data) = fs::symlink_metadata(&ledger) else {
+        return Ok(());
+    };
     let reader = open_ledger(directory).ok();
     if !locked
         && let Some(reader) = &reader
@@ -223,7 +269,9 @@ fn keep_older(directory: &Path, locked: bool) -> Result<(), RunError> {
         // Nothing that can be read; what it leads to in memory goes with it.
         if let Ok(target) = fs::read_link(&ledger)
             && target.parent() == Some(Path::new(MEMORY))
-            && target.file_name().is_some_and(|name| name.to_string_lossy().starts_with(MEMORY_PREFIX))
+            && target
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(MEMORY_PREFIX))
         {
             let _ = fs::remove_file(target);
         }

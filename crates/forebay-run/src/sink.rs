@@ -68,11 +68,13 @@ impl SinkBooks {
     }
 
     fn written(&mut self, events: u64, bytes: u64) {
-        self.book.add_tally(self.words.account.outgoing, events, bytes);
+        self.book
+            .add_tally(self.words.account.outgoing, events, bytes);
     }
 
     fn dropped(&mut self, reason: Dropped, events: u64, bytes: u64) {
-        self.book.add_tally(self.words.account.dropped[reason as usize], events, bytes);
+        self.book
+            .add_tally(self.words.account.dropped[reason as usize], events, bytes);
     }
 }
 
@@ -107,24 +109,43 @@ impl SinkHandle {
     ) -> Result<Self, RunError> {
         let sink_words = books.sinks[index].clone();
         let writer = GroupWriter::attach(&books.schema, &words, sink_words.group)?;
-        let own = SinkBooks { book: writer.restore(), writer, words: sink_words };
+        let own = SinkBooks {
+            book: writer.restore(),
+            writer,
+            words: sink_words,
+        };
         let mut consumers = Consumers::map(&plan.sink_ring(index), fds)?;
         consumers.rings[0].resume(own.book.value(own.words.head))?;
         let name = plan.sinks[index].name.clone();
         let out: Box<dyn Writer + Send> = match &plan.sinks[index].kind {
             SinkKind::File(file) => Box::new(HldWriter::resume(file.clone(), &own)?),
-            SinkKind::Tcp(_) | SinkKind::Null => return Err(RunError::Stage(format!("sink {name} has no writer"))),
+            SinkKind::Tcp(_) | SinkKind::Null => {
+                return Err(RunError::Stage(format!("sink {name} has no writer")));
+            }
         };
         let (reports_in, reports) = mpsc::channel();
         let progress = Arc::new(AtomicU64::new(0));
         let stall = plan.stall_of(&name);
-        let work = Work { consumers, books: own, out, leak, stall, reports: reports_in, progress: Arc::clone(&progress) };
+        let work = Work {
+            consumers,
+            books: own,
+            out,
+            leak,
+            stall,
+            reports: reports_in,
+            progress: Arc::clone(&progress),
+        };
         let thread_name = format!("sink-{name}");
         let thread = std::thread::Builder::new()
             .name(thread_name.clone())
             .spawn(move || work.run())
             .map_err(RunError::file("starting thread", thread_name))?;
-        Ok(Self { thread, reports, progress, name })
+        Ok(Self {
+            thread,
+            reports,
+            progress,
+            name,
+        })
     }
 
     /// What the supervisor should know, if there is something new.
@@ -146,7 +167,10 @@ impl SinkHandle {
                 // The sink is through.
                 Err(RecvTimeoutError::Disconnected) => {
                     if self.thread.join().is_err() {
-                        reports.push(Report::Tainted(format!("write_error: sink {} died", self.name)));
+                        reports.push(Report::Tainted(format!(
+                            "write_error: sink {} died",
+                            self.name
+                        )));
                     }
                     return reports;
                 }
@@ -156,7 +180,10 @@ impl SinkHandle {
                 (progress, waited) = (now, Duration::ZERO);
             }
         }
-        reports.push(Report::Tainted(format!("sink_stalled: sink {} wrote nothing for {limit:?} at the end of the run", self.name)));
+        reports.push(Report::Tainted(format!(
+            "sink_stalled: sink {} wrote nothing for {limit:?} at the end of the run",
+            self.name
+        )));
         reports
     }
 }
@@ -235,8 +262,14 @@ impl Work {
     }
 
     fn take_block(&mut self, record: &Record) {
-        let Some(view) = self.consumers.rings[0].view(record.position, record.len as usize) else { return };
-        let mut block = Block { view, run: record.meta.tag, events: u64::from(record.meta.items) };
+        let Some(view) = self.consumers.rings[0].view(record.position, record.len as usize) else {
+            return;
+        };
+        let mut block = Block {
+            view,
+            run: record.meta.tag,
+            events: u64::from(record.meta.items),
+        };
         let words = self.books.words.clone();
         let bytes = block.view.len() as u64;
         self.books.book.add_tally(words.taken, block.events, bytes);
@@ -244,7 +277,9 @@ impl Work {
             block = block.without_last();
         }
         let bytes = block.view.len() as u64;
-        self.books.book.add_tally(words.account.incoming, block.events, bytes);
+        self.books
+            .book
+            .add_tally(words.account.incoming, block.events, bytes);
         if self.leak.is_armed() && self.leak.take("sink") {
             block = block.without_last();
         }
@@ -260,6 +295,10 @@ impl Block<'_> {
             at += self.view.read_u32_le(at).unwrap_or(0).next_multiple_of(8) as usize;
         }
         let view = self.view.part(0, at).unwrap_or(self.view);
-        Self { view, run: self.run, events: self.events - 1 }
+        Self {
+            view,
+            run: self.run,
+            events: self.events - 1,
+        }
     }
 }

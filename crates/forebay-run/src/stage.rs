@@ -101,11 +101,18 @@ fn outlive_nobody(supervisor: u32) -> Result<(), RunError> {
             std::thread::sleep(ORPHAN_LOOK);
         }
         std::thread::sleep(ORPHAN_LIMIT);
-        tracing::error!(supervisor, "this stage did not end within {ORPHAN_LIMIT:?} of its supervisor's death and is ended");
+        tracing::error!(
+            supervisor,
+            "this stage did not end within {ORPHAN_LIMIT:?} of its supervisor's death and is ended"
+        );
         std::process::exit(1);
     };
-    let spawned = std::thread::Builder::new().name("orphan-watch".into()).spawn(watch);
-    spawned.map(drop).map_err(RunError::file("starting thread", "orphan-watch"))
+    let spawned = std::thread::Builder::new()
+        .name("orphan-watch".into())
+        .spawn(watch);
+    spawned
+        .map(drop)
+        .map_err(RunError::file("starting thread", "orphan-watch"))
 }
 
 /// Runs the stage that the supervisor at the other end of `control` asks for.
@@ -115,15 +122,21 @@ fn outlive_nobody(supervisor: u32) -> Result<(), RunError> {
 pub fn run_stage(control: Control) -> Result<(), RunError> {
     let (control, hello, mut parts) = StageControl::greet(control)?;
     let plan = &hello.plan;
+    forebay_sys::process::name_thread(&format!("fb-{}", hello.role.name()));
     let leak: Leak = match &plan.leak {
-        Some(text) if hello.restarts == 0 => text.parse().map_err(|error: forebay_ledger::LeakError| RunError::Stage(error.to_string()))?,
+        Some(text) if hello.restarts == 0 => text
+            .parse()
+            .map_err(|error: forebay_ledger::LeakError| RunError::Stage(error.to_string()))?,
         _ => Leak::off(),
     };
     let ledger = parts.take_one("ledger")?;
     let words = Words::new(Mapping::of_fd(ledger, Access::ReadWrite)?);
     match hello.role {
         Role::Generator => {
-            let generator = plan.generator.as_ref().ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
+            let generator = plan
+                .generator
+                .as_ref()
+                .ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
             control.ready()?;
             let stop = || !matches!(control.poll(), Ok(None));
             crate::generator::run(generator, Some((plan, words)), leak, stop).map(drop)
@@ -133,13 +146,38 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let rings = parts.take();
             let arena = parts.take_one("arena")?;
             let sockets = parts.take();
-            crate::receiver::run(plan, ReceiverParts { words, rings, arena, sockets }, &control, leak)
+            let Some(replay) = &plan.replay else {
+                let parts = ReceiverParts {
+                    words,
+                    rings,
+                    arena,
+                    sockets,
+                };
+                return crate::receiver::run(plan, parts, &control, leak);
+            };
+            crate::receiver::replay(plan, replay, words, rings, &control, leak)
         }
         Role::Builder => {
             place(plan.builder.cpu, plan.builder.real_time)?;
             let rings = parts.take();
-            let sinks = plan.sinks.iter().map(|_| SinkParts { producer: parts.take(), consumer: parts.take() }).collect();
-            crate::builder::run(plan, BuilderParts { words, rings, sinks }, &control, leak)
+            let sinks = plan
+                .sinks
+                .iter()
+                .map(|_| SinkParts {
+                    producer: parts.take(),
+                    consumer: parts.take(),
+                })
+                .collect();
+            crate::builder::run(
+                plan,
+                BuilderParts {
+                    words,
+                    rings,
+                    sinks,
+                },
+                &control,
+                leak,
+            )
         }
     }
 }
@@ -169,7 +207,12 @@ pub struct Parts(std::collections::VecDeque<Vec<OwnedFd>>);
 impl Parts {
     fn of(message: Message, counts: &[usize]) -> Self {
         let mut fds = message.fds.into_iter();
-        Self(counts.iter().map(|count| fds.by_ref().take(*count).collect()).collect())
+        Self(
+            counts
+                .iter()
+                .map(|count| fds.by_ref().take(*count).collect())
+                .collect(),
+        )
     }
 
     /// The next part's descriptors.
@@ -183,7 +226,8 @@ impl Parts {
     /// It is missing.
     pub fn take_one(&mut self, what: &str) -> Result<OwnedFd, RunError> {
         let mut part = self.take();
-        part.pop().ok_or_else(|| RunError::Stage(format!("no descriptor for the {what}")))
+        part.pop()
+            .ok_or_else(|| RunError::Stage(format!("no descriptor for the {what}")))
     }
 }
 
@@ -193,8 +237,11 @@ impl StageControl {
     /// # Errors
     /// The supervisor is gone or sends something else.
     pub fn greet(control: Control) -> Result<(Self, Hello, Parts), RunError> {
-        let message = control.receive()?.ok_or_else(|| RunError::Stage("the supervisor is gone".into()))?;
-        let hello: Hello = serde_json::from_slice(&message.body).map_err(|error| RunError::Stage(error.to_string()))?;
+        let message = control
+            .receive()?
+            .ok_or_else(|| RunError::Stage("the supervisor is gone".into()))?;
+        let hello: Hello = serde_json::from_slice(&message.body)
+            .map_err(|error| RunError::Stage(error.to_string()))?;
         let parts = Parts::of(message, &hello.fds);
         Ok((Self { control }, hello, parts))
     }
@@ -214,9 +261,12 @@ impl StageControl {
             return Ok(None);
         }
         match self.control.receive() {
-            Ok(None) | Err(forebay_sys::control::ControlError::PeerGone) => Ok(Some(Order::Abandoned)),
+            Ok(None) | Err(forebay_sys::control::ControlError::PeerGone) => {
+                Ok(Some(Order::Abandoned))
+            }
             Ok(Some(message)) => {
-                let order = serde_json::from_slice(&message.body).map_err(|error| RunError::Stage(error.to_string()))?;
+                let order = serde_json::from_slice(&message.body)
+                    .map_err(|error| RunError::Stage(error.to_string()))?;
                 Ok(Some(order))
             }
             Err(error) => Err(error.into()),
@@ -236,7 +286,8 @@ impl StageControl {
     /// # Errors
     /// The supervisor is gone.
     pub fn report(&self, report: &Report) -> Result<(), RunError> {
-        let body = serde_json::to_vec(report).map_err(|error| RunError::Stage(error.to_string()))?;
+        let body =
+            serde_json::to_vec(report).map_err(|error| RunError::Stage(error.to_string()))?;
         Ok(self.control.send(&body, &[])?)
     }
 }

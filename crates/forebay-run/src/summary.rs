@@ -104,7 +104,12 @@ impl Summary {
     ///
     /// # Errors
     /// A sink's directory cannot be read.
-    pub fn of(plan: &Plan, books: &Books, snapshot: &Snapshot, outcome: &Outcome) -> Result<(Self, Verdict), RunError> {
+    pub fn of(
+        plan: &Plan,
+        books: &Books,
+        snapshot: &Snapshot,
+        outcome: &Outcome,
+    ) -> Result<(Self, Verdict), RunError> {
         let verdict = audit(snapshot, Life::Alive);
         let balance = &verdict.balance;
         let value = |counter| snapshot.value(counter);
@@ -113,9 +118,20 @@ impl Summary {
         let all = complete + partial + discarded;
         let span_s = span_s(books, snapshot);
         let event_bytes = snapshot.tally(books.builder.events.outgoing).1;
-        let rate = |amount: u64| if span_s > 0.0 { amount as f64 / span_s } else { 0.0 };
+        let rate = |amount: u64| {
+            if span_s > 0.0 {
+                amount as f64 / span_s
+            } else {
+                0.0
+            }
+        };
         let sum = |place: &str, of: fn(&forebay_ledger::AccountLine) -> u64| {
-            balance.accounts.iter().filter(|line| line.place == place).map(of).sum()
+            balance
+                .accounts
+                .iter()
+                .filter(|line| line.place == place)
+                .map(of)
+                .sum()
         };
         let summary = Self {
             run_id: plan.run_id.clone(),
@@ -132,12 +148,19 @@ impl Summary {
             drops: drops(&verdict),
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
-            efficiency: if all > 0 { complete as f64 / all as f64 } else { 0.0 },
+            efficiency: if all > 0 {
+                complete as f64 / all as f64
+            } else {
+                0.0
+            },
             files: files(plan, books, snapshot)?,
             cpu_seconds: outcome.cpu_seconds.clone(),
             pids: outcome.pids.clone(),
             restarts: outcome.restarts.clone(),
-            generator_limited: books.generator.as_ref().is_some_and(|words| value(words.limited) != 0),
+            generator_limited: books
+                .generator
+                .as_ref()
+                .is_some_and(|words| value(words.limited) != 0),
             duration_s: outcome.duration_s,
             event_latency_ns: percentiles(snapshot, "event_latency_ns"),
             event_bytes: percentiles(snapshot, "event_bytes"),
@@ -158,12 +181,25 @@ fn span_s(books: &Books, snapshot: &Snapshot) -> f64 {
 /// All named losses that occurred.
 #[must_use]
 pub fn drops(verdict: &Verdict) -> BTreeMap<String, Lost> {
-    let accounts = verdict.balance.accounts.iter().map(|line| (&line.place, &line.owner, &line.dropped));
-    let links = verdict.balance.links.iter().map(|line| (&line.place, &line.owner, &line.dropped));
+    let accounts = verdict
+        .balance
+        .accounts
+        .iter()
+        .map(|line| (&line.place, &line.owner, &line.dropped));
+    let links = verdict
+        .balance
+        .links
+        .iter()
+        .map(|line| (&line.place, &line.owner, &line.dropped));
     let mut all = BTreeMap::new();
     for (place, owner, dropped) in accounts.chain(links) {
-        for drop in dropped.iter().filter(|drop| drop.items > 0 || drop.bytes_max > 0) {
-            let lost: &mut Lost = all.entry(format!("{place}.{}.{owner}", drop.reason)).or_default();
+        for drop in dropped
+            .iter()
+            .filter(|drop| drop.items > 0 || drop.bytes_max > 0)
+        {
+            let lost: &mut Lost = all
+                .entry(format!("{place}.{}.{owner}", drop.reason))
+                .or_default();
             lost.items += drop.items;
             lost.items_max += drop.items_max;
             lost.bytes += drop.bytes_min;
@@ -174,26 +210,39 @@ pub fn drops(verdict: &Verdict) -> BTreeMap<String, Lost> {
 }
 
 fn percentiles(snapshot: &Snapshot, name: &str) -> Percentiles {
-    let Some(histogram) = snapshot.histograms.iter().find(|histogram| histogram.name == name) else {
+    let Some(histogram) = snapshot
+        .histograms
+        .iter()
+        .find(|histogram| histogram.name == name)
+    else {
         return Percentiles::default();
     };
     let at = |percent| histogram.percentile(percent);
-    Percentiles { p50: at(50.0), p90: at(90.0), p99: at(99.0), max: at(100.0) }
+    Percentiles {
+        p50: at(50.0),
+        p90: at(90.0),
+        p99: at(99.0),
+        max: at(100.0),
+    }
 }
 
 /// Files of this run: those in the sinks' directories whose start event carries one of its run numbers.
 fn files(plan: &Plan, books: &Books, snapshot: &Snapshot) -> Result<Vec<PathBuf>, RunError> {
     let mut found = Vec::new();
     for (index, sink) in plan.sinks.iter().enumerate() {
-        let SinkKind::File(file) = &sink.kind else { continue };
+        let SinkKind::File(file) = &sink.kind else {
+            continue;
+        };
         let first = snapshot.value(books.offers[index].first_run) as u32;
         let last = snapshot.value(books.offers[index].rotation[0]) as u32;
         if first == 0 || !file.directory.is_dir() {
             continue;
         }
-        let entries = fs::read_dir(&file.directory).map_err(RunError::file("listing", &file.directory))?;
+        let entries =
+            fs::read_dir(&file.directory).map_err(RunError::file("listing", &file.directory))?;
         let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-        let ours = paths.filter(|path| run_of(path).is_some_and(|run| (first..=last).contains(&run)));
+        let ours =
+            paths.filter(|path| run_of(path).is_some_and(|run| (first..=last).contains(&run)));
         found.extend(ours.filter_map(|path| path.canonicalize().ok()));
     }
     found.sort();
@@ -209,7 +258,8 @@ pub fn next_run(plan: &Plan) -> u32 {
         SinkKind::File(file) => fs::read_dir(&file.directory).ok(),
         SinkKind::Null | SinkKind::Tcp(_) => None,
     });
-    let runs = directories.flat_map(|entries| entries.flatten().filter_map(|entry| run_of(&entry.path())));
+    let runs =
+        directories.flat_map(|entries| entries.flatten().filter_map(|entry| run_of(&entry.path())));
     runs.max().map_or(0, |last| last.saturating_add(1))
 }
 

@@ -46,6 +46,8 @@ pub enum End {
     Limit,
     /// Somebody asked.
     Requested,
+    /// The capture was replayed to its end.
+    InputEnded,
     /// A stage cannot be kept alive.
     StageLost,
 }
@@ -109,7 +111,11 @@ impl Supervisor {
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
         let mut warnings = Vec::new();
-        let sockets = bind(&mut plan, &mut warnings)?;
+        let sockets = if plan.replay.is_some() {
+            Vec::new()
+        } else {
+            bind(&mut plan, &mut warnings)?
+        };
         let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
         run_dir.path().clone_into(&mut plan.run_dir);
         plan.run_min = crate::summary::next_run(&plan);
@@ -117,7 +123,12 @@ impl Supervisor {
         let ledger_bytes = books.schema.bytes_needed() as u64;
         run_dir.reserve(ledger_bytes, plan.sources.len())?;
         let (words, ledger) = run_dir.create_ledger(ledger_bytes)?;
-        let run = RunWriter::format(&books.schema, &words, std::process::id(), clock::realtime_ns())?;
+        let run = RunWriter::format(
+            &books.schema,
+            &words,
+            std::process::id(),
+            clock::realtime_ns(),
+        )?;
         let reader = LedgerReader::open(&words)?;
         let rings = RingSetMemory::create(&plan.event_rings())?;
         let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
@@ -134,7 +145,22 @@ impl Supervisor {
         let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
         let stages = BTreeMap::new();
         let closed = false;
-        Ok(Self { plan, run_dir, ledger, run, reader, rings, sinks, arena, sockets, own_processes, stages, outcome, signals, closed })
+        Ok(Self {
+            plan,
+            run_dir,
+            ledger,
+            run,
+            reader,
+            rings,
+            sinks,
+            arena,
+            sockets,
+            own_processes,
+            stages,
+            outcome,
+            signals,
+            closed,
+        })
     }
 
     /// The plan, with the ports that were really bound.
@@ -165,14 +191,20 @@ impl Supervisor {
     ///
     /// # Errors
     /// A stage cannot be started; what runs is stopped before.
-    pub fn run(mut self, duration: Option<Duration>, mut tick: impl FnMut(&LedgerReader)) -> Result<(Self, Outcome), RunError> {
+    pub fn run(
+        mut self,
+        duration: Option<Duration>,
+        mut tick: impl FnMut(&LedgerReader),
+    ) -> Result<(Self, Outcome), RunError> {
         if self.start_chain()? {
             self.run.set_condition(Condition::Running, Reason::None);
             let start_ns = clock::monotonic_ns();
             if self.plan.generator.is_some() {
                 self.start(Role::Generator)?;
             }
-            let end_ns = duration.map(|duration| start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)));
+            let end_ns = duration.map(|duration| {
+                start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+            });
             self.outcome.end = self.watch(end_ns, &mut tick)?;
             self.outcome.duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
         }
@@ -192,7 +224,11 @@ impl Supervisor {
     }
 
     /// Keeps the stages alive until the run shall end.
-    fn watch(&mut self, end_ns: Option<u64>, tick: &mut impl FnMut(&LedgerReader)) -> Result<End, RunError> {
+    fn watch(
+        &mut self,
+        end_ns: Option<u64>,
+        tick: &mut impl FnMut(&LedgerReader),
+    ) -> Result<End, RunError> {
         loop {
             self.look_around(tick)?;
             if self.signals.count() > 0 {
@@ -200,6 +236,9 @@ impl Supervisor {
             }
             if self.is_lost(Role::Receiver) || self.is_lost(Role::Builder) {
                 return Ok(End::StageLost);
+            }
+            if self.plan.replay.is_some() && self.is_over(Role::Receiver) {
+                return Ok(End::InputEnded);
             }
             let over = end_ns.is_some_and(|end| clock::monotonic_ns() >= end);
             let generated = self.plan.generator.is_some() && self.is_over(Role::Generator);
@@ -234,7 +273,10 @@ impl Supervisor {
 
     /// Kills what does not end.
     fn give_up(&mut self, role: Role) {
-        self.taint(format!("stage_lost: the {} did not end and was killed", role.name()));
+        self.taint(format!(
+            "stage_lost: the {} did not end and was killed",
+            role.name()
+        ));
         if let Some(stage) = self.stages.get_mut(&role)
             && let Some(worker) = stage.worker.take()
         {
@@ -250,8 +292,15 @@ impl Supervisor {
         let roles: Vec<Role> = self.stages.keys().copied().collect();
         for role in roles {
             self.hear(role);
-            let Some(stage) = self.stages.get_mut(&role) else { continue };
-            let ended = stage.worker.as_mut().map(Worker::poll_end).transpose()?.flatten();
+            let Some(stage) = self.stages.get_mut(&role) else {
+                continue;
+            };
+            let ended = stage
+                .worker
+                .as_mut()
+                .map(Worker::poll_end)
+                .transpose()?
+                .flatten();
             if let Some(ended) = ended {
                 // What it said last.
                 self.hear(role);
@@ -264,7 +313,11 @@ impl Supervisor {
 
     /// Takes every report of a stage.
     fn hear(&mut self, role: Role) {
-        while let Some(report) = self.stages[&role].worker.as_ref().and_then(Worker::poll_report) {
+        while let Some(report) = self.stages[&role]
+            .worker
+            .as_ref()
+            .and_then(Worker::poll_report)
+        {
             self.note(role, report);
         }
     }
@@ -290,7 +343,9 @@ impl Supervisor {
 
     /// Books the end of a stage; one that did not end in order is started again.
     fn bury(&mut self, role: Role, ended: &Ended) -> Result<(), RunError> {
-        let Some(stage) = self.stages.get_mut(&role) else { return Ok(()) };
+        let Some(stage) = self.stages.get_mut(&role) else {
+            return Ok(());
+        };
         stage.worker = None;
         stage.cpu_ns += ended.cpu_ns;
         if ended.in_order {
@@ -303,10 +358,16 @@ impl Supervisor {
             self.taint(format!("stage_lost: the generator died: {}; what it had sent and not yet booked is unknown", ended.how));
             return Ok(());
         }
-        let quick = stage.ready_ns.is_none_or(|since| clock::monotonic_ns() - since < QUICK_NS);
+        let quick = stage
+            .ready_ns
+            .is_none_or(|since| clock::monotonic_ns() - since < QUICK_NS);
         stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
         if stage.quick_deaths >= QUICK_DEATHS_MAX {
-            let text = format!("stage_lost: the {} died {QUICK_DEATHS_MAX} times at once: {}", role.name(), ended.how);
+            let text = format!(
+                "stage_lost: the {} died {QUICK_DEATHS_MAX} times at once: {}",
+                role.name(),
+                ended.how
+            );
             self.taint(text);
             return Ok(());
         }
@@ -316,21 +377,38 @@ impl Supervisor {
 
     /// Whether the role was started and has ended.
     fn is_over(&self, role: Role) -> bool {
-        self.stages.get(&role).is_none_or(|stage| stage.worker.is_none())
+        self.stages
+            .get(&role)
+            .is_none_or(|stage| stage.worker.is_none())
     }
 
     fn is_lost(&self, role: Role) -> bool {
-        self.stages.get(&role).is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
+        self.stages
+            .get(&role)
+            .is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
     }
 
     fn start(&mut self, role: Role) -> Result<(), RunError> {
         let restarts = self.stages.get(&role).map_or(0, |stage| stage.restarts);
         let parts = self.parts(role)?;
         let fds = parts.iter().map(Vec::len).collect();
-        let hello = Hello { role, plan: self.plan.clone(), restarts, fds, supervisor: std::process::id() };
+        let hello = Hello {
+            role,
+            plan: self.plan.clone(),
+            restarts,
+            fds,
+            supervisor: std::process::id(),
+        };
         let worker = Worker::start(&hello, &parts, self.own_processes)?;
         self.outcome.pids.insert(role.name(), worker.pid());
-        let fresh = Stage { worker: None, started_ns: 0, ready_ns: None, quick_deaths: 0, restarts: 0, cpu_ns: 0 };
+        let fresh = Stage {
+            worker: None,
+            started_ns: 0,
+            ready_ns: None,
+            quick_deaths: 0,
+            restarts: 0,
+            cpu_ns: 0,
+        };
         let stage = self.stages.entry(role).or_insert(fresh);
         stage.started_ns = clock::monotonic_ns();
         stage.ready_ns = None;
@@ -345,11 +423,18 @@ impl Supervisor {
         loop {
             std::thread::sleep(Duration::from_millis(1));
             self.hear(role);
-            let Some(stage) = self.stages.get_mut(&role) else { return Ok(true) };
+            let Some(stage) = self.stages.get_mut(&role) else {
+                return Ok(true);
+            };
             if stage.ready_ns.is_some() {
                 return Ok(self.signals.count() == 0);
             }
-            let ended = stage.worker.as_mut().map(Worker::poll_end).transpose()?.flatten();
+            let ended = stage
+                .worker
+                .as_mut()
+                .map(Worker::poll_end)
+                .transpose()?
+                .flatten();
             if let Some(ended) = ended {
                 stage.worker = None;
                 stage.cpu_ns += ended.cpu_ns;
@@ -357,10 +442,17 @@ impl Supervisor {
                     // The signal reached the stage before it could decline it.
                     return Ok(false);
                 }
-                return Err(RunError::StageDied { stage: role.name().into(), times: 1, how: ended.how });
+                return Err(RunError::StageDied {
+                    stage: role.name().into(),
+                    times: 1,
+                    how: ended.how,
+                });
             }
             if clock::monotonic_ns() > limit_ns {
-                return Err(RunError::Stage(format!("the {} does not get ready", role.name())));
+                return Err(RunError::Stage(format!(
+                    "the {} does not get ready",
+                    role.name()
+                )));
             }
         }
     }
@@ -373,7 +465,12 @@ impl Supervisor {
             Role::Receiver => {
                 parts.push(self.rings.producer_fds()?);
                 parts.push(vec![duplicate(&self.arena)?]);
-                parts.push(self.sockets.iter().map(duplicate).collect::<Result<_, _>>()?);
+                parts.push(
+                    self.sockets
+                        .iter()
+                        .map(duplicate)
+                        .collect::<Result<_, _>>()?,
+                );
             }
             Role::Builder => {
                 parts.push(self.rings.consumer_fds()?);
@@ -385,11 +482,12 @@ impl Supervisor {
         }
         Ok(parts)
     }
-
 }
 
 fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunError> {
-    fd.as_fd().try_clone_to_owned().map_err(RunError::file("duplicating", "a descriptor"))
+    fd.as_fd()
+        .try_clone_to_owned()
+        .map_err(RunError::file("duplicating", "a descriptor"))
 }
 
 /// Binds every port of the plan and writes the real ones back.

@@ -48,17 +48,26 @@ impl Verified {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn verify<P: AsRef<Path>>(files: &[P], generator: Option<&GeneratorPlan>) -> Result<Verified, RunError> {
+pub fn verify<P: AsRef<Path>>(
+    files: &[P],
+    generator: Option<&GeneratorPlan>,
+) -> Result<Verified, RunError> {
     let mut found = Verified::default();
     let verifier = generator.map(|plan| Verifier::new(&plan.config()));
-    let mut verifier = verifier.transpose().map_err(|error| RunError::Emulator(error.to_string()))?;
+    let mut verifier = verifier
+        .transpose()
+        .map_err(|error| RunError::Emulator(error.to_string()))?;
     for path in files {
         verify_file(path.as_ref(), verifier.as_mut(), &mut found)?;
     }
     Ok(found)
 }
 
-fn verify_file(path: &Path, mut verifier: Option<&mut Verifier>, found: &mut Verified) -> Result<(), RunError> {
+fn verify_file(
+    path: &Path,
+    mut verifier: Option<&mut Verifier>,
+    found: &mut Verified,
+) -> Result<(), RunError> {
     let mut file = File::open(path).map_err(RunError::file("opening", path))?;
     let mut scanner = Scanner::new();
     found.files += 1;

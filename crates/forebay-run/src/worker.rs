@@ -23,8 +23,12 @@ pub(crate) struct Ended {
 }
 
 enum Body {
-    Process { pid: u32 },
-    Thread { handle: Option<JoinHandle<(Result<(), RunError>, u64)>> },
+    Process {
+        pid: u32,
+    },
+    Thread {
+        handle: Option<JoinHandle<(Result<(), RunError>, u64)>>,
+    },
 }
 
 /// One running stage.
@@ -35,11 +39,23 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts a stage and hands it its plan and parts.
-    pub(crate) fn start(hello: &Hello, parts: &[Vec<OwnedFd>], own_process: bool) -> Result<Self, RunError> {
-        let bytes = serde_json::to_vec(hello).map_err(|error| RunError::Stage(error.to_string()))?;
+    pub(crate) fn start(
+        hello: &Hello,
+        parts: &[Vec<OwnedFd>],
+        own_process: bool,
+    ) -> Result<Self, RunError> {
+        let bytes =
+            serde_json::to_vec(hello).map_err(|error| RunError::Stage(error.to_string()))?;
         let (near, far) = Control::pair(STALL)?;
-        let body = if own_process { spawn_process(hello.role, far)? } else { spawn_thread(hello.role, far)? };
-        let worker = Self { body, control: near };
+        let body = if own_process {
+            spawn_process(hello.role, far)?
+        } else {
+            spawn_thread(hello.role, far)?
+        };
+        let worker = Self {
+            body,
+            control: near,
+        };
         let fds: Vec<BorrowedFd<'_>> = parts.iter().flatten().map(AsFd::as_fd).collect();
         match worker.control.send(&bytes, &fds) {
             // One that died before it could listen: its end is found like any other.
@@ -61,7 +77,8 @@ impl Worker {
 
     /// Gives an order; one that is dying does not hear it.
     pub(crate) fn order(&self, order: Order) -> Result<(), RunError> {
-        let body = serde_json::to_vec(&order).map_err(|error| RunError::Stage(error.to_string()))?;
+        let body =
+            serde_json::to_vec(&order).map_err(|error| RunError::Stage(error.to_string()))?;
         match self.control.send(&body, &[]) {
             Ok(()) | Err(ControlError::PeerGone) => Ok(()),
             Err(error) => Err(error.into()),
@@ -86,17 +103,30 @@ impl Worker {
                 cpu_ns: reaped.cpu.user_ns + reaped.cpu.system_ns,
             })),
             Body::Thread { handle } => {
-                let Some(done) = handle.take_if(|handle| handle.is_finished()) else { return Ok(None) };
-                let (result, cpu_ns) = done.join().unwrap_or_else(|_| (Err(RunError::Stage("the thread panicked".into())), 0));
-                let how = result.as_ref().err().map_or_else(|| "done".to_owned(), ToString::to_string);
-                Ok(Some(Ended { in_order: result.is_ok(), how, cpu_ns }))
+                let Some(done) = handle.take_if(|handle| handle.is_finished()) else {
+                    return Ok(None);
+                };
+                let (result, cpu_ns) = done
+                    .join()
+                    .unwrap_or_else(|_| (Err(RunError::Stage("the thread panicked".into())), 0));
+                let how = result
+                    .as_ref()
+                    .err()
+                    .map_or_else(|| "done".to_owned(), ToString::to_string);
+                Ok(Some(Ended {
+                    in_order: result.is_ok(),
+                    how,
+                    cpu_ns,
+                }))
             }
         }
     }
 
     /// Ends it the hard way and waits for its end; gives its CPU time in ns. A thread cannot be ended.
     pub(crate) fn kill(&self) -> u64 {
-        let Body::Process { pid } = &self.body else { return 0 };
+        let Body::Process { pid } = &self.body else {
+            return 0;
+        };
         // It may have ended by itself in this moment.
         let _ = process::kill(*pid);
         process::wait(*pid).map_or(0, |reaped| reaped.cpu.user_ns + reaped.cpu.system_ns)
@@ -120,6 +150,11 @@ fn spawn_thread(role: Role, far: Control) -> Result<Body, RunError> {
         (result, forebay_sys::clock::thread_cpu_ns())
     };
     let name = role.name().to_owned();
-    let handle = std::thread::Builder::new().name(name.clone()).spawn(work).map_err(RunError::file("starting thread", name))?;
-    Ok(Body::Thread { handle: Some(handle) })
+    let handle = std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(work)
+        .map_err(RunError::file("starting thread", name))?;
+    Ok(Body::Thread {
+        handle: Some(handle),
+    })
 }

@@ -61,6 +61,9 @@ pub(crate) struct DemoArgs {
     /// Lets the kernel merge datagrams.
     #[arg(long, hide = true)]
     gro: bool,
+    /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9400.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::metrics::parse_address)]
+    metrics: Option<std::net::SocketAddr>,
     /// Exits with 3 when anything was lost, even by name.
     #[arg(long)]
     strict: bool,
@@ -83,16 +86,35 @@ pub(crate) enum SinkChoice {
 const BASE_PORTS: std::ops::Range<u16> = 50..64;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
-    let manner = Manner { duration: None, processes: !args.threads, format: args.format, strict: args.strict };
+    let manner = Manner {
+        duration: None,
+        processes: !args.threads,
+        format: args.format,
+        strict: args.strict,
+    };
     let supervisor = open(args, manner.processes)?;
+    let _metrics = crate::metrics::serve(args.metrics, supervisor.reader())?;
     let done = carry_out(supervisor, &manner)?;
     let found = verify::verify(&done.summary.files, done.plan.generator.as_ref())?;
     let events = done.summary.events_built + done.summary.events_partial;
-    let lost = done.verdict.balance.accounts.iter().filter(|line| line.place == "sink" || line.place == "offer");
-    let lost: u64 = lost.flat_map(|line| &line.dropped).map(|drop| drop.items).sum();
+    let lost = done
+        .verdict
+        .balance
+        .accounts
+        .iter()
+        .filter(|line| line.place == "sink" || line.place == "offer");
+    let lost: u64 = lost
+        .flat_map(|line| &line.dropped)
+        .map(|drop| drop.items)
+        .sum();
     let whole = args.sink == SinkChoice::Null || found.events + lost == events;
     let good = found.is_good() && whole;
-    let code = conclude(&done, &manner, good, serde_json::json!({ "verified": found }))?;
+    let code = conclude(
+        &done,
+        &manner,
+        good,
+        serde_json::json!({ "verified": found }),
+    )?;
     if args.format == Format::Text && args.sink == SinkChoice::File {
         print_line(format_args!(
             "Read back: {} events, {} sub-events, {} in {} file(s); {} broken, {} with a wrong payload{}",
@@ -110,12 +132,17 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
 
 /// Opens the run on the first free range of ports.
 fn open(args: &DemoArgs, processes: bool) -> Result<Supervisor> {
-    let candidates: Vec<u16> = args.base_port.map_or_else(|| BASE_PORTS.map(|thousand| thousand * 1000).collect(), |port| vec![port]);
+    let candidates: Vec<u16> = args.base_port.map_or_else(
+        || BASE_PORTS.map(|thousand| thousand * 1000).collect(),
+        |port| vec![port],
+    );
     let mut last = None;
     for base_port in candidates {
         match Supervisor::open(plan(args, base_port), processes) {
             Ok(supervisor) => return Ok(supervisor),
-            Err(RunError::System(error)) if error.kind() == std::io::ErrorKind::AddrInUse => last = Some(error),
+            Err(RunError::System(error)) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                last = Some(error)
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -138,7 +165,9 @@ fn plan(args: &DemoArgs, base_port: u16) -> Plan {
     tune(&mut plan, args.socket_buffer, args.gro);
     let mut generator = GeneratorPlan::test2((local, base_port).into(), args.rate);
     generator.groups = mix(sources);
-    generator.water_mark_bytes = u32::try_from(args.water_mark).ok().filter(|bytes| *bytes > 0);
+    generator.water_mark_bytes = u32::try_from(args.water_mark)
+        .ok()
+        .filter(|bytes| *bytes > 0);
     generator.huge_every = args.huge_every;
     generator.huge_bytes = u32::try_from(args.huge_size).unwrap_or(u32::MAX);
     generator.duration_ms = u64::try_from(args.duration.as_millis()).ok();
@@ -159,7 +188,11 @@ pub(crate) fn tune(plan: &mut Plan, socket_buffer: Option<u64>, gro: bool) {
 fn mix(sources: usize) -> Vec<(usize, u32, f64)> {
     let middle = sources * 2 / 9;
     let large = sources / 9;
-    let groups = [(sources - middle - large, 116, 0.0), (middle, 338, 0.0), (large, 1170, 0.0)];
+    let groups = [
+        (sources - middle - large, 116, 0.0),
+        (middle, 338, 0.0),
+        (large, 1170, 0.0),
+    ];
     groups.into_iter().filter(|group| group.0 > 0).collect()
 }
 
@@ -169,9 +202,15 @@ mod tests {
 
     #[test]
     fn ninety_sources_are_the_mix_of_test_2() {
-        assert_eq!(mix(90), vec![(60, 116, 0.0), (20, 338, 0.0), (10, 1170, 0.0)]);
+        assert_eq!(
+            mix(90),
+            vec![(60, 116, 0.0), (20, 338, 0.0), (10, 1170, 0.0)]
+        );
         for sources in [1, 2, 9, 95, 96, 1024] {
-            assert_eq!(mix(sources).iter().map(|group| group.0).sum::<usize>(), sources);
+            assert_eq!(
+                mix(sources).iter().map(|group| group.0).sum::<usize>(),
+                sources
+            );
         }
     }
 }

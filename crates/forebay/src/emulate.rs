@@ -24,7 +24,9 @@ enum What {
 
 /// Soft readouts of HADES: each source a socket of its own, source n to port BASE+n.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: forebay emulate hades --group 60:116 20:338 10:1170 --rate 4000 --duration 10s")]
+#[command(
+    after_help = "Example: forebay emulate hades --group 60:116 20:338 10:1170 --rate 4000 --duration 10s"
+)]
 struct HadesArgs {
     /// Where to send to.
     #[arg(long, default_value = "127.0.0.1")]
@@ -80,7 +82,11 @@ fn parse_group(text: &str) -> Result<(usize, u32, f64), String> {
     let count = part().and_then(|p| p.parse().ok()).ok_or_else(wrong)?;
     let size = part().and_then(|p| p.parse().ok()).ok_or_else(wrong)?;
     let sigma = part().map_or(Ok(0.0), |p| p.parse().map_err(|_| wrong()))?;
-    if part().is_some() { Err(wrong()) } else { Ok((count, size, sigma)) }
+    if part().is_some() {
+        Err(wrong())
+    } else {
+        Ok((count, size, sigma))
+    }
 }
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
@@ -88,7 +94,9 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let mut plan = GeneratorPlan::test2(SocketAddr::new(args.dest, args.base_port), args.rate);
     plan.groups.clone_from(&args.group);
     plan.poisson = args.poisson;
-    plan.water_mark_bytes = u32::try_from(args.water_mark).ok().filter(|bytes| *bytes > 0);
+    plan.water_mark_bytes = u32::try_from(args.water_mark)
+        .ok()
+        .filter(|bytes| *bytes > 0);
     plan.flush_ms = u64::try_from(args.flush.as_millis()).unwrap_or(u64::MAX);
     plan.huge_every = args.huge_every;
     plan.huge_bytes = u32::try_from(args.huge_size).context("--huge-size is too large")?;
@@ -98,7 +106,9 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     plan.events = args.events;
     plan.seed = args.seed;
     let signals = forebay_run::signals()?;
-    let report = generator::run(&plan, None, forebay_ledger::Leak::off(), || signals.count() > 0)?;
+    let report = generator::run(&plan, None, forebay_ledger::Leak::off(), || {
+        signals.count() > 0
+    })?;
     match args.format {
         Format::Json => print_line(format_args!("{}", serde_json::to_string(&report)?)),
         Format::Text => print_line(format_args!(
@@ -109,7 +119,11 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
             report.datagrams_refused,
             bytes(report.bytes_sent as f64),
             report.duration_s,
-            if report.behind { "; the emulator could not keep up" } else { "" },
+            if report.behind {
+                "; the emulator could not keep up"
+            } else {
+                ""
+            },
         )),
     }
     Ok(ExitCode::SUCCESS)

@@ -23,7 +23,13 @@ impl Live {
     /// A line each second, or nothing at all.
     pub(crate) fn new(quiet: bool) -> Self {
         let now = Instant::now();
-        Self { quiet, terminal: std::io::stderr().is_terminal(), next: now + PERIOD, started: now, last: None }
+        Self {
+            quiet,
+            terminal: std::io::stderr().is_terminal(),
+            next: now + PERIOD,
+            started: now,
+            last: None,
+        }
     }
 
     /// To be called often.
@@ -33,11 +39,17 @@ impl Live {
             return;
         }
         self.next = now + PERIOD;
-        let Ok(snapshot) = reader.snapshot() else { return };
+        let Ok(snapshot) = reader.snapshot() else {
+            return;
+        };
         let line = self.line(now, &snapshot.balance());
         let mut out = std::io::stderr().lock();
         // Nobody is harmed when the terminal is gone.
-        let _ = if self.terminal { write!(out, "\r\x1b[K{line}") } else { writeln!(out, "{line}") };
+        let _ = if self.terminal {
+            write!(out, "\r\x1b[K{line}")
+        } else {
+            writeln!(out, "{line}")
+        };
         let _ = out.flush();
     }
 
@@ -51,17 +63,42 @@ impl Live {
     fn line(&mut self, now: Instant, balance: &Balance) -> String {
         let sum = |place: &str| {
             let lines = balance.accounts.iter().filter(|line| line.place == place);
-            lines.fold((0, 0), |sum, line| (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes))
+            lines.fold((0, 0), |sum, line| {
+                (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
+            })
         };
         let (events, event_bytes) = sum("events");
-        let (then, before, bytes_before) = self.last.replace((now, events, event_bytes)).unwrap_or((self.started, 0, 0));
+        let (then, before, bytes_before) = self
+            .last
+            .replace((now, events, event_bytes))
+            .unwrap_or((self.started, 0, 0));
         let seconds = (now - then).as_secs_f64().max(1e-3);
         let rate = (events - before) as f64 / seconds;
         let data_rate = (event_bytes - bytes_before) as f64 / seconds;
-        let held: i64 = balance.accounts.iter().filter(|line| line.place == "builder").map(|line| line.held.bytes).sum();
-        let in_flight: i64 = balance.links.iter().filter(|line| line.place == "sink_queue").map(|line| line.in_flight.bytes).sum();
-        let dropped: u64 = balance.accounts.iter().flat_map(|line| &line.dropped).map(|drop| drop.items).sum::<u64>()
-            + balance.links.iter().flat_map(|line| &line.dropped).map(|drop| drop.items).sum::<u64>();
+        let held: i64 = balance
+            .accounts
+            .iter()
+            .filter(|line| line.place == "builder")
+            .map(|line| line.held.bytes)
+            .sum();
+        let in_flight: i64 = balance
+            .links
+            .iter()
+            .filter(|line| line.place == "sink_queue")
+            .map(|line| line.in_flight.bytes)
+            .sum();
+        let dropped: u64 = balance
+            .accounts
+            .iter()
+            .flat_map(|line| &line.dropped)
+            .map(|drop| drop.items)
+            .sum::<u64>()
+            + balance
+                .links
+                .iter()
+                .flat_map(|line| &line.dropped)
+                .map(|drop| drop.items)
+                .sum::<u64>();
         format!(
             "{:5.1} s  {events} events  {}  {}/s  in builder {}  in sinks' queues {}  dropped {dropped}",
             (now - self.started).as_secs_f64(),

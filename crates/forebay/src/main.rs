@@ -6,17 +6,28 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod audit;
+mod bench;
+mod check;
 mod demo;
+mod doctor;
 mod emulate;
 mod evb;
+mod figure;
 mod inspect;
 mod live;
+mod manual;
+mod metrics;
 mod output;
+mod replay;
 mod session;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true, after_help = "Try it: forebay demo")]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Try it: forebay demo"
+)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -25,10 +36,21 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Demo(demo::DemoArgs),
+    #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
+    Replay(replay::ReplayArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
+    Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
+    #[command(hide = true)]
+    Completions(manual::CompletionsArgs),
+    /// Prints the manual page.
+    #[command(hide = true)]
+    Man,
+    Figure(figure::FigureArgs),
+    Bench(bench::BenchArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -43,10 +65,19 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Demo(args) => demo::run(&args),
         Verb::Evb(args) => evb::run(&args),
+        Verb::Replay(args) => replay::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
-        Verb::Stage { role: _ } => forebay_run::stage::run_child().map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Verb::Check(args) => check::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Completions(args) => manual::completions::<Cli>(&args),
+        Verb::Man => manual::man::<Cli>(),
+        Verb::Figure(args) => figure::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+        Verb::Stage { role: _ } => forebay_run::stage::run_child()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
         output::note_line(format_args!("forebay: {error:#}"));

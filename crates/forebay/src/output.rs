@@ -18,9 +18,14 @@ pub(crate) enum Format {
 
 /// Sends warnings and errors of this process to standard error; `FOREBAY_LOG=debug` says more.
 pub(crate) fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG").unwrap_or_else(|_| "warn".into());
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG")
+        .unwrap_or_else(|_| "warn".into());
     let ansi = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).with_target(false);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(ansi)
+        .with_target(false);
     // A terminal that is gone must not end a run.
     log.log_internal_errors(false).init();
 }
@@ -43,16 +48,27 @@ pub(crate) fn bytes(value: f64) -> String {
 /// A number with an SI prefix and three digits.
 pub(crate) fn si(value: f64, unit: &str) -> String {
     let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let (scale, prefix) = steps.into_iter().find(|(scale, _)| value.abs() >= *scale).unwrap_or((1.0, ""));
+    let (scale, prefix) = steps
+        .into_iter()
+        .find(|(scale, _)| value.abs() >= *scale)
+        .unwrap_or((1.0, ""));
     let scaled = value / scale;
-    let digits = if prefix.is_empty() || scaled.abs() >= 100.0 { 0 } else if scaled.abs() >= 10.0 { 1 } else { 2 };
+    let digits = if prefix.is_empty() || scaled.abs() >= 100.0 {
+        0
+    } else if scaled.abs() >= 10.0 {
+        1
+    } else {
+        2
+    };
     format!("{scaled:.digits$} {prefix}{unit}")
 }
 
 /// Reads `15s`, `250ms`, `2m`, `1h` or a bare number of seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time; write it as 15s, 250ms, 2m or 1h");
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let seconds = match unit.trim() {
@@ -69,7 +85,9 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Reads a size in bytes: `65536`, `32k`, `4Mi`, `2G` (k, M, G are powers of 1000; Ki, Mi, Gi of 1024).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write it as 65536, 32k, 4Mi or 2G");
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let scale = match unit.trim().trim_end_matches(['B', 'b']) {
@@ -98,7 +116,11 @@ mod tests {
         assert_eq!(parse_duration("15s"), Ok(Duration::from_secs(15)));
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert!(parse_duration("15 bananas").unwrap_err().contains("15s, 250ms"));
+        assert!(
+            parse_duration("15 bananas")
+                .unwrap_err()
+                .contains("15s, 250ms")
+        );
         assert_eq!(parse_bytes("32k"), Ok(32_000));
         assert_eq!(parse_bytes("4Mi"), Ok(4 << 20));
         assert_eq!(parse_bytes("1.5KiB"), Ok(1536));

@@ -40,17 +40,23 @@ pub(crate) struct Done {
 
 /// The fault switch, for tests of the books.
 pub(crate) fn leak_from_env() -> Option<String> {
-    std::env::var("FOREBAY_LEAK").ok().filter(|text| !text.is_empty())
+    std::env::var("FOREBAY_LEAK")
+        .ok()
+        .filter(|text| !text.is_empty())
 }
 
 /// The switch that holds a sink up, for tests of the queues.
 pub(crate) fn stall_from_env() -> Option<String> {
-    std::env::var("FOREBAY_STALL").ok().filter(|text| !text.is_empty())
+    std::env::var("FOREBAY_STALL")
+        .ok()
+        .filter(|text| !text.is_empty())
 }
 
 /// Name of a run that starts now.
 pub(crate) fn run_id() -> String {
-    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let seconds = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis());
     format!("{seconds}-{}", std::process::id())
 }
 
@@ -78,15 +84,25 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
         note_line(format_args!("forebay: warning: {error}"));
         summary.warnings.push(error.to_string());
     }
-    Ok(Done { plan, summary, verdict })
+    Ok(Done {
+        plan,
+        summary,
+        verdict,
+    })
 }
 
 fn announce(plan: &Plan) {
     let memory = plan.memory();
+    let origin = match &plan.replay {
+        Some(replay) => format!("from {}", replay.file.display()),
+        None => plan
+            .ports
+            .first()
+            .map_or_else(|| "on no port".to_owned(), |first| format!("on {first}")),
+    };
     note_line(format_args!(
-        "{} sources on {}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
+        "{} sources {origin}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
         plan.sources.len(),
-        plan.ports.first().map_or_else(|| "no port".to_owned(), ToString::to_string),
         plan.run_dir.display(),
         bytes(memory.source_rings_bytes as f64),
         bytes(memory.sink_queues_bytes as f64),
@@ -95,12 +111,19 @@ fn announce(plan: &Plan) {
 }
 
 /// Prints the end of a run; `good` says whether files were found sound.
-pub(crate) fn conclude(done: &Done, manner: &Manner, good: bool, extra: serde_json::Value) -> Result<ExitCode> {
+pub(crate) fn conclude(
+    done: &Done,
+    manner: &Manner,
+    good: bool,
+    extra: serde_json::Value,
+) -> Result<ExitCode> {
     match manner.format {
         Format::Json => print_json(done, extra)?,
         Format::Text => print_text(done),
     }
-    let lost = !done.summary.drops.is_empty() || done.summary.events_partial > 0 || done.summary.events_discarded > 0;
+    let lost = !done.summary.drops.is_empty()
+        || done.summary.events_partial > 0
+        || done.summary.events_discarded > 0;
     Ok(match (done.verdict.closed && good, manner.strict && lost) {
         (false, _) => ExitCode::from(BROKEN),
         (true, true) => ExitCode::from(LOST),
@@ -129,10 +152,16 @@ fn print_text(done: &Done) {
         bytes(summary.data_rate_bytes_per_s),
         summary.efficiency * 100.0,
     ));
-    let cpu: Vec<String> = summary.cpu_seconds.iter().map(|(stage, seconds)| format!("{stage} {seconds:.2} s")).collect();
+    let cpu: Vec<String> = summary
+        .cpu_seconds
+        .iter()
+        .map(|(stage, seconds)| format!("{stage} {seconds:.2} s"))
+        .collect();
     print_line(format_args!("CPU: {}", cpu.join(", ")));
     if summary.generator_limited {
-        print_line(format_args!("The emulator was the limit of this run: a higher rate may be possible."));
+        print_line(format_args!(
+            "The emulator was the limit of this run: a higher rate may be possible."
+        ));
     }
     for taint in &summary.taints {
         print_line(format_args!("TAINTED: {taint}"));

@@ -57,9 +57,19 @@ fn each_bad_datagram_has_a_name_and_costs_no_good_one() {
     sender.send(0, &message(0, trigger..trigger + 10, 64));
     let json = end(run);
     for (name, count) in &expected {
-        assert_eq!(dropped(&json, &format!("receiver.{name}.source0")), *count, "{name}: {}", json["drops"]);
+        assert_eq!(
+            dropped(&json, &format!("receiver.{name}.source0")),
+            *count,
+            "{name}: {}",
+            json["drops"]
+        );
     }
-    assert_eq!(json["drops"].as_object().unwrap().len(), expected.len(), "{}", json["drops"]);
+    assert_eq!(
+        json["drops"].as_object().unwrap().len(),
+        expected.len(),
+        "{}",
+        json["drops"]
+    );
     assert_eq!(number(&json, "events_built"), u64::from(trigger) + 10);
     assert_closed(&json, folder.path());
 }
@@ -82,8 +92,18 @@ fn a_lost_piece_of_a_long_message_costs_that_message_only() {
     assert_eq!(number(&json, "events_built"), 10, "{json}");
     let events = hld::events(&files(&json));
     assert!(events[5].sizes[0] >= 150_000);
-    assert_eq!(dropped(&json, "receiver.fragment_missing.source0"), 2, "{}", json["drops"]);
-    assert_eq!(dropped(&json, "receiver.malformed_header.source0"), 1, "the rest of the message, which is none: {}", json["drops"]);
+    assert_eq!(
+        dropped(&json, "receiver.fragment_missing.source0"),
+        2,
+        "{}",
+        json["drops"]
+    );
+    assert_eq!(
+        dropped(&json, "receiver.malformed_header.source0"),
+        1,
+        "the rest of the message, which is none: {}",
+        json["drops"]
+    );
     assert_closed(&json, folder.path());
 }
 
@@ -94,9 +114,20 @@ fn a_sub_event_of_its_header_only_is_legal() {
         sender.send(source, &message(source, 0..50, 0));
     }
     let json = end(run);
-    assert_eq!((number(&json, "events_built"), json["drops"].as_object().unwrap().len()), (50, 0), "{json}");
+    assert_eq!(
+        (
+            number(&json, "events_built"),
+            json["drops"].as_object().unwrap().len()
+        ),
+        (50, 0),
+        "{json}"
+    );
     let events = hld::events(&files(&json));
-    assert!(events.iter().all(|event| event.sizes == [16, 16]), "{:?}", events[0]);
+    assert!(
+        events.iter().all(|event| event.sizes == [16, 16]),
+        "{:?}",
+        events[0]
+    );
     assert_closed(&json, folder.path());
 }
 
@@ -110,7 +141,12 @@ fn a_sub_event_that_ends_outside_of_its_message_is_dropped_by_name() {
     sender.send(0, &broken);
     sender.send(0, &message(0, 9..20, 64));
     let json = end(run);
-    assert_eq!(dropped(&json, "queue.broken_subevent.source0"), 1, "{}", json["drops"]);
+    assert_eq!(
+        dropped(&json, "queue.broken_subevent.source0"),
+        1,
+        "{}",
+        json["drops"]
+    );
     assert_eq!(number(&json, "events_built"), 20, "{json}");
     assert_closed(&json, folder.path());
 }
@@ -124,12 +160,26 @@ fn a_source_that_falls_silent_stops_nobody_and_the_file_says_what_lacks() {
     }
     std::thread::sleep(std::time::Duration::from_millis(400));
     let json = end(run);
-    assert_eq!((number(&json, "events_built"), number(&json, "events_partial")), (30, 70), "{json}");
+    assert_eq!(
+        (
+            number(&json, "events_built"),
+            number(&json, "events_partial")
+        ),
+        (30, 70),
+        "{json}"
+    );
     let events = hld::events(&files(&json));
     for event in &events {
         let sources: Vec<_> = event.subs.iter().map(|sub| sub.0 & 0xffff).collect();
         let all = [address(0), address(1), address(2)];
-        assert_eq!(sources, if event.incomplete { &all[..2] } else { &all[..] });
+        assert_eq!(
+            sources,
+            if event.incomplete {
+                &all[..2]
+            } else {
+                &all[..]
+            }
+        );
     }
     assert_eq!(events.iter().filter(|event| event.incomplete).count(), 70);
     assert_closed(&json, folder.path());

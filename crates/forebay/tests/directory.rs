@@ -19,10 +19,26 @@ fn an_address_in_use_is_named_with_what_to_do() {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(3);
     let _taken = UdpSocket::bind(("127.0.0.1", base_port + 1)).unwrap();
-    let ended = start(&mut evb(&folder.path().join("out"), 3, base_port, &["--duration", "1s"])).end();
+    let ended = start(&mut evb(
+        &folder.path().join("out"),
+        3,
+        base_port,
+        &["--duration", "1s"],
+    ))
+    .end();
     assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
-    assert!(ended.stderr.contains(&format!("127.0.0.1:{}", base_port + 1)), "{}", ended.stderr);
-    assert!(ended.stderr.contains("in use") && ended.stderr.contains(':'), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains(&format!("127.0.0.1:{}", base_port + 1)),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("in use") && ended.stderr.contains(':'),
+        "{}",
+        ended.stderr
+    );
     assert!(ended.stdout.is_empty());
     assert!(!folder.path().join("out/ledger").exists());
 }
@@ -42,7 +58,11 @@ fn a_directory_that_cannot_be_made_is_named() {
     std::fs::write(&file, "no directory").unwrap();
     let ended = start(&mut demo(&file.join("out"), &SHORT)).end();
     assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
-    assert!(ended.stderr.contains("creating directory") && ended.stderr.contains("file/out"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("creating directory") && ended.stderr.contains("file/out"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -72,7 +92,10 @@ fn a_second_run_keeps_ledger_record_and_files_of_the_first() {
     assert_ne!(files(&first), files(&second));
     assert_eq!(std::fs::read(&files(&first)[0]).unwrap(), bytes);
     let id = first["run_id"].as_str().unwrap();
-    let record: Value = serde_json::from_slice(&std::fs::read(folder.path().join(format!("run-{id}.json"))).unwrap()).unwrap();
+    let record: Value = serde_json::from_slice(
+        &std::fs::read(folder.path().join(format!("run-{id}.json"))).unwrap(),
+    )
+    .unwrap();
     assert_eq!(record["summary"]["run_id"], first["run_id"]);
     let kept = audit(&folder.path().join(format!("ledger-{id}")));
     assert_eq!(kept.code(), Some(0), "{}", kept.stdout);
@@ -83,11 +106,20 @@ fn a_second_run_keeps_ledger_record_and_files_of_the_first() {
 #[test]
 fn a_directory_with_a_live_run_is_refused() {
     let folder = TempDir::new().unwrap();
-    let first = start(&mut demo(folder.path(), &["--sources", "3", "--rate", "1000", "--duration", "2s"]));
+    let first = start(&mut demo(
+        folder.path(),
+        &["--sources", "3", "--rate", "1000", "--duration", "2s"],
+    ));
     first.wait_stages(&["generator", "receiver", "builder"]);
     let ended = start(&mut demo(folder.path(), &SHORT)).end();
     assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
-    assert!(ended.stderr.contains(&format!("a run is going on there (pid {})", first.pid())), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains(&format!("a run is going on there (pid {})", first.pid())),
+        "{}",
+        ended.stderr
+    );
     let json = first.end().json_of(0);
     assert_eq!(number(&json, "events_built"), 2000, "{json}");
     assert_closed(&json, folder.path());
@@ -96,13 +128,20 @@ fn a_directory_with_a_live_run_is_refused() {
 #[test]
 fn nothing_is_left_in_memory() {
     let folder = TempDir::new().unwrap();
-    let run = start(&mut demo(folder.path(), &["--sources", "3", "--rate", "1000", "--duration", "1s"]));
+    let run = start(&mut demo(
+        folder.path(),
+        &["--sources", "3", "--rate", "1000", "--duration", "1s"],
+    ));
     run.wait_stages(&["generator"]);
     let live = std::fs::read_link(folder.path().join("ledger")).unwrap();
     assert!(live.starts_with("/dev/shm") && live.exists());
     run.end().json_of(0);
     assert!(!live.exists());
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name.to_string_lossy().ends_with(".new")).collect();
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.to_string_lossy().ends_with(".new"))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -119,16 +158,33 @@ fn a_stage_that_cannot_start_ends_the_run_at_once() {
     let begin = std::time::Instant::now();
     let ended = start(std::process::Command::new("sh").args(["-c", &script])).end();
     assert_eq!(ended.code(), Some(2), "{}\n{}", ended.stdout, ended.stderr);
-    assert!(begin.elapsed() < std::time::Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < std::time::Duration::from_secs(4),
+        "{:?}",
+        begin.elapsed()
+    );
     assert!(!ended.stderr.is_empty());
 }
 
 #[test]
 fn without_data_a_run_closes_empty_books() {
     let folder = TempDir::new().unwrap();
-    let run = start(&mut evb(folder.path(), 2, free_ports(2), &["--duration", "300ms"]));
+    let run = start(&mut evb(
+        folder.path(),
+        2,
+        free_ports(2),
+        &["--duration", "300ms"],
+    ));
     let json = run.end().json_of(0);
-    assert_eq!((number(&json, "events_built"), number(&json, "bytes_in"), files(&json).len()), (0, 0, 0), "{json}");
+    assert_eq!(
+        (
+            number(&json, "events_built"),
+            number(&json, "bytes_in"),
+            files(&json).len()
+        ),
+        (0, 0, 0),
+        "{json}"
+    );
     assert_closed(&json, folder.path());
     let run = start(&mut evb(folder.path(), 2, free_ports(2), &[]));
     run.wait_stages(&["receiver", "builder"]);

@@ -11,18 +11,55 @@ use tempfile::TempDir;
 fn leak(hop: &str, items: i64, unit: &str) {
     let folder = TempDir::new().unwrap();
     // Few bytes per message, so that there are many datagrams.
-    let args = ["--sources", "3", "--rate", "1000", "--duration", "800ms", "--water-mark", "1000"];
-    let ended = start(demo(folder.path(), &args).env("FOREBAY_LEAK", format!("{hop}:{items}"))).end();
-    assert_eq!(ended.code(), Some(1), "{hop}: {}\n{}", ended.stdout, ended.stderr);
-    assert!(ended.json()["residual_items"].as_i64() == Some(items), "{hop}: {}", ended.stdout);
+    let args = [
+        "--sources",
+        "3",
+        "--rate",
+        "1000",
+        "--duration",
+        "800ms",
+        "--water-mark",
+        "1000",
+    ];
+    let ended =
+        start(demo(folder.path(), &args).env("FOREBAY_LEAK", format!("{hop}:{items}"))).end();
+    assert_eq!(
+        ended.code(),
+        Some(1),
+        "{hop}: {}\n{}",
+        ended.stdout,
+        ended.stderr
+    );
+    assert!(
+        ended.json()["residual_items"].as_i64() == Some(items),
+        "{hop}: {}",
+        ended.stdout
+    );
     let text = audit(folder.path());
     assert_eq!(text.code(), Some(1), "{hop}: {}", text.stdout);
-    let named = |line: &str| line.trim_start().starts_with(&format!("{hop} ")) && line.contains(&format!(": {items} {unit}, "));
-    assert!(text.stdout.lines().any(named), "{hop}:{items} is not named in\n{}", text.stdout);
+    let named = |line: &str| {
+        line.trim_start().starts_with(&format!("{hop} "))
+            && line.contains(&format!(": {items} {unit}, "))
+    };
+    assert!(
+        text.stdout.lines().any(named),
+        "{hop}:{items} is not named in\n{}",
+        text.stdout
+    );
     let verdict = audit_json(folder.path());
     let offenders = verdict["offenders"].as_array().unwrap();
-    assert!(offenders.iter().all(|line| line["place"] == hop), "{offenders:?}");
-    assert_eq!(offenders.iter().map(|line| line["residual"]["items"].as_i64().unwrap()).sum::<i64>(), items, "{offenders:?}");
+    assert!(
+        offenders.iter().all(|line| line["place"] == hop),
+        "{offenders:?}"
+    );
+    assert_eq!(
+        offenders
+            .iter()
+            .map(|line| line["residual"]["items"].as_i64().unwrap())
+            .sum::<i64>(),
+        items,
+        "{offenders:?}"
+    );
 }
 
 #[test]
@@ -78,7 +115,16 @@ fn at_the_sink() {
 #[test]
 fn nothing_leaks_by_itself() {
     let folder = TempDir::new().unwrap();
-    let args = ["--sources", "3", "--rate", "1000", "--duration", "500ms", "--water-mark", "1000"];
+    let args = [
+        "--sources",
+        "3",
+        "--rate",
+        "1000",
+        "--duration",
+        "500ms",
+        "--water-mark",
+        "1000",
+    ];
     let json = start(&mut demo(folder.path(), &args)).end().json_of(0);
     rig::assert_closed(&json, folder.path());
 }

@@ -16,19 +16,35 @@ const ARENA_KB: u64 = 5 << 10;
 
 fn status_kb(pid: u32, key: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .unwrap();
     line.trim().trim_end_matches(" kB").trim().parse().unwrap()
 }
 
 #[test]
 fn every_stage_stays_below_what_was_announced() {
     let folder = TempDir::new().unwrap();
-    let run = start(&mut demo(folder.path(), &["--sources", "90", "--rate", "4000", "--duration", "3s"]));
+    let run = start(&mut demo(
+        folder.path(),
+        &["--sources", "90", "--rate", "4000", "--duration", "3s"],
+    ));
     let stages = run.wait_stages(&["generator", "receiver", "builder"]);
     std::thread::sleep(Duration::from_millis(2500));
     // Anonymous memory is a stage's own; shared memory (rings, queues, arena, ledger) is what was announced, and counted once per stage
     // that has touched it. Each ring is mapped twice in a row, and its pages count twice.
-    let own: Vec<_> = stages.iter().map(|(name, pid)| (name.clone(), status_kb(*pid, "RssAnon:"), status_kb(*pid, "RssShmem:"), status_kb(*pid, "VmHWM:"))).collect();
+    let own: Vec<_> = stages
+        .iter()
+        .map(|(name, pid)| {
+            (
+                name.clone(),
+                status_kb(*pid, "RssAnon:"),
+                status_kb(*pid, "RssShmem:"),
+                status_kb(*pid, "VmHWM:"),
+            )
+        })
+        .collect();
     let json = run.end().json_of(0);
     let rings_kb = number(&json["memory"], "source_rings_bytes") >> 10;
     let queues_kb = number(&json["memory"], "sink_queues_bytes") >> 10;
@@ -40,7 +56,10 @@ fn every_stage_stays_below_what_was_announced() {
             _ => 0,
         };
         assert!(anonymous < OWN_KB, "{name}: {anonymous} kB of its own");
-        assert!(peak < announced + OWN_KB + (32 << 10), "{name}: {peak} kB, {announced} kB announced");
+        assert!(
+            peak < announced + OWN_KB + (32 << 10),
+            "{name}: {peak} kB, {announced} kB announced"
+        );
     }
     assert_closed(&json, folder.path());
 }

@@ -6,15 +6,36 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Run, assert_closed, audit, audit_json, demo, evb, files, forebay, free_ports, hld, number, signal, start};
+use rig::{
+    Run, assert_closed, audit, audit_json, demo, evb, files, forebay, free_ports, hld, number,
+    signal, start,
+};
 use tempfile::TempDir;
 
 const SOURCES: u16 = 6;
 
 fn emulate(base_port: u16) -> Run {
     let mut command = forebay();
-    command.args(["emulate", "hades", "--group", &format!("{SOURCES}:200"), "--rate", "2000", "--duration", "30s", "--flush", "20ms"]);
-    start(command.args(["--water-mark", "4000", "--format", "json", "--base-port", &base_port.to_string()]))
+    command.args([
+        "emulate",
+        "hades",
+        "--group",
+        &format!("{SOURCES}:200"),
+        "--rate",
+        "2000",
+        "--duration",
+        "30s",
+        "--flush",
+        "20ms",
+    ]);
+    start(command.args([
+        "--water-mark",
+        "4000",
+        "--format",
+        "json",
+        "--base-port",
+        &base_port.to_string(),
+    ]))
 }
 
 /// Ends an `evb` with live senders by `signals`, 60 ms apart.
@@ -32,10 +53,17 @@ fn end_by(signals: &[&str]) {
     let json = run.end().json_of(0);
     signal("TERM", sender.pid());
     assert!(number(&sender.end().json_of(0), "events_sent") > 0);
-    assert_eq!((&json["condition"], &json["reason"]), (&"complete".into(), &"requested".into()), "{json}");
+    assert_eq!(
+        (&json["condition"], &json["reason"]),
+        (&"complete".into(), &"requested".into()),
+        "{json}"
+    );
     let events = hld::events(&files(&json));
     assert!(events.len() > 500, "{} events", events.len());
-    assert_eq!(events.len() as u64, number(&json, "events_built") + number(&json, "events_partial"));
+    assert_eq!(
+        events.len() as u64,
+        number(&json, "events_built") + number(&json, "events_partial")
+    );
     hld::count_once(&events);
     assert_closed(&json, folder.path());
 }
@@ -58,7 +86,10 @@ fn a_second_signal_corrupts_nothing() {
 #[test]
 fn stages_leave_signals_to_their_supervisor() {
     let folder = TempDir::new().unwrap();
-    let run = start(&mut demo(folder.path(), &["--sources", "3", "--rate", "1000", "--duration", "1500ms"]));
+    let run = start(&mut demo(
+        folder.path(),
+        &["--sources", "3", "--rate", "1000", "--duration", "1500ms"],
+    ));
     let stages = run.wait_stages(&["generator", "receiver", "builder"]);
     std::thread::sleep(Duration::from_millis(500));
     for pid in stages.values() {
@@ -67,7 +98,14 @@ fn stages_leave_signals_to_their_supervisor() {
         }
     }
     let json = run.end().json_of(0);
-    assert!(json["restarts"].as_object().unwrap().values().all(|count| count == 0), "{json}");
+    assert!(
+        json["restarts"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|count| count == 0),
+        "{json}"
+    );
     assert_eq!(number(&json, "events_built"), 1500);
 }
 
@@ -77,7 +115,9 @@ fn a_signal_while_starting_ends_in_order() {
         let folder = TempDir::new().unwrap();
         let run = start(&mut evb(folder.path(), SOURCES, free_ports(SOURCES), &[]));
         // The handlers are there before the first file is.
-        rig::wait_for("the ledger", || folder.path().join("ledger").exists().then_some(()));
+        rig::wait_for("the ledger", || {
+            folder.path().join("ledger").exists().then_some(())
+        });
         std::thread::sleep(Duration::from_millis(delay_ms));
         // As a terminal does it: to everybody.
         let stages = run.stages();
@@ -94,7 +134,10 @@ fn a_signal_while_starting_ends_in_order() {
 #[test]
 fn a_live_audit_takes_what_is_under_way_for_what_it_is() {
     let folder = TempDir::new().unwrap();
-    let run = start(&mut demo(folder.path(), &["--sources", "20", "--rate", "4000", "--duration", "3s"]));
+    let run = start(&mut demo(
+        folder.path(),
+        &["--sources", "20", "--rate", "4000", "--duration", "3s"],
+    ));
     run.wait_stages(&["generator", "receiver", "builder"]);
     let mut looks = 0;
     while !run.stages().is_empty() && looks < 25 {

@@ -2,7 +2,7 @@
 //! that keeps clocks, threads, sockets and files out.
 
 use super::Finding;
-use super::rust_text::{code_only, words};
+use super::rust_text::{code_only, split_tests, words};
 use super::tree::{Source, Tree};
 
 /// The crates behind the fence.
@@ -16,6 +16,14 @@ const ENGINES: &[&str] = &[
     "forebay-emu",
 ];
 const NO_CLOCK: &str = "std::time::Instant::now";
+/// What the code of an engine may not touch, though its tests may.
+const OUTSIDE: &[&str] = &[
+    "std::fs",
+    "std::env",
+    "std::process",
+    "thread::spawn",
+    "thread::scope",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let outside = tree
@@ -23,11 +31,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         .filter(|source| !ALLOWED.iter().any(|path| source.path.starts_with(path)));
     outside
         .flat_map(|source| uses(source).into_iter().chain(missing_forbid(source)))
-        .chain(engines(tree))
+        .chain(open_engines(tree))
+        .chain(tree.rust().flat_map(reaches_outside))
         .collect()
 }
 
-fn engines(tree: &Tree) -> Vec<Finding> {
+fn open_engines(tree: &Tree) -> Vec<Finding> {
     let paths = ENGINES
         .iter()
         .filter(|name| tree.text(&format!("crates/{name}/src/lib.rs")).is_some());
@@ -42,6 +51,29 @@ fn engines(tree: &Tree) -> Vec<Finding> {
         )
     })
     .collect()
+}
+
+/// Judges the code of an engine up to its tests.
+fn reaches_outside(source: &Source) -> Vec<Finding> {
+    let of_engine = |name: &str| source.path.starts_with(&format!("crates/{name}/src/"));
+    if !ENGINES.iter().any(|&name| of_engine(name)) {
+        return Vec::new();
+    }
+    let code = code_only(&source.text);
+    let (product, _) = split_tests(&code);
+    let lines = product.lines().enumerate();
+    let remedy = "take it as an argument; files, threads and processes are the assembly's";
+    lines
+        .filter_map(|(number, line)| {
+            let path = OUTSIDE.iter().find(|path| line.contains(*path))?;
+            Some(Finding::at(
+                &source.path,
+                number + 1,
+                format!("an engine uses {path}"),
+                remedy,
+            ))
+        })
+        .collect()
 }
 
 fn uses(source: &Source) -> Vec<Finding> {
@@ -112,6 +144,23 @@ mod tests {
         assert!(check(&Tree::of(&[lib, fence])).is_empty());
         assert_eq!(check(&Tree::of(&[lib])).len(), 1);
         assert_eq!(check(&Tree::of(&[lib, (fence.0, "")])).len(), 1);
+    }
+
+    #[test]
+    fn an_engine_that_reaches_outside_is_found_but_its_tests_may() {
+        assert_eq!(count("crates/forebay-evb/src/engine.rs", "use std::fs;"), 1);
+        assert_eq!(
+            count(
+                "crates/forebay-evb/src/engine.rs",
+                "#[cfg(test)]\nmod tests { use std::fs; }"
+            ),
+            0
+        );
+        assert_eq!(
+            count("crates/forebay-evb/tests/vectors.rs", "use std::fs;"),
+            0
+        );
+        assert_eq!(count("crates/forebay-run/src/file.rs", "use std::fs;"), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! readers built upon formats and lists of errors hold none.
 
 use super::Finding;
-use super::rust_text::{code_only, word_pairs, words};
+use super::rust_text::{code_only, split_tests, word_pairs, words};
 use super::tree::{Source, Tree};
 
 const WIRE: &str = "crates/forebay-wire/src/";
@@ -24,7 +24,7 @@ fn finding(source: &Source) -> Finding {
 
 fn is_format(source: &Source) -> bool {
     let code = code_only(&source.text);
-    let product = code.split("#[cfg(test)]").next().unwrap_or_default();
+    let (product, _) = split_tests(&code);
     let mut pairs = product.lines().flat_map(word_pairs);
     source.path.starts_with(WIRE)
         && pairs.any(|(keyword, name)| keyword == "fn" && MEANING.contains(&name))
@@ -33,9 +33,7 @@ fn is_format(source: &Source) -> bool {
 /// The tests stand at the end of the file, or in `<file>/tests.rs` when it says `mod tests;`.
 fn has_golden_test(tree: &Tree, source: &Source) -> bool {
     let code = code_only(&source.text);
-    let Some((_, tests)) = code.split_once("#[cfg(test)]") else {
-        return false;
-    };
+    let (_, tests) = split_tests(&code);
     let aside = format!("{}/tests.rs", source.path.trim_end_matches(".rs"));
     let aside = tree
         .text(&aside)

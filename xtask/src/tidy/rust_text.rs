@@ -125,6 +125,13 @@ fn quoted(text: &str, raw: bool) -> usize {
     (at + 1).min(text.len())
 }
 
+/// Splits code where its tests begin: at the first `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+pub(super) fn split_tests(code: &str) -> (&str, &str) {
+    let starts = ["#[cfg(test)]", "#[cfg(all(test,"].map(|attribute| code.find(attribute));
+    let start = starts.into_iter().flatten().min().unwrap_or(code.len());
+    code.split_at(start)
+}
+
 /// The words (identifiers and keywords) of a line of code, in order.
 pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_')
@@ -179,6 +186,15 @@ mod tests {
     fn lines_keep_their_numbers() {
         let source = "a\n/* one\ntwo */\n\"three\nfour\"\nb";
         assert_eq!(code_only(source).lines().count(), source.lines().count());
+    }
+
+    #[test]
+    fn tests_begin_at_the_first_attribute_that_says_so() {
+        assert_eq!(
+            split_tests("a\n#[cfg(all(test, x))]\nb\n#[cfg(test)]\n").0,
+            "a\n"
+        );
+        assert_eq!(split_tests("a\n#[cfg(loom)]\n"), ("a\n#[cfg(loom)]\n", ""));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `discard`: only complete events are written; what came of the others is dropped and counted.
 
-use super::{expired, Situation, Verdict};
+use super::{Situation, Verdict, expired, time_left};
 use crate::config::Config;
 
 /// Waits as `partial` does, then gives the event up.
@@ -8,5 +8,7 @@ pub(super) fn judge(config: &Config, situation: &Situation) -> Verdict {
     if expired(config, situation) {
         return Verdict::Discard;
     }
-    Verdict::Wait { ns: config.timeout_ns - situation.age_ns }
+    Verdict::Wait {
+        ns: time_left(config, situation),
+    }
 }

@@ -8,5 +8,7 @@ pub(super) fn judge(config: &Config, situation: &Situation) -> Verdict {
     if situation.absent == 0 || situation.age_ns >= config.timeout_ns {
         return Verdict::Build;
     }
-    Verdict::Wait { ns: config.timeout_ns - situation.age_ns }
+    Verdict::Wait {
+        ns: config.timeout_ns - situation.age_ns,
+    }
 }

@@ -86,6 +86,7 @@ impl Unfinished {
 pub(super) struct Fragments {
     unfinished: HashMap<Key, Unfinished>,
     order: u64,
+    begun: u64,
     failed: u64,
 }
 
@@ -95,6 +96,7 @@ impl Fragments {
         let key = (fragment.source, fragment.destination, fragment.id);
         self.expire(now_ns);
         if !self.unfinished.contains_key(&key) {
+            self.begun += 1;
             self.make_room();
         }
         self.order += 1;
@@ -115,6 +117,11 @@ impl Fragments {
                 None
             }
         }
+    }
+
+    /// Datagrams of which a fragment was taken in.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
     }
 
     pub(super) fn open(&self) -> usize {

@@ -94,24 +94,43 @@ pub struct Captured {
 
 /// What was in the capture, in packets unless said otherwise.
 ///
-/// `packets = whole + fragments + not_udp + truncated + malformed`, where `whole` are the datagrams that came in one packet;
-/// `datagrams = whole + reassembled`.
+/// Each is counted where it happens, none from the others, so that these must hold:
+/// `packets = whole + fragments + not_udp + truncated + malformed` (and so for their frames' bytes),
+/// `datagrams = whole + reassembled`, `begun = reassembled + reassembly_failed + unfinished`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureCounters {
     /// All packets.
     pub packets: u64,
+    /// Bytes of their frames, as captured.
+    pub packet_bytes: u64,
+    /// Datagrams that came in one packet.
+    pub whole: u64,
+    /// Bytes of these packets' frames.
+    pub whole_frame_bytes: u64,
+    /// Payload bytes of all datagrams that were whole in the end, counted when they became so.
+    pub whole_payload_bytes: u64,
     /// UDP datagrams handed out.
     pub datagrams: u64,
     /// Payload bytes of these.
     pub payload_bytes: u64,
     /// Not IP, or not UDP.
     pub not_udp: u64,
+    /// Bytes of their frames.
+    pub not_udp_bytes: u64,
     /// Cut by the capture's snap length, so that the datagram is lost.
     pub truncated: u64,
+    /// What the capture holds of their frames, in bytes.
+    pub truncated_bytes: u64,
     /// Headers that contradict themselves or their packet.
     pub malformed: u64,
+    /// Bytes of their frames.
+    pub malformed_bytes: u64,
     /// IP fragments of UDP datagrams.
     pub fragments: u64,
+    /// Bytes of their frames.
+    pub fragment_bytes: u64,
+    /// Datagrams of which a first fragment came.
+    pub begun: u64,
     /// Datagrams put together from fragments.
     pub reassembled: u64,
     /// Datagrams given up, in datagrams: a fragment missing, too old, overlapping or too many at once.
@@ -208,6 +227,7 @@ impl Capture {
     pub fn next_datagram(&mut self) -> Result<Option<Captured>, CaptureError> {
         while self.container.advance()? {
             self.counters.packets += 1;
+            self.counters.packet_bytes += self.container.frame().bytes.len() as u64;
             match self.read_packet() {
                 Ok(Some(captured)) => {
                     self.counters.datagrams += 1;
@@ -225,6 +245,7 @@ impl Capture {
     #[must_use]
     pub fn counters(&self) -> CaptureCounters {
         CaptureCounters {
+            begun: self.fragments.begun(),
             reassembly_failed: self.fragments.failed(),
             ..self.counters
         }
@@ -253,15 +274,22 @@ impl Capture {
             payload,
         };
         match ip::content(packet, frame.is_cut).map_err(Reject::Skip)? {
-            Content::Datagram(udp) => Ok(Some(captured(udp.from, udp.to, udp.payload.to_vec()))),
+            Content::Datagram(udp) => {
+                self.counters.whole += 1;
+                self.counters.whole_frame_bytes += frame.bytes.len() as u64;
+                self.counters.whole_payload_bytes += udp.payload.len() as u64;
+                Ok(Some(captured(udp.from, udp.to, udp.payload.to_vec())))
+            }
             Content::Fragment(fragment) => {
                 self.counters.fragments += 1;
+                self.counters.fragment_bytes += frame.bytes.len() as u64;
                 let Some(whole) = self.fragments.insert(frame.timestamp_ns, &fragment) else {
                     return Ok(None);
                 };
                 match ip::udp(fragment.source, fragment.destination, &whole, false) {
                     Ok(udp) => {
                         self.counters.reassembled += 1;
+                        self.counters.whole_payload_bytes += udp.payload.len() as u64;
                         Ok(Some(captured(udp.from, udp.to, udp.payload.to_vec())))
                     }
                     Err(_) => {
@@ -275,10 +303,12 @@ impl Capture {
 
     fn note(&mut self, reject: Reject) -> Result<(), CaptureError> {
         let frame = self.container.frame();
-        let (packet, offset) = (frame.number, frame.offset);
+        let (packet, offset, bytes) = (frame.number, frame.offset, frame.bytes.len() as u64);
         let reason = match reject {
             Reject::Skip(skip) => skip,
             Reject::LinkType(link_type) => {
+                self.counters.malformed += 1;
+                self.counters.malformed_bytes += bytes;
                 return Err(CaptureError::LinkType {
                     packet,
                     offset,
@@ -289,10 +319,17 @@ impl Capture {
         match reason {
             Skip::NotUdp => {
                 self.counters.not_udp += 1;
+                self.counters.not_udp_bytes += bytes;
                 return Ok(());
             }
-            Skip::Truncated => self.counters.truncated += 1,
-            Skip::Malformed(_) => self.counters.malformed += 1,
+            Skip::Truncated => {
+                self.counters.truncated += 1;
+                self.counters.truncated_bytes += bytes;
+            }
+            Skip::Malformed(_) => {
+                self.counters.malformed += 1;
+                self.counters.malformed_bytes += bytes;
+            }
         }
         if self.defects.len() < DEFECTS_MAX {
             self.defects.push(Defect {

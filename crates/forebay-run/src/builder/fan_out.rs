@@ -34,8 +34,18 @@ pub(super) struct FanOut {
 }
 
 impl FanOut {
-    pub(super) fn new(plan: &Plan, books: &Books, words: &Words, leak: Leak) -> Result<Self, RunError> {
-        let queues: Vec<_> = plan.sinks.iter().enumerate().filter(|(_, sink)| sink.kind != SinkKind::Null).collect();
+    pub(super) fn new(
+        plan: &Plan,
+        books: &Books,
+        words: &Words,
+        leak: Leak,
+    ) -> Result<Self, RunError> {
+        let queues: Vec<_> = plan
+            .sinks
+            .iter()
+            .enumerate()
+            .filter(|(_, sink)| sink.kind != SinkKind::Null)
+            .collect();
         let direct = match queues.as_slice() {
             [(index, _)] => Some(*index),
             _ => None,
@@ -54,7 +64,13 @@ impl FanOut {
     }
 
     /// Adds a null sink: it takes everything at once.
-    pub(super) fn add_inline(&mut self, sink: usize, books: &Books, words: &Words, book: &mut Book) -> Result<(), RunError> {
+    pub(super) fn add_inline(
+        &mut self,
+        sink: usize,
+        books: &Books,
+        words: &Words,
+        book: &mut Book,
+    ) -> Result<(), RunError> {
         self.offers.push(Offer::inline(sink, books, words, book)?);
         Ok(())
     }
@@ -69,7 +85,8 @@ impl FanOut {
         book: &mut Book,
     ) -> Result<(), RunError> {
         let producers = Producers::map(&plan.sink_ring(sink), fds)?;
-        self.offers.push(Offer::queue(sink, plan, books, producers, book)?);
+        self.offers
+            .push(Offer::queue(sink, plan, books, producers, book)?);
         Ok(())
     }
 
@@ -133,13 +150,18 @@ impl Output for FanOut {
             self.scratch.resize(bytes, 0);
         }
         let run = self.offers.first().map_or(0, Offer::run);
-        Some(Slot { bytes: &mut self.scratch[..bytes], run, unix_s })
+        Some(Slot {
+            bytes: &mut self.scratch[..bytes],
+            run,
+            unix_s,
+        })
     }
 
     fn commit(&mut self, event: &EventMeta) {
         self.event_bytes.record(u64::from(event.bytes));
         if event.stamp_ns != 0 {
-            self.latency.record(self.realtime_ns.saturating_sub(event.stamp_ns));
+            self.latency
+                .record(self.realtime_ns.saturating_sub(event.stamp_ns));
         }
         for (index, offer) in self.offers.iter_mut().enumerate() {
             let filled = self.direct == Some(index) && !offer.skips();

@@ -16,7 +16,11 @@ pub(super) struct Rings {
 
 impl Rings {
     pub(super) fn new(consumers: Consumers, record_bytes_max: u32) -> Self {
-        Self { consumers, record_bytes_max: u64::from(record_bytes_max), touched: false }
+        Self {
+            consumers,
+            record_bytes_max: u64::from(record_bytes_max),
+            touched: false,
+        }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -47,12 +51,25 @@ impl Rings {
     pub(super) fn is_pressed(&self, source: usize) -> bool {
         let ring = &self.consumers.rings[source];
         let fill = ring.fill_bytes();
-        fill > 0 && (fill * 4 >= ring.capacity_bytes() * 3 || ring.capacity_bytes().saturating_sub(fill) <= self.record_bytes_max + 64)
+        fill > 0
+            && (fill * 4 >= ring.capacity_bytes() * 3
+                || ring.capacity_bytes().saturating_sub(fill) <= self.record_bytes_max + 64)
+    }
+
+    /// Whether any ring is.
+    pub(super) fn any_pressed(&self) -> bool {
+        (0..self.count()).any(|source| self.is_pressed(source))
     }
 
     /// Whether anything was taken or can be given back since the last release.
     pub(super) fn moved(&self, builder: &Builder) -> bool {
-        self.touched || self.consumers.rings.iter().enumerate().any(|(source, ring)| ring.released() != builder.released(source))
+        self.touched
+            || self
+                .consumers
+                .rings
+                .iter()
+                .enumerate()
+                .any(|(source, ring)| ring.released() != builder.released(source))
     }
 
     pub(super) fn touch(&mut self) {
@@ -101,6 +118,15 @@ impl Input for Rings {
 
     #[inline]
     fn copy(&self, source: usize, at: u64, into: &mut [u8]) -> bool {
-        self.consumers.rings[source].view(at, into.len()).is_some_and(|view| view.copy_to(0, into))
+        self.consumers.rings[source]
+            .view(at, into.len())
+            .is_some_and(|view| view.copy_to(0, into))
+    }
+
+    #[inline]
+    fn prefetch(&self, source: usize, at: u64, len: usize) {
+        if let Some(view) = self.consumers.rings[source].view(at, len) {
+            view.prefetch();
+        }
     }
 }

@@ -26,23 +26,43 @@ impl Receiver<'_> {
             left = self.empty(all, &plan, order_ns, stop_ns + DRAIN_LIMIT_NS)?;
         }
         if !left.is_empty() {
-            tracing::warn!(ports = left.len(), "queues still full when the time to empty the sockets was over; the rest is dropped and counted");
-            let plan = ReceiverPlan { full: FullPolicy::Drop, ..plan };
+            tracing::warn!(
+                ports = left.len(),
+                "queues still full when the time to empty the sockets was over; the rest is dropped and counted"
+            );
+            let plan = ReceiverPlan {
+                full: FullPolicy::Drop,
+                ..plan
+            };
             let left = self.empty(left, &plan, order_ns, clock::monotonic_ns() + DROP_LIMIT_NS)?;
             if !left.is_empty() {
-                tracing::warn!(ports = left.len(), "sockets that are never empty were left alone");
+                tracing::warn!(
+                    ports = left.len(),
+                    "sockets that are never empty were left alone"
+                );
             }
         }
         Ok(())
     }
 
     /// Gives `waiting` ports their turns until each is done or the time is over; which are not.
-    fn empty(&mut self, mut waiting: Vec<usize>, plan: &ReceiverPlan, order_ns: u64, limit_ns: u64) -> Result<Vec<usize>, RunError> {
+    fn empty(
+        &mut self,
+        mut waiting: Vec<usize>,
+        plan: &ReceiverPlan,
+        order_ns: u64,
+        limit_ns: u64,
+    ) -> Result<Vec<usize>, RunError> {
         while !waiting.is_empty() && clock::monotonic_ns() < limit_ns {
             let mut progress = false;
             let mut left = Vec::new();
             for index in waiting {
-                let turn = self.ports[index].turn(plan, &mut self.batch, &mut self.producers, &mut self.leak)?;
+                let turn = self.ports[index].turn(
+                    plan,
+                    &mut self.batch,
+                    &mut self.producers,
+                    &mut self.leak,
+                )?;
                 progress |= turn == Turn::Took;
                 if turn != Turn::Empty && !self.ports[index].is_past(order_ns) {
                     left.push(index);

@@ -14,7 +14,10 @@ pub(super) enum Route {
     /// The port has one source.
     Only,
     /// By sub-event address or by sender.
-    Table { by_id: HashMap<u32, usize>, by_sender: HashMap<SocketAddr, usize> },
+    Table {
+        by_id: HashMap<u32, usize>,
+        by_sender: HashMap<SocketAddr, usize>,
+    },
 }
 
 impl Route {
@@ -42,7 +45,9 @@ impl Route {
             Self::Only => Some(0),
             Self::Table { by_id, by_sender } => {
                 let sender = from.and_then(|from| by_sender.get(&from));
-                sender.or_else(|| by_id.get(&first_address(payload)?)).copied()
+                sender
+                    .or_else(|| by_id.get(&first_address(payload)?))
+                    .copied()
             }
         }
     }
@@ -52,5 +57,7 @@ impl Route {
 fn first_address(payload: &[u8]) -> Option<u32> {
     UnitHeader::parse(payload.first_chunk()?).ok()?;
     let head = payload.get(UNIT_HEADER_BYTES..)?.first_chunk()?;
-    SubEventHeader::parse(head).ok().map(|header| header.address())
+    SubEventHeader::parse(head)
+        .ok()
+        .map(|header| header.address())
 }

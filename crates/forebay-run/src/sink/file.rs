@@ -42,17 +42,34 @@ pub(super) struct HldWriter {
 impl HldWriter {
     /// Goes on with the file that the books name, cut to what they hold.
     pub(super) fn resume(plan: FilePlan, books: &SinkBooks) -> Result<Self, RunError> {
-        std::fs::create_dir_all(&plan.directory).map_err(RunError::file("creating directory", &plan.directory))?;
+        std::fs::create_dir_all(&plan.directory)
+            .map_err(RunError::file("creating directory", &plan.directory))?;
         let [run, suffix, offset, events] = books.words.file.map(|word| books.book.value(word));
-        let mut writer = Self { plan, open: None, refused: None, tainted: None, reports: Vec::new() };
+        let mut writer = Self {
+            plan,
+            open: None,
+            refused: None,
+            tainted: None,
+            reports: Vec::new(),
+        };
         if run == 0 || offset == 0 {
             return Ok(writer);
         }
         let path = name::path(&writer.plan, run as u32, suffix as u32);
-        let file = OpenOptions::new().write(true).open(&path).map_err(RunError::file("opening again", &path))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(RunError::file("opening again", &path))?;
         let _ = claim(&file);
-        file.set_len(offset).map_err(RunError::file("cutting", &path))?;
-        writer.open = Some(Open { file, path, run: run as u32, offset, events });
+        file.set_len(offset)
+            .map_err(RunError::file("cutting", &path))?;
+        writer.open = Some(Open {
+            file,
+            path,
+            run: run as u32,
+            offset,
+            events,
+        });
         Ok(writer)
     }
 
@@ -66,7 +83,13 @@ impl HldWriter {
             let _ = file.set_len(0);
             return Err(error);
         }
-        self.open = Some(Open { file, path, run, offset, events: 0 });
+        self.open = Some(Open {
+            file,
+            path,
+            run,
+            offset,
+            events: 0,
+        });
         books.book.add(books.words.files, 1);
         books.book.add(books.words.written, offset);
         self.note(u64::from(suffix), books);
@@ -84,7 +107,9 @@ impl HldWriter {
 
     /// Ends the open file with a stop event.
     fn end(&mut self, books: &mut SinkBooks) {
-        let Some(mut open) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
         let stop = frame(EventId::STOP, open.run);
         if let Err(error) = open.file.write_all_at(&stop, open.offset) {
             // What was written stays valid without it.
@@ -111,7 +136,10 @@ impl HldWriter {
     fn write(&mut self, block: &Block<'_>, books: &mut SinkBooks) -> io::Result<()> {
         // As a rule `prepare` has opened it; when the disk was full then, this tells how it is now.
         let Some(open) = self.open.as_mut().filter(|open| open.run == block.run) else {
-            return Err(self.refused.take().unwrap_or_else(|| io::ErrorKind::NotFound.into()));
+            return Err(self
+                .refused
+                .take()
+                .unwrap_or_else(|| io::ErrorKind::NotFound.into()));
         };
         let before = open.offset;
         if let Err(error) = write_view(&open.file, block, before) {
@@ -142,7 +170,10 @@ impl HldWriter {
                 Dropped::DiskFull => "disk_full",
                 Dropped::WriteError => "write_error",
             };
-            self.reports.push(Report::Tainted(format!("{condition}: {}: {error}", path.display())));
+            self.reports.push(Report::Tainted(format!(
+                "{condition}: {}: {error}",
+                path.display()
+            )));
         }
         reason
     }
@@ -163,7 +194,10 @@ impl Writer for HldWriter {
         match self.write(block, books) {
             Ok(()) => books.written(block.events, bytes),
             Err(error) => {
-                let path = self.open.as_ref().map_or_else(|| self.plan.directory.clone(), |open| open.path.clone());
+                let path = self
+                    .open
+                    .as_ref()
+                    .map_or_else(|| self.plan.directory.clone(), |open| open.path.clone());
                 let reason = self.taint(&error, &path);
                 books.dropped(reason, block.events, bytes);
             }
@@ -189,8 +223,15 @@ fn create_new(plan: &FilePlan, run: u32) -> io::Result<(File, PathBuf, u32)> {
     for suffix in 0..SUFFIX_MAX {
         let path = name::path(plan, run, suffix);
         let existing = || OpenOptions::new().read(true).write(true).open(&path);
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-            Ok(file) if claim(&file) && file.metadata()?.len() == 0 => return Ok((file, path, suffix)),
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+        {
+            Ok(file) if claim(&file) && file.metadata()?.len() == 0 => {
+                return Ok((file, path, suffix));
+            }
             Ok(_) => {}
             // Made and not written by a predecessor, or by a full disk. One with a start event and no more is
             // what a predecessor left that was killed before its books said so.
@@ -223,7 +264,10 @@ fn is_unused(file: &File, run: u32) -> io::Result<bool> {
     }
     let mut head = [0; EVENT_HEADER_BYTES];
     let count = file.read_at(&mut head, 0)?;
-    let ours = || EventHeader::parse(&head).is_ok_and(|header| header.id == EventId::START && header.run == run);
+    let ours = || {
+        EventHeader::parse(&head)
+            .is_ok_and(|header| header.id == EventId::START && header.run == run)
+    };
     Ok(count == 0 || (count == EVENT_HEADER_BYTES && ours()))
 }
 
@@ -231,7 +275,9 @@ fn is_unused(file: &File, run: u32) -> io::Result<bool> {
 fn write_view(file: &File, block: &Block<'_>, offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < block.view.len() {
-        let Some(rest) = block.view.part(done, block.view.len() - done) else { break };
+        let Some(rest) = block.view.part(done, block.view.len() - done) else {
+            break;
+        };
         match rest.write_at(file, offset + done as u64) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
             Ok(count) => done += count,

@@ -8,7 +8,11 @@ use crate::plan::FilePlan;
 
 /// Path of the file for `run`; `suffix` 0 is the plain name.
 pub(super) fn path(plan: &FilePlan, run: u32, suffix: u32) -> PathBuf {
-    let plain = file_name(&plan.prefix, local_time(run), Some(u16::from(plan.builder_number)));
+    let plain = file_name(
+        &plan.prefix,
+        local_time(run),
+        Some(u16::from(plan.builder_number)),
+    );
     let name = match (suffix, plain.strip_suffix(".hld")) {
         (1.., Some(stem)) => format!("{stem}-{suffix}.hld"),
         _ => plain,
@@ -17,7 +21,8 @@ pub(super) fn path(plan: &FilePlan, run: u32, suffix: u32) -> PathBuf {
 }
 
 fn local_time(run: u32) -> LocalTime {
-    let stamp = jiff::Timestamp::from_second(unix_s_from_run(run)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let stamp =
+        jiff::Timestamp::from_second(unix_s_from_run(run)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let local = stamp.to_zoned(jiff::tz::TimeZone::system());
     LocalTime {
         year: local.year().unsigned_abs(),
@@ -45,8 +50,14 @@ mod tests {
         };
         let plain = path(&plan, 595_289_095, 0);
         let name = plain.file_name().unwrap().to_str().unwrap();
-        assert_eq!((name.len(), &name[..2], &name[13..]), ("be2632519513507.hld".len(), "be", "07.hld"));
+        assert_eq!(
+            (name.len(), &name[..2], &name[13..]),
+            ("be2632519513507.hld".len(), "be", "07.hld")
+        );
         let second = path(&plan, 595_289_095, 2);
-        assert_eq!(second.to_str().unwrap(), plain.to_str().unwrap().replace(".hld", "-2.hld"));
+        assert_eq!(
+            second.to_str().unwrap(),
+            plain.to_str().unwrap().replace(".hld", "-2.hld")
+        );
     }
 }

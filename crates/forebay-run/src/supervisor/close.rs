@@ -14,17 +14,24 @@ impl Supervisor {
     /// Closes the ledger.
     pub(super) fn close(mut self) -> Result<(Self, Outcome), RunError> {
         for (role, stage) in &self.stages {
-            self.outcome.cpu_seconds.insert(role.name(), stage.cpu_ns as f64 / 1e9);
+            self.outcome
+                .cpu_seconds
+                .insert(role.name(), stage.cpu_ns as f64 / 1e9);
             self.outcome.restarts.insert(role.name(), stage.restarts);
         }
         self.settle_sinks()?;
         let reason = match self.outcome.end {
             End::Limit => Reason::LimitReached,
             End::Requested => Reason::Requested,
+            End::InputEnded => Reason::InputEnded,
             End::StageLost => Reason::StageLost,
         };
         let taint = self.outcome.taints.first().map(|text| taint_reason(text));
-        let condition = if taint.is_some() { Condition::Tainted } else { Condition::Complete };
+        let condition = if taint.is_some() {
+            Condition::Tainted
+        } else {
+            Condition::Complete
+        };
         self.finish(condition, taint.unwrap_or(reason));
         let outcome = self.outcome.clone();
         Ok((self, outcome))
@@ -51,11 +58,19 @@ impl Supervisor {
         for (sink, plan) in self.plan.sinks.clone().into_iter().enumerate() {
             let lost = |reason: usize| snapshot.tally(books.sinks[sink].account.dropped[reason]).0;
             let name = plan.name;
-            for (reason, condition) in [(SINK_DISK_FULL, "disk_full"), (SINK_WRITE_ERROR, "write_error"), (SINK_STALLED, "sink_stalled")] {
+            for (reason, condition) in [
+                (SINK_DISK_FULL, "disk_full"),
+                (SINK_WRITE_ERROR, "write_error"),
+                (SINK_STALLED, "sink_stalled"),
+            ] {
                 self.taint_for(condition, &name, lost(reason));
             }
             if matches!(plan.backpressure, Backpressure::Block { .. }) {
-                self.taint_for("sink_stalled", &name, snapshot.tally(books.offers[sink].account.dropped[0]).0);
+                self.taint_for(
+                    "sink_stalled",
+                    &name,
+                    snapshot.tally(books.offers[sink].account.dropped[0]).0,
+                );
             }
         }
         Ok(())
@@ -75,13 +90,20 @@ impl Supervisor {
         let snapshot: Snapshot = self.reader.snapshot()?;
         for (offer, sink) in books.offers.iter().zip(&books.sinks) {
             let (published, taken) = (snapshot.tally(offer.published), snapshot.tally(sink.taken));
-            let left = (published.0.saturating_sub(taken.0), published.1.saturating_sub(taken.1));
+            let left = (
+                published.0.saturating_sub(taken.0),
+                published.1.saturating_sub(taken.1),
+            );
             if left.0 == 0 {
                 continue;
             }
             let mut writer = GroupWriter::attach(&books.schema, &words, sink.group)?;
             let mut book = writer.restore();
-            for term in [sink.taken, sink.account.incoming, sink.account.dropped[SINK_STALLED]] {
+            for term in [
+                sink.taken,
+                sink.account.incoming,
+                sink.account.dropped[SINK_STALLED],
+            ] {
                 book.add_tally(term, left.0, left.1);
             }
             writer.commit(&book);
@@ -92,11 +114,16 @@ impl Supervisor {
     /// A run that fails half-way: its stages are told, given a moment, and ended.
     fn fail(&mut self) {
         for stage in self.stages.values() {
-            let _ = stage.worker.as_ref().map(|worker| worker.order(Order::Stop));
+            let _ = stage
+                .worker
+                .as_ref()
+                .map(|worker| worker.order(Order::Stop));
         }
         let limit_ns = clock::monotonic_ns() + FAIL_LIMIT_NS;
         for stage in self.stages.values_mut() {
-            let Some(mut worker) = stage.worker.take() else { continue };
+            let Some(mut worker) = stage.worker.take() else {
+                continue;
+            };
             while clock::monotonic_ns() < limit_ns && matches!(worker.poll_end(), Ok(None)) {
                 std::thread::sleep(TICK);
             }
@@ -112,8 +139,18 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.fail();
         if !self.closed {
-            let started = self.reader.run_status().is_ok_and(|run| run.condition != Condition::Starting);
-            self.finish(Condition::Interrupted, if started { Reason::StageLost } else { Reason::StartFailed });
+            let started = self
+                .reader
+                .run_status()
+                .is_ok_and(|run| run.condition != Condition::Starting);
+            self.finish(
+                Condition::Interrupted,
+                if started {
+                    Reason::StageLost
+                } else {
+                    Reason::StartFailed
+                },
+            );
         }
     }
 }
@@ -123,6 +160,7 @@ fn taint_reason(text: &str) -> Reason {
         Some("disk_full") => Reason::DiskFull,
         Some("write_error") => Reason::WriteFailed,
         Some("sink_stalled") => Reason::SinkStalled,
+        Some("capture_broken") => Reason::InputEnded,
         _ => Reason::StageLost,
     }
 }

@@ -34,7 +34,10 @@ pub(crate) fn read(path: &Path) -> ReadFile {
     let mut scanner = Scanner::new();
     scanner.feed(&bytes);
     scanner.finish();
-    let mut file = ReadFile { bytes: bytes.len() as u64, ..ReadFile::default() };
+    let mut file = ReadFile {
+        bytes: bytes.len() as u64,
+        ..ReadFile::default()
+    };
     while let Some(item) = scanner.poll_item() {
         match item {
             Item::Start { header, .. } => file.run = file.run.or(Some(header.run)),
@@ -46,7 +49,10 @@ pub(crate) fn read(path: &Path) -> ReadFile {
                     sequence: header.sequence,
                     incomplete: header.id.is_incomplete(),
                     sizes: subs.iter().map(|sub| sub.as_bytes().len()).collect(),
-                    subs: subs.iter().map(|sub| (sub.header().id, sub.header().trigger_word >> 8)).collect(),
+                    subs: subs
+                        .iter()
+                        .map(|sub| (sub.header().id, sub.header().trigger_word >> 8))
+                        .collect(),
                 });
             }
             Item::Stop { .. } => {}
@@ -62,7 +68,13 @@ pub(crate) fn events<P: AsRef<Path>>(paths: &[P]) -> Vec<ReadEvent> {
     let mut all = Vec::new();
     for path in paths {
         let file = read(path.as_ref());
-        assert!(file.broken == 0 && file.is_ended, "{}: {} broken, ended {}", path.as_ref().display(), file.broken, file.is_ended);
+        assert!(
+            file.broken == 0 && file.is_ended,
+            "{}: {} broken, ended {}",
+            path.as_ref().display(),
+            file.broken,
+            file.is_ended
+        );
         all.extend(file.events);
     }
     all
@@ -73,12 +85,19 @@ pub(crate) fn count_once(events: &[ReadEvent]) -> u64 {
     let mut subs = BTreeSet::new();
     let mut sequences = BTreeSet::new();
     for event in events {
-        assert!(sequences.insert(event.sequence), "event {} is there twice", event.sequence);
+        assert!(
+            sequences.insert(event.sequence),
+            "event {} is there twice",
+            event.sequence
+        );
         for sub in &event.subs {
             assert!(subs.insert(*sub), "sub-event {sub:x?} is there twice");
         }
         let first = event.subs.first().map(|sub| sub.1);
-        assert!(event.subs.iter().all(|sub| Some(sub.1) == first), "trigger numbers are mixed in {event:x?}");
+        assert!(
+            event.subs.iter().all(|sub| Some(sub.1) == first),
+            "trigger numbers are mixed in {event:x?}"
+        );
     }
     subs.len() as u64
 }

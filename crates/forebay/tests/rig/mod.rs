@@ -51,10 +51,21 @@ fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 /// Starts `command`.
 pub(crate) fn start(command: &mut Command) -> Run {
     let what = format!("{command:?}");
-    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
-    let (stdout, stderr) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
-    Run { child, stdout, stderr, what }
+    let (stdout, stderr) = (
+        drain(child.stdout.take().unwrap()),
+        drain(child.stderr.take().unwrap()),
+    );
+    Run {
+        child,
+        stdout,
+        stderr,
+        what,
+    }
 }
 
 impl Run {
@@ -77,12 +88,20 @@ impl Run {
                 self.child.kill().unwrap();
                 let _ = self.child.wait();
                 let stderr = self.stderr.join().unwrap();
-                panic!("{} did not end within {LIMIT:?}\n{}", self.what, String::from_utf8_lossy(&stderr));
+                panic!(
+                    "{} did not end within {LIMIT:?}\n{}",
+                    self.what,
+                    String::from_utf8_lossy(&stderr)
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         };
         let text = |thread: JoinHandle<Vec<u8>>| String::from_utf8(thread.join().unwrap()).unwrap();
-        Ended { status, stdout: text(self.stdout), stderr: text(self.stderr) }
+        Ended {
+            status,
+            stdout: text(self.stdout),
+            stderr: text(self.stderr),
+        }
     }
 
     /// The stages that live now, by name.
@@ -94,7 +113,10 @@ impl Run {
     pub(crate) fn wait_stages(&self, wanted: &[&str]) -> BTreeMap<String, u32> {
         wait_for("the stages", || {
             let stages = self.stages();
-            wanted.iter().all(|name| stages.contains_key(*name)).then_some(stages)
+            wanted
+                .iter()
+                .all(|name| stages.contains_key(*name))
+                .then_some(stages)
         })
     }
 }
@@ -106,7 +128,8 @@ impl Ended {
 
     /// The one JSON object on standard output.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {:?}\n{}", self.stdout, self.stderr))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {:?}\n{}", self.stdout, self.stderr))
     }
 
     /// The JSON of a run that must have ended with `code`.
@@ -123,7 +146,10 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < limit, "{what} did not come within {LIMIT:?}");
+        assert!(
+            Instant::now() < limit,
+            "{what} did not come within {LIMIT:?}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -132,12 +158,21 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 pub(crate) fn stages_of(parent: u32) -> BTreeMap<String, u32> {
     let mut stages = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
         if parent_of(pid) != Some(parent) {
             continue;
         }
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+        let words: Vec<_> = line
+            .split(|byte| *byte == 0)
+            .map(String::from_utf8_lossy)
+            .collect();
         if let [_, stage, name, ..] = words.as_slice()
             && stage == "stage"
         {
@@ -149,19 +184,31 @@ pub(crate) fn stages_of(parent: u32) -> BTreeMap<String, u32> {
 
 fn parent_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Whether a process lives and is no zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return false;
+    };
     !status.contains("State:\tZ")
 }
 
 /// Sends a signal by its name; false when there is no such process. The shell's own `kill` is everywhere.
 pub(crate) fn signal(name: &str, pid: u32) -> bool {
     let script = format!("kill -{name} {pid}");
-    Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status().unwrap().success()
+    Command::new("sh")
+        .args(["-c", &script])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+        .success()
 }
 
 /// First of `count` ports that are free now, below the range that the kernel gives away.
@@ -169,9 +216,14 @@ pub(crate) fn free_ports(count: u16) -> u16 {
     static TURN: AtomicU32 = AtomicU32::new(0);
     for _ in 0..200 {
         let turn = TURN.fetch_add(1, Ordering::Relaxed);
-        let scattered = std::process::id().wrapping_mul(2_654_435_761).wrapping_add(turn.wrapping_mul(40_503)) >> 4;
+        let scattered = std::process::id()
+            .wrapping_mul(2_654_435_761)
+            .wrapping_add(turn.wrapping_mul(40_503))
+            >> 4;
         let base = 10_000 + (scattered % (32_000 - 10_000 - u32::from(count))) as u16;
-        let sockets: Vec<_> = (base..base + count).map_while(|port| UdpSocket::bind(("127.0.0.1", port)).ok()).collect();
+        let sockets: Vec<_> = (base..base + count)
+            .map_while(|port| UdpSocket::bind(("127.0.0.1", port)).ok())
+            .collect();
         if sockets.len() == usize::from(count) {
             return base;
         }
@@ -182,7 +234,10 @@ pub(crate) fn free_ports(count: u16) -> u16 {
 /// `forebay demo` with JSON, into `out`.
 pub(crate) fn demo(out: &Path, args: &[&str]) -> Command {
     let mut command = forebay();
-    command.args(["demo", "--format", "json", "--out"]).arg(out).args(args);
+    command
+        .args(["demo", "--format", "json", "--out"])
+        .arg(out)
+        .args(args);
     command
 }
 
@@ -190,7 +245,14 @@ pub(crate) fn demo(out: &Path, args: &[&str]) -> Command {
 pub(crate) fn evb(out: &Path, sources: u16, base_port: u16, args: &[&str]) -> Command {
     let mut command = forebay();
     command.args(["evb", "--format", "json", "--out"]).arg(out);
-    command.args(["--sources", &sources.to_string(), "--base-port", &base_port.to_string()]).args(args);
+    command
+        .args([
+            "--sources",
+            &sources.to_string(),
+            "--base-port",
+            &base_port.to_string(),
+        ])
+        .args(args);
     command
 }
 
@@ -201,34 +263,55 @@ pub(crate) fn audit(out: &Path) -> Ended {
 
 /// `forebay audit --format json`.
 pub(crate) fn audit_json(out: &Path) -> Value {
-    start(forebay().args(["audit", "--format", "json"]).arg(out)).end().json()
+    start(forebay().args(["audit", "--format", "json"]).arg(out))
+        .end()
+        .json()
 }
 
 /// A number of the JSON object.
 pub(crate) fn number(json: &Value, key: &str) -> u64 {
-    json[key].as_u64().unwrap_or_else(|| panic!("{key} is no number in {json}"))
+    json[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key} is no number in {json}"))
 }
 
 /// Files of the JSON object.
 pub(crate) fn files(json: &Value) -> Vec<PathBuf> {
-    json["files"].as_array().unwrap().iter().map(|file| PathBuf::from(file.as_str().unwrap())).collect()
+    json["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| PathBuf::from(file.as_str().unwrap()))
+        .collect()
 }
 
 /// Items lost for `key`, as `receiver.malformed_trailer.source0`.
 pub(crate) fn dropped(json: &Value, key: &str) -> u64 {
-    json["drops"].get(key).map_or(0, |lost| lost["items"].as_u64().unwrap())
+    json["drops"]
+        .get(key)
+        .map_or(0, |lost| lost["items"].as_u64().unwrap())
 }
 
 /// Items lost for all keys that begin with `place_and_reason`.
 pub(crate) fn dropped_in_all(json: &Value, place_and_reason: &str) -> u64 {
     let drops = json["drops"].as_object().unwrap().iter();
-    let named = drops.filter(|(key, _)| key.strip_prefix(place_and_reason).is_some_and(|rest| rest.starts_with('.')));
+    let named = drops.filter(|(key, _)| {
+        key.strip_prefix(place_and_reason)
+            .is_some_and(|rest| rest.starts_with('.'))
+    });
     named.map(|(_, lost)| lost["items"].as_u64().unwrap()).sum()
 }
 
 /// Asserts that the books of a run close, in the JSON and by `forebay audit`.
 pub(crate) fn assert_closed(json: &Value, out: &Path) {
-    assert_eq!((number(json, "residual_items"), number(json, "residual_bytes")), (0, 0), "{json}");
+    assert_eq!(
+        (
+            number(json, "residual_items"),
+            number(json, "residual_bytes")
+        ),
+        (0, 0),
+        "{json}"
+    );
     let audit = audit(out);
     assert_eq!(audit.code(), Some(0), "{}", audit.stdout);
 }
@@ -236,5 +319,8 @@ pub(crate) fn assert_closed(json: &Value, out: &Path) {
 /// Sum of a term (`incoming`, `outgoing`) over the accounts of a place that count in `unit`, in items.
 pub(crate) fn account_items(verdict: &Value, (place, unit): (&str, &str), term: &str) -> u64 {
     let lines = verdict["balance"]["accounts"].as_array().unwrap().iter();
-    lines.filter(|line| line["place"] == place && line["unit"] == unit).map(|line| line[term]["items"].as_u64().unwrap()).sum()
+    lines
+        .filter(|line| line["place"] == place && line["unit"] == unit)
+        .map(|line| line[term]["items"].as_u64().unwrap())
+        .sum()
 }

@@ -11,11 +11,21 @@ pub(crate) fn address(source: u16) -> u32 {
 }
 
 /// A message with one sub-event of `payload_bytes` for each of `triggers`.
-pub(crate) fn message(source: u16, triggers: impl IntoIterator<Item = u32>, payload_bytes: usize) -> Vec<u8> {
+pub(crate) fn message(
+    source: u16,
+    triggers: impl IntoIterator<Item = u32>,
+    payload_bytes: usize,
+) -> Vec<u8> {
     let mut writer = MessageWriter::new(ByteOrder::Big);
     for trigger in triggers {
-        let sub = SubEventRepr { id: address(source), trigger_word: (trigger & 0xff_ffff) << 8 | 0x5a, ..SubEventRepr::default() };
-        writer.push(&sub, &vec![trigger as u8; payload_bytes]).unwrap();
+        let sub = SubEventRepr {
+            id: address(source),
+            trigger_word: (trigger & 0xff_ffff) << 8 | 0x5a,
+            ..SubEventRepr::default()
+        };
+        writer
+            .push(&sub, &vec![trigger as u8; payload_bytes])
+            .unwrap();
     }
     writer.finish().to_vec()
 }
@@ -29,12 +39,19 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(base_port: u16) -> Self {
-        Self { socket: UdpSocket::bind("127.0.0.1:0").unwrap(), base_port, datagrams: 0 }
+        Self {
+            socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
+            base_port,
+            datagrams: 0,
+        }
     }
 
     /// Sends one datagram to the port of `source`.
     pub(crate) fn send(&mut self, source: u16, datagram: &[u8]) {
-        let sent = self.socket.send_to(datagram, ("127.0.0.1", self.base_port + source)).unwrap();
+        let sent = self
+            .socket
+            .send_to(datagram, ("127.0.0.1", self.base_port + source))
+            .unwrap();
         assert_eq!(sent, datagram.len());
         self.datagrams += 1;
     }

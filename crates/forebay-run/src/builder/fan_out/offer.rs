@@ -29,8 +29,16 @@ pub(super) struct Offer {
 }
 
 enum Target {
-    Null { writer: GroupWriter, book: Book, words: SinkWords },
-    Queue { producers: Producers, used: usize, events: u32 },
+    Null {
+        writer: GroupWriter,
+        book: Book,
+        words: SinkWords,
+    },
+    Queue {
+        producers: Producers,
+        used: usize,
+        events: u32,
+    },
 }
 
 /// Counted since the last seal.
@@ -58,23 +66,38 @@ impl Rotation {
     fn restored(plan: Option<FilePlan>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
         let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
         let first_run = book.value(words.first_run) as u32;
-        Self { plan, run: run as u32, bytes, events, start_s: start_s.cast_signed(), first_run, run_min }
+        Self {
+            plan,
+            run: run as u32,
+            bytes,
+            events,
+            start_s: start_s.cast_signed(),
+            first_run,
+            run_min,
+        }
     }
 
     /// Whether an event of `bytes` needs a new file; `run_s` is the present second as a run number.
     fn is_due(&self, bytes: u64, run_s: i64) -> bool {
-        let Some(plan) = &self.plan else { return self.run == 0 };
+        let Some(plan) = &self.plan else {
+            return self.run == 0;
+        };
         let over = |limit: u64, value: u64| limit > 0 && value > limit;
         self.run == 0
             || (self.events > 0
                 && (over(plan.bytes_max, self.bytes + bytes)
                     || over(plan.events_max, self.events + 1)
-                    || over(plan.seconds_max, (run_s - self.start_s).max(0).cast_unsigned())))
+                    || over(
+                        plan.seconds_max,
+                        (run_s - self.start_s).max(0).cast_unsigned(),
+                    )))
     }
 
     /// Run numbers are seconds, and no two files of a run have the same.
     fn begin(&mut self, run_s: i64) {
-        self.run = (run_s as u32).max(self.run.wrapping_add(1)).max(self.run_min);
+        self.run = (run_s as u32)
+            .max(self.run.wrapping_add(1))
+            .max(self.run_min);
         if self.first_run == 0 {
             self.first_run = self.run;
         }
@@ -85,7 +108,12 @@ impl Rotation {
 }
 
 impl Offer {
-    pub(super) fn inline(sink: usize, books: &Books, words: &Words, book: &mut Book) -> Result<Self, RunError> {
+    pub(super) fn inline(
+        sink: usize,
+        books: &Books,
+        words: &Words,
+        book: &mut Book,
+    ) -> Result<Self, RunError> {
         let sink_words = books.sinks[sink].clone();
         let mut writer = GroupWriter::attach(&books.schema, words, sink_words.group)?;
         let offer_words = books.offers[sink].clone();
@@ -95,25 +123,63 @@ impl Offer {
         let (taken, taken_bytes) = own.tally(sink_words.taken);
         count_null(&mut own, &sink_words, items - taken, bytes - taken_bytes);
         writer.commit(&own);
-        let target = Target::Null { writer, book: own, words: sink_words };
+        let target = Target::Null {
+            writer,
+            book: own,
+            words: sink_words,
+        };
         let rotation = Rotation::restored(None, 0, &offer_words, book);
-        Ok(Self::with(offer_words, target, Backpressure::Drop, rotation))
+        Ok(Self::with(
+            offer_words,
+            target,
+            Backpressure::Drop,
+            rotation,
+        ))
     }
 
-    pub(super) fn queue(sink: usize, plan: &Plan, books: &Books, mut producers: Producers, book: &mut Book) -> Result<Self, RunError> {
+    pub(super) fn queue(
+        sink: usize,
+        plan: &Plan,
+        books: &Books,
+        mut producers: Producers,
+        book: &mut Book,
+    ) -> Result<Self, RunError> {
         let words = books.offers[sink].clone();
         producers.rings[0].resume(book.value(words.tail))?;
         let file = match &plan.sinks[sink].kind {
             SinkKind::File(file) => Some(file.clone()),
             SinkKind::Null | SinkKind::Tcp(_) => None,
         };
-        let target = Target::Queue { producers, used: 0, events: 0 };
+        let target = Target::Queue {
+            producers,
+            used: 0,
+            events: 0,
+        };
         let rotation = Rotation::restored(file, plan.run_min, &words, book);
-        Ok(Self::with(words, target, plan.sinks[sink].backpressure, rotation))
+        Ok(Self::with(
+            words,
+            target,
+            plan.sinks[sink].backpressure,
+            rotation,
+        ))
     }
 
-    fn with(words: OfferWords, target: Target, backpressure: Backpressure, rotation: Rotation) -> Self {
-        Self { words, target, backpressure, rotation, stalled_since_ns: None, skip: false, counts: Counts::default(), changed: false }
+    fn with(
+        words: OfferWords,
+        target: Target,
+        backpressure: Backpressure,
+        rotation: Rotation,
+    ) -> Self {
+        Self {
+            words,
+            target,
+            backpressure,
+            rotation,
+            stalled_since_ns: None,
+            skip: false,
+            counts: Counts::default(),
+            changed: false,
+        }
     }
 
     /// Makes ready for an event of `bytes`; false when the builder shall wait for this sink.
@@ -130,7 +196,9 @@ impl Offer {
         let since = *self.stalled_since_ns.get_or_insert(now_ns);
         self.skip = match self.backpressure {
             Backpressure::Drop => true,
-            Backpressure::Block { limit_ms } => now_ns.saturating_sub(since) >= limit_ms.saturating_mul(1_000_000),
+            Backpressure::Block { limit_ms } => {
+                now_ns.saturating_sub(since) >= limit_ms.saturating_mul(1_000_000)
+            }
         };
         self.skip
     }
@@ -144,7 +212,9 @@ impl Offer {
         }
         match &mut self.target {
             Target::Null { .. } => true,
-            Target::Queue { producers, used, .. } => producers.rings[0].reserve(*used + bytes).is_ok(),
+            Target::Queue {
+                producers, used, ..
+            } => producers.rings[0].reserve(*used + bytes).is_ok(),
         }
     }
 
@@ -160,7 +230,12 @@ impl Offer {
 
     /// Memory for the event in the queue itself.
     pub(super) fn slot(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        let Target::Queue { producers, used, .. } = &mut self.target else { return None };
+        let Target::Queue {
+            producers, used, ..
+        } = &mut self.target
+        else {
+            return None;
+        };
         let start = *used;
         // The loan borrows the ring; what it leads to is this same memory until the block is committed.
         let loan = producers.rings[0].reserve(start + bytes).ok()?;
@@ -194,7 +269,9 @@ impl Offer {
             return true;
         }
         let run = self.rotation.run;
-        let Some(slot) = self.slot(bytes) else { return false };
+        let Some(slot) = self.slot(bytes) else {
+            return false;
+        };
         slot.copy_from_slice(&scratch[..bytes]);
         slot[RUN_FIELD].copy_from_slice(&run.to_ne_bytes());
         true
@@ -203,12 +280,27 @@ impl Offer {
     /// Commits the block at hand to the ring's private tail.
     fn end_block(&mut self) {
         let run = self.rotation.run;
-        let Target::Queue { producers, used, events } = &mut self.target else { return };
+        let Target::Queue {
+            producers,
+            used,
+            events,
+        } = &mut self.target
+        else {
+            return;
+        };
         if *used == 0 {
             return;
         }
         if let Ok(loan) = producers.rings[0].reserve(*used) {
-            loan.commit(*used, Meta { tag: run, items: *events, flags: 0, stamp_ns: 0 });
+            loan.commit(
+                *used,
+                Meta {
+                    tag: run,
+                    items: *events,
+                    flags: 0,
+                    stamp_ns: 0,
+                },
+            );
         }
         (*used, *events) = (0, 0);
         self.changed = true;
@@ -226,14 +318,23 @@ impl Offer {
         tally(book, account.outgoing, counts.queued);
         tally(book, account.dropped[0], counts.dropped);
         tally(book, self.words.published, counts.queued);
-        let rotation = [u64::from(self.rotation.run), self.rotation.bytes, self.rotation.events, self.rotation.start_s.cast_unsigned()];
+        let rotation = [
+            u64::from(self.rotation.run),
+            self.rotation.bytes,
+            self.rotation.events,
+            self.rotation.start_s.cast_unsigned(),
+        ];
         for (word, value) in self.words.rotation.iter().zip(rotation) {
             book.set(*word, value);
         }
         book.set(self.words.first_run, u64::from(self.rotation.first_run));
         match &mut self.target {
-            Target::Null { book: own, words, .. } => count_null(own, words, counts.queued.0, counts.queued.1),
-            Target::Queue { producers, .. } => book.set(self.words.tail, producers.rings[0].position()),
+            Target::Null {
+                book: own, words, ..
+            } => count_null(own, words, counts.queued.0, counts.queued.1),
+            Target::Queue { producers, .. } => {
+                book.set(self.words.tail, producers.rings[0].position())
+            }
         }
         true
     }

@@ -1,0 +1,108 @@
+//! The conditions of a measurement, without which its numbers say nothing.
+
+use forebay_sys::host::Host;
+
+use crate::rows::Row;
+
+/// Load average of the last minute from which on results are doubtful, for each CPU.
+const BUSY: f64 = 0.5;
+
+/// What machine, what program, what time.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Conditions {
+    /// The host's name.
+    pub host: String,
+    /// Release of its kernel.
+    pub kernel: String,
+    /// Its processor.
+    pub cpu: String,
+    /// CPUs that may be used.
+    pub cpus: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Load average over a minute, before the measurement.
+    pub load_before: f64,
+    /// What was built.
+    pub commit: &'static str,
+    /// Whether the compiler optimised.
+    pub profile: &'static str,
+    /// When, as local time with its offset.
+    pub date: String,
+}
+
+impl Conditions {
+    /// As they are now.
+    #[must_use]
+    pub fn now() -> Self {
+        let host = Host::read();
+        Self {
+            host: host.name,
+            kernel: host.kernel,
+            cpu: host.cpu_model,
+            cpus: host.cpus,
+            memory_bytes: host.memory_bytes,
+            load_before: host.load_average[0],
+            commit: env!("FOREBAY_COMMIT"),
+            profile: if cfg!(debug_assertions) {
+                "debug"
+            } else {
+                "release"
+            },
+            date: jiff::Zoned::now()
+                .strftime("%Y-%m-%dT%H:%M:%S%:z")
+                .to_string(),
+        }
+    }
+
+    /// The load average over the last minute, now.
+    #[must_use]
+    pub fn load() -> f64 {
+        Host::read().load_average[0]
+    }
+
+    /// What makes the numbers doubtful.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.load_before > BUSY * self.cpus as f64 {
+            warnings.push(format!("load {:.2} on {} CPUs before the measurement: other programs take part of the machine", self.load_before, self.cpus));
+        }
+        if self.cpus < 3 {
+            warnings.push(format!(
+                "sources, receiver and builder share {} CPUs",
+                self.cpus
+            ));
+        }
+        if self.profile == "debug" {
+            warnings.push("a debug build: times say nothing".to_owned());
+        }
+        if self.commit.ends_with("-dirty") || self.commit == "unknown" {
+            warnings.push(format!("built from a changed tree ({})", self.commit));
+        }
+        warnings
+    }
+
+    /// As cells of a row.
+    #[must_use]
+    pub fn row(&self) -> Row {
+        let mut row = Row::default();
+        row.add("host", self.host.as_str());
+        row.add("kernel", self.kernel.as_str());
+        row.add("cpu", self.cpu.as_str());
+        row.add("cpus", self.cpus);
+        row.add("memory_bytes", self.memory_bytes);
+        row.add("commit", self.commit);
+        row.add("profile", self.profile);
+        row.add("date", self.date.as_str());
+        row
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!(
+            "{} CPUs {}, Linux {}, load before {:.2}, commit {}, {}",
+            self.cpus, self.cpu, self.kernel, self.load_before, self.commit, self.date
+        )
+    }
+}

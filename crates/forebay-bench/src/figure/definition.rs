@@ -1,0 +1,172 @@
+//! The list of figures.
+
+use super::scan::Scan;
+use super::{grid, huge, loss, mark, sources, test2};
+use crate::plot::Chart;
+use crate::rows::Row;
+
+/// One figure: what is measured, how it is drawn, what is said.
+pub(super) struct Definition {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    /// What others published, in words.
+    pub(super) published: &'static str,
+    /// The points to measure; quick or not.
+    pub(super) scan: fn(bool) -> Scan,
+    /// The charts.
+    pub(super) charts: fn(&[Row]) -> Vec<Chart>,
+    /// Published values beside ours, line by line.
+    pub(super) compare: fn(&[Row]) -> Vec<String>,
+    /// What is real, what is emulated, and what else a reader must know.
+    pub(super) remark: &'static str,
+}
+
+const GRID: &str = "Sources are emulated on this host and send over real UDP sockets on loopback, water mark 32 kB; receiver and builder \
+                    are processes that share one core, the sources have the rest; events go to the null sink.";
+const CHAIN: &str = "Sources are emulated on this host and send over real UDP sockets on loopback; receiver and builder are processes; \
+                     events go to the null sink.";
+
+/// All figures.
+pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition {
+        id: "H1",
+        title: "Efficiency over data rate, by event rate",
+        published: "falls steeply above 100 MB/s (HADES, 2008)",
+        scan: grid::scan,
+        charts: grid::efficiency_by_rate,
+        compare: grid::compare_efficiency_by_rate,
+        remark: GRID,
+    },
+    Definition {
+        id: "H2",
+        title: "Efficiency over data rate, by sub-event size",
+        published: "the same limit, 100 MB/s, at every size",
+        scan: grid::scan,
+        charts: grid::efficiency_by_size,
+        compare: grid::compare_efficiency_by_size,
+        remark: GRID,
+    },
+    Definition {
+        id: "H3",
+        title: "CPU of the builder over data rate",
+        published: "depends on event rate and data rate; 12 % at 23 MB/s, 44 % at 95 MB/s (Test-2)",
+        scan: grid::scan,
+        charts: grid::cpu_of_builder,
+        compare: grid::compare_cpu_of_builder,
+        remark: GRID,
+    },
+    Definition {
+        id: "H4",
+        title: "CPU of the receiver over data rate",
+        published: "depends on the data rate; 10 % at 23 MB/s, 32 % at 95 MB/s (Test-2)",
+        scan: grid::scan,
+        charts: grid::cpu_of_receiver,
+        compare: grid::compare_cpu_of_receiver,
+        remark: GRID,
+    },
+    Definition {
+        id: "H5",
+        title: "Fill of the builder's buffers over data rate",
+        published: "10–20 % up to 100 MB/s",
+        scan: grid::scan,
+        charts: grid::fill_of_rings,
+        compare: grid::compare_fill_of_rings,
+        remark: "The builder's buffers are the rings between receiver and builder, one per source. Sources are emulated on this host and \
+                 send over real UDP sockets on loopback, water mark 32 kB; receiver and builder share one core.",
+    },
+    Definition {
+        id: "H6",
+        title: "Fill of the receiver's buffers over data rate",
+        published: "10–20 % up to 100 MB/s",
+        scan: grid::scan,
+        charts: grid::fill_of_sockets,
+        compare: grid::compare_fill_of_sockets,
+        remark: "The receiver's buffers are the kernel's socket buffers, one per source, as the kernel counts memory. Sources are emulated on \
+                 this host and send over real UDP sockets on loopback, water mark 32 kB; receiver and builder share one core.",
+    },
+    Definition {
+        id: "H7",
+        title: "Test-2: 60 × 116 B + 20 × 338 B + 10 × 1.17 kB",
+        published: "1–4 kHz: 23/46/69/95 MB/s, 0 % discarded, CPU (builder + receiver) 12+10 … 44+32 %",
+        scan: test2::scan,
+        charts: test2::charts,
+        compare: test2::compare,
+        remark: CHAIN,
+    },
+    Definition {
+        id: "H8",
+        title: "Test-3: a 100 kB sub-event once per 10,000 events in every source",
+        published: "0 % discarded at 1–4 kHz",
+        scan: huge::scan_rare,
+        charts: huge::charts,
+        compare: huge::compare,
+        remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come at random, \
+                 each source for itself) and send over real UDP sockets on loopback, water mark 32 kB.",
+    },
+    Definition {
+        id: "H10",
+        title: "The open problem: a 100 kB sub-event once per 1,000 events in every source",
+        published: "builder blocked, receiver's buffers full",
+        scan: huge::scan_frequent,
+        charts: huge::charts,
+        compare: huge::compare,
+        remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come at random, \
+                 each source for itself) and send over real UDP sockets on loopback, water mark 32 kB.",
+    },
+    Definition {
+        id: "H13",
+        title: "More than 95 sources",
+        published: "the 96th source broke the builder on 64 bit",
+        scan: sources::scan,
+        charts: sources::charts,
+        compare: sources::compare,
+        remark: CHAIN,
+    },
+    Definition {
+        id: "H14",
+        title: "UDP loss over offered rate, one sender",
+        published: "0 % to 7.23 Gb/s, 7.2 % at 7.44, 29 % at 9.0 Gb/s (10 Gb/s Ethernet)",
+        scan: loss::scan,
+        charts: loss::charts,
+        compare: loss::compare,
+        remark: "Sender and receiver are two threads on this host, each on a CPU of its own, over loopback: no wire and no card. The receiver \
+                 is a bare recvmmsg loop; losses are those of the socket's own drop counter, and sent = received + dropped holds exactly.",
+    },
+    Definition {
+        id: "H16",
+        title: "CPU over water mark",
+        published: "the receiver's rises as the mark falls; the builder's jumps at 1 kB (no numbers printed)",
+        scan: mark::scan,
+        charts: mark::charts,
+        compare: mark::compare,
+        remark: CHAIN,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_has_points_and_draws_nothing_from_nothing() {
+        for definition in DEFINITIONS {
+            for quick in [false, true] {
+                assert!(
+                    !(definition.scan)(quick).points.is_empty(),
+                    "{}",
+                    definition.id
+                );
+            }
+            let measured = (definition.charts)(&[])
+                .into_iter()
+                .flat_map(|chart| chart.series)
+                .filter(|series| !series.reference);
+            assert_eq!(
+                measured.map(|series| series.points.len()).sum::<usize>(),
+                0,
+                "{} draws what was not measured",
+                definition.id
+            );
+        }
+    }
+}

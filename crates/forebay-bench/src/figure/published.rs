@@ -1,0 +1,82 @@
+//! What others measured, on other hardware: drawn as a reference, never used otherwise.
+
+use crate::plot::{Point, Series};
+
+/// One line of the table of Test-2.
+pub(super) struct Test {
+    pub(super) khz: f64,
+    pub(super) mb_per_s: f64,
+    /// Builder and receiver in percent, where printed.
+    pub(super) cpu: Option<[f64; 2]>,
+}
+
+/// Test-2 of HADES.
+pub(super) const TEST2: [Test; 4] = [
+    Test {
+        khz: 1.0,
+        mb_per_s: 23.0,
+        cpu: Some([12.0, 10.0]),
+    },
+    Test {
+        khz: 2.0,
+        mb_per_s: 46.0,
+        cpu: None,
+    },
+    Test {
+        khz: 3.0,
+        mb_per_s: 69.0,
+        cpu: None,
+    },
+    Test {
+        khz: 4.0,
+        mb_per_s: 95.0,
+        cpu: Some([44.0, 32.0]),
+    },
+];
+
+/// Where the efficiency of the original began to fall, in MB/s.
+const LIMIT_MB_PER_S: f64 = 100.0;
+
+/// UDP loss: offered Gb/s, percent.
+pub(super) const LOSS: [(f64, f64); 3] = [(7.23, 0.0), (7.44, 7.2), (9.0, 29.0)];
+
+/// Full efficiency up to the limit.
+pub(super) fn efficiency() -> Vec<Series> {
+    let tests = TEST2
+        .iter()
+        .map(|test| Point::exact(test.mb_per_s, 100.0))
+        .collect();
+    let limit = vec![
+        Point::exact(LIMIT_MB_PER_S, 0.0),
+        Point::exact(LIMIT_MB_PER_S, 100.0),
+    ];
+    vec![
+        Series::published("HADES Test-2", tests),
+        Series::published("HADES: falls steeply above", limit),
+    ]
+}
+
+/// CPU of builder or receiver over data rate.
+pub(super) fn cpu_over_data_rate(receiver: bool) -> Series {
+    let printed = TEST2.iter().filter_map(|test| {
+        Some(Point::exact(
+            test.mb_per_s,
+            test.cpu?[usize::from(receiver)],
+        ))
+    });
+    Series::published("HADES Test-2", printed.collect())
+}
+
+/// Fill of buffers: a band up to the limit.
+pub(super) fn fill() -> Vec<Series> {
+    let edge = |percent: f64| {
+        vec![
+            Point::exact(5.0, percent),
+            Point::exact(LIMIT_MB_PER_S, percent),
+        ]
+    };
+    vec![
+        Series::published("HADES, lower", edge(10.0)),
+        Series::published("HADES, upper", edge(20.0)),
+    ]
+}

@@ -1,0 +1,159 @@
+//! Carrying out the points of a figure, several times each, and keeping every row at once.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Options;
+use crate::chain::{self, Setup};
+use crate::conditions::Conditions;
+use crate::progress::Progress;
+use crate::rows::{CsvFile, Row};
+use crate::udp::{self, Offer};
+
+/// Runs of each point.
+const REPEATS: usize = 3;
+
+/// What is done at one point.
+#[derive(Debug, Clone)]
+pub(super) enum Task {
+    Chain(Setup),
+    Loss(Offer),
+}
+
+/// One point of a figure.
+#[derive(Debug, Clone)]
+pub(super) struct ScanPoint {
+    /// For the line of progress.
+    pub(super) name: String,
+    /// What distinguishes it.
+    pub(super) labels: Row,
+    pub(super) task: Task,
+}
+
+/// All points; figures with scans of the same name share them.
+#[derive(Debug, Clone)]
+pub(super) struct Scan {
+    pub(super) name: &'static str,
+    pub(super) points: Vec<ScanPoint>,
+}
+
+/// What came of a scan.
+#[derive(Debug, Clone)]
+pub(super) struct Scanned {
+    pub(super) rows: Vec<Row>,
+    pub(super) csv: PathBuf,
+    pub(super) interrupted: bool,
+    pub(super) repeats: usize,
+}
+
+impl Scan {
+    fn expected(&self) -> Duration {
+        let seconds = |point: &ScanPoint| match &point.task {
+            Task::Chain(setup) => setup.warm_s + setup.measure_s + 1.0,
+            Task::Loss(offer) => offer.seconds + 0.1,
+        };
+        Duration::from_secs_f64(
+            self.points.iter().map(seconds).sum::<f64>() / self.points.len().max(1) as f64,
+        )
+    }
+}
+
+/// Carries out `scan`: all points once, then all of them again, so that what changes with time meets them alike.
+pub(super) fn carry_out(
+    scan: &Scan,
+    file: &Path,
+    options: &Options,
+    conditions: &Conditions,
+    stop: impl Fn() -> bool,
+) -> Result<Scanned> {
+    let repeats = if options.quick { 1 } else { REPEATS };
+    let mut csv = CsvFile::create(file)?;
+    let mut done = Scanned {
+        rows: Vec::new(),
+        csv: file.to_path_buf(),
+        interrupted: false,
+        repeats,
+    };
+    let mut progress = Progress::new(scan.points.len() * repeats, scan.expected());
+    'runs: for run in 1..=repeats {
+        for (number, point) in scan.points.iter().enumerate() {
+            progress.next(&format!("{} (run {run} of {repeats})", point.name));
+            let mut row = Row::default();
+            row.add("point", number);
+            row.add("run", run);
+            row.add("runs", repeats);
+            row.extend(&point.labels);
+            row.add("load_before", Conditions::load());
+            let outcome = perform(&point.task, options, &mut row)
+                .with_context(|| format!("measuring {}", point.name))?;
+            if outcome == Outcome::Interrupted || stop() {
+                done.interrupted = true;
+                break 'runs;
+            }
+            row.extend(&conditions.row());
+            csv.write(&row)?;
+            done.rows.push(row);
+        }
+    }
+    progress.end();
+    Ok(done)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Interrupted,
+}
+
+fn perform(task: &Task, options: &Options, row: &mut Row) -> Result<Outcome> {
+    match task {
+        Task::Loss(offer) => {
+            let outcome = udp::exchange(offer)?;
+            row.add("seconds", outcome.seconds);
+            row.extend(&outcome.row(offer));
+            Ok(Outcome::Done)
+        }
+        Task::Chain(setup) => {
+            let directory = options.out.join(format!(".run-{}", std::process::id()));
+            let measured = chain::measure(setup, &directory)?;
+            if measured.interrupted {
+                return Ok(Outcome::Interrupted);
+            }
+            row.extend(&configuration(setup));
+            row.extend(&measured.row());
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+/// The settings of a run as cells.
+fn configuration(setup: &Setup) -> Row {
+    let mut row = Row::default();
+    let groups: Vec<String> = setup
+        .groups
+        .iter()
+        .map(|(count, bytes, sigma)| format!("{count}:{bytes}:{sigma}"))
+        .collect();
+    row.add("groups", groups.join(" "));
+    row.add("sources", setup.sources());
+    row.add("rate_hz", setup.rate_hz);
+    row.add(
+        "water_mark_bytes",
+        setup.water_mark_bytes.map_or(0.0, f64::from),
+    );
+    row.add(
+        "huge_every",
+        setup.huge.map_or(0.0, |huge| f64::from(huge.0)),
+    );
+    row.add(
+        "huge_bytes",
+        setup.huge.map_or(0.0, |huge| f64::from(huge.1)),
+    );
+    row.add("one_core", setup.one_core);
+    row.add("warm_s", setup.warm_s);
+    row.add("measure_s", setup.measure_s);
+    row.add("seed", setup.seed);
+    row
+}

@@ -1,0 +1,17 @@
+//! Measurements: published figures on this machine, and speed against references of the same run.
+//!
+//! Every number comes out of a run: the real chain of processes over real UDP sockets, or a bare loop beside it. What is
+//! published by others is drawn as a reference and never enters a measurement. The sources are emulated, and every
+//! result says so.
+
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod chain;
+pub mod conditions;
+pub mod figure;
+pub mod plot;
+pub mod progress;
+pub mod rows;
+pub mod statistics;
+pub mod udp;

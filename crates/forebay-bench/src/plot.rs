@@ -1,0 +1,30 @@
+//! Pictures: a chart becomes a scene of shapes, a scene becomes SVG or PNG. No system font is needed.
+
+mod axis;
+mod chart;
+mod font;
+mod png;
+mod scene;
+mod svg;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+pub use axis::Scale;
+pub use chart::{Axis, Chart, Picture, Point, Series};
+
+/// Writes `picture` as `STEM.svg` and `STEM.png` into `directory`; tells both paths.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(picture: &Picture, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
+    let scene = chart::layout(picture);
+    let paths = ["svg", "png"].map(|extension| directory.join(format!("{stem}.{extension}")));
+    fs::write(&paths[0], svg::render(&scene))
+        .with_context(|| format!("writing {}", paths[0].display()))?;
+    fs::write(&paths[1], png::render(&scene)?)
+        .with_context(|| format!("writing {}", paths[1].display()))?;
+    Ok(paths)
+}

@@ -1,0 +1,515 @@
+//! Charts with axes, units, legend and caption, laid out into a scene.
+
+use super::axis::{Scale, Span, label};
+use super::font;
+use super::scene::{Anchor, BLACK, Colour, GREY, LIGHT, Scene, Shape, WHITE};
+
+/// An axis: what it shows, in which unit, and how.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// Quantity and unit.
+    pub label: String,
+    /// Spread of the numbers.
+    pub scale: Scale,
+    /// Ends; chosen from the numbers if none.
+    pub range: Option<(f64, f64)>,
+}
+
+impl Axis {
+    /// An axis that fits its numbers.
+    #[must_use]
+    pub fn new(label: &str, scale: Scale) -> Self {
+        Self {
+            label: label.to_owned(),
+            scale,
+            range: None,
+        }
+    }
+
+    /// The same with fixed ends.
+    #[must_use]
+    pub fn from_to(mut self, low: f64, high: f64) -> Self {
+        self.range = Some((low, high));
+        self
+    }
+}
+
+/// A point: the median, and the smallest and largest of the runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// The median.
+    pub y: f64,
+    /// The smallest.
+    pub low: f64,
+    /// The largest.
+    pub high: f64,
+}
+
+impl Point {
+    /// A point without a spread.
+    #[must_use]
+    pub fn exact(x: f64, y: f64) -> Self {
+        Self {
+            x,
+            y,
+            low: y,
+            high: y,
+        }
+    }
+}
+
+/// One line of points.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// The points, in order.
+    pub points: Vec<Point>,
+    /// Published by others: drawn grey and hollow.
+    pub reference: bool,
+}
+
+impl Series {
+    /// Points that were measured here.
+    #[must_use]
+    pub fn measured(name: impl Into<String>, points: Vec<Point>) -> Self {
+        Self {
+            name: name.into(),
+            points,
+            reference: false,
+        }
+    }
+
+    /// Points that others published.
+    #[must_use]
+    pub fn published(name: impl Into<String>, points: Vec<Point>) -> Self {
+        Self {
+            name: name.into(),
+            points,
+            reference: true,
+        }
+    }
+}
+
+/// One chart.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// Heading; may be empty when the picture has only one.
+    pub title: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// What it shows.
+    pub series: Vec<Series>,
+}
+
+/// Charts side by side under one title.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    /// What is seen.
+    pub title: String,
+    /// The charts.
+    pub charts: Vec<Chart>,
+    /// The conditions.
+    pub caption: Vec<String>,
+}
+
+/// Okabe and Ito's colours, which the colour-blind can tell apart.
+const COLOURS: [Colour; 7] = [
+    [0x00, 0x72, 0xb2],
+    [0xd5, 0x5e, 0x00],
+    [0x00, 0x9e, 0x73],
+    [0xcc, 0x79, 0xa7],
+    [0xe6, 0x9f, 0x00],
+    [0x56, 0xb4, 0xe9],
+    [0x40, 0x40, 0x40],
+];
+const TITLE: f32 = 17.0;
+const TEXT: f32 = 12.0;
+const SMALL: f32 = 10.5;
+const LINE: f32 = 15.0;
+const MARGIN: f32 = 18.0;
+const PLOT: (f32, f32) = (560.0, 340.0);
+const LEFT: f32 = 66.0;
+const BELOW: f32 = 52.0;
+
+/// Puts everything in its place.
+pub(super) fn layout(picture: &Picture) -> Scene {
+    let count = picture.charts.len().max(1) as f32;
+    let plot_width = if picture.charts.len() > 1 {
+        PLOT.0 * 0.82
+    } else {
+        PLOT.0 * 1.35
+    };
+    let chart_width = LEFT + plot_width + MARGIN;
+    let width = MARGIN + count * chart_width;
+    let legend = picture
+        .charts
+        .iter()
+        .map(|chart| legend_rows(chart, plot_width).len())
+        .max()
+        .unwrap_or(0) as f32
+        * LINE;
+    let caption: Vec<String> = picture
+        .caption
+        .iter()
+        .flat_map(|text| wrapped(text, SMALL, width - 2.0 * MARGIN))
+        .collect();
+    let headings = if picture.charts.iter().any(|chart| !chart.title.is_empty()) {
+        LINE + 6.0
+    } else {
+        0.0
+    };
+    let top = MARGIN + TITLE + 12.0;
+    let plot_top = top + headings + legend + 12.0;
+    let caption_top = plot_top + PLOT.1 + BELOW + 8.0;
+    let height = caption_top + caption.len() as f32 * LINE + 8.0;
+    let mut scene = Scene {
+        width,
+        height,
+        shapes: Vec::new(),
+    };
+    scene.bold(
+        (MARGIN, MARGIN + TITLE * 0.8),
+        &picture.title,
+        TITLE,
+        Anchor::Start,
+    );
+    for (index, chart) in picture.charts.iter().enumerate() {
+        let left = MARGIN + LEFT + index as f32 * chart_width;
+        if !chart.title.is_empty() {
+            scene.bold((left, top + TEXT), &chart.title, TEXT + 1.0, Anchor::Start);
+        }
+        draw_legend(&mut scene, chart, (left, top + headings), plot_width);
+        draw(
+            &mut scene,
+            chart,
+            Frame {
+                left,
+                top: plot_top,
+                width: plot_width,
+                height: PLOT.1,
+            },
+        );
+    }
+    for (index, text) in caption.iter().enumerate() {
+        scene.text(
+            (MARGIN, caption_top + SMALL + index as f32 * LINE),
+            text,
+            SMALL,
+            GREY,
+            Anchor::Start,
+        );
+    }
+    scene
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    left: f32,
+    top: f32,
+    width: f32,
+    height: f32,
+}
+
+fn draw(scene: &mut Scene, chart: &Chart, frame: Frame) {
+    let Frame {
+        left,
+        top,
+        width,
+        height,
+    } = frame;
+    let (right, bottom) = (left + width, top + height);
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let xs: Vec<f64> = points().map(|point| point.x).collect();
+    let ys: Vec<f64> = points()
+        .flat_map(|point| [point.low, point.y, point.high])
+        .collect();
+    let x = Span::around(chart.x.scale, &xs, chart.x.range, (left, right));
+    let y = Span::around(chart.y.scale, &ys, chart.y.range, (bottom, top));
+    for tick in x.ticks() {
+        let Some(at) = x.place(tick) else { continue };
+        scene.line((at, top), (at, bottom), 1.0, LIGHT);
+        scene.text(
+            (at, bottom + 17.0),
+            &label(tick),
+            TEXT,
+            BLACK,
+            Anchor::Middle,
+        );
+    }
+    for tick in y.ticks() {
+        let Some(at) = y.place(tick) else { continue };
+        scene.line((left, at), (right, at), 1.0, LIGHT);
+        scene.text(
+            (left - 7.0, at + 4.0),
+            &label(tick),
+            TEXT,
+            BLACK,
+            Anchor::End,
+        );
+    }
+    let corners = vec![
+        (left, top),
+        (right, top),
+        (right, bottom),
+        (left, bottom),
+        (left, top),
+    ];
+    scene.shapes.push(Shape::Line {
+        points: corners,
+        width: 1.2,
+        colour: GREY,
+        dash: None,
+    });
+    scene.text(
+        (left + width / 2.0, bottom + 38.0),
+        &chart.x.label,
+        TEXT,
+        BLACK,
+        Anchor::Middle,
+    );
+    scene.upward((left - 50.0, top + height / 2.0), &chart.y.label, TEXT);
+    for (style, series) in styled(chart) {
+        draw_series(scene, series, style, &x, &y);
+    }
+}
+
+fn draw_series(scene: &mut Scene, series: &Series, style: Style, x: &Span, y: &Span) {
+    let place = |point: &Point| Some((x.place(point.x)?, y.place(point.y)?));
+    let places: Vec<(f32, f32)> = series.points.iter().filter_map(place).collect();
+    if places.len() > 1 {
+        scene.shapes.push(Shape::Line {
+            points: places.clone(),
+            width: 2.0,
+            colour: style.colour,
+            dash: style.dash(),
+        });
+    }
+    for point in series.points.iter().filter(|point| point.high > point.low) {
+        if let (Some(at), Some(low), Some(high)) = (
+            x.place(point.x),
+            y.place(point.low.max(y.low)),
+            y.place(point.high.min(y.high)),
+        ) {
+            scene.line((at, low), (at, high), 1.3, style.colour);
+            for end in [low, high] {
+                scene.line((at - 4.0, end), (at + 4.0, end), 1.3, style.colour);
+            }
+        }
+    }
+    for at in places {
+        scene.shapes.push(style.marker(at));
+    }
+}
+
+/// How one series is drawn.
+#[derive(Clone, Copy)]
+struct Style {
+    colour: Colour,
+    number: usize,
+    reference: bool,
+}
+
+impl Style {
+    fn dash(self) -> Option<[f32; 2]> {
+        self.reference.then_some([6.0, 4.0])
+    }
+
+    fn marker(self, (x, y): (f32, f32)) -> Shape {
+        let fill = if self.reference { WHITE } else { self.colour };
+        let stroke = Some(self.colour);
+        let at = |dx: f32, dy: f32| (x + dx, y + dy);
+        match self.number % 4 {
+            0 => Shape::Circle {
+                centre: (x, y),
+                radius: 4.0,
+                fill,
+                stroke,
+            },
+            1 => Shape::Polygon {
+                points: vec![at(-3.7, -3.7), at(3.7, -3.7), at(3.7, 3.7), at(-3.7, 3.7)],
+                fill,
+                stroke,
+            },
+            2 => Shape::Polygon {
+                points: vec![at(0.0, -5.0), at(4.6, 3.6), at(-4.6, 3.6)],
+                fill,
+                stroke,
+            },
+            _ => Shape::Polygon {
+                points: vec![at(0.0, -5.2), at(5.2, 0.0), at(0.0, 5.2), at(-5.2, 0.0)],
+                fill,
+                stroke,
+            },
+        }
+    }
+}
+
+fn styled(chart: &Chart) -> impl Iterator<Item = (Style, &Series)> {
+    let mut measured = 0;
+    let mut published = 0;
+    chart.series.iter().map(move |series| {
+        let counter = if series.reference {
+            &mut published
+        } else {
+            &mut measured
+        };
+        let number = *counter;
+        *counter += 1;
+        let colour = if series.reference {
+            GREY
+        } else {
+            COLOURS[number % COLOURS.len()]
+        };
+        (
+            Style {
+                colour,
+                number,
+                reference: series.reference,
+            },
+            series,
+        )
+    })
+}
+
+const SAMPLE: f32 = 34.0;
+const GAP: f32 = 18.0;
+
+/// The legend's entries by row: offset from the left, and which.
+fn legend_rows(chart: &Chart, width: f32) -> Vec<Vec<(f32, usize)>> {
+    let mut rows: Vec<Vec<(f32, usize)>> = Vec::new();
+    let mut x = f32::INFINITY;
+    for (index, series) in chart.series.iter().enumerate() {
+        let entry = SAMPLE + font::width(&series.name, TEXT, false);
+        if x + entry > width {
+            rows.push(Vec::new());
+            x = 0.0;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push((x, index));
+        }
+        x += entry + GAP;
+    }
+    rows
+}
+
+fn draw_legend(scene: &mut Scene, chart: &Chart, (left, top): (f32, f32), width: f32) {
+    let styles: Vec<(Style, &Series)> = styled(chart).collect();
+    for (row, entries) in legend_rows(chart, width).into_iter().enumerate() {
+        let y = top + row as f32 * LINE + 8.0;
+        for (offset, index) in entries {
+            let (style, series) = styles[index];
+            let (x, points) = (
+                left + offset,
+                vec![(left + offset, y), (left + offset + 26.0, y)],
+            );
+            scene.shapes.push(Shape::Line {
+                points,
+                width: 2.0,
+                colour: style.colour,
+                dash: style.dash(),
+            });
+            scene.shapes.push(style.marker((x + 13.0, y)));
+            scene.text(
+                (x + SAMPLE, y + 4.0),
+                &series.name,
+                TEXT,
+                BLACK,
+                Anchor::Start,
+            );
+        }
+    }
+}
+
+/// Breaks `text` into lines that fit.
+fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        let longer = if line.is_empty() {
+            word.to_owned()
+        } else {
+            format!("{line} {word}")
+        };
+        if line.is_empty() || font::width(&longer, size, false) <= width {
+            *line = longer;
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture() -> Picture {
+        let points = vec![
+            Point {
+                x: 1.0,
+                y: 2.0,
+                low: 1.5,
+                high: 2.5,
+            },
+            Point::exact(10.0, 4.0),
+        ];
+        let series = vec![
+            Series::measured("ours", points.clone()),
+            Series::published("theirs", points),
+        ];
+        let axis = |label: &str, scale| Axis::new(label, scale);
+        let chart = Chart {
+            title: String::new(),
+            x: axis("x [m]", Scale::Log),
+            y: axis("y [s]", Scale::Linear),
+            series,
+        };
+        Picture {
+            title: "T".into(),
+            charts: vec![chart.clone(), chart],
+            caption: vec!["word ".repeat(200)],
+        }
+    }
+
+    #[test]
+    fn nothing_lies_outside() {
+        let scene = layout(&picture());
+        let inside = |(x, y): (f32, f32)| {
+            (0.0..=scene.width).contains(&x) && (0.0..=scene.height).contains(&y)
+        };
+        for shape in &scene.shapes {
+            let good = match shape {
+                Shape::Line { points, .. } | Shape::Polygon { points, .. } => {
+                    points.iter().all(|at| inside(*at))
+                }
+                Shape::Circle { centre, .. } => inside(*centre),
+                Shape::Text {
+                    at,
+                    text,
+                    size,
+                    bold,
+                    anchor,
+                    upward,
+                    ..
+                } => {
+                    let long = *anchor == Anchor::Start && !upward;
+                    inside(*at) && (!long || inside((at.0 + font::width(text, *size, *bold), at.1)))
+                }
+            };
+            assert!(good, "{shape:?} in {} × {}", scene.width, scene.height);
+        }
+    }
+
+    #[test]
+    fn both_files_are_written_without_any_font_of_the_system() {
+        let directory = tempfile::tempdir().unwrap();
+        let [svg, png] = super::super::write(&picture(), directory.path(), "p").unwrap();
+        assert!(std::fs::read_to_string(svg).unwrap().contains("theirs"));
+        assert_eq!(&std::fs::read(png).unwrap()[1..4], b"PNG");
+    }
+}

@@ -1,0 +1,163 @@
+//! What a key of the configuration is: its kind, range, default and reason, said once for reader, errors and reference.
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// An integer in a range, both ends included.
+    Integer(u64, u64),
+    /// A power of two in a range, both ends included.
+    PowerOfTwo(u64, u64),
+    /// One of two integers.
+    Either(u64, u64),
+    /// Several different integers in a range.
+    Integers(u64, u64),
+    /// A name that enters accounts and file names.
+    Name,
+    /// A path; a relative one starts where the command runs.
+    Path,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// An IP address.
+    Address,
+    /// An IP address and a port.
+    Socket,
+    /// Several different addresses with ports.
+    Sockets,
+}
+
+/// What holds when a key is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// This value, as it would be written.
+    Value(&'static str),
+    /// Something that depends on other things, in words.
+    Depends(&'static str),
+    /// The key must be there.
+    Required,
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// As it is written, the unit last.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What holds without it.
+    pub default: Default,
+    /// What it does, and why one would change it.
+    pub says: &'static str,
+}
+
+/// One section of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Section {
+    /// Its name in brackets.
+    pub name: &'static str,
+    /// Whether it may stand several times, in double brackets.
+    pub many: bool,
+    /// What it is about.
+    pub says: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+impl Section {
+    /// The key of that name.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// The section as it is written.
+    #[must_use]
+    pub fn header(&self) -> String {
+        let name = self.name;
+        if self.many {
+            format!("[[{name}]]")
+        } else {
+            format!("[{name}]")
+        }
+    }
+}
+
+impl Kind {
+    /// What would be right, in words; `unit` is that of the key.
+    #[must_use]
+    pub fn right(self, unit: &str) -> String {
+        match self {
+            Self::Flag => "true or false".into(),
+            Self::Integer(min, max) => format!("an integer from {min} to {max}{unit}"),
+            Self::PowerOfTwo(min, max) => format!("a power of two from {min} to {max}{unit}"),
+            Self::Either(one, other) => format!("{one} or {other}{unit}"),
+            Self::Integers(min, max) => {
+                format!("a list of different integers from {min} to {max}{unit}")
+            }
+            Self::Name => "a text of 1 to 48 letters, digits, '-', '_' and '.'".into(),
+            Self::Path => "a text: a path".into(),
+            Self::Choice(words) => quoted(words, " or "),
+            Self::Address => "a text: an IP address, as \"127.0.0.1\" or \"::1\"".into(),
+            Self::Socket => "a text: address and port, as \"127.0.0.1:9400\"".into(),
+            Self::Sockets => {
+                "a list of different addresses with ports, as [\"10.0.0.7:50000\"]".into()
+            }
+        }
+    }
+}
+
+impl Key {
+    /// The unit in the key's name, with a blank before it; empty when there is none.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        const UNITS: [(&str, &str); 6] = [
+            ("bytes", " bytes"),
+            ("ms", " ms"),
+            ("us", " µs"),
+            ("s", " s"),
+            ("datagrams", " datagrams"),
+            ("events", " events"),
+        ];
+        let name = self.name.trim_end_matches("_max");
+        let last = name.rsplit('_').next().unwrap_or(name);
+        let named = UNITS.iter().find(|(suffix, _)| *suffix == last);
+        named.filter(|_| last != name).map_or("", |(_, unit)| unit)
+    }
+
+    /// What would be right, in words.
+    #[must_use]
+    pub fn right(&self) -> String {
+        self.kind.right(self.unit())
+    }
+}
+
+/// Words in quotes, joined.
+pub(super) fn quoted(words: &[&str], between: &str) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    words.join(between)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_come_from_names() {
+        let unit = |name| {
+            let kind = Kind::Integer(0, 1);
+            Key {
+                name,
+                kind,
+                default: Default::Required,
+                says: "",
+            }
+            .unit()
+        };
+        assert_eq!(unit("timeout_ms"), " ms");
+        assert_eq!(unit("message_bytes_max"), " bytes");
+        assert_eq!(unit("spin_us"), " µs");
+        assert_eq!(unit("trigger_bits"), "");
+        assert_eq!(unit("senders"), "");
+    }
+}

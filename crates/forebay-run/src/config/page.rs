@@ -1,0 +1,186 @@
+//! One file while it is read: its text, and the mistakes found so far.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::block::Block;
+use super::keys::Section;
+use super::mistake::{Mistake, Mistakes, Words};
+use super::sections::SECTIONS;
+use super::spelling::nearest;
+
+/// Most faults in the writing of a file that are told at once: later ones often follow from the first.
+const SYNTAX_FAULTS_SHOWN: usize = 3;
+
+/// The file that is read.
+pub(super) struct Page<'a> {
+    name: &'a str,
+    pub(super) text: &'a str,
+    mistakes: RefCell<Vec<Mistake>>,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn new(name: &'a str, text: &'a str) -> Self {
+        Self {
+            name,
+            text,
+            mistakes: RefCell::default(),
+        }
+    }
+
+    /// Notes a mistake.
+    pub(super) fn note(&self, span: Range<usize>, words: Words) {
+        self.mistakes
+            .borrow_mut()
+            .push(Mistake::at(self.text, span, words));
+    }
+
+    /// Whether nothing is wrong so far.
+    pub(super) fn is_clean(&self) -> bool {
+        self.mistakes.borrow().is_empty()
+    }
+
+    /// What the file says, unless there are mistakes.
+    pub(super) fn conclude<T>(self, value: Option<T>) -> Result<T, Mistakes> {
+        let mut mistakes = self.mistakes.into_inner();
+        match value {
+            Some(value) if mistakes.is_empty() => Ok(value),
+            _ => {
+                mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+                Err(Mistakes {
+                    file: self.name.to_owned(),
+                    mistakes,
+                })
+            }
+        }
+    }
+
+    /// Reads the text as TOML.
+    pub(super) fn parse(&self) -> Option<Spanned<DeTable<'a>>> {
+        let (table, errors) = DeTable::parse_recoverable(self.text);
+        for error in errors.iter().take(SYNTAX_FAULTS_SHOWN) {
+            let words = Words {
+                wrong: format!("this is not TOML: {}", error.message().replace('\n', ", ")),
+                right: "key = value, with texts in \"quotes\", below a [section]".into(),
+                remedy: "correct this line; https://toml.io shows the format".into(),
+                ..Words::default()
+            };
+            self.note(error.span().unwrap_or(0..0), words);
+        }
+        errors.is_empty().then_some(table)
+    }
+
+    /// Finds what is no section of a chain file.
+    pub(super) fn check_sections(&self, root: &DeTable<'a>) {
+        for (key, value) in root {
+            let name: &str = key.get_ref();
+            if SECTIONS.iter().any(|section| section.name == name) {
+                continue;
+            }
+            let home = SECTIONS.iter().find(|section| section.key(name).is_some());
+            let guess = nearest(name, SECTIONS.iter().map(|section| section.name));
+            let is_table = matches!(value.get_ref(), DeValue::Table(_) | DeValue::Array(_));
+            let remedy = match (home, guess) {
+                (Some(home), _) if !is_table => format!("put it below {}", home.header()),
+                (_, Some(guess)) => format!("did you mean {}?", header(guess)),
+                _ => "take it out; `forebay check --reference` lists all keys".into(),
+            };
+            let headers: Vec<_> = SECTIONS.iter().map(Section::header).collect();
+            let wrong = if is_table {
+                "there is no such section"
+            } else {
+                "it stands outside of any section"
+            };
+            self.note(
+                key.span(),
+                Words {
+                    key: name.to_owned(),
+                    wrong: wrong.into(),
+                    right: headers.join(", "),
+                    remedy,
+                    ..Words::default()
+                },
+            );
+        }
+    }
+
+    /// The one block of a section; an empty one where the file has none.
+    pub(super) fn one<'p>(
+        &'p self,
+        root: &'p DeTable<'a>,
+        section: &'static Section,
+    ) -> Block<'p, 'a> {
+        let found = find(root, section.name);
+        let Some((key, value)) = found else {
+            return Block::empty(self, section);
+        };
+        match value.get_ref() {
+            DeValue::Table(table) => {
+                Block::new(self, section, section.name.to_owned(), table, key.span())
+            }
+            other => {
+                let wrong = match other {
+                    DeValue::Array(_) => "it can stand only once",
+                    _ => "it is a section, not a key",
+                };
+                self.wrong_shape(section, key.span(), wrong);
+                Block::empty(self, section)
+            }
+        }
+    }
+
+    /// All blocks of a section that may stand several times.
+    pub(super) fn many<'p>(
+        &'p self,
+        root: &'p DeTable<'a>,
+        section: &'static Section,
+    ) -> Vec<Block<'p, 'a>> {
+        let Some((key, value)) = find(root, section.name) else {
+            return Vec::new();
+        };
+        let DeValue::Array(blocks) = value.get_ref() else {
+            self.wrong_shape(section, key.span(), "it is a list of blocks");
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for (index, block) in blocks.iter().enumerate() {
+            match block.get_ref() {
+                DeValue::Table(table) => {
+                    let name = format!("{}[{index}]", section.name);
+                    found.push(Block::new(self, section, name, table, block.span()));
+                }
+                _ => self.wrong_shape(section, block.span(), "it is a list of blocks"),
+            }
+        }
+        found
+    }
+
+    fn wrong_shape(&self, section: &Section, span: Range<usize>, wrong: &str) {
+        let header = section.header();
+        self.note(
+            span,
+            Words {
+                key: section.name.to_owned(),
+                wrong: wrong.into(),
+                right: format!("{header} with its keys below"),
+                remedy: format!("write {header} on a line of its own"),
+                ..Words::default()
+            },
+        );
+    }
+}
+
+type Entry<'p, 'a> = (&'p Spanned<DeString<'a>>, &'p Spanned<DeValue<'a>>);
+
+/// Key and value of that name.
+pub(super) fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
+    table.iter().find(|(key, _)| &**key.get_ref() == name)
+}
+
+fn header(name: &str) -> String {
+    let section = SECTIONS.iter().find(|section| section.name == name);
+    section.map_or_else(String::new, Section::header)
+}

@@ -1,0 +1,394 @@
+//! The sources of one port behind its socket or capture: messages put together, kept in rings, counted.
+//!
+//! Counters, ring positions and unfinished messages of all sources of a port commit as one record.
+
+use std::net::SocketAddr;
+
+use forebay_evb::{Accepted, MessageCheck, Reject, Rejected, Step};
+use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
+use forebay_ring::{Meta, Producers};
+use forebay_wire::hadtu::{MTU_BYTES, UNIT_HEADER_BYTES};
+
+use super::route::Route;
+use crate::books::{Books, PortWords, QueueWords};
+use crate::error::RunError;
+use crate::plan::Plan;
+
+/// Longest UDP payload, and what a receive needs free in a ring.
+pub(super) const DATAGRAM_BYTES_MAX: usize = 65_536;
+/// What a record takes in a ring beside its bytes, at most: header and rounding.
+const RECORD_EXTRA_BYTES: usize = 64;
+
+/// All sources of a port.
+pub(super) struct Lanes {
+    words: PortWords,
+    writer: GroupWriter,
+    book: Book,
+    route: Route,
+    lanes: Vec<Lane>,
+}
+
+/// One source.
+struct Lane {
+    /// Index of its ring.
+    ring: usize,
+    check: MessageCheck,
+}
+
+/// One datagram as it came.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) from: Option<SocketAddr>,
+    pub(super) stamp_ns: u64,
+}
+
+impl Lanes {
+    pub(super) fn attach(
+        plan: &Plan,
+        index: usize,
+        books: &Books,
+        words: &Words,
+        producers: &mut Producers,
+    ) -> Result<Self, RunError> {
+        let port_words = books.ports[index].clone();
+        let writer = GroupWriter::attach(&books.schema, words, port_words.group)?;
+        let book = writer.restore();
+        let mut lanes = Vec::new();
+        for (ring, queue) in plan.sources_of(index).into_iter().zip(&port_words.sources) {
+            let mut check = MessageCheck::new(plan.receiver.message_bytes_max);
+            let [have, datagrams] = queue.unfinished.map(|word| book.value(word));
+            check.resume(have as usize, datagrams as u32);
+            producers.rings[ring].resume(book.value(queue.tail))?;
+            lanes.push(Lane { ring, check });
+        }
+        Ok(Self {
+            words: port_words,
+            writer,
+            book,
+            route: Route::of(plan, index),
+            lanes,
+        })
+    }
+
+    /// Number of the last batch (or packet of a capture) that is in the books.
+    pub(super) fn booked_batch(&self) -> u64 {
+        self.book.value(self.words.batch)
+    }
+
+    /// Whether everything that comes is one source's.
+    pub(super) fn is_single(&self) -> bool {
+        matches!(self.route, Route::Only)
+    }
+
+    /// Ring of a source and bytes of its unfinished message, which lie there.
+    pub(super) fn place(&self, lane: usize) -> (usize, usize) {
+        let lane = &self.lanes[lane];
+        (lane.ring, lane.check.unfinished().0)
+    }
+
+    /// Whether every ring of the port can take a message, with some room to spare so that it does not block at once again.
+    pub(super) fn has_room(&self, producers: &Producers) -> bool {
+        self.lanes.iter().all(|lane| {
+            let ring = &producers.rings[lane.ring];
+            let need = (lane.check.unfinished().0 + DATAGRAM_BYTES_MAX + RECORD_EXTRA_BYTES) as u64;
+            ring.free_bytes() >= (2 * need).min(ring.capacity_bytes() / 4 * 3).max(need)
+        })
+    }
+
+    /// The ring that has no room for a datagram of `len` bytes for `lane` now, but will have, and the bytes needed there.
+    pub(super) fn lacks_room(
+        &self,
+        lane: usize,
+        len: usize,
+        producers: &Producers,
+    ) -> Option<(usize, usize)> {
+        let (ring, have) = self.place(lane);
+        let need = have + len + RECORD_EXTRA_BYTES;
+        let ring_state = &producers.rings[ring];
+        let hopeless = need as u64 > ring_state.capacity_bytes();
+        (!hopeless && ring_state.free_bytes() < need as u64).then_some((ring, need))
+    }
+
+    /// Which source a datagram belongs to.
+    pub(super) fn find(&self, arrival: &Arrival<'_>) -> Option<usize> {
+        self.route
+            .find(arrival.payload, arrival.from)
+            .or_else(|| self.continued())
+    }
+
+    /// A datagram that no table knows may be the rest of the one message that is unfinished.
+    fn continued(&self) -> Option<usize> {
+        let mut unfinished = self
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| lane.check.unfinished().1 > 0);
+        let only = unfinished.next()?.0;
+        unfinished.next().is_none().then_some(only)
+    }
+
+    /// Takes one datagram for `lane` out of memory that is not the ring's.
+    pub(super) fn take(
+        &mut self,
+        lane: usize,
+        arrival: &Arrival<'_>,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
+        let (payload, stamp_ns) = (arrival.payload, arrival.stamp_ns);
+        let state = &mut self.lanes[lane];
+        let have = state.check.unfinished().0;
+        if have == 0 && payload.len() != MTU_BYTES {
+            match state.check.handle_datagram(payload, payload.len()) {
+                Step::Complete(accepted) => {
+                    self.store(lane, &accepted, payload, stamp_ns, producers, leak)
+                }
+                Step::Rejected(rejected) => self.reject(lane, &rejected),
+                Step::More => {}
+            }
+            return;
+        }
+        let ring = state.ring;
+        if let Ok(mut loan) = producers.rings[ring].reserve(have + payload.len()) {
+            loan[have..].copy_from_slice(payload);
+            self.settle_in_ring(lane, payload.len(), stamp_ns, producers, leak);
+        } else {
+            let given_up = self.lanes[lane].check.abandon();
+            let (datagrams, bytes) =
+                given_up.map_or((0, 0), |rejected| (rejected.datagrams, rejected.bytes));
+            let bytes = bytes + payload.len() as u64;
+            self.reject(
+                lane,
+                &Rejected {
+                    reason: Reject::RingFull,
+                    datagrams: datagrams + 1,
+                    bytes,
+                    retry_at: None,
+                },
+            );
+        }
+    }
+
+    /// Copies a checked message into the ring.
+    fn store(
+        &mut self,
+        lane: usize,
+        accepted: &Accepted,
+        payload: &[u8],
+        stamp_ns: u64,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
+        let ring = &mut producers.rings[self.lanes[lane].ring];
+        let kept = &payload[..accepted.kept_bytes as usize];
+        if accepted.datagrams == 1 && leak.take("receiver") {
+            return;
+        }
+        let Ok(mut loan) = ring.reserve(kept.len()) else {
+            let bytes = u64::from(accepted.message_bytes);
+            self.reject(
+                lane,
+                &Rejected {
+                    reason: Reject::RingFull,
+                    datagrams: accepted.datagrams,
+                    bytes,
+                    retry_at: None,
+                },
+            );
+            return;
+        };
+        loan.copy_from_slice(kept);
+        let queued = queued(accepted, kept, leak);
+        loan.commit(queued.bytes, queued.meta(stamp_ns));
+        self.accept(lane, accepted, &queued);
+    }
+
+    /// The newest datagram lies in the ring behind the unfinished message: checks and keeps it there.
+    pub(super) fn settle_in_ring(
+        &mut self,
+        lane: usize,
+        mut len: usize,
+        stamp_ns: u64,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
+        loop {
+            let state = &mut self.lanes[lane];
+            let total = state.check.unfinished().0 + len;
+            // The same memory as before: nothing was committed in between.
+            let Ok(mut loan) = producers.rings[state.ring].reserve(total) else {
+                return;
+            };
+            match state.check.handle_datagram(&loan, len) {
+                Step::More => return,
+                Step::Complete(accepted) if accepted.datagrams == 1 && leak.take("receiver") => {
+                    return;
+                }
+                Step::Complete(accepted) => {
+                    let queued = queued(&accepted, &loan, leak);
+                    loan.commit(queued.bytes, queued.meta(stamp_ns));
+                    return self.accept(lane, &accepted, &queued);
+                }
+                Step::Rejected(rejected) => {
+                    let retry = rejected.retry_at;
+                    if let Some(at) = retry {
+                        loan.copy_within(at..total, 0);
+                    }
+                    self.reject(lane, &rejected);
+                    let Some(at) = retry else { return };
+                    len = total - at;
+                }
+            }
+        }
+    }
+
+    /// Counts, then shows: the book holds batch `batch` before the builder can see it.
+    pub(super) fn commit(&mut self, batch: u64, producers: &mut Producers) {
+        for (lane, words) in self.lanes.iter().zip(&self.words.sources) {
+            let (have, datagrams) = lane.check.unfinished();
+            self.book
+                .set(words.tail, producers.rings[lane.ring].position());
+            self.book.set(words.unfinished[0], have as u64);
+            self.book.set(words.unfinished[1], u64::from(datagrams));
+            self.book
+                .set(words.receiver.held.items, u64::from(datagrams));
+            self.book.set(words.receiver.held.bytes, have as u64);
+        }
+        self.book.set(self.words.batch, batch);
+        self.writer.commit(&self.book);
+        for lane in &self.lanes {
+            producers.rings[lane.ring].publish();
+        }
+    }
+
+    /// Counts what the kernel says of the socket: drops as a raw counter, and the fill of its buffer in bytes.
+    pub(super) fn count_kernel(&mut self, drops_raw: u32, fill_bytes: u32) {
+        let last = self.book.value(self.words.kernel_raw) as u32;
+        self.book.add(
+            self.words.kernel_drops,
+            u64::from(drops_raw.wrapping_sub(last)),
+        );
+        self.book.set(self.words.kernel_raw, u64::from(drops_raw));
+        self.book.set(self.words.buffer_fill, u64::from(fill_bytes));
+        self.writer.commit(&self.book);
+    }
+
+    /// Ends unfinished messages at the end of a run.
+    pub(super) fn finish(&mut self, producers: &mut Producers) {
+        for lane in 0..self.lanes.len() {
+            if let Some(rejected) = self.lanes[lane].check.abandon() {
+                self.reject(lane, &rejected);
+            }
+        }
+        for (lane, words) in self.lanes.iter().zip(&self.words.sources) {
+            self.book.set(words.receiver.held.items, 0);
+            self.book.set(words.receiver.held.bytes, 0);
+            self.book.set(words.unfinished[0], 0);
+            self.book.set(words.unfinished[1], 0);
+            self.book
+                .set(words.tail, producers.rings[lane.ring].position());
+        }
+        self.writer.commit(&self.book);
+    }
+
+    /// One datagram came in for `lane`.
+    #[inline]
+    pub(super) fn count_in(&mut self, lane: usize, bytes: u64) {
+        let tally = self.words.sources[lane].receiver.incoming;
+        self.book.add_tally(tally, 1, bytes);
+    }
+
+    /// One datagram of `lane` was in a killed receiver's hand and is gone.
+    pub(super) fn count_crash(&mut self, lane: usize, bytes: u64) {
+        self.count_in(lane, bytes);
+        let tally = self.words.sources[lane].receiver.dropped[crate::books::receiver_crash()];
+        self.book.add_tally(tally, 1, bytes);
+    }
+
+    /// The kernel cut this datagram.
+    pub(super) fn count_cut(&mut self, lane: usize, bytes: u64) {
+        self.reject(
+            lane,
+            &Rejected {
+                reason: Reject::Truncated,
+                datagrams: 1,
+                bytes,
+                retry_at: None,
+            },
+        );
+    }
+
+    fn accept(&mut self, lane: usize, accepted: &Accepted, queued: &Queued) {
+        let words: &QueueWords = &self.words.sources[lane];
+        let book = &mut self.book;
+        book.add_tally(
+            words.receiver.outgoing,
+            u64::from(accepted.datagrams),
+            u64::from(accepted.message_bytes),
+        );
+        book.add(words.messages, 1);
+        let bytes = u64::from(accepted.kept_bytes) - UNIT_HEADER_BYTES as u64;
+        let broken = u64::from(accepted.broken_bytes);
+        book.add_tally(
+            words.queue.incoming,
+            u64::from(accepted.items) + u64::from(broken > 0),
+            bytes + broken,
+        );
+        if broken > 0 {
+            book.add_tally(words.queue.dropped[0], 1, broken);
+        }
+        let bytes = (queued.bytes - UNIT_HEADER_BYTES) as u64;
+        book.add_tally(words.queue.outgoing, u64::from(queued.items), bytes);
+        book.add_tally(words.published, u64::from(queued.items), bytes);
+    }
+
+    fn reject(&mut self, lane: usize, rejected: &Rejected) {
+        let account: &Account = &self.words.sources[lane].receiver;
+        let tally = account.dropped[rejected.reason as usize];
+        self.book
+            .add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
+    }
+
+    /// A datagram that belongs to no source.
+    pub(super) fn stray(&mut self, bytes: u64) {
+        let Some(account) = &self.words.stray else {
+            return;
+        };
+        self.book.add_tally(account.incoming, 1, bytes);
+        self.book
+            .add_tally(account.dropped[Reject::UnknownSource as usize], 1, bytes);
+    }
+}
+
+/// What of a message goes into the ring: all of it, unless a test leaks a sub-event here.
+struct Queued {
+    items: u32,
+    bytes: usize,
+}
+
+impl Queued {
+    fn meta(&self, stamp_ns: u64) -> Meta {
+        Meta {
+            tag: 0,
+            items: self.items,
+            flags: 0,
+            stamp_ns,
+        }
+    }
+}
+
+fn queued(accepted: &Accepted, message: &[u8], leak: &mut Leak) -> Queued {
+    let all = Queued {
+        items: accepted.items,
+        bytes: accepted.kept_bytes as usize,
+    };
+    if accepted.items == 0 || !leak.take("queue") {
+        return all;
+    }
+    let body = &message[UNIT_HEADER_BYTES..all.bytes];
+    Queued {
+        items: all.items - 1,
+        bytes: UNIT_HEADER_BYTES + forebay_evb::bytes_of(body, all.items - 1),
+    }
+}
