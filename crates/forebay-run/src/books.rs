@@ -44,6 +44,8 @@ pub struct QueueWords {
     pub unfinished: [Counter; 2],
     /// Messages accepted.
     pub messages: Counter,
+    /// What the ring can hold, in bytes.
+    pub capacity: Counter,
 }
 
 /// Words of one port: the receiver's unit of commit.
@@ -59,6 +61,8 @@ pub struct PortWords {
     pub batch: Counter,
     /// Fill of the socket buffer in bytes.
     pub buffer_fill: Counter,
+    /// What the socket buffer can hold, in the same measure.
+    pub buffer_capacity: Counter,
     /// Sources of the port, in the plan's order.
     pub sources: Vec<QueueWords>,
     /// Where datagrams of no source go, on a port with several.
@@ -130,6 +134,8 @@ pub struct SinkWords {
     pub files: Counter,
     /// Bytes written with headers.
     pub written: Counter,
+    /// What the queue can hold, in bytes; 0 where there is none.
+    pub capacity: Counter,
 }
 
 /// Words of the emulator.
@@ -332,6 +338,12 @@ fn declare_port(
             &owner,
             "kernel memory in use by the socket's queue",
         ),
+        buffer_capacity: schema.gauge(
+            group,
+            "socket_buffer_capacity_bytes",
+            &owner,
+            "kernel memory that the socket's queue may use",
+        ),
         sources,
         stray_id: stray.as_ref().map(|(id, _)| *id),
         stray: stray.map(|(_, account)| account),
@@ -394,6 +406,12 @@ fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> Que
             schema.cursor(group, &format!("{owner}.unfinished_datagrams")),
         ],
         messages: schema.counter(group, "messages", owner, "messages accepted"),
+        capacity: schema.gauge(
+            group,
+            "queue_capacity_bytes",
+            owner,
+            "what the queue of the source can hold",
+        ),
     }
 }
 
@@ -467,6 +485,12 @@ fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId
         name,
         "bytes written, headers included",
     );
+    let capacity = schema.gauge(
+        group,
+        "sink_queue_capacity_bytes",
+        name,
+        "what the queue of the sink can hold",
+    );
     (
         SinkWords {
             group,
@@ -476,6 +500,7 @@ fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId
             file,
             files,
             written,
+            capacity,
         },
         id,
     )

@@ -109,11 +109,14 @@ impl SinkHandle {
     ) -> Result<Self, RunError> {
         let sink_words = books.sinks[index].clone();
         let writer = GroupWriter::attach(&books.schema, &words, sink_words.group)?;
-        let own = SinkBooks {
+        let mut own = SinkBooks {
             book: writer.restore(),
             writer,
             words: sink_words,
         };
+        own.book
+            .set(own.words.capacity, plan.sinks[index].queue_bytes);
+        own.commit();
         let mut consumers = Consumers::map(&plan.sink_ring(index), fds)?;
         consumers.rings[0].resume(own.book.value(own.words.head))?;
         let name = plan.sinks[index].name.clone();

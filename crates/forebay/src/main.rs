@@ -20,6 +20,7 @@ mod metrics;
 mod output;
 mod replay;
 mod session;
+mod top;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
 #[derive(Debug, Parser)]
@@ -42,6 +43,7 @@ enum Verb {
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
+    Top(top::TopArgs),
     Check(check::CheckArgs),
     Doctor(doctor::DoctorArgs),
     #[command(hide = true)]
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Top(args) => top::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => manual::completions::<Cli>(&args),
