@@ -107,15 +107,15 @@ fn print(args: &TopArgs, reader: &LedgerReader) -> Result<()> {
 
 fn show(args: &TopArgs, view: &View) -> Result<()> {
     match args.format {
-        Format::Json => say!("{}", serde_json::to_string(view)?),
+        Format::Json => crate::output::print_line(format_args!("{}", serde_json::to_string(view)?)),
         Format::Text => {
             let wish = Wish {
                 sources: args.sources,
                 ..Wish::default()
             };
-            say!("{}", page::text(view, &wish));
+            crate::output::print_line(format_args!("{}", page::text(view, &wish)));
             if args.follow {
-                say!("");
+                crate::output::print_line(format_args!(""));
             }
         }
     }
