@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use forebay_ledger::LedgerReader;
 use forebay_run::run_dir::open_ledger;
 
-use crate::output::{Format, parse_duration, print_line};
+use crate::output::{Format, parse_duration};
 use page::Wish;
 use sample::Sample;
 use view::{State, View, Watch};
@@ -107,15 +107,15 @@ fn print(args: &TopArgs, reader: &LedgerReader) -> Result<()> {
 
 fn show(args: &TopArgs, view: &View) -> Result<()> {
     match args.format {
-        Format::Json => print_line(serde_json::to_string(view)?),
+        Format::Json => crate::output::print_line(format_args!("{}", serde_json::to_string(view)?)),
         Format::Text => {
             let wish = Wish {
                 sources: args.sources,
                 ..Wish::default()
             };
-            print_line(page::text(view, &wish));
+            crate::output::print_line(format_args!("{}", page::text(view, &wish)));
             if args.follow {
-                print_line("");
+                crate::output::print_line(format_args!(""));
             }
         }
     }

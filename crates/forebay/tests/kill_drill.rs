@@ -1,6 +1,11 @@
 //! Stages killed with `kill -9` at random moments of a run: nothing is lost but what is named, nothing is there twice.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 
