@@ -36,6 +36,9 @@ pub(crate) struct CheckArgs {
     format: Format,
 }
 
+/// Most ports that are named one by one.
+const PORTS_NAMED: usize = 3;
+
 /// What a good file comes to.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -116,7 +119,7 @@ impl Report {
             memory,
             memory_bytes: memory.total_bytes(),
             memory_bytes_max: chain.memory_bytes_max,
-            warnings: warnings(plan),
+            warnings: [warnings(plan), unbindable(plan)].concat(),
             host: examine(&Facts::read(needs.socket_buffer_bytes), &needs),
         })
     }
@@ -259,6 +262,21 @@ fn warnings(plan: &Plan) -> Vec<String> {
     warnings
 }
 
+/// Ports that cannot be had at this moment: tried, and given back.
+fn unbindable(plan: &Plan) -> Vec<String> {
+    let refused = plan.ports.iter().filter_map(|port| {
+        let error = std::net::UdpSocket::bind(port).err()?;
+        Some(format!("{port} cannot be had now: {error}"))
+    });
+    let refused: Vec<String> = refused.collect();
+    let more = refused.len().saturating_sub(PORTS_NAMED);
+    let mut named: Vec<String> = refused.into_iter().take(PORTS_NAMED).collect();
+    if more > 0 {
+        named.push(format!("{more} more ports cannot be had now"));
+    }
+    named
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,5 +313,23 @@ mod tests {
             assert!(said.contains(part), "{said}");
         }
         assert!(warnings(&plan("[[sources]]\nport = 8080\n")).is_empty());
+    }
+
+    #[test]
+    fn ports_in_use_are_named() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let said = unbindable(&plan(&format!("[[sources]]\nport = {port}\n")));
+        assert!(
+            said.len() == 1 && said[0].starts_with(&format!("127.0.0.1:{port} cannot be had now")),
+            "{said:?}"
+        );
+        let foreign =
+            plan("[receiver]\nbind = \"192.0.2.1\"\n[[sources]]\nbase_port = 50000\ncount = 5\n");
+        let said = unbindable(&foreign);
+        assert_eq!(
+            (said.len(), said[3].as_str()),
+            (4, "2 more ports cannot be had now")
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use forebay_run::config::needs::Memory;
 use forebay_run::config::{self, Chain};
 use forebay_run::plan::{CompletionName, FilePlan, Plan, SinkKind, SinkPlan};
@@ -283,8 +283,8 @@ fn nth_port(base_port: u16, index: usize) -> Result<u16> {
         return Ok(0);
     }
     let port = usize::from(base_port) + index;
-    u16::try_from(port).with_context(|| {
-        format!("--base-port {base_port}: port {port} does not exist; choose a lower one (the last port is 65535)")
+    u16::try_from(port).map_err(|_| {
+        anyhow!("--base-port {base_port}: the last of these ports would be beyond 65535; choose a lower one")
     })
 }
 
