@@ -1,6 +1,11 @@
 //! UDP GRO: the kernel merges datagrams of a sender that lets it segment. They are told apart again, and drops are a bound.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 
@@ -22,9 +27,14 @@ fn send(to: SocketAddr, bursts: u32) -> bool {
     let socket = connect_udp(to, &UdpOptions::default()).unwrap();
     let mut batch = SendBatch::new(1);
     (0..bursts).all(|burst| {
-        let messages: Vec<_> = (0..SEGMENTS).map(|index| message(0x8000, [burst * SEGMENTS + index], 1_200)).collect();
+        let messages: Vec<_> = (0..SEGMENTS)
+            .map(|index| message(0x8000, [burst * SEGMENTS + index], 1_200))
+            .collect();
         let bytes = messages.concat();
-        let outgoing = Outgoing { segment_bytes: Some(messages[0].len() as u16), ..Outgoing::connected(&bytes) };
+        let outgoing = Outgoing {
+            segment_bytes: Some(messages[0].len() as u16),
+            ..Outgoing::connected(&bytes)
+        };
         batch.send(socket.as_fd(), &[outgoing]).count == 1
     })
 }
@@ -36,7 +46,9 @@ fn take(buffer_bytes: usize, gro: bool, bursts: u32) -> Option<Summary> {
     plan.receiver.socket_buffer_bytes = buffer_bytes;
     plan.receiver.gro = gro;
     let mut segmented = false;
-    let summary = run(plan, Duration::from_millis(500), |plan| segmented = send(plan.ports[0], bursts));
+    let summary = run(plan, Duration::from_millis(500), |plan| {
+        segmented = send(plan.ports[0], bursts)
+    });
     if !segmented {
         println!("skipped: this kernel does not segment UDP (UDP_SEGMENT)");
     }
@@ -46,8 +58,15 @@ fn take(buffer_bytes: usize, gro: bool, bursts: u32) -> Option<Summary> {
 #[test]
 fn merged_datagrams_are_messages_of_their_own_again() {
     for gro in [false, true] {
-        let Some(summary) = take(4 << 20, gro, 20) else { return };
-        assert_eq!((summary.events_built, summary.drops.len()), (u64::from(20 * SEGMENTS), 0), "gro {gro}: {:?}", summary.drops);
+        let Some(summary) = take(4 << 20, gro, 20) else {
+            return;
+        };
+        assert_eq!(
+            (summary.events_built, summary.drops.len()),
+            (u64::from(20 * SEGMENTS), 0),
+            "gro {gro}: {:?}",
+            summary.drops
+        );
         assert_eq!(summary.subevents_in, u64::from(20 * SEGMENTS));
     }
 }
@@ -56,14 +75,30 @@ fn merged_datagrams_are_messages_of_their_own_again() {
 fn drops_are_exact_without_merging_and_a_bound_with_it() {
     const BURSTS: u32 = 400;
     for gro in [false, true] {
-        let Some(summary) = take(8 << 10, gro, BURSTS) else { return };
+        let Some(summary) = take(8 << 10, gro, BURSTS) else {
+            return;
+        };
         let lost = u64::from(BURSTS * SEGMENTS) - summary.subevents_in;
-        let dropped = summary.drops.get("socket.buffer_full.source0").copied().unwrap_or_default();
+        let dropped = summary
+            .drops
+            .get("socket.buffer_full.source0")
+            .copied()
+            .unwrap_or_default();
         println!("gro {gro}: {lost} lost, the kernel says {dropped:?}");
         assert!(lost > 0, "not overloaded");
         if gro {
-            assert!(dropped.items <= lost && lost <= dropped.items_max, "{lost} lost, {dropped:?}");
-            assert!(summary.warnings.iter().any(|text| text.contains("lower bound")), "{:?}", summary.warnings);
+            assert!(
+                dropped.items <= lost && lost <= dropped.items_max,
+                "{lost} lost, {dropped:?}"
+            );
+            assert!(
+                summary
+                    .warnings
+                    .iter()
+                    .any(|text| text.contains("lower bound")),
+                "{:?}",
+                summary.warnings
+            );
         } else {
             assert_eq!((dropped.items, dropped.items_max), (lost, lost));
         }

@@ -26,10 +26,17 @@ fn by_sub_event_id() {
         let sender = socket();
         for first in (0..400).step_by(20) {
             for source in 0..4 {
-                sender.send_to(&message(0x8000 + source, first..first + 20, 100), plan.ports[0]).unwrap();
+                sender
+                    .send_to(
+                        &message(0x8000 + source, first..first + 20, 100),
+                        plan.ports[0],
+                    )
+                    .unwrap();
             }
             // Of nobody, and of no format.
-            sender.send_to(&message(0x9999, first..first + 1, 100), plan.ports[0]).unwrap();
+            sender
+                .send_to(&message(0x9999, first..first + 1, 100), plan.ports[0])
+                .unwrap();
             sender.send_to(b"what is this", plan.ports[0]).unwrap();
         }
         // A message of several datagrams: only its first one carries an id.
@@ -39,8 +46,18 @@ fn by_sub_event_id() {
             }
         }
     });
-    assert_eq!((summary.events_built, summary.events_partial), (401, 0), "{:?}", summary.drops);
-    let stray: u64 = summary.drops.iter().filter(|(name, _)| name.starts_with("receiver.unknown_source.port")).map(|(_, lost)| lost.items).sum();
+    assert_eq!(
+        (summary.events_built, summary.events_partial),
+        (401, 0),
+        "{:?}",
+        summary.drops
+    );
+    let stray: u64 = summary
+        .drops
+        .iter()
+        .filter(|(name, _)| name.starts_with("receiver.unknown_source.port"))
+        .map(|(_, lost)| lost.items)
+        .sum();
     assert_eq!((stray, summary.drops.len()), (40, 1), "{:?}", summary.drops);
     assert!(verify(&summary.files, None).unwrap().is_good());
 }
@@ -59,12 +76,21 @@ fn by_sender() {
         for first in (0..300).step_by(10) {
             for sender in &senders {
                 // All with one id: it does not matter here.
-                sender.send_to(&message(0x8000, first..first + 10, 100), plan.ports[0]).unwrap();
+                sender
+                    .send_to(&message(0x8000, first..first + 10, 100), plan.ports[0])
+                    .unwrap();
             }
         }
-        socket().send_to(&message(0x8000, [7], 100), plan.ports[0]).unwrap();
+        socket()
+            .send_to(&message(0x8000, [7], 100), plan.ports[0])
+            .unwrap();
     });
-    assert_eq!((summary.events_built, summary.events_partial), (300, 0), "{:?}", summary.drops);
+    assert_eq!(
+        (summary.events_built, summary.events_partial),
+        (300, 0),
+        "{:?}",
+        summary.drops
+    );
     assert_eq!(summary.drops.len(), 1, "the stranger: {:?}", summary.drops);
 }
 
@@ -87,9 +113,18 @@ fn a_full_queue_of_one_source_costs_the_others_on_the_port_nothing() {
     let summary = run(plan, Duration::from_millis(700), |plan| {
         let sender = socket();
         for first in 0..100 {
-            sender.send_to(&message(0x8000, [first], 8_000), plan.ports[0]).unwrap();
-            sender.send_to(&message(0x8001, [1_000 + first], 10), plan.ports[0]).unwrap();
+            sender
+                .send_to(&message(0x8000, [first], 8_000), plan.ports[0])
+                .unwrap();
+            sender
+                .send_to(&message(0x8001, [1_000 + first], 10), plan.ports[0])
+                .unwrap();
         }
     });
-    assert_eq!(dropped(&summary, "receiver.ring_full.source1"), 0, "{:?}", summary.drops);
+    assert_eq!(
+        dropped(&summary, "receiver.ring_full.source1"),
+        0,
+        "{:?}",
+        summary.drops
+    );
 }

@@ -1,6 +1,11 @@
 //! What must not be there: garbage, cut messages, wrong trailers. Each is counted by its name, and good data is never lost for it.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

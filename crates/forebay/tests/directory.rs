@@ -1,6 +1,11 @@
 //! The directory of a run and its addresses: what is taken, what is kept, what is refused and how that is said.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

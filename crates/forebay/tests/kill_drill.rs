@@ -1,6 +1,11 @@
 //! Stages killed with `kill -9` at random moments of a run: nothing is lost but what is named, nothing is there twice.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 
@@ -211,6 +216,36 @@ fn stages_killed_at_the_very_end_still_close_the_books() {
     }
     let json = run.end().json_of(0);
     assert_once(&json, folder.path());
+}
+
+#[test]
+fn a_program_replaced_during_the_run_is_not_mixed_with_its_successor() {
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("forebay");
+    std::fs::copy(forebay().get_program(), &program).unwrap();
+    let out = folder.path().join("out");
+    let mut command = std::process::Command::new(&program);
+    command
+        .args([
+            "demo",
+            "--format",
+            "json",
+            "--sources",
+            "3",
+            "--rate",
+            "1000",
+            "--duration",
+            "1500ms",
+            "--out",
+        ])
+        .arg(&out);
+    let run = start(&mut command);
+    run.wait_stages(&["generator", "receiver", "builder"]);
+    std::fs::remove_file(&program).unwrap();
+    std::fs::write(&program, "another program").unwrap();
+    kill(&run, "builder");
+    kill(&run, "receiver");
+    assert_once(&run.end().json_of(0), &out);
 }
 
 #[test]

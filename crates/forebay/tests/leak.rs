@@ -1,6 +1,11 @@
 //! The fault switch: items that vanish at any one hop are found, and the hop and their number are named.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

@@ -1,6 +1,11 @@
 //! Memory is bounded by the configuration, and what was announced holds.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

@@ -1,6 +1,11 @@
 //! More is sent than the receiver can take: lost = sent − received, each loss with its name.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

@@ -1,6 +1,11 @@
 //! Ctrl-C and SIGTERM: the last complete event is written, the books are closed, the record is there.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

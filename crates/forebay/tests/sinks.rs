@@ -1,6 +1,11 @@
 //! Where events go: files that follow one another, two sinks at once, one that hangs, a disk that is full.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

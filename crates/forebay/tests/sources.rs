@@ -1,6 +1,11 @@
 //! Any number of sources from 1 to 1,024 (the system that this one stands for broke at 96), and trigger numbers that wrap.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod rig;
 

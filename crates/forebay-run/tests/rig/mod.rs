@@ -43,11 +43,21 @@ pub(crate) fn run(plan: Plan, duration: Duration, send: impl FnOnce(&Plan)) -> S
 }
 
 /// A message of one sub-event of `address` for each of `triggers`.
-pub(crate) fn message(address: u32, triggers: impl IntoIterator<Item = u32>, payload_bytes: usize) -> Vec<u8> {
+pub(crate) fn message(
+    address: u32,
+    triggers: impl IntoIterator<Item = u32>,
+    payload_bytes: usize,
+) -> Vec<u8> {
     let mut writer = MessageWriter::new(ByteOrder::Big);
     for trigger in triggers {
-        let sub = SubEventRepr { id: address, trigger_word: (trigger & 0xff_ffff) << 8 | 1, ..SubEventRepr::default() };
-        writer.push(&sub, &vec![trigger as u8; payload_bytes]).unwrap();
+        let sub = SubEventRepr {
+            id: address,
+            trigger_word: (trigger & 0xff_ffff) << 8 | 1,
+            ..SubEventRepr::default()
+        };
+        writer
+            .push(&sub, &vec![trigger as u8; payload_bytes])
+            .unwrap();
     }
     writer.finish().to_vec()
 }
