@@ -1,6 +1,8 @@
 //! A stage seen from the supervisor: a process of its own, or a thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -134,14 +136,25 @@ impl Worker {
 }
 
 fn spawn_process(role: Role, far: Control) -> Result<Body, RunError> {
-    let program = std::env::current_exe().map_err(RunError::file("finding", "this program"))?;
+    let program = own_program()?;
     let child = Command::new(&program)
+        .arg0("forebay")
         .args(["stage", role.name()])
         .stdin(Stdio::from(far.into_fd()))
         .stdout(Stdio::null())
         .spawn()
         .map_err(RunError::file("starting", program))?;
     Ok(Body::Process { pid: child.id() })
+}
+
+/// The file that this process runs, also when another has taken its name since (an upgrade): a stage of another version must
+/// not take over the memory of this one.
+fn own_program() -> Result<PathBuf, RunError> {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.exists() {
+        return Ok(running);
+    }
+    std::env::current_exe().map_err(RunError::file("finding", "this program"))
 }
 
 fn spawn_thread(role: Role, far: Control) -> Result<Body, RunError> {

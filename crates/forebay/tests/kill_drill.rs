@@ -219,6 +219,36 @@ fn stages_killed_at_the_very_end_still_close_the_books() {
 }
 
 #[test]
+fn a_program_replaced_during_the_run_is_not_mixed_with_its_successor() {
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("forebay");
+    std::fs::copy(forebay().get_program(), &program).unwrap();
+    let out = folder.path().join("out");
+    let mut command = std::process::Command::new(&program);
+    command
+        .args([
+            "demo",
+            "--format",
+            "json",
+            "--sources",
+            "3",
+            "--rate",
+            "1000",
+            "--duration",
+            "1500ms",
+            "--out",
+        ])
+        .arg(&out);
+    let run = start(&mut command);
+    run.wait_stages(&["generator", "receiver", "builder"]);
+    std::fs::remove_file(&program).unwrap();
+    std::fs::write(&program, "another program").unwrap();
+    kill(&run, "builder");
+    kill(&run, "receiver");
+    assert_once(&run.end().json_of(0), &out);
+}
+
+#[test]
 fn a_killed_generator_taints_the_run() {
     let folder = TempDir::new().unwrap();
     let run = start(&mut demo(

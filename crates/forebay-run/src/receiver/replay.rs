@@ -17,7 +17,7 @@ use super::{DRAIN_LIMIT_NS, SLEEP};
 use crate::books::{Books, CaptureDrop, CaptureWords};
 use crate::error::RunError;
 use crate::plan::{Plan, ReplayPlan};
-use crate::stage::{Order, Report, StageControl};
+use crate::stage::{Report, StageControl};
 
 /// Datagrams taken before the books are committed and the builder sees them.
 pub(crate) const BATCH_DATAGRAMS: u64 = 64;
@@ -203,7 +203,7 @@ impl<'a> Stage<'a> {
     }
 
     fn look_for_order(&mut self) -> Result<(), RunError> {
-        if !self.stop && self.control.poll()? == Some(Order::Stop) {
+        if !self.stop && self.control.poll()?.is_some() {
             self.stop = true;
         }
         Ok(())
