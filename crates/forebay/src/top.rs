@@ -90,13 +90,16 @@ fn print(args: &TopArgs, reader: &LedgerReader) -> Result<()> {
     }
     let mut next = Instant::now() + args.interval;
     loop {
-        while Instant::now() < next {
-            if signals.count() > 0 {
-                return Ok(());
-            }
-            std::thread::sleep(next.saturating_duration_since(Instant::now()).min(REACTION));
+        // Asked at least once per look, also when a look takes longer than the interval.
+        if signals.count() > 0 {
+            return Ok(());
         }
-        next += args.interval;
+        let left = next.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            std::thread::sleep(left.min(REACTION));
+            continue;
+        }
+        next = Instant::now() + args.interval;
         let view = watch.view(Sample::take(reader)?);
         show(args, &view)?;
         if !args.follow || view.state != State::Live {

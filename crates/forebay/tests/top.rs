@@ -53,9 +53,9 @@ fn is_at_work(out: &Path) -> bool {
     view["condition"] == "running" && view["fills"][1]["capacity_bytes"] != 0
 }
 
-fn end(mut run: Child) {
+fn end(run: &mut Child) {
     rustix::process::kill_process(
-        rustix::process::Pid::from_child(&run),
+        rustix::process::Pid::from_child(run),
         rustix::process::Signal::TERM,
     )
     .unwrap();
@@ -81,7 +81,7 @@ fn top(arguments: &[&str], out: &Path) -> String {
 fn a_run_is_shown_live_and_after_its_end() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run");
-    let run = live_run(&out);
+    let mut run = live_run(&out);
     let object: Value =
         serde_json::from_str(&top(&["--format", "json", "--interval", "100ms"], &out)).unwrap();
     assert_eq!(
@@ -111,7 +111,7 @@ fn a_run_is_shown_live_and_after_its_end() {
         .lines()
         .map_while(Result::ok);
     lines.next().unwrap();
-    end(run);
+    end(&mut run);
     let last: Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
     assert_eq!(
         (&last["state"], &last["condition"]),
@@ -124,6 +124,25 @@ fn a_run_is_shown_live_and_after_its_end() {
         "{text}"
     );
     assert!(top(&["--once", "--sources"], &out).contains("source1"));
+}
+
+#[test]
+fn a_follower_ends_at_a_signal_though_it_never_rests() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run");
+    let mut run = live_run(&out);
+    let mut follower = forebay()
+        .arg("top")
+        .arg(&out)
+        .args(["--follow", "--interval", "50ms"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    end(&mut follower);
+    assert!(lines.all(|line| line.is_ok()));
+    end(&mut run);
 }
 
 #[test]
@@ -224,7 +243,7 @@ impl OnTerminal {
 fn a_terminal_is_restored_by_a_key_and_by_a_signal() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run");
-    let run = live_run(&out);
+    let mut run = live_run(&out);
     for by_key in [true, false] {
         let mut shown = OnTerminal::start(&out);
         let drawing = shown.until("quit");
@@ -241,5 +260,5 @@ fn a_terminal_is_restored_by_a_key_and_by_a_signal() {
         shown.until("\u{1b}[?1049l");
         assert!(shown.child.wait().unwrap().success());
     }
-    end(run);
+    end(&mut run);
 }
