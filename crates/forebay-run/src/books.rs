@@ -438,10 +438,19 @@ fn declare_sinks(
 }
 
 fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
-    let group = schema.group(&format!("sink.{name}"));
+    declare_writer(schema, "sink", name)
+}
+
+/// Declares what takes events of the stream `name` off a queue or a connection at `place` and writes them.
+pub(crate) fn declare_writer(
+    schema: &mut SchemaBuilder,
+    place: &str,
+    name: &str,
+) -> (SinkWords, AccountId) {
+    let group = schema.group(&format!("{place}.{name}"));
     let (id, account) = schema.account(
         group,
-        "sink",
+        place,
         name,
         Unit::Events,
         &["disk_full", "write_error", "peer_lost"],

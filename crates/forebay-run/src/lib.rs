@@ -10,6 +10,7 @@ pub mod builder;
 pub mod config;
 pub mod error;
 pub mod generator;
+pub mod mover;
 pub mod plan;
 pub mod presets;
 pub mod receiver;

@@ -1,9 +1,13 @@
 //! Sinks: each a thread with a queue, a ledger group and a policy of its own.
 
+mod block;
 mod file;
 mod name;
+mod tcp;
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,7 +18,9 @@ use crate::books::{Books, SinkWords};
 use crate::error::RunError;
 use crate::plan::{Plan, SinkKind};
 use crate::stage::Report;
-use file::HldWriter;
+pub(crate) use block::{Block, Bytes};
+pub(crate) use file::HldWriter;
+use tcp::TcpSink;
 
 /// Longest sleep of a sink that has nothing to do.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -31,7 +37,7 @@ pub struct SinkParts {
 }
 
 /// What writes blocks of events somewhere.
-trait Writer {
+pub(crate) trait Writer {
     /// Writes the events of one block. What is lost is counted by the writer.
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks);
     /// Ends the output in order.
@@ -40,22 +46,15 @@ trait Writer {
     fn reports(&mut self) -> Vec<Report>;
 }
 
-/// One block of whole events of one file.
-struct Block<'a> {
-    view: forebay_ring::View<'a>,
-    run: u32,
-    events: u64,
-}
-
 /// A sink's account while it works.
-struct SinkBooks {
-    words: SinkWords,
-    writer: GroupWriter,
-    book: Book,
+pub(crate) struct SinkBooks {
+    pub(crate) words: SinkWords,
+    pub(crate) writer: GroupWriter,
+    pub(crate) book: Book,
 }
 
 impl SinkBooks {
-    fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) {
         self.writer.commit(&self.book);
     }
 
@@ -72,9 +71,10 @@ impl SinkBooks {
 
 /// Why a sink drops events; the order is that of the ledger's reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dropped {
+pub(crate) enum Dropped {
     DiskFull,
     WriteError,
+    PeerLost,
 }
 
 /// A running sink.
@@ -82,6 +82,8 @@ enum Dropped {
 pub struct SinkHandle {
     thread: JoinHandle<Vec<Report>>,
     name: String,
+    /// Nothing more will be put into the queue.
+    ending: Arc<AtomicBool>,
 }
 
 impl SinkHandle {
@@ -107,29 +109,44 @@ impl SinkHandle {
         let mut consumers = Consumers::map(&plan.sink_ring(index), fds)?;
         consumers.rings[0].resume(own.book.value(own.words.head))?;
         let name = plan.sinks[index].name.clone();
-        let out: Box<dyn Writer + Send> = match &plan.sinks[index].kind {
-            SinkKind::File(file) => Box::new(HldWriter::resume(file.clone(), &own)?),
-            SinkKind::Tcp(_) | SinkKind::Null => {
+        let ending = Arc::new(AtomicBool::new(false));
+        let work: Box<dyn FnOnce() -> Vec<Report> + Send> = match &plan.sinks[index].kind {
+            SinkKind::File(file) => {
+                let out = Box::new(HldWriter::resume(file.clone(), &own)?);
+                let work = Work {
+                    consumers,
+                    books: own,
+                    out,
+                    leak,
+                };
+                Box::new(move || work.run())
+            }
+            SinkKind::Tcp(tcp) => {
+                let stream = (plan.run_id.clone(), name.clone());
+                let sink = TcpSink::new(tcp, stream, consumers, own, leak, Arc::clone(&ending));
+                Box::new(move || sink.run())
+            }
+            SinkKind::Null => {
                 return Err(RunError::Stage(format!("sink {name} has no writer")));
             }
-        };
-        let work = Work {
-            consumers,
-            books: own,
-            out,
-            leak,
         };
         let thread_name = format!("sink-{name}");
         let thread = std::thread::Builder::new()
             .name(thread_name.clone())
-            .spawn(move || work.run())
+            .spawn(work)
             .map_err(RunError::file("starting thread", thread_name))?;
-        Ok(Self { thread, name })
+        Ok(Self {
+            thread,
+            name,
+            ending,
+        })
     }
 
     /// Waits until everything is written; tells what the supervisor should know.
     #[must_use]
     pub fn join(self) -> Vec<Report> {
+        // SYNC POINT ending: partner is the load in `TcpSink::is_ending`.
+        self.ending.store(true, Ordering::Release);
         let name = self.name;
         self.thread
             .join()
@@ -189,17 +206,17 @@ impl Work {
             return;
         };
         let mut block = Block {
-            view,
+            bytes: Bytes::Queue(view),
             run: record.meta.tag,
             events: u64::from(record.meta.items),
         };
         let words = self.books.words.clone();
-        let bytes = block.view.len() as u64;
+        let bytes = block.bytes.len() as u64;
         self.books.book.add_tally(words.taken, block.events, bytes);
         if self.leak.is_armed() && self.leak.take("sink_queue") {
             block = block.without_last();
         }
-        let bytes = block.view.len() as u64;
+        let bytes = block.bytes.len() as u64;
         self.books
             .book
             .add_tally(words.account.incoming, block.events, bytes);
@@ -207,21 +224,5 @@ impl Work {
             block = block.without_last();
         }
         self.out.write_block(&block, &mut self.books);
-    }
-}
-
-impl Block<'_> {
-    /// The block without its last event, for the fault switch.
-    fn without_last(self) -> Self {
-        let mut at = 0;
-        for _ in 1..self.events {
-            at += self.view.read_u32_le(at).unwrap_or(0).next_multiple_of(8) as usize;
-        }
-        let view = self.view.part(0, at).unwrap_or(self.view);
-        Self {
-            view,
-            run: self.run,
-            events: self.events - 1,
-        }
     }
 }

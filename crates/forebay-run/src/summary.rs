@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -234,15 +235,21 @@ fn files(plan: &Plan, books: &Books, snapshot: &Snapshot) -> Result<Vec<PathBuf>
         if first == 0 || !file.directory.is_dir() {
             continue;
         }
-        let entries =
-            fs::read_dir(&file.directory).map_err(RunError::file("listing", &file.directory))?;
-        let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-        let ours =
-            paths.filter(|path| run_of(path).is_some_and(|run| (first..=last).contains(&run)));
-        found.extend(ours.filter_map(|path| path.canonicalize().ok()));
+        found.extend(files_of_runs(&file.directory, first..=last)?);
     }
     found.sort();
     Ok(found)
+}
+
+/// HLD files in `directory` whose start event carries one of these run numbers, absolute.
+pub(crate) fn files_of_runs(
+    directory: &Path,
+    runs: RangeInclusive<u32>,
+) -> Result<Vec<PathBuf>, RunError> {
+    let entries = fs::read_dir(directory).map_err(RunError::file("listing", directory))?;
+    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let ours = paths.filter(|path| run_of(path).is_some_and(|run| runs.contains(&run)));
+    Ok(ours.filter_map(|path| path.canonicalize().ok()).collect())
 }
 
 /// Run number in the start event of an HLD file.

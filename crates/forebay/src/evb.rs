@@ -1,16 +1,15 @@
 //! `forebay evb`: builds events from real traffic.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use forebay_run::plan::{CompletionName, Plan};
+use forebay_run::plan::{Backpressure, CompletionName, Plan, SinkKind};
 use forebay_run::presets;
 use forebay_run::supervisor::Supervisor;
 
-use crate::demo::SinkChoice;
 use crate::output::{Format, parse_bytes, parse_duration};
 use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id};
 
@@ -57,9 +56,16 @@ pub(crate) struct BuildArgs {
     /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
     #[arg(long, value_parser = parse_duration)]
     timeout: Option<Duration>,
-    /// Where events go; may be given several times.
-    #[arg(long, value_enum)]
-    sink: Vec<SinkChoice>,
+    /// Where events go: file, null, or tcp://HOST:PORT for a `forebay mover`. May be given several times.
+    #[arg(long, value_name = "SINK", value_parser = parse_sink)]
+    sink: Vec<SinkArg>,
+    /// What becomes of events when a sink's queue is full: drop, or block=TIME for at most so long. Without it files block for 10 s,
+    /// and a mover's events are dropped.
+    #[arg(long, value_name = "POLICY", value_parser = parse_backpressure)]
+    sink_full: Option<Backpressure>,
+    /// How long a silent mover is waited for.
+    #[arg(long, default_value = "10s", value_parser = parse_duration)]
+    mover_timeout: Duration,
     /// Letters at the front of file names.
     #[arg(long, default_value = "be")]
     prefix: String,
@@ -105,6 +111,41 @@ pub(crate) enum CompletionChoice {
     Discard,
 }
 
+/// Where events go, as named on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SinkArg {
+    File,
+    Null,
+    Tcp(SocketAddr),
+}
+
+fn parse_sink(text: &str) -> Result<SinkArg, String> {
+    match text {
+        "file" => return Ok(SinkArg::File),
+        "null" => return Ok(SinkArg::Null),
+        _ => {}
+    }
+    let address = text
+        .strip_prefix("tcp://")
+        .ok_or_else(|| format!("{text:?} is no sink; write file, null or tcp://HOST:PORT"))?;
+    let mut found = address
+        .to_socket_addrs()
+        .map_err(|error| format!("{address:?} is no address of a mover: {error}"))?;
+    let first = found.next().map(SinkArg::Tcp);
+    first.ok_or_else(|| format!("{address:?} has no address"))
+}
+
+fn parse_backpressure(text: &str) -> Result<Backpressure, String> {
+    if text == "drop" {
+        return Ok(Backpressure::Drop);
+    }
+    let limit = text
+        .strip_prefix("block=")
+        .ok_or_else(|| format!("{text:?} is no policy; write drop or block=10s"))?;
+    let limit_ms = u64::try_from(parse_duration(limit)?.as_millis()).unwrap_or(u64::MAX);
+    Ok(Backpressure::Block { limit_ms })
+}
+
 fn parse_trigger_bits(text: &str) -> Result<u32, String> {
     match text {
         "16" => Ok(16),
@@ -129,7 +170,7 @@ impl BuildArgs {
             builder.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         }
         let chosen = if self.sink.is_empty() {
-            &[SinkChoice::File][..]
+            &[SinkArg::File][..]
         } else {
             &self.sink
         };
@@ -141,15 +182,31 @@ impl BuildArgs {
         plan.leak = leak_from_env();
     }
 
-    fn sink(&self, index: usize, choice: SinkChoice) -> forebay_run::plan::SinkPlan {
+    fn sink(&self, index: usize, choice: SinkArg) -> forebay_run::plan::SinkPlan {
         let mut sink = match choice {
-            SinkChoice::Null => presets::null_sink(),
-            SinkChoice::File => presets::file_sink(self.out.clone(), &self.prefix),
+            SinkArg::Null => presets::null_sink(),
+            SinkArg::Tcp(peer) => presets::tcp_sink(peer),
+            SinkArg::File => presets::file_sink(self.out.clone(), &self.prefix),
         };
-        if let forebay_run::plan::SinkKind::File(file) = &mut sink.kind {
-            file.bytes_max = self.file_size;
-            file.events_max = self.file_events;
-            file.seconds_max = self.file_time.map_or(0, |time| time.as_secs().max(1));
+        let seconds = self.file_time.map_or(0, |time| time.as_secs().max(1));
+        match &mut sink.kind {
+            SinkKind::File(file) => {
+                file.bytes_max = self.file_size;
+                file.events_max = self.file_events;
+                file.seconds_max = seconds;
+            }
+            SinkKind::Tcp(tcp) => {
+                tcp.bytes_max = self.file_size;
+                tcp.events_max = self.file_events;
+                tcp.seconds_max = seconds;
+                tcp.patience_ms = u64::try_from(self.mover_timeout.as_millis()).unwrap_or(u64::MAX);
+            }
+            SinkKind::Null => {}
+        }
+        if let Some(policy) = self.sink_full
+            && sink.kind != SinkKind::Null
+        {
+            sink.backpressure = policy;
         }
         if index > 0 {
             sink.name = format!("{}{}", sink.name, index + 1);

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 #[macro_use]
 mod output;
+
 mod audit;
 mod demo;
 mod emulate;
@@ -14,6 +15,7 @@ mod evb;
 mod figure;
 mod inspect;
 mod live;
+mod mover;
 mod replay;
 mod session;
 
@@ -34,6 +36,7 @@ enum Verb {
     Demo(demo::DemoArgs),
     Evb(evb::EvbArgs),
     Replay(replay::ReplayArgs),
+    Mover(mover::MoverArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Verb::Demo(args) => demo::run(&args),
         Verb::Evb(args) => evb::run(&args),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Mover(args) => mover::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
