@@ -249,7 +249,9 @@ pub(crate) fn files_of_runs(
     let entries = fs::read_dir(directory).map_err(RunError::file("listing", directory))?;
     let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
     let ours = paths.filter(|path| run_of(path).is_some_and(|run| runs.contains(&run)));
-    Ok(ours.filter_map(|path| path.canonicalize().ok()).collect())
+    let mut found: Vec<_> = ours.filter_map(|path| path.canonicalize().ok()).collect();
+    found.sort();
+    Ok(found)
 }
 
 /// Run number in the start event of an HLD file.

@@ -234,7 +234,9 @@ impl TcpSink {
             return Err(LinkError::Position);
         }
         let mut end = None;
-        while let Some(sent) = self.sent.pop_front_if(|sent| sent.end <= position) {
+        while self.sent.front().is_some_and(|sent| sent.end <= position)
+            && let Some(sent) = self.sent.pop_front()
+        {
             self.in_flight_bytes -= sent.bytes;
             self.count_taken(sent.events, sent.bytes);
             self.books.written(sent.events, sent.bytes);

@@ -85,6 +85,7 @@ impl Limits {
 /// Which file the next event belongs to.
 struct Rotation {
     limits: Option<Limits>,
+    first_run: u32,
     run: u32,
     bytes: u64,
     events: u64,
@@ -96,6 +97,7 @@ impl Rotation {
         let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
         Self {
             limits,
+            first_run: book.value(words.first_run) as u32,
             run: run as u32,
             bytes,
             events,
@@ -122,6 +124,9 @@ impl Rotation {
     /// Run numbers are seconds, and no two files of a run have the same.
     fn begin(&mut self, run_s: i64) {
         self.run = (run_s as u32).max(self.run.wrapping_add(1));
+        if self.first_run == 0 {
+            self.first_run = self.run;
+        }
         self.bytes = FILE_FRAME_BYTES;
         self.events = 0;
         self.start_s = run_s;
@@ -347,9 +352,7 @@ impl Offer {
         for (word, value) in self.words.rotation.iter().zip(rotation) {
             book.set(*word, value);
         }
-        if book.value(self.words.first_run) == 0 {
-            book.set(self.words.first_run, u64::from(self.rotation.run));
-        }
+        book.set(self.words.first_run, u64::from(self.rotation.first_run));
         match &mut self.target {
             Target::Null {
                 book: own, words, ..
