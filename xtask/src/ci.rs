@@ -10,6 +10,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::{cargo, fuzz, tidy};
 
+const LOOM_MODULE: &str = "#[cfg(all(test, loom))]";
 const FUZZ_SECONDS_PER_TARGET: u64 = 10;
 
 /// How a step ended, when it did not fail.
@@ -152,7 +153,11 @@ fn loom_selections(manifest: &Path) -> Result<Vec<&'static [&'static str]>> {
     for entry in fs::read_dir(manifest.with_file_name("src"))? {
         let path = entry?.path();
         let is_rust = path.extension().is_some_and(|extension| extension == "rs");
-        if is_rust && fs::read_to_string(&path)?.contains("#[cfg(all(test, loom))]") {
+        if is_rust
+            && fs::read_to_string(&path)?
+                .lines()
+                .any(|line| line == LOOM_MODULE)
+        {
             selections.push(&["--lib", "loom"]);
             break;
         }
@@ -234,6 +239,7 @@ mod tests {
         assert_eq!(selections("crates/forebay-ring"), [["--test", "loom"]]);
         assert_eq!(selections("crates/forebay-ledger"), [["--lib", "loom"]]);
         assert!(selections("crates/forebay-evb").is_empty());
+        assert!(selections("xtask").is_empty());
     }
 
     #[test]

@@ -116,8 +116,25 @@ impl Place<'_> {
             .args(["-print_final_stats=1", "-verbosity=0"])
             .arg(found)
             .args(Some(self.root.join("fuzz/corpus").join(target)).filter(|seeds| seeds.is_dir()));
-        checked(command.current_dir(self.root))
+        run_quietly(command.current_dir(self.root))
     }
+}
+
+/// libFuzzer says much; shown is what it did, or all of it when it found something.
+fn run_quietly(command: &mut Command) -> Result<Outcome> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        println!("{text}{}", String::from_utf8_lossy(&output.stdout));
+        bail!("{}: {command:?}", output.status);
+    }
+    let tells = |line: &&str| line.contains("executed_units") || line.contains("new_units");
+    text.lines()
+        .filter(tells)
+        .for_each(|line| println!("  {line}"));
+    Ok(Outcome::Passed)
 }
 
 /// Another one for each run, printed so that a run can be repeated. Zero would let libFuzzer choose in silence.
@@ -154,6 +171,12 @@ mod tests {
             Some("x86_64-unknown-linux-gnu")
         );
         assert_eq!(host_of("rustc 1.96.0\n"), None);
+    }
+
+    #[test]
+    fn a_run_that_finds_something_is_an_error() {
+        assert!(run_quietly(&mut Command::new("false")).is_err());
+        assert!(run_quietly(&mut Command::new("true")).is_ok());
     }
 
     #[test]

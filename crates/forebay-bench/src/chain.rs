@@ -160,7 +160,9 @@ fn carry_out(setup: &Setup, directory: &Path) -> Result<Measured> {
     if outcome.end == End::StageLost {
         bail!("a stage was lost: {}", outcome.taints.join("; "));
     }
+    let end_ns = forebay_sys::clock::realtime_ns();
     let snapshot = supervisor.reader().snapshot()?;
+    let first_ns = snapshot.value(books.span[0]);
     let (summary, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
     for file in &summary.files {
         std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))?;
@@ -169,14 +171,10 @@ fn carry_out(setup: &Setup, directory: &Path) -> Result<Measured> {
         .generator
         .as_ref()
         .map_or(0, |words| snapshot.value(words.events));
-    Ok(Measured::of(
-        setup,
-        &probe,
-        &summary,
-        &verdict,
-        events_sent,
-        outcome.end == End::Requested,
-    ))
+    let mut measured = Measured::of(setup, &probe, &summary, &verdict, events_sent);
+    measured.whole_s = end_ns.saturating_sub(first_ns) as f64 / 1e9;
+    measured.interrupted = outcome.end == End::Requested;
+    Ok(measured)
 }
 
 /// Opens the run on the first free range of ports.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod chain;
 pub mod conditions;
 pub mod figure;

@@ -13,7 +13,7 @@ pub enum DropReason {
     Late,
     /// The same source delivered this trigger number before.
     Duplicate,
-    /// Its trigger number is far ahead of every other source and of its own successor.
+    /// Its trigger number cannot be true: out of its own source's order, or far from the other sources'.
     OutOfWindow,
     /// Its tag differs from that of the event.
     TagMismatch,

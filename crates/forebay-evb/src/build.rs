@@ -1,23 +1,24 @@
-//! Writing one event: header, then the sub-events of the sources that are present.
+//! Writing one event: header, then the sub-events of the sources that take part.
 
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use crate::account::DropReason;
-use crate::config::Completion;
-use crate::engine::{Builder, Poll, RECENT};
-use crate::loss::Cause;
-use crate::order::{distance, successor};
+use crate::engine::{Builder, Poll};
+use crate::head::trigger_of;
+use crate::order::successor;
 use crate::output::{EventMeta, Output, Slot};
+use crate::policy::Situation;
 use crate::source::Input;
 
-impl Builder {
-    /// Whether an event with `key` is not older than the ones already built.
-    pub(crate) fn is_new(&self, key: u64) -> bool {
-        let trigger = (key >> 8) as u32;
-        self.next
-            .is_none_or(|next| distance(self.config.trigger_bits, next, trigger) >= 0)
-    }
+/// What the sub-events of one event have in common.
+#[derive(Debug, Clone, Copy)]
+struct Gathered {
+    subevents: u32,
+    data_error: bool,
+    stamp_ns: u64,
+}
 
+impl Builder {
     /// Every source shows `key`.
     pub(crate) fn build_complete<I: Input, O: Output>(
         &mut self,
@@ -25,180 +26,170 @@ impl Builder {
         input: &I,
         output: &mut O,
     ) -> Poll {
-        self.present.clear();
-        self.present.extend(0..self.config.sources as u32);
-        self.write(key, input, output)
-    }
-
-    /// The sources in `present` show the trigger of `key`; tags may still differ.
-    pub(crate) fn build_present<I: Input, O: Output>(
-        &mut self,
-        trigger: u32,
-        input: &I,
-        output: &mut O,
-    ) -> Poll {
-        let key = self.majority_key();
-        let mismatched: Vec<u32> = self
-            .present
-            .iter()
-            .copied()
-            .filter(|s| self.heads.key[*s as usize] != key)
-            .collect();
-        if mismatched.is_empty() {
-            return self.write(key, input, output);
-        }
-        for source in &mismatched {
-            self.drop_head(*source as usize, DropReason::TagMismatch, input);
-            self.lose(*source as usize, trigger, Cause::TagMismatch);
-        }
-        self.present.retain(|source| !mismatched.contains(source));
-        if self.config.completion == Completion::Discard {
-            return self.discard_present(trigger, DropReason::Incomplete, input);
-        }
-        // The dropped heads are gone for good: the event must be finished in this call, or the next
-        // survey would find its source ahead and charge the same loss again.
-        self.write(key, input, output)
-    }
-
-    /// The key that most of the present sources show; of equals, the first source's.
-    fn majority_key(&self) -> u64 {
-        let keys = self
-            .present
-            .iter()
-            .map(|source| self.heads.key[*source as usize]);
-        let mut best = (0, 0);
-        for key in keys {
-            let votes = self
-                .present
-                .iter()
-                .filter(|source| self.heads.key[**source as usize] == key)
-                .count();
-            if votes > best.0 {
-                best = (votes, key);
-            }
-            if votes * 2 > self.present.len() {
-                break;
-            }
-        }
-        best.1
-    }
-
-    /// Gives the event up: what is present is dropped for `reason`.
-    pub(crate) fn discard_present<I: Input>(
-        &mut self,
-        trigger: u32,
-        reason: DropReason,
-        input: &I,
-    ) -> Poll {
-        let present = std::mem::take(&mut self.present);
-        let mut bytes = EVENT_HEADER_BYTES as u64;
-        for source in &present {
-            bytes += u64::from(self.heads.head[*source as usize].padded());
-            self.drop_one(*source as usize, trigger, reason, input);
-        }
-        self.present = present;
-        self.book.add_tally(self.accounts.events.incoming, 1, bytes);
-        let dropped = usize::from(reason == DropReason::TooLarge);
-        if let Some(tally) = self.accounts.events.dropped.get(dropped) {
-            self.book.add_tally(*tally, 1, bytes);
-        }
-        self.book.add(self.accounts.discarded, 1);
-        self.advance(trigger, u64::MAX);
-        Poll::Dropped
-    }
-
-    fn drop_one<I: Input>(&mut self, source: usize, trigger: u32, reason: DropReason, input: &I) {
-        self.sources[source].last = Some(trigger);
-        self.drop_head(source, reason, input);
-    }
-
-    fn write<I: Input, O: Output>(&mut self, key: u64, input: &I, output: &mut O) -> Poll {
-        let trigger = (key >> 8) as u32;
-        let bytes = self.event_bytes();
+        let body: usize = self.heads.of.iter().map(|head| head.padded as usize).sum();
+        let bytes = EVENT_HEADER_BYTES + body;
         if bytes > self.config.event_bytes_max {
-            return self.discard_present(trigger, DropReason::TooLarge, input);
+            self.mismatched.clear();
+            self.present.clear();
+            self.present.extend(0..self.config.sources as u32);
+            return self.discard_present(key, DropReason::TooLarge, input);
         }
         let Some(slot) = output.reserve(bytes) else {
             return Poll::Full;
         };
-        let meta = self.fill(slot, bytes, trigger, input);
-        if self.count(&meta) {
-            output.commit(&meta);
+        if self.some_astray {
+            self.forget_astray();
         }
+        let all = 0..self.config.sources;
+        let meta = self.write(slot, key, all, input);
+        self.finish_event(&meta, output)
+    }
+
+    /// The sources in `present` show `key`; those in `mismatched` show its trigger number with another tag.
+    pub(crate) fn build_present<I: Input, O: Output>(
+        &mut self,
+        key: u64,
+        situation: &Situation,
+        input: &I,
+        output: &mut O,
+    ) -> Poll {
+        let trigger = trigger_of(key);
+        let bytes = self.present_bytes();
+        if bytes > self.config.event_bytes_max {
+            self.mark_absent(trigger, situation);
+            return self.discard_present(key, DropReason::TooLarge, input);
+        }
+        // Without room nothing may have happened yet: the same event is looked at again.
+        let Some(slot) = output.reserve(bytes) else {
+            return Poll::Full;
+        };
+        self.mark_absent(trigger, situation);
+        self.drop_mismatched(trigger, input);
         let present = std::mem::take(&mut self.present);
-        for source in &present {
-            self.take(*source as usize, trigger, input);
-        }
+        let sources = present.iter().map(|source| *source as usize);
+        let meta = self.write(slot, key, sources, input);
         self.present = present;
-        self.advance(trigger, key);
-        Poll::Built
+        self.finish_event(&meta, output)
+    }
+
+    /// Gives the event up: what is there of it is dropped for `reason`.
+    pub(crate) fn discard_present<I: Input>(
+        &mut self,
+        key: u64,
+        reason: DropReason,
+        input: &I,
+    ) -> Poll {
+        let trigger = trigger_of(key);
+        let bytes = self.present_bytes() as u64;
+        let first = self.present.first().map_or(0, |source| *source as usize);
+        self.note_event(first, trigger);
+        self.drop_mismatched(trigger, input);
+        for index in 0..self.present.len() {
+            let source = self.present[index] as usize;
+            self.heads.of[source].set_last(Some(trigger));
+            self.drop_head(source, reason, input);
+        }
+        let events = &self.accounts.events;
+        self.book.add_tally(events.incoming, 1, bytes);
+        let dropped = usize::from(reason == DropReason::TooLarge);
+        if let Some(tally) = events.dropped.get(dropped) {
+            self.book.add_tally(*tally, 1, bytes);
+        }
+        self.book.add(self.accounts.discarded, 1);
+        Poll::Dropped
     }
 
     /// Size of the event that the sources in `present` make.
-    pub(crate) fn event_bytes(&self) -> usize {
-        let body: usize = self
-            .present
-            .iter()
-            .map(|source| self.heads.head[*source as usize].padded() as usize)
-            .sum();
-        EVENT_HEADER_BYTES + body
+    fn present_bytes(&self) -> usize {
+        let padded = |source: &u32| self.heads.of[*source as usize].padded as usize;
+        EVENT_HEADER_BYTES + self.present.iter().map(padded).sum::<usize>()
     }
 
-    /// Copies the sub-events into `slot` (the one copy between the source's queue and the sink's) and
-    /// writes each header from what was checked: the queue's memory may have changed since.
-    fn fill<I: Input>(&self, slot: Slot<'_>, bytes: usize, trigger: u32, input: &I) -> EventMeta {
-        let (head_room, mut body) = slot.bytes.split_at_mut(EVENT_HEADER_BYTES);
-        let mut stamp_ns = u64::MAX;
-        let mut data_error = false;
-        for source in &self.present {
-            let source = *source as usize;
-            let head = &self.heads.head[source];
-            let (sub, rest) = body.split_at_mut(head.padded() as usize);
-            if !input.copy(source, head.at, sub) {
+    /// Moves the heads of `sources` into `slot`, and the event's header before them.
+    fn write<I: Input>(
+        &mut self,
+        slot: Slot<'_>,
+        key: u64,
+        sources: impl ExactSizeIterator<Item = usize> + Clone,
+        input: &I,
+    ) -> EventMeta {
+        let complete = sources.len() == self.config.sources;
+        let first = sources.clone().next().unwrap_or(0);
+        let header = self.heads.of[first].header();
+        let kind = header.map_or(0, |header| header.trigger_type());
+        self.note_event(first, trigger_of(key));
+        let bytes = slot.bytes.len() as u32;
+        let (head_room, body) = slot.bytes.split_at_mut(EVENT_HEADER_BYTES);
+        let gathered = self.gather(body, trigger_of(key), sources, input);
+        let id = EventId::data(kind).with_data_error(gathered.data_error);
+        let id = if complete { id } else { id.with_incomplete() };
+        let mut event = EventHeader::new(id, slot.unix_s, slot.run);
+        event.size = bytes;
+        event.sequence = self.sequence.wrapping_add(1);
+        head_room.copy_from_slice(&event.to_bytes());
+        EventMeta {
+            bytes,
+            trigger: trigger_of(key),
+            sequence: event.sequence,
+            subevents: gathered.subevents,
+            complete,
+            stamp_ns: gathered.stamp_ns,
+        }
+    }
+
+    /// Copies the sub-events into `body` (the one copy between the source's queue and the sink's), each
+    /// under the header that was checked: the queue's memory may have changed since.
+    #[inline]
+    fn gather<I: Input>(
+        &mut self,
+        mut body: &mut [u8],
+        trigger: u32,
+        sources: impl Iterator<Item = usize>,
+        input: &I,
+    ) -> Gathered {
+        let mut gathered = Gathered {
+            subevents: 0,
+            data_error: false,
+            stamp_ns: u64::MAX,
+        };
+        for source in sources {
+            let head = &self.heads.of[source];
+            let (sub, rest) = body.split_at_mut(head.padded as usize);
+            let copied = input.copy(source, head.at, sub);
+            if !copied {
                 sub.fill(0);
             }
-            if let Some(place) = sub.first_chunk_mut() {
-                head.header.emit(place);
-            }
-            data_error |= head.header.has_data_error();
-            stamp_ns = stamp_ns.min(self.stamp_of(source));
+            sub[..head.raw.len()].copy_from_slice(&head.raw);
+            gathered.subevents += 1;
+            gathered.data_error |= head.data_error || !copied;
+            // A stamp of 0 is unknown: the largest of all after subtraction.
+            gathered.stamp_ns = gathered.stamp_ns.min(head.stamp_ns.wrapping_sub(1));
+            self.take(source, trigger, input);
             body = rest;
         }
-        let complete = self.present.len() == self.config.sources;
-        let kind = self.present.first().map_or(0, |first| {
-            self.heads.head[*first as usize].header.trigger_type()
-        });
-        let id = EventId::data(kind).with_data_error(data_error);
-        let id = if complete { id } else { id.with_incomplete() };
-        let sequence = self.sequence.wrapping_add(1);
-        let mut header = EventHeader::new(id, slot.unix_s, slot.run);
-        header.size = bytes as u32;
-        header.sequence = sequence;
-        head_room.copy_from_slice(&header.to_bytes());
-        let subevents = self.present.len() as u32;
-        EventMeta {
-            bytes: bytes as u32,
-            trigger,
-            sequence,
-            subevents,
-            complete,
-            stamp_ns,
+        gathered.stamp_ns = gathered.stamp_ns.wrapping_add(1);
+        gathered
+    }
+
+    /// The head of `source` went into an event.
+    #[inline]
+    fn take<I: Input>(&mut self, source: usize, trigger: u32, input: &I) {
+        let counts = !self.leak.take("builder");
+        let head = &mut self.heads.of[source];
+        if counts {
+            head.built_items += 1;
+            head.built_bytes += u64::from(head.padded);
         }
+        head.set_last(Some(trigger));
+        self.step(source, input);
     }
 
-    fn stamp_of(&self, source: usize) -> u64 {
-        self.sources[source]
-            .messages
-            .front()
-            .map_or(0, |first| first.message.stamp_ns)
-    }
-
-    /// Counts the event; false when the fault switch makes it vanish here.
-    fn count(&mut self, meta: &EventMeta) -> bool {
+    /// Counts the event and gives it to the output, unless the fault switch makes it vanish here.
+    fn finish_event<O: Output>(&mut self, meta: &EventMeta, output: &mut O) -> Poll {
         let bytes = u64::from(meta.bytes);
         self.book.add_tally(self.accounts.events.incoming, 1, bytes);
         if self.leak.take("events") {
-            return false;
+            return Poll::Built;
         }
         self.book.add_tally(self.accounts.events.outgoing, 1, bytes);
         let kind = if meta.complete {
@@ -208,25 +199,16 @@ impl Builder {
         };
         self.book.add(kind, 1);
         self.sequence = meta.sequence;
-        true
+        output.commit(meta);
+        Poll::Built
     }
 
-    /// The head of `source` went into an event.
-    #[inline]
-    fn take<I: Input>(&mut self, source: usize, trigger: u32, input: &I) {
-        let bytes = u64::from(self.heads.head[source].padded());
-        if !self.leak.take("builder") {
-            self.book
-                .add_tally(self.accounts.sources[source].account.outgoing, 1, bytes);
-        }
-        self.sources[source].last = Some(trigger);
-        self.step(source, input);
-    }
-
-    fn advance(&mut self, trigger: u32, key: u64) {
+    /// The numbering moves on behind `trigger`, whose event is finished one way or the other; called while
+    /// the head of `first`, a source in it, is still there.
+    fn note_event(&mut self, first: usize, trigger: u32) {
+        self.recent.note(trigger, self.heads.tag(first));
         self.next = Some(successor(self.config.trigger_bits, trigger));
-        self.recent[trigger as usize % RECENT] = key;
-        self.behind_since_ns = None;
         self.wake_ns = None;
+        self.doubted = None;
     }
 }

@@ -1,13 +1,17 @@
 //! The builder: takes messages of all sources, gives events.
 
-use forebay_ledger::{Account, Book, Leak};
+use std::collections::VecDeque;
 
-use crate::account::{Accounts, DropReason};
+use forebay_ledger::{Book, Leak};
+
+use crate::account::Accounts;
 use crate::config::{Config, ConfigError};
+use crate::head::{Heads, trigger_of};
 use crate::loss::{Cause, LostRange, OpenRange};
 use crate::output::Output;
-use crate::source::{Arrived, Head, Heads, Input, Message, NO_HEAD, Source, padded};
-use forebay_wire::subevent::SubEventHeader;
+use crate::recent::Recent;
+use crate::source::{Input, Source};
+use crate::standing::Standing;
 
 /// What [`Builder::poll`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,27 +38,30 @@ pub struct Builder {
     /// Trigger number after that of the last event; `None` before the first.
     pub(crate) next: Option<u32>,
     pub(crate) sequence: u32,
-    /// Key and trigger of recent events, by trigger modulo [`RECENT`], to tell a duplicate from a restart.
-    pub(crate) recent: Vec<u64>,
+    pub(crate) recent: Recent,
     pub(crate) open_ranges: Vec<OpenRange>,
-    pub(crate) lost: Vec<LostRange>,
-    /// When the answer "wait" changes by itself.
+    pub(crate) lost: VecDeque<LostRange>,
+    /// When the answer "idle" changes by itself.
     pub(crate) wake_ns: Option<u64>,
-    /// Since when every source that shows anything shows old numbers.
-    pub(crate) behind_since_ns: Option<u64>,
-    /// Scratch: sources that take part in the event at hand.
+    /// Since when most sources have been astray.
+    pub(crate) lost_since_ns: Option<u64>,
+    /// When the numbering changed last: what was held back until then begins to wait for other sources.
+    pub(crate) renumbered_ns: u64,
+    /// Some source has been astray since the last complete event.
+    pub(crate) some_astray: bool,
+    /// Source and trigger number of the head dropped last because nothing confirmed it.
+    pub(crate) doubted: Option<(usize, u32)>,
+    /// How each head stands, as the slow path saw it last.
+    pub(crate) standings: Vec<Standing>,
+    /// Scratch: sources that take part in the event at hand, and sources whose tag does not fit it.
     pub(crate) present: Vec<u32>,
+    pub(crate) mismatched: Vec<u32>,
     pub(crate) leak: Leak,
     /// The output had no room at the last poll.
     blocked: bool,
     /// When the output had room again: what was held up by it is not the sources' fault.
     pub(crate) unblocked_ns: u64,
 }
-
-/// Bytes of the header behind a sub-event: read together with it, one event later.
-const HEAD_BYTES: usize = 16;
-/// How many recent events are remembered.
-pub(crate) const RECENT: usize = 4096;
 
 impl Builder {
     /// A builder that starts with nothing.
@@ -69,12 +76,17 @@ impl Builder {
             heads: Heads::new(n, config.trigger_bits, config.check_tag),
             next: None,
             sequence: 0,
-            recent: vec![NO_HEAD; RECENT],
+            recent: Recent::before(None, 0),
             open_ranges: vec![OpenRange::default(); n],
-            lost: Vec::new(),
+            lost: VecDeque::new(),
             wake_ns: None,
-            behind_since_ns: None,
+            lost_since_ns: None,
+            renumbered_ns: 0,
+            some_astray: false,
+            doubted: None,
+            standings: vec![Standing::Nothing; n],
             present: Vec::with_capacity(n),
+            mismatched: Vec::with_capacity(n),
             leak: Leak::off(),
             blocked: false,
             unblocked_ns: 0,
@@ -107,55 +119,13 @@ impl Builder {
     /// Sub-events of `source` that wait, counted from the queue itself.
     #[must_use]
     pub fn held(&self, source: usize) -> u64 {
-        self.sources[source].held_items
+        self.waiting(source).0
     }
 
     /// The accounts, for the run layer's own reading.
     #[must_use]
     pub fn accounts(&self) -> &Accounts {
         &self.accounts
-    }
-
-    /// Takes in one message of `source`, in the order of its queue.
-    pub fn handle_message<I: Input>(
-        &mut self,
-        now_ns: u64,
-        source: usize,
-        message: Message,
-        input: &I,
-    ) {
-        let state = &mut self.sources[source];
-        let known = message.end <= state.pulled;
-        if !known {
-            let words = &self.accounts.sources[source];
-            self.book.add_tally(
-                words.account.incoming,
-                u64::from(message.items),
-                u64::from(message.len),
-            );
-            self.book.add(words.messages, 1);
-            state.pulled = message.end;
-            state.silent = false;
-        }
-        let first = state.messages.is_empty();
-        state.messages.push_back(Arrived {
-            message,
-            arrived_ns: now_ns,
-        });
-        if first && !known {
-            state.offset = 0;
-            state.left = message.items;
-        }
-        let resumed = if first && known {
-            (u64::from(state.left), u64::from(message.len - state.offset))
-        } else {
-            (u64::from(message.items), u64::from(message.len))
-        };
-        state.held_items += resumed.0;
-        state.held_bytes += resumed.1;
-        if first {
-            self.lay_open(source, input);
-        }
     }
 
     /// Says that the queue of `source` is nearly full, or no longer.
@@ -185,16 +155,19 @@ impl Builder {
             self.unblocked_ns = now_ns;
         }
         let done = match self.heads.agreed() {
-            Some(key) if self.is_new(key) => self.build_complete(key, input, output),
+            Some(key) if self.next == Some(trigger_of(key)) => {
+                self.build_complete(key, input, output)
+            }
             _ => self.decide(now_ns, input, output),
         };
         self.blocked = done == Poll::Full;
         done
     }
 
-    /// The next range of lost trigger numbers for the loss table.
+    /// The next range of lost trigger numbers for the loss table, in the order in which they ended. Take
+    /// all of them before each commit of the book.
     pub fn poll_loss(&mut self) -> Option<LostRange> {
-        self.lost.pop()
+        self.lost.pop_front()
     }
 
     /// Ends all ranges that are still growing, at the end of a run.
@@ -203,67 +176,9 @@ impl Builder {
         self.lost.extend(ended);
     }
 
-    /// Drops the head of `source` for `reason` and lays the next one open.
-    pub(crate) fn drop_head<I: Input>(&mut self, source: usize, reason: DropReason, input: &I) {
-        let bytes = self.heads.head[source].padded();
-        self.charge(source, reason, 1, u64::from(bytes));
-        self.step(source, input);
-    }
-
-    pub(crate) fn charge(&mut self, source: usize, reason: DropReason, items: u64, bytes: u64) {
-        let account: &Account = &self.accounts.sources[source].account;
-        if let Some(tally) = account.dropped.get(reason as usize) {
-            self.book.add_tally(*tally, items, bytes);
-        }
-    }
-
-    /// Consumes the head of `source`, whose fate is already counted, and lays the next one open.
-    #[inline]
-    pub(crate) fn step<I: Input>(&mut self, source: usize, input: &I) {
-        let bytes = self.heads.head[source].padded();
-        let state = &mut self.sources[source];
-        state.offset += bytes;
-        state.held_items -= 1;
-        state.held_bytes -= u64::from(bytes);
-        state.left -= 1;
-        self.lay_open(source, input);
-    }
-
-    /// Parses the first sub-event of `source` that is not consumed. Each broken place is dropped by name.
-    #[inline]
-    pub(crate) fn lay_open<I: Input>(&mut self, source: usize, input: &I) {
-        while let Some(arrived) = self.sources[source].messages.front() {
-            let message = arrived.message;
-            let state = &self.sources[source];
-            let room = message.len - state.offset;
-            if state.left > 0
-                && room >= 16
-                && let Some(head) =
-                    read_head(source, message.at + u64::from(state.offset), room, input)
-            {
-                self.heads.key[source] = self.heads.key_of(head.header.trigger_word);
-                input.prefetch(source, head.at, head.padded() as usize + HEAD_BYTES);
-                self.heads.head[source] = head;
-                return;
-            }
-            self.end_message(source, message.end, room);
-        }
-        self.heads.key[source] = NO_HEAD;
-    }
-
-    /// Leaves the first message; whatever it promised and did not hold is broken.
-    fn end_message(&mut self, source: usize, end: u64, room: u32) {
-        let state = &mut self.sources[source];
-        let left = u64::from(state.left);
-        state.held_items -= left;
-        state.held_bytes -= u64::from(room);
-        state.messages.pop_front();
-        state.released = end;
-        state.offset = 0;
-        state.left = state.messages.front().map_or(0, |next| next.message.items);
-        if left > 0 || room > 0 {
-            self.charge(source, DropReason::Broken, left, u64::from(room));
-        }
+    /// Wakes the caller at `at_ns` at the latest.
+    pub(crate) fn wake_at(&mut self, at_ns: u64) {
+        self.wake_ns = Some(self.wake_ns.map_or(at_ns, |wake| wake.min(at_ns)));
     }
 
     pub(crate) fn lose(&mut self, source: usize, trigger: u32, cause: Cause) {
@@ -272,12 +187,4 @@ impl Builder {
         let ended = self.open_ranges[source].add(source, trigger, follows, cause);
         self.lost.extend(ended);
     }
-}
-
-/// The head at `at`, if its header is true and it ends within `room` bytes.
-#[inline]
-fn read_head<I: Input>(source: usize, at: u64, room: u32, input: &I) -> Option<Head> {
-    let bytes = input.header(source, at)?;
-    let header = SubEventHeader::parse(&bytes).ok()?;
-    (padded(header.size) <= room).then_some(Head { header, at })
 }

@@ -14,12 +14,18 @@ mod build;
 mod config;
 mod decide;
 mod engine;
+mod head;
+mod intake;
 mod loss;
 mod message;
+mod numbering;
 mod order;
 mod output;
 mod policy;
+mod recent;
+mod situation;
 mod source;
+mod standing;
 mod state;
 
 pub use account::{Accounts, DropReason, LOSS_ROWS, SourceWords, declare};

@@ -11,7 +11,7 @@ use forebay_wire::hadtu::{
 };
 use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventHeader};
 
-use crate::source::padded;
+use crate::head::padded;
 
 /// Why datagrams are dropped on the receiving side; the order is that of the ledger's reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::config::{Completion, Config};
 pub(crate) const PRESSED_PATIENCE_NS: u64 = 20_000_000;
 
 /// What is known of the oldest event that is not finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Situation {
     /// Sources that show nothing at all, so that they may still deliver.
     pub absent: usize,

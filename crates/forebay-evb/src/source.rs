@@ -1,11 +1,6 @@
-//! What waits of each source: messages in order of arrival, and the head sub-event laid open.
+//! What waits of each source: messages in order of arrival, as many as its queue holds.
 
 use std::collections::VecDeque;
-
-use forebay_wire::hadtu::ByteOrder;
-use forebay_wire::subevent::SubEventHeader;
-
-use forebay_wire::subevent::TriggerBits;
 
 /// One HADTU message in a source's queue: where its sub-events lie and how many the receiver counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,119 +24,86 @@ pub trait Input {
     fn header(&self, source: usize, at: u64) -> Option<[u8; 16]>;
     /// Copies the bytes at `at` into `into`; false (and `into` unspecified) outside the queue.
     fn copy(&self, source: usize, at: u64, into: &mut [u8]) -> bool;
-    /// Hints that `len` bytes at `at` will be read soon.
+    /// Hints that the `len` bytes at `at` will be read soon; `at` may lie outside the queue.
+    #[inline]
     fn prefetch(&self, _source: usize, _at: u64, _len: usize) {}
 }
 
-/// Key of a source that shows no sub-event.
-pub(crate) const NO_HEAD: u64 = u64::MAX;
-
-/// The first sub-event of a source that is not consumed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
-    pub(crate) header: SubEventHeader,
-    pub(crate) at: u64,
-}
-
-impl Head {
-    /// Stands where a source shows nothing; never read while its key is [`NO_HEAD`].
-    pub(crate) const NONE: Self = Self {
-        header: SubEventHeader {
-            size: 16,
-            decoding: 1,
-            id: 0,
-            trigger_word: 0,
-            order: ByteOrder::NATIVE,
-        },
-        at: 0,
-    };
-
-    /// Bytes up to the next sub-event.
-    #[inline]
-    pub(crate) fn padded(&self) -> u32 {
-        padded(self.header.size)
-    }
-}
-
-/// `size` rounded up to the container's alignment of 8 bytes.
-#[inline]
-pub(crate) fn padded(size: u32) -> u32 {
-    size.saturating_add(7) & !7
-}
-
-/// A message with the time the engine first saw it.
+/// A message that waits, and how much of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrived {
     pub(crate) message: Message,
+    /// When the engine first saw it.
     pub(crate) arrived_ns: u64,
+    /// Bytes at its start that a predecessor had consumed; 0 but for the first message after a restart.
+    pub(crate) offset: u32,
+    /// Bytes and sub-events from there on.
+    pub(crate) bytes: u32,
+    pub(crate) items: u32,
+}
+
+impl Arrived {
+    pub(crate) fn whole(message: Message, arrived_ns: u64) -> Self {
+        Self {
+            message,
+            arrived_ns,
+            offset: 0,
+            bytes: message.len,
+            items: message.items,
+        }
+    }
+}
+
+/// Where a restarted engine goes on in the messages that its predecessor had already counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Replay {
+    /// Consumed bytes and remaining sub-events of the first message.
+    pub(crate) front: Option<(u32, u32)>,
+    /// What the predecessor held: no more is taken from these messages, and what is missing is charged.
+    pub(crate) owed_items: u64,
+    pub(crate) owed_bytes: u64,
+}
+
+impl Replay {
+    /// The part of a known message that was still held. The queue's memory may have changed since: never
+    /// more than is owed.
+    pub(crate) fn admit(&mut self, message: Message, arrived_ns: u64) -> Arrived {
+        let (offset, items) = self.front.take().unwrap_or((0, message.items));
+        let offset = offset.min(message.len);
+        let limit = |value: u32, owed: u64| u64::from(value).min(owed) as u32;
+        let bytes = limit(message.len - offset, self.owed_bytes);
+        let items = limit(items, self.owed_items);
+        self.owed_bytes -= u64::from(bytes);
+        self.owed_items -= u64::from(items);
+        Arrived {
+            message,
+            arrived_ns,
+            offset,
+            bytes,
+            items,
+        }
+    }
 }
 
 /// What is known of one source apart from its head.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
+    /// The first one is laid open in [`crate::head::Head`].
     pub(crate) messages: VecDeque<Arrived>,
-    /// Consumed bytes of the first message.
-    pub(crate) offset: u32,
-    /// Sub-events of the first message still to come, as the receiver counted them.
-    pub(crate) left: u32,
-    /// Sub-events and bytes waiting.
-    pub(crate) held_items: u64,
-    pub(crate) held_bytes: u64,
-    /// Trigger number last consumed.
-    pub(crate) last: Option<u32>,
+    /// Sub-events and bytes in the messages behind the first one.
+    pub(crate) behind_items: u64,
+    pub(crate) behind_bytes: u64,
+    pub(crate) replay: Replay,
     /// Waited for in vain, and nothing came since.
     pub(crate) silent: bool,
     /// Nothing will come any more.
     pub(crate) closed: bool,
     /// Its queue is nearly full.
     pub(crate) pressed: bool,
-    /// Since when its head is far ahead of all others.
-    pub(crate) far_since_ns: Option<u64>,
+    /// Since when its numbers are not those of the other sources.
+    pub(crate) astray_since_ns: Option<u64>,
     /// Position up to which the queue may be freed.
     pub(crate) released: u64,
     /// Position up to which messages were taken in.
     pub(crate) pulled: u64,
-}
-
-/// Heads of all sources, in columns, so that one pass over a column decides a complete event.
-#[derive(Debug)]
-pub(crate) struct Heads {
-    pub(crate) key: Vec<u64>,
-    pub(crate) head: Vec<Head>,
-    bits: TriggerBits,
-    tag_mask: u64,
-}
-
-impl Heads {
-    pub(crate) fn new(sources: usize, bits: TriggerBits, check_tag: bool) -> Self {
-        let tag_mask = if check_tag { 0xff } else { 0 };
-        Self {
-            key: vec![NO_HEAD; sources],
-            head: vec![Head::NONE; sources],
-            bits,
-            tag_mask,
-        }
-    }
-
-    /// Trigger number and (when checked) tag of a header, as one number.
-    #[inline]
-    pub(crate) fn key_of(&self, trigger_word: u32) -> u64 {
-        let trigger = (trigger_word >> 8) & self.bits.mask();
-        (u64::from(trigger) << 8) | (u64::from(trigger_word) & self.tag_mask)
-    }
-
-    /// Trigger number of the head of `source`.
-    #[inline]
-    pub(crate) fn trigger(&self, source: usize) -> Option<u32> {
-        let key = self.key[source];
-        (key != NO_HEAD).then_some((key >> 8) as u32)
-    }
-
-    /// The key that every source shows, if they all show the same.
-    #[inline]
-    pub(crate) fn agreed(&self) -> Option<u64> {
-        let first = *self.key.first()?;
-        let differences = self.key.iter().fold(0, |seen, key| seen | (key ^ first));
-        (differences == 0 && first != NO_HEAD).then_some(first)
-    }
 }

@@ -2,6 +2,8 @@
 
 use crate::engine::Builder;
 use crate::loss::{Cause, LostRange, OpenRange};
+use crate::recent::Recent;
+use crate::source::Replay;
 use forebay_ledger::{Book, Counter};
 
 /// A word holds a value plus one, 0 says there is none.
@@ -17,17 +19,10 @@ impl Builder {
     /// The book with the engine's cursors and what it holds, measured from its queues: commit this,
     /// then free the sources' queues.
     pub fn save(&mut self) -> &Book {
-        let book = &mut self.book;
-        for (source, words) in self.sources.iter().zip(&self.accounts.sources) {
-            book.set(words.account.held.items, source.held_items);
-            book.set(words.account.held.bytes, source.held_bytes);
-            book.set(words.released, source.released);
-            book.set(words.pulled, source.pulled);
-            book.set(words.offset, u64::from(source.offset));
-            book.set(words.left, u64::from(source.left));
-            book.set(words.last, encoded(source.last));
-            book.set(words.silent, u64::from(source.silent));
+        for source in 0..self.config.sources {
+            self.save_source(source);
         }
+        let book = &mut self.book;
         for (open, words) in self.open_ranges.iter().zip(&self.accounts.sources) {
             let range = open.range();
             book.set(words.open[0], encoded(range.map(|range| range.first)));
@@ -39,6 +34,25 @@ impl Builder {
         book
     }
 
+    fn save_source(&mut self, source: usize) {
+        let (items, bytes) = self.waiting(source);
+        let (state, head) = (&self.sources[source], &mut self.heads.of[source]);
+        let (words, book) = (&self.accounts.sources[source], &mut self.book);
+        let built = words.account.outgoing;
+        book.add_tally(built, u64::from(head.built_items), head.built_bytes);
+        (head.built_items, head.built_bytes) = (0, 0);
+        book.set(words.account.held.items, items);
+        book.set(words.account.held.bytes, bytes);
+        book.set(words.released, state.released);
+        book.set(words.pulled, state.pulled);
+        let first = state.messages.front();
+        let offset = first.map_or(0, |first| head.at.wrapping_sub(first.message.at));
+        book.set(words.offset, offset);
+        book.set(words.left, u64::from(head.left));
+        book.set(words.last, encoded(head.last()));
+        book.set(words.silent, u64::from(state.silent));
+    }
+
     /// The book, to count what the run layer itself does in the builder's group.
     pub fn book_mut(&mut self) -> &mut Book {
         &mut self.book
@@ -46,13 +60,23 @@ impl Builder {
 
     pub(crate) fn restore(&mut self) {
         let book = &self.book;
-        for (source, words) in self.sources.iter_mut().zip(&self.accounts.sources) {
+        let heads = &mut self.heads.of;
+        let states = self.sources.iter_mut().zip(heads);
+        for ((source, head), words) in states.zip(&self.accounts.sources) {
             source.released = book.value(words.released);
             source.pulled = book.value(words.pulled);
-            source.offset = book.value(words.offset) as u32;
-            source.left = book.value(words.left) as u32;
-            source.last = optional(book, words.last);
             source.silent = book.value(words.silent) != 0;
+            let (owed_items, owed_bytes) = book.tally(words.account.held);
+            let front = (
+                book.value(words.offset) as u32,
+                book.value(words.left) as u32,
+            );
+            source.replay = Replay {
+                front: (owed_items > 0).then_some(front),
+                owed_items,
+                owed_bytes,
+            };
+            head.set_last(optional(book, words.last));
         }
         let mask = self.config.trigger_bits.mask();
         for (index, words) in self.accounts.sources.iter().enumerate() {
@@ -72,6 +96,7 @@ impl Builder {
             self.open_ranges[index] = OpenRange::restored(restored);
         }
         self.next = optional(book, self.accounts.next);
+        self.recent = Recent::before(self.next, mask);
         self.sequence = book.value(self.accounts.sequence) as u32;
     }
 }

@@ -30,7 +30,7 @@ pub struct Level {
 /// What is left over: positive when something vanished, negative when something appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Residual {
-    /// Items left over.
+    /// Items left over; where the kernel merges items before it drops them, the distance to their interval.
     #[serde(serialize_with = "clamped")]
     pub items: i128,
     /// Bytes left over; with kernel terms the distance to their interval.
@@ -51,13 +51,15 @@ impl Residual {
     }
 }
 
-/// A named loss. The bytes are known exactly when both bounds are equal.
+/// A named loss. Items and bytes are known exactly when their bounds are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DropLine {
     /// Why.
     pub reason: String,
-    /// Items lost.
+    /// Items lost; the least where the kernel may have merged some.
     pub items: u64,
+    /// Most items lost.
+    pub items_max: u64,
     /// Least bytes lost.
     pub bytes_min: u64,
     /// Most bytes lost.
@@ -197,7 +199,7 @@ impl Snapshot {
             let (items, bytes) = term(index);
             residual.items -= i128::from(items);
             residual.bytes -= i128::from(bytes);
-            push_drop(&mut dropped, reason, items, bytes, bytes);
+            push_drop(&mut dropped, reason, (items, items), (bytes, bytes));
         }
         let (place, owner) = (entry.place.clone(), entry.owner.clone());
         AccountLine {
@@ -242,29 +244,30 @@ impl Snapshot {
     pub(crate) fn link_drops(&self, entry: &LinkEntry) -> Vec<DropLine> {
         let mut dropped = Vec::new();
         for term in &entry.drops {
-            let (items, min, max) = self.drop_amount(&term.amount);
-            push_drop(&mut dropped, &term.reason, items, min, max);
+            let (items, bytes) = self.drop_amount(&term.amount);
+            push_drop(&mut dropped, &term.reason, items, bytes);
         }
         dropped
     }
 
-    /// Items, least and most bytes.
-    pub(crate) fn drop_amount(&self, amount: &DropAmount) -> (u64, u64, u64) {
+    /// Least and most items, least and most bytes.
+    pub(crate) fn drop_amount(&self, amount: &DropAmount) -> ((u64, u64), (u64, u64)) {
         match *amount {
             DropAmount::Exact(at) => {
                 let (items, bytes) = self.pair(at);
-                (items, bytes, bytes)
+                ((items, items), (bytes, bytes))
             }
             DropAmount::Interval {
                 items,
+                items_max,
                 bytes_min,
                 bytes_max,
             } => {
-                let items = self.at(items);
+                let drops = self.at(items);
+                let times = |each: u64| drops.saturating_mul(each);
                 (
-                    items,
-                    items.saturating_mul(bytes_min),
-                    items.saturating_mul(bytes_max),
+                    (drops, times(items_max)),
+                    (times(bytes_min), times(bytes_max)),
                 )
             }
         }
@@ -307,13 +310,14 @@ impl Snapshot {
 }
 
 /// Only losses that occurred make a line.
-fn push_drop(lines: &mut Vec<DropLine>, reason: &str, items: u64, bytes_min: u64, bytes_max: u64) {
-    if items > 0 || bytes_max > 0 {
+fn push_drop(lines: &mut Vec<DropLine>, reason: &str, items: (u64, u64), bytes: (u64, u64)) {
+    if items.1 > 0 || bytes.1 > 0 {
         lines.push(DropLine {
             reason: reason.to_owned(),
-            items,
-            bytes_min,
-            bytes_max,
+            items: items.0,
+            items_max: items.1,
+            bytes_min: bytes.0,
+            bytes_max: bytes.1,
         });
     }
 }
@@ -340,7 +344,11 @@ fn link_residual(
     let items = i128::from(sent.items) - i128::from(received.items) - i128::from(in_flight.items);
     let bytes = i128::from(sent.bytes) - i128::from(received.bytes) - i128::from(in_flight.bytes);
     Residual {
-        items: items - total(|line| line.items),
+        items: distance(
+            items,
+            total(|line| line.items),
+            total(|line| line.items_max),
+        ),
         bytes: distance(
             bytes,
             total(|line| line.bytes_min),

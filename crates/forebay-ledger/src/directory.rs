@@ -72,12 +72,18 @@ pub(crate) struct MetricEntry {
 pub(crate) enum DropAmount {
     /// Both are counted; the bytes are the word after the items.
     Exact(WordRef),
-    /// Items are counted; an item has between `bytes_min` and `bytes_max`.
+    /// The kernel counts drops; each was one to `items_max` items, together of `bytes_min` to `bytes_max`.
     Interval {
         items: WordRef,
+        #[serde(default = "one")]
+        items_max: u64,
         bytes_min: u64,
         bytes_max: u64,
     },
+}
+
+const fn one() -> u64 {
+    1
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -247,6 +253,7 @@ impl Directory {
                     items,
                     bytes_min: min,
                     bytes_max: max,
+                    ..
                 } => {
                     if min > max {
                         return Err(SchemaError::Interval {

@@ -66,6 +66,32 @@ impl LinkSpec {
     ) -> Self {
         let amount = DropAmount::Interval {
             items: items.reference(),
+            items_max: 1,
+            bytes_min,
+            bytes_max,
+        };
+        self.entry.drops.push(LinkDropEntry {
+            reason: reason.to_owned(),
+            amount,
+        });
+        self
+    }
+
+    /// As [`kernel_drops`](Self::kernel_drops), where the kernel may have merged items before it dropped them (UDP GRO): each
+    /// drop that it counts was one to `items_max` items, together of `bytes_min` to `bytes_max` bytes. The count is then a lower
+    /// bound, and the link's residual the distance to the interval.
+    #[must_use]
+    pub fn merged_kernel_drops(
+        mut self,
+        reason: &str,
+        drops: Counter,
+        items_max: u64,
+        bytes_min: u64,
+        bytes_max: u64,
+    ) -> Self {
+        let amount = DropAmount::Interval {
+            items: drops.reference(),
+            items_max: items_max.max(1),
             bytes_min,
             bytes_max,
         };

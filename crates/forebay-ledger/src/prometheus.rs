@@ -156,7 +156,7 @@ impl Page {
             });
             let of_links = directory.links.iter().flat_map(|entry| {
                 entry.drops.iter().map(|term| {
-                    let (items, min, max) = self.snapshot.drop_amount(&term.amount);
+                    let ((items, _), (min, max)) = self.snapshot.drop_amount(&term.amount);
                     let unit = self.snapshot.unit_of(entry);
                     let labels = drop_labels(&entry.place, &entry.owner, &term.reason, unit);
                     (labels, [items, min, max])

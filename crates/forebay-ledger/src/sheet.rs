@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::audit::{Phase, Underway, Verdict};
+use crate::audit::{Offender, Phase, Underway, Verdict};
 use crate::balance::{Amount, DropLine, Level, Residual};
 use crate::run::Reason;
 use crate::table::{Table, bytes, items};
@@ -68,14 +68,13 @@ impl PlaceSums {
                 .map(|line| i128::from(of(line)))
                 .sum::<i128>()
         };
-        let lost = total(|line| line.items);
         row.owners += 1;
         row.known &= residual.is_some();
         let new_items = [
             near.items.into(),
             far.items.into(),
-            lost,
-            lost,
+            total(|line| line.items),
+            total(|line| line.items_max),
             inside.items.into(),
             left.items.abs(),
         ];
@@ -141,6 +140,7 @@ impl PlaceSums {
 #[derive(Debug, Default)]
 struct LossSum {
     items: i128,
+    items_max: i128,
     bytes_min: i128,
     bytes_max: i128,
     owners: Vec<(String, u64)>,
@@ -215,6 +215,7 @@ impl Verdict {
                     LossSum::default()
                 });
                 sum.items += i128::from(loss.items);
+                sum.items_max += i128::from(loss.items_max);
                 sum.bytes_min += i128::from(loss.bytes_min);
                 sum.bytes_max += i128::from(loss.bytes_max);
                 sum.owners.push((owner.clone(), loss.items));
@@ -229,7 +230,7 @@ impl Verdict {
                 table.row(vec![
                     key.0.into(),
                     key.1.into(),
-                    items(sum.items),
+                    sum.items_text(),
                     sum.bytes_text(),
                     sum.owners_text(),
                 ]);
@@ -311,9 +312,34 @@ impl Verdict {
             .map(|line| format!("  {line}\n"));
         let lines: String = lines.collect();
         format!(
-            "THE BOOKS DO NOT CLOSE:\n{lines}{}",
+            "THE BOOKS DO NOT CLOSE:\n{}{lines}{}",
+            self.offending_places_text(),
             more(self.offenders.len())
         )
+    }
+
+    /// The sum of each place where several owners' lines do not close.
+    fn offending_places_text(&self) -> String {
+        let mut places: Vec<(Offender, usize)> = Vec::new();
+        for line in &self.offenders {
+            let of_place = |sum: &&mut (Offender, usize)| {
+                (&sum.0.place, sum.0.unit, sum.0.fault) == (&line.place, line.unit, line.fault)
+            };
+            match places.iter_mut().find(of_place) {
+                Some((sum, owners)) => {
+                    sum.residual.items += line.residual.items;
+                    sum.residual.bytes += line.residual.bytes;
+                    *owners += 1;
+                }
+                None => places.push((line.clone(), 1)),
+            }
+        }
+        let sums = places.into_iter().filter(|(_, owners)| *owners > 1);
+        sums.map(|(mut sum, owners)| {
+            sum.owner = format!("({owners} owners together)");
+            format!("  {sum}\n")
+        })
+        .collect()
     }
 }
 
@@ -346,6 +372,18 @@ impl fmt::Display for Verdict {
 }
 
 impl LossSum {
+    /// Where the kernel merges items before it drops them, its count is a lower bound.
+    fn items_text(&self) -> String {
+        if self.items == self.items_max {
+            return items(self.items);
+        }
+        format!(
+            "at least {}, at most {}",
+            items(self.items),
+            items(self.items_max)
+        )
+    }
+
     fn bytes_text(&self) -> String {
         if self.bytes_min == self.bytes_max {
             return bytes(self.bytes_min);

@@ -94,5 +94,5 @@ pub use self::{
     record::{HEADER_BYTES, Meta, RECORD_ALIGN, Record, record_bytes},
     set::{RingSetMemory, SIDE_FDS},
     spec::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, RINGS_MAX, RingSetSpec},
-    view::{VIEWS_MAX, View, write_views, write_views_at},
+    view::{VIEWS_MAX, View, prefetch, write_views, write_views_at},
 };

@@ -10,8 +10,20 @@ use crate::plan::{Plan, SinkKind};
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
 const RECEIVER_CRASH: &str = "receiver_crash";
+/// Reasons of a sink's account, and the place of each.
+const SINK_REASONS: [&str; 4] = ["disk_full", "write_error", "peer_lost", "stalled"];
+/// Index of the reason for a full disk.
+pub const SINK_DISK_FULL: usize = 0;
+/// Index of the reason for a write that failed.
+pub const SINK_WRITE_ERROR: usize = 1;
+/// Index of the reason for a sink that did not end.
+pub const SINK_STALLED: usize = 3;
 /// Least and most payload bytes of a datagram that the kernel drops.
 const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
+/// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
+const MERGED_DATAGRAMS_MAX: u64 = 128;
+/// What a socket may drop between two looks at its counter: a million datagrams per second for 50 ms.
+const UNREAD_DROPS: u64 = 50_000;
 
 /// Words of one source at the receiver.
 #[derive(Debug, Clone)]
@@ -32,6 +44,8 @@ pub struct QueueWords {
     pub unfinished: [Counter; 2],
     /// Messages accepted.
     pub messages: Counter,
+    /// What the ring can hold, in bytes.
+    pub capacity: Counter,
 }
 
 /// Words of one port: the receiver's unit of commit.
@@ -47,6 +61,8 @@ pub struct PortWords {
     pub batch: Counter,
     /// Fill of the socket buffer in bytes.
     pub buffer_fill: Counter,
+    /// What the socket buffer can hold, in the same measure.
+    pub buffer_capacity: Counter,
     /// Sources of the port, in the plan's order.
     pub sources: Vec<QueueWords>,
     /// Where datagrams of no source go, on a port with several.
@@ -118,6 +134,8 @@ pub struct SinkWords {
     pub files: Counter,
     /// Bytes written with headers.
     pub written: Counter,
+    /// What the queue can hold, in bytes; 0 where there is none.
+    pub capacity: Counter,
 }
 
 /// Words of the emulator.
@@ -293,17 +311,21 @@ fn declare_port(
         // A foreign sender keeps no books: gaps in its trigger numbers are all that tells of loss before the socket.
         link = link.inferred_lost(builder.sources[*only].missing);
     }
-    let bound = plan.receiver.socket_buffer_bytes as u64 / 256;
-    let link = link
-        .kernel_drops(
+    let (least, most) = DATAGRAM_BYTES;
+    let link = if plan.receiver.gro {
+        link.merged_kernel_drops(
             "buffer_full",
             kernel_drops,
-            DATAGRAM_BYTES.0,
-            DATAGRAM_BYTES.1,
+            MERGED_DATAGRAMS_MAX,
+            least,
+            most,
         )
-        .bound_items(bound);
+    } else {
+        link.kernel_drops("buffer_full", kernel_drops, least, most)
+    };
     if plan.replay.is_none() {
-        schema.link(link);
+        schema
+            .link(link.bound_items(plan.receiver.socket_buffer_bytes as u64 / 256 + UNREAD_DROPS));
     }
     PortWords {
         group,
@@ -315,6 +337,12 @@ fn declare_port(
             "socket_buffer_fill_bytes",
             &owner,
             "kernel memory in use by the socket's queue",
+        ),
+        buffer_capacity: schema.gauge(
+            group,
+            "socket_buffer_capacity_bytes",
+            &owner,
+            "kernel memory that the socket's queue may use",
         ),
         sources,
         stray_id: stray.as_ref().map(|(id, _)| *id),
@@ -378,6 +406,12 @@ fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> Que
             schema.cursor(group, &format!("{owner}.unfinished_datagrams")),
         ],
         messages: schema.counter(group, "messages", owner, "messages accepted"),
+        capacity: schema.gauge(
+            group,
+            "queue_capacity_bytes",
+            owner,
+            "what the queue of the source can hold",
+        ),
     }
 }
 
@@ -448,13 +482,7 @@ pub(crate) fn declare_writer(
     name: &str,
 ) -> (SinkWords, AccountId) {
     let group = schema.group(&format!("{place}.{name}"));
-    let (id, account) = schema.account(
-        group,
-        place,
-        name,
-        Unit::Events,
-        &["disk_full", "write_error", "peer_lost"],
-    );
+    let (id, account) = schema.account(group, place, name, Unit::Events, &SINK_REASONS);
     let taken = schema.cursor_tally(group, "taken");
     let mut cursor = |word: &str| schema.cursor(group, word);
     let head = cursor("head_bytes");
@@ -466,6 +494,12 @@ pub(crate) fn declare_writer(
         name,
         "bytes written, headers included",
     );
+    let capacity = schema.gauge(
+        group,
+        "sink_queue_capacity_bytes",
+        name,
+        "what the queue of the sink can hold",
+    );
     (
         SinkWords {
             group,
@@ -475,6 +509,7 @@ pub(crate) fn declare_writer(
             file,
             files,
             written,
+            capacity,
         },
         id,
     )

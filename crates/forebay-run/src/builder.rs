@@ -14,9 +14,9 @@ use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 
 use crate::books::Books;
 use crate::error::RunError;
-use crate::plan::{Plan, SinkKind};
+use crate::plan::{Backpressure, Plan, SinkKind, SinkPlan};
 use crate::sink::{SinkHandle, SinkParts};
-use crate::stage::{Order, StageControl};
+use crate::stage::{Order, Report, StageControl};
 use fan_out::FanOut;
 use input::Rings;
 
@@ -26,6 +26,11 @@ const EVENTS_PER_COMMIT: u32 = 256;
 const SLEEP: Duration = Duration::from_millis(20);
 /// Sleep while a sink's queue is full.
 const FULL_SLEEP: Duration = Duration::from_micros(200);
+
+/// Longest time that the receiver has for its last messages when the supervisor is gone.
+const ABANDONED_LIMIT_NS: u64 = 3_000_000_000;
+/// Longest time that a sink which drops when it cannot keep up may hang at the end.
+const SINK_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the supervisor hands over.
 #[derive(Debug)]
@@ -56,9 +61,13 @@ struct Stage<'a> {
     gather: Duration,
     /// The supervisor said that nothing more will come.
     stopping: bool,
+    /// The supervisor is gone: how long the receiver may still bring what it has.
+    abandoned_until_ns: Option<u64>,
+    /// How long a sink may get on with nothing at the end.
+    sink_limits: Vec<Duration>,
 }
 
-/// Runs the stage until its sources have closed, or it is told to stop and nothing comes any more.
+/// Runs the stage until it is told to stop and everything is built.
 ///
 /// # Errors
 /// A part cannot be mapped, or the ledger is another run's.
@@ -72,6 +81,16 @@ pub fn run(
     control.ready()?;
     stage.serve()?;
     stage.finish()
+}
+
+/// How long a sink may hang at the end before it is given up.
+fn sink_limit(sink: &SinkPlan) -> Duration {
+    match (&sink.kind, sink.backpressure) {
+        // It gives up by itself, and names what it could not deliver.
+        (SinkKind::Tcp(tcp), _) => SINK_LIMIT + 2 * Duration::from_millis(tcp.patience_ms),
+        (_, Backpressure::Block { limit_ms }) => Duration::from_millis(limit_ms),
+        (_, Backpressure::Drop) => SINK_LIMIT,
+    }
 }
 
 impl<'a> Stage<'a> {
@@ -111,7 +130,11 @@ impl<'a> Stage<'a> {
                 leak.clone(),
             )?);
         }
-        let rings = Rings::new(consumers);
+        let rings = Rings::new(consumers, plan.record_bytes_max());
+        let queued = plan.sinks.iter().filter(|sink| sink.kind != SinkKind::Null);
+        let sink_limits = queued.map(sink_limit).collect();
+        let (stopping, abandoned_until_ns) = (false, None);
+        let span = books.span;
         Ok(Self {
             control,
             builder,
@@ -119,13 +142,15 @@ impl<'a> Stage<'a> {
             out,
             writer,
             losses,
-            span: books.span,
+            span,
             sinks,
             leak,
             gather: Duration::from_micros(plan.builder.gather_us),
             quiet: false,
             moved: false,
-            stopping: false,
+            stopping,
+            abandoned_until_ns,
+            sink_limits,
         })
     }
 
@@ -133,7 +158,8 @@ impl<'a> Stage<'a> {
         let mut pulled_before = true;
         loop {
             let now_ns = clock::monotonic_ns();
-            self.look_for_order()?;
+            self.look_for_order(now_ns)?;
+            self.pass_reports()?;
             let pulled = self.pull(now_ns);
             let full = self.build(now_ns);
             self.commit();
@@ -152,7 +178,7 @@ impl<'a> Stage<'a> {
                     continue;
                 }
             }
-            if (self.stopping || self.rings.all_closed()) && self.builder.poll_timeout().is_none() {
+            if self.stopping && self.builder.poll_timeout().is_none() {
                 return Ok(());
             }
             if pulled_before && !self.gather.is_zero() {
@@ -258,11 +284,38 @@ impl<'a> Stage<'a> {
         self.rings.release(&self.builder);
     }
 
-    fn look_for_order(&mut self) -> Result<(), RunError> {
-        if !self.stopping && self.control.poll()? == Some(Order::Stop) {
-            self.stopping = true;
+    fn look_for_order(&mut self, now_ns: u64) -> Result<(), RunError> {
+        if self.stopping {
+            return Ok(());
+        }
+        if let Some(until_ns) = self.abandoned_until_ns {
+            self.stopping = now_ns >= until_ns || self.rings.all_closed();
+            return Ok(());
+        }
+        match self.control.poll()? {
+            Some(Order::Stop) => self.stopping = true,
+            // Without a supervisor nobody says that the receiver is through; its rings do, or the time.
+            Some(Order::Abandoned) => self.abandoned_until_ns = Some(now_ns + ABANDONED_LIMIT_NS),
+            None => {}
         }
         Ok(())
+    }
+
+    /// Passes on what the sinks have to say.
+    fn pass_reports(&self) -> Result<(), RunError> {
+        for report in self.sinks.iter().filter_map(SinkHandle::poll_report) {
+            self.report(&report)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the supervisor, if there still is one.
+    fn report(&self, report: &Report) -> Result<(), RunError> {
+        if self.abandoned_until_ns.is_some() {
+            Ok(())
+        } else {
+            self.control.report(report)
+        }
     }
 
     fn sleep(&mut self, now_ns: u64) -> Result<(), RunError> {
@@ -278,9 +331,11 @@ impl<'a> Stage<'a> {
         self.builder.finish();
         self.commit_all();
         self.out.close();
-        for sink in self.sinks.drain(..) {
-            for report in sink.join() {
-                self.control.report(&report)?;
+        self.sinks.iter().for_each(SinkHandle::expect_end);
+        let sinks = std::mem::take(&mut self.sinks);
+        for (sink, limit) in sinks.into_iter().zip(&self.sink_limits) {
+            for report in sink.join(*limit) {
+                self.report(&report)?;
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ mod sources;
 mod spelling;
 mod stages;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use thiserror::Error;
 
 use crate::books::Books;
 use crate::plan::Plan;
+use crate::presets;
 use block::Block;
 pub use mistake::{Mistake, Mistakes};
 use needs::{Memory, Need};
@@ -120,18 +121,13 @@ fn read(page: &Page<'_>, stamp: &str) -> Option<Chain> {
         page.note(0..0, no_sources());
     }
     let name = run.name("name").unwrap_or_else(|| "run".into());
-    let mut plan = Plan {
-        run_id: format!("{name}-{stamp}"),
-        run_dir: run_dir.clone(),
-        receiver: stages::receiver(&receiver, sources.ports.len()),
-        builder: stages::builder(&builder),
-        sinks: sinks::read(&sink_blocks, &run_dir),
-        ports: sources.ports,
-        sources: sources.sources,
-        generator: None,
-        leak: None,
-        replay: None,
-    };
+    let run_id = format!("{name}-{stamp}");
+    let mut plan = presets::plan(&run_id, &run_dir, Ipv4Addr::LOCALHOST.into(), 0, 0);
+    plan.receiver = stages::receiver(&receiver, sources.ports.len());
+    plan.builder = stages::builder(&builder);
+    plan.sinks = sinks::read(&sink_blocks, &run_dir);
+    plan.ports = sources.ports;
+    plan.sources = sources.sources;
     sources::fill_queues(&mut plan.sources, &source_blocks, &receiver);
     stages::agree(&plan, &receiver, &builder, &sink_blocks);
     let chain = Chain {

@@ -236,6 +236,12 @@ pub struct Plan {
     pub generator: Option<crate::generator::GeneratorPlan>,
     /// `HOP:N`: lose N items there uncounted, to test the books.
     pub leak: Option<String>,
+    /// Least run number of a new file, so that no older file in the sinks' directories has the same; the supervisor finds it.
+    #[serde(default)]
+    pub run_min: u32,
+    /// `SINK:MILLISECONDS`: this sink writes nothing for so long, to test that it stalls nothing else.
+    #[serde(default)]
+    pub stall: Option<String>,
     /// The capture that datagrams come from instead of sockets.
     pub replay: Option<ReplayPlan>,
 }
@@ -254,6 +260,16 @@ impl Plan {
         config.window_events = builder.window_events;
         config.event_bytes_max = builder.event_bytes_max;
         config
+    }
+
+    /// How long a test wants `sink` to hang before its first block.
+    #[must_use]
+    pub fn stall_of(&self, sink: &str) -> std::time::Duration {
+        let wanted = self.stall.as_deref().and_then(|text| text.rsplit_once(':'));
+        let own = wanted
+            .filter(|(name, _)| *name == sink)
+            .and_then(|(_, ms)| ms.parse().ok());
+        std::time::Duration::from_millis(own.unwrap_or(0))
     }
 
     /// Names of the sources.

@@ -64,6 +64,8 @@ pub fn plan(run_id: &str, run_dir: &Path, bind: IpAddr, base_port: u16, sources:
         sinks: Vec::new(),
         generator: None,
         leak: None,
+        run_min: 0,
+        stall: None,
         replay: None,
     }
 }

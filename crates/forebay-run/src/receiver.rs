@@ -190,7 +190,9 @@ impl<'a> Receiver<'a> {
                     .wait(Some(sleep), spin)?
                     .map(|event| event.token),
             );
-            if ready.contains(&CONTROL_TOKEN) && self.control.poll()? == Some(Order::Stop) {
+            if ready.contains(&CONTROL_TOKEN)
+                && matches!(self.control.poll()?, Some(Order::Stop | Order::Abandoned))
+            {
                 return Ok(clock::monotonic_ns());
             }
             self.turns(

@@ -4,11 +4,16 @@
 //! kernel writes its pages back. The run's directory holds a link to it while the run lives (a `kill -9`
 //! leaves both, for the post-mortem) and the ledger itself afterwards. `ledger` and `run.json` are those of the last
 //! run in that directory; older ones are kept as `ledger-RUN` and `run-RUN.json`.
+//!
+//! A run holds a lock (`flock`) on its directory while its supervisor lives: the kernel takes it back at any death, so it
+//! tells better than a process number whether a run is going on there. Room for ledger and record is taken at the start,
+//! so that a run that fills its disk can still say so.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use forebay_ledger::{LedgerReader, Words};
 use forebay_sys::mapping::{Access, Mapping};
@@ -17,7 +22,15 @@ use crate::error::RunError;
 
 const LEDGER: &str = "ledger";
 const RECORD: &str = "run.json";
+const NEW: &str = "new";
 const MEMORY: &str = "/dev/shm";
+/// Front of the names in memory.
+const MEMORY_PREFIX: &str = "forebay-";
+/// Room taken for the record at the start, and more for each source, in bytes.
+const RECORD_BYTES: (u64, u64) = (64 << 10, 6 << 10);
+/// Somebody who only looks whether a run is going on may hold the lock for a moment: how often and how long to wait for it.
+const LOCK_TRIES: u32 = 20;
+const LOCK_WAIT: Duration = Duration::from_millis(5);
 
 /// The directory of a run that is being made.
 #[derive(Debug)]
@@ -25,6 +38,9 @@ pub struct RunDir {
     path: PathBuf,
     run_id: String,
     memory: PathBuf,
+    /// The live ledger is in memory and nobody has said where it shall stay.
+    live: bool,
+    _lock: Option<File>,
 }
 
 impl RunDir {
@@ -37,13 +53,35 @@ impl RunDir {
         let path = path
             .canonicalize()
             .map_err(RunError::file("finding", path))?;
-        keep_older(&path)?;
+        let lock = lock(&path)?;
+        keep_older(&path, lock.is_some())?;
         let memory = memory_path(&path, run_id);
         Ok(Self {
             path,
             run_id: run_id.to_owned(),
             memory,
+            live: false,
+            _lock: lock,
         })
+    }
+
+    /// Takes room for the ledger of `ledger_bytes` and the record of a run with so many sources.
+    ///
+    /// # Errors
+    /// There is not enough, or the directory cannot be written.
+    pub fn reserve(&self, ledger_bytes: u64, sources: usize) -> Result<(), RunError> {
+        let record_bytes = RECORD_BYTES.0 + RECORD_BYTES.1 * sources as u64;
+        for (name, bytes) in [(LEDGER, ledger_bytes), (RECORD, record_bytes)] {
+            let new = self.new_path(name);
+            // Of a run that was killed.
+            let _ = fs::remove_file(&new);
+            Mapping::create_file(&new, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn new_path(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.{NEW}"))
     }
 
     /// The directory, absolute.
@@ -56,8 +94,9 @@ impl RunDir {
     ///
     /// # Errors
     /// There is no room, or the file exists.
-    pub fn create_ledger(&self, bytes: u64) -> Result<(Words, OwnedFd), RunError> {
+    pub fn create_ledger(&mut self, bytes: u64) -> Result<(Words, OwnedFd), RunError> {
         let (mapping, file) = Mapping::create_file(&self.memory, bytes)?;
+        self.live = true;
         let link = self.path.join(LEDGER);
         if link != self.memory {
             std::os::unix::fs::symlink(&self.memory, &link)
@@ -69,15 +108,15 @@ impl RunDir {
     /// Puts the finished ledger into the directory and takes the live one away.
     ///
     /// # Errors
-    /// The directory cannot be written.
-    pub fn keep_ledger(&self) -> Result<(), RunError> {
+    /// The directory cannot be written; the ledger then stays in memory.
+    pub fn keep_ledger(&mut self) -> Result<(), RunError> {
+        self.live = false;
         let link = self.path.join(LEDGER);
         if link == self.memory {
             return Ok(());
         }
-        let new = self.path.join(format!("{LEDGER}.new"));
-        fs::copy(&self.memory, &new).map_err(RunError::file("copying the ledger to", &new))?;
-        fs::rename(&new, &link).map_err(RunError::file("renaming", &new))?;
+        let bytes = fs::read(&self.memory).map_err(RunError::file("reading", &self.memory))?;
+        self.replace(LEDGER, &bytes)?;
         fs::remove_file(&self.memory).map_err(RunError::file("removing", &self.memory))
     }
 
@@ -86,8 +125,28 @@ impl RunDir {
     /// # Errors
     /// The directory cannot be written.
     pub fn write_record(&self, json: &str) -> Result<PathBuf, RunError> {
-        let path = self.path.join(RECORD);
-        fs::write(&path, json).map_err(RunError::file("writing", &path))?;
+        self.replace(RECORD, json.as_bytes())
+    }
+
+    /// Writes a file into the room that was taken for it, and gives it its name when it is whole.
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
+        let (new, path) = (self.new_path(name), self.path.join(name));
+        let open = || {
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&new)
+        };
+        let written = open().and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.set_len(bytes.len() as u64)
+        });
+        if let Err(error) = written {
+            let _ = fs::remove_file(&new);
+            return Err(RunError::file("writing", &path)(error));
+        }
+        fs::rename(&new, &path).map_err(RunError::file("renaming", &new))?;
         Ok(path)
     }
 
@@ -96,6 +155,63 @@ impl RunDir {
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
+}
+
+impl Drop for RunDir {
+    /// A run that never began leaves nothing in memory; one that ended without a record no empty file.
+    fn drop(&mut self) {
+        if self.live {
+            let _ = fs::remove_file(&self.memory);
+            let link = self.path.join(LEDGER);
+            if fs::read_link(&link).is_ok_and(|target| target == self.memory) {
+                let _ = fs::remove_file(&link);
+            }
+        }
+        for name in [LEDGER, RECORD] {
+            let _ = fs::remove_file(self.new_path(name));
+        }
+    }
+}
+
+/// Takes the lock on a directory; none where the file system has no locks.
+fn lock(directory: &Path) -> Result<Option<File>, RunError> {
+    let Ok(file) = File::open(directory) else {
+        return Ok(None);
+    };
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_WAIT),
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+    let pid = open_ledger(directory)
+        .and_then(|reader| Ok(reader.run_status()?))
+        .map_or(0, |status| status.supervisor_pid);
+    Err(busy(directory, pid))
+}
+
+fn busy(directory: &Path, pid: u32) -> RunError {
+    let text = format!(
+        "a run is going on there (pid {pid}); give this one another directory, or end that one first"
+    );
+    RunError::File {
+        what: "using",
+        path: directory.to_path_buf(),
+        source: io::Error::new(io::ErrorKind::ResourceBusy, text),
+    }
+}
+
+/// Whether the supervisor `pid` of the run in `directory` lives: it holds the lock. Where there are no locks, its number decides.
+#[must_use]
+pub fn is_live(directory: &Path, pid: u32) -> bool {
+    let alive = crate::supervisor::is_alive(pid);
+    let locked = || {
+        File::open(directory)
+            .ok()
+            .map(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    };
+    alive && locked().unwrap_or(true)
 }
 
 /// Opens the ledger of a run, live or ended; `path` is the run's directory or the ledger itself.
@@ -126,36 +242,39 @@ pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
 /// A name in memory that no other directory has at the same time.
 fn memory_path(directory: &Path, run_id: &str) -> PathBuf {
     let memory = Path::new(MEMORY);
+    let name = format!("{MEMORY_PREFIX}{run_id}-{}.ledger", std::process::id());
     if memory.is_dir() {
-        memory.join(format!("forebay-{run_id}-{}.ledger", std::process::id()))
+        memory.join(name)
     } else {
         directory.join(LEDGER)
     }
 }
 
 /// Renames the ledger and the record of the last run in this directory.
-fn keep_older(directory: &Path) -> Result<(), RunError> {
+fn keep_older(directory: &Path, locked: bool) -> Result<(), RunError> {
     let ledger = directory.join(LEDGER);
     let Ok(data) = fs::symlink_metadata(&ledger) else {
         return Ok(());
     };
     let reader = open_ledger(directory).ok();
-    if let Some(reader) = &reader
+    if !locked
+        && let Some(reader) = &reader
         && let Ok(status) = reader.run_status()
         && status.end_ns == 0
         && crate::supervisor::is_alive(status.supervisor_pid)
     {
-        let busy = io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            format!("a run is going on there (pid {})", status.supervisor_pid),
-        );
-        return Err(RunError::File {
-            what: "using",
-            path: directory.to_path_buf(),
-            source: busy,
-        });
+        return Err(busy(directory, status.supervisor_pid));
     }
     let Some(run_id) = reader.map(|reader| reader.run_id().to_owned()) else {
+        // Nothing that can be read; what it leads to in memory goes with it.
+        if let Ok(target) = fs::read_link(&ledger)
+            && target.parent() == Some(Path::new(MEMORY))
+            && target
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(MEMORY_PREFIX))
+        {
+            let _ = fs::remove_file(target);
+        }
         return fs::remove_file(&ledger).map_err(RunError::file("removing", &ledger));
     };
     let kept = directory.join(format!("{LEDGER}-{run_id}"));

@@ -7,7 +7,8 @@ mod tcp;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ use tcp::TcpSink;
 const SLEEP: Duration = Duration::from_millis(20);
 /// Blocks written before the books are committed.
 const BLOCKS_PER_COMMIT: u32 = 8;
+/// How often a sink that is waited for is asked whether it got on.
+const JOIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Both ends of a sink's queue.
 #[derive(Debug)]
@@ -38,6 +41,9 @@ pub struct SinkParts {
 
 /// What writes blocks of events somewhere.
 pub(crate) trait Writer {
+    /// Makes ready for blocks of `run`; true when the books now say something that must be committed before a block is
+    /// written: a successor would not know of the file otherwise, and write its events a second time.
+    fn prepare(&mut self, run: u32, books: &mut SinkBooks) -> bool;
     /// Writes the events of one block. What is lost is counted by the writer.
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks);
     /// Ends the output in order.
@@ -80,7 +86,9 @@ pub(crate) enum Dropped {
 /// A running sink.
 #[derive(Debug)]
 pub struct SinkHandle {
-    thread: JoinHandle<Vec<Report>>,
+    thread: JoinHandle<()>,
+    reports: mpsc::Receiver<Report>,
+    progress: Arc<AtomicU64>,
     name: String,
     /// Nothing more will be put into the queue.
     ending: Arc<AtomicBool>,
@@ -101,29 +109,42 @@ impl SinkHandle {
     ) -> Result<Self, RunError> {
         let sink_words = books.sinks[index].clone();
         let writer = GroupWriter::attach(&books.schema, &words, sink_words.group)?;
-        let own = SinkBooks {
+        let mut own = SinkBooks {
             book: writer.restore(),
             writer,
             words: sink_words,
         };
+        own.book
+            .set(own.words.capacity, plan.sinks[index].queue_bytes);
+        own.commit();
         let mut consumers = Consumers::map(&plan.sink_ring(index), fds)?;
         consumers.rings[0].resume(own.book.value(own.words.head))?;
         let name = plan.sinks[index].name.clone();
+        let (reports_in, reports) = mpsc::channel();
+        let progress = Arc::new(AtomicU64::new(0));
         let ending = Arc::new(AtomicBool::new(false));
-        let work: Box<dyn FnOnce() -> Vec<Report> + Send> = match &plan.sinks[index].kind {
+        let to_builder = ToBuilder {
+            reports: reports_in,
+            progress: Arc::clone(&progress),
+            ending: Arc::clone(&ending),
+        };
+        let stall = plan.stall_of(&name);
+        let work: Box<dyn FnOnce() + Send> = match &plan.sinks[index].kind {
             SinkKind::File(file) => {
-                let out = Box::new(HldWriter::resume(file.clone(), &own)?);
                 let work = Work {
                     consumers,
+                    out: Box::new(HldWriter::resume(file.clone(), &own)?),
                     books: own,
-                    out,
                     leak,
+                    stall,
+                    to_builder,
                 };
                 Box::new(move || work.run())
             }
             SinkKind::Tcp(tcp) => {
                 let stream = (plan.run_id.clone(), name.clone());
-                let sink = TcpSink::new(tcp, stream, consumers, own, leak, Arc::clone(&ending));
+                let sink =
+                    TcpSink::new(tcp, stream, consumers, own, to_builder).testing(leak, stall);
                 Box::new(move || sink.run())
             }
             SinkKind::Null => {
@@ -137,20 +158,81 @@ impl SinkHandle {
             .map_err(RunError::file("starting thread", thread_name))?;
         Ok(Self {
             thread,
+            reports,
+            progress,
             name,
             ending,
         })
     }
 
-    /// Waits until everything is written; tells what the supervisor should know.
+    /// What the supervisor should know, if there is something new.
     #[must_use]
-    pub fn join(self) -> Vec<Report> {
-        // SYNC POINT ending: partner is the load in `TcpSink::is_ending`.
+    pub fn poll_report(&self) -> Option<Report> {
+        self.reports.try_recv().ok()
+    }
+
+    /// Says that nothing more will be put into the queue.
+    pub fn expect_end(&self) {
+        // SYNC POINT ending: partner is the load in `ToBuilder::is_ending`.
         self.ending.store(true, Ordering::Release);
-        let name = self.name;
-        self.thread
-            .join()
-            .unwrap_or_else(|_| vec![Report::Tainted(format!("sink {name} died"))])
+    }
+
+    /// Waits until everything is written, or the sink got on with nothing for `limit`; tells what the supervisor should know.
+    #[must_use]
+    pub fn join(self, limit: Duration) -> Vec<Report> {
+        let mut reports = Vec::new();
+        let mut waited = Duration::ZERO;
+        let mut progress = self.progress.load(Ordering::Relaxed);
+        while waited < limit {
+            match self.reports.recv_timeout(JOIN_LOOK) {
+                Ok(report) => reports.push(report),
+                Err(RecvTimeoutError::Timeout) => waited += JOIN_LOOK,
+                // The sink is through.
+                Err(RecvTimeoutError::Disconnected) => {
+                    if self.thread.join().is_err() {
+                        reports.push(Report::Tainted(format!(
+                            "write_error: sink {} died",
+                            self.name
+                        )));
+                    }
+                    return reports;
+                }
+            }
+            let now = self.progress.load(Ordering::Relaxed);
+            if now != progress {
+                (progress, waited) = (now, Duration::ZERO);
+            }
+        }
+        reports.push(Report::Tainted(format!(
+            "sink_stalled: sink {} wrote nothing for {limit:?} at the end of the run",
+            self.name
+        )));
+        reports
+    }
+}
+
+/// What a sink tells the builder, and hears from it.
+struct ToBuilder {
+    reports: mpsc::Sender<Report>,
+    progress: Arc<AtomicU64>,
+    ending: Arc<AtomicBool>,
+}
+
+impl ToBuilder {
+    fn report(&self, report: Report) {
+        // The builder may have given this sink up.
+        let _ = self.reports.send(report);
+    }
+
+    /// The sink got on.
+    fn tick(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether nothing more will be put into the queue.
+    fn is_ending(&self) -> bool {
+        // SYNC POINT ending: partner is the store in `SinkHandle::expect_end`.
+        self.ending.load(Ordering::Acquire)
     }
 }
 
@@ -159,12 +241,16 @@ struct Work {
     books: SinkBooks,
     out: Box<dyn Writer + Send>,
     leak: Leak,
+    /// For tests: how long the first block is held up.
+    stall: Duration,
+    to_builder: ToBuilder,
 }
 
 impl Work {
-    fn run(mut self) -> Vec<Report> {
+    fn run(mut self) {
         loop {
             if self.take_blocks() > 0 {
+                self.report();
                 continue;
             }
             let ring = &self.consumers.rings[0];
@@ -178,7 +264,13 @@ impl Work {
         }
         self.out.finish(&mut self.books);
         self.books.commit();
-        self.out.reports()
+        self.report();
+    }
+
+    fn report(&mut self) {
+        for report in self.out.reports() {
+            self.to_builder.report(report);
+        }
     }
 
     /// Writes what is there, then commits, then frees the queue.
@@ -188,17 +280,31 @@ impl Work {
         while blocks < BLOCKS_PER_COMMIT
             && let Ok(Some(record)) = self.consumers.rings[0].next()
         {
+            std::thread::sleep(std::mem::take(&mut self.stall));
+            if self.out.prepare(record.meta.tag, &mut self.books) {
+                self.commit(end);
+            }
             self.take_block(&record);
             end = Some(record.end);
             blocks += 1;
         }
+        if end.is_some() {
+            self.commit(end);
+        }
+        blocks
+    }
+
+    /// Commits what was written; blocks before `end` are given back.
+    fn commit(&mut self, end: Option<u64>) {
         if let Some(end) = end {
             self.books.book.set(self.books.words.head, end);
-            self.books.commit();
+        }
+        self.books.commit();
+        self.to_builder.tick();
+        if let Some(end) = end {
             self.consumers.rings[0].release(end);
             self.consumers.notify_space();
         }
-        blocks
     }
 
     fn take_block(&mut self, record: &Record) {

@@ -17,6 +17,10 @@ use crate::sink::SinkParts;
 
 /// How long a message on the control channel may stall.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
+/// How often a stage looks whether its supervisor lives (beside the end of the channel, which it notices at once).
+const ORPHAN_LOOK: Duration = Duration::from_millis(500);
+/// Longest time that a stage may outlive its supervisor.
+const ORPHAN_LIMIT: Duration = Duration::from_secs(8);
 
 /// Which part of the chain a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -63,6 +67,8 @@ pub struct Hello {
 pub enum Order {
     /// Finish what is there and end.
     Stop,
+    /// The supervisor is gone: bring what is under way to the disk, and end soon. Nobody sends it.
+    Abandoned,
 }
 
 /// Messages from a stage.
@@ -82,9 +88,31 @@ pub enum Report {
 /// # Errors
 /// The process was not started by a supervisor, or whatever stops the stage.
 pub fn run_child() -> Result<(), RunError> {
-    // An interrupt from the terminal goes to the whole group; the supervisor alone decides what it means.
-    forebay_sys::signals::ignore_interrupt();
+    forebay_sys::signals::leave_signals_to_supervisor();
+    outlive_nobody(std::os::unix::process::parent_id())?;
     run_stage(Control::from_stdin(STALL)?)
+}
+
+/// A stage whose supervisor died ends by itself; one that cannot (a write that hangs) is ended here.
+fn outlive_nobody(supervisor: u32) -> Result<(), RunError> {
+    let watch = move || {
+        let orphaned = || std::os::unix::process::parent_id() != supervisor;
+        while !orphaned() {
+            std::thread::sleep(ORPHAN_LOOK);
+        }
+        std::thread::sleep(ORPHAN_LIMIT);
+        tracing::error!(
+            supervisor,
+            "this stage did not end within {ORPHAN_LIMIT:?} of its supervisor's death and is ended"
+        );
+        std::process::exit(1);
+    };
+    let spawned = std::thread::Builder::new()
+        .name("orphan-watch".into())
+        .spawn(watch);
+    spawned
+        .map(drop)
+        .map_err(RunError::file("starting thread", "orphan-watch"))
 }
 
 /// Runs the stage that the supervisor at the other end of `control` asks for.
@@ -224,7 +252,7 @@ impl StageControl {
         self.control.as_fd()
     }
 
-    /// An order, if there is one. The supervisor's death is an order to stop.
+    /// An order, if there is one. The supervisor's death is one too.
     ///
     /// # Errors
     /// The channel carries garbage.
@@ -233,7 +261,9 @@ impl StageControl {
             return Ok(None);
         }
         match self.control.receive() {
-            Ok(None) | Err(forebay_sys::control::ControlError::PeerGone) => Ok(Some(Order::Stop)),
+            Ok(None) | Err(forebay_sys::control::ControlError::PeerGone) => {
+                Ok(Some(Order::Abandoned))
+            }
             Ok(Some(message)) => {
                 let order = serde_json::from_slice(&message.body)
                     .map_err(|error| RunError::Stage(error.to_string()))?;

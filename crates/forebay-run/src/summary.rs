@@ -16,11 +16,14 @@ use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::supervisor::Outcome;
 
-/// Items and bytes lost for one reason. Where the kernel counts, the bytes are the least that it can have been.
+/// Items and bytes lost for one reason. Where the kernel counts, the bytes are the least that it can have been; where it also
+/// merges datagrams (GRO), so are the items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
     /// Items, in the account's unit.
     pub items: u64,
+    /// The most that it can have been.
+    pub items_max: u64,
     /// Bytes, or the least that it can have been.
     pub bytes: u64,
     /// The most that it can have been.
@@ -199,6 +202,7 @@ pub fn drops(verdict: &Verdict) -> BTreeMap<String, Lost> {
                 .entry(format!("{place}.{}.{owner}", drop.reason))
                 .or_default();
             lost.items += drop.items;
+            lost.items_max += drop.items_max;
             lost.bytes += drop.bytes_min;
             lost.bytes_max += drop.bytes_max;
         }
@@ -238,6 +242,8 @@ fn files(plan: &Plan, books: &Books, snapshot: &Snapshot) -> Result<Vec<PathBuf>
         found.extend(files_of_runs(&file.directory, first..=last)?);
     }
     found.sort();
+    // Two sinks may share a directory and the second in which they began.
+    found.dedup();
     Ok(found)
 }
 
@@ -252,6 +258,18 @@ pub(crate) fn files_of_runs(
     let mut found: Vec<_> = ours.filter_map(|path| path.canonicalize().ok()).collect();
     found.sort();
     Ok(found)
+}
+
+/// The run number behind all that files in the sinks' directories have; 0 when there are none.
+#[must_use]
+pub fn next_run(plan: &Plan) -> u32 {
+    let directories = plan.sinks.iter().filter_map(|sink| match &sink.kind {
+        SinkKind::File(file) => fs::read_dir(&file.directory).ok(),
+        SinkKind::Null | SinkKind::Tcp(_) => None,
+    });
+    let runs =
+        directories.flat_map(|entries| entries.flatten().filter_map(|entry| run_of(&entry.path())));
+    runs.max().map_or(0, |last| last.saturating_add(1))
 }
 
 /// Run number in the start event of an HLD file.

@@ -1,5 +1,7 @@
 //! The supervisor: makes everything a run needs, keeps it while stages die and are started again, and closes the books.
 
+mod close;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -21,12 +23,15 @@ use crate::worker::{Ended, Worker};
 
 /// How often the supervisor looks around.
 const TICK: Duration = Duration::from_millis(10);
-/// A stage that lives shorter than this counts as a quick death.
+/// A stage that dies before it is ready, or sooner after that than this, counts as a quick death.
 const QUICK_NS: u64 = 300_000_000;
 /// So many quick deaths one after the other, and the stage is given up.
 const QUICK_DEATHS_MAX: u32 = 10;
 /// Longest time that stages may take to end after the order to stop.
 const END_LIMIT_NS: u64 = 60_000_000_000;
+
+/// Longest time for stages to end in order when the run fails.
+const FAIL_LIMIT_NS: u64 = 3_000_000_000;
 
 /// Whether a process of this number lives.
 #[must_use]
@@ -81,12 +86,16 @@ pub struct Supervisor {
     stages: BTreeMap<Role, Stage>,
     outcome: Outcome,
     signals: StopSignals,
+    /// The ledger says how the run ended.
+    closed: bool,
 }
 
 /// One role over all its lives.
 struct Stage {
     worker: Option<Worker>,
     started_ns: u64,
+    /// When this life said that it is at work.
+    ready_ns: Option<u64>,
     quick_deaths: u32,
     restarts: u32,
     cpu_ns: u64,
@@ -107,10 +116,13 @@ impl Supervisor {
         } else {
             bind(&mut plan, &mut warnings)?
         };
-        let run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
+        let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
         run_dir.path().clone_into(&mut plan.run_dir);
+        plan.run_min = crate::summary::next_run(&plan);
         let books = Books::declare(&plan)?;
-        let (words, ledger) = run_dir.create_ledger(books.schema.bytes_needed() as u64)?;
+        let ledger_bytes = books.schema.bytes_needed() as u64;
+        run_dir.reserve(ledger_bytes, plan.sources.len())?;
+        let (words, ledger) = run_dir.create_ledger(ledger_bytes)?;
         let run = RunWriter::format(
             &books.schema,
             &words,
@@ -132,6 +144,7 @@ impl Supervisor {
         };
         let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
         let stages = BTreeMap::new();
+        let closed = false;
         Ok(Self {
             plan,
             run_dir,
@@ -146,6 +159,7 @@ impl Supervisor {
             stages,
             outcome,
             signals,
+            closed,
         })
     }
 
@@ -182,22 +196,31 @@ impl Supervisor {
         duration: Option<Duration>,
         mut tick: impl FnMut(&LedgerReader),
     ) -> Result<(Self, Outcome), RunError> {
-        for role in [Role::Builder, Role::Receiver] {
-            self.start(role)?;
-            self.wait_ready(role)?;
+        if self.start_chain()? {
+            self.run.set_condition(Condition::Running, Reason::None);
+            let start_ns = clock::monotonic_ns();
+            if self.plan.generator.is_some() {
+                self.start(Role::Generator)?;
+            }
+            let end_ns = duration.map(|duration| {
+                start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+            });
+            self.outcome.end = self.watch(end_ns, &mut tick)?;
+            self.outcome.duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
         }
-        self.run.set_condition(Condition::Running, Reason::None);
-        let start_ns = clock::monotonic_ns();
-        if self.plan.generator.is_some() {
-            self.start(Role::Generator)?;
-        }
-        let end_ns = duration.map(|duration| {
-            start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-        });
-        self.outcome.end = self.watch(end_ns, &mut tick)?;
-        self.outcome.duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
         self.shut_down(&mut tick)?;
         self.close()
+    }
+
+    /// Starts what takes data, the last stage first; false when somebody asked to end meanwhile.
+    fn start_chain(&mut self) -> Result<bool, RunError> {
+        for role in [Role::Builder, Role::Receiver] {
+            self.start(role)?;
+            if !self.wait_ready(role)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Keeps the stages alive until the run shall end.
@@ -250,14 +273,14 @@ impl Supervisor {
 
     /// Kills what does not end.
     fn give_up(&mut self, role: Role) {
-        self.outcome.taints.push(format!(
+        self.taint(format!(
             "stage_lost: the {} did not end and was killed",
             role.name()
         ));
         if let Some(stage) = self.stages.get_mut(&role)
             && let Some(worker) = stage.worker.take()
         {
-            worker.kill();
+            stage.cpu_ns += worker.kill();
             stage.quick_deaths = QUICK_DEATHS_MAX;
         }
     }
@@ -268,13 +291,7 @@ impl Supervisor {
         self.run.heartbeat(clock::realtime_ns());
         let roles: Vec<Role> = self.stages.keys().copied().collect();
         for role in roles {
-            while let Some(report) = self.stages[&role]
-                .worker
-                .as_ref()
-                .and_then(Worker::poll_report)
-            {
-                self.note(report);
-            }
+            self.hear(role);
             let Some(stage) = self.stages.get_mut(&role) else {
                 continue;
             };
@@ -285,13 +302,8 @@ impl Supervisor {
                 .transpose()?
                 .flatten();
             if let Some(ended) = ended {
-                while let Some(report) = self.stages[&role]
-                    .worker
-                    .as_ref()
-                    .and_then(Worker::poll_report)
-                {
-                    self.note(report);
-                }
+                // What it said last.
+                self.hear(role);
                 self.bury(role, &ended)?;
             }
         }
@@ -299,15 +311,33 @@ impl Supervisor {
         Ok(())
     }
 
-    fn note(&mut self, report: Report) {
+    /// Takes every report of a stage.
+    fn hear(&mut self, role: Role) {
+        while let Some(report) = self.stages[&role]
+            .worker
+            .as_ref()
+            .and_then(Worker::poll_report)
+        {
+            self.note(role, report);
+        }
+    }
+
+    fn note(&mut self, role: Role, report: Report) {
         match report {
-            Report::Ready => {}
-            Report::Warning(text) => self.outcome.warnings.push(text),
-            Report::Tainted(text) => {
-                self.run
-                    .set_condition(Condition::Tainted, taint_reason(&text));
-                self.outcome.taints.push(text);
+            Report::Ready => {
+                if let Some(stage) = self.stages.get_mut(&role) {
+                    stage.ready_ns = Some(clock::monotonic_ns());
+                }
             }
+            Report::Warning(text) => self.outcome.warnings.push(text),
+            Report::Tainted(text) => self.taint(text),
+        }
+    }
+
+    /// Says once what taints the run. The condition in the ledger changes at its end: until then the run goes on.
+    fn taint(&mut self, text: String) {
+        if !self.outcome.taints.contains(&text) {
+            self.outcome.taints.push(text);
         }
     }
 
@@ -318,20 +348,27 @@ impl Supervisor {
         };
         stage.worker = None;
         stage.cpu_ns += ended.cpu_ns;
-        if ended.in_order || role == Role::Generator {
+        if ended.in_order {
             stage.quick_deaths = 0;
             return Ok(());
         }
-        let quick = clock::monotonic_ns() - stage.started_ns < QUICK_NS;
-        stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
         tracing::warn!(stage = role.name(), how = ended.how, "stage died");
+        if role == Role::Generator {
+            // Its clock and its random numbers died with it: no successor can go on where it stopped.
+            self.taint(format!("stage_lost: the generator died: {}; what it had sent and not yet booked is unknown", ended.how));
+            return Ok(());
+        }
+        let quick = stage
+            .ready_ns
+            .is_none_or(|since| clock::monotonic_ns() - since < QUICK_NS);
+        stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
         if stage.quick_deaths >= QUICK_DEATHS_MAX {
-            self.outcome.taints.push(format!(
-                "stage_lost: the {} died {} times at once: {}",
+            let text = format!(
+                "stage_lost: the {} died {QUICK_DEATHS_MAX} times at once: {}",
                 role.name(),
-                QUICK_DEATHS_MAX,
                 ended.how
-            ));
+            );
+            self.taint(text);
             return Ok(());
         }
         stage.restarts += 1;
@@ -364,41 +401,52 @@ impl Supervisor {
         };
         let worker = Worker::start(&hello, &parts, self.own_processes)?;
         self.outcome.pids.insert(role.name(), worker.pid());
-        let stage = self.stages.entry(role).or_insert(Stage {
+        let fresh = Stage {
             worker: None,
             started_ns: 0,
+            ready_ns: None,
             quick_deaths: 0,
             restarts: 0,
             cpu_ns: 0,
-        });
+        };
+        let stage = self.stages.entry(role).or_insert(fresh);
         stage.started_ns = clock::monotonic_ns();
+        stage.ready_ns = None;
         stage.worker = Some(worker);
         Ok(())
     }
 
-    fn wait_ready(&mut self, role: Role) -> Result<(), RunError> {
+    /// Waits until the first life of a stage is at work; false when somebody asked to end before. A stage that cannot
+    /// start is not started again: what hinders it will not go away.
+    fn wait_ready(&mut self, role: Role) -> Result<bool, RunError> {
         let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
         loop {
             std::thread::sleep(Duration::from_millis(1));
-            let Some(worker) = self
-                .stages
-                .get_mut(&role)
-                .and_then(|stage| stage.worker.as_mut())
-            else {
-                return Ok(());
+            self.hear(role);
+            let Some(stage) = self.stages.get_mut(&role) else {
+                return Ok(true);
             };
-            match worker.poll_report() {
-                Some(Report::Ready) => return Ok(()),
-                Some(report) => self.note(report),
-                None => {
-                    if let Some(ended) = worker.poll_end()? {
-                        return Err(RunError::StageDied {
-                            stage: role.name().into(),
-                            times: 1,
-                            how: ended.how,
-                        });
-                    }
+            if stage.ready_ns.is_some() {
+                return Ok(self.signals.count() == 0);
+            }
+            let ended = stage
+                .worker
+                .as_mut()
+                .map(Worker::poll_end)
+                .transpose()?
+                .flatten();
+            if let Some(ended) = ended {
+                stage.worker = None;
+                stage.cpu_ns += ended.cpu_ns;
+                if self.signals.count() > 0 {
+                    // The signal reached the stage before it could decline it.
+                    return Ok(false);
                 }
+                return Err(RunError::StageDied {
+                    stage: role.name().into(),
+                    times: 1,
+                    how: ended.how,
+                });
             }
             if clock::monotonic_ns() > limit_ns {
                 return Err(RunError::Stage(format!(
@@ -434,53 +482,6 @@ impl Supervisor {
         }
         Ok(parts)
     }
-
-    /// Closes the ledger.
-    fn close(mut self) -> Result<(Self, Outcome), RunError> {
-        for (role, stage) in &self.stages {
-            self.outcome
-                .cpu_seconds
-                .insert(role.name(), stage.cpu_ns as f64 / 1e9);
-            self.outcome.restarts.insert(role.name(), stage.restarts);
-        }
-        let reason = match self.outcome.end {
-            End::Limit => Reason::LimitReached,
-            End::Requested => Reason::Requested,
-            End::InputEnded => Reason::InputEnded,
-            End::StageLost => Reason::StageLost,
-        };
-        let taint = self.outcome.taints.first().map(|text| taint_reason(text));
-        let condition = if taint.is_some() {
-            Condition::Tainted
-        } else {
-            Condition::Complete
-        };
-        self.run
-            .finish(condition, taint.unwrap_or(reason), clock::realtime_ns());
-        self.run_dir.keep_ledger()?;
-        let outcome = self.outcome.clone();
-        Ok((self, outcome))
-    }
-}
-
-impl Drop for Supervisor {
-    /// Stages whose supervisor gives up half-way are told so by the end of their channel.
-    fn drop(&mut self) {
-        for stage in self.stages.values_mut() {
-            stage.worker = None;
-        }
-    }
-}
-
-fn taint_reason(text: &str) -> Reason {
-    match text.split(':').next() {
-        Some("disk_full") => Reason::DiskFull,
-        Some("write_error") => Reason::WriteFailed,
-        Some("sink_stalled") => Reason::SinkStalled,
-        Some("capture_broken") => Reason::InputEnded,
-        Some("peer_lost" | "mover_mismatch") => Reason::SinkStalled,
-        _ => Reason::StageLost,
-    }
 }
 
 fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunError> {
@@ -504,6 +505,9 @@ fn bind(plan: &mut Plan, warnings: &mut Vec<String>) -> Result<Vec<OwnedFd>, Run
         *address = bound.address;
         shortfall = shortfall.or(bound.shortfall);
         sockets.push(bound.fd);
+    }
+    if plan.receiver.gro {
+        warnings.push("UDP GRO is on: the kernel counts merged datagrams that it drops as one, so its drops are a lower bound".into());
     }
     if let Some(shortfall) = shortfall {
         warnings.push(shortfall.to_string());

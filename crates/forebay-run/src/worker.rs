@@ -44,6 +44,8 @@ impl Worker {
         parts: &[Vec<OwnedFd>],
         own_process: bool,
     ) -> Result<Self, RunError> {
+        let bytes =
+            serde_json::to_vec(hello).map_err(|error| RunError::Stage(error.to_string()))?;
         let (near, far) = Control::pair(STALL)?;
         let body = if own_process {
             spawn_process(hello.role, far)?
@@ -54,11 +56,15 @@ impl Worker {
             body,
             control: near,
         };
-        let bytes =
-            serde_json::to_vec(hello).map_err(|error| RunError::Stage(error.to_string()))?;
         let fds: Vec<BorrowedFd<'_>> = parts.iter().flatten().map(AsFd::as_fd).collect();
-        worker.control.send(&bytes, &fds)?;
-        Ok(worker)
+        match worker.control.send(&bytes, &fds) {
+            // One that died before it could listen: its end is found like any other.
+            Ok(()) | Err(ControlError::PeerGone) => Ok(worker),
+            Err(error) => {
+                worker.kill();
+                Err(error.into())
+            }
+        }
     }
 
     /// Its process id (the supervisor's own for a thread).
@@ -116,12 +122,14 @@ impl Worker {
         }
     }
 
-    /// Ends it the hard way.
-    pub(crate) fn kill(&self) {
-        if let Body::Process { pid } = &self.body {
-            // It may have ended by itself in this moment.
-            let _ = process::kill(*pid);
-        }
+    /// Ends it the hard way and waits for its end; gives its CPU time in ns. A thread cannot be ended.
+    pub(crate) fn kill(&self) -> u64 {
+        let Body::Process { pid } = &self.body else {
+            return 0;
+        };
+        // It may have ended by itself in this moment.
+        let _ = process::kill(*pid);
+        process::wait(*pid).map_or(0, |reaped| reaped.cpu.user_ns + reaped.cpu.system_ns)
     }
 }
 

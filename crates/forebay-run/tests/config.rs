@@ -72,6 +72,7 @@ socket_buffer_bytes = 100000
 message_bytes_max = 500000
 batch_datagrams = 8
 spin_us = 9
+gather_us = 10
 stamps = false
 gro = true
 full = "drop"
@@ -92,6 +93,7 @@ timeout_ms = 20
 timeout_events = 30
 window_events = 40
 event_bytes_max = 5000
+gather_us = 11
 cpu = 3
 real_time = 4
 [[sinks]]
@@ -158,6 +160,7 @@ fn every_key_arrives_in_the_plan() {
         (builder.completion, builder.trigger_bits),
         (CompletionName::Discard, 16)
     );
+    assert_eq!((receiver.gather_us, builder.gather_us), (10, 11));
     assert_eq!((builder.check_tag, builder.timeout_ms), (false, 20));
     assert_eq!((builder.timeout_events, builder.window_events), (30, 40));
     assert_eq!(
@@ -277,7 +280,23 @@ refused! {
     sinks_that_collide: "[[sources]]\nport = 1\n[[sinks]]\nkind = \"file\"\nname = \"x\"\n[[sinks]]\nkind = \"file\"\nname = \"x\"\n";
     sinks_that_say_too_little: "[[sources]]\nport = 1\n[[sinks]]\nprefix = \"x\"\n[[sinks]]\nkind = \"tcp\"\n";
     a_name_that_is_no_file_name: "[run]\nname = \"../x\"\n[[sources]]\nname = \"\"\nport = 1\n";
-    more_memory_than_allowed: "[run]\nmemory_bytes_max = 100_000_000\n[[sources]]\nbase_port = 1\ncount = 90\n";
+}
+
+/// The ledger's size is not written down here: it grows with every new counter.
+#[test]
+fn more_memory_than_allowed_is_refused_with_the_sum() {
+    let run = "[run]\nmemory_bytes_max = 100_000_000\n[[sources]]\nbase_port = 1\ncount = 90\n";
+    let said = mistakes(run);
+    let parts = [
+        "chain.toml:2:20: run.memory_bytes_max = 100_000_000: the run can take more:",
+        " 377487360 (sources' queues) + 67108864 (sinks' queues) + 754974720 (socket buffers",
+        " (ledger) = 12",
+        "right:  at least 12",
+    ];
+    for part in parts {
+        assert!(said.contains(part), "{said}");
+    }
+    parse(&run.replace("100_000_000", "4_000_000_000"));
 }
 
 #[test]
@@ -290,9 +309,16 @@ fn the_document_holds_the_reference() {
     let made = config::reference::markdown();
     if found != made && std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, [head, marks[0], &made, marks[1], tail].concat()).unwrap();
-    } else {
+        return;
+    }
+    for (found, made) in found.lines().zip(made.lines()) {
         assert_eq!(found, made, "UPDATE_DOCS=1 with this test writes it anew");
     }
+    assert_eq!(
+        found.len(),
+        made.len(),
+        "UPDATE_DOCS=1 with this test writes it anew"
+    );
 }
 
 /// Something for a key: right, nearly right, or nonsense.

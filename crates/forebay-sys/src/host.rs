@@ -47,6 +47,14 @@ pub fn sysctl(name: &str) -> Option<String> {
         .map(|value| value.trim().to_owned())
 }
 
+/// Size and free space of the file system that holds `path`, in bytes; none where it cannot be asked.
+#[must_use]
+pub fn file_system_bytes(path: &std::path::Path) -> Option<(u64, u64)> {
+    let answer = rustix::fs::statvfs(path).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(answer.f_frsize);
+    Some((bytes(answer.f_blocks), bytes(answer.f_bavail)))
+}
+
 fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -108,5 +116,8 @@ mod tests {
         );
         assert!(sysctl("net.core.rmem_max").is_some_and(|value| value.parse::<u64>().is_ok()));
         assert_eq!(sysctl("no.such.setting"), None);
+        let (size, free) = file_system_bytes(std::path::Path::new("/")).unwrap();
+        assert!(size > 0 && free <= size);
+        assert_eq!(file_system_bytes(std::path::Path::new("/no/such")), None);
     }
 }

@@ -111,10 +111,13 @@ pub fn end_quietly_on_closed_pipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Ignores `SIGINT`: Ctrl-C reaches every process of the terminal, but a stage ends when its supervisor says so.
-pub fn ignore_interrupt() {
-    // SAFETY: SIG_IGN is a valid disposition and runs no code of ours.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+/// Ignores `SIGINT`, `SIGTERM` and `SIGHUP`: a terminal or a service manager sends them to every process of a group, but a
+/// stage ends when its supervisor says so.
+pub fn leave_signals_to_supervisor() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: SIG_IGN is a valid disposition and runs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
-use forebay_ledger::{Supervisor, audit};
-use forebay_run::run_dir::open_ledger;
-use forebay_run::supervisor::is_alive;
+use forebay_ledger::{Supervisor, audit, prometheus};
+use forebay_run::run_dir::{is_live, open_ledger};
 
-use crate::output::Format;
+use crate::output::print_line;
 use crate::session::BROKEN;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
@@ -18,23 +18,42 @@ pub(crate) struct AuditArgs {
     /// The run's directory, or its ledger.
     #[arg(value_name = "RUNDIR", default_value = "forebay-demo")]
     run: PathBuf,
-    /// Text for people, or one JSON object.
+    /// Text for people, one JSON object, or Prometheus' text.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: AuditFormat,
+}
+
+/// How the books are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum AuditFormat {
+    /// Tables for people.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+    /// The text that Prometheus reads.
+    Prometheus,
 }
 
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     let reader = open_ledger(&args.run)?;
     let snapshot = reader.snapshot()?;
-    let life = if is_alive(snapshot.run.supervisor_pid) {
+    let directory = if args.run.is_dir() {
+        Some(args.run.as_path())
+    } else {
+        args.run.parent()
+    };
+    let alive = directory.is_some_and(|directory| is_live(directory, snapshot.run.supervisor_pid));
+    let life = if alive {
         Supervisor::Alive
     } else {
         Supervisor::Gone
     };
     let verdict = audit(&snapshot, life);
     match args.format {
-        Format::Json => say!("{}", serde_json::to_string(&verdict)?),
-        Format::Text => say!("{}", verdict.sheet()),
+        AuditFormat::Json => print_line(serde_json::to_string(&verdict)?),
+        AuditFormat::Text => print_line(verdict.sheet()),
+        AuditFormat::Prometheus => print_line(prometheus::expose(&Arc::new(snapshot))?.trim_end()),
     }
     Ok(if verdict.closed {
         ExitCode::SUCCESS

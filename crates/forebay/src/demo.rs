@@ -11,8 +11,8 @@ use forebay_run::plan::Plan;
 use forebay_run::supervisor::Supervisor;
 use forebay_run::{presets, verify};
 
-use crate::output::{Format, bytes, parse_bytes, parse_duration};
-use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id};
+use crate::output::{Format, bytes, parse_bytes, parse_duration, print_line};
+use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
 /// Runs the main job on this machine: emulated sources, receiver, builder, files, and the balance sheet.
 ///
@@ -55,6 +55,15 @@ pub(crate) struct DemoArgs {
     /// Everything random follows from it.
     #[arg(long, default_value_t = 2)]
     seed: u64,
+    /// Receive buffer of each socket in bytes.
+    #[arg(long, hide = true, value_parser = parse_bytes)]
+    socket_buffer: Option<u64>,
+    /// Lets the kernel merge datagrams.
+    #[arg(long, hide = true)]
+    gro: bool,
+    /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9400.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::metrics::parse_address)]
+    metrics: Option<std::net::SocketAddr>,
     /// Exits with 3 when anything was lost, even by name.
     #[arg(long)]
     strict: bool,
@@ -84,6 +93,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         strict: args.strict,
     };
     let supervisor = open(args, manner.processes)?;
+    let _metrics = crate::metrics::serve(args.metrics, supervisor.reader())?;
     let done = carry_out(supervisor, &manner)?;
     let found = verify::verify(&done.summary.files, done.plan.generator.as_ref())?;
     let events = done.summary.events_built + done.summary.events_partial;
@@ -106,7 +116,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         serde_json::json!({ "verified": found }),
     )?;
     if args.format == Format::Text && args.sink == SinkChoice::File {
-        say!(
+        print_line(format_args!(
             "Read back: {} events, {} sub-events, {} in {} file(s); {} broken, {} with a wrong payload{}",
             found.events,
             found.subevents,
@@ -115,7 +125,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
             found.broken,
             found.payload_mismatches,
             if whole { "" } else { ": NOT what was built" },
-        );
+        ));
     }
     Ok(code)
 }
@@ -151,6 +161,8 @@ fn plan(args: &DemoArgs, base_port: u16) -> Plan {
         SinkChoice::Null => presets::null_sink(),
     }];
     plan.leak = leak_from_env();
+    plan.stall = stall_from_env();
+    tune(&mut plan, args.socket_buffer, args.gro);
     let mut generator = GeneratorPlan::test2((local, base_port).into(), args.rate);
     generator.groups = mix(sources);
     generator.water_mark_bytes = u32::try_from(args.water_mark)
@@ -162,6 +174,14 @@ fn plan(args: &DemoArgs, base_port: u16) -> Plan {
     generator.seed = args.seed;
     plan.generator = Some(generator);
     plan
+}
+
+/// Settings of the sockets that a run can do without.
+pub(crate) fn tune(plan: &mut Plan, socket_buffer: Option<u64>, gro: bool) {
+    if let Some(bytes) = socket_buffer {
+        plan.receiver.socket_buffer_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    plan.receiver.gro |= gro;
 }
 
 /// The sizes of Test-2 for any number of sources: two thirds small, two ninths middle, the rest large.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use forebay_run::generator::{self, GeneratorPlan};
 
-use crate::output::{Format, bytes, parse_bytes, parse_duration};
+use crate::output::{Format, bytes, parse_bytes, parse_duration, print_line};
 
 /// Sends what real sources would.
 #[derive(Debug, clap::Args)]
@@ -110,8 +110,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         signals.count() > 0
     })?;
     match args.format {
-        Format::Json => say!("{}", serde_json::to_string(&report)?),
-        Format::Text => say!(
+        Format::Json => print_line(format_args!("{}", serde_json::to_string(&report)?)),
+        Format::Text => print_line(format_args!(
             "{} events, {} sub-events, {} datagrams ({} refused), {} in {:.2} s{}",
             report.events_sent,
             report.subevents_sent,
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
             } else {
                 ""
             },
-        ),
+        )),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,39 +1,50 @@
 //! `forebay evb`: builds events from real traffic.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
-use forebay_run::plan::{Backpressure, CompletionName, Plan, SinkKind};
+use anyhow::{Context, Result, bail};
+use forebay_run::config::needs::Memory;
+use forebay_run::config::{self, Chain};
+use forebay_run::plan::{
+    Backpressure, CompletionName, FilePlan, Plan, SinkKind, SinkPlan, TcpPlan,
+};
 use forebay_run::presets;
 use forebay_run::supervisor::Supervisor;
 
+use crate::metrics;
 use crate::output::{Format, parse_bytes, parse_duration};
-use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id};
+use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
 /// Receives sub-events of many sources over UDP, builds events and records them.
 ///
-/// Source n is received on port BASE+n. Listens on 127.0.0.1 unless --bind says otherwise. Ends after --duration, or by Ctrl-C or
-/// SIGTERM, with the last complete event written and the books closed.
+/// A chain file says everything (see `forebay check`); flags take precedence over it. Without a file, source n is received on port
+/// BASE+n. Listens on 127.0.0.1 unless told otherwise. Ends after its duration, or by Ctrl-C or SIGTERM, with the last complete event
+/// written and the books closed.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: forebay evb --sources 4 --base-port 50000 --out run1 --duration 10s"
 )]
 pub(crate) struct EvbArgs {
-    /// Number of sources, 1 to 1024.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    sources: u16,
-    /// First UDP port.
-    #[arg(long, default_value_t = 50000)]
-    base_port: u16,
-    /// Address to listen on.
-    #[arg(long, default_value = "127.0.0.1")]
-    bind: IpAddr,
+    /// Chain file in TOML.
+    file: Option<PathBuf>,
+    /// Number of sources, 1 to 1024; in the place of all sources of the file.
+    #[arg(long, required_unless_present = "file", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    sources: Option<u16>,
+    /// First UDP port; without a file 50000.
+    #[arg(long)]
+    base_port: Option<u16>,
+    /// Address to listen on; without a file 127.0.0.1.
+    #[arg(long)]
+    bind: Option<IpAddr>,
     /// Ends the run after this time.
     #[arg(long, value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9400.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::metrics::parse_address)]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     build: BuildArgs,
 }
@@ -41,41 +52,42 @@ pub(crate) struct EvbArgs {
 /// What `evb` and `replay` share.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildArgs {
-    /// Directory for files, ledger and record.
-    #[arg(long, default_value = "forebay-run", value_name = "DIR")]
-    pub(crate) out: PathBuf,
-    /// What becomes of events that lack a source.
-    #[arg(long, value_enum, default_value_t)]
-    completion: CompletionChoice,
-    /// Whether the sub-events of an event must carry the same tag.
-    #[arg(long, value_enum, default_value_t)]
-    check_tag: Switch,
-    /// Width of the trigger number.
-    #[arg(long, default_value_t = 24, value_parser = parse_trigger_bits)]
-    trigger_bits: u32,
+    /// Directory for files, ledger and record; forebay-run unless a file says otherwise.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What becomes of events that lack a source; partial by default.
+    #[arg(long, value_enum)]
+    completion: Option<CompletionChoice>,
+    /// Whether the sub-events of an event must carry the same tag; on by default.
+    #[arg(long, value_enum)]
+    check_tag: Option<Switch>,
+    /// Width of the trigger number, 16 or 24; 24 by default.
+    #[arg(long, value_parser = parse_trigger_bits)]
+    trigger_bits: Option<u32>,
     /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
     #[arg(long, value_parser = parse_duration)]
     timeout: Option<Duration>,
-    /// Where events go: file, null, or tcp://HOST:PORT for a `forebay mover`. May be given several times.
+    /// Where events go: file, null, or tcp://HOST:PORT for a `forebay mover`; may be given several times. Several sinks stall one
+    /// another in nothing: each drops events, counted, when its queue is full. A single one holds the builder for up to
+    /// 10 s before it does.
     #[arg(long, value_name = "SINK", value_parser = parse_sink)]
     sink: Vec<SinkArg>,
-    /// What becomes of events when a sink's queue is full: drop, or block=TIME for at most so long. Without it files block for 10 s,
-    /// and a mover's events are dropped.
+    /// What a full queue of a sink does instead: drop, or block=TIME for at most so long.
     #[arg(long, value_name = "POLICY", value_parser = parse_backpressure)]
     sink_full: Option<Backpressure>,
-    /// How long a silent mover is waited for.
-    #[arg(long, default_value = "10s", value_parser = parse_duration)]
-    mover_timeout: Duration,
-    /// Letters at the front of file names.
-    #[arg(long, default_value = "be")]
-    prefix: String,
-    /// Size at which a new file begins; 0: never.
-    #[arg(long, default_value = "2G", value_parser = parse_bytes)]
-    file_size: u64,
-    /// Number of events after which a new file begins; 0: never.
-    #[arg(long, default_value_t = 0)]
-    file_events: u64,
-    /// Time after which a new file begins.
+    /// How long a silent mover is waited for; 10 s by default.
+    #[arg(long, value_parser = parse_duration)]
+    mover_timeout: Option<Duration>,
+    /// Letters at the front of file names; be by default.
+    #[arg(long)]
+    prefix: Option<String>,
+    /// Size at which a new file begins; 2G by default, 0: never.
+    #[arg(long, value_parser = parse_bytes)]
+    file_size: Option<u64>,
+    /// Number of events after which a new file begins; 0, the default: never.
+    #[arg(long)]
+    file_events: Option<u64>,
+    /// Time after which a new file begins; never by default.
     #[arg(long, value_parser = parse_duration)]
     file_time: Option<Duration>,
     /// Runs the stages as threads of one process.
@@ -84,28 +96,32 @@ pub(crate) struct BuildArgs {
     /// Exits with 3 when anything was lost, even by name.
     #[arg(long)]
     strict: bool,
+    /// Receive buffer of each socket in bytes.
+    #[arg(long, hide = true, value_parser = parse_bytes)]
+    socket_buffer: Option<u64>,
+    /// Lets the kernel merge datagrams.
+    #[arg(long, hide = true)]
+    gro: bool,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
 }
 
 /// A switch that is named on the command line.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Switch {
     /// Yes.
-    #[default]
     On,
     /// No.
     Off,
 }
 
 /// Completion policies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum CompletionChoice {
     /// Each event waits for every source, up to the time-out.
     Wait,
     /// What came is written and flagged.
-    #[default]
     Partial,
     /// Only complete events are written.
     Discard,
@@ -154,64 +170,90 @@ fn parse_trigger_bits(text: &str) -> Result<u32, String> {
     }
 }
 
+impl From<CompletionChoice> for CompletionName {
+    fn from(choice: CompletionChoice) -> Self {
+        match choice {
+            CompletionChoice::Wait => Self::Wait,
+            CompletionChoice::Partial => Self::Partial,
+            CompletionChoice::Discard => Self::Discard,
+        }
+    }
+}
+
 impl BuildArgs {
-    /// Writes the arguments into a plan.
+    /// Directory of the run, unless a file names another.
+    pub(crate) fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("forebay-run"))
+    }
+
+    /// Writes what is given into a plan.
     pub(crate) fn apply(&self, plan: &mut Plan) {
         let builder = &mut plan.builder;
-        builder.completion = match self.completion {
-            CompletionChoice::Wait => CompletionName::Wait,
-            CompletionChoice::Partial => CompletionName::Partial,
-            CompletionChoice::Discard => CompletionName::Discard,
-        };
-        builder.check_tag = self.check_tag == Switch::On;
-        builder.trigger_bits = self.trigger_bits;
-        builder.window_events = builder.window_events.min(1 << (self.trigger_bits - 2));
+        if let Some(completion) = self.completion {
+            builder.completion = completion.into();
+        }
+        if let Some(check_tag) = self.check_tag {
+            builder.check_tag = check_tag == Switch::On;
+        }
+        builder.trigger_bits = self.trigger_bits.unwrap_or(builder.trigger_bits);
+        builder.window_events = builder.window_events.min(1 << (builder.trigger_bits - 2));
         if let Some(timeout) = self.timeout {
             builder.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         }
-        let chosen = if self.sink.is_empty() {
-            &[SinkArg::File][..]
-        } else {
-            &self.sink
-        };
-        plan.sinks = chosen
-            .iter()
-            .enumerate()
-            .map(|(index, choice)| self.sink(index, *choice))
-            .collect();
+        if let Some(out) = &self.out {
+            move_run(plan, out);
+        }
+        self.apply_sinks(plan);
         plan.leak = leak_from_env();
+        plan.stall = stall_from_env();
+        crate::demo::tune(plan, self.socket_buffer, self.gro);
     }
 
-    fn sink(&self, index: usize, choice: SinkArg) -> forebay_run::plan::SinkPlan {
-        let mut sink = match choice {
-            SinkArg::Null => presets::null_sink(),
-            SinkArg::Tcp(peer) => presets::tcp_sink(peer),
-            SinkArg::File => presets::file_sink(self.out.clone(), &self.prefix),
-        };
-        let seconds = self.file_time.map_or(0, |time| time.as_secs().max(1));
-        match &mut sink.kind {
-            SinkKind::File(file) => {
-                file.bytes_max = self.file_size;
-                file.events_max = self.file_events;
-                file.seconds_max = seconds;
+    /// Sinks named on the command line take the place of all others.
+    fn apply_sinks(&self, plan: &mut Plan) {
+        if !self.sink.is_empty() {
+            let chosen = self.sink.iter().enumerate();
+            plan.sinks = chosen
+                .map(|(index, choice)| sink(&plan.run_dir, index, *choice))
+                .collect();
+            if let [_, _, ..] = plan.sinks.as_slice() {
+                plan.sinks
+                    .iter_mut()
+                    .for_each(|sink| sink.backpressure = Backpressure::Drop);
             }
-            SinkKind::Tcp(tcp) => {
-                tcp.bytes_max = self.file_size;
-                tcp.events_max = self.file_events;
-                tcp.seconds_max = seconds;
-                tcp.patience_ms = u64::try_from(self.mover_timeout.as_millis()).unwrap_or(u64::MAX);
+        } else if plan.sinks.is_empty() {
+            plan.sinks = vec![sink(&plan.run_dir, 0, SinkArg::File)];
+        }
+        for sink in &mut plan.sinks {
+            if sink.kind != SinkKind::Null {
+                sink.backpressure = self.sink_full.unwrap_or(sink.backpressure);
             }
-            SinkKind::Null => {}
+            match &mut sink.kind {
+                SinkKind::File(file) => self.apply_file(file),
+                SinkKind::Tcp(tcp) => self.apply_mover(tcp),
+                SinkKind::Null => {}
+            }
         }
-        if let Some(policy) = self.sink_full
-            && sink.kind != SinkKind::Null
-        {
-            sink.backpressure = policy;
+    }
+
+    fn apply_mover(&self, tcp: &mut TcpPlan) {
+        tcp.bytes_max = self.file_size.unwrap_or(tcp.bytes_max);
+        tcp.events_max = self.file_events.unwrap_or(tcp.events_max);
+        if let Some(time) = self.file_time {
+            tcp.seconds_max = time.as_secs().max(1);
         }
-        if index > 0 {
-            sink.name = format!("{}{}", sink.name, index + 1);
+        if let Some(patience) = self.mover_timeout {
+            tcp.patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         }
-        sink
+    }
+
+    fn apply_file(&self, file: &mut FilePlan) {
+        file.prefix = self.prefix.clone().unwrap_or_else(|| file.prefix.clone());
+        file.bytes_max = self.file_size.unwrap_or(file.bytes_max);
+        file.events_max = self.file_events.unwrap_or(file.events_max);
+        if let Some(time) = self.file_time {
+            file.seconds_max = time.as_secs().max(1);
+        }
     }
 
     /// How the run is carried out.
@@ -225,17 +267,106 @@ impl BuildArgs {
     }
 }
 
+/// The sink of that kind, with a name of its own from the second one on.
+fn sink(run_dir: &Path, index: usize, choice: SinkArg) -> SinkPlan {
+    let mut sink = match choice {
+        SinkArg::Null => presets::null_sink(),
+        SinkArg::Tcp(peer) => SinkPlan {
+            backpressure: Backpressure::Block { limit_ms: 10_000 },
+            ..presets::tcp_sink(peer)
+        },
+        SinkArg::File => presets::file_sink(run_dir.to_path_buf(), "be"),
+    };
+    if index > 0 {
+        sink.name = format!("{}{}", sink.name, index + 1);
+    }
+    sink
+}
+
+/// Gives the run another directory; files that lay in the old one go with it.
+fn move_run(plan: &mut Plan, out: &Path) {
+    for sink in &mut plan.sinks {
+        if let SinkKind::File(file) = &mut sink.kind
+            && file.directory == plan.run_dir
+        {
+            file.directory = out.to_path_buf();
+        }
+    }
+    plan.run_dir = out.to_path_buf();
+}
+
+impl EvbArgs {
+    /// What the file says, or as much as a run without one.
+    fn chain(&self) -> Result<Chain> {
+        let Some(file) = &self.file else {
+            let bind = Ipv4Addr::LOCALHOST.into();
+            return Ok(Chain {
+                plan: presets::plan(&run_id(), self.build.out(), bind, 50000, 0),
+                duration: None,
+                processes: true,
+                metrics: None,
+                memory_bytes_max: None,
+            });
+        };
+        Ok(config::load(file, &run_id())?)
+    }
+
+    /// Writes what is given into the chain.
+    fn apply(&self, chain: &mut Chain) -> Result<()> {
+        let plan = &mut chain.plan;
+        if let Some(sources) = self.sources {
+            let bind = plan
+                .ports
+                .first()
+                .map_or(Ipv4Addr::LOCALHOST.into(), SocketAddr::ip);
+            let base_port = self.base_port.unwrap_or(50000);
+            let fresh = presets::plan("", Path::new(""), bind, base_port, usize::from(sources));
+            (plan.ports, plan.sources) = (fresh.ports, fresh.sources);
+            if self.file.is_none() {
+                plan.receiver = fresh.receiver;
+            }
+        }
+        for (index, port) in plan.ports.iter_mut().enumerate() {
+            port.set_ip(self.bind.unwrap_or_else(|| port.ip()));
+            if let Some(base_port) = self.base_port {
+                port.set_port(nth_port(base_port, index)?);
+            }
+        }
+        self.build.apply(plan);
+        chain.duration = self.duration.or(chain.duration);
+        chain.processes &= !self.build.threads;
+        chain.metrics = self.metrics.or(chain.metrics);
+        Ok(())
+    }
+}
+
+/// Port of the n-th socket; 0 is any free one.
+fn nth_port(base_port: u16, index: usize) -> Result<u16> {
+    if base_port == 0 {
+        return Ok(0);
+    }
+    let port = usize::from(base_port) + index;
+    u16::try_from(port).with_context(|| {
+        format!("--base-port {base_port}: port {port} does not exist; choose a lower one (the last port is 65535)")
+    })
+}
+
 pub(crate) fn run(args: &EvbArgs) -> Result<ExitCode> {
-    let manner = args.build.manner(args.duration);
-    let mut plan = presets::plan(
-        &run_id(),
-        &args.build.out,
-        args.bind,
-        args.base_port,
-        usize::from(args.sources),
-    );
-    args.build.apply(&mut plan);
-    let supervisor = Supervisor::open(plan, manner.processes)?;
+    let mut chain = args.chain()?;
+    args.apply(&mut chain)?;
+    let memory = Memory::of(&chain.plan)?;
+    if let Err(need) = memory.within(chain.memory_bytes_max) {
+        bail!(
+            "the run can take {memory}, more than memory_bytes_max = {}",
+            need.limit_bytes
+        );
+    }
+    let manner = Manner {
+        processes: chain.processes,
+        ..args.build.manner(chain.duration)
+    };
+    let supervisor = Supervisor::open(chain.plan, manner.processes)?;
+    let _metrics = metrics::serve(chain.metrics, supervisor.reader())?;
     let done = carry_out(supervisor, &manner)?;
     conclude(&done, &manner, true, serde_json::json!({}))
 }

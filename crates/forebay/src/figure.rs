@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use forebay_bench::figure::{self, Options};
 
-use crate::output::Format;
+use crate::output::{Format, print_line};
 use crate::session::BROKEN;
 
 /// Exit code of a figure that was interrupted, as shells number it.
@@ -53,11 +53,11 @@ pub(crate) fn run(args: &FigureArgs) -> Result<ExitCode> {
     )?;
     match (args.format, reports.as_slice()) {
         (_, []) => bail!("nothing was measured"),
-        (Format::Json, [one]) if args.id.len() == 1 => println!("{}", serde_json::to_string(one)?),
-        (Format::Json, all) => println!("{}", serde_json::to_string(all)?),
+        (Format::Json, [one]) if args.id.len() == 1 => print_line(serde_json::to_string(one)?),
+        (Format::Json, all) => print_line(serde_json::to_string(all)?),
         (Format::Text, all) => all
             .iter()
-            .for_each(|report| println!("{}\n", report.text())),
+            .for_each(|report| print_line(format_args!("{}\n", report.text()))),
     }
     let interrupted = reports.iter().any(|report| report.interrupted);
     let broken = reports.iter().any(|report| report.rows_with_residual > 0);
@@ -75,10 +75,10 @@ fn list(format: Format) {
                 .into_iter()
                 .map(|(id, title)| serde_json::json!({ "id": id, "title": title }))
                 .collect();
-            println!("{}", serde_json::json!(entries));
+            print_line(serde_json::json!(entries));
         }
         Format::Text => figure::list()
             .into_iter()
-            .for_each(|(id, title)| println!("{id:4} {title}")),
+            .for_each(|(id, title)| print_line(format_args!("{id:4} {title}"))),
     }
 }

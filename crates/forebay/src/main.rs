@@ -5,19 +5,23 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[macro_use]
-mod output;
-
 mod audit;
+mod bench;
+mod check;
 mod demo;
+mod doctor;
 mod emulate;
 mod evb;
 mod figure;
 mod inspect;
 mod live;
+mod manual;
+mod metrics;
 mod mover;
+mod output;
 mod replay;
 mod session;
+mod top;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
 #[derive(Debug, Parser)]
@@ -34,13 +38,23 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Demo(demo::DemoArgs),
+    #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
     Replay(replay::ReplayArgs),
     Mover(mover::MoverArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
+    Top(top::TopArgs),
+    Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
+    #[command(hide = true)]
+    Completions(manual::CompletionsArgs),
+    /// Prints the manual page.
+    #[command(hide = true)]
+    Man,
     Figure(figure::FigureArgs),
+    Bench(bench::BenchArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -60,13 +74,19 @@ fn main() -> ExitCode {
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Top(args) => top::run(&args),
+        Verb::Check(args) => check::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Completions(args) => manual::completions::<Cli>(&args),
+        Verb::Man => manual::man::<Cli>(),
         Verb::Figure(args) => figure::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("forebay: {error:#}");
+        output::note_line(format_args!("forebay: {error:#}"));
         ExitCode::from(2)
     })
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use forebay_run::mover::{Mover, MoverPlan, MoverSummary};
 use forebay_run::plan::FilePlan;
 
-use crate::output::{Format, bytes};
+use crate::output::{Format, bytes, note_line, print_line};
 use crate::session::BROKEN;
 
 /// Writes HLD files of what `forebay evb … --sink tcp://HOST:PORT` builds on other machines.
@@ -57,10 +57,13 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
         file,
         once: args.once,
     })?;
-    eprintln!("forebay: the mover listens on {}", mover.address()?);
+    note_line(format_args!(
+        "forebay: the mover listens on {}",
+        mover.address()?
+    ));
     let summary = mover.run()?;
     match args.format {
-        Format::Json => say!("{}", serde_json::to_string(&summary)?),
+        Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print_text(&summary),
     }
     Ok(if summary.is_closed() {
@@ -72,7 +75,7 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
 
 fn print_text(summary: &MoverSummary) {
     for stream in &summary.streams {
-        say!(
+        print_line(format_args!(
             "{} {}: {}; {} events in, {} written ({})",
             stream.run_id,
             stream.sink,
@@ -80,16 +83,16 @@ fn print_text(summary: &MoverSummary) {
             stream.events_in,
             stream.events_written,
             bytes(stream.bytes_written as f64),
-        );
-        say!("{}", stream.verdict.sheet());
+        ));
+        print_line(stream.verdict.sheet());
         for taint in &stream.taints {
-            say!("TAINTED: {taint}");
+            print_line(format_args!("TAINTED: {taint}"));
         }
         for file in &stream.files {
-            say!("{}", file.display());
+            print_line(file.display());
         }
     }
     for (reason, count) in &summary.refused {
-        say!("refused: {count} connections, {reason}");
+        print_line(format_args!("refused: {count} connections, {reason}"));
     }
 }

@@ -1,20 +1,10 @@
 //! Numbers as people read them, times as people write them, and the log.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
-
-/// Writes a line to standard output, as `println!` does; a reader that has gone away (`| head`) is no error.
-macro_rules! say {
-    ($($piece:tt)*) => { $crate::output::say(format_args!($($piece)*)) };
-}
-
-/// See the macro.
-pub(crate) fn say(line: std::fmt::Arguments<'_>) {
-    // Nothing can be told to a reader that is gone, and the exit code still says how the run went.
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
-}
 
 /// How a result is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -31,12 +21,23 @@ pub(crate) fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG")
         .unwrap_or_else(|_| "warn".into());
     let ansi = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(ansi)
-        .with_target(false)
-        .init();
+        .with_target(false);
+    // A terminal that is gone must not end a run.
+    log.log_internal_errors(false).init();
+}
+
+/// A line on standard output. Whoever has closed it (`| head`) wants no more; the run and its exit code stay what they are.
+pub(crate) fn print_line(line: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// A line on standard error, as far as anybody listens.
+pub(crate) fn note_line(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Bytes with an SI prefix, as `1.2 GB`.

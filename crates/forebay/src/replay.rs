@@ -78,7 +78,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         sources: args.sources,
         speed: args.speed,
     };
-    let mut plan = replay::plan(&run_id(), &args.build.out, &args.file, &selection)?;
+    let mut plan = replay::plan(&run_id(), args.build.out(), &args.file, &selection)?;
     args.build.apply(&mut plan);
     let supervisor = Supervisor::open(plan, manner.processes)?;
     let done = carry_out(supervisor, &manner)?;

@@ -11,7 +11,7 @@ use forebay_run::summary::Summary;
 use forebay_run::supervisor::Supervisor;
 
 use crate::live::Live;
-use crate::output::{Format, bytes};
+use crate::output::{Format, bytes, note_line, print_line};
 
 /// Exit code when books do not close or a file is broken.
 pub(crate) const BROKEN: u8 = 1;
@@ -45,6 +45,13 @@ pub(crate) fn leak_from_env() -> Option<String> {
         .filter(|text| !text.is_empty())
 }
 
+/// The switch that holds a sink up, for tests of the queues.
+pub(crate) fn stall_from_env() -> Option<String> {
+    std::env::var("FOREBAY_STALL")
+        .ok()
+        .filter(|text| !text.is_empty())
+}
+
 /// Name of a run that starts now.
 pub(crate) fn run_id() -> String {
     let seconds = std::time::SystemTime::now()
@@ -57,7 +64,7 @@ pub(crate) fn run_id() -> String {
 pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done> {
     let json = manner.format == Format::Json;
     for warning in supervisor.warnings() {
-        eprintln!("forebay: warning: {warning}");
+        note_line(format_args!("forebay: warning: {warning}"));
     }
     if !json {
         announce(supervisor.plan());
@@ -71,7 +78,12 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
     let (summary, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
     let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "plan": plan });
     let text = serde_json::to_string_pretty(&record).context("writing the run's record")?;
-    supervisor.run_dir().write_record(&text)?;
+    let mut summary = summary;
+    if let Err(error) = supervisor.run_dir().write_record(&text) {
+        // The summary on standard output is then all there is beside the ledger.
+        note_line(format_args!("forebay: warning: {error}"));
+        summary.warnings.push(error.to_string());
+    }
     Ok(Done {
         plan,
         summary,
@@ -88,14 +100,14 @@ fn announce(plan: &Plan) {
             .first()
             .map_or_else(|| "on no port".to_owned(), |first| format!("on {first}")),
     };
-    eprintln!(
+    note_line(format_args!(
         "{} sources {origin}, record in {}; memory: rings {}, sinks' queues {}, socket buffers at most {}",
         plan.sources.len(),
         plan.run_dir.display(),
         bytes(memory.source_rings_bytes as f64),
         bytes(memory.sink_queues_bytes as f64),
         bytes(memory.socket_buffers_bytes as f64),
-    );
+    ));
 }
 
 /// Prints the end of a run; `good` says whether files were found sound.
@@ -124,14 +136,14 @@ fn print_json(done: &Done, extra: serde_json::Value) -> Result<()> {
     if let (Some(object), serde_json::Value::Object(extra)) = (object.as_object_mut(), extra) {
         object.extend(extra);
     }
-    say!("{object}");
+    print_line(format_args!("{object}"));
     Ok(())
 }
 
 fn print_text(done: &Done) {
     let summary = &done.summary;
-    say!("{}", done.verdict.sheet());
-    say!(
+    print_line(format_args!("{}", done.verdict.sheet()));
+    print_line(format_args!(
         "{} complete events, {} incomplete, {} discarded; {:.0} Hz, {}/s; efficiency {:.2} %",
         summary.events_built,
         summary.events_partial,
@@ -139,20 +151,22 @@ fn print_text(done: &Done) {
         summary.event_rate_hz,
         bytes(summary.data_rate_bytes_per_s),
         summary.efficiency * 100.0,
-    );
+    ));
     let cpu: Vec<String> = summary
         .cpu_seconds
         .iter()
         .map(|(stage, seconds)| format!("{stage} {seconds:.2} s"))
         .collect();
-    say!("CPU: {}", cpu.join(", "));
+    print_line(format_args!("CPU: {}", cpu.join(", ")));
     if summary.generator_limited {
-        say!("The emulator was the limit of this run: a higher rate may be possible.");
+        print_line(format_args!(
+            "The emulator was the limit of this run: a higher rate may be possible."
+        ));
     }
     for taint in &summary.taints {
-        say!("TAINTED: {taint}");
+        print_line(format_args!("TAINTED: {taint}"));
     }
     for file in &summary.files {
-        say!("{}", file.display());
+        print_line(format_args!("{}", file.display()));
     }
 }

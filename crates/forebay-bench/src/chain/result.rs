@@ -70,6 +70,8 @@ pub struct Measured {
     pub bytes_written: u64,
     /// From the first to the last event, in s.
     pub span_s: f64,
+    /// From the first event to the end of the run, files closed and on the device, in s.
+    pub whole_s: f64,
     /// Somebody asked to end.
     pub interrupted: bool,
 }
@@ -81,7 +83,6 @@ impl Measured {
         summary: &Summary,
         verdict: &Verdict,
         events_sent: u64,
-        interrupted: bool,
     ) -> Self {
         let (first, last) = (probe.first.as_ref(), probe.last.as_ref());
         let seconds = first
@@ -144,7 +145,8 @@ impl Measured {
             } else {
                 f64::NAN
             },
-            interrupted,
+            whole_s: f64::NAN,
+            interrupted: false,
         }
     }
 

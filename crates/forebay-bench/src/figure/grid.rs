@@ -14,13 +14,14 @@ const SOURCES: usize = 90;
 /// Data rate = 90 × 64 B × 1 kHz × 2^step.
 const UNIT_BYTES: u32 = 64;
 const UNIT_HZ: f64 = 1000.0;
-const SIZE_STEP_MAX: u32 = 9;
+/// Larger sub-events could not come at the least event rate: 1 kHz × 90 × 16 KiB is 1.5 GB/s.
+const SIZE_STEP_MAX: u32 = 8;
 const RATE_STEPS: [u32; 4] = [0, 2, 4, 6];
 const DATA_STEPS: std::ops::RangeInclusive<u32> = 2..=9;
 
 pub(super) fn scan(quick: bool) -> Scan {
     let steps: Vec<u32> = DATA_STEPS
-        .filter(|step| !quick || step % 2 == 1 || *step == *DATA_STEPS.end())
+        .filter(|step| !quick || step % 2 == 0 || *step == *DATA_STEPS.end())
         .collect();
     let pairs = RATE_STEPS
         .iter()
@@ -234,7 +235,7 @@ fn near(rows: &[Row], mb_per_s: f64, name: &str) -> String {
                 .abs()
                 .total_cmp(&(b.x / mb_per_s).ln().abs())
         })?;
-        let close = (nearest.x / mb_per_s).ln().abs() < 0.5;
+        let close = (nearest.x / mb_per_s).ln().abs() < 0.75;
         close.then(|| {
             format!(
                 "{:.1} % at {} kHz × {:.0} MB/s",

@@ -8,14 +8,17 @@ use forebay_ring::{Consumer, Consumers, Record, RingError};
 /// All rings, and what was already given back.
 pub(super) struct Rings {
     consumers: Consumers,
+    /// Longest record: with less room than that the receiver cannot go on.
+    record_bytes_max: u64,
     /// Something changed that no position shows.
     touched: bool,
 }
 
 impl Rings {
-    pub(super) fn new(consumers: Consumers) -> Self {
+    pub(super) fn new(consumers: Consumers, record_bytes_max: u32) -> Self {
         Self {
             consumers,
+            record_bytes_max: u64::from(record_bytes_max),
             touched: false,
         }
     }
@@ -44,10 +47,13 @@ impl Rings {
         self.consumers.rings.iter().all(is_over)
     }
 
-    /// Three quarters full: waiting longer for another source would cost this one's data.
+    /// Three quarters full, or no room for another record: waiting longer for another source would cost this one's data.
     pub(super) fn is_pressed(&self, source: usize) -> bool {
         let ring = &self.consumers.rings[source];
-        ring.fill_bytes() * 4 >= ring.capacity_bytes() * 3
+        let fill = ring.fill_bytes();
+        fill > 0
+            && (fill * 4 >= ring.capacity_bytes() * 3
+                || ring.capacity_bytes().saturating_sub(fill) <= self.record_bytes_max + 64)
     }
 
     /// Whether any ring is.

@@ -106,6 +106,12 @@ pub const RECEIVER: Section = Section {
             "How long to look for data before sleeping: lower latency for CPU time.",
         ),
         key(
+            "gather_us",
+            Integer(0, 1_000_000),
+            Value("200"),
+            "How long to let datagrams gather in the sockets' buffers after a round that found few: less CPU time for as much latency. 0: not at all.",
+        ),
+        key(
             "stamps",
             Flag,
             Value("true"),
@@ -248,6 +254,12 @@ pub const BUILDER: Section = Section {
             Integer(1 << 10, 1 << 31),
             Value("25165824"),
             "Largest event built; a larger one is a named loss. Half of each sink's queue at most.",
+        ),
+        key(
+            "gather_us",
+            Integer(0, 1_000_000),
+            Value("500"),
+            "How long to let messages gather in the queues after a round that built nothing: less CPU time for as much latency. 0: not at all.",
         ),
         key(
             "cpu",

@@ -15,6 +15,7 @@ pub(super) fn receiver(block: &Block<'_, '_>, ports: usize) -> ReceiverPlan {
     plan.batch_datagrams = size("batch_datagrams").unwrap_or(plan.batch_datagrams);
     plan.message_bytes_max = small(block, "message_bytes_max").unwrap_or(plan.message_bytes_max);
     plan.spin_us = block.integer("spin_us").unwrap_or(plan.spin_us);
+    plan.gather_us = block.integer("gather_us").unwrap_or(plan.gather_us);
     plan.stamps = block.flag("stamps").unwrap_or(plan.stamps);
     plan.gro = block.flag("gro").unwrap_or(plan.gro);
     plan.full = match block.choice("full") {
@@ -54,6 +55,7 @@ pub(super) fn builder(block: &Block<'_, '_>) -> BuilderPlan {
     };
     let bytes = block.integer("event_bytes_max").map(|bytes| bytes as usize);
     plan.event_bytes_max = bytes.unwrap_or(plan.event_bytes_max);
+    plan.gather_us = block.integer("gather_us").unwrap_or(plan.gather_us);
     (plan.cpu, plan.real_time) = place(block);
     plan
 }

@@ -159,6 +159,10 @@ impl Stream {
         if !are_events(events, fields) {
             return Err(Refusal::Malformed);
         }
+        if self.files.prepare(fields.run, &mut self.books) {
+            self.note_run(fields.run);
+            self.books.commit();
+        }
         let (items, bytes) = (u64::from(fields.events), events.len() as u64);
         for term in [self.words.sink.taken, self.words.sink.account.incoming] {
             self.books.book.add_tally(term, items, bytes);

@@ -5,13 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use forebay_ledger::{Leak, Words};
 use forebay_ring::Producers;
 use forebay_sys::socket::mem_info;
-use forebay_sys::udp_batch::{Adopted, BatchMode, BatchTag, RecvBatch};
+use forebay_sys::udp_batch::{Adopted, BatchMode, BatchTag, Datagram, RecvBatch};
 
 use super::lane::{Arrival, DATAGRAM_BYTES_MAX, Lanes};
 use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{FullPolicy, Plan, ReceiverPlan};
 
+/// More room that a buffer of merged datagrams takes in a ring: a header and padding for each of them.
+const MERGED_BYTES_MAX: usize = 128 * 64;
 /// From this mean datagram size on, datagrams are received straight into the ring.
 const DIRECT_BYTES: u64 = 2_048;
 
@@ -33,6 +35,8 @@ pub(super) struct Port {
     batch_id: u64,
     /// Mean datagram size of late, in bytes, times 16.
     mean16: u64,
+    /// Receive stamp of the newest datagram, in ns; 0 without stamps.
+    newest_ns: u64,
 }
 
 impl Port {
@@ -51,6 +55,7 @@ impl Port {
             batch_id: lanes.booked_batch(),
             lanes,
             mean16: 0,
+            newest_ns: 0,
         })
     }
 
@@ -63,7 +68,12 @@ impl Port {
         self.lanes.booked_batch() >= batch_id
     }
 
-    /// Whether every ring of the port can take a message.
+    /// Whether something came that the kernel received after `time_ns`.
+    pub(super) fn is_past(&self, time_ns: u64) -> bool {
+        self.newest_ns > time_ns
+    }
+
+    /// Whether every ring of the port can take a message, with some room to spare so that it does not block at once again.
     pub(super) fn has_room(&self, producers: &Producers) -> bool {
         self.lanes.has_room(producers)
     }
@@ -76,7 +86,7 @@ impl Port {
         producers: &mut Producers,
         leak: &mut Leak,
     ) -> Result<Turn, RunError> {
-        let direct = self.lanes.is_single() && self.mean16 >= DIRECT_BYTES * 16;
+        let direct = self.lanes.is_single() && self.mean16 >= DIRECT_BYTES * 16 && !plan.gro;
         if direct {
             self.turn_direct(plan, batch, producers, leak)
         } else {
@@ -133,6 +143,7 @@ impl Port {
         }
         self.lanes.count_in(0, datagram.len as u64);
         let stamp_ns = datagram.stamp_ns.unwrap_or(0);
+        self.newest_ns = self.newest_ns.max(stamp_ns);
         self.lanes
             .settle_in_ring(0, datagram.len, stamp_ns, producers, leak);
     }
@@ -172,7 +183,8 @@ impl Port {
         let free = producers.rings[ring]
             .free_bytes()
             .saturating_sub(have as u64);
-        wanted.min((free / (DATAGRAM_BYTES_MAX as u64 + 64)) as usize)
+        let most = DATAGRAM_BYTES_MAX + 64 + if plan.gro { MERGED_BYTES_MAX } else { 0 };
+        wanted.min((free / most as u64) as usize)
     }
 
     fn take_scratch(
@@ -184,27 +196,56 @@ impl Port {
     ) {
         for index in 0..count {
             let datagram = batch.datagram(index);
-            let bytes = datagram.len as u64;
-            self.observe(datagram.len);
-            if leak.take("socket") {
-                continue;
+            let payload = batch.payload(index);
+            self.newest_ns = self.newest_ns.max(datagram.stamp_ns.unwrap_or(0));
+            let whole = payload.len().max(1);
+            // The kernel merged several of this size; the last may be shorter.
+            let each = datagram
+                .gro_segment_bytes
+                .map_or(whole, |bytes| usize::from(bytes).clamp(1, whole));
+            let mut rest = payload;
+            loop {
+                let (one, more) = rest.split_at(each.min(rest.len()));
+                let len = if each == whole {
+                    datagram.len
+                } else {
+                    one.len()
+                };
+                self.take_datagram(&Datagram { len, ..datagram }, one, producers, leak);
+                rest = more;
+                if rest.is_empty() {
+                    break;
+                }
             }
-            let arrival = Arrival {
-                payload: batch.payload(index),
-                from: datagram.from,
-                stamp_ns: datagram.stamp_ns.unwrap_or(0),
-            };
-            let Some(lane) = self.lanes.find(&arrival) else {
-                self.lanes.stray(bytes);
-                continue;
-            };
-            self.lanes.count_in(lane, bytes);
-            if datagram.truncated {
-                self.lanes.count_cut(lane, bytes);
-                continue;
-            }
-            self.lanes.take(lane, &arrival, producers, leak);
         }
+    }
+
+    /// One datagram as it was sent.
+    fn take_datagram(
+        &mut self,
+        datagram: &Datagram,
+        payload: &[u8],
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
+        let bytes = datagram.len as u64;
+        self.observe(datagram.len);
+        if leak.take("socket") {
+            return;
+        }
+        let arrival = Arrival {
+            payload,
+            from: datagram.from,
+            stamp_ns: datagram.stamp_ns.unwrap_or(0),
+        };
+        let Some(lane) = self.lanes.find(&arrival) else {
+            return self.lanes.stray(bytes);
+        };
+        self.lanes.count_in(lane, bytes);
+        if datagram.truncated {
+            return self.lanes.count_cut(lane, bytes);
+        }
+        self.lanes.take(lane, &arrival, producers, leak);
     }
 
     /// Handles what a killed predecessor had in hand.
@@ -238,7 +279,7 @@ impl Port {
     /// Reads the socket's own counters.
     pub(super) fn read_kernel(&mut self) {
         if let Ok(info) = mem_info(&self.socket) {
-            self.lanes.count_kernel(info.drops, info.rmem_alloc_bytes);
+            self.lanes.count_kernel(&info);
         }
     }
 

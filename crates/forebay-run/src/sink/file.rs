@@ -32,7 +32,11 @@ struct Open {
 pub(crate) struct HldWriter {
     plan: FilePlan,
     open: Option<Open>,
-    tainted: Option<(Dropped, String)>,
+    /// Why the file of the next block could not be begun.
+    refused: Option<io::Error>,
+    /// What the supervisor was told already, and what it shall be told.
+    tainted: Option<Dropped>,
+    reports: Vec<Report>,
 }
 
 impl HldWriter {
@@ -44,7 +48,9 @@ impl HldWriter {
         let mut writer = Self {
             plan,
             open: None,
+            refused: None,
             tainted: None,
+            reports: Vec::new(),
         };
         if run == 0 || offset == 0 {
             return Ok(writer);
@@ -54,6 +60,7 @@ impl HldWriter {
             .write(true)
             .open(&path)
             .map_err(RunError::file("opening again", &path))?;
+        let _ = claim(&file);
         file.set_len(offset)
             .map_err(RunError::file("cutting", &path))?;
         writer.open = Some(Open {
@@ -112,7 +119,9 @@ impl HldWriter {
             open.offset += stop.len() as u64;
             books.book.add(books.words.written, stop.len() as u64);
         }
-        if let Err(error) = open.file.sync_all() {
+        if self.plan.sync
+            && let Err(error) = open.file.sync_all()
+        {
             self.taint(&error, &open.path);
         }
         for word in books.words.file {
@@ -120,12 +129,17 @@ impl HldWriter {
         }
     }
 
+    fn is_open_for(&self, run: u32) -> bool {
+        self.open.as_ref().is_some_and(|open| open.run == run)
+    }
+
     fn write(&mut self, block: &Block<'_>, books: &mut SinkBooks) -> io::Result<()> {
-        if self.open.as_ref().is_none_or(|open| open.run != block.run) {
-            self.begin(block.run, books)?;
-        }
-        let Some(open) = &mut self.open else {
-            return Ok(());
+        // As a rule `prepare` has opened it; when the disk was full then, this tells how it is now.
+        let Some(open) = self.open.as_mut().filter(|open| open.run == block.run) else {
+            return Err(self
+                .refused
+                .take()
+                .unwrap_or_else(|| io::ErrorKind::NotFound.into()));
         };
         let before = open.offset;
         if let Err(error) = block.bytes.write_to(&open.file, before) {
@@ -151,15 +165,32 @@ impl HldWriter {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Dropped::DiskFull,
             _ => Dropped::WriteError,
         };
-        if self.tainted.is_none() {
+        if self.tainted != Some(reason) {
             tracing::error!(%error, path = %path.display(), "writing failed; events are dropped and counted until it works again");
-            self.tainted = Some((reason, format!("{}: {error}", path.display())));
+            self.tainted = Some(reason);
+            let condition = match reason {
+                Dropped::DiskFull => "disk_full",
+                Dropped::WriteError | Dropped::PeerLost => "write_error",
+            };
+            self.reports.push(Report::Tainted(format!(
+                "{condition}: {}: {error}",
+                path.display()
+            )));
         }
         reason
     }
 }
 
 impl Writer for HldWriter {
+    fn prepare(&mut self, run: u32, books: &mut SinkBooks) -> bool {
+        if self.is_open_for(run) {
+            return false;
+        }
+        let ended = self.open.is_some();
+        self.refused = self.begin(run, books).err();
+        ended || self.refused.is_none()
+    }
+
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks) {
         let bytes = block.bytes.len() as u64;
         match self.write(block, books) {
@@ -180,12 +211,7 @@ impl Writer for HldWriter {
     }
 
     fn reports(&mut self) -> Vec<Report> {
-        let tainted = self.tainted.take();
-        let name = |(reason, detail)| match reason {
-            Dropped::DiskFull => format!("disk_full: {detail}"),
-            Dropped::WriteError | Dropped::PeerLost => format!("write_error: {detail}"),
-        };
-        tainted.map(name).map(Report::Tainted).into_iter().collect()
+        std::mem::take(&mut self.reports)
     }
 }
 
@@ -198,15 +224,25 @@ fn frame(id: EventId, run: u32) -> [u8; EVENT_HEADER_BYTES] {
 fn create_new(plan: &FilePlan, run: u32) -> io::Result<(File, PathBuf, u32)> {
     for suffix in 0..SUFFIX_MAX {
         let path = name::path(plan, run, suffix);
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path, suffix)),
+        let existing = || OpenOptions::new().read(true).write(true).open(&path);
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+        {
+            Ok(file) if claim(&file) && file.metadata()?.len() == 0 => {
+                return Ok((file, path, suffix));
+            }
+            Ok(_) => {}
             // Made and not written by a predecessor, or by a full disk. One with a start event and no more is
             // what a predecessor left that was killed before its books said so.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if std::fs::metadata(&path)?.len() <= EVENT_HEADER_BYTES as u64
-                    && suffix_is_free(&path, run)?
+                if let Ok(file) = existing()
+                    && claim(&file)
+                    && is_unused(&file, run)?
                 {
-                    return Ok((OpenOptions::new().write(true).open(&path)?, path, suffix));
+                    return Ok((file, path, suffix));
                 }
             }
             Err(error) => return Err(error),
@@ -215,12 +251,24 @@ fn create_new(plan: &FilePlan, run: u32) -> io::Result<(File, PathBuf, u32)> {
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
 }
 
-/// Whether a file holds nothing but (at most) the start event of this same run.
-fn suffix_is_free(path: &std::path::Path, run: u32) -> io::Result<bool> {
-    let bytes = std::fs::read(path)?;
-    let Some(head) = bytes.first_chunk() else {
-        return Ok(bytes.is_empty());
+/// Makes a file this writer's while it is open: another sink may look for a name in the same second. The kernel takes the
+/// claim back when its process dies.
+fn claim(file: &File) -> bool {
+    // A file system without locks has no claims; its names still differ as soon as one is written.
+    !matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock))
+}
+
+/// Whether a regular file holds nothing but (at most) the start event of this same run.
+fn is_unused(file: &File, run: u32) -> io::Result<bool> {
+    let data = file.metadata()?;
+    if !data.is_file() || data.len() > EVENT_HEADER_BYTES as u64 {
+        return Ok(false);
+    }
+    let mut head = [0; EVENT_HEADER_BYTES];
+    let count = file.read_at(&mut head, 0)?;
+    let ours = || {
+        EventHeader::parse(&head)
+            .is_ok_and(|header| header.id == EventId::START && header.run == run)
     };
-    Ok(EventHeader::parse(head)
-        .is_ok_and(|header| header.id == EventId::START && header.run == run))
+    Ok(count == 0 || (count == EVENT_HEADER_BYTES && ours()))
 }

@@ -7,8 +7,6 @@
 mod link;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_ledger::Leak;
@@ -16,7 +14,7 @@ use forebay_ring::{Consumers, Record};
 use forebay_sys::clock;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Refusal, Totals};
 
-use super::{Block, Bytes, Dropped, SinkBooks};
+use super::{Block, Bytes, Dropped, SinkBooks, ToBuilder};
 use crate::plan::TcpPlan;
 use crate::stage::Report;
 use link::{Link, LinkError};
@@ -45,7 +43,9 @@ pub(super) struct TcpSink {
     consumers: Consumers,
     books: SinkBooks,
     leak: Leak,
-    ending: Arc<AtomicBool>,
+    /// For tests: how long the first block is held up.
+    stall: Duration,
+    to_builder: ToBuilder,
     link: Option<Link>,
     sent: VecDeque<Sent>,
     /// Where the last block sent ends, and what the stream holds up to there.
@@ -57,7 +57,6 @@ pub(super) struct TcpSink {
     progress_ns: u64,
     losses: u64,
     farewell: Option<Totals>,
-    reports: Vec<Report>,
 }
 
 impl TcpSink {
@@ -66,8 +65,7 @@ impl TcpSink {
         stream: (String, String),
         consumers: Consumers,
         books: SinkBooks,
-        leak: Leak,
-        ending: Arc<AtomicBool>,
+        to_builder: ToBuilder,
     ) -> Self {
         let now_ns = clock::monotonic_ns();
         Self {
@@ -75,8 +73,9 @@ impl TcpSink {
             stream,
             consumers,
             books,
-            leak,
-            ending,
+            leak: Leak::off(),
+            stall: Duration::ZERO,
+            to_builder,
             link: None,
             sent: VecDeque::new(),
             sent_to: Totals::default(),
@@ -86,16 +85,21 @@ impl TcpSink {
             progress_ns: now_ns,
             losses: 0,
             farewell: None,
-            reports: Vec::new(),
         }
     }
 
-    pub(super) fn run(mut self) -> Vec<Report> {
+    /// With what tests ask for.
+    pub(super) fn testing(mut self, leak: Leak, stall: Duration) -> Self {
+        (self.leak, self.stall) = (leak, stall);
+        self
+    }
+
+    pub(super) fn run(mut self) {
         let mut was_ending = false;
         while !self.is_delivered() {
             let moved = self.turn();
             let now_ns = clock::monotonic_ns();
-            let ending = self.is_ending();
+            let ending = self.to_builder.is_ending();
             if ending && !was_ending {
                 // Patience with the end counts from the end.
                 self.progress_ns = now_ns;
@@ -114,20 +118,14 @@ impl TcpSink {
                 "the mover at {} was lost {} times",
                 self.plan.peer, self.losses
             );
-            self.reports.push(Report::Warning(text));
+            self.to_builder.report(Report::Warning(text));
         }
-        self.reports
     }
 
     /// Nothing more comes, and nothing is left.
     fn is_delivered(&self) -> bool {
         let ring = &self.consumers.rings[0];
         self.sent.is_empty() && (ring.is_closed() || ring.fault().is_some())
-    }
-
-    fn is_ending(&self) -> bool {
-        // SYNC POINT ending: partner is the store in `SinkHandle::join`.
-        self.ending.load(Ordering::Acquire)
     }
 
     fn is_out_of_patience(&self, now_ns: u64) -> bool {
@@ -214,7 +212,7 @@ impl TcpSink {
     fn note_sent(&mut self, record: &Record) {
         let (events, bytes) = (u64::from(record.meta.items), u64::from(record.len));
         // At the end only acknowledgements count: a mover that comes and goes must not hold the run open.
-        if self.sent.is_empty() && !self.is_ending() {
+        if self.sent.is_empty() && !self.to_builder.is_ending() {
             self.progress_ns = clock::monotonic_ns();
         }
         self.sent.push_back(Sent {
@@ -263,6 +261,7 @@ impl TcpSink {
         self.consumers.rings[0].release(end);
         self.consumers.notify_space();
         self.progress_ns = clock::monotonic_ns();
+        self.to_builder.tick();
     }
 
     fn receive(&mut self) -> Result<bool, LinkError> {
@@ -310,6 +309,7 @@ impl TcpSink {
     }
 
     fn send_block(&mut self, record: &Record) -> Result<(), LinkError> {
+        std::thread::sleep(std::mem::take(&mut self.stall));
         let begin = self.sent_to.position;
         self.note_sent(record);
         let Some(link) = &mut self.link else {
@@ -388,7 +388,7 @@ impl TcpSink {
         if lost > 0 {
             let peer = self.plan.peer;
             let text = format!("peer_lost: {lost} events were not taken by the mover at {peer}");
-            self.reports.push(Report::Tainted(text));
+            self.to_builder.report(Report::Tainted(text));
         }
     }
 
@@ -434,21 +434,21 @@ impl TcpSink {
         let peer = self.plan.peer;
         let Some(theirs) = self.farewell else {
             let text = format!("the mover at {peer} did not confirm the end");
-            return self.reports.push(Report::Warning(text));
+            return self.to_builder.report(Report::Warning(text));
         };
         if (theirs.events, theirs.bytes) != (ours.events, ours.bytes) {
             let text = format!(
                 "mover_mismatch: {} events ({} bytes) were delivered to {peer}, which took {} ({} bytes)",
                 ours.events, ours.bytes, theirs.events, theirs.bytes
             );
-            self.reports.push(Report::Tainted(text));
+            self.to_builder.report(Report::Tainted(text));
         }
         if theirs.events_lost > 0 {
             let text = format!(
                 "write_error: the mover at {peer} could not write {} events",
                 theirs.events_lost
             );
-            self.reports.push(Report::Tainted(text));
+            self.to_builder.report(Report::Tainted(text));
         }
     }
 }

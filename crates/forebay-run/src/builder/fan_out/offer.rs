@@ -85,23 +85,28 @@ impl Limits {
 /// Which file the next event belongs to.
 struct Rotation {
     limits: Option<Limits>,
-    first_run: u32,
     run: u32,
     bytes: u64,
     events: u64,
     start_s: i64,
+    /// Run number of the first file; 0 before.
+    first_run: u32,
+    /// Least run number: those below are taken by older files.
+    run_min: u32,
 }
 
 impl Rotation {
-    fn restored(limits: Option<Limits>, words: &OfferWords, book: &Book) -> Self {
+    fn restored(limits: Option<Limits>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
         let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
+        let first_run = book.value(words.first_run) as u32;
         Self {
             limits,
-            first_run: book.value(words.first_run) as u32,
             run: run as u32,
             bytes,
             events,
             start_s: start_s.cast_signed(),
+            first_run,
+            run_min,
         }
     }
 
@@ -123,7 +128,9 @@ impl Rotation {
 
     /// Run numbers are seconds, and no two files of a run have the same.
     fn begin(&mut self, run_s: i64) {
-        self.run = (run_s as u32).max(self.run.wrapping_add(1));
+        self.run = (run_s as u32)
+            .max(self.run.wrapping_add(1))
+            .max(self.run_min);
         if self.first_run == 0 {
             self.first_run = self.run;
         }
@@ -154,12 +161,12 @@ impl Offer {
             book: own,
             words: sink_words,
         };
+        let rotation = Rotation::restored(None, 0, &offer_words, book);
         Ok(Self::with(
             offer_words,
             target,
             Backpressure::Drop,
-            None,
-            book,
+            rotation,
         ))
     }
 
@@ -178,12 +185,12 @@ impl Offer {
             used: 0,
             events: 0,
         };
+        let rotation = Rotation::restored(limits, plan.run_min, &words, book);
         Ok(Self::with(
             words,
             target,
             plan.sinks[sink].backpressure,
-            limits,
-            book,
+            rotation,
         ))
     }
 
@@ -191,10 +198,8 @@ impl Offer {
         words: OfferWords,
         target: Target,
         backpressure: Backpressure,
-        limits: Option<Limits>,
-        book: &Book,
+        rotation: Rotation,
     ) -> Self {
-        let rotation = Rotation::restored(limits, &words, book);
         Self {
             words,
             target,

@@ -1,0 +1,116 @@
+//! How fast: each line a median of several runs beside a reference of the same run.
+
+mod bare;
+mod disk;
+mod line;
+mod parts;
+mod search;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::conditions::Conditions;
+pub use line::{Line, Report};
+
+/// How benches are run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Fewer and shorter runs: for a look, not for a result.
+    pub quick: bool,
+    /// Where runs keep their records meanwhile, and where the disk is measured.
+    pub work: PathBuf,
+    /// Program that emulates sources for the references: this one.
+    pub program: PathBuf,
+}
+
+impl Options {
+    /// Runs of a measurement.
+    fn runs(&self) -> usize {
+        if self.quick { 1 } else { 5 }
+    }
+
+    /// How long a run that counts is looked at, in s.
+    fn seconds(&self) -> f64 {
+        if self.quick { 2.0 } else { 5.0 }
+    }
+}
+
+/// A part: its name, what it measures, and how.
+type Part = (
+    &'static str,
+    &'static str,
+    fn(&Options) -> Result<Vec<Line>>,
+);
+
+const PARTS: &[Part] = &[
+    (
+        "chain",
+        "highest rate without a loss, 90 sources, water mark 32 kB, null sink",
+        parts::chain,
+    ),
+    ("mark", "CPU per gigabyte over water marks", parts::mark),
+    (
+        "small",
+        "one sub-event per datagram, against a bare recvmmsg loop",
+        parts::small,
+    ),
+    (
+        "huge",
+        "100 kB sub-events once per 1,000 events in every source",
+        parts::huge,
+    ),
+    ("tmpfs", "files in memory", parts::tmpfs),
+    ("disk", "files on disk, against dd", parts::disk),
+    ("memory", "memory announced and used", parts::memory),
+];
+
+/// Name and purpose of every part.
+#[must_use]
+pub fn list() -> Vec<(&'static str, &'static str)> {
+    PARTS.iter().map(|part| (part.0, part.1)).collect()
+}
+
+/// Carries out the parts named; all of them when none is. `show` is given each line as soon as it is there.
+///
+/// # Errors
+/// An unknown part, or a run that cannot be started.
+pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> Result<Report> {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !PARTS.iter().any(|part| part.0 == *name))
+    {
+        let known: Vec<_> = PARTS.iter().map(|part| part.0).collect();
+        bail!(
+            "there is no bench {unknown:?}; known are {}",
+            known.join(", ")
+        );
+    }
+    std::fs::create_dir_all(&options.work)
+        .with_context(|| format!("making {}", options.work.display()))?;
+    let options = Options {
+        work: options
+            .work
+            .canonicalize()
+            .with_context(|| format!("finding {}", options.work.display()))?,
+        ..options.clone()
+    };
+    let conditions = Conditions::now();
+    let mut lines = Vec::new();
+    for (name, purpose, measure) in PARTS
+        .iter()
+        .filter(|part| names.is_empty() || names.iter().any(|name| name == part.0))
+    {
+        eprintln!("{name}: {purpose}");
+        for line in measure(&options).with_context(|| format!("bench {name}"))? {
+            show(&line);
+            lines.push(line);
+        }
+    }
+    Ok(Report {
+        warnings: conditions.warnings(),
+        conditions,
+        quick: options.quick,
+        lines,
+    })
+}

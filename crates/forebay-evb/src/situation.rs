@@ -1,0 +1,126 @@
+//! Who takes part in the event at hand, and what becomes of those who do not.
+
+use crate::account::DropReason;
+use crate::config::Completion;
+use crate::engine::Builder;
+use crate::head::NO_HEAD;
+use crate::loss::Cause;
+use crate::policy::Situation;
+use crate::source::Input;
+use crate::standing::Standing;
+
+impl Builder {
+    /// Fills `present` with the sources that stand `nearest` triggers ahead, and says what is known of the rest.
+    pub(crate) fn situation(&mut self, now_ns: u64, nearest: i32) -> Situation {
+        self.present.clear();
+        let mut arrived_ns = now_ns;
+        let mut situation = Situation::default();
+        for source in 0..self.config.sources {
+            let state = &self.sources[source];
+            situation.pressed |= state.pressed;
+            match self.standings[source] {
+                Standing::Near { ahead, .. } if ahead == nearest => {
+                    self.present.push(source as u32);
+                    let first = state.messages.front();
+                    arrived_ns = arrived_ns.min(first.map_or(now_ns, |first| first.arrived_ns));
+                    let backlog = u32::try_from(self.waiting(source).0).unwrap_or(u32::MAX);
+                    situation.backlog_events = situation.backlog_events.max(backlog);
+                }
+                Standing::Near {
+                    confirmed: true, ..
+                }
+                | Standing::Astray { confirmed: true } => {
+                    situation.passed += 1;
+                }
+                _ if state.closed => situation.passed += 1,
+                _ => {
+                    situation.absent += 1;
+                    let given_up = state.silent || state.astray_since_ns.is_some();
+                    situation.absent_silent +=
+                        usize::from(given_up && self.heads.key[source] == NO_HEAD);
+                }
+            }
+        }
+        let since_ns = arrived_ns.max(self.unblocked_ns).max(self.renumbered_ns);
+        situation.age_ns = now_ns.saturating_sub(since_ns);
+        situation
+    }
+
+    /// Records each source that is not in the event, and which of them not to wait for again.
+    pub(crate) fn mark_absent(&mut self, trigger: u32, situation: &Situation) {
+        let waited = situation.age_ns >= self.config.timeout_ns
+            || situation.backlog_events >= self.config.timeout_events
+            || situation.pressed;
+        let silences = waited && self.config.completion != Completion::Wait;
+        for source in 0..self.config.sources {
+            let shown = self.heads.trigger(source);
+            let state = &mut self.sources[source];
+            let cause = match shown {
+                Some(shown) if shown == trigger => continue,
+                Some(_) => Cause::Skipped,
+                None if state.closed => {
+                    state.silent = true;
+                    Cause::Closed
+                }
+                None => {
+                    state.silent |= silences;
+                    Cause::Timeout
+                }
+            };
+            self.lose(source, trigger, cause);
+        }
+    }
+
+    /// Leaves in `present` the sources whose key most of them show (of equals, the first source's), and
+    /// puts the others into `mismatched`. Gives that key.
+    pub(crate) fn split_by_tag(&mut self) -> u64 {
+        let keys = &self.heads.key;
+        let key_of = |source: &u32| keys[*source as usize];
+        let mut best = (0, NO_HEAD);
+        for key in self.present.iter().map(key_of) {
+            let votes = self
+                .present
+                .iter()
+                .filter(|source| key_of(source) == key)
+                .count();
+            if votes > best.0 {
+                best = (votes, key);
+            }
+            if best.0 * 2 >= self.present.len() {
+                break;
+            }
+        }
+        let other = |source: &u32| key_of(source) != best.1;
+        self.mismatched.clear();
+        self.mismatched
+            .extend(self.present.iter().copied().filter(other));
+        self.present.retain(|source| !other(source));
+        best.1
+    }
+
+    /// Drops each head with another tag than `key` whose successor has the right one: its number was wrong, as the
+    /// number of a sub-event for the trigger before may be. True when there was one.
+    pub(crate) fn drop_impostors<I: Input>(&mut self, key: u64, input: &I) -> bool {
+        let mut dropped = false;
+        for index in 0..self.mismatched.len() {
+            let source = self.mismatched[index] as usize;
+            if self.successor_key(source, input) == Some(key) {
+                self.drop_head(source, DropReason::TagMismatch, input);
+                dropped = true;
+            }
+        }
+        dropped
+    }
+
+    /// Drops the sub-events that carry the event's number and another tag.
+    pub(crate) fn drop_mismatched<I: Input>(&mut self, trigger: u32, input: &I) {
+        let mismatched = std::mem::take(&mut self.mismatched);
+        for source in mismatched.iter().map(|source| *source as usize) {
+            self.heads.of[source].set_last(Some(trigger));
+            self.drop_head(source, DropReason::TagMismatch, input);
+            self.lose(source, trigger, Cause::TagMismatch);
+        }
+        self.mismatched = mismatched;
+        self.mismatched.clear();
+    }
+}

@@ -1,0 +1,179 @@
+//! Prometheus' door, over a real socket.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, SchemaBuilder, Unit, Words};
+use forebay_run::metrics::{EXCHANGE_LIMIT, MetricsServer, REQUEST_BYTES_MAX};
+use proptest::prelude::*;
+
+/// A ledger with one account, and its door.
+fn server() -> MetricsServer {
+    let mut schema = SchemaBuilder::new("run 7");
+    let group = schema.group("receiver");
+    let (_, account) = schema.account(
+        group,
+        "receiver",
+        "source0",
+        Unit::Datagrams,
+        &["malformed"],
+    );
+    let schema = schema.finish().unwrap();
+    let words = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &words, 1, 0).unwrap();
+    let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+    let mut book = writer.restore();
+    book.add_tally(account.incoming, 3, 300);
+    book.add_tally(account.dropped[0], 1, 100);
+    writer.commit(&book);
+    let reader = LedgerReader::open(&words).unwrap();
+    MetricsServer::start("127.0.0.1:0".parse().unwrap(), reader).unwrap()
+}
+
+fn ask(server: &MetricsServer, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    // It may refuse before everything was sent.
+    let _ = stream.write_all(request);
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn a_scrape_gets_every_account_in_lines_that_parse() {
+    let server = server();
+    let answer = ask(
+        &server,
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n",
+    );
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(
+        head.contains("Content-Type: application/openmetrics-text; version=1.0.0"),
+        "{head}"
+    );
+    assert!(
+        head.contains(&format!("Content-Length: {}", body.len())),
+        "{head}"
+    );
+    let samples: Vec<(&str, f64)> = body
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.rsplit_once(' ').unwrap())
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect();
+    let value = |has: &[&str]| {
+        let found = samples
+            .iter()
+            .find(|(name, _)| has.iter().all(|part| name.contains(part)));
+        found.map(|(_, value)| *value)
+    };
+    assert_eq!(
+        value(&[
+            "forebay_items_total",
+            "place=\"receiver\"",
+            "owner=\"source0\"",
+            "direction=\"in\""
+        ]),
+        Some(3.0)
+    );
+    assert_eq!(
+        value(&["forebay_dropped_items_total", "reason=\"malformed\""]),
+        Some(1.0)
+    );
+    assert_eq!(
+        value(&["forebay_residual_items", "place=\"receiver\""]),
+        Some(2.0)
+    );
+    assert_eq!(body.lines().last(), Some("# EOF"));
+}
+
+#[test]
+fn only_the_one_page_exists() {
+    let server = server();
+    let status = |request: &str| {
+        ask(&server, request.as_bytes())
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
+    assert_eq!(
+        status("GET /metrics?x=1 HTTP/1.0\r\n\r\n"),
+        "HTTP/1.1 200 OK"
+    );
+    assert_eq!(
+        status("POST /metrics HTTP/1.1\r\n\r\n"),
+        "HTTP/1.1 405 Method Not Allowed"
+    );
+    assert_eq!(status("GET /metrics\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(
+        status("\u{16}\u{3}\u{1}\r\n\r\n"),
+        "HTTP/1.1 400 Bad Request"
+    );
+    assert_eq!(status("GET /metr"), "HTTP/1.1 400 Bad Request");
+    let head = ask(&server, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+}
+
+#[test]
+fn a_request_without_end_is_refused_and_the_next_one_served() {
+    let server = server();
+    let long = ask(&server, &vec![b'a'; 2 * REQUEST_BYTES_MAX]);
+    assert!(long.starts_with("HTTP/1.1 431 "), "{long}");
+    let next = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(next.starts_with("HTTP/1.1 200 OK"), "{next}");
+}
+
+#[test]
+fn a_client_that_says_nothing_holds_the_next_one_for_a_bounded_time() {
+    let server = server();
+    let mut silent = TcpStream::connect(server.address()).unwrap();
+    let start = Instant::now();
+    let next = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(next.starts_with("HTTP/1.1 200 OK"), "{next}");
+    assert!(
+        start.elapsed() < 4 * EXCHANGE_LIMIT,
+        "{:?}",
+        start.elapsed()
+    );
+    let mut answer = String::new();
+    silent.read_to_string(&mut answer).unwrap();
+    // The time is over for the answer too, so that it may be missing.
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 408 "),
+        "{answer}"
+    );
+}
+
+#[test]
+fn the_door_closes_with_the_run() {
+    let server = server();
+    let address = server.address();
+    drop(server);
+    assert!(TcpStream::connect(address).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn garbage_is_answered_and_stops_nothing(garbage in prop::collection::vec(any::<u8>(), 0..300)) {
+        let server = server();
+        let mut request = garbage;
+        request.extend_from_slice(b"\r\n\r\n");
+        let answer = ask(&server, &request);
+        prop_assert!(answer.starts_with("HTTP/1.1 4"), "{}", answer);
+        prop_assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+    }
+}

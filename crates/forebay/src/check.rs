@@ -1,0 +1,302 @@
+//! `forebay check`: what a chain file says, before anything runs.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use forebay_run::config::needs::Memory;
+use forebay_run::config::{self, Chain, ConfigError};
+use forebay_run::doctor::{Check, Facts, Needs, Standing, examine};
+use forebay_run::plan::{Plan, SinkKind};
+use serde::Serialize;
+
+use crate::doctor;
+use crate::output::{Format, bytes};
+use crate::session::run_id;
+
+/// Exit code of a file with mistakes.
+const MISTAKEN: u8 = 2;
+
+/// Validates a chain file: what the run would use of this host, and what the host lacks for it.
+///
+/// Exits with 0 when the run could start, 2 when the file has mistakes: each with line, column, key, value, what would be right, and
+/// what to do.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: forebay check examples/hades.toml")]
+pub(crate) struct CheckArgs {
+    /// Chain file in TOML.
+    #[arg(required_unless_present = "reference")]
+    file: Option<PathBuf>,
+    /// Prints every section and key with range and default, in Markdown.
+    #[arg(long, conflicts_with = "file")]
+    reference: bool,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// What a good file comes to.
+#[derive(Debug, Serialize)]
+struct Report {
+    file: String,
+    good: bool,
+    sources: usize,
+    ports: Vec<String>,
+    completion: String,
+    processes: bool,
+    duration_s: Option<f64>,
+    directory: PathBuf,
+    metrics: Option<String>,
+    sinks: Vec<SinkReport>,
+    memory: Memory,
+    memory_bytes: u64,
+    memory_bytes_max: Option<u64>,
+    warnings: Vec<String>,
+    host: Vec<Check>,
+}
+
+#[derive(Debug, Serialize)]
+struct SinkReport {
+    name: String,
+    kind: &'static str,
+    target: String,
+    queue_bytes: u64,
+}
+
+pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
+    let Some(file) = &args.file else {
+        crate::output::print_line(format_args!("{}", config::reference::markdown()));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let chain = match config::load(file, &run_id()) {
+        Ok(chain) => chain,
+        Err(error) => return refuse(&error, args.format),
+    };
+    let report = Report::of(file.display().to_string(), &chain)?;
+    match args.format {
+        Format::Json => {
+            crate::output::print_line(format_args!("{}", serde_json::to_string(&report)?))
+        }
+        Format::Text => report.print(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refuse(error: &ConfigError, format: Format) -> Result<ExitCode> {
+    match (format, error) {
+        (Format::Json, ConfigError::Mistakes(mistakes)) => {
+            let mut object = serde_json::to_value(mistakes)?;
+            object["good"] = false.into();
+            crate::output::print_line(format_args!("{object}"));
+        }
+        (Format::Json, other) => crate::output::print_line(format_args!(
+            "{}",
+            serde_json::json!({ "good": false, "error": other.to_string() })
+        )),
+        (Format::Text, error) => eprintln!("{error}"),
+    }
+    Ok(ExitCode::from(MISTAKEN))
+}
+
+impl Report {
+    fn of(file: String, chain: &Chain) -> Result<Self> {
+        let plan = &chain.plan;
+        let memory = Memory::of(plan).context("the ledger of this run")?;
+        let needs = Needs::of(plan, memory.total_bytes());
+        Ok(Self {
+            file,
+            good: true,
+            sources: plan.sources.len(),
+            ports: port_ranges(plan),
+            completion: format!("{:?}", plan.builder.completion).to_lowercase(),
+            processes: chain.processes,
+            duration_s: chain.duration.map(|duration| duration.as_secs_f64()),
+            directory: plan.run_dir.clone(),
+            metrics: chain.metrics.map(|address| address.to_string()),
+            sinks: plan.sinks.iter().map(SinkReport::of).collect(),
+            memory,
+            memory_bytes: memory.total_bytes(),
+            memory_bytes_max: chain.memory_bytes_max,
+            warnings: warnings(plan),
+            host: examine(&Facts::read(needs.socket_buffer_bytes), &needs),
+        })
+    }
+
+    fn print(&self) {
+        let stages = if self.processes {
+            "processes"
+        } else {
+            "threads"
+        };
+        let end = self.duration_s.map_or_else(
+            || "until Ctrl-C or SIGTERM".into(),
+            |seconds| format!("for {seconds} s"),
+        );
+        crate::output::print_line(format_args!("{}: good", self.file));
+        crate::output::print_line(format_args!(
+            "  {} sources on {}",
+            self.sources,
+            self.ports.join(", ")
+        ));
+        crate::output::print_line(format_args!(
+            "  completion {}; stages as {stages}; {end}; ledger and record in {}",
+            self.completion,
+            self.directory.display()
+        ));
+        for sink in &self.sinks {
+            let queue = match sink.queue_bytes {
+                0 => String::new(),
+                size => format!(", queue {}", bytes(size as f64)),
+            };
+            crate::output::print_line(format_args!("  sink {}: {}{queue}", sink.name, sink.target));
+        }
+        if let Some(metrics) = &self.metrics {
+            crate::output::print_line(format_args!("  metrics at http://{metrics}/metrics"));
+        }
+        crate::output::print_line(format_args!("  memory at most {}", self.memory));
+        self.warnings
+            .iter()
+            .for_each(|warning| crate::output::print_line(format_args!("warning: {warning}")));
+        let lacking = self
+            .host
+            .iter()
+            .filter(|check| check.standing == Standing::Warning);
+        lacking
+            .for_each(|check| crate::output::print_line(format_args!("{}", doctor::line(check))));
+    }
+}
+
+impl SinkReport {
+    fn of(sink: &forebay_run::plan::SinkPlan) -> Self {
+        let (kind, target, queue_bytes) = match &sink.kind {
+            SinkKind::Null => ("null", "counted and forgotten".to_owned(), 0),
+            SinkKind::File(file) => (
+                "file",
+                format!("HLD files in {}", file.directory.display()),
+                sink.queue_bytes,
+            ),
+            SinkKind::Tcp(tcp) => ("tcp", format!("to {}", tcp.peer), sink.queue_bytes),
+        };
+        Self {
+            name: sink.name.clone(),
+            kind,
+            target,
+            queue_bytes,
+        }
+    }
+}
+
+/// Addresses with ports that follow each other joined: `127.0.0.1:50000-50089`.
+fn port_ranges(plan: &Plan) -> Vec<String> {
+    let mut ranges: Vec<(std::net::IpAddr, u16, u16)> = Vec::new();
+    let mut open = 0;
+    for port in &plan.ports {
+        match ranges.last_mut() {
+            _ if port.port() == 0 => open += 1,
+            Some((ip, _, last)) if *ip == port.ip() && last.checked_add(1) == Some(port.port()) => {
+                *last = port.port()
+            }
+            _ => ranges.push((port.ip(), port.port(), port.port())),
+        }
+    }
+    let name = |(ip, first, last)| {
+        let first = std::net::SocketAddr::new(ip, first);
+        if first.port() == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    };
+    let mut names: Vec<String> = ranges.into_iter().map(name).collect();
+    if open > 0 {
+        names.push(format!("{open} free port(s)"));
+    }
+    names
+}
+
+/// What is allowed and probably not meant.
+fn warnings(plan: &Plan) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if let (Some(receiver), Some(builder)) = (plan.receiver.cpu, plan.builder.cpu)
+        && receiver == builder
+    {
+        warnings.push(format!(
+            "receiver and builder are both pinned to CPU {receiver}: they will push each other away"
+        ));
+    }
+    for (stage, cpu) in [
+        ("receiver", plan.receiver.cpu),
+        ("builder", plan.builder.cpu),
+    ] {
+        if let Some(cpu) = cpu.filter(|cpu| *cpu >= cpus) {
+            warnings.push(format!(
+                "{stage}.cpu = {cpu}: this process may use {cpus} CPUs"
+            ));
+        }
+    }
+    let open: BTreeSet<_> = plan
+        .ports
+        .iter()
+        .map(|port| port.ip())
+        .filter(|ip| ip.is_unspecified())
+        .collect();
+    for ip in open {
+        warnings.push(format!(
+            "{ip} is every address of this host: whoever can reach it can send"
+        ));
+    }
+    if plan
+        .ports
+        .iter()
+        .any(|port| (1..1024).contains(&port.port()))
+    {
+        warnings.push("ports below 1024 need CAP_NET_BIND_SERVICE".into());
+    }
+    if plan.receiver.gro {
+        warnings.push(
+            "with gro the kernel's drops count merged buffers: they are a lower bound".into(),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Plan {
+        config::parse("chain.toml", text, "7").unwrap().plan
+    }
+
+    #[test]
+    fn ports_that_follow_each_other_are_one_range() {
+        let plan = plan(
+            "[[sources]]\nbase_port = 50000\ncount = 90\n[[sources]]\nports = [7, 9]\n[[sources]]\nport = 0\n",
+        );
+        let expected = [
+            "127.0.0.1:50000-50089",
+            "127.0.0.1:7",
+            "127.0.0.1:9",
+            "1 free port(s)",
+        ];
+        assert_eq!(port_ranges(&plan), expected);
+    }
+
+    #[test]
+    fn what_is_probably_not_meant_is_said() {
+        let text = "[receiver]\ncpu = 8000\nbind = \"0.0.0.0\"\ngro = true\n[builder]\ncpu = 8000\n[[sources]]\nport = 80\n";
+        let said = warnings(&plan(text)).join("\n");
+        for part in [
+            "both pinned to CPU 8000",
+            "builder.cpu = 8000",
+            "0.0.0.0",
+            "CAP_NET_BIND_SERVICE",
+            "lower bound",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(warnings(&plan("[[sources]]\nport = 8080\n")).is_empty());
+    }
+}

@@ -1,0 +1,72 @@
+//! `forebay doctor`: what this host lacks.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use forebay_run::config::{self, needs::Memory};
+use forebay_run::doctor::{Check, Facts, Needs, Standing, examine};
+use forebay_run::presets;
+
+use crate::output::Format;
+use crate::session::run_id;
+
+/// Checks this host: limits of sockets, memory, files, priority; each with what it should be, why, and the command to mend it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: forebay doctor chain.toml")]
+pub(crate) struct DoctorArgs {
+    /// Chain file whose needs are meant; without it those of 90 sources.
+    file: Option<PathBuf>,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    let plan = match &args.file {
+        Some(file) => config::load(file, &run_id())?.plan,
+        None => {
+            let local = [127, 0, 0, 1].into();
+            let mut plan = presets::plan("doctor", "forebay-run".as_ref(), local, 50000, 90);
+            plan.sinks = vec![presets::file_sink("forebay-run".into(), "be")];
+            plan
+        }
+    };
+    let needs = Needs::of(&plan, Memory::of(&plan)?.total_bytes());
+    let checks = examine(&Facts::read(needs.socket_buffer_bytes), &needs);
+    match args.format {
+        Format::Json => crate::output::print_line(format_args!(
+            "{}",
+            serde_json::json!({ "needs": needs, "checks": checks })
+        )),
+        Format::Text => {
+            crate::output::print_line(format_args!(
+                "For {} sockets of {} bytes, and {} bytes of memory:",
+                needs.sockets, needs.socket_buffer_bytes, needs.memory_bytes
+            ));
+            checks
+                .iter()
+                .for_each(|check| crate::output::print_line(format_args!("{}", line(check))));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One setting for people; what is as it should be takes one line.
+pub(crate) fn line(check: &Check) -> String {
+    let Check {
+        name,
+        standing,
+        found,
+        wanted,
+        why,
+        remedy,
+    } = check;
+    let head = format!("{:8} {name}: {found}", standing.name());
+    match standing {
+        Standing::Good | Standing::Unknown => head,
+        Standing::Advice | Standing::Warning => {
+            format!("{head}, should be {wanted}\n         {why}\n         mend: {remedy}")
+        }
+    }
+}

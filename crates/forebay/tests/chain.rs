@@ -1,0 +1,207 @@
+//! Chain files through the command line: `check`, and `evb` with its metrics.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn forebay() -> Command {
+    Command::new(assert_cmd::cargo::cargo_bin!("forebay"))
+}
+
+/// Exit code, standard output, standard error.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = forebay().args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+fn file(directory: &Path, text: &str) -> String {
+    let path = directory.join("chain.toml");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_example_is_good_and_its_use_is_told() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hades.toml");
+    let (code, out, _) = run(&["check", example]);
+    assert_eq!(code, Some(0), "{out}");
+    for part in [
+        "95 sources on 127.0.0.1:50000-50091",
+        "sink file: HLD files in data/hades",
+        "memory at most 398458880 (sources' queues)",
+    ] {
+        assert!(out.contains(part), "{out}");
+    }
+    let (code, out, _) = run(&["check", example, "--format", "json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &report["good"], &report["sources"]),
+        (Some(0), &true.into(), &95.into())
+    );
+    assert_eq!(report["sinks"][1]["kind"], "null");
+    let parts = report["memory"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|part| part.as_u64().unwrap());
+    assert_eq!(report["memory_bytes"].as_u64().unwrap(), parts.sum::<u64>());
+    assert!(
+        report["host"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|check| check["name"] == "net.ipv4.udp_mem")
+    );
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_exits_with_2() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(
+        directory.path(),
+        "[builder]\ntimeout_s = 1\n[[sources]]\nport = 5\n",
+    );
+    for verb in ["check", "evb", "run"] {
+        let (code, out, error) = run(&[verb, &path]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+        assert!(
+            error.contains("chain.toml:2:1: builder.timeout_s = 1: there is no such key"),
+            "{error}"
+        );
+        assert!(
+            error.contains("remedy: did you mean timeout_ms?"),
+            "{error}"
+        );
+    }
+    let (code, out, _) = run(&["check", &path, "--format", "json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["good"]), (Some(2), &false.into()));
+    let mistake = &report["mistakes"][0];
+    assert_eq!(
+        (&mistake["line"], &mistake["column"], &mistake["key"]),
+        (&2.into(), &1.into(), &"builder.timeout_s".into())
+    );
+    let (code, _, error) = run(&["check", "/no/such.toml"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("cannot read /no/such.toml"), "{error}");
+}
+
+#[test]
+fn the_reference_lists_every_section() {
+    let (code, out, _) = run(&["check", "--reference"]);
+    assert_eq!(code, Some(0));
+    for header in [
+        "[run]",
+        "[receiver]",
+        "[[sources]]",
+        "[builder]",
+        "[[sinks]]",
+    ] {
+        assert!(out.contains(&format!("### `{header}`")), "{out}");
+    }
+}
+
+#[test]
+fn a_doctor_answers_for_any_host() {
+    let (code, out, _) = run(&["doctor", "--format", "json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, report["checks"].as_array().unwrap().len()),
+        (Some(0), 10)
+    );
+}
+
+#[test]
+fn completions_and_the_manual_know_the_verbs() {
+    for arguments in [&["completions", "bash"][..], &["man"]] {
+        let (code, out, _) = run(arguments);
+        assert_eq!(code, Some(0));
+        assert!(out.contains("emulate") && out.contains("audit"), "{out}");
+    }
+}
+
+/// A run from a file that counts what it gets, with the file's limits overridden on the command line.
+#[test]
+fn a_chain_runs_flags_take_precedence_and_prometheus_reads_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[run]\nname = \"small\"\nduration_s = 3600\nstages = \"threads\"\ndirectory = \"/no/such/place\"\n\
+                metrics = \"127.0.0.1:1\"\n[[sources]]\nname = \"left\"\nport = 0\nqueue_bytes = 1048576\n\
+                [[sources]]\nname = \"right\"\nport = 0\nqueue_bytes = 1048576\n[[sinks]]\nkind = \"null\"\n";
+    let path = file(directory.path(), text);
+    let out = directory.path().join("run");
+    let mut child = forebay()
+        .args([
+            "evb",
+            &path,
+            "--duration",
+            "1500ms",
+            "--metrics",
+            "0",
+            "--format",
+            "json",
+            "--out",
+        ])
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let line = said
+        .find(|line| line.starts_with("metrics at http://"))
+        .unwrap();
+    let address = line
+        .trim_start_matches("metrics at http://")
+        .trim_end_matches("/metrics")
+        .to_owned();
+    let rest = std::thread::spawn(move || said.count());
+    let page = scrape(&address);
+    assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
+    assert!(
+        page.contains("owner=\"left\"") && page.ends_with("# EOF\n"),
+        "{page}"
+    );
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        summary["run_id"].as_str().unwrap().starts_with("small-"),
+        "{summary}"
+    );
+    assert_eq!(
+        (&summary["residual_items"], &summary["condition"]),
+        (&0.into(), &"complete".into())
+    );
+    let (code, text, _) = run(&["audit", out.to_str().unwrap(), "--format", "prometheus"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        text.ends_with("# EOF\n") && text.contains("forebay_items_total{"),
+        "{text}"
+    );
+}
+
+fn scrape(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+        .unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}

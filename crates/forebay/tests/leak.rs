@@ -1,0 +1,135 @@
+//! The fault switch: items that vanish at any one hop are found, and the hop and their number are named.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+mod rig;
+
+use rig::{audit, audit_json, demo, start};
+use tempfile::TempDir;
+
+/// Leaks `items` at `hop`; the audit must say so, and nothing else.
+fn leak(hop: &str, items: i64, unit: &str) {
+    let folder = TempDir::new().unwrap();
+    // Few bytes per message, so that there are many datagrams.
+    let args = [
+        "--sources",
+        "3",
+        "--rate",
+        "1000",
+        "--duration",
+        "800ms",
+        "--water-mark",
+        "1000",
+    ];
+    let ended =
+        start(demo(folder.path(), &args).env("FOREBAY_LEAK", format!("{hop}:{items}"))).end();
+    assert_eq!(
+        ended.code(),
+        Some(1),
+        "{hop}: {}\n{}",
+        ended.stdout,
+        ended.stderr
+    );
+    assert!(
+        ended.json()["residual_items"].as_i64() == Some(items),
+        "{hop}: {}",
+        ended.stdout
+    );
+    let text = audit(folder.path());
+    assert_eq!(text.code(), Some(1), "{hop}: {}", text.stdout);
+    let named = |line: &str| {
+        line.trim_start().starts_with(&format!("{hop} "))
+            && line.contains(&format!(": {items} {unit}, "))
+    };
+    assert!(
+        text.stdout.lines().any(named),
+        "{hop}:{items} is not named in\n{}",
+        text.stdout
+    );
+    let verdict = audit_json(folder.path());
+    let offenders = verdict["offenders"].as_array().unwrap();
+    assert!(
+        offenders.iter().all(|line| line["place"] == hop),
+        "{offenders:?}"
+    );
+    assert_eq!(
+        offenders
+            .iter()
+            .map(|line| line["residual"]["items"].as_i64().unwrap())
+            .sum::<i64>(),
+        items,
+        "{offenders:?}"
+    );
+}
+
+#[test]
+fn at_the_generator() {
+    leak("generator", 5, "subevents");
+}
+
+#[test]
+fn at_the_socket() {
+    leak("socket", 7, "datagrams");
+}
+
+#[test]
+fn at_the_receiver() {
+    leak("receiver", 4, "datagrams");
+}
+
+#[test]
+fn at_the_queue() {
+    leak("queue", 11, "subevents");
+}
+
+#[test]
+fn at_the_ring() {
+    leak("ring", 6, "subevents");
+}
+
+#[test]
+fn at_the_builder() {
+    leak("builder", 13, "subevents");
+}
+
+#[test]
+fn at_the_events() {
+    leak("events", 9, "events");
+}
+
+#[test]
+fn at_the_offer() {
+    leak("offer", 8, "events");
+}
+
+#[test]
+fn at_the_queue_of_the_sink() {
+    leak("sink_queue", 3, "events");
+}
+
+#[test]
+fn at_the_sink() {
+    leak("sink", 2, "events");
+}
+
+#[test]
+fn nothing_leaks_by_itself() {
+    let folder = TempDir::new().unwrap();
+    let args = [
+        "--sources",
+        "3",
+        "--rate",
+        "1000",
+        "--duration",
+        "500ms",
+        "--water-mark",
+        "1000",
+    ];
+    let json = start(&mut demo(folder.path(), &args)).end().json_of(0);
+    rig::assert_closed(&json, folder.path());
+}

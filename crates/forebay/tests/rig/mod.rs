@@ -1,0 +1,326 @@
+//! What the end-to-end tests stand on: the real binary, bounded in time, and its files read back.
+
+#![allow(dead_code, reason = "each test target uses a part of it")]
+
+pub(crate) mod hld;
+pub(crate) mod sender;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest time that any one run of the binary may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(40);
+
+/// The real binary.
+pub(crate) fn forebay() -> Command {
+    Command::new(assert_cmd::cargo::cargo_bin!("forebay"))
+}
+
+/// A run in progress.
+pub(crate) struct Run {
+    child: Child,
+    stdout: JoinHandle<Vec<u8>>,
+    stderr: JoinHandle<Vec<u8>>,
+    what: String,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// Starts `command`.
+pub(crate) fn start(command: &mut Command) -> Run {
+    let what = format!("{command:?}");
+    let piped = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let (stdout, stderr) = (
+        drain(child.stdout.take().unwrap()),
+        drain(child.stderr.take().unwrap()),
+    );
+    Run {
+        child,
+        stdout,
+        stderr,
+        what,
+    }
+}
+
+impl Run {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for the end, at most [`LIMIT`].
+    pub(crate) fn end(mut self) -> Ended {
+        let limit = Instant::now() + LIMIT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > limit {
+                self.child.kill().unwrap();
+                let _ = self.child.wait();
+                let stderr = self.stderr.join().unwrap();
+                panic!(
+                    "{} did not end within {LIMIT:?}\n{}",
+                    self.what,
+                    String::from_utf8_lossy(&stderr)
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let text = |thread: JoinHandle<Vec<u8>>| String::from_utf8(thread.join().unwrap()).unwrap();
+        Ended {
+            status,
+            stdout: text(self.stdout),
+            stderr: text(self.stderr),
+        }
+    }
+
+    /// The stages that live now, by name.
+    pub(crate) fn stages(&self) -> BTreeMap<String, u32> {
+        stages_of(self.pid())
+    }
+
+    /// Waits until `wanted` stages are at work.
+    pub(crate) fn wait_stages(&self, wanted: &[&str]) -> BTreeMap<String, u32> {
+        wait_for("the stages", || {
+            let stages = self.stages();
+            wanted
+                .iter()
+                .all(|name| stages.contains_key(*name))
+                .then_some(stages)
+        })
+    }
+}
+
+impl Ended {
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// The one JSON object on standard output.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {:?}\n{}", self.stdout, self.stderr))
+    }
+
+    /// The JSON of a run that must have ended with `code`.
+    pub(crate) fn json_of(&self, code: i32) -> Value {
+        assert_eq!(self.code(), Some(code), "{}\n{}", self.stdout, self.stderr);
+        self.json()
+    }
+}
+
+/// Waits for something that must come soon.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let limit = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(
+            Instant::now() < limit,
+            "{what} did not come within {LIMIT:?}"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Children of `parent` that are stages, by name.
+pub(crate) fn stages_of(parent: u32) -> BTreeMap<String, u32> {
+    let mut stages = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        if parent_of(pid) != Some(parent) {
+            continue;
+        }
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<_> = line
+            .split(|byte| *byte == 0)
+            .map(String::from_utf8_lossy)
+            .collect();
+        if let [_, stage, name, ..] = words.as_slice()
+            && stage == "stage"
+        {
+            stages.insert(name.to_string(), pid);
+        }
+    }
+    stages
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Whether a process lives and is no zombie.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return false;
+    };
+    !status.contains("State:\tZ")
+}
+
+/// Sends a signal by its name; false when there is no such process. The shell's own `kill` is everywhere.
+pub(crate) fn signal(name: &str, pid: u32) -> bool {
+    let script = format!("kill -{name} {pid}");
+    Command::new("sh")
+        .args(["-c", &script])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+}
+
+/// First of `count` ports that are free now, below the range that the kernel gives away.
+pub(crate) fn free_ports(count: u16) -> u16 {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..200 {
+        let turn = TURN.fetch_add(1, Ordering::Relaxed);
+        let scattered = std::process::id()
+            .wrapping_mul(2_654_435_761)
+            .wrapping_add(turn.wrapping_mul(40_503))
+            >> 4;
+        let base = 10_000 + (scattered % (32_000 - 10_000 - u32::from(count))) as u16;
+        let sockets: Vec<_> = (base..base + count)
+            .map_while(|port| UdpSocket::bind(("127.0.0.1", port)).ok())
+            .collect();
+        if sockets.len() == usize::from(count) {
+            return base;
+        }
+    }
+    panic!("no {count} free ports");
+}
+
+/// `forebay demo` with JSON, into `out`.
+pub(crate) fn demo(out: &Path, args: &[&str]) -> Command {
+    let mut command = forebay();
+    command
+        .args(["demo", "--format", "json", "--out"])
+        .arg(out)
+        .args(args);
+    command
+}
+
+/// `forebay evb` with JSON, into `out`.
+pub(crate) fn evb(out: &Path, sources: u16, base_port: u16, args: &[&str]) -> Command {
+    let mut command = forebay();
+    command.args(["evb", "--format", "json", "--out"]).arg(out);
+    command
+        .args([
+            "--sources",
+            &sources.to_string(),
+            "--base-port",
+            &base_port.to_string(),
+        ])
+        .args(args);
+    command
+}
+
+/// `forebay audit`: its exit code and what it says.
+pub(crate) fn audit(out: &Path) -> Ended {
+    start(forebay().arg("audit").arg(out)).end()
+}
+
+/// `forebay audit --format json`.
+pub(crate) fn audit_json(out: &Path) -> Value {
+    start(forebay().args(["audit", "--format", "json"]).arg(out))
+        .end()
+        .json()
+}
+
+/// A number of the JSON object.
+pub(crate) fn number(json: &Value, key: &str) -> u64 {
+    json[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key} is no number in {json}"))
+}
+
+/// Files of the JSON object.
+pub(crate) fn files(json: &Value) -> Vec<PathBuf> {
+    json["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| PathBuf::from(file.as_str().unwrap()))
+        .collect()
+}
+
+/// Items lost for `key`, as `receiver.malformed_trailer.source0`.
+pub(crate) fn dropped(json: &Value, key: &str) -> u64 {
+    json["drops"]
+        .get(key)
+        .map_or(0, |lost| lost["items"].as_u64().unwrap())
+}
+
+/// Items lost for all keys that begin with `place_and_reason`.
+pub(crate) fn dropped_in_all(json: &Value, place_and_reason: &str) -> u64 {
+    let drops = json["drops"].as_object().unwrap().iter();
+    let named = drops.filter(|(key, _)| {
+        key.strip_prefix(place_and_reason)
+            .is_some_and(|rest| rest.starts_with('.'))
+    });
+    named.map(|(_, lost)| lost["items"].as_u64().unwrap()).sum()
+}
+
+/// Asserts that the books of a run close, in the JSON and by `forebay audit`.
+pub(crate) fn assert_closed(json: &Value, out: &Path) {
+    assert_eq!(
+        (
+            number(json, "residual_items"),
+            number(json, "residual_bytes")
+        ),
+        (0, 0),
+        "{json}"
+    );
+    let audit = audit(out);
+    assert_eq!(audit.code(), Some(0), "{}", audit.stdout);
+}
+
+/// Sum of a term (`incoming`, `outgoing`) over the accounts of a place that count in `unit`, in items.
+pub(crate) fn account_items(verdict: &Value, (place, unit): (&str, &str), term: &str) -> u64 {
+    let lines = verdict["balance"]["accounts"].as_array().unwrap().iter();
+    lines
+        .filter(|line| line["place"] == place && line["unit"] == unit)
+        .map(|line| line[term]["items"].as_u64().unwrap())
+        .sum()
+}

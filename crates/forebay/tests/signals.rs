@@ -1,0 +1,156 @@
+//! Ctrl-C and SIGTERM: the last complete event is written, the books are closed, the record is there.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{
+    Run, assert_closed, audit, audit_json, demo, evb, files, forebay, free_ports, hld, number,
+    signal, start,
+};
+use tempfile::TempDir;
+
+const SOURCES: u16 = 6;
+
+fn emulate(base_port: u16) -> Run {
+    let mut command = forebay();
+    command.args([
+        "emulate",
+        "hades",
+        "--group",
+        &format!("{SOURCES}:200"),
+        "--rate",
+        "2000",
+        "--duration",
+        "30s",
+        "--flush",
+        "20ms",
+    ]);
+    start(command.args([
+        "--water-mark",
+        "4000",
+        "--format",
+        "json",
+        "--base-port",
+        &base_port.to_string(),
+    ]))
+}
+
+/// Ends an `evb` with live senders by `signals`, 60 ms apart.
+fn end_by(signals: &[&str]) {
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(SOURCES);
+    let run = start(&mut evb(folder.path(), SOURCES, base_port, &[]));
+    run.wait_stages(&["receiver", "builder"]);
+    let sender = emulate(base_port);
+    std::thread::sleep(Duration::from_millis(1500));
+    for name in signals {
+        assert!(signal(name, run.pid()));
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    let json = run.end().json_of(0);
+    signal("TERM", sender.pid());
+    assert!(number(&sender.end().json_of(0), "events_sent") > 0);
+    assert_eq!(
+        (&json["condition"], &json["reason"]),
+        (&"complete".into(), &"requested".into()),
+        "{json}"
+    );
+    let events = hld::events(&files(&json));
+    assert!(events.len() > 500, "{} events", events.len());
+    assert_eq!(
+        events.len() as u64,
+        number(&json, "events_built") + number(&json, "events_partial")
+    );
+    hld::count_once(&events);
+    assert_closed(&json, folder.path());
+}
+
+#[test]
+fn control_c_ends_in_order() {
+    end_by(&["INT"]);
+}
+
+#[test]
+fn sigterm_ends_in_order() {
+    end_by(&["TERM"]);
+}
+
+#[test]
+fn a_second_signal_corrupts_nothing() {
+    end_by(&["INT", "TERM"]);
+}
+
+#[test]
+fn stages_leave_signals_to_their_supervisor() {
+    let folder = TempDir::new().unwrap();
+    let run = start(&mut demo(
+        folder.path(),
+        &["--sources", "3", "--rate", "1000", "--duration", "1500ms"],
+    ));
+    let stages = run.wait_stages(&["generator", "receiver", "builder"]);
+    std::thread::sleep(Duration::from_millis(500));
+    for pid in stages.values() {
+        for name in ["INT", "TERM", "HUP"] {
+            signal(name, *pid);
+        }
+    }
+    let json = run.end().json_of(0);
+    assert!(
+        json["restarts"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|count| count == 0),
+        "{json}"
+    );
+    assert_eq!(number(&json, "events_built"), 1500);
+}
+
+#[test]
+fn a_signal_while_starting_ends_in_order() {
+    for delay_ms in [0, 5, 15, 30, 60, 100] {
+        let folder = TempDir::new().unwrap();
+        let run = start(&mut evb(folder.path(), SOURCES, free_ports(SOURCES), &[]));
+        // The handlers are there before the first file is.
+        rig::wait_for("the ledger", || {
+            folder.path().join("ledger").exists().then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        // As a terminal does it: to everybody.
+        let stages = run.stages();
+        signal("INT", run.pid());
+        for pid in stages.values() {
+            signal("INT", *pid);
+        }
+        let json = run.end().json_of(0);
+        assert_eq!(json["reason"], "requested", "after {delay_ms} ms: {json}");
+        assert_closed(&json, folder.path());
+    }
+}
+
+#[test]
+fn a_live_audit_takes_what_is_under_way_for_what_it_is() {
+    let folder = TempDir::new().unwrap();
+    let run = start(&mut demo(
+        folder.path(),
+        &["--sources", "20", "--rate", "4000", "--duration", "3s"],
+    ));
+    run.wait_stages(&["generator", "receiver", "builder"]);
+    let mut looks = 0;
+    while !run.stages().is_empty() && looks < 25 {
+        let says = audit(folder.path());
+        assert_eq!(says.code(), Some(0), "{}", says.stdout);
+        looks += 1;
+    }
+    assert!(looks > 5, "{looks} looks");
+    run.end().json_of(0);
+    assert_eq!(audit_json(folder.path())["phase"], "ended");
+}
