@@ -186,7 +186,12 @@ fn every_key_arrives_in_the_plan() {
     assert_eq!(plan.sinks[0].name, "disk");
     assert_eq!(
         plan.sinks[1].kind,
-        SinkKind::Tcp("10.0.0.9:1234".parse().unwrap())
+        SinkKind::Tcp(
+            "10.0.0.9:1234"
+                .parse::<std::net::SocketAddr>()
+                .unwrap()
+                .into()
+        )
     );
     assert_eq!(
         plan.sinks[1].backpressure,

@@ -110,7 +110,8 @@ fn tcp(block: &Block<'_, '_>) -> SinkKind {
             "add address",
         );
     }
-    SinkKind::Tcp(address.unwrap_or_else(|| ([127, 0, 0, 1], 1).into()))
+    let peer = address.unwrap_or_else(|| ([127, 0, 0, 1], 1).into());
+    SinkKind::Tcp(peer.into())
 }
 
 fn file(block: &Block<'_, '_>, run_dir: &Path) -> FilePlan {
