@@ -472,8 +472,17 @@ fn declare_sinks(
 }
 
 fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
-    let group = schema.group(&format!("sink.{name}"));
-    let (id, account) = schema.account(group, "sink", name, Unit::Events, &SINK_REASONS);
+    declare_writer(schema, "sink", name)
+}
+
+/// Declares what takes events of the stream `name` off a queue or a connection at `place` and writes them.
+pub(crate) fn declare_writer(
+    schema: &mut SchemaBuilder,
+    place: &str,
+    name: &str,
+) -> (SinkWords, AccountId) {
+    let group = schema.group(&format!("{place}.{name}"));
+    let (id, account) = schema.account(group, place, name, Unit::Events, &SINK_REASONS);
     let taken = schema.cursor_tally(group, "taken");
     let mut cursor = |word: &str| schema.cursor(group, word);
     let head = cursor("head_bytes");

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod error;
 pub mod generator;
 pub mod metrics;
+pub mod mover;
 pub mod plan;
 pub mod presets;
 pub mod receiver;

@@ -176,7 +176,7 @@ impl SinkReport {
                 format!("HLD files in {}", file.directory.display()),
                 sink.queue_bytes,
             ),
-            SinkKind::Tcp(address) => ("tcp", format!("to {address}"), sink.queue_bytes),
+            SinkKind::Tcp(tcp) => ("tcp", format!("to {}", tcp.peer), sink.queue_bytes),
         };
         Self {
             name: sink.name.clone(),

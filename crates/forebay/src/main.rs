@@ -17,6 +17,7 @@ mod inspect;
 mod live;
 mod manual;
 mod metrics;
+mod mover;
 mod output;
 mod replay;
 mod session;
@@ -40,6 +41,7 @@ enum Verb {
     #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
     Replay(replay::ReplayArgs),
+    Mover(mover::MoverArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Verb::Demo(args) => demo::run(&args),
         Verb::Evb(args) => evb::run(&args),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Mover(args) => mover::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
