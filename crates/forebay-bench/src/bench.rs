@@ -107,7 +107,9 @@ pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> 
         .filter(|part| names.is_empty() || names.iter().any(|name| name == part.0))
     {
         eprintln!("{name}: {purpose}");
-        for line in measure(&options).with_context(|| format!("bench {name}"))? {
+        let load_before = Conditions::load();
+        for mut line in measure(&options).with_context(|| format!("bench {name}"))? {
+            line.load_before = load_before;
             show(&line);
             lines.push(line);
         }

@@ -31,7 +31,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "H1",
         title: "Efficiency over data rate, by event rate",
-        published: "falls steeply above 100 MB/s (HADES, 2008)",
+        published: "falls steeply above 100 MB/s (HADES)",
         scan: grid::scan,
         charts: grid::efficiency_by_rate,
         compare: grid::compare_efficiency_by_rate,
@@ -100,8 +100,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         scan: huge::scan_rare,
         charts: huge::charts,
         compare: huge::compare,
-        remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come at random, \
-                 each source for itself) and send over real UDP sockets on loopback, water mark 32 kB.",
+        remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come in \
+                 each source at a phase of its own) and send over real UDP sockets on loopback, water mark 32 kB.",
     },
     Definition {
         id: "H10",
@@ -110,8 +110,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         scan: huge::scan_frequent,
         charts: huge::charts,
         compare: huge::compare,
-        remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come at random, \
-                 each source for itself) and send over real UDP sockets on loopback, water mark 32 kB.",
+        remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come in \
+                 each source at a phase of its own) and send over real UDP sockets on loopback, water mark 32 kB.",
     },
     Definition {
         id: "H13",
@@ -125,7 +125,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "H14",
         title: "UDP loss over offered rate, one sender",
-        published: "0 % to 7.23 Gb/s, 7.2 % at 7.44, 29 % at 9.0 Gb/s (10 Gb/s Ethernet)",
+        published: "0 % to 7.23 Gb/s, 7.2 % at 7.44, 29 % at 9.0 Gb/s",
         scan: loss::scan,
         charts: loss::charts,
         compare: loss::compare,

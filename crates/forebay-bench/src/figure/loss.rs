@@ -88,7 +88,7 @@ pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
     };
     let mut series: Vec<Series> = values(rows, "sender").into_iter().map(line).collect();
     series.push(Series::published(
-        "HADES, 10 Gb/s Ethernet",
+        "HADES",
         LOSS.iter()
             .map(|(rate, lost)| Point::exact(*rate, *lost))
             .collect(),
