@@ -51,6 +51,11 @@ const PARTS: &[Part] = &[
     ),
     ("mark", "CPU per gigabyte over water marks", parts::mark),
     (
+        "ring",
+        "CPU per event over the size of the rings",
+        parts::ring,
+    ),
+    (
         "small",
         "one sub-event per datagram, against a bare recvmmsg loop",
         parts::small,

@@ -57,6 +57,8 @@ pub struct Setup {
     pub measure_s: f64,
     /// Receiver and builder share one core, so that the sources have the others.
     pub one_core: bool,
+    /// Size of each source's ring, a power of two; none: the default.
+    pub ring_bytes: Option<u64>,
     /// Where events go.
     pub sink: Sink,
     /// Everything random follows from it.
@@ -75,6 +77,7 @@ impl Setup {
             warm_s: 1.0,
             measure_s: 3.0,
             one_core: false,
+            ring_bytes: None,
             sink: Sink::Null,
             seed: 2,
         }
@@ -119,6 +122,11 @@ impl Setup {
                 sink
             }
         }];
+        if let Some(bytes) = self.ring_bytes {
+            plan.sources
+                .iter_mut()
+                .for_each(|source| source.ring_bytes = bytes);
+        }
         let cpus = forebay_sys::sched::cpu_count();
         if self.one_core && cpus > 1 {
             plan.receiver.cpu = Some(cpus - 1);

@@ -64,14 +64,10 @@ impl Builder {
     ) {
         let since = &mut self.sources[source].astray_since_ns;
         match standing {
-            Standing::Near(distance) => {
+            Standing::Near { ahead, .. } => {
                 *since = None;
-                let nearer = survey.nearest.is_none_or(|nearest| distance < nearest);
-                survey.nearest = if nearer {
-                    Some(distance)
-                } else {
-                    survey.nearest
-                };
+                let nearest = survey.nearest.unwrap_or(ahead);
+                survey.nearest = Some(nearest.min(ahead));
             }
             Standing::Astray { .. } => {
                 since.get_or_insert(now_ns);
@@ -109,6 +105,9 @@ impl Builder {
             return self.drop_lone(source, trigger, input);
         }
         let key = self.split_by_tag();
+        if self.drop_impostors(key, input) {
+            return Poll::Dropped;
+        }
         let discards = self.config.completion == Completion::Discard && !self.mismatched.is_empty();
         if verdict == Verdict::Discard || discards {
             self.mark_absent(trigger, &situation);

@@ -45,6 +45,8 @@ pub struct Builder {
     pub(crate) wake_ns: Option<u64>,
     /// Since when most sources have been astray.
     pub(crate) lost_since_ns: Option<u64>,
+    /// When the numbering changed last: what was held back until then begins to wait for other sources.
+    pub(crate) renumbered_ns: u64,
     /// Some source has been astray since the last complete event.
     pub(crate) some_astray: bool,
     /// Source and trigger number of the head dropped last because nothing confirmed it.
@@ -79,6 +81,7 @@ impl Builder {
             lost: VecDeque::new(),
             wake_ns: None,
             lost_since_ns: None,
+            renumbered_ns: 0,
             some_astray: false,
             doubted: None,
             standings: vec![Standing::Nothing; n],

@@ -110,14 +110,9 @@ impl Heads {
 
     /// Trigger number and (when checked) tag of a header, as one number.
     #[inline]
-    fn key_of(&self, trigger_word: u32) -> u64 {
-        (u64::from(self.number(trigger_word)) << 8) | (u64::from(trigger_word) & self.tag_mask)
-    }
-
-    /// Trigger number in a header's trigger word.
-    #[inline]
-    pub(crate) fn number(&self, trigger_word: u32) -> u32 {
-        (trigger_word >> 8) & self.bits.mask()
+    pub(crate) fn key_of(&self, trigger_word: u32) -> u64 {
+        let trigger = (trigger_word >> 8) & self.bits.mask();
+        (u64::from(trigger) << 8) | (u64::from(trigger_word) & self.tag_mask)
     }
 
     /// Trigger number of the head of `source`.

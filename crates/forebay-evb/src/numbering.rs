@@ -65,7 +65,7 @@ impl Builder {
         let closed = self.sources.iter().all(|source| source.closed);
         let pressed = self.sources.iter().any(|source| source.pressed);
         if now_ns >= end || nothing_near && (all_here || closed || pressed) {
-            self.renumber();
+            self.renumber(now_ns);
             return true;
         }
         self.wake_at(end);
@@ -110,7 +110,7 @@ impl Builder {
     }
 
     /// Goes on with the numbers that the sources astray show.
-    fn renumber(&mut self) {
+    fn renumber(&mut self, now_ns: u64) {
         let astray = |source: &usize| matches!(self.standings[*source], Standing::Astray { .. });
         let all = (0..self.config.sources).filter(astray);
         let shown: Vec<u32> = all
@@ -123,6 +123,7 @@ impl Builder {
             .for_each(|head| head.set_last(None));
         self.forget_astray();
         self.lost_since_ns = None;
+        self.renumbered_ns = now_ns;
         self.book.add(self.accounts.resynchronised, 1);
     }
 

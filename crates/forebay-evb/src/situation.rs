@@ -19,14 +19,19 @@ impl Builder {
             let state = &self.sources[source];
             situation.pressed |= state.pressed;
             match self.standings[source] {
-                Standing::Near(distance) if distance == nearest => {
+                Standing::Near { ahead, .. } if ahead == nearest => {
                     self.present.push(source as u32);
                     let first = state.messages.front();
                     arrived_ns = arrived_ns.min(first.map_or(now_ns, |first| first.arrived_ns));
                     let backlog = u32::try_from(self.waiting(source).0).unwrap_or(u32::MAX);
                     situation.backlog_events = situation.backlog_events.max(backlog);
                 }
-                Standing::Near(_) | Standing::Astray { confirmed: true } => situation.passed += 1,
+                Standing::Near {
+                    confirmed: true, ..
+                }
+                | Standing::Astray { confirmed: true } => {
+                    situation.passed += 1;
+                }
                 _ if state.closed => situation.passed += 1,
                 _ => {
                     situation.absent += 1;
@@ -36,7 +41,8 @@ impl Builder {
                 }
             }
         }
-        situation.age_ns = now_ns.saturating_sub(arrived_ns.max(self.unblocked_ns));
+        let since_ns = arrived_ns.max(self.unblocked_ns).max(self.renumbered_ns);
+        situation.age_ns = now_ns.saturating_sub(since_ns);
         situation
     }
 
@@ -90,6 +96,20 @@ impl Builder {
             .extend(self.present.iter().copied().filter(other));
         self.present.retain(|source| !other(source));
         best.1
+    }
+
+    /// Drops each head with another tag than `key` whose successor has the right one: its number was wrong, as the
+    /// number of a sub-event for the trigger before may be. True when there was one.
+    pub(crate) fn drop_impostors<I: Input>(&mut self, key: u64, input: &I) -> bool {
+        let mut dropped = false;
+        for index in 0..self.mismatched.len() {
+            let source = self.mismatched[index] as usize;
+            if self.successor_key(source, input) == Some(key) {
+                self.drop_head(source, DropReason::TagMismatch, input);
+                dropped = true;
+            }
+        }
+        dropped
     }
 
     /// Drops the sub-events that carry the event's number and another tag.

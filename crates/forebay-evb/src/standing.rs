@@ -6,6 +6,7 @@
 
 use crate::account::DropReason;
 use crate::engine::Builder;
+use crate::head::trigger_of;
 use crate::order::distance;
 use crate::source::Input;
 use forebay_wire::subevent::SubEventHeader;
@@ -15,9 +16,9 @@ use forebay_wire::subevent::SubEventHeader;
 pub(crate) enum Standing {
     /// The source shows nothing.
     Nothing,
-    /// So many events ahead, within the window.
-    Near(i32),
-    /// Far from what is expected: true only if most sources are. Confirmed when its successor agrees.
+    /// So many events ahead, within the window. Confirmed when it is expected, or followed by a later one.
+    Near { ahead: i32, confirmed: bool },
+    /// Far from what is expected: true only if most sources are.
     Astray { confirmed: bool },
     /// It belongs to no event that can still be built.
     Wrong(DropReason),
@@ -30,7 +31,10 @@ impl Builder {
             return Standing::Nothing;
         };
         match self.distance(base, trigger) {
-            0 => Standing::Near(0),
+            0 => Standing::Near {
+                ahead: 0,
+                confirmed: true,
+            },
             ahead @ 1.. => self.standing_ahead(source, base, ahead, input),
             _ => self.standing_behind(source, base, trigger, input),
         }
@@ -51,12 +55,11 @@ impl Builder {
         if successor.is_some_and(between) {
             return Standing::Wrong(DropReason::OutOfWindow);
         }
+        let confirmed = successor.is_some();
         if ahead <= self.window() {
-            return Standing::Near(ahead);
+            return Standing::Near { ahead, confirmed };
         }
-        Standing::Astray {
-            confirmed: successor.is_some(),
-        }
+        Standing::Astray { confirmed }
     }
 
     fn standing_behind<I: Input>(
@@ -77,7 +80,9 @@ impl Builder {
         let goes_on = |number| {
             self.goes_on(source, number) && self.distance(base, number).abs() <= self.window()
         };
-        let followers = [successor, self.next_message(source, input)];
+        let newest = self.sources[source].messages.iter().skip(1).next_back();
+        let newest = newest.and_then(|newest| self.key_at(source, newest.message.at, input));
+        let followers = [successor, newest.map(trigger_of)];
         if !starts && followers.into_iter().flatten().any(goes_on) {
             return Standing::Wrong(DropReason::OutOfWindow);
         }
@@ -102,22 +107,22 @@ impl Builder {
 
     /// Trigger number of the sub-event behind the head of `source`.
     pub(crate) fn successor<I: Input>(&self, source: usize, input: &I) -> Option<u32> {
+        self.successor_key(source, input).map(trigger_of)
+    }
+
+    /// Key of the sub-event behind the head of `source`.
+    pub(crate) fn successor_key<I: Input>(&self, source: usize, input: &I) -> Option<u64> {
         let head = &self.heads.of[source];
         if head.left > 1 && head.padded < head.room {
             let at = head.at.wrapping_add(u64::from(head.padded));
-            return self.number_at(source, at, input);
+            return self.key_at(source, at, input);
         }
-        self.next_message(source, input)
-    }
-
-    /// Trigger number of the first sub-event of the message behind the first one of `source`.
-    fn next_message<I: Input>(&self, source: usize, input: &I) -> Option<u32> {
         let next = self.sources[source].messages.get(1)?;
-        self.number_at(source, next.message.at, input)
+        self.key_at(source, next.message.at, input)
     }
 
-    fn number_at<I: Input>(&self, source: usize, at: u64, input: &I) -> Option<u32> {
+    fn key_at<I: Input>(&self, source: usize, at: u64, input: &I) -> Option<u64> {
         let header = SubEventHeader::parse(&input.header(source, at)?).ok()?;
-        Some(self.heads.number(header.trigger_word))
+        Some(self.heads.key_of(header.trigger_word))
     }
 }

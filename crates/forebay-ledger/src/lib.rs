@@ -85,6 +85,6 @@ pub use schema::{
     Account, AccountId, Counter, GroupId, HistogramId, LinkId, LossTableId, Schema, SchemaBuilder,
     Tally,
 };
-pub use snapshot::{LedgerReader, Snapshot};
+pub use snapshot::{LedgerReader, MetricLine, Snapshot};
 pub use unit::Unit;
 pub use words::Words;

@@ -214,6 +214,23 @@ impl RunWriter {
         })
     }
 
+    /// Takes a ledger over that was made by a process that died.
+    ///
+    /// # Errors
+    /// The memory holds another schema's ledger, or none.
+    pub fn attach(
+        schema: &Schema,
+        words: &Words,
+        supervisor_pid: u32,
+    ) -> Result<Self, LedgerError> {
+        schema.check(words)?;
+        let writer = Self {
+            words: words.clone(),
+        };
+        writer.store(AT_SUPERVISOR_PID, u64::from(supervisor_pid));
+        Ok(writer)
+    }
+
     /// States how the run stands.
     pub fn set_condition(&self, condition: Condition, reason: Reason) {
         self.store(AT_CONDITION, condition_word(condition, reason));

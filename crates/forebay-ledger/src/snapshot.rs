@@ -132,6 +132,19 @@ impl LedgerReader {
     }
 }
 
+/// One metric, gauge or cursor of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricLine<'a> {
+    /// Name of its group.
+    pub group: &'a str,
+    /// Its name, the unit last.
+    pub name: &'a str,
+    /// Whose it is; may be empty.
+    pub owner: &'a str,
+    /// Its value.
+    pub value: u64,
+}
+
 /// A copy of a whole ledger.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -162,6 +175,20 @@ impl Snapshot {
     #[must_use]
     pub fn tally(&self, tally: Tally) -> (u64, u64) {
         (self.value(tally.items), self.value(tally.bytes))
+    }
+
+    /// All metrics, gauges and cursors, in order of declaration, for those who did not declare the schema.
+    pub fn metrics(&self) -> impl Iterator<Item = MetricLine<'_>> {
+        self.directory.metrics.iter().map(|entry| MetricLine {
+            group: self
+                .directory
+                .groups
+                .get(entry.at.group as usize)
+                .map_or("", |group| &group.name),
+            name: &entry.name,
+            owner: &entry.owner,
+            value: self.at(entry.at),
+        })
     }
 
     /// The value of a metric or cursor by the names of its group, itself and its owner, for those

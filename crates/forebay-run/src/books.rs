@@ -6,7 +6,11 @@ use forebay_ledger::{
     SchemaError, Tally, Unit,
 };
 
-use crate::plan::{Plan, SinkKind};
+mod sinks;
+
+pub(crate) use sinks::declare_writer;
+
+use crate::plan::Plan;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
 const RECEIVER_CRASH: &str = "receiver_crash";
@@ -44,6 +48,8 @@ pub struct QueueWords {
     pub unfinished: [Counter; 2],
     /// Messages accepted.
     pub messages: Counter,
+    /// What the ring can hold, in bytes.
+    pub capacity: Counter,
 }
 
 /// Words of one port: the receiver's unit of commit.
@@ -59,6 +65,8 @@ pub struct PortWords {
     pub batch: Counter,
     /// Fill of the socket buffer in bytes.
     pub buffer_fill: Counter,
+    /// What the socket buffer can hold, in the same measure.
+    pub buffer_capacity: Counter,
     /// Sources of the port, in the plan's order.
     pub sources: Vec<QueueWords>,
     /// Where datagrams of no source go, on a port with several.
@@ -130,6 +138,8 @@ pub struct SinkWords {
     pub files: Counter,
     /// Bytes written with headers.
     pub written: Counter,
+    /// What the queue can hold, in bytes; 0 where there is none.
+    pub capacity: Counter,
 }
 
 /// Words of the emulator.
@@ -210,7 +220,7 @@ impl Books {
             schema.host_term(host_group, "ip", "reassembly_failed"),
         );
         link_rings(&mut schema, plan, &ports, &builder);
-        let (offers, sinks) = declare_sinks(&mut schema, plan, &builder);
+        let (offers, sinks) = sinks::declare_sinks(&mut schema, plan, &builder);
         let latency = schema.histogram("event_latency_ns", "ns", "builder");
         let event_bytes = schema.histogram("event_bytes", "bytes", "builder");
         let span =
@@ -332,6 +342,12 @@ fn declare_port(
             &owner,
             "kernel memory in use by the socket's queue",
         ),
+        buffer_capacity: schema.gauge(
+            group,
+            "socket_buffer_capacity_bytes",
+            &owner,
+            "kernel memory that the socket's queue may use",
+        ),
         sources,
         stray_id: stray.as_ref().map(|(id, _)| *id),
         stray: stray.map(|(_, account)| account),
@@ -394,6 +410,12 @@ fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> Que
             schema.cursor(group, &format!("{owner}.unfinished_datagrams")),
         ],
         messages: schema.counter(group, "messages", owner, "messages accepted"),
+        capacity: schema.gauge(
+            group,
+            "queue_capacity_bytes",
+            owner,
+            "what the queue of the source can hold",
+        ),
     }
 }
 
@@ -412,71 +434,4 @@ fn link_rings(
             schema.link(link.in_flight(queue.published, far.taken));
         }
     }
-}
-
-fn declare_sinks(
-    schema: &mut SchemaBuilder,
-    plan: &Plan,
-    builder: &forebay_evb::Accounts,
-) -> (Vec<OfferWords>, Vec<SinkWords>) {
-    let mut offers = Vec::new();
-    let mut sinks = Vec::new();
-    for sink in &plan.sinks {
-        let group = builder.group;
-        let (offer_id, account) =
-            schema.account(group, "offer", &sink.name, Unit::Events, &["queue_full"]);
-        schema.link(
-            LinkSpec::new("fan_out", &sink.name)
-                .from(builder.events_id)
-                .to(offer_id),
-        );
-        let published = schema.cursor_tally(group, &format!("{}.published", sink.name));
-        let mut cursor = |name: &str| schema.cursor(group, &format!("{}.{name}", sink.name));
-        let tail = cursor("tail_bytes");
-        let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
-        let first_run = cursor("first_run");
-        let words = declare_sink(schema, &sink.name);
-        let link = LinkSpec::new("sink_queue", &sink.name)
-            .from(offer_id)
-            .to(words.1);
-        schema.link(link.in_flight(published, words.0.taken));
-        offers.push(OfferWords {
-            account,
-            published,
-            tail,
-            rotation,
-            first_run,
-        });
-        sinks.push(words.0);
-        debug_assert!(!matches!(sink.kind, SinkKind::Null) || sink.queue_bytes > 0);
-    }
-    (offers, sinks)
-}
-
-fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
-    let group = schema.group(&format!("sink.{name}"));
-    let (id, account) = schema.account(group, "sink", name, Unit::Events, &SINK_REASONS);
-    let taken = schema.cursor_tally(group, "taken");
-    let mut cursor = |word: &str| schema.cursor(group, word);
-    let head = cursor("head_bytes");
-    let file = ["run", "suffix", "offset_bytes", "events"].map(&mut cursor);
-    let files = schema.counter(group, "files", name, "files begun");
-    let written = schema.counter(
-        group,
-        "written_bytes",
-        name,
-        "bytes written, headers included",
-    );
-    (
-        SinkWords {
-            group,
-            account,
-            taken,
-            head,
-            file,
-            files,
-            written,
-        },
-        id,
-    )
 }

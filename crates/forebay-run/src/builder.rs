@@ -14,7 +14,7 @@ use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 
 use crate::books::Books;
 use crate::error::RunError;
-use crate::plan::{Backpressure, Plan, SinkKind};
+use crate::plan::{Backpressure, Plan, SinkKind, SinkPlan};
 use crate::sink::{SinkHandle, SinkParts};
 use crate::stage::{Order, Report, StageControl};
 use fan_out::FanOut;
@@ -84,10 +84,12 @@ pub fn run(
 }
 
 /// How long a sink may hang at the end before it is given up.
-fn sink_limit(backpressure: Backpressure) -> Duration {
-    match backpressure {
-        Backpressure::Block { limit_ms } => Duration::from_millis(limit_ms),
-        Backpressure::Drop => SINK_LIMIT,
+fn sink_limit(sink: &SinkPlan) -> Duration {
+    match (&sink.kind, sink.backpressure) {
+        // It gives up by itself, and names what it could not deliver.
+        (SinkKind::Tcp(tcp), _) => SINK_LIMIT + 2 * Duration::from_millis(tcp.patience_ms),
+        (_, Backpressure::Block { limit_ms }) => Duration::from_millis(limit_ms),
+        (_, Backpressure::Drop) => SINK_LIMIT,
     }
 }
 
@@ -130,7 +132,7 @@ impl<'a> Stage<'a> {
         }
         let rings = Rings::new(consumers, plan.record_bytes_max());
         let queued = plan.sinks.iter().filter(|sink| sink.kind != SinkKind::Null);
-        let sink_limits = queued.map(|sink| sink_limit(sink.backpressure)).collect();
+        let sink_limits = queued.map(sink_limit).collect();
         let (stopping, abandoned_until_ns) = (false, None);
         let span = books.span;
         Ok(Self {
@@ -329,6 +331,7 @@ impl<'a> Stage<'a> {
         self.builder.finish();
         self.commit_all();
         self.out.close();
+        self.sinks.iter().for_each(SinkHandle::expect_end);
         let sinks = std::mem::take(&mut self.sinks);
         for (sink, limit) in sinks.into_iter().zip(&self.sink_limits) {
             for report in sink.join(*limit) {

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod error;
 pub mod generator;
 pub mod metrics;
+pub mod mover;
 pub mod plan;
 pub mod presets;
 pub mod receiver;
@@ -25,11 +26,12 @@ pub mod verify;
 mod worker;
 
 pub use error::RunError;
+pub use forebay_sys::signals::StopSignals;
 
 /// Turns the signals that ask a process to end into a count.
 ///
 /// # Errors
 /// The kernel refuses a handler.
-pub fn signals() -> Result<forebay_sys::signals::StopSignals, RunError> {
-    Ok(forebay_sys::signals::StopSignals::install()?)
+pub fn signals() -> Result<StopSignals, RunError> {
+    Ok(StopSignals::install()?)
 }

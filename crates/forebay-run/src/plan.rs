@@ -128,7 +128,35 @@ pub enum SinkKind {
     /// HLD files in a directory.
     File(FilePlan),
     /// Another `forebay` that writes them.
-    Tcp(SocketAddr),
+    Tcp(TcpPlan),
+}
+
+/// A remote mover, and when it shall begin a new file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpPlan {
+    /// Where it listens.
+    pub peer: SocketAddr,
+    /// A new file before one grows beyond so many bytes; 0: never.
+    pub bytes_max: u64,
+    /// A new file after so many events; 0: never.
+    pub events_max: u64,
+    /// A new file after so many seconds; 0: never.
+    pub seconds_max: u64,
+    /// How long a silent mover is waited for: then the connection is made anew, and at the end of a run what it has not
+    /// acknowledged is dropped, in ms.
+    pub patience_ms: u64,
+}
+
+impl From<SocketAddr> for TcpPlan {
+    fn from(peer: SocketAddr) -> Self {
+        Self {
+            peer,
+            bytes_max: 2_000_000_000,
+            events_max: 0,
+            seconds_max: 0,
+            patience_ms: 10_000,
+        }
+    }
 }
 
 /// How files are named and when a new one begins.

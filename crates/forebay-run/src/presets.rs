@@ -125,6 +125,17 @@ pub fn file_sink(directory: PathBuf, prefix: &str) -> SinkPlan {
     }
 }
 
+/// A sink at the remote mover `peer`. One that stalls loses its own events by name, and holds nobody up.
+#[must_use]
+pub fn tcp_sink(peer: SocketAddr) -> SinkPlan {
+    SinkPlan {
+        name: "tcp".into(),
+        kind: SinkKind::Tcp(peer.into()),
+        queue_bytes: 64 << 20,
+        backpressure: Backpressure::Drop,
+    }
+}
+
 /// A sink that counts and forgets.
 #[must_use]
 pub fn null_sink() -> SinkPlan {

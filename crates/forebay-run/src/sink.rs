@@ -1,11 +1,13 @@
 //! Sinks: each a thread with a queue, a ledger group and a policy of its own.
 
+mod block;
 mod file;
 mod name;
+mod tcp;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,7 +19,9 @@ use crate::books::{Books, SinkWords};
 use crate::error::RunError;
 use crate::plan::{Plan, SinkKind};
 use crate::stage::Report;
-use file::HldWriter;
+pub(crate) use block::{Block, Bytes};
+pub(crate) use file::HldWriter;
+use tcp::TcpSink;
 
 /// Longest sleep of a sink that has nothing to do.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -36,7 +40,7 @@ pub struct SinkParts {
 }
 
 /// What writes blocks of events somewhere.
-trait Writer {
+pub(crate) trait Writer {
     /// Makes ready for blocks of `run`; true when the books now say something that must be committed before a block is
     /// written: a successor would not know of the file otherwise, and write its events a second time.
     fn prepare(&mut self, run: u32, books: &mut SinkBooks) -> bool;
@@ -48,22 +52,15 @@ trait Writer {
     fn reports(&mut self) -> Vec<Report>;
 }
 
-/// One block of whole events of one file.
-struct Block<'a> {
-    view: forebay_ring::View<'a>,
-    run: u32,
-    events: u64,
-}
-
 /// A sink's account while it works.
-struct SinkBooks {
-    words: SinkWords,
-    writer: GroupWriter,
-    book: Book,
+pub(crate) struct SinkBooks {
+    pub(crate) words: SinkWords,
+    pub(crate) writer: GroupWriter,
+    pub(crate) book: Book,
 }
 
 impl SinkBooks {
-    fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) {
         self.writer.commit(&self.book);
     }
 
@@ -80,9 +77,10 @@ impl SinkBooks {
 
 /// Why a sink drops events; the order is that of the ledger's reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dropped {
+pub(crate) enum Dropped {
     DiskFull,
     WriteError,
+    PeerLost,
 }
 
 /// A running sink.
@@ -92,6 +90,8 @@ pub struct SinkHandle {
     reports: mpsc::Receiver<Report>,
     progress: Arc<AtomicU64>,
     name: String,
+    /// Nothing more will be put into the queue.
+    ending: Arc<AtomicBool>,
 }
 
 impl SinkHandle {
@@ -109,42 +109,59 @@ impl SinkHandle {
     ) -> Result<Self, RunError> {
         let sink_words = books.sinks[index].clone();
         let writer = GroupWriter::attach(&books.schema, &words, sink_words.group)?;
-        let own = SinkBooks {
+        let mut own = SinkBooks {
             book: writer.restore(),
             writer,
             words: sink_words,
         };
+        own.book
+            .set(own.words.capacity, plan.sinks[index].queue_bytes);
+        own.commit();
         let mut consumers = Consumers::map(&plan.sink_ring(index), fds)?;
         consumers.rings[0].resume(own.book.value(own.words.head))?;
         let name = plan.sinks[index].name.clone();
-        let out: Box<dyn Writer + Send> = match &plan.sinks[index].kind {
-            SinkKind::File(file) => Box::new(HldWriter::resume(file.clone(), &own)?),
-            SinkKind::Tcp(_) | SinkKind::Null => {
-                return Err(RunError::Stage(format!("sink {name} has no writer")));
-            }
-        };
         let (reports_in, reports) = mpsc::channel();
         let progress = Arc::new(AtomicU64::new(0));
-        let stall = plan.stall_of(&name);
-        let work = Work {
-            consumers,
-            books: own,
-            out,
-            leak,
-            stall,
+        let ending = Arc::new(AtomicBool::new(false));
+        let to_builder = ToBuilder {
             reports: reports_in,
             progress: Arc::clone(&progress),
+            ending: Arc::clone(&ending),
+        };
+        let stall = plan.stall_of(&name);
+        let work: Box<dyn FnOnce() + Send> = match &plan.sinks[index].kind {
+            SinkKind::File(file) => {
+                let work = Work {
+                    consumers,
+                    out: Box::new(HldWriter::resume(file.clone(), &own)?),
+                    books: own,
+                    leak,
+                    stall,
+                    to_builder,
+                };
+                Box::new(move || work.run())
+            }
+            SinkKind::Tcp(tcp) => {
+                let stream = (plan.run_id.clone(), name.clone());
+                let sink =
+                    TcpSink::new(tcp, stream, consumers, own, to_builder).testing(leak, stall);
+                Box::new(move || sink.run())
+            }
+            SinkKind::Null => {
+                return Err(RunError::Stage(format!("sink {name} has no writer")));
+            }
         };
         let thread_name = format!("sink-{name}");
         let thread = std::thread::Builder::new()
             .name(thread_name.clone())
-            .spawn(move || work.run())
+            .spawn(work)
             .map_err(RunError::file("starting thread", thread_name))?;
         Ok(Self {
             thread,
             reports,
             progress,
             name,
+            ending,
         })
     }
 
@@ -152,6 +169,12 @@ impl SinkHandle {
     #[must_use]
     pub fn poll_report(&self) -> Option<Report> {
         self.reports.try_recv().ok()
+    }
+
+    /// Says that nothing more will be put into the queue.
+    pub fn expect_end(&self) {
+        // SYNC POINT ending: partner is the load in `ToBuilder::is_ending`.
+        self.ending.store(true, Ordering::Release);
     }
 
     /// Waits until everything is written, or the sink got on with nothing for `limit`; tells what the supervisor should know.
@@ -188,6 +211,31 @@ impl SinkHandle {
     }
 }
 
+/// What a sink tells the builder, and hears from it.
+struct ToBuilder {
+    reports: mpsc::Sender<Report>,
+    progress: Arc<AtomicU64>,
+    ending: Arc<AtomicBool>,
+}
+
+impl ToBuilder {
+    fn report(&self, report: Report) {
+        // The builder may have given this sink up.
+        let _ = self.reports.send(report);
+    }
+
+    /// The sink got on.
+    fn tick(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether nothing more will be put into the queue.
+    fn is_ending(&self) -> bool {
+        // SYNC POINT ending: partner is the store in `SinkHandle::expect_end`.
+        self.ending.load(Ordering::Acquire)
+    }
+}
+
 struct Work {
     consumers: Consumers,
     books: SinkBooks,
@@ -195,8 +243,7 @@ struct Work {
     leak: Leak,
     /// For tests: how long the first block is held up.
     stall: Duration,
-    reports: mpsc::Sender<Report>,
-    progress: Arc<AtomicU64>,
+    to_builder: ToBuilder,
 }
 
 impl Work {
@@ -222,8 +269,7 @@ impl Work {
 
     fn report(&mut self) {
         for report in self.out.reports() {
-            // The builder may have given this sink up.
-            let _ = self.reports.send(report);
+            self.to_builder.report(report);
         }
     }
 
@@ -254,7 +300,7 @@ impl Work {
             self.books.book.set(self.books.words.head, end);
         }
         self.books.commit();
-        self.progress.fetch_add(1, Ordering::Relaxed);
+        self.to_builder.tick();
         if let Some(end) = end {
             self.consumers.rings[0].release(end);
             self.consumers.notify_space();
@@ -266,17 +312,17 @@ impl Work {
             return;
         };
         let mut block = Block {
-            view,
+            bytes: Bytes::Queue(view),
             run: record.meta.tag,
             events: u64::from(record.meta.items),
         };
         let words = self.books.words.clone();
-        let bytes = block.view.len() as u64;
+        let bytes = block.bytes.len() as u64;
         self.books.book.add_tally(words.taken, block.events, bytes);
         if self.leak.is_armed() && self.leak.take("sink_queue") {
             block = block.without_last();
         }
-        let bytes = block.view.len() as u64;
+        let bytes = block.bytes.len() as u64;
         self.books
             .book
             .add_tally(words.account.incoming, block.events, bytes);
@@ -284,21 +330,5 @@ impl Work {
             block = block.without_last();
         }
         self.out.write_block(&block, &mut self.books);
-    }
-}
-
-impl Block<'_> {
-    /// The block without its last event, for the fault switch.
-    fn without_last(self) -> Self {
-        let mut at = 0;
-        for _ in 1..self.events {
-            at += self.view.read_u32_le(at).unwrap_or(0).next_multiple_of(8) as usize;
-        }
-        let view = self.view.part(0, at).unwrap_or(self.view);
-        Self {
-            view,
-            run: self.run,
-            events: self.events - 1,
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -238,16 +239,24 @@ fn files(plan: &Plan, books: &Books, snapshot: &Snapshot) -> Result<Vec<PathBuf>
         if first == 0 || !file.directory.is_dir() {
             continue;
         }
-        let entries =
-            fs::read_dir(&file.directory).map_err(RunError::file("listing", &file.directory))?;
-        let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-        let ours =
-            paths.filter(|path| run_of(path).is_some_and(|run| (first..=last).contains(&run)));
-        found.extend(ours.filter_map(|path| path.canonicalize().ok()));
+        found.extend(files_of_runs(&file.directory, first..=last)?);
     }
     found.sort();
     // Two sinks may share a directory and the second in which they began.
     found.dedup();
+    Ok(found)
+}
+
+/// HLD files in `directory` whose start event carries one of these run numbers, absolute.
+pub(crate) fn files_of_runs(
+    directory: &Path,
+    runs: RangeInclusive<u32>,
+) -> Result<Vec<PathBuf>, RunError> {
+    let entries = fs::read_dir(directory).map_err(RunError::file("listing", directory))?;
+    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let ours = paths.filter(|path| run_of(path).is_some_and(|run| runs.contains(&run)));
+    let mut found: Vec<_> = ours.filter_map(|path| path.canonicalize().ok()).collect();
+    found.sort();
     Ok(found)
 }
 

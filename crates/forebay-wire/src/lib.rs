@@ -8,6 +8,7 @@
 //! |---|---|
 //! | HADES units, messages and sub-events | [`unit`], [`hadtu`], [`subevent`] |
 //! | HADES list-mode data files (HLD) | [`hld`], [`hld_name`], [`hld_scan`] |
+//! | the stream to a remote mover | [`mover`] |
 //!
 //! ```
 //! use forebay_wire::hadtu::{ByteOrder, MessageWriter, Queue};
@@ -38,6 +39,7 @@ pub mod hadtu;
 pub mod hld;
 pub mod hld_name;
 pub mod hld_scan;
+pub mod mover;
 mod payload;
 mod scan_buffer;
 mod scan_item;

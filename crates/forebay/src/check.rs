@@ -12,7 +12,7 @@ use forebay_run::plan::{Plan, SinkKind};
 use serde::Serialize;
 
 use crate::doctor;
-use crate::output::{Format, bytes};
+use crate::output::{Format, bytes, note_line, print_line};
 use crate::session::run_id;
 
 /// Exit code of a file with mistakes.
@@ -35,6 +35,9 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
+
+/// Most ports that are named one by one.
+const PORTS_NAMED: usize = 3;
 
 /// What a good file comes to.
 #[derive(Debug, Serialize)]
@@ -66,7 +69,7 @@ struct SinkReport {
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let Some(file) = &args.file else {
-        crate::output::print_line(format_args!("{}", config::reference::markdown()));
+        print_line(config::reference::markdown());
         return Ok(ExitCode::SUCCESS);
     };
     let chain = match config::load(file, &run_id()) {
@@ -75,9 +78,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     };
     let report = Report::of(file.display().to_string(), &chain)?;
     match args.format {
-        Format::Json => {
-            crate::output::print_line(format_args!("{}", serde_json::to_string(&report)?))
-        }
+        Format::Json => print_line(serde_json::to_string(&report)?),
         Format::Text => report.print(),
     }
     Ok(ExitCode::SUCCESS)
@@ -88,13 +89,13 @@ fn refuse(error: &ConfigError, format: Format) -> Result<ExitCode> {
         (Format::Json, ConfigError::Mistakes(mistakes)) => {
             let mut object = serde_json::to_value(mistakes)?;
             object["good"] = false.into();
-            crate::output::print_line(format_args!("{object}"));
+            print_line(object);
         }
-        (Format::Json, other) => crate::output::print_line(format_args!(
+        (Format::Json, other) => print_line(format_args!(
             "{}",
             serde_json::json!({ "good": false, "error": other.to_string() })
         )),
-        (Format::Text, error) => eprintln!("{error}"),
+        (Format::Text, error) => note_line(error),
     }
     Ok(ExitCode::from(MISTAKEN))
 }
@@ -118,7 +119,7 @@ impl Report {
             memory,
             memory_bytes: memory.total_bytes(),
             memory_bytes_max: chain.memory_bytes_max,
-            warnings: warnings(plan),
+            warnings: [warnings(plan), unbindable(plan)].concat(),
             host: examine(&Facts::read(needs.socket_buffer_bytes), &needs),
         })
     }
@@ -133,13 +134,13 @@ impl Report {
             || "until Ctrl-C or SIGTERM".into(),
             |seconds| format!("for {seconds} s"),
         );
-        crate::output::print_line(format_args!("{}: good", self.file));
-        crate::output::print_line(format_args!(
+        print_line(format_args!("{}: good", self.file));
+        print_line(format_args!(
             "  {} sources on {}",
             self.sources,
             self.ports.join(", ")
         ));
-        crate::output::print_line(format_args!(
+        print_line(format_args!(
             "  completion {}; stages as {stages}; {end}; ledger and record in {}",
             self.completion,
             self.directory.display()
@@ -149,21 +150,20 @@ impl Report {
                 0 => String::new(),
                 size => format!(", queue {}", bytes(size as f64)),
             };
-            crate::output::print_line(format_args!("  sink {}: {}{queue}", sink.name, sink.target));
+            print_line(format_args!("  sink {}: {}{queue}", sink.name, sink.target));
         }
         if let Some(metrics) = &self.metrics {
-            crate::output::print_line(format_args!("  metrics at http://{metrics}/metrics"));
+            print_line(format_args!("  metrics at http://{metrics}/metrics"));
         }
-        crate::output::print_line(format_args!("  memory at most {}", self.memory));
+        print_line(format_args!("  memory at most {}", self.memory));
         self.warnings
             .iter()
-            .for_each(|warning| crate::output::print_line(format_args!("warning: {warning}")));
+            .for_each(|warning| print_line(format_args!("warning: {warning}")));
         let lacking = self
             .host
             .iter()
             .filter(|check| check.standing == Standing::Warning);
-        lacking
-            .for_each(|check| crate::output::print_line(format_args!("{}", doctor::line(check))));
+        lacking.for_each(|check| print_line(doctor::line(check)));
     }
 }
 
@@ -176,7 +176,7 @@ impl SinkReport {
                 format!("HLD files in {}", file.directory.display()),
                 sink.queue_bytes,
             ),
-            SinkKind::Tcp(address) => ("tcp", format!("to {address}"), sink.queue_bytes),
+            SinkKind::Tcp(tcp) => ("tcp", format!("to {}", tcp.peer), sink.queue_bytes),
         };
         Self {
             name: sink.name.clone(),
@@ -262,6 +262,21 @@ fn warnings(plan: &Plan) -> Vec<String> {
     warnings
 }
 
+/// Ports that cannot be had at this moment: tried, and given back.
+fn unbindable(plan: &Plan) -> Vec<String> {
+    let refused = plan.ports.iter().filter_map(|port| {
+        let error = std::net::UdpSocket::bind(port).err()?;
+        Some(format!("{port} cannot be had now: {error}"))
+    });
+    let refused: Vec<String> = refused.collect();
+    let more = refused.len().saturating_sub(PORTS_NAMED);
+    let mut named: Vec<String> = refused.into_iter().take(PORTS_NAMED).collect();
+    if more > 0 {
+        named.push(format!("{more} more ports cannot be had now"));
+    }
+    named
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,5 +313,23 @@ mod tests {
             assert!(said.contains(part), "{said}");
         }
         assert!(warnings(&plan("[[sources]]\nport = 8080\n")).is_empty());
+    }
+
+    #[test]
+    fn ports_in_use_are_named() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let said = unbindable(&plan(&format!("[[sources]]\nport = {port}\n")));
+        assert!(
+            said.len() == 1 && said[0].starts_with(&format!("127.0.0.1:{port} cannot be had now")),
+            "{said:?}"
+        );
+        let foreign =
+            plan("[receiver]\nbind = \"192.0.2.1\"\n[[sources]]\nbase_port = 50000\ncount = 5\n");
+        let said = unbindable(&foreign);
+        assert_eq!(
+            (said.len(), said[3].as_str()),
+            (4, "2 more ports cannot be had now")
+        );
     }
 }

@@ -8,7 +8,7 @@ use forebay_run::config::{self, needs::Memory};
 use forebay_run::doctor::{Check, Facts, Needs, Standing, examine};
 use forebay_run::presets;
 
-use crate::output::Format;
+use crate::output::{Format, print_line};
 use crate::session::run_id;
 
 /// Checks this host: limits of sockets, memory, files, priority; each with what it should be, why, and the command to mend it.
@@ -35,18 +35,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let needs = Needs::of(&plan, Memory::of(&plan)?.total_bytes());
     let checks = examine(&Facts::read(needs.socket_buffer_bytes), &needs);
     match args.format {
-        Format::Json => crate::output::print_line(format_args!(
+        Format::Json => print_line(format_args!(
             "{}",
             serde_json::json!({ "needs": needs, "checks": checks })
         )),
         Format::Text => {
-            crate::output::print_line(format_args!(
+            print_line(format_args!(
                 "For {} sockets of {} bytes, and {} bytes of memory:",
                 needs.sockets, needs.socket_buffer_bytes, needs.memory_bytes
             ));
-            checks
-                .iter()
-                .for_each(|check| crate::output::print_line(format_args!("{}", line(check))));
+            checks.iter().for_each(|check| print_line(line(check)));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,18 +1,19 @@
 //! `forebay evb`: builds events from real traffic.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use forebay_run::config::needs::Memory;
 use forebay_run::config::{self, Chain};
-use forebay_run::plan::{CompletionName, FilePlan, Plan, SinkKind, SinkPlan};
+use forebay_run::plan::{
+    Backpressure, CompletionName, FilePlan, Plan, SinkKind, SinkPlan, TcpPlan,
+};
 use forebay_run::presets;
 use forebay_run::supervisor::Supervisor;
 
-use crate::demo::SinkChoice;
 use crate::metrics;
 use crate::output::{Format, parse_bytes, parse_duration};
 use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
@@ -66,10 +67,17 @@ pub(crate) struct BuildArgs {
     /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
     #[arg(long, value_parser = parse_duration)]
     timeout: Option<Duration>,
-    /// Where events go; may be given several times. Several sinks stall one another in nothing: each drops events, counted,
-    /// when its queue is full. A single one holds the builder for up to 10 s before it does.
-    #[arg(long, value_enum)]
-    sink: Vec<SinkChoice>,
+    /// Where events go: file, null, or tcp://HOST:PORT for a `forebay mover`; may be given several times. Several sinks stall one
+    /// another in nothing: each drops events, counted, when its queue is full. A single one holds the builder for up to
+    /// 10 s before it does.
+    #[arg(long, value_name = "SINK", value_parser = parse_sink)]
+    sink: Vec<SinkArg>,
+    /// What a full queue of a sink does instead: drop, or block=TIME for at most so long.
+    #[arg(long, value_name = "POLICY", value_parser = parse_backpressure)]
+    sink_full: Option<Backpressure>,
+    /// How long a silent mover is waited for; 10 s by default.
+    #[arg(long, value_parser = parse_duration)]
+    mover_timeout: Option<Duration>,
     /// Letters at the front of file names; be by default.
     #[arg(long)]
     prefix: Option<String>,
@@ -117,6 +125,41 @@ pub(crate) enum CompletionChoice {
     Partial,
     /// Only complete events are written.
     Discard,
+}
+
+/// Where events go, as named on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SinkArg {
+    File,
+    Null,
+    Tcp(SocketAddr),
+}
+
+fn parse_sink(text: &str) -> Result<SinkArg, String> {
+    match text {
+        "file" => return Ok(SinkArg::File),
+        "null" => return Ok(SinkArg::Null),
+        _ => {}
+    }
+    let address = text
+        .strip_prefix("tcp://")
+        .ok_or_else(|| format!("{text:?} is no sink; write file, null or tcp://HOST:PORT"))?;
+    let mut found = address
+        .to_socket_addrs()
+        .map_err(|error| format!("{address:?} is no address of a mover: {error}"))?;
+    let first = found.next().map(SinkArg::Tcp);
+    first.ok_or_else(|| format!("{address:?} has no address"))
+}
+
+fn parse_backpressure(text: &str) -> Result<Backpressure, String> {
+    if text == "drop" {
+        return Ok(Backpressure::Drop);
+    }
+    let limit = text
+        .strip_prefix("block=")
+        .ok_or_else(|| format!("{text:?} is no policy; write drop or block=10s"))?;
+    let limit_ms = u64::try_from(parse_duration(limit)?.as_millis()).unwrap_or(u64::MAX);
+    Ok(Backpressure::Block { limit_ms })
 }
 
 fn parse_trigger_bits(text: &str) -> Result<u32, String> {
@@ -176,15 +219,31 @@ impl BuildArgs {
             if let [_, _, ..] = plan.sinks.as_slice() {
                 plan.sinks
                     .iter_mut()
-                    .for_each(|sink| sink.backpressure = forebay_run::plan::Backpressure::Drop);
+                    .for_each(|sink| sink.backpressure = Backpressure::Drop);
             }
         } else if plan.sinks.is_empty() {
-            plan.sinks = vec![sink(&plan.run_dir, 0, SinkChoice::File)];
+            plan.sinks = vec![sink(&plan.run_dir, 0, SinkArg::File)];
         }
         for sink in &mut plan.sinks {
-            if let SinkKind::File(file) = &mut sink.kind {
-                self.apply_file(file);
+            if sink.kind != SinkKind::Null {
+                sink.backpressure = self.sink_full.unwrap_or(sink.backpressure);
             }
+            match &mut sink.kind {
+                SinkKind::File(file) => self.apply_file(file),
+                SinkKind::Tcp(tcp) => self.apply_mover(tcp),
+                SinkKind::Null => {}
+            }
+        }
+    }
+
+    fn apply_mover(&self, tcp: &mut TcpPlan) {
+        tcp.bytes_max = self.file_size.unwrap_or(tcp.bytes_max);
+        tcp.events_max = self.file_events.unwrap_or(tcp.events_max);
+        if let Some(time) = self.file_time {
+            tcp.seconds_max = time.as_secs().max(1);
+        }
+        if let Some(patience) = self.mover_timeout {
+            tcp.patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         }
     }
 
@@ -209,10 +268,14 @@ impl BuildArgs {
 }
 
 /// The sink of that kind, with a name of its own from the second one on.
-fn sink(run_dir: &Path, index: usize, choice: SinkChoice) -> SinkPlan {
+fn sink(run_dir: &Path, index: usize, choice: SinkArg) -> SinkPlan {
     let mut sink = match choice {
-        SinkChoice::Null => presets::null_sink(),
-        SinkChoice::File => presets::file_sink(run_dir.to_path_buf(), "be"),
+        SinkArg::Null => presets::null_sink(),
+        SinkArg::Tcp(peer) => SinkPlan {
+            backpressure: Backpressure::Block { limit_ms: 10_000 },
+            ..presets::tcp_sink(peer)
+        },
+        SinkArg::File => presets::file_sink(run_dir.to_path_buf(), "be"),
     };
     if index > 0 {
         sink.name = format!("{}{}", sink.name, index + 1);
@@ -283,8 +346,8 @@ fn nth_port(base_port: u16, index: usize) -> Result<u16> {
         return Ok(0);
     }
     let port = usize::from(base_port) + index;
-    u16::try_from(port).with_context(|| {
-        format!("--base-port {base_port}: port {port} does not exist; choose a lower one (the last port is 65535)")
+    u16::try_from(port).map_err(|_| {
+        anyhow!("--base-port {base_port}: the last of these ports would be beyond 65535; choose a lower one")
     })
 }
 

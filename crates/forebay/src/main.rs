@@ -17,9 +17,11 @@ mod inspect;
 mod live;
 mod manual;
 mod metrics;
+mod mover;
 mod output;
 mod replay;
 mod session;
+mod top;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
 #[derive(Debug, Parser)]
@@ -39,9 +41,11 @@ enum Verb {
     #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
     Replay(replay::ReplayArgs),
+    Mover(mover::MoverArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
+    Top(top::TopArgs),
     Check(check::CheckArgs),
     Doctor(doctor::DoctorArgs),
     #[command(hide = true)]
@@ -66,9 +70,11 @@ fn main() -> ExitCode {
         Verb::Demo(args) => demo::run(&args),
         Verb::Evb(args) => evb::run(&args),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Mover(args) => mover::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Top(args) => top::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => manual::completions::<Cli>(&args),

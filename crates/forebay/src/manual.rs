@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 
+use crate::output::print_line;
+
 /// Prints the completion script of a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay completions bash > /etc/bash_completion.d/forebay")]
@@ -16,13 +18,13 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "forebay", &mut script);
-    crate::output::print_line(format_args!("{}", String::from_utf8_lossy(&script)));
+    print_line(String::from_utf8_lossy(&script));
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man<C: CommandFactory>() -> Result<ExitCode> {
     let mut page = Vec::new();
     clap_mangen::Man::new(C::command()).render(&mut page)?;
-    crate::output::print_line(format_args!("{}", String::from_utf8_lossy(&page)));
+    print_line(String::from_utf8_lossy(&page));
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,8 @@ use anyhow::Result;
 use forebay_ledger::LedgerReader;
 use forebay_run::metrics::MetricsServer;
 
+use crate::output::note_line;
+
 /// Reads `ADDRESS:PORT`, or a port on 127.0.0.1.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
@@ -24,7 +26,10 @@ pub(crate) fn serve(
         return Ok(None);
     };
     let server = MetricsServer::start(address, reader.clone())?;
-    eprintln!("metrics at http://{}/metrics", server.address());
+    note_line(format_args!(
+        "metrics at http://{}/metrics",
+        server.address()
+    ));
     Ok(Some(server))
 }
 

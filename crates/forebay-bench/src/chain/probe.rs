@@ -23,7 +23,7 @@ pub(super) struct Mark {
     pub(super) datagrams: u64,
     /// CPU time by stage, in ns.
     pub(super) cpu_ns: BTreeMap<String, u64>,
-    /// Resident memory by stage, in bytes: private, shared.
+    /// Resident memory by stage, in bytes: private, shared. Only at the end: it takes the kernel some time.
     pub(super) resident: BTreeMap<String, [u64; 2]>,
 }
 
@@ -75,13 +75,13 @@ impl<'a> Probe<'a> {
         self.fills.push(self.fill(&snapshot));
         if self.first.is_none() {
             self.pids = stages();
-            self.first = Some(self.mark(&snapshot));
+            self.first = Some(self.mark(&snapshot, false));
         } else if elapsed_s >= over_s {
-            self.last = Some(self.mark(&snapshot));
+            self.last = Some(self.mark(&snapshot, true));
         }
     }
 
-    fn mark(&self, snapshot: &Snapshot) -> Mark {
+    fn mark(&self, snapshot: &Snapshot, ends: bool) -> Mark {
         let balance = snapshot.balance();
         let datagrams = balance
             .accounts
@@ -107,6 +107,7 @@ impl<'a> Probe<'a> {
             resident: self
                 .pids
                 .iter()
+                .filter(|_| ends)
                 .map(|(name, pid)| (name.clone(), resident(*pid)))
                 .collect(),
         }
@@ -174,10 +175,10 @@ fn stages() -> BTreeMap<String, u32> {
     .collect()
 }
 
-/// Resident memory of a process in bytes: its own, and shared.
+/// Resident memory of a process in bytes: its own, and its part of what is shared. A page that is mapped twice counts once.
 fn resident(pid: u32) -> [u64; 2] {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    ["RssAnon:", "RssShmem:"].map(|name| {
+    let status = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    ["Pss_Anon:", "Pss_Shmem:"].map(|name| {
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix(name))

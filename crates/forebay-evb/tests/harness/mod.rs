@@ -192,23 +192,48 @@ impl Rig {
 
     /// Kills the builder: a new one goes on from the last commit and what is not released.
     pub(crate) fn restart(&mut self) {
+        self.restart_with(|_| {});
+    }
+
+    /// The same with messages that are no longer what they were.
+    pub(crate) fn restart_with(&mut self, spoil: impl Fn(&mut Message)) {
+        self.rebuild();
+        for source in 0..self.config.sources {
+            for mut message in self.unreleased(source) {
+                spoil(&mut message);
+                let now_ns = self.now_ns;
+                self.builder
+                    .handle_message(now_ns, source, message, &self.arena);
+            }
+        }
+    }
+
+    /// The same with events built between any two messages.
+    pub(crate) fn restart_slowly(&mut self) {
+        self.rebuild();
+        for source in 0..self.config.sources {
+            for message in self.unreleased(source) {
+                let now_ns = self.now_ns;
+                self.builder
+                    .handle_message(now_ns, source, message, &self.arena);
+                self.poll();
+            }
+        }
+    }
+
+    fn rebuild(&mut self) {
         self.sink.roll_back();
         self.lost.truncate(self.lost_committed);
         let book = self.writer.restore();
         self.builder = Builder::new(self.config.clone(), self.accounts.clone(), book).unwrap();
-        for source in 0..self.config.sources {
-            let released = self.builder.released(source);
-            let again = self.messages[source]
-                .iter()
-                .filter(|message| message.end > released);
-            for message in again {
-                self.builder
-                    .handle_message(self.now_ns, source, *message, &self.arena);
-            }
-            if self.closed[source] {
-                self.builder.handle_close(source);
-            }
-        }
+        let closed = (0..self.config.sources).filter(|source| self.closed[*source]);
+        closed.for_each(|source| self.builder.handle_close(source));
+    }
+
+    fn unreleased(&self, source: usize) -> Vec<Message> {
+        let released = self.builder.released(source);
+        let messages = self.messages[source].iter().copied();
+        messages.filter(|message| message.end > released).collect()
     }
 
     /// Ends the run: all sources close, nothing may remain. Checks everything and gives it.

@@ -97,12 +97,26 @@ pub(crate) struct Run {
 
 /// Sends all that `emulated` sends through `layers` into a builder with `config`, and checks what comes out.
 pub(crate) fn run(emulated: &Emulated, layers: Vec<Layer>, config: Config) -> Run {
+    let (world, station) = play(emulated, layers, config);
+    verify(emulated, &world, station.rig.finish())
+}
+
+/// The same with a network that spoils bytes: not all that comes out can be as it should.
+pub(crate) fn run_hostile(emulated: &Emulated, layers: Vec<Layer>, config: Config) -> Run {
+    let (world, station) = play(emulated, layers, config);
+    verify(emulated, &world, station.rig.finish_hostile())
+}
+
+fn play(emulated: &Emulated, layers: Vec<Layer>, config: Config) -> (World, Station) {
     let readouts = SoftReadouts::new(emulated).unwrap();
     let mut world = World::new(emulated.seed, readouts, layers);
     let mut station = Station::new(config);
     world.run(&mut station);
+    (world, station)
+}
+
+fn verify(emulated: &Emulated, world: &World, check: Check) -> Run {
     let totals = world.readouts.totals();
-    let check = station.rig.finish();
     let mut verifier = Verifier::new(emulated).unwrap();
     let subs = check.events.iter().flat_map(|event| &event.subs);
     let foreign = subs.filter(|sub| {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use forebay_evb::{Accepted, MessageCheck, Reject, Rejected, Step};
 use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
 use forebay_ring::{Meta, Producers};
+use forebay_sys::socket::MemInfo;
 use forebay_wire::hadtu::{MTU_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
@@ -53,13 +54,14 @@ impl Lanes {
     ) -> Result<Self, RunError> {
         let port_words = books.ports[index].clone();
         let writer = GroupWriter::attach(&books.schema, words, port_words.group)?;
-        let book = writer.restore();
+        let mut book = writer.restore();
         let mut lanes = Vec::new();
         for (ring, queue) in plan.sources_of(index).into_iter().zip(&port_words.sources) {
             let mut check = MessageCheck::new(plan.receiver.message_bytes_max);
             let [have, datagrams] = queue.unfinished.map(|word| book.value(word));
             check.resume(have as usize, datagrams as u32);
             producers.rings[ring].resume(book.value(queue.tail))?;
+            book.set(queue.capacity, plan.sources[ring].ring_bytes);
             lanes.push(Lane { ring, check });
         }
         Ok(Self {
@@ -262,15 +264,18 @@ impl Lanes {
         }
     }
 
-    /// Counts what the kernel says of the socket: drops as a raw counter, and the fill of its buffer in bytes.
-    pub(super) fn count_kernel(&mut self, drops_raw: u32, fill_bytes: u32) {
+    /// Counts what the kernel says of the socket: its drops, and the fill of its buffer.
+    pub(super) fn count_kernel(&mut self, info: &MemInfo) {
+        let drops_raw = info.drops;
         let last = self.book.value(self.words.kernel_raw) as u32;
         self.book.add(
             self.words.kernel_drops,
             u64::from(drops_raw.wrapping_sub(last)),
         );
         self.book.set(self.words.kernel_raw, u64::from(drops_raw));
-        self.book.set(self.words.buffer_fill, u64::from(fill_bytes));
+        let (fill, capacity) = (self.words.buffer_fill, self.words.buffer_capacity);
+        self.book.set(fill, u64::from(info.rmem_alloc_bytes));
+        self.book.set(capacity, u64::from(info.rcvbuf_bytes));
         self.writer.commit(&self.book);
     }
 

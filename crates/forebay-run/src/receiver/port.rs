@@ -279,7 +279,7 @@ impl Port {
     /// Reads the socket's own counters.
     pub(super) fn read_kernel(&mut self) {
         if let Ok(info) = mem_info(&self.socket) {
-            self.lanes.count_kernel(info.drops, info.rmem_alloc_bytes);
+            self.lanes.count_kernel(&info);
         }
     }
 

@@ -29,7 +29,7 @@ struct Open {
 }
 
 /// Writes HLD files.
-pub(super) struct HldWriter {
+pub(crate) struct HldWriter {
     plan: FilePlan,
     open: Option<Open>,
     /// Why the file of the next block could not be begun.
@@ -41,7 +41,7 @@ pub(super) struct HldWriter {
 
 impl HldWriter {
     /// Goes on with the file that the books name, cut to what they hold.
-    pub(super) fn resume(plan: FilePlan, books: &SinkBooks) -> Result<Self, RunError> {
+    pub(crate) fn resume(plan: FilePlan, books: &SinkBooks) -> Result<Self, RunError> {
         std::fs::create_dir_all(&plan.directory)
             .map_err(RunError::file("creating directory", &plan.directory))?;
         let [run, suffix, offset, events] = books.words.file.map(|word| books.book.value(word));
@@ -142,7 +142,7 @@ impl HldWriter {
                 .unwrap_or_else(|| io::ErrorKind::NotFound.into()));
         };
         let before = open.offset;
-        if let Err(error) = write_view(&open.file, block, before) {
+        if let Err(error) = block.bytes.write_to(&open.file, before) {
             // Nothing that was written before is harmed: the torn block is cut off again.
             let _ = open.file.set_len(before);
             return Err(error);
@@ -150,10 +150,12 @@ impl HldWriter {
         if self.plan.sync {
             open.file.sync_data()?;
         }
-        open.offset = before + block.view.len() as u64;
+        open.offset = before + block.bytes.len() as u64;
         open.events += block.events;
         let suffix = books.book.value(books.words.file[1]);
-        books.book.add(books.words.written, block.view.len() as u64);
+        books
+            .book
+            .add(books.words.written, block.bytes.len() as u64);
         self.note(suffix, books);
         Ok(())
     }
@@ -168,7 +170,7 @@ impl HldWriter {
             self.tainted = Some(reason);
             let condition = match reason {
                 Dropped::DiskFull => "disk_full",
-                Dropped::WriteError => "write_error",
+                Dropped::WriteError | Dropped::PeerLost => "write_error",
             };
             self.reports.push(Report::Tainted(format!(
                 "{condition}: {}: {error}",
@@ -190,7 +192,7 @@ impl Writer for HldWriter {
     }
 
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks) {
-        let bytes = block.view.len() as u64;
+        let bytes = block.bytes.len() as u64;
         match self.write(block, books) {
             Ok(()) => books.written(block.events, bytes),
             Err(error) => {
@@ -269,21 +271,4 @@ fn is_unused(file: &File, run: u32) -> io::Result<bool> {
             .is_ok_and(|header| header.id == EventId::START && header.run == run)
     };
     Ok(count == 0 || (count == EVENT_HEADER_BYTES && ours()))
-}
-
-/// Writes the whole block at `offset`, straight out of the queue's memory.
-fn write_view(file: &File, block: &Block<'_>, offset: u64) -> io::Result<()> {
-    let mut done = 0;
-    while done < block.view.len() {
-        let Some(rest) = block.view.part(done, block.view.len() - done) else {
-            break;
-        };
-        match rest.write_at(file, offset + done as u64) {
-            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -161,6 +161,7 @@ fn taint_reason(text: &str) -> Reason {
         Some("write_error") => Reason::WriteFailed,
         Some("sink_stalled") => Reason::SinkStalled,
         Some("capture_broken") => Reason::InputEnded,
+        Some("peer_lost" | "mover_mismatch") => Reason::SinkStalled,
         _ => Reason::StageLost,
     }
 }

@@ -5,7 +5,7 @@ use forebay_ring::{Meta, Producers};
 
 use crate::books::{Books, OfferWords, SinkWords};
 use crate::error::RunError;
-use crate::plan::{Backpressure, FilePlan, Plan, SinkKind};
+use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
 
 /// Events are handed to a sink in blocks of about this size: one `write` each.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -49,9 +49,42 @@ struct Counts {
     dropped: (u64, u64),
 }
 
+/// When a new file begins; 0: never for this reason.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    bytes: u64,
+    events: u64,
+    seconds: u64,
+}
+
+impl Limits {
+    /// Those of a sink; one that writes no files has none.
+    fn of(kind: &SinkKind) -> Option<Self> {
+        match kind {
+            SinkKind::File(FilePlan {
+                bytes_max,
+                events_max,
+                seconds_max,
+                ..
+            })
+            | SinkKind::Tcp(TcpPlan {
+                bytes_max,
+                events_max,
+                seconds_max,
+                ..
+            }) => Some(Self {
+                bytes: *bytes_max,
+                events: *events_max,
+                seconds: *seconds_max,
+            }),
+            SinkKind::Null => None,
+        }
+    }
+}
+
 /// Which file the next event belongs to.
 struct Rotation {
-    plan: Option<FilePlan>,
+    limits: Option<Limits>,
     run: u32,
     bytes: u64,
     events: u64,
@@ -63,11 +96,11 @@ struct Rotation {
 }
 
 impl Rotation {
-    fn restored(plan: Option<FilePlan>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
+    fn restored(limits: Option<Limits>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
         let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
         let first_run = book.value(words.first_run) as u32;
         Self {
-            plan,
+            limits,
             run: run as u32,
             bytes,
             events,
@@ -79,16 +112,16 @@ impl Rotation {
 
     /// Whether an event of `bytes` needs a new file; `run_s` is the present second as a run number.
     fn is_due(&self, bytes: u64, run_s: i64) -> bool {
-        let Some(plan) = &self.plan else {
+        let Some(limits) = &self.limits else {
             return self.run == 0;
         };
         let over = |limit: u64, value: u64| limit > 0 && value > limit;
         self.run == 0
             || (self.events > 0
-                && (over(plan.bytes_max, self.bytes + bytes)
-                    || over(plan.events_max, self.events + 1)
+                && (over(limits.bytes, self.bytes + bytes)
+                    || over(limits.events, self.events + 1)
                     || over(
-                        plan.seconds_max,
+                        limits.seconds,
                         (run_s - self.start_s).max(0).cast_unsigned(),
                     )))
     }
@@ -146,16 +179,13 @@ impl Offer {
     ) -> Result<Self, RunError> {
         let words = books.offers[sink].clone();
         producers.rings[0].resume(book.value(words.tail))?;
-        let file = match &plan.sinks[sink].kind {
-            SinkKind::File(file) => Some(file.clone()),
-            SinkKind::Null | SinkKind::Tcp(_) => None,
-        };
+        let limits = Limits::of(&plan.sinks[sink].kind);
         let target = Target::Queue {
             producers,
             used: 0,
             events: 0,
         };
-        let rotation = Rotation::restored(file, plan.run_min, &words, book);
+        let rotation = Rotation::restored(limits, plan.run_min, &words, book);
         Ok(Self::with(
             words,
             target,

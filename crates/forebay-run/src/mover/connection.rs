@@ -1,0 +1,197 @@
+//! One connection of a sender: bytes in, frames out, answers back.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use forebay_wire::mover::{Frame, HEAD_BYTES, Head, Kind, MoverError, Refusal};
+
+use super::Answer;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 256 << 10;
+/// Bytes taken from one connection before the next one has its turn.
+const TURN_BYTES: usize = 4 << 20;
+
+/// Why a connection ends.
+pub(super) enum Dropped {
+    /// The sender closed it, or it broke.
+    Closed,
+    /// The stream ended in order.
+    Farewell,
+    /// The sender connected anew.
+    Replaced,
+    /// It never said who it is.
+    Silent,
+    /// What came is no frame of the protocol.
+    Garbage(MoverError),
+    /// A frame that is not taken.
+    Refused(Refusal),
+}
+
+impl Dropped {
+    /// What the sender is told.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Closed | Self::Farewell | Self::Replaced => None,
+            Self::Silent | Self::Garbage(_) => Some(Refusal::Malformed),
+            Self::Refused(refusal) => Some(*refusal),
+        }
+    }
+
+    /// The reason's name in the summary.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Closed | Self::Farewell => "closed",
+            Self::Replaced => "replaced",
+            Self::Silent => "silent",
+            Self::Garbage(error) => error.reason(),
+            Self::Refused(refusal) => refusal.name(),
+        }
+    }
+}
+
+impl From<MoverError> for Dropped {
+    fn from(error: MoverError) -> Self {
+        Self::Garbage(error)
+    }
+}
+
+pub(super) struct Connection {
+    socket: TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) since_ns: u64,
+    /// Index of its stream, once it said which.
+    pub(super) stream: Option<usize>,
+    /// Received; read up to `read`.
+    inbox: Vec<u8>,
+    read: usize,
+    /// To be sent. Of acknowledgements only the last matters, so this stays short whatever the peer does.
+    outbox: Vec<u8>,
+    ack: Option<u64>,
+    ending: bool,
+}
+
+impl Connection {
+    pub(super) fn new(socket: TcpStream, peer: SocketAddr, now_ns: u64) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Self {
+            socket,
+            peer,
+            since_ns: now_ns,
+            stream: None,
+            inbox: Vec::new(),
+            read: 0,
+            outbox: Vec::new(),
+            ack: None,
+            ending: false,
+        })
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Reads what has come, up to a turn's share and not beyond the frame at hand; true at the end of the stream.
+    pub(super) fn fill(&mut self) -> Result<bool, Dropped> {
+        self.inbox.drain(..std::mem::take(&mut self.read));
+        let mut taken = 0;
+        while taken < TURN_BYTES {
+            let have = self.inbox.len();
+            // A stranger's bytes are looked at before more of them are kept.
+            let want = if self.stream.is_some() {
+                READ_BYTES
+            } else {
+                HEAD_BYTES + 128
+            };
+            self.inbox.resize(have + want, 0);
+            let result = self.socket.read(&mut self.inbox[have..]);
+            self.inbox.truncate(have + *result.as_ref().unwrap_or(&0));
+            match result {
+                Ok(0) => return Ok(true),
+                Ok(count) => taken += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Dropped::Closed),
+            }
+            self.look_at_head()?;
+            if self.stream.is_none() {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Refuses what cannot be right before its body is waited for.
+    fn look_at_head(&self) -> Result<(), Dropped> {
+        let Some(head) = self.inbox.first_chunk() else {
+            return Ok(());
+        };
+        let head = Head::parse(head)?;
+        if self.stream.is_none() && head.kind != Kind::Hello {
+            return Err(Dropped::Refused(Refusal::Malformed));
+        }
+        Ok(())
+    }
+
+    /// The next whole frame and its length.
+    pub(super) fn frame(&self) -> Result<Option<(Frame<'_>, usize)>, Dropped> {
+        Ok(Frame::parse(&self.inbox[self.read..])?)
+    }
+
+    /// The frame was dealt with.
+    pub(super) fn used(&mut self, length: usize) {
+        self.read += length;
+    }
+
+    pub(super) fn take_answer(&mut self, answer: Answer) -> Result<(), Dropped> {
+        match answer {
+            Answer::Welcome { index, position } => {
+                self.stream = Some(index);
+                self.outbox.extend(Frame::Welcome(position).emit());
+            }
+            Answer::Ack(position) => self.ack = Some(position),
+            Answer::Farewell(totals) => {
+                self.outbox.extend(Frame::Farewell(totals).emit());
+                self.ending = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the connection takes; the rest goes with the next turn.
+    pub(super) fn flush(&mut self) -> Result<(), Dropped> {
+        loop {
+            if self.outbox.is_empty()
+                && let Some(position) = self.ack.take()
+            {
+                self.outbox = Frame::Ack(position).emit();
+            }
+            if self.outbox.is_empty() {
+                return if self.ending {
+                    Err(Dropped::Farewell)
+                } else {
+                    Ok(())
+                };
+            }
+            match self.socket.write(&self.outbox) {
+                Ok(0) => return Err(Dropped::Closed),
+                Ok(count) => drop(self.outbox.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Dropped::Closed),
+            }
+        }
+    }
+
+    /// Whether answers wait for room in the connection.
+    pub(super) fn has_answers(&self) -> bool {
+        !self.outbox.is_empty() || self.ack.is_some()
+    }
+
+    /// A last word, if the connection takes it at once.
+    pub(super) fn say_last(&mut self, frame: &Frame<'_>) {
+        let _ = self.socket.write(&frame.emit());
+    }
+}

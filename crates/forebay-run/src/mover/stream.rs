@@ -1,0 +1,293 @@
+//! One stream: its ledger, its files, its place.
+
+use std::path::{Path, PathBuf};
+
+use forebay_ledger::{
+    Account, Condition, Counter, GroupWriter, LedgerReader, LinkSpec, Reason, RunWriter, Schema,
+    SchemaBuilder, SchemaError, Tally, Unit, Words,
+};
+use forebay_sys::clock;
+use forebay_sys::mapping::{Access, Mapping};
+use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader};
+use forebay_wire::mover::{BlockFields, Hello, Refusal, Totals};
+use forebay_wire::unit::round_up_8;
+
+use crate::books::{SinkWords, declare_writer};
+use crate::error::RunError;
+use crate::plan::FilePlan;
+use crate::sink::{Block, Bytes, HldWriter, SinkBooks, Writer};
+use crate::stage::Report;
+
+/// Handles of a stream's books: one group.
+pub(super) struct StreamWords {
+    schema: Schema,
+    sink: SinkWords,
+    /// What the sender says that it sent.
+    sender: Account,
+    /// What was delivered before this mover's books began.
+    before: Tally,
+    /// Run numbers of the first and the last file.
+    pub(super) runs: [Counter; 2],
+    /// What the sender gave up unsent.
+    given_up: [Counter; 2],
+    /// 1 when the stream has ended in order.
+    ended: Counter,
+}
+
+impl StreamWords {
+    fn declare(run_id: &str, sink: &str) -> Result<Self, SchemaError> {
+        let mut schema = SchemaBuilder::new(run_id);
+        let (words, mover_id) = declare_writer(&mut schema, "mover", sink);
+        let group = words.group;
+        let (sender_id, sender) = schema.account(group, "sender", sink, Unit::Events, &[]);
+        let before = schema.link_drop(group);
+        let link = LinkSpec::new("stream", sink).from(sender_id).to(mover_id);
+        schema.link(link.drops("before_this_mover", before));
+        let mut cursor = |name: &str| schema.cursor(group, name);
+        let runs = ["first_run", "last_run"].map(&mut cursor);
+        let given_up = ["given_up_events", "given_up_bytes"].map(&mut cursor);
+        let ended = cursor("ended");
+        Ok(Self {
+            schema: schema.finish()?,
+            sink: words,
+            sender,
+            before,
+            runs,
+            given_up,
+            ended,
+        })
+    }
+}
+
+/// A stream of one sink of one run.
+pub(super) struct Stream {
+    pub(super) run_id: String,
+    pub(super) sink: String,
+    pub(super) directory: PathBuf,
+    pub(super) ledger: PathBuf,
+    pub(super) words: StreamWords,
+    pub(super) reader: LedgerReader,
+    run: RunWriter,
+    books: SinkBooks,
+    files: HldWriter,
+    pub(super) taints: Vec<String>,
+}
+
+impl Stream {
+    /// Opens the stream where its ledger says that it stands, or begins one.
+    pub(super) fn open(plan: &FilePlan, hello: &Hello<'_>) -> Result<Self, RunError> {
+        let words = StreamWords::declare(hello.run_id, hello.sink)?;
+        let name = format!("mover-{}-{}.ledger", hello.run_id, hello.sink);
+        let path = plan.directory.join(name);
+        let (memory, run) = open_ledger(&words.schema, &path)?;
+        let writer = GroupWriter::attach(&words.schema, &memory, words.sink.group)?;
+        let mut books = SinkBooks {
+            book: writer.restore(),
+            writer,
+            words: words.sink.clone(),
+        };
+        let files = HldWriter::resume(plan.clone(), &books)?;
+        run.set_condition(Condition::Running, Reason::None);
+        books.commit();
+        Ok(Self {
+            run_id: hello.run_id.to_owned(),
+            sink: hello.sink.to_owned(),
+            directory: plan.directory.clone(),
+            ledger: path,
+            reader: LedgerReader::open(&memory)?,
+            words,
+            run,
+            books,
+            files,
+            taints: Vec::new(),
+        })
+    }
+
+    pub(super) fn is_of(&self, hello: &Hello<'_>) -> bool {
+        self.run_id == hello.run_id && self.sink == hello.sink
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.books.book.value(self.words.ended) != 0
+    }
+
+    /// Where the sender shall go on. What it no longer has was delivered elsewhere, or to books that are gone: a named gap.
+    pub(super) fn welcome(&mut self, hello: &Hello<'_>) -> u64 {
+        let book = &mut self.books.book;
+        let position = book.value(self.words.sink.head);
+        if hello.position <= position {
+            return position;
+        }
+        let known = book.tally(self.words.sink.account.incoming);
+        let before = book.tally(self.words.before);
+        let missing = |sent: u64, known: u64, before: u64| sent.saturating_sub(known + before);
+        let events = missing(hello.events, known.0, before.0);
+        let bytes = missing(hello.bytes, known.1, before.1);
+        if events > 0 {
+            tracing::warn!(
+                run = hello.run_id,
+                events,
+                "the stream begins behind its start"
+            );
+        }
+        book.add_tally(self.words.before, events, bytes);
+        book.set(self.words.sink.head, hello.position);
+        self.note_sender(hello.events, hello.bytes);
+        self.books.commit();
+        hello.position
+    }
+
+    /// The sender's own count, taken as it says it: the link between its books and ours closes only if both are right.
+    fn note_sender(&mut self, events: u64, bytes: u64) {
+        for term in [self.words.sender.incoming, self.words.sender.outgoing] {
+            self.books.book.set(term.items, events);
+            self.books.book.set(term.bytes, bytes);
+        }
+    }
+
+    /// Writes a block and commits; says up to where the stream is written.
+    pub(super) fn store(&mut self, fields: &BlockFields, events: &[u8]) -> Result<u64, Refusal> {
+        if self.has_ended() {
+            return Err(Refusal::Ended);
+        }
+        if fields.begin != self.books.book.value(self.words.sink.head) {
+            return Err(Refusal::OutOfOrder);
+        }
+        if crc32fast::hash(events) != fields.crc32 {
+            return Err(Refusal::Checksum);
+        }
+        if !are_events(events, fields) {
+            return Err(Refusal::Malformed);
+        }
+        if self.files.prepare(fields.run, &mut self.books) {
+            self.note_run(fields.run);
+            self.books.commit();
+        }
+        let (items, bytes) = (u64::from(fields.events), events.len() as u64);
+        for term in [self.words.sink.taken, self.words.sink.account.incoming] {
+            self.books.book.add_tally(term, items, bytes);
+        }
+        let block = Block {
+            bytes: Bytes::Own(events),
+            run: fields.run,
+            events: items,
+        };
+        self.files.write_block(&block, &mut self.books);
+        self.note_sender(fields.events_total, fields.bytes_total);
+        self.note_run(fields.run);
+        self.books.book.set(self.words.sink.head, fields.end);
+        self.books.commit();
+        Ok(fields.end)
+    }
+
+    fn note_run(&mut self, run: u32) {
+        let book = &mut self.books.book;
+        let [first, last] = self.words.runs;
+        if book.value(first) == 0 {
+            book.set(first, u64::from(run));
+        }
+        book.set(last, book.value(last).max(u64::from(run)));
+    }
+
+    /// The stream is over: ends the file, takes the sender's totals into the books and gives ours.
+    pub(super) fn end(&mut self, totals: &Totals) -> Result<Totals, Refusal> {
+        if totals.position < self.books.book.value(self.words.sink.head) {
+            return Err(Refusal::OutOfOrder);
+        }
+        self.note_sender(totals.events, totals.bytes);
+        let given_up = [totals.events_lost, totals.bytes_lost];
+        for (word, value) in self.words.given_up.into_iter().zip(given_up) {
+            self.books.book.set(word, value);
+        }
+        if !self.has_ended() {
+            self.files.finish(&mut self.books);
+            self.books.book.set(self.words.ended, 1);
+        }
+        self.books.commit();
+        self.take_reports();
+        let condition = if self.taints.is_empty() {
+            Condition::Complete
+        } else {
+            Condition::Tainted
+        };
+        self.run
+            .finish(condition, Reason::InputEnded, clock::realtime_ns());
+        Ok(self.totals())
+    }
+
+    /// What this mover counted, and what was delivered before it.
+    fn totals(&self) -> Totals {
+        let book = &self.books.book;
+        let taken = book.tally(self.words.sink.account.incoming);
+        let before = book.tally(self.words.before);
+        let lost = self.words.sink.account.dropped.iter();
+        let lost = lost.map(|term| book.tally(*term));
+        let lost = lost.fold((0, 0), |sum, term| (sum.0 + term.0, sum.1 + term.1));
+        Totals {
+            position: book.value(self.words.sink.head),
+            events: taken.0 + before.0,
+            bytes: taken.1 + before.1,
+            events_lost: lost.0,
+            bytes_lost: lost.1,
+        }
+    }
+
+    /// The mover ends before the stream: the file is ended, a successor begins the next one.
+    pub(super) fn interrupt(&mut self) {
+        if !self.has_ended() {
+            self.files.finish(&mut self.books);
+            self.books.commit();
+            self.take_reports();
+            self.run.finish(
+                Condition::Interrupted,
+                Reason::Requested,
+                clock::realtime_ns(),
+            );
+        }
+    }
+
+    fn take_reports(&mut self) {
+        for report in self.files.reports() {
+            if let Report::Tainted(text) | Report::Warning(text) = report {
+                self.taints.push(text);
+            }
+        }
+    }
+}
+
+/// The ledger of a stream; one that a killed predecessor had not finished making is made again.
+fn open_ledger(schema: &Schema, path: &Path) -> Result<(Words, RunWriter), RunError> {
+    let pid = std::process::id();
+    if path.exists() {
+        let memory = Words::new(Mapping::open_file(path, Access::ReadWrite)?);
+        match RunWriter::attach(schema, &memory, pid) {
+            Ok(run) => return Ok((memory, run)),
+            Err(forebay_ledger::LedgerError::Magic { found: 0 }) => {
+                std::fs::remove_file(path).map_err(RunError::file("removing", path))?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let (mapping, _file) = Mapping::create_file(path, schema.bytes_needed() as u64)?;
+    let memory = Words::new(mapping);
+    let run = RunWriter::format(schema, &memory, pid, clock::realtime_ns())?;
+    Ok((memory, run))
+}
+
+/// Whether the bytes are exactly the events that the block says, all of its run.
+fn are_events(mut bytes: &[u8], fields: &BlockFields) -> bool {
+    let mut events = 0;
+    while let Some(head) = bytes.first_chunk::<EVENT_HEADER_BYTES>() {
+        let Ok(header) = EventHeader::parse(head) else {
+            return false;
+        };
+        let length = round_up_8(u64::from(header.size));
+        let whole = header.size as usize >= EVENT_HEADER_BYTES && length <= bytes.len() as u64;
+        if !whole || header.run != fields.run {
+            return false;
+        }
+        bytes = &bytes[length as usize..];
+        events += 1;
+    }
+    bytes.is_empty() && events == fields.events
+}

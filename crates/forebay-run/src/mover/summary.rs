@@ -1,0 +1,149 @@
+//! What a mover's life came to.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use forebay_ledger::{Supervisor as Life, Verdict, audit};
+
+use super::stream::Stream;
+use crate::error::RunError;
+use crate::summary::{Lost, drops, files_of_runs};
+
+/// One stream.
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamSummary {
+    /// The sender's run.
+    pub run_id: String,
+    /// The sender's sink.
+    pub sink: String,
+    /// `complete`, `tainted`, or `interrupted` when the sender has not ended it.
+    pub condition: String,
+    /// Events that the sender says it delivered.
+    pub events_sent: u64,
+    /// Events that came in.
+    pub events_in: u64,
+    /// Events written to files.
+    pub events_written: u64,
+    /// Bytes of these.
+    pub bytes_written: u64,
+    /// What left over between the sender's books and these, and within these.
+    pub residual_items: u64,
+    /// The same in bytes.
+    pub residual_bytes: u64,
+    /// Losses by `place.reason.owner`.
+    pub drops: BTreeMap<String, Lost>,
+    /// Files written, absolute.
+    pub files: Vec<PathBuf>,
+    /// The stream's ledger, for `forebay audit`.
+    pub ledger: PathBuf,
+    /// What taints it.
+    pub taints: Vec<String>,
+    /// The audit.
+    #[serde(skip)]
+    pub verdict: Verdict,
+}
+
+/// All streams of one mover's life.
+#[derive(Debug, Clone, Serialize)]
+pub struct MoverSummary {
+    /// The streams, in the order in which they came.
+    pub streams: Vec<StreamSummary>,
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections that ended otherwise than by the sender, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Events written, over all streams.
+    pub events_written: u64,
+    /// Their bytes.
+    pub bytes_written: u64,
+    /// What is left over, over all streams.
+    pub residual_items: u64,
+    /// The same in bytes.
+    pub residual_bytes: u64,
+    /// All files.
+    pub files: Vec<PathBuf>,
+}
+
+impl MoverSummary {
+    pub(super) fn of(
+        streams: &[Stream],
+        connections: u64,
+        refused: BTreeMap<&'static str, u64>,
+    ) -> Result<Self, RunError> {
+        let streams: Vec<_> = streams
+            .iter()
+            .map(StreamSummary::of)
+            .collect::<Result<_, _>>()?;
+        let sum = |of: fn(&StreamSummary) -> u64| streams.iter().map(of).sum();
+        Ok(Self {
+            connections,
+            refused,
+            events_written: sum(|stream| stream.events_written),
+            bytes_written: sum(|stream| stream.bytes_written),
+            residual_items: sum(|stream| stream.residual_items),
+            residual_bytes: sum(|stream| stream.residual_bytes),
+            files: streams
+                .iter()
+                .flat_map(|stream| stream.files.clone())
+                .collect(),
+            streams,
+        })
+    }
+
+    /// Whether all books close.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.streams.iter().all(|stream| stream.verdict.closed)
+    }
+}
+
+impl StreamSummary {
+    fn of(stream: &Stream) -> Result<Self, RunError> {
+        let snapshot = stream.reader.snapshot()?;
+        let verdict = audit(&snapshot, Life::Alive);
+        let line = |place: &str| {
+            let lines = verdict.balance.accounts.iter();
+            lines.filter(|line| line.place == place).fold(
+                ((0, 0), (0, 0)),
+                |((in_items, in_bytes), (out_items, out_bytes)), line| {
+                    (
+                        (
+                            in_items + line.incoming.items,
+                            in_bytes + line.incoming.bytes,
+                        ),
+                        (
+                            out_items + line.outgoing.items,
+                            out_bytes + line.outgoing.bytes,
+                        ),
+                    )
+                },
+            )
+        };
+        let ((events_in, _), (events_written, bytes_written)) = line("mover");
+        let (_, (events_sent, _)) = line("sender");
+        let [first, last] = stream.words.runs.map(|word| snapshot.value(word) as u32);
+        let files = if first == 0 {
+            Vec::new()
+        } else {
+            files_of_runs(&stream.directory, first..=last)?
+        };
+        Ok(Self {
+            run_id: stream.run_id.clone(),
+            sink: stream.sink.clone(),
+            condition: verdict.condition.name().to_owned(),
+            events_sent,
+            events_in,
+            events_written,
+            bytes_written,
+            residual_items: verdict.balance.residual_items,
+            residual_bytes: verdict.balance.residual_bytes,
+            drops: drops(&verdict),
+            files,
+            ledger: stream.ledger.clone(),
+            taints: stream.taints.clone(),
+            verdict,
+        })
+    }
+}

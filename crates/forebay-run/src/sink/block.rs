@@ -1,0 +1,93 @@
+//! Blocks of events on their way to a file, where they lie.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use forebay_ring::View;
+
+/// One block of whole events of one file.
+pub(crate) struct Block<'a> {
+    pub(crate) bytes: Bytes<'a>,
+    pub(crate) run: u32,
+    pub(crate) events: u64,
+}
+
+/// Memory with events: a queue's, shared with another process or thread, or this one's own.
+pub(crate) enum Bytes<'a> {
+    Queue(View<'a>),
+    Own(&'a [u8]),
+}
+
+impl Bytes<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Queue(view) => view.len(),
+            Self::Own(bytes) => bytes.len(),
+        }
+    }
+
+    /// Writes all of it at `offset` of a file, straight from where it lies.
+    pub(super) fn write_to(&self, file: &File, offset: u64) -> io::Result<()> {
+        match self {
+            Self::Queue(view) => write_view(file, view, offset),
+            Self::Own(bytes) => file.write_all_at(bytes, offset),
+        }
+    }
+
+    /// Fills `into`, which has the same length.
+    pub(super) fn copy_to(&self, into: &mut [u8]) {
+        match self {
+            Self::Queue(view) => {
+                // Same length: it cannot be refused.
+                let _ = view.copy_to(0, into);
+            }
+            Self::Own(bytes) => into.copy_from_slice(bytes),
+        }
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        match self {
+            Self::Queue(view) => view.read_u32_le(at).unwrap_or(0),
+            Self::Own(bytes) => {
+                let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
+                word.map_or(0, |word| u32::from_le_bytes(*word))
+            }
+        }
+    }
+}
+
+fn write_view(file: &File, view: &View<'_>, offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = view
+        .part(done, view.len() - done)
+        .filter(|rest| !rest.is_empty())
+    {
+        match rest.write_at(file, offset + done as u64) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl Block<'_> {
+    /// The block without its last event, for the fault switch.
+    pub(super) fn without_last(self) -> Self {
+        let mut at = 0;
+        for _ in 1..self.events {
+            at += self.bytes.word(at).next_multiple_of(8) as usize;
+        }
+        let bytes = match self.bytes {
+            Bytes::Queue(view) => Bytes::Queue(view.part(0, at).unwrap_or(view)),
+            Bytes::Own(bytes) => Bytes::Own(bytes.get(..at).unwrap_or(bytes)),
+        };
+        Self {
+            bytes,
+            run: self.run,
+            events: self.events - 1,
+        }
+    }
+}

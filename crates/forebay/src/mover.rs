@@ -1,0 +1,98 @@
+//! `forebay mover`: writes the files of event builders elsewhere.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use forebay_run::mover::{Mover, MoverPlan, MoverSummary};
+use forebay_run::plan::FilePlan;
+
+use crate::output::{Format, bytes, note_line, print_line};
+use crate::session::BROKEN;
+
+/// Writes HLD files of what `forebay evb … --sink tcp://HOST:PORT` builds on other machines.
+///
+/// Each sender's stream has a ledger in the directory. A mover that was killed and is started again with the same --out goes on
+/// where it stopped, with nothing lost and nothing twice. Ends by Ctrl-C or SIGTERM. Exits with 0 when all books
+/// close, the senders' included, 1 when not.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: forebay mover --listen 127.0.0.1:9400 --out /data")]
+pub(crate) struct MoverArgs {
+    /// Where to listen. Nothing is encrypted and nobody is asked who he is: use a network of your own.
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Directory for files and ledgers.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Letters at the front of file names.
+    #[arg(long, default_value = "be")]
+    prefix: String,
+    /// Number of the event builder at the end of file names.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=99))]
+    builder_number: u8,
+    /// Flushes each block to the device before it is acknowledged (against power loss).
+    #[arg(long)]
+    sync: bool,
+    /// Ends when one stream has ended in order.
+    #[arg(long)]
+    once: bool,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
+    let file = FilePlan {
+        directory: args.out.clone(),
+        prefix: args.prefix.clone(),
+        builder_number: args.builder_number,
+        bytes_max: 0,
+        events_max: 0,
+        seconds_max: 0,
+        sync: args.sync,
+    };
+    let mover = Mover::open(MoverPlan {
+        listen: args.listen,
+        file,
+        once: args.once,
+    })?;
+    note_line(format_args!(
+        "forebay: the mover listens on {}",
+        mover.address()?
+    ));
+    let summary = mover.run()?;
+    match args.format {
+        Format::Json => print_line(serde_json::to_string(&summary)?),
+        Format::Text => print_text(&summary),
+    }
+    Ok(if summary.is_closed() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(BROKEN)
+    })
+}
+
+fn print_text(summary: &MoverSummary) {
+    for stream in &summary.streams {
+        print_line(format_args!(
+            "{} {}: {}; {} events in, {} written ({})",
+            stream.run_id,
+            stream.sink,
+            stream.condition,
+            stream.events_in,
+            stream.events_written,
+            bytes(stream.bytes_written as f64),
+        ));
+        print_line(stream.verdict.sheet());
+        for taint in &stream.taints {
+            print_line(format_args!("TAINTED: {taint}"));
+        }
+        for file in &stream.files {
+            print_line(file.display());
+        }
+    }
+    for (reason, count) in &summary.refused {
+        print_line(format_args!("refused: {count} connections, {reason}"));
+    }
+}

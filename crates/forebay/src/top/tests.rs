@@ -1,0 +1,371 @@
+//! A ledger with known numbers, looked at twice, two seconds apart.
+
+use std::time::{Duration, Instant};
+
+use forebay_ledger::{
+    Condition, GroupWriter, HistogramWriter, LedgerReader, Reason, RunWriter, Supervisor, Words,
+    audit,
+};
+use forebay_run::books::Books;
+use forebay_run::presets;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::page::{self, Order, Wish};
+use super::sample::Sample;
+use super::screen::{Action, Screen};
+use super::view::{State, View, Watch};
+
+/// A run of three sources and a file sink.
+struct World {
+    books: Books,
+    words: Words,
+    run: RunWriter,
+    reader: LedgerReader,
+    start: Instant,
+}
+
+const START_NS: u64 = 1_000_000_000_000;
+
+impl World {
+    fn new() -> Self {
+        let local = [127, 0, 0, 1].into();
+        let mut plan = presets::plan("night-7", "there".as_ref(), local, 50000, 3);
+        plan.sinks = vec![
+            presets::file_sink("there".into(), "be"),
+            presets::null_sink(),
+        ];
+        let books = Books::declare(&plan).unwrap();
+        let words = Words::zeroed(books.schema.words_needed());
+        let run = RunWriter::format(&books.schema, &words, 4711, START_NS).unwrap();
+        run.set_condition(Condition::Running, Reason::None);
+        let reader = LedgerReader::open(&words).unwrap();
+        Self {
+            books,
+            words,
+            run,
+            reader,
+            start: Instant::now(),
+        }
+    }
+
+    /// Gives each source `events` messages of one sub-event of 100 bytes, all built; the second loses `lost` datagrams.
+    fn run_to(&self, events: u64, lost: u64) {
+        for (index, port) in self.books.ports.iter().enumerate() {
+            let mut writer =
+                GroupWriter::attach(&self.books.schema, &self.words, port.group).unwrap();
+            let mut book = writer.restore();
+            let queue = &port.sources[0];
+            for tally in [queue.receiver.incoming, queue.receiver.outgoing] {
+                book.set(tally.items, events);
+                book.set(tally.bytes, events * 116);
+            }
+            for tally in [queue.queue.incoming, queue.queue.outgoing, queue.published] {
+                book.set(tally.items, events);
+                book.set(tally.bytes, events * 100);
+            }
+            book.set(queue.capacity, 1 << 20);
+            book.set(queue.tail, events * 160);
+            book.set(port.buffer_capacity, 2 << 20);
+            book.set(port.buffer_fill, 1000 * index as u64);
+            if index == 1 {
+                book.set(port.kernel_drops, lost);
+                book.set(queue.receiver.incoming.items, events + 1);
+                book.set(queue.receiver.incoming.bytes, events * 116 + 9);
+                book.set(queue.receiver.dropped[0].items, 1);
+                book.set(queue.receiver.dropped[0].bytes, 9);
+            }
+            writer.commit(&book);
+        }
+        self.build(events);
+    }
+
+    fn build(&self, events: u64) {
+        let builder = &self.books.builder;
+        let mut writer =
+            GroupWriter::attach(&self.books.schema, &self.words, builder.group).unwrap();
+        let mut book = writer.restore();
+        for source in &builder.sources {
+            for tally in [
+                source.account.incoming,
+                source.account.outgoing,
+                source.taken,
+            ] {
+                book.set(tally.items, events);
+                book.set(tally.bytes, events * 100);
+            }
+            // The last fifth still lies in the rings.
+            book.set(source.released, events * 128);
+            book.set(source.last, events + 1);
+        }
+        book.set(builder.sources[2].silent, 1);
+        for tally in [builder.events.incoming, builder.events.outgoing] {
+            book.set(tally.items, events);
+            book.set(tally.bytes, events * 340);
+        }
+        book.set(builder.complete, events - 10);
+        book.set(builder.partial, 10);
+        for offer in &self.books.offers {
+            for tally in [
+                offer.account.incoming,
+                offer.account.outgoing,
+                offer.published,
+            ] {
+                book.set(tally.items, events);
+                book.set(tally.bytes, events * 340);
+            }
+            book.set(offer.tail, events * 340);
+        }
+        book.set(self.books.span[0], START_NS + 1_000_000_000);
+        book.set(self.books.span[1], START_NS + 5_000_000_000);
+        writer.commit(&book);
+        for (index, sink) in self.books.sinks.iter().enumerate() {
+            let mut writer =
+                GroupWriter::attach(&self.books.schema, &self.words, sink.group).unwrap();
+            let mut book = writer.restore();
+            for tally in [sink.account.incoming, sink.account.outgoing, sink.taken] {
+                book.set(tally.items, events);
+                book.set(tally.bytes, events * 340);
+            }
+            if index == 0 {
+                book.set(sink.capacity, 64 << 20);
+                book.set(sink.head, events * 340);
+            }
+            writer.commit(&book);
+        }
+        let schema = &self.books.schema;
+        let mut latency = HistogramWriter::attach(schema, &self.words, self.books.latency).unwrap();
+        latency.record(1_000_000);
+    }
+
+    fn sample(&self, seconds: u64, life: Supervisor) -> Sample {
+        let snapshot = self.reader.snapshot().unwrap();
+        Sample {
+            at: self.start + Duration::from_secs(seconds),
+            now_ns: START_NS + seconds * 1_000_000_000,
+            verdict: audit(&snapshot, life),
+            snapshot,
+        }
+    }
+
+    /// The view at 4 s, after one at 2 s.
+    fn view(&self) -> View {
+        let mut watch = Watch::new();
+        self.run_to(1000, 0);
+        watch.view(self.sample(2, Supervisor::Alive));
+        self.run_to(5000, 40);
+        watch.view(self.sample(4, Supervisor::Alive))
+    }
+}
+
+fn drawn(screen: &mut Screen, view: &View, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| screen.draw(frame, view)).unwrap();
+    terminal.backend().to_string()
+}
+
+fn press(screen: &mut Screen, code: KeyCode) -> Action {
+    screen.handle_key(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+#[test]
+fn rates_are_differences_over_the_time_between_two_looks() {
+    let view = World::new().view();
+    assert_eq!(
+        (view.state, view.rates_over_s, view.running_s),
+        (State::Live, 2.0, 4.0)
+    );
+    assert_eq!((view.events.complete, view.events.partial), (4990, 10));
+    assert_eq!(
+        (view.events.rate_hz, view.events.data_rate_bytes_per_s),
+        (2000.0, 680_000.0)
+    );
+    let receiver = view
+        .places
+        .iter()
+        .find(|place| place.place == "receiver")
+        .unwrap();
+    let incoming = receiver.incoming.unwrap();
+    assert_eq!(
+        (incoming.items, incoming.items_per_s, receiver.owners),
+        (15_001, 6000.0, 3)
+    );
+    let socket = view
+        .places
+        .iter()
+        .find(|place| place.place == "socket")
+        .unwrap();
+    assert_eq!(
+        (socket.link, socket.incoming, socket.dropped.items),
+        (true, None, 40)
+    );
+    let lost = &view.drops[0];
+    assert_eq!(
+        (lost.place.as_str(), lost.reason.as_str()),
+        ("socket", "buffer_full")
+    );
+    assert_eq!((lost.items, lost.items_per_s), (40, 20.0));
+    assert_eq!(lost.most, [("source1".to_owned(), 40)]);
+}
+
+#[test]
+fn fills_are_what_lies_between_head_and_tail() {
+    let view = World::new().view();
+    let fill = |stage: &str| view.fills.iter().find(|fill| fill.stage == stage).unwrap();
+    let queues = fill("source queues");
+    assert_eq!(
+        (queues.count, queues.used_bytes, queues.capacity_bytes),
+        (3, 3 * 5000 * 32, 3 << 20)
+    );
+    let sockets = fill("socket buffers");
+    assert_eq!(
+        (sockets.used_bytes, sockets.fullest_owner.as_str()),
+        (3000, "source2")
+    );
+    assert_eq!(fill("sink queue file").used_bytes, 0);
+    assert_eq!(view.fills.len(), 3, "a null sink has no queue");
+}
+
+#[test]
+fn a_residual_that_stays_is_an_alarm() {
+    let world = World::new();
+    world.run_to(100, 0);
+    let mut writer = GroupWriter::attach(
+        &world.books.schema,
+        &world.words,
+        world.books.ports[2].group,
+    )
+    .unwrap();
+    let mut book = writer.restore();
+    book.add(world.books.ports[2].sources[0].receiver.incoming.items, 7);
+    writer.commit(&book);
+    let mut watch = Watch::new();
+    let alarms = |view: View| view.residual.alarms;
+    assert!(alarms(watch.view(world.sample(1, Supervisor::Alive))).is_empty());
+    let raised = alarms(watch.view(world.sample(2, Supervisor::Alive)));
+    assert_eq!(
+        raised,
+        ["receiver source2: 7 items, 0 bytes unaccounted for since 1 s"]
+    );
+    let view = watch.view(world.sample(5, Supervisor::Alive));
+    assert!(page::text(&view, &Wish::default()).contains("RESIDUAL receiver source2: 7 items"));
+    book.add(world.books.ports[2].sources[0].receiver.outgoing.items, 7);
+    writer.commit(&book);
+    // The account closes again; the link behind it does not know of it.
+    assert!(alarms(watch.view(world.sample(6, Supervisor::Alive))).is_empty());
+}
+
+#[test]
+fn a_killed_run_and_an_ended_one_say_so() {
+    let world = World::new();
+    world.run_to(4000, 0);
+    world.run.heartbeat(START_NS + 6_000_000_000);
+    let killed = Watch::new().view(world.sample(100, Supervisor::Gone));
+    assert_eq!((killed.state, killed.running_s), (State::Killed, 6.0));
+    assert!(
+        page::text(&killed, &Wish::default()).contains("KILLED: interrupted (the supervisor died)")
+    );
+    world.run.finish(
+        Condition::Complete,
+        Reason::LimitReached,
+        START_NS + 7_000_000_000,
+    );
+    let ended = Watch::new().view(world.sample(100, Supervisor::Gone));
+    assert_eq!((ended.state, ended.running_s), (State::Ended, 7.0));
+    // Over the time in which events were built.
+    assert_eq!((ended.rates_over_s, ended.events.rate_hz), (4.0, 1000.0));
+    assert!(page::text(&ended, &Wish::default()).contains("ENDED: complete (limit reached)"));
+}
+
+#[test]
+fn the_screen_in_full() {
+    let view = World::new().view();
+    insta::assert_snapshot!(drawn(&mut Screen::default(), &view, 124, 34));
+}
+
+#[test]
+fn the_sources_one_by_one() {
+    let view = World::new().view();
+    let mut screen = Screen::default();
+    press(&mut screen, KeyCode::Tab);
+    insta::assert_snapshot!(drawn(&mut screen, &view, 110, 12));
+}
+
+#[test]
+fn every_size_of_terminal_is_borne() {
+    let view = World::new().view();
+    for width in [1, 2, 7, 20, 79, 300] {
+        for height in 1..30 {
+            let mut screen = Screen::default();
+            drawn(&mut screen, &view, width, height);
+            for code in [
+                KeyCode::End,
+                KeyCode::PageDown,
+                KeyCode::PageUp,
+                KeyCode::Tab,
+                KeyCode::Down,
+            ] {
+                press(&mut screen, code);
+                drawn(&mut screen, &view, width, height);
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_do_what_the_footer_says() {
+    let view = World::new().view();
+    let mut screen = Screen::default();
+    let top = drawn(&mut screen, &view, 124, 12);
+    assert!(
+        top.contains("more lines below") && top.contains("fill"),
+        "{top}"
+    );
+    press(&mut screen, KeyCode::End);
+    let bottom = drawn(&mut screen, &view, 124, 12);
+    assert!(
+        bottom.contains("event_latency_ns") && !bottom.contains("more lines below"),
+        "{bottom}"
+    );
+    press(&mut screen, KeyCode::Home);
+    assert_eq!(drawn(&mut screen, &view, 124, 12), top);
+    press(&mut screen, KeyCode::Char('p'));
+    assert!(drawn(&mut screen, &view, 124, 12).contains("PAUSED"));
+    press(&mut screen, KeyCode::Char('s'));
+    assert_eq!(screen.wish.order, Order::Rate);
+    assert_eq!(press(&mut screen, KeyCode::Char('q')), Action::Quit);
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(screen.handle_key(interrupt), Action::Quit);
+}
+
+#[test]
+fn sources_are_sorted_as_asked() {
+    let view = World::new().view();
+    let first = |order| {
+        let wish = Wish {
+            sources: true,
+            order,
+            ..Wish::default()
+        };
+        page::body(&view, &wish)[1]
+            .to_string()
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(first(Order::Declared), "source0");
+    assert_eq!(first(Order::Dropped), "source1");
+}
+
+#[test]
+fn one_object_holds_everything() {
+    let view = World::new().view();
+    let object = serde_json::to_value(&view).unwrap();
+    assert_eq!(object["state"], "live");
+    assert_eq!(object["events"]["rate_hz"], 2000.0);
+    assert_eq!(object["sources"][2]["silent"], true);
+    assert_eq!(object["sources"][1]["reason"], "socket.buffer_full");
+    assert_eq!(object["histograms"][0]["count"], 2);
+}

@@ -1,0 +1,116 @@
+//! Figures: what is measured is kept when the user loses patience, and nothing goes on behind their back.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+fn figure(arguments: &[&str], out: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .arg("figure")
+        .args(arguments)
+        .arg("--out")
+        .arg(out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Processes whose parent is `pid`.
+fn children(pid: u32) -> Vec<u32> {
+    let pids = fs::read_dir("/proc").unwrap();
+    let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|child| {
+        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|rest| rest.1.split_whitespace().nth(1)?.parse().ok());
+        parent == Some(pid)
+    })
+    .collect()
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_interrupt_keeps_the_rows_so_far_and_leaves_no_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = figure(&["H7", "--quick", "--format", "json"], directory.path());
+    let rows = directory.path().join("H7.csv");
+    until("the first row", || {
+        let text = fs::read_to_string(&rows).unwrap_or_default();
+        (text.lines().count() >= 2).then_some(())
+    });
+    let stages = until("the stages of the next run", || {
+        let stages = children(child.id());
+        (stages.len() >= 3).then_some(stages)
+    });
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let status = until("the end", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    let report: serde_json::Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    assert_eq!(report["interrupted"], true);
+    assert_eq!(
+        fs::read_to_string(&rows).unwrap().lines().count(),
+        2,
+        "the heading and one row"
+    );
+    for file in ["H7.svg", "H7.png", "H7.json"] {
+        assert!(directory.path().join(file).exists(), "{file}");
+    }
+    for pid in stages {
+        assert!(
+            !Path::new(&format!("/proc/{pid}")).exists(),
+            "process {pid} goes on"
+        );
+    }
+    let left: Vec<_> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left.len(), 4, "{left:?}");
+}
+
+#[test]
+fn an_unknown_figure_is_refused_with_the_known_ones() {
+    let out = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["figure", "H99"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text.contains("H99") && text.contains("H16"), "{text}");
+}
+
+#[test]
+fn the_list_names_every_figure() {
+    let out = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["figure", "--list", "--format", "json"])
+        .output()
+        .unwrap();
+    let list: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();
+    let ids: Vec<_> = list
+        .iter()
+        .map(|entry| entry["id"].as_str().unwrap())
+        .collect();
+    let all = [
+        "H1", "H2", "H3", "H4", "H5", "H6", "H7", "H8", "H10", "H13", "H14", "H16",
+    ];
+    assert_eq!(ids, all);
+}
