@@ -15,7 +15,7 @@ fn forebay() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin!("forebay"))
 }
 
-/// A run that waits for two sources; it is ready when this returns.
+/// A run that waits for two sources; it is ready when this returns. A test that fails leaves it behind for a minute at most.
 #[allow(clippy::zombie_processes, reason = "the caller waits for it")]
 fn live_run(out: &Path) -> Child {
     let mut child = forebay()
@@ -28,6 +28,8 @@ fn live_run(out: &Path) -> Child {
             "--sink",
             "null",
             "--threads",
+            "--duration",
+            "60s",
             "--metrics",
             "0",
             "--out",
