@@ -356,7 +356,17 @@ fn a_stage_that_keeps_dying_is_given_up_and_the_run_ends() {
         std::thread::sleep(Duration::from_millis(2));
     }
     let json = run.end().json();
-    assert_eq!((&json["condition"], &json["reason"]), (&"tainted".into(), &"a stage was lost".into()), "{json}");
-    assert!(json["taints"][0].as_str().unwrap().contains("the builder died 10 times at once"), "{json}");
+    assert_eq!(
+        (&json["condition"], &json["reason"]),
+        (&"tainted".into(), &"a stage was lost".into()),
+        "{json}"
+    );
+    assert!(
+        json["taints"][0]
+            .as_str()
+            .unwrap()
+            .contains("the builder died 10 times at once"),
+        "{json}"
+    );
     assert_closed(&json, folder.path());
 }
