@@ -3,6 +3,7 @@
 mod axis;
 mod chart;
 mod font;
+mod legend;
 mod png;
 mod scene;
 mod svg;

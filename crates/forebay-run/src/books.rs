@@ -1,6 +1,7 @@
 //! The run's schema: the same declarations in every process, so that the handles agree.
 
 mod capture;
+mod sinks;
 
 use forebay_evb::{Reject, declare};
 use forebay_ledger::{
@@ -8,8 +9,9 @@ use forebay_ledger::{
     SchemaError, Tally, Unit,
 };
 
-use crate::plan::{Plan, SinkKind};
+use crate::plan::Plan;
 pub use capture::{CaptureDrop, CaptureWords};
+pub(crate) use sinks::declare_writer;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
 const RECEIVER_CRASH: &str = "receiver_crash";
@@ -188,7 +190,7 @@ impl Books {
             schema.host_term(host_group, "ip", "reassembly_failed"),
         );
         link_rings(&mut schema, plan, &ports, &builder);
-        let (offers, sinks) = declare_sinks(&mut schema, plan, &builder);
+        let (offers, sinks) = sinks::declare_sinks(&mut schema, plan, &builder);
         let latency = schema.histogram("event_latency_ns", "ns", "builder");
         let event_bytes = schema.histogram("event_bytes", "bytes", "builder");
         let span =
@@ -368,87 +370,4 @@ fn link_rings(
             schema.link(link.in_flight(queue.published, far.taken));
         }
     }
-}
-
-fn declare_sinks(
-    schema: &mut SchemaBuilder,
-    plan: &Plan,
-    builder: &forebay_evb::Accounts,
-) -> (Vec<OfferWords>, Vec<SinkWords>) {
-    let mut offers = Vec::new();
-    let mut sinks = Vec::new();
-    for sink in &plan.sinks {
-        let group = builder.group;
-        let (offer_id, account) =
-            schema.account(group, "offer", &sink.name, Unit::Events, &["queue_full"]);
-        schema.link(
-            LinkSpec::new("fan_out", &sink.name)
-                .from(builder.events_id)
-                .to(offer_id),
-        );
-        let published = schema.cursor_tally(group, &format!("{}.published", sink.name));
-        let mut cursor = |name: &str| schema.cursor(group, &format!("{}.{name}", sink.name));
-        let tail = cursor("tail_bytes");
-        let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
-        let first_run = cursor("first_run");
-        let words = declare_sink(schema, &sink.name);
-        let link = LinkSpec::new("sink_queue", &sink.name)
-            .from(offer_id)
-            .to(words.1);
-        schema.link(link.in_flight(published, words.0.taken));
-        offers.push(OfferWords {
-            account,
-            published,
-            tail,
-            rotation,
-            first_run,
-        });
-        sinks.push(words.0);
-        debug_assert!(!matches!(sink.kind, SinkKind::Null) || sink.queue_bytes > 0);
-    }
-    (offers, sinks)
-}
-
-fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
-    declare_writer(schema, "sink", name)
-}
-
-/// Declares what takes events of the stream `name` off a queue or a connection at `place` and writes them.
-pub(crate) fn declare_writer(
-    schema: &mut SchemaBuilder,
-    place: &str,
-    name: &str,
-) -> (SinkWords, AccountId) {
-    let group = schema.group(&format!("{place}.{name}"));
-    let (id, account) = schema.account(group, place, name, Unit::Events, &SINK_REASONS);
-    let taken = schema.cursor_tally(group, "taken");
-    let mut cursor = |word: &str| schema.cursor(group, word);
-    let head = cursor("head_bytes");
-    let file = ["run", "suffix", "offset_bytes", "events"].map(&mut cursor);
-    let files = schema.counter(group, "files", name, "files begun");
-    let written = schema.counter(
-        group,
-        "written_bytes",
-        name,
-        "bytes written, headers included",
-    );
-    let capacity = schema.gauge(
-        group,
-        "sink_queue_capacity_bytes",
-        name,
-        "what the queue of the sink can hold",
-    );
-    (
-        SinkWords {
-            group,
-            account,
-            taken,
-            head,
-            file,
-            files,
-            written,
-            capacity,
-        },
-        id,
-    )
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_run::config::keys::{Default, Kind};
 use forebay_run::config::{self, sections::SECTIONS};
-use forebay_run::plan::{Backpressure, CompletionName, FullPolicy, SinkKind, SourceKey};
+use forebay_run::plan::{Backpressure, CompletionName, FullPolicy, SinkKind, SourceKey, TcpPlan};
 use forebay_run::presets;
 use proptest::prelude::*;
 
@@ -111,7 +111,10 @@ full = "drop"
 [[sinks]]
 kind = "tcp"
 address = "10.0.0.9:1234"
+full = "block"
 block_ms_max = 77
+file_events_max = 4
+patience_ms = 5
 "#;
 
 #[test]
@@ -184,15 +187,13 @@ fn every_key_arrives_in_the_plan() {
         (65536, Backpressure::Drop)
     );
     assert_eq!(plan.sinks[0].name, "disk");
-    assert_eq!(
-        plan.sinks[1].kind,
-        SinkKind::Tcp(
-            "10.0.0.9:1234"
-                .parse::<std::net::SocketAddr>()
-                .unwrap()
-                .into()
-        )
-    );
+    let mover: SocketAddr = "10.0.0.9:1234".parse().unwrap();
+    let tcp = TcpPlan {
+        events_max: 4,
+        patience_ms: 5,
+        ..mover.into()
+    };
+    assert_eq!(plan.sinks[1].kind, SinkKind::Tcp(tcp));
     assert_eq!(
         plan.sinks[1].backpressure,
         Backpressure::Block { limit_ms: 77 }
@@ -222,6 +223,16 @@ fn declared_defaults_are_the_real_ones() {
         }
     }
     assert_eq!(parse(&text), parse(SMALL), "{text}");
+}
+
+#[test]
+fn a_remote_mover_has_defaults_of_its_own() {
+    let sinks = "[[sinks]]\nkind = \"tcp\"\naddress = \"127.0.0.1:9\"\n";
+    let chain = parse(&format!("{SMALL}{sinks}"));
+    let tcp = presets::tcp_sink(([127, 0, 0, 1], 9).into());
+    assert_eq!(tcp.backpressure, Backpressure::Drop);
+    assert!(matches!(&tcp.kind, SinkKind::Tcp(plan) if plan.patience_ms == 10_000));
+    assert_eq!(chain.plan.sinks, [tcp]);
 }
 
 #[test]

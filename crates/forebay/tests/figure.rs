@@ -1,4 +1,5 @@
 //! Figures: what is measured is kept when the user loses patience, and nothing goes on behind their back.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
 use std::fs;
 use std::path::Path;

@@ -2,6 +2,7 @@
 
 use super::axis::{Scale, Span, label};
 use super::font;
+use super::legend::{draw_legend, legend_rows};
 use super::scene::{Anchor, BLACK, Colour, GREY, LIGHT, Scene, Shape, WHITE};
 
 /// An axis: what it shows, in which unit, and how.
@@ -128,9 +129,9 @@ const COLOURS: [Colour; 7] = [
     [0x40, 0x40, 0x40],
 ];
 const TITLE: f32 = 17.0;
-const TEXT: f32 = 12.0;
+pub(super) const TEXT: f32 = 12.0;
 const SMALL: f32 = 10.5;
-const LINE: f32 = 15.0;
+pub(super) const LINE: f32 = 15.0;
 const MARGIN: f32 = 18.0;
 const PLOT: (f32, f32) = (560.0, 340.0);
 const LEFT: f32 = 66.0;
@@ -308,18 +309,18 @@ fn draw_series(scene: &mut Scene, series: &Series, style: Style, x: &Span, y: &S
 
 /// How one series is drawn.
 #[derive(Clone, Copy)]
-struct Style {
-    colour: Colour,
+pub(super) struct Style {
+    pub(super) colour: Colour,
     number: usize,
     reference: bool,
 }
 
 impl Style {
-    fn dash(self) -> Option<[f32; 2]> {
+    pub(super) fn dash(self) -> Option<[f32; 2]> {
         self.reference.then_some([6.0, 4.0])
     }
 
-    fn marker(self, (x, y): (f32, f32)) -> Shape {
+    pub(super) fn marker(self, (x, y): (f32, f32)) -> Shape {
         let fill = if self.reference { WHITE } else { self.colour };
         let stroke = Some(self.colour);
         let at = |dx: f32, dy: f32| (x + dx, y + dy);
@@ -349,7 +350,7 @@ impl Style {
     }
 }
 
-fn styled(chart: &Chart) -> impl Iterator<Item = (Style, &Series)> {
+pub(super) fn styled(chart: &Chart) -> impl Iterator<Item = (Style, &Series)> {
     let mut measured = 0;
     let mut published = 0;
     chart.series.iter().map(move |series| {
@@ -374,55 +375,6 @@ fn styled(chart: &Chart) -> impl Iterator<Item = (Style, &Series)> {
             series,
         )
     })
-}
-
-const SAMPLE: f32 = 34.0;
-const GAP: f32 = 18.0;
-
-/// The legend's entries by row: offset from the left, and which.
-fn legend_rows(chart: &Chart, width: f32) -> Vec<Vec<(f32, usize)>> {
-    let mut rows: Vec<Vec<(f32, usize)>> = Vec::new();
-    let mut x = f32::INFINITY;
-    for (index, series) in chart.series.iter().enumerate() {
-        let entry = SAMPLE + font::width(&series.name, TEXT, false);
-        if x + entry > width {
-            rows.push(Vec::new());
-            x = 0.0;
-        }
-        if let Some(row) = rows.last_mut() {
-            row.push((x, index));
-        }
-        x += entry + GAP;
-    }
-    rows
-}
-
-fn draw_legend(scene: &mut Scene, chart: &Chart, (left, top): (f32, f32), width: f32) {
-    let styles: Vec<(Style, &Series)> = styled(chart).collect();
-    for (row, entries) in legend_rows(chart, width).into_iter().enumerate() {
-        let y = top + row as f32 * LINE + 8.0;
-        for (offset, index) in entries {
-            let (style, series) = styles[index];
-            let (x, points) = (
-                left + offset,
-                vec![(left + offset, y), (left + offset + 26.0, y)],
-            );
-            scene.shapes.push(Shape::Line {
-                points,
-                width: 2.0,
-                colour: style.colour,
-                dash: style.dash(),
-            });
-            scene.shapes.push(style.marker((x + 13.0, y)));
-            scene.text(
-                (x + SAMPLE, y + 4.0),
-                &series.name,
-                TEXT,
-                BLACK,
-                Anchor::Start,
-            );
-        }
-    }
 }
 
 /// Breaks `text` into lines that fit.

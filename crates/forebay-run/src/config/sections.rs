@@ -286,7 +286,7 @@ pub const SINKS: Section = Section {
             "kind",
             Choice(&["file", "null", "tcp"]),
             Required,
-            "HLD files; nothing (counted and forgotten); another forebay that writes.",
+            "HLD files; nothing (counted and forgotten); another host, where `forebay mover` writes.",
         ),
         key(
             "name",
@@ -303,7 +303,7 @@ pub const SINKS: Section = Section {
         key(
             "full",
             Choice(&["block", "drop"]),
-            Value("\"block\""),
+            Depends("`\"block\"` for files, `\"drop\"` for tcp"),
             "When the queue is full. Block: hold the builder for at most `block_ms_max`, then drop events for this sink until it has room again. Drop: at once. Not for null.",
         ),
         key(
@@ -334,19 +334,19 @@ pub const SINKS: Section = Section {
             "file_bytes_max",
             Integer(0, 1 << 44),
             Value("2000000000"),
-            "For files: a new one before this one grows beyond. 0: never.",
+            "For files, here or at the mover: a new one before this one grows beyond. 0: never.",
         ),
         key(
             "file_events_max",
             Integer(0, 1 << 44),
             Value("0"),
-            "For files: a new one after so many events. 0: never.",
+            "For files, here or at the mover: a new one after so many events. 0: never.",
         ),
         key(
             "file_s_max",
             Integer(0, 31_536_000),
             Value("0"),
-            "For files: a new one after so long. 0: never.",
+            "For files, here or at the mover: a new one after so long. 0: never.",
         ),
         key(
             "sync",
@@ -358,7 +358,13 @@ pub const SINKS: Section = Section {
             "address",
             Socket,
             Depends("required for tcp"),
-            "For tcp: where the other forebay listens.",
+            "For tcp: where the mover listens.",
+        ),
+        key(
+            "patience_ms",
+            Integer(1, 3_600_000),
+            Depends("`10000` for tcp"),
+            "For tcp: how long a silent mover is waited for; then the connection is made anew, and at the end of a run what it has not acknowledged is a named loss.",
         ),
     ],
 };

@@ -1,24 +1,21 @@
 //! The `[[sinks]]` blocks.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::config::block::Block;
-use crate::plan::{Backpressure, FilePlan, SinkKind, SinkPlan};
+use crate::plan::{Backpressure, FilePlan, SinkKind, SinkPlan, TcpPlan};
 use crate::presets;
 
 /// Most sinks of a run.
 const SINKS_MAX: usize = 16;
 /// Keys that only files have.
-const FILE_KEYS: [&str; 7] = [
-    "directory",
-    "prefix",
-    "builder_number",
-    "file_bytes_max",
-    "file_events_max",
-    "file_s_max",
-    "sync",
-];
+const FILE_KEYS: [&str; 4] = ["directory", "prefix", "builder_number", "sync"];
+/// Keys of files, here or at a remote mover.
+const ROTATION_KEYS: [&str; 3] = ["file_bytes_max", "file_events_max", "file_s_max"];
+/// Keys that only a remote mover has.
+const TCP_KEYS: [&str; 2] = ["address", "patience_ms"];
 /// Keys that only sinks with a queue have.
 const QUEUE_KEYS: [&str; 3] = ["queue_bytes", "full", "block_ms_max"];
 
@@ -64,45 +61,48 @@ pub(super) fn read(blocks: &[Block<'_, '_>], run_dir: &Path) -> Vec<SinkPlan> {
 fn one(block: &Block<'_, '_>, kind: &str, default_name: String, run_dir: &Path) -> SinkPlan {
     let mut sink = match kind {
         "null" => presets::null_sink(),
+        "tcp" => presets::tcp_sink(address(block)),
         _ => presets::file_sink(run_dir.to_path_buf(), "be"),
     };
     sink.name = block.name("name").unwrap_or(default_name);
+    let idle = |keys: &[&str], because| keys.iter().for_each(|key| block.idle(key, because));
     if kind != "file" {
-        FILE_KEYS
-            .iter()
-            .for_each(|key| block.idle(key, "this sink writes no files"));
+        idle(&FILE_KEYS, "this sink writes no files here");
     }
     if kind != "tcp" {
-        block.idle("address", "this sink connects to nobody");
+        idle(&TCP_KEYS, "this sink connects to nobody");
     }
     if kind == "null" {
-        QUEUE_KEYS
-            .iter()
-            .for_each(|key| block.idle(key, "a null sink takes everything at once"));
+        idle(&ROTATION_KEYS, "this sink writes no files");
+        idle(&QUEUE_KEYS, "a null sink takes everything at once");
         return sink;
     }
     sink.queue_bytes = block.integer("queue_bytes").unwrap_or(sink.queue_bytes);
-    sink.backpressure = backpressure(block);
-    sink.kind = if kind == "tcp" {
-        tcp(block)
-    } else {
-        SinkKind::File(file(block, run_dir))
-    };
+    sink.backpressure = backpressure(block, sink.backpressure);
+    match &mut sink.kind {
+        SinkKind::Null => {}
+        SinkKind::File(file) => read_file(block, file),
+        SinkKind::Tcp(tcp) => read_tcp(block, tcp),
+    }
     sink
 }
 
-fn backpressure(block: &Block<'_, '_>) -> Backpressure {
-    if block.choice("full") == Some("drop") {
+/// What `full` says, or what the kind of sink does without it.
+fn backpressure(block: &Block<'_, '_>, usual: Backpressure) -> Backpressure {
+    let drops = match block.choice("full") {
+        Some(word) => word == "drop",
+        None => usual == Backpressure::Drop,
+    };
+    if drops {
         block.idle("block_ms_max", "full = \"drop\" never blocks");
         return Backpressure::Drop;
     }
-    Backpressure::Block {
-        limit_ms: block.integer("block_ms_max").unwrap_or(10_000),
-    }
+    let limit_ms = block.integer("block_ms_max").unwrap_or(10_000);
+    Backpressure::Block { limit_ms }
 }
 
-fn tcp(block: &Block<'_, '_>) -> SinkKind {
-    let address = block.socket("address");
+/// Where a remote mover listens.
+fn address(block: &Block<'_, '_>) -> SocketAddr {
     if !block.has("address") {
         block.complain_whole(
             "it does not say where to connect to",
@@ -110,25 +110,32 @@ fn tcp(block: &Block<'_, '_>) -> SinkKind {
             "add address",
         );
     }
-    let peer = address.unwrap_or_else(|| ([127, 0, 0, 1], 1).into());
-    SinkKind::Tcp(peer.into())
+    let given = block.socket("address");
+    given.unwrap_or_else(|| ([127, 0, 0, 1], 1).into())
 }
 
-fn file(block: &Block<'_, '_>, run_dir: &Path) -> FilePlan {
-    let number = |name| block.integer(name);
-    FilePlan {
-        directory: block
-            .path("directory")
-            .unwrap_or_else(|| run_dir.to_path_buf()),
-        prefix: block.name("prefix").unwrap_or_else(|| "be".into()),
-        builder_number: number("builder_number")
-            .and_then(|value| u8::try_from(value).ok())
-            .unwrap_or(1),
-        bytes_max: number("file_bytes_max").unwrap_or(2_000_000_000),
-        events_max: number("file_events_max").unwrap_or(0),
-        seconds_max: number("file_s_max").unwrap_or(0),
-        sync: block.flag("sync").unwrap_or(false),
+fn read_tcp(block: &Block<'_, '_>, tcp: &mut TcpPlan) {
+    let set = |name, value: &mut u64| *value = block.integer(name).unwrap_or(*value);
+    set("file_bytes_max", &mut tcp.bytes_max);
+    set("file_events_max", &mut tcp.events_max);
+    set("file_s_max", &mut tcp.seconds_max);
+    set("patience_ms", &mut tcp.patience_ms);
+}
+
+fn read_file(block: &Block<'_, '_>, file: &mut FilePlan) {
+    let set = |name, value: &mut u64| *value = block.integer(name).unwrap_or(*value);
+    set("file_bytes_max", &mut file.bytes_max);
+    set("file_events_max", &mut file.events_max);
+    set("file_s_max", &mut file.seconds_max);
+    if let Some(directory) = block.path("directory") {
+        file.directory = directory;
     }
+    if let Some(prefix) = block.name("prefix") {
+        file.prefix = prefix;
+    }
+    let number = block.integer("builder_number").map(u8::try_from);
+    file.builder_number = number.and_then(Result::ok).unwrap_or(file.builder_number);
+    file.sync = block.flag("sync").unwrap_or(file.sync);
 }
 
 /// Two sinks of one name, or two that would write the same files.

@@ -1,0 +1,90 @@
+//! The books of the sinks: what the builder offers each of them, and what it makes of it.
+
+use forebay_ledger::{AccountId, LinkSpec, SchemaBuilder, Unit};
+
+use super::{OfferWords, SINK_REASONS, SinkWords};
+use crate::plan::{Plan, SinkKind};
+
+/// Declares every sink at both ends of its queue.
+pub(super) fn declare_sinks(
+    schema: &mut SchemaBuilder,
+    plan: &Plan,
+    builder: &forebay_evb::Accounts,
+) -> (Vec<OfferWords>, Vec<SinkWords>) {
+    let mut offers = Vec::new();
+    let mut sinks = Vec::new();
+    for sink in &plan.sinks {
+        let group = builder.group;
+        let (offer_id, account) =
+            schema.account(group, "offer", &sink.name, Unit::Events, &["queue_full"]);
+        schema.link(
+            LinkSpec::new("fan_out", &sink.name)
+                .from(builder.events_id)
+                .to(offer_id),
+        );
+        let published = schema.cursor_tally(group, &format!("{}.published", sink.name));
+        let mut cursor = |name: &str| schema.cursor(group, &format!("{}.{name}", sink.name));
+        let tail = cursor("tail_bytes");
+        let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
+        let first_run = cursor("first_run");
+        let words = declare_sink(schema, &sink.name);
+        let link = LinkSpec::new("sink_queue", &sink.name)
+            .from(offer_id)
+            .to(words.1);
+        schema.link(link.in_flight(published, words.0.taken));
+        offers.push(OfferWords {
+            account,
+            published,
+            tail,
+            rotation,
+            first_run,
+        });
+        sinks.push(words.0);
+        debug_assert!(!matches!(sink.kind, SinkKind::Null) || sink.queue_bytes > 0);
+    }
+    (offers, sinks)
+}
+
+fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
+    declare_writer(schema, "sink", name)
+}
+
+/// Declares what takes events of the stream `name` off a queue or a connection at `place` and writes them.
+pub(crate) fn declare_writer(
+    schema: &mut SchemaBuilder,
+    place: &str,
+    name: &str,
+) -> (SinkWords, AccountId) {
+    let group = schema.group(&format!("{place}.{name}"));
+    let (id, account) = schema.account(group, place, name, Unit::Events, &SINK_REASONS);
+    let taken = schema.cursor_tally(group, "taken");
+    let mut cursor = |word: &str| schema.cursor(group, word);
+    let head = cursor("head_bytes");
+    let file = ["run", "suffix", "offset_bytes", "events"].map(&mut cursor);
+    let files = schema.counter(group, "files", name, "files begun");
+    let written = schema.counter(
+        group,
+        "written_bytes",
+        name,
+        "bytes written, headers included",
+    );
+    let capacity = schema.gauge(
+        group,
+        "sink_queue_capacity_bytes",
+        name,
+        "what the queue of the sink can hold",
+    );
+    (
+        SinkWords {
+            group,
+            account,
+            taken,
+            head,
+            file,
+            files,
+            written,
+            capacity,
+        },
+        id,
+    )
+}
