@@ -26,6 +26,8 @@ use forebay_wire::subevent::SubEventRepr;
 const RUNS: usize = 7;
 /// Sub-events of one run, whatever the number of sources.
 const SUB_EVENTS: usize = 450_000;
+/// When every message arrives, in virtual time.
+const ARRIVAL_NS: u64 = 1;
 const WATER_MARK_BYTES: usize = 32 << 10;
 const EVENTS_PER_COMMIT: usize = 256;
 /// Messages that the stage finds in the rings at one look.
@@ -43,7 +45,11 @@ fn main() {
         "sources  events/s   ns/event  ns/sub-event (min..max)  B/event  GB/s  memcpy GB/s  builder/memcpy time"
     );
     for &sources in counts {
-        Measurement::of(sources).print();
+        Measurement::of(sources, None).print();
+    }
+    println!("the same with one source that has closed, every event partial:");
+    for &sources in counts {
+        Measurement::of(sources, Some(0)).print();
     }
 }
 
@@ -143,19 +149,30 @@ fn ledger(sources: usize) -> (Schema, Words, forebay_evb::Accounts) {
     (schema, words, accounts)
 }
 
-/// Builds everything once; how long it took in ns.
-fn build(arena: &Arena, arrivals: &[(usize, Message)], sources: usize, output: &mut Circle) -> u64 {
+/// Builds everything once, of a source that has closed nothing; how long it took in ns.
+fn build(
+    arena: &Arena,
+    arrivals: &[(usize, Message)],
+    closed: Option<usize>,
+    sources: usize,
+    output: &mut Circle,
+) -> u64 {
     let (schema, words, accounts) = ledger(sources);
     let mut writer = GroupWriter::attach(&schema, &words, accounts.group).expect("group");
     let mut builder =
         Builder::new(Config::new(sources), accounts, writer.restore()).expect("configuration");
+    if let Some(source) = closed {
+        builder.handle_close(source);
+    }
     let mut built = 0;
     let start_ns = thread_cpu_ns();
     for look in arrivals.chunks(MESSAGES_PER_LOOK) {
-        for &(source, message) in look {
-            builder.handle_message(1, source, message, arena);
+        let alive = look.iter().filter(|(source, _)| Some(*source) != closed);
+        for &(source, message) in alive {
+            builder.handle_message(ARRIVAL_NS, source, message, arena);
         }
-        while builder.poll(1, arena, output) == Poll::Built {
+        while builder.poll(ARRIVAL_NS, arena, output) == Poll::Built {
+            while builder.poll_loss().is_some() {}
             built += 1;
             if built == EVENTS_PER_COMMIT {
                 writer.commit(builder.save());
@@ -188,7 +205,7 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn of(sources: usize) -> Self {
+    fn of(sources: usize, closed: Option<usize>) -> Self {
         let events = SUB_EVENTS / sources;
         let (arena, arrivals) = load(sources, events);
         let mut output = Circle::new();
@@ -202,12 +219,9 @@ impl Measurement {
         for run in 0..=RUNS {
             let before = (output.events, output.bytes);
             let copy_ns = copy(&arena, &arrivals, &mut output);
-            let build_ns = build(&arena, &arrivals, sources, &mut output);
-            assert_eq!(
-                output.events - before.0,
-                events as u64,
-                "an event is missing"
-            );
+            let build_ns = build(&arena, &arrivals, closed, sources, &mut output);
+            let built = output.events - before.0;
+            assert_eq!(built, events as u64, "an event is missing");
             measured.event_bytes = (output.bytes - before.1) as f64 / events as f64;
             // The first run meets cold memory.
             if run > 0 {

@@ -33,8 +33,8 @@ pub struct Config {
     /// How many later events may pile up in one source before the oldest one stops waiting.
     /// 1 to 1,000,000; default 20,000. Not used by [`Completion::Wait`].
     pub timeout_events: u32,
-    /// How far one source may be ahead of the others before its trigger number is held to be broken,
-    /// in events. Default 16,384, at most a quarter of the range.
+    /// How far one source may be ahead of the others before it is astray, in events: its sub-events are dropped
+    /// after [`Config::timeout_ns`] unless most sources are. Default 16,384, at most a quarter of the range.
     pub window_events: u32,
     /// Largest event built, in bytes, header included; default 256 MiB. A larger one is dropped by name.
     pub event_bytes_max: usize,

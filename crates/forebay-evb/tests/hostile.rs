@@ -213,7 +213,7 @@ impl Shifting<'_> {
         let read = self.reads.get();
         self.reads.set(read.wrapping_add(1));
         let at = read.wrapping_mul(0x9e37_79b9) as usize;
-        if read % 3 == 0 && !bytes.is_empty() {
+        if read.is_multiple_of(3) && !bytes.is_empty() {
             let len = bytes.len();
             bytes[at % len] ^= 1 << (at % 8);
         }

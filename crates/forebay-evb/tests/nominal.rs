@@ -18,7 +18,7 @@ fn emulated(sources: usize, events: u64) -> Emulated {
 
 #[test]
 fn every_number_of_sources_builds_complete_events() {
-    for sources in [1, 2, 90, 96, 128, 256, SOURCES_MAX] {
+    for sources in [1, 2, 90, 95, 96, 97, 128, 256, SOURCES_MAX] {
         let events = (20_000 / sources as u64).clamp(60, 2_000);
         let run = run(&emulated(sources, events), Vec::new(), Config::new(sources));
         run.check.assert_perfect(events);

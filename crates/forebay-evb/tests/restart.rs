@@ -66,8 +66,8 @@ fn play(acts: &[Act], dies: bool) -> Rig {
         }
     }
     let last = sent.into_iter().max().unwrap_or(0);
-    for source in 0..N {
-        let rest = message(source, sent[source], last - sent[source]);
+    for (source, sent) in sent.into_iter().enumerate() {
+        let rest = message(source, sent, last - sent);
         rig.send(source, &rest);
     }
     rig

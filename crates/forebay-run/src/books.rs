@@ -1,16 +1,17 @@
 //! The run's schema: the same declarations in every process, so that the handles agree.
 
+mod capture;
+mod sinks;
+
 use forebay_evb::{Reject, declare};
 use forebay_ledger::{
     Account, AccountId, Counter, GroupId, HistogramId, LinkSpec, Schema, SchemaBuilder,
     SchemaError, Tally, Unit,
 };
 
-mod sinks;
-
-pub(crate) use sinks::declare_writer;
-
 use crate::plan::Plan;
+pub use capture::{CaptureDrop, CaptureWords};
+pub(crate) use sinks::declare_writer;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
 const RECEIVER_CRASH: &str = "receiver_crash";
@@ -73,37 +74,6 @@ pub struct PortWords {
     pub stray: Option<Account>,
     /// That account's number.
     pub stray_id: Option<AccountId>,
-}
-
-/// Words of a capture that is replayed.
-#[derive(Debug, Clone)]
-pub struct CaptureWords {
-    /// The group.
-    pub group: GroupId,
-    /// Its packets: those that became datagrams or parts of them, and the others by reason.
-    pub packets: Account,
-    /// Its datagrams, and those of which a fragment is missing.
-    pub datagrams: Account,
-    /// Datagrams to ports that are not replayed.
-    pub not_selected: Tally,
-}
-
-/// Why a packet of a capture gives no datagram; the order is that of the ledger's reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CaptureDrop {
-    /// Another protocol.
-    NotUdp,
-    /// Cut by the capture's snap length.
-    Truncated,
-    /// Its headers contradict themselves.
-    Malformed,
-    /// The file ends, or cannot be read any further, within it.
-    FileBroken,
-}
-
-impl CaptureDrop {
-    /// All reasons, in the ledger's order.
-    pub const NAMES: [&'static str; 4] = ["not_udp", "truncated", "malformed", "file_broken"];
 }
 
 /// Words of one sink at the builder's end of its queue.
@@ -213,7 +183,7 @@ impl Books {
         let capture = plan
             .replay
             .as_ref()
-            .map(|_| declare_capture(&mut schema, &ports));
+            .map(|_| capture::declare(&mut schema, &ports));
         let host_group = schema.group("host");
         let host = (
             host_group,
@@ -351,40 +321,6 @@ fn declare_port(
         sources,
         stray_id: stray.as_ref().map(|(id, _)| *id),
         stray: stray.map(|(_, account)| account),
-    }
-}
-
-/// Every datagram of the capture comes in at a receiver's account, or is one to another port.
-fn declare_capture(schema: &mut SchemaBuilder, ports: &[PortWords]) -> CaptureWords {
-    let group = schema.group("capture");
-    let (_, packets) = schema.account(group, "capture", "file", Unit::Packets, &CaptureDrop::NAMES);
-    let (id, datagrams) = schema.account(
-        group,
-        "reassembly",
-        "file",
-        Unit::Datagrams,
-        &["fragment_missing"],
-    );
-    let not_selected = schema.link_drop(group);
-    let mut link = LinkSpec::new("capture", "file")
-        .from(id)
-        .drops("not_selected", not_selected);
-    for port in ports {
-        for far in port
-            .sources
-            .iter()
-            .map(|source| source.receiver_id)
-            .chain(port.stray_id)
-        {
-            link = link.to(far);
-        }
-    }
-    schema.link(link.bound_items(crate::receiver::REPLAY_BATCH));
-    CaptureWords {
-        group,
-        packets,
-        datagrams,
-        not_selected,
     }
 }
 

@@ -26,6 +26,7 @@ pub mod verify;
 mod worker;
 
 pub use error::RunError;
+pub use forebay_sys::input::{Input, wait_input};
 pub use forebay_sys::signals::StopSignals;
 
 /// Turns the signals that ask a process to end into a count.

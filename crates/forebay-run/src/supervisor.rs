@@ -24,7 +24,7 @@ use parts::bind;
 
 /// How often the supervisor looks around.
 const TICK: Duration = Duration::from_millis(10);
-/// A stage that dies before it is ready, or sooner after that than this, counts as a quick death.
+/// A stage that dies before it is ready, or sooner after that than this and without having got on, counts as a quick death.
 const QUICK_NS: u64 = 300_000_000;
 /// So many quick deaths one after the other, and the stage is given up.
 const QUICK_DEATHS_MAX: u32 = 10;
@@ -97,6 +97,8 @@ struct Stage {
     started_ns: u64,
     /// When this life said that it is at work.
     ready_ns: Option<u64>,
+    /// What its books held when this life began.
+    begin_items: u64,
     quick_deaths: u32,
     restarts: u32,
     cpu_ns: u64,
@@ -344,6 +346,7 @@ impl Supervisor {
 
     /// Books the end of a stage; one that did not end in order is started again.
     fn bury(&mut self, role: Role, ended: &Ended) -> Result<(), RunError> {
+        let items = self.items_of(role);
         let Some(stage) = self.stages.get_mut(&role) else {
             return Ok(());
         };
@@ -359,9 +362,10 @@ impl Supervisor {
             self.taint(format!("stage_lost: the generator died: {}; what it had sent and not yet booked is unknown", ended.how));
             return Ok(());
         }
-        let quick = stage
+        let young = stage
             .ready_ns
             .is_none_or(|since| clock::monotonic_ns() - since < QUICK_NS);
+        let quick = young && stage.begin_items == items;
         stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
         if stage.quick_deaths >= QUICK_DEATHS_MAX {
             let text = format!(
@@ -374,6 +378,17 @@ impl Supervisor {
         }
         stage.restarts += 1;
         self.start(role)
+    }
+
+    /// What a role has taken in so far: it grows with every commit that was worth one.
+    fn items_of(&self, role: Role) -> u64 {
+        let Ok(snapshot) = self.reader.snapshot() else {
+            return 0;
+        };
+        let accounts = snapshot.balance().accounts;
+        let own = accounts.iter().filter(|line| line.place == role.name());
+        own.map(|line| line.incoming.items + line.outgoing.items)
+            .sum()
     }
 
     /// Whether the role was started and has ended.
@@ -400,12 +415,14 @@ impl Supervisor {
             fds,
             supervisor: std::process::id(),
         };
+        let begin_items = self.items_of(role);
         let worker = Worker::start(&hello, &parts, self.own_processes)?;
         self.outcome.pids.insert(role.name(), worker.pid());
         let fresh = Stage {
             worker: None,
             started_ns: 0,
             ready_ns: None,
+            begin_items: 0,
             quick_deaths: 0,
             restarts: 0,
             cpu_ns: 0,
@@ -413,6 +430,7 @@ impl Supervisor {
         let stage = self.stages.entry(role).or_insert(fresh);
         stage.started_ns = clock::monotonic_ns();
         stage.ready_ns = None;
+        stage.begin_items = begin_items;
         stage.worker = Some(worker);
         Ok(())
     }

@@ -22,6 +22,7 @@ pub mod epoll;
 mod error;
 pub mod eventfd;
 pub mod host;
+pub mod input;
 pub mod mapping;
 pub mod process;
 pub mod sched;

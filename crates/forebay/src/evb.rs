@@ -75,6 +75,9 @@ pub(crate) struct BuildArgs {
     /// What a full queue of a sink does instead: drop, or block=TIME for at most so long.
     #[arg(long, value_name = "POLICY", value_parser = parse_backpressure)]
     sink_full: Option<Backpressure>,
+    /// Size of the queue before each sink, a power of two from 1Mi to 16Gi; 64Mi by default.
+    #[arg(long, value_name = "SIZE", value_parser = parse_queue)]
+    sink_queue: Option<u64>,
     /// How long a silent mover is waited for; 10 s by default.
     #[arg(long, value_parser = parse_duration)]
     mover_timeout: Option<Duration>,
@@ -162,6 +165,15 @@ fn parse_backpressure(text: &str) -> Result<Backpressure, String> {
     Ok(Backpressure::Block { limit_ms })
 }
 
+fn parse_queue(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes.is_power_of_two() && (1 << 20..=1 << 34).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("{text:?} is no power of two from 1Mi to 16Gi"))
+    }
+}
+
 fn parse_trigger_bits(text: &str) -> Result<u32, String> {
     match text {
         "16" => Ok(16),
@@ -227,6 +239,7 @@ impl BuildArgs {
         for sink in &mut plan.sinks {
             if sink.kind != SinkKind::Null {
                 sink.backpressure = self.sink_full.unwrap_or(sink.backpressure);
+                sink.queue_bytes = self.sink_queue.unwrap_or(sink.queue_bytes);
             }
             match &mut sink.kind {
                 SinkKind::File(file) => self.apply_file(file),

@@ -341,3 +341,32 @@ fn a_killed_supervisor_ends_the_run_and_the_disk_can_be_read() {
         .json();
     assert_eq!(verdict["condition"], "interrupted");
 }
+
+#[test]
+fn a_stage_that_keeps_dying_is_given_up_and_the_run_ends() {
+    let folder = TempDir::new().unwrap();
+    let base_port = rig::free_ports(2);
+    let mut run = start(&mut rig::evb(folder.path(), 2, base_port, &[]));
+    run.wait_stages(&["receiver", "builder"]);
+    let begin = Instant::now();
+    while !run.is_over() && begin.elapsed() < Duration::from_secs(30) {
+        if let Some(builder) = run.stages().get("builder") {
+            signal("KILL", *builder);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let json = run.end().json();
+    assert_eq!(
+        (&json["condition"], &json["reason"]),
+        (&"tainted".into(), &"a stage was lost".into()),
+        "{json}"
+    );
+    assert!(
+        json["taints"][0]
+            .as_str()
+            .unwrap()
+            .contains("the builder died 10 times at once"),
+        "{json}"
+    );
+    assert_closed(&json, folder.path());
+}

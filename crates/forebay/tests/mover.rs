@@ -145,7 +145,7 @@ fn a_killed_mover_goes_on_with_nothing_lost_and_nothing_twice() {
     assert_eq!(summary["drops"], serde_json::json!({}));
     assert_eq!(summary["taints"], serde_json::json!([]));
     let warning = summary["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("was lost 3 times"), "{warning}");
+    assert!(warning.contains("was lost"), "{warning}");
     let (code, moved) = mover.end();
     assert_eq!(code, Some(0), "{moved}");
     assert_eq!(moved["streams"][0]["events_written"], 8_000);
@@ -184,15 +184,26 @@ fn a_mover_that_stops_reading_stalls_nothing_else() {
     let traffic = Traffic {
         sources: 3,
         events: 4_000,
-        per_message: 2,
-        payload_bytes: 9_000,
-        spacing_us: 250,
+        per_message: 4,
+        payload_bytes: 2_500,
+        spacing_us: 400,
     };
     let capture = capture_of(&folder, &traffic);
     let (local, remote) = (folder.path().join("local"), folder.path().join("remote"));
     let mover = Mover::start(&remote, &[]);
     let args = ["--sink", "file", "--sink", &mover.sink(), "--speed", "1"];
-    let args = [&args[..], &["--sink-full", "drop", "--mover-timeout", "2s"]].concat();
+    let args = [
+        &args[..],
+        &[
+            "--sink-full",
+            "drop",
+            "--sink-queue",
+            "4Mi",
+            "--mover-timeout",
+            "2s",
+        ],
+    ]
+    .concat();
     let mut command = replay_command(&capture, &local, &args);
     let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
     wait_for("bytes at the mover", || {

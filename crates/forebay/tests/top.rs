@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ fn forebay() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin!("forebay"))
 }
 
-/// A run that waits for two sources; it is ready when this returns.
+/// A run that waits for two sources; it is ready when this returns. A test that fails leaves it behind for a minute at most.
 #[allow(clippy::zombie_processes, reason = "the caller waits for it")]
 fn live_run(out: &Path) -> Child {
     let mut child = forebay()
@@ -28,6 +29,8 @@ fn live_run(out: &Path) -> Child {
             "--sink",
             "null",
             "--threads",
+            "--duration",
+            "60s",
             "--metrics",
             "0",
             "--out",
@@ -169,6 +172,54 @@ fn a_place_without_a_run_is_named() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no run in"));
 }
 
+/// A new terminal, and `forebay top` on it.
+#[allow(clippy::zombie_processes, reason = "the caller waits for it")]
+fn on_terminal(out: &Path) -> (OwnedFd, Child) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    tcsetwinsize(
+        &master,
+        Winsize {
+            ws_row: 30,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        },
+    )
+    .unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let slave = || File::options().read(true).write(true).open(&name).unwrap();
+    let child = forebay()
+        .arg("top")
+        .arg(out)
+        .env("TERM", "xterm")
+        .stdin(slave())
+        .stdout(slave())
+        .stderr(slave())
+        .spawn()
+        .unwrap();
+    (master, child)
+}
+
+/// When the terminal is gone, and nobody sends a signal, there is nothing left to do.
+#[test]
+fn a_terminal_that_hangs_up_ends_the_view() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run");
+    let mut run = live_run(&out);
+    let (master, mut child) = on_terminal(&out);
+    // Until it has drawn something.
+    let mut first = [0; 64];
+    let drawn = File::from(master.try_clone().unwrap())
+        .read(&mut first)
+        .unwrap();
+    assert!(drawn > 0);
+    drop(master);
+    assert!(child.wait().unwrap().success());
+    end(&mut run);
+}
+
 /// `forebay top` on a terminal of its own; what it writes comes back when it has ended.
 struct OnTerminal {
     child: Child,
@@ -178,30 +229,7 @@ struct OnTerminal {
 
 impl OnTerminal {
     fn start(out: &Path) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        tcsetwinsize(
-            &master,
-            Winsize {
-                ws_row: 30,
-                ws_col: 120,
-                ws_xpixel: 0,
-                ws_ypixel: 0,
-            },
-        )
-        .unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let slave = || File::options().read(true).write(true).open(&name).unwrap();
-        let child = forebay()
-            .arg("top")
-            .arg(out)
-            .env("TERM", "xterm")
-            .stdin(slave())
-            .stdout(slave())
-            .stderr(slave())
-            .spawn()
-            .unwrap();
+        let (master, child) = on_terminal(out);
         let mut master = File::from(master);
         let keys = master.try_clone().unwrap();
         let (sender, screen) = std::sync::mpsc::channel();

@@ -1,5 +1,10 @@
 //! A builder with its queues, its ledger and a bounded output, all in memory.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at what must not be"
+)]
 
 pub(crate) mod arena;
 pub(crate) mod check;

@@ -1,11 +1,13 @@
 //! The live view: looks at the ledger now and then, draws, and listens to keys and signals.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_ledger::LedgerReader;
 use forebay_run::run_dir::open_ledger;
+use forebay_run::{Input, StopSignals, wait_input};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
@@ -16,9 +18,16 @@ use super::view::{State, View, Watch};
 /// How long a key or a signal may wait.
 const REACTION: Duration = Duration::from_millis(100);
 
-/// Shows the run until a key or a signal ends it. The terminal is restored then, and also when the program fails.
+/// How long the terminal may take to be given back after a signal, before the program ends as it is.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Exit code of an end by a signal that could not be served in order.
+const ENDED_BY_SIGNAL: i32 = 129;
+
+/// Shows the run until a key or a signal ends it, or the terminal is gone. The terminal is restored then, and also when the program
+/// fails.
 pub(super) fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Result<()> {
-    let signals = forebay_run::signals()?;
+    let signals = Arc::new(forebay_run::signals()?);
+    guard(Arc::clone(&signals))?;
     // Also sets a hook that restores the terminal before a panic is told.
     let mut terminal = ratatui::try_init().context("cannot take the terminal; use --once")?;
     let mut looker = Looker {
@@ -27,51 +36,66 @@ pub(super) fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Re
         watch: Watch::new(),
         interval,
     };
-    let done = run(&mut terminal, &mut looker, &signals);
+    let end = run(&mut terminal, &mut looker, &signals);
+    if matches!(end, Ok(End::Gone)) || wait_input(std::io::stdin(), Duration::ZERO) == Input::Gone {
+        // Nobody is there whose terminal could be restored; an error is that of writing to it.
+        return Ok(());
+    }
     let restored = ratatui::try_restore().context("cannot restore the terminal; `reset` does");
-    done.and(restored)
+    end.map(drop).and(restored)
+}
+
+/// Ends the program some time after a signal: the reader of keys turns for ever when its terminal vanishes while it reads.
+fn guard(signals: Arc<StopSignals>) -> Result<()> {
+    let wait = move || {
+        while signals.count() == 0 {
+            std::thread::sleep(REACTION);
+        }
+        std::thread::sleep(FAREWELL);
+        std::process::exit(ENDED_BY_SIGNAL);
+    };
+    let thread = std::thread::Builder::new().name("guard".into());
+    thread.spawn(wait).context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Why the view ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Asked,
+    Gone,
 }
 
 fn run(
     terminal: &mut DefaultTerminal,
     looker: &mut Looker<'_>,
-    signals: &forebay_run::StopSignals,
-) -> Result<()> {
+    signals: &StopSignals,
+) -> Result<End> {
     let mut screen = Screen::default();
     let mut view = looker.look()?;
     let mut next = Instant::now() + looker.interval;
     loop {
         terminal.draw(|frame| screen.draw(frame, &view))?;
-        let wait = next.saturating_duration_since(Instant::now()).min(REACTION);
-        while event::poll(if signals.count() > 0 {
-            Duration::ZERO
-        } else {
-            wait
-        })? {
-            // A change of size only needs a new drawing.
+        let left = next.saturating_duration_since(Instant::now());
+        let input = wait_input(std::io::stdin(), left.min(REACTION));
+        if signals.count() > 0 {
+            return Ok(End::Asked);
+        }
+        if input == Input::Gone {
+            return Ok(End::Gone);
+        }
+        // Asked also when nothing came: a change of the terminal's size is no input.
+        while event::poll(Duration::ZERO)? {
             if let Event::Key(key) = event::read()?
                 && screen.handle_key(key) == Action::Quit
             {
-                return Ok(());
+                return Ok(End::Asked);
             }
-            terminal.draw(|frame| screen.draw(frame, &view))?;
-            if Instant::now() >= next {
-                break;
-            }
-        }
-        if signals.count() > 0 {
-            return Ok(());
         }
         if Instant::now() >= next {
             next = Instant::now() + looker.interval;
             if !screen.wish.paused {
-                screen.trouble = match looker.look() {
-                    Ok(new) => {
-                        view = new;
-                        None
-                    }
-                    Err(error) => Some(format!("{error:#}")),
-                };
+                screen.trouble = looker.refresh(&mut view);
             }
         }
     }
@@ -86,6 +110,17 @@ struct Looker<'a> {
 }
 
 impl Looker<'_> {
+    /// Looks again; tells what went wrong, and leaves the view as it was then.
+    fn refresh(&mut self, view: &mut View) -> Option<String> {
+        match self.look() {
+            Ok(new) => {
+                *view = new;
+                None
+            }
+            Err(error) => Some(format!("{error:#}")),
+        }
+    }
+
     fn look(&mut self) -> Result<View> {
         let view = self.watch.view(Sample::take(&self.reader)?);
         if view.state == State::Live {
