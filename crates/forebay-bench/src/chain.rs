@@ -168,10 +168,17 @@ fn carry_out(setup: &Setup, directory: &Path) -> Result<Measured> {
     if outcome.end == End::StageLost {
         bail!("a stage was lost: {}", outcome.taints.join("; "));
     }
-    let end_ns = forebay_sys::clock::realtime_ns();
     let snapshot = supervisor.reader().snapshot()?;
     let first_ns = snapshot.value(books.span[0]);
     let (summary, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
+    for file in &summary.files {
+        let opened =
+            std::fs::File::open(file).with_context(|| format!("opening {}", file.display()))?;
+        opened
+            .sync_all()
+            .with_context(|| format!("flushing {}", file.display()))?;
+    }
+    let end_ns = forebay_sys::clock::realtime_ns();
     for file in &summary.files {
         std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))?;
     }

@@ -322,7 +322,7 @@ pub(super) fn disk(options: &Options) -> Result<Vec<Line>> {
         let line = Line::new("files on disk, on the device at the end", "MB/s", scaled(ours.context("no run")?, 1e-6))
             .beside("dd bs=1M conv=fdatasync, as many bytes", scaled(reference.context("no run")?, 1e-6))
             .ratio_goal(Goal::AtLeast(0.9))
-            .note("alternating runs; more is offered than the disk takes, so that the sink is the limit; sync_all when a file is closed");
+            .note("alternating runs; more is offered than the disk takes, so that the sink is the limit; the time ends when all files are flushed to the device");
         Ok(vec![line])
     })();
     std::fs::remove_dir_all(&directory)

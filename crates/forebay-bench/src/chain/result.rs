@@ -70,7 +70,7 @@ pub struct Measured {
     pub bytes_written: u64,
     /// From the first to the last event, in s.
     pub span_s: f64,
-    /// From the first event to the end of the run, files closed and on the device, in s.
+    /// From the first event until all stages have ended and the files are on the device, in s.
     pub whole_s: f64,
     /// Somebody asked to end.
     pub interrupted: bool,
