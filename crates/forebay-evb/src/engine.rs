@@ -26,7 +26,7 @@ pub enum Poll {
     Full,
 }
 
-/// The event builder engine. It owns its accounts; the run layer commits [`Builder::book`] and frees
+/// The event builder engine. It owns its accounts; the run layer commits [`Builder::save`] and frees
 /// each source's queue up to [`Builder::released`] after the output is safe.
 #[derive(Debug)]
 pub struct Builder {

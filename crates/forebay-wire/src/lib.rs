@@ -6,7 +6,7 @@
 //!
 //! | format | modules |
 //! |---|---|
-//! | HADES units, messages and sub-events | [`unit`], [`hadtu`], [`subevent`] |
+//! | HADES units, messages and sub-events | [`mod@unit`], [`hadtu`], [`subevent`] |
 //! | HADES list-mode data files (HLD) | [`hld`], [`hld_name`], [`hld_scan`] |
 //! | the stream to a remote mover | [`mover`] |
 //!
