@@ -17,7 +17,7 @@ const UNIT_HZ: f64 = 1000.0;
 /// Larger sub-events could not come at the least event rate: 1 kHz × 90 × 16 KiB is 1.5 GB/s.
 const SIZE_STEP_MAX: u32 = 8;
 const RATE_STEPS: [u32; 4] = [0, 2, 4, 6];
-const DATA_STEPS: std::ops::RangeInclusive<u32> = 2..=9;
+const DATA_STEPS: std::ops::RangeInclusive<u32> = 2..=10;
 
 pub(super) fn scan(quick: bool) -> Scan {
     let steps: Vec<u32> = DATA_STEPS
@@ -279,11 +279,23 @@ pub(super) fn compare_fill_of_sockets(rows: &[Row]) -> Vec<String> {
 }
 
 fn compare_fill(rows: &[Row], name: &str) -> Vec<String> {
+    let capacity = |name: &str| {
+        rows.first().map_or(f64::NAN, |row| {
+            row.number(name) / row.number("sources") / 1e6
+        })
+    };
+    let (ring, socket) = (
+        capacity("ring_capacity_bytes"),
+        capacity("socket_capacity_bytes"),
+    );
     vec![
         format!(
             "92 MB/s: published 10–20 %, here {}",
             near(rows, 92.0, name)
         ),
         format!("737 MB/s: here {}", near(rows, 737.0, name)),
+        format!(
+            "buffers here: for each source a ring of {ring:.1} MB and a socket buffer of {socket:.1} MB"
+        ),
     ]
 }

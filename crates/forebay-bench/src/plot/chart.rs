@@ -134,7 +134,7 @@ const SMALL: f32 = 10.5;
 pub(super) const LINE: f32 = 15.0;
 const MARGIN: f32 = 18.0;
 const PLOT: (f32, f32) = (560.0, 340.0);
-const LEFT: f32 = 66.0;
+const LEFT: f32 = 78.0;
 const BELOW: f32 = 52.0;
 
 /// Puts everything in its place.
@@ -273,7 +273,7 @@ fn draw(scene: &mut Scene, chart: &Chart, frame: Frame) {
         BLACK,
         Anchor::Middle,
     );
-    scene.upward((left - 50.0, top + height / 2.0), &chart.y.label, TEXT);
+    scene.upward((left - 62.0, top + height / 2.0), &chart.y.label, TEXT);
     for (style, series) in styled(chart) {
         draw_series(scene, series, style, &x, &y);
     }
