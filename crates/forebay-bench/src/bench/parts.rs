@@ -96,16 +96,26 @@ fn highest_of_bare(setup: &Setup, start_hz: f64, options: &Options) -> Result<Hi
 
 const BARE: &str = "bare recvmmsg loop, same sockets";
 
-pub(super) fn chain(options: &Options) -> Result<Vec<Line>> {
-    let setup = Setup::test2(0.0);
-    let ours = highest_of_chain(&setup, 16_000.0, options)?;
-    let bare = highest_of_bare(&setup, 16_000.0, options)?;
+/// The highest rates of the chain and of the bare loop beside it, and what held each.
+fn highest_of_both(
+    setup: &Setup,
+    start_hz: f64,
+    options: &Options,
+) -> Result<(Highest, Highest, String)> {
+    let ours = highest_of_chain(setup, start_hz, options)?;
+    let bare = highest_of_bare(setup, start_hz, options)?;
     let note = format!(
         "asked {:.0} Hz, {}; bare loop: {}",
         ours.rate_hz,
         ours.limit.words(),
         bare.limit.words()
     );
+    Ok((ours, bare, note))
+}
+
+pub(super) fn chain(options: &Options) -> Result<Vec<Line>> {
+    let setup = Setup::test2(0.0);
+    let (ours, bare, note) = highest_of_both(&setup, 16_000.0, options)?;
     let rate = Line::new(
         "chain, 90 sources, 32 kB: events without a loss",
         "Hz",
@@ -193,14 +203,7 @@ pub(super) fn small(options: &Options) -> Result<Vec<Line>> {
         water_mark_bytes: None,
         ..Setup::test2(0.0)
     };
-    let ours = highest_of_chain(&setup, 2000.0, options)?;
-    let bare = highest_of_bare(&setup, 2000.0, options)?;
-    let note = format!(
-        "asked {:.0} Hz, {}; bare loop: {}",
-        ours.rate_hz,
-        ours.limit.words(),
-        bare.limit.words()
-    );
+    let (ours, bare, note) = highest_of_both(&setup, 2000.0, options)?;
     let rate = Line::new(
         "no water mark: datagrams without a loss",
         "1/s",
