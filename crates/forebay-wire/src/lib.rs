@@ -9,6 +9,7 @@
 //! | HADES units, messages and sub-events | [`mod@unit`], [`hadtu`], [`subevent`] |
 //! | HADES list-mode data files (HLD) | [`hld`], [`hld_name`], [`hld_scan`] |
 //! | the stream to a remote mover | [`mover`] |
+//! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
 //!
 //! ```
 //! use forebay_wire::hadtu::{ByteOrder, MessageWriter, Queue};
@@ -40,6 +41,8 @@ pub mod hld;
 pub mod hld_name;
 pub mod hld_scan;
 pub mod mover;
+pub mod net;
+pub mod netio3;
 mod payload;
 mod scan_buffer;
 mod scan_item;

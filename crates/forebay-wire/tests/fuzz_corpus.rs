@@ -8,6 +8,10 @@ use std::path::PathBuf;
 mod hadtu;
 #[path = "../../../fuzz/oracle/hld.rs"]
 mod hld;
+#[path = "../../../fuzz/oracle/mover.rs"]
+mod mover;
+#[path = "../../../fuzz/oracle/net.rs"]
+mod net;
 
 /// Runs the oracle on each file of a corpus, and on each file cut in the middle.
 fn replay(target: &str, least: usize, check: fn(&[u8])) {
@@ -34,4 +38,14 @@ fn the_corpus_of_messages() {
 #[test]
 fn the_corpus_of_files() {
     replay("hld", 9, hld::check);
+}
+
+#[test]
+fn the_corpus_of_mover_streams() {
+    replay("mover", 9, mover::check);
+}
+
+#[test]
+fn the_corpus_of_messaging() {
+    replay("net", 8, net::check);
 }
