@@ -1,0 +1,90 @@
+//! Settings of a connection.
+
+use forebay_wire::net::{BUFFER_BYTES_MAX, BUFFER_COUNT_MAX, Slow};
+use forebay_wire::netio3::HEAD_BYTES_MAX;
+use thiserror::Error;
+
+/// How a connection gathers and bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of payload that a buffer takes at least, 1 to 64 MiB less 13 bytes: a message of that size fits, its head comes on top.
+    /// Default 64 KiB: what netio's users run; much larger ones cost cache, much smaller ones system calls.
+    pub buffer_bytes: u32,
+    /// Buffers of a connection, 1 to 65,536: those being filled, waiting and on their way. Default 64.
+    pub buffer_count: u32,
+    /// A buffer goes out when so many bytes are in it, 1 to `buffer_bytes`; default `buffer_bytes`: when no more fits.
+    pub water_mark_bytes: u32,
+    /// A buffer goes out at the latest so long after its first message, in ns; 0: at once. Default 1 ms.
+    pub flush_ns: u64,
+    /// What a receiver costs that is too slow.
+    pub slow: Slow,
+    /// How long `Slow::Block` waits for it before it is given up, in ns. Default 10 s.
+    pub block_ns: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 64 << 10,
+            buffer_count: 64,
+            water_mark_bytes: u32::MAX,
+            flush_ns: 1_000_000,
+            slow: Slow::Block,
+            block_ns: 10_000_000_000,
+        }
+    }
+}
+
+/// A setting outside its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{name} is {value}; it must be from {low} to {high}")]
+pub struct ConfigError {
+    /// Which setting.
+    pub name: &'static str,
+    /// What it is.
+    pub value: u64,
+    /// Least allowed.
+    pub low: u64,
+    /// Most allowed.
+    pub high: u64,
+}
+
+impl Config {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// Names the first setting that is outside.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let buffer_most = u64::from(BUFFER_BYTES_MAX) - HEAD_BYTES_MAX as u64;
+        in_range("buffer_bytes", self.buffer_bytes.into(), 1, buffer_most)?;
+        in_range(
+            "buffer_count",
+            self.buffer_count.into(),
+            1,
+            BUFFER_COUNT_MAX.into(),
+        )?;
+        in_range(
+            "water_mark_bytes",
+            self.water_mark_bytes.into(),
+            1,
+            u32::MAX.into(),
+        )
+    }
+
+    /// Bytes of messages, heads included, that a buffer takes.
+    pub(crate) fn area_bytes(&self) -> usize {
+        self.buffer_bytes as usize + HEAD_BYTES_MAX
+    }
+}
+
+fn in_range(name: &'static str, value: u64, low: u64, high: u64) -> Result<(), ConfigError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError {
+        name,
+        value,
+        low,
+        high,
+    })
+}

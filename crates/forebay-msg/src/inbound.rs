@@ -1,0 +1,205 @@
+//! The receiving end of a connection.
+
+use forebay_wire::net::{DataFields, Frame, NetError, Totals};
+use forebay_wire::netio3::{BufferError, HEAD_BYTES_MAX, Message, Messages};
+use thiserror::Error;
+
+/// Why a connection has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum InboundError {
+    /// The bytes are no frame.
+    #[error(transparent)]
+    Frame(#[from] NetError),
+    /// Another frame than a buffer of messages, or a part of one.
+    #[error("no whole buffer of messages")]
+    NotData,
+    /// A buffer of another connection.
+    #[error("a buffer of connection {found}; this is {epoch}")]
+    Epoch {
+        /// Its connection.
+        found: u64,
+        /// This one.
+        epoch: u64,
+    },
+}
+
+/// What the buffers' numbers and totals say is lost, repeated or broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Buffers that never came.
+    pub gap_buffers: u64,
+    /// Messages in them, by the totals of the next one.
+    pub gap_messages: u64,
+    /// Bytes of their payloads.
+    pub gap_bytes: u64,
+    /// Buffers that came again, and were not looked at.
+    pub repeated_buffers: u64,
+    /// Buffers that end within a message, or hold another number of messages than they say.
+    pub broken_buffers: u64,
+    /// Messages that were in them by their own field and could not be read.
+    pub broken_messages: u64,
+}
+
+/// The receiving end of a connection: checks numbers and totals, counts.
+#[derive(Debug)]
+pub struct Inbound {
+    epoch: u64,
+    buffer_bytes: u32,
+    next: u64,
+    taken: Totals,
+    /// The sender's totals at the end of the last buffer.
+    told: [u64; 2],
+    losses: Losses,
+}
+
+impl Inbound {
+    /// The receiving end of the connection `epoch`, whose buffers take `buffer_bytes` of payload.
+    #[must_use]
+    pub fn new(epoch: u64, buffer_bytes: u32) -> Self {
+        Self {
+            epoch,
+            buffer_bytes: buffer_bytes.saturating_add(HEAD_BYTES_MAX as u32),
+            next: 0,
+            taken: Totals::default(),
+            told: [0; 2],
+            losses: Losses::default(),
+        }
+    }
+
+    /// Takes a whole frame with a buffer of messages and gives them; each is counted as it is read. Give the frame's memory back, and then
+    /// [`credit`](Self::credit) to the sender.
+    ///
+    /// # Errors
+    /// It is none of this connection.
+    pub fn handle_frame<'a>(&'a mut self, frame: &'a [u8]) -> Result<Reading<'a>, InboundError> {
+        match Frame::parse(frame, self.buffer_bytes)? {
+            Some((Frame::Data(fields, messages), _)) => self.handle_data(&fields, messages),
+            _ => Err(InboundError::NotData),
+        }
+    }
+
+    /// The same for a frame that is taken apart.
+    ///
+    /// # Errors
+    /// It is none of this connection.
+    pub fn handle_data<'a>(
+        &'a mut self,
+        fields: &DataFields,
+        messages: &'a [u8],
+    ) -> Result<Reading<'a>, InboundError> {
+        if fields.epoch != self.epoch {
+            return Err(InboundError::Epoch {
+                found: fields.epoch,
+                epoch: self.epoch,
+            });
+        }
+        if fields.sequence < self.next {
+            self.losses.repeated_buffers += 1;
+            return Ok(Reading::of(self, &[], 0, 0));
+        }
+        if fields.sequence > self.next {
+            self.losses.gap_buffers += fields.sequence - self.next;
+        }
+        self.next = fields.sequence + 1;
+        self.taken.buffers += 1;
+        let before = fields.messages_total - u64::from(fields.messages);
+        self.losses.gap_messages += before.saturating_sub(self.told[0]);
+        let due_bytes = fields.bytes_total.saturating_sub(self.told[1]);
+        self.told = [fields.messages_total, fields.bytes_total];
+        Ok(Reading::of(self, messages, fields.messages, due_bytes))
+    }
+
+    /// What the sender may be told: buffers before this number are given back.
+    #[must_use]
+    pub fn credit(&self) -> u64 {
+        self.next
+    }
+
+    /// What was taken so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.taken
+    }
+
+    /// What was found wrong so far.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// Holds the sender's totals against what came: messages and bytes that were sent and never read. 0 when nothing is lost.
+    #[must_use]
+    pub fn missing(&self, sent: &Totals) -> [i128; 2] {
+        [
+            i128::from(sent.messages) - i128::from(self.taken.messages),
+            i128::from(sent.bytes) - i128::from(self.taken.bytes),
+        ]
+    }
+}
+
+/// The messages of a buffer; what is not read is skipped, and counted all the same.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    inbound: &'a mut Inbound,
+    messages: Messages<'a>,
+    said: u32,
+    read: u32,
+    /// Bytes of payload that the totals say came since the buffer before; those that do not are the gap's.
+    due_bytes: u64,
+    read_bytes: u64,
+    broken: Option<BufferError>,
+}
+
+impl<'a> Reading<'a> {
+    fn of(inbound: &'a mut Inbound, messages: &'a [u8], said: u32, due_bytes: u64) -> Self {
+        Self {
+            inbound,
+            messages: Messages::new(messages),
+            said,
+            read: 0,
+            due_bytes,
+            read_bytes: 0,
+            broken: None,
+        }
+    }
+
+    /// Why the buffer could not be read to its end, if so.
+    #[must_use]
+    pub fn broken(&self) -> Option<BufferError> {
+        self.broken
+    }
+}
+
+impl<'a> Iterator for Reading<'a> {
+    type Item = Message<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message<'a>> {
+        match self.messages.next()? {
+            Ok(message) => {
+                let bytes = message.payload.len() as u64;
+                self.read += 1;
+                self.read_bytes += bytes;
+                self.inbound.taken.messages += 1;
+                self.inbound.taken.bytes += bytes;
+                Some(message)
+            }
+            Err(error) => {
+                self.broken = Some(error);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        while self.next().is_some() {}
+        if self.broken.is_some() || self.read != self.said {
+            self.inbound.losses.broken_buffers += 1;
+            self.inbound.losses.broken_messages += u64::from(self.said.saturating_sub(self.read));
+        } else {
+            self.inbound.losses.gap_bytes += self.due_bytes.saturating_sub(self.read_bytes);
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The sending end of a connection.
+
+use std::collections::VecDeque;
+
+use forebay_wire::net::{DATA_FIELDS_BYTES, DataFields, HEAD_BYTES, Totals};
+use forebay_wire::netio3::{BufferState, BufferWriter, Messages, message_bytes};
+use thiserror::Error;
+
+use crate::config::{Config, ConfigError};
+use crate::slow::{Situation, Verdict, judge};
+
+/// In front of a buffer's messages.
+const FRONT_BYTES: usize = HEAD_BYTES + DATA_FIELDS_BYTES;
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is in a buffer.
+    Taken,
+    /// There is no room: come again when credit came. Nothing is counted.
+    Wait,
+    /// It is dropped, and counted.
+    Dropped,
+    /// It is longer than a buffer: the caller's mistake. Nothing is counted.
+    TooLong,
+    /// The receiver was too slow, and the connection is to be ended. The message is dropped, and counted.
+    GivenUp,
+}
+
+/// Credit that cannot be: the peer gives back what it was not sent, or takes back what it gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("credit for {given} buffers; {credited} were given back, {sent} sent")]
+pub struct CreditError {
+    /// What came.
+    pub given: u64,
+    /// Given back before.
+    pub credited: u64,
+    /// Sent.
+    pub sent: u64,
+}
+
+/// A buffer of messages, with room for its frame's head in front.
+#[derive(Debug)]
+struct Buffer {
+    memory: Box<[u8]>,
+    state: BufferState,
+    payload_bytes: u64,
+    opened_ns: u64,
+}
+
+/// The sending end of a connection: gathers messages, bounds what is on its way, and counts.
+///
+/// `pushed = sent + dropped + held`, in messages and in bytes of payload, each counted where it happens.
+#[derive(Debug)]
+pub struct Outbound {
+    config: Config,
+    epoch: u64,
+    buffers: Vec<Buffer>,
+    free: Vec<usize>,
+    open: Option<usize>,
+    /// Closed, and none of it is with the link yet.
+    waiting: VecDeque<usize>,
+    /// With the link, as a whole.
+    on_link: Option<usize>,
+    /// Sent, and not given back.
+    sent: VecDeque<usize>,
+    credited: u64,
+    pushed: [u64; 2],
+    held: [u64; 2],
+    totals: Totals,
+    stuck_since_ns: Option<u64>,
+    given_up: bool,
+}
+
+impl Outbound {
+    /// The sending end of the connection `epoch`. All memory is taken here.
+    ///
+    /// # Errors
+    /// A setting outside its range.
+    pub fn new(config: &Config, epoch: u64) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let bytes = FRONT_BYTES + config.area_bytes();
+        let count = config.buffer_count as usize;
+        let buffer = || Buffer {
+            memory: vec![0; bytes].into(),
+            state: BufferState::default(),
+            payload_bytes: 0,
+            opened_ns: 0,
+        };
+        Ok(Self {
+            config: *config,
+            epoch,
+            buffers: (0..count).map(|_| buffer()).collect(),
+            free: (0..count).rev().collect(),
+            open: None,
+            waiting: VecDeque::with_capacity(count),
+            on_link: None,
+            sent: VecDeque::with_capacity(count),
+            credited: 0,
+            pushed: [0; 2],
+            held: [0; 2],
+            totals: Totals::default(),
+            stuck_since_ns: None,
+            given_up: false,
+        })
+    }
+
+    /// Takes a message at the time `now_ns`.
+    #[inline]
+    pub fn push(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Pushed {
+        if self
+            .open
+            .is_some_and(|open| self.put(open, tag, status, payload))
+        {
+            return Pushed::Taken;
+        }
+        self.push_into_next(now_ns, tag, status, payload)
+    }
+
+    /// Whether a message would be taken, or dropped, without waiting.
+    #[must_use]
+    pub fn has_room(&self, tag: u64, status: u8, payload_bytes: usize) -> bool {
+        let fits = |open: usize| {
+            let state = &self.buffers[open].state;
+            let need = message_bytes(state.previous, tag, status, payload_bytes);
+            state.len + need <= self.config.area_bytes()
+        };
+        !self.free.is_empty() || self.open.is_some_and(fits)
+    }
+
+    /// Whether it may hold its sender up at `now_ns` for want of room.
+    pub(crate) fn would_wait(
+        &mut self,
+        now_ns: u64,
+        tag: u64,
+        status: u8,
+        payload_bytes: usize,
+    ) -> bool {
+        if self.given_up || self.has_room(tag, status, payload_bytes) {
+            return false;
+        }
+        self.judge(now_ns) == Verdict::Wait
+    }
+
+    /// Bytes of payload that a message may have.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u32 {
+        self.config.buffer_bytes
+    }
+
+    /// Whether the receiver was too slow for its policy, so that the connection is to be ended.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
+    /// The open buffer has no room, or there is none.
+    #[cold]
+    fn push_into_next(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Pushed {
+        if payload.len() > self.config.buffer_bytes as usize {
+            return Pushed::TooLong;
+        }
+        self.flush();
+        if self.given_up {
+            return self.drop_new(payload, Pushed::GivenUp);
+        }
+        if self.free.is_empty() {
+            match self.judge(now_ns) {
+                Verdict::Wait => return Pushed::Wait,
+                Verdict::DropNewest => return self.drop_new(payload, Pushed::Dropped),
+                Verdict::DropOldest => self.drop_oldest(),
+                Verdict::Disconnect => {
+                    self.given_up = true;
+                    return self.drop_new(payload, Pushed::GivenUp);
+                }
+            }
+        }
+        self.stuck_since_ns = None;
+        let Some(next) = self.free.pop() else {
+            return Pushed::Wait;
+        };
+        let buffer = &mut self.buffers[next];
+        (buffer.state, buffer.payload_bytes, buffer.opened_ns) =
+            (BufferState::default(), 0, now_ns);
+        self.open = Some(next);
+        if self.put(next, tag, status, payload) {
+            Pushed::Taken
+        } else {
+            Pushed::TooLong
+        }
+    }
+
+    fn judge(&mut self, now_ns: u64) -> Verdict {
+        let since = *self.stuck_since_ns.get_or_insert(now_ns);
+        let situation = Situation {
+            waiting: self.waiting.len(),
+            stuck_ns: now_ns.saturating_sub(since),
+            block_ns: self.config.block_ns,
+        };
+        judge(self.config.slow, &situation)
+    }
+
+    /// Adds to a buffer; false when it has no room.
+    #[inline]
+    fn put(&mut self, at: usize, tag: u64, status: u8, payload: &[u8]) -> bool {
+        let buffer = &mut self.buffers[at];
+        let mut writer = BufferWriter::resume(&mut buffer.memory[FRONT_BYTES..], buffer.state);
+        if !writer.push(tag, status, payload) {
+            return false;
+        }
+        buffer.state = writer.into_state();
+        let bytes = payload.len() as u64;
+        buffer.payload_bytes += bytes;
+        let full = buffer.state.len >= self.config.water_mark_bytes as usize;
+        count(&mut self.pushed, 1, bytes);
+        count(&mut self.held, 1, bytes);
+        if full {
+            self.flush();
+        }
+        true
+    }
+
+    fn drop_new(&mut self, payload: &[u8], what: Pushed) -> Pushed {
+        let bytes = payload.len() as u64;
+        count(&mut self.pushed, 1, bytes);
+        self.totals.messages_dropped += 1;
+        self.totals.bytes_dropped += bytes;
+        what
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(oldest) = self.waiting.pop_front() else {
+            return;
+        };
+        let buffer = &self.buffers[oldest];
+        let (messages, bytes) = (u64::from(buffer.state.messages), buffer.payload_bytes);
+        self.totals.messages_dropped += messages;
+        self.totals.bytes_dropped += bytes;
+        self.held = [self.held[0] - messages, self.held[1] - bytes];
+        self.free.push(oldest);
+    }
+
+    /// Closes the open buffer: it goes out next.
+    pub fn flush(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.waiting.push_back(open);
+        }
+    }
+
+    /// Closes the open buffer when its time has come.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        if self.poll_timeout().is_some_and(|at| at <= now_ns) {
+            self.flush();
+        }
+    }
+
+    /// When the open buffer is to go out at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let open = self.open?;
+        Some(
+            self.buffers[open]
+                .opened_ns
+                .saturating_add(self.config.flush_ns),
+        )
+    }
+
+    /// The frame that is to be handed to the link, from its first byte to its last; the same one until
+    /// [`handle_transmitted`](Self::handle_transmitted).
+    pub fn poll_transmit(&mut self) -> Option<&[u8]> {
+        if self.on_link.is_none() {
+            let next = self.waiting.pop_front()?;
+            let buffer = &mut self.buffers[next];
+            let fields = DataFields {
+                epoch: self.epoch,
+                sequence: self.totals.buffers,
+                messages_total: self.totals.messages + u64::from(buffer.state.messages),
+                bytes_total: self.totals.bytes + buffer.payload_bytes,
+                messages: buffer.state.messages,
+                bytes: buffer.state.len as u32,
+            };
+            buffer.memory[..FRONT_BYTES].copy_from_slice(&fields.to_bytes());
+            self.on_link = Some(next);
+        }
+        let buffer = &self.buffers[self.on_link?];
+        Some(&buffer.memory[..FRONT_BYTES + buffer.state.len])
+    }
+
+    /// The link has taken the whole frame.
+    pub fn handle_transmitted(&mut self) {
+        let Some(done) = self.on_link.take() else {
+            return;
+        };
+        let buffer = &self.buffers[done];
+        let (messages, bytes) = (u64::from(buffer.state.messages), buffer.payload_bytes);
+        self.totals.buffers += 1;
+        self.totals.messages += messages;
+        self.totals.bytes += bytes;
+        self.held = [self.held[0] - messages, self.held[1] - bytes];
+        self.sent.push_back(done);
+    }
+
+    /// The receiver gave back all buffers before `given`.
+    ///
+    /// # Errors
+    /// It cannot have.
+    pub fn handle_credit(&mut self, given: u64) -> Result<(), CreditError> {
+        let (credited, sent) = (self.credited, self.totals.buffers);
+        if !(credited..=sent).contains(&given) {
+            return Err(CreditError {
+                given,
+                credited,
+                sent,
+            });
+        }
+        for _ in credited..given {
+            self.free.extend(self.sent.pop_front());
+        }
+        self.credited = given;
+        Ok(())
+    }
+
+    /// Whether everything that was pushed is sent, and given back.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.held[0] == 0 && self.credited == self.totals.buffers
+    }
+
+    /// What was sent and dropped so far; with nothing held, what the end frame says.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Messages and bytes pushed: taken or dropped.
+    #[must_use]
+    pub fn pushed(&self) -> [u64; 2] {
+        self.pushed
+    }
+
+    /// Messages and bytes in buffers that the link has not taken.
+    #[must_use]
+    pub fn held(&self) -> [u64; 2] {
+        self.held
+    }
+
+    /// Pushed − sent − dropped − held, in messages and bytes; anything but 0 is a fault of this engine.
+    #[must_use]
+    pub fn residual(&self) -> [i128; 2] {
+        let left = |pushed: u64, sent: u64, dropped: u64, held: u64| {
+            i128::from(pushed) - i128::from(sent) - i128::from(dropped) - i128::from(held)
+        };
+        let totals = &self.totals;
+        [
+            left(
+                self.pushed[0],
+                totals.messages,
+                totals.messages_dropped,
+                self.held[0],
+            ),
+            left(
+                self.pushed[1],
+                totals.bytes,
+                totals.bytes_dropped,
+                self.held[1],
+            ),
+        ]
+    }
+
+    /// Gives up what is held, as when the connection is gone: it is dropped, and `lost` is told of each message of it by tag and bytes.
+    pub fn abandon(&mut self, mut lost: impl FnMut(u64, usize)) {
+        self.flush();
+        let all: Vec<usize> = self
+            .on_link
+            .take()
+            .into_iter()
+            .chain(self.waiting.drain(..))
+            .collect();
+        for at in all {
+            let buffer = &self.buffers[at];
+            let messages = &buffer.memory[FRONT_BYTES..FRONT_BYTES + buffer.state.len];
+            for message in Messages::new(messages).flatten() {
+                lost(message.tag, message.payload.len());
+                self.totals.messages_dropped += 1;
+                self.totals.bytes_dropped += message.payload.len() as u64;
+                self.held = [
+                    self.held[0] - 1,
+                    self.held[1] - message.payload.len() as u64,
+                ];
+            }
+            self.free.push(at);
+        }
+        self.given_up = true;
+    }
+}
+
+#[inline]
+fn count(tally: &mut [u64; 2], items: u64, bytes: u64) {
+    tally[0] += items;
+    tally[1] += bytes;
+}

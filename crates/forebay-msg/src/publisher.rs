@@ -1,0 +1,239 @@
+//! Who gets which tag.
+
+use std::collections::HashMap;
+
+use forebay_wire::net::{Entry, Slow};
+
+use crate::config::{Config, ConfigError};
+use crate::outbound::{Outbound, Pushed};
+
+/// A subscriber's connection. Numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(u64);
+
+/// What became of a message, over all its subscribers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Subscribers in whose buffers it is.
+    pub taken: u32,
+    /// Subscribers that were too slow for it.
+    pub dropped: u32,
+    /// A subscriber of the policy `Block` has no room: nothing was done; come again when credit came.
+    pub wait: bool,
+    /// It is longer than a buffer: nothing was done.
+    pub too_long: bool,
+}
+
+#[derive(Debug)]
+struct Peer {
+    id: PeerId,
+    outbound: Outbound,
+    asked: Asked,
+}
+
+/// The subscriptions of a peer: single tags in order, and the others.
+#[derive(Debug, Default)]
+struct Asked {
+    tags: Vec<u64>,
+    patterns: Vec<Entry>,
+}
+
+impl Asked {
+    fn begin(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        for entry in entries {
+            if entry.mask == u64::MAX {
+                self.tags.push(entry.tag);
+            } else if !self.patterns.contains(&entry) {
+                self.patterns.push(entry);
+            }
+        }
+        self.tags.sort_unstable();
+        self.tags.dedup();
+    }
+
+    fn end(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        let mut gone = Self::default();
+        gone.begin(entries);
+        self.tags
+            .retain(|tag| gone.tags.binary_search(tag).is_err());
+        self.patterns.retain(|entry| !gone.patterns.contains(entry));
+    }
+
+    fn matches(&self, tag: u64) -> bool {
+        self.tags.binary_search(&tag).is_ok()
+            || self.patterns.iter().any(|entry| entry.matches(tag))
+    }
+}
+
+/// Sends each message to the subscribers of its tag. What one of them costs is counted at its own connection, and no other one feels it,
+/// but for the policy `Block`, which holds up all.
+///
+/// The subscribers of a tag are looked up once and remembered until a subscription changes, so that the cost of a message does not grow with
+/// the number of tags or subscriptions.
+#[derive(Debug)]
+pub struct Publisher {
+    config: Config,
+    peers: Vec<Peer>,
+    next_id: u64,
+    /// Places in `peers` by tag, for the subscriptions as they are.
+    routes: HashMap<u64, Box<[usize]>>,
+    unheard: [u64; 2],
+}
+
+impl Publisher {
+    /// A publisher without subscribers; `config` holds for each of its connections, but for the policy, which is the subscriber's own.
+    ///
+    /// # Errors
+    /// A setting outside its range.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            config: *config,
+            peers: Vec::new(),
+            next_id: 0,
+            routes: HashMap::new(),
+            unheard: [0; 2],
+        })
+    }
+
+    /// A subscriber has connected: `epoch` is its connection's, the buffers are those agreed with it.
+    ///
+    /// # Errors
+    /// A setting outside its range.
+    pub fn add(
+        &mut self,
+        epoch: u64,
+        slow: Slow,
+        buffer_bytes: u32,
+        buffer_count: u32,
+    ) -> Result<PeerId, ConfigError> {
+        let config = Config {
+            slow,
+            buffer_bytes,
+            buffer_count,
+            ..self.config
+        };
+        let id = PeerId(self.next_id);
+        self.next_id += 1;
+        self.peers.push(Peer {
+            id,
+            outbound: Outbound::new(&config, epoch)?,
+            asked: Asked::default(),
+        });
+        Ok(id)
+    }
+
+    /// A connection is gone: gives its sending end, whose books are to be closed.
+    pub fn remove(&mut self, id: PeerId) -> Option<Outbound> {
+        let at = self.peers.iter().position(|peer| peer.id == id)?;
+        self.routes.clear();
+        Some(self.peers.remove(at).outbound)
+    }
+
+    /// Begins subscriptions; one that is there is not begun twice. False when there is no such peer.
+    pub fn subscribe(&mut self, id: PeerId, entries: impl IntoIterator<Item = Entry>) -> bool {
+        self.routes.clear();
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == id) else {
+            return false;
+        };
+        peer.asked.begin(entries);
+        true
+    }
+
+    /// Ends subscriptions. False when there is no such peer.
+    pub fn unsubscribe(&mut self, id: PeerId, entries: impl IntoIterator<Item = Entry>) -> bool {
+        self.routes.clear();
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == id) else {
+            return false;
+        };
+        peer.asked.end(entries);
+        true
+    }
+
+    /// Subscriptions of a peer.
+    #[must_use]
+    pub fn subscriptions(&self, id: PeerId) -> usize {
+        let peer = self.peers.iter().find(|peer| peer.id == id);
+        peer.map_or(0, |peer| peer.asked.tags.len() + peer.asked.patterns.len())
+    }
+
+    /// Sends a message to all subscribers of its tag.
+    #[inline]
+    pub fn publish(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Published {
+        let Self {
+            peers,
+            routes,
+            unheard,
+            ..
+        } = self;
+        let route: &[usize] = routes.entry(tag).or_insert_with(|| route(peers, tag));
+        let mut published = Published::default();
+        if route.is_empty() {
+            unheard[0] += 1;
+            unheard[1] += payload.len() as u64;
+            return published;
+        }
+        // Nothing may have happened when the caller is to come again.
+        for at in route {
+            let outbound = &mut peers[*at].outbound;
+            published.too_long |= payload.len() > outbound.buffer_bytes() as usize;
+            published.wait |= outbound.would_wait(now_ns, tag, status, payload.len());
+        }
+        if published.too_long || published.wait {
+            return published;
+        }
+        for at in route {
+            match peers[*at].outbound.push(now_ns, tag, status, payload) {
+                Pushed::Taken => published.taken += 1,
+                Pushed::Dropped | Pushed::GivenUp => published.dropped += 1,
+                // Both were asked about just before.
+                Pushed::Wait | Pushed::TooLong => {}
+            }
+        }
+        published
+    }
+
+    /// Messages and bytes of tags that nobody had subscribed to.
+    #[must_use]
+    pub fn unheard(&self) -> [u64; 2] {
+        self.unheard
+    }
+
+    /// The sending end of a connection.
+    pub fn peer(&mut self, id: PeerId) -> Option<&mut Outbound> {
+        let peer = self.peers.iter_mut().find(|peer| peer.id == id);
+        peer.map(|peer| &mut peer.outbound)
+    }
+
+    /// All connections.
+    pub fn peers(&mut self) -> impl Iterator<Item = (PeerId, &mut Outbound)> {
+        self.peers
+            .iter_mut()
+            .map(|peer| (peer.id, &mut peer.outbound))
+    }
+
+    /// Closes buffers whose time has come.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        for peer in &mut self.peers {
+            peer.outbound.handle_time(now_ns);
+        }
+    }
+
+    /// When the next buffer is to go out at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.peers
+            .iter()
+            .filter_map(|peer| peer.outbound.poll_timeout())
+            .min()
+    }
+}
+
+#[cold]
+fn route(peers: &[Peer], tag: u64) -> Box<[usize]> {
+    let subscribed = peers
+        .iter()
+        .enumerate()
+        .filter(|(_, peer)| peer.asked.matches(tag));
+    subscribed.map(|(at, _)| at).collect()
+}

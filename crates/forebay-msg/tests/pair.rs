@@ -1,0 +1,257 @@
+//! A sending and a receiving end: whatever is pushed is taken, held, dropped by name, or missing by the totals.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+
+use forebay_msg::{Config, Inbound, Outbound, Pushed, Slow};
+use proptest::prelude::*;
+
+const EPOCH: u64 = 9;
+
+fn config(slow: Slow) -> Config {
+    Config {
+        buffer_bytes: 100,
+        buffer_count: 3,
+        flush_ns: 50,
+        slow,
+        block_ns: 1_000,
+        ..Config::default()
+    }
+}
+
+/// Everything that is ready goes over; the receiver gives all of it back when `credit`. What came: tag and payload.
+fn carry(sending: &mut Outbound, receiving: &mut Inbound, credit: bool) -> Vec<(u64, Vec<u8>)> {
+    let mut came = Vec::new();
+    while let Some(frame) = sending.poll_transmit() {
+        let frame = frame.to_vec();
+        let reading = receiving.handle_frame(&frame).unwrap();
+        came.extend(reading.map(|message| (message.tag, message.payload.to_vec())));
+        sending.handle_transmitted();
+    }
+    if credit {
+        sending.handle_credit(receiving.credit()).unwrap();
+    }
+    came
+}
+
+#[test]
+fn messages_are_gathered_until_the_mark_or_the_time() {
+    let mut sending = Outbound::new(
+        &Config {
+            water_mark_bytes: 40,
+            ..config(Slow::Block)
+        },
+        EPOCH,
+    )
+    .unwrap();
+    let mut receiving = Inbound::new(EPOCH, 100);
+    assert_eq!(sending.push(1_000, 5, 0, &[1; 10]), Pushed::Taken);
+    assert_eq!(sending.poll_timeout(), Some(1_050));
+    assert!(sending.poll_transmit().is_none());
+    sending.handle_time(1_049);
+    assert!(sending.poll_transmit().is_none());
+    sending.handle_time(1_050);
+    assert_eq!(
+        carry(&mut sending, &mut receiving, true),
+        [(5, vec![1; 10])]
+    );
+    for byte in 0..2 {
+        sending.push(2_000, 5, 0, &[byte; 15]);
+    }
+    assert_eq!(sending.poll_timeout(), None, "the mark is reached");
+    assert_eq!(carry(&mut sending, &mut receiving, true).len(), 2);
+    assert!(sending.is_done());
+    assert_eq!(receiving.missing(&sending.totals()), [0, 0]);
+}
+
+#[test]
+fn a_message_as_long_as_a_buffer_fits_and_a_longer_one_is_refused() {
+    let mut sending = Outbound::new(&config(Slow::Block), EPOCH).unwrap();
+    let mut receiving = Inbound::new(EPOCH, 100);
+    assert_eq!(sending.push(0, 1, 3, &[7; 100]), Pushed::Taken);
+    assert_eq!(sending.push(0, 1, 3, &[7; 101]), Pushed::TooLong);
+    sending.flush();
+    assert_eq!(
+        carry(&mut sending, &mut receiving, true),
+        [(1, vec![7; 100])]
+    );
+    assert_eq!(sending.pushed(), [1, 100]);
+}
+
+/// Pushes until nothing is taken any more; how many messages were taken, and what became of the next one.
+fn fill(sending: &mut Outbound) -> (u32, Pushed) {
+    for number in 0.. {
+        match sending.push(0, 1, 0, &[number as u8; 60]) {
+            Pushed::Taken => {}
+            other => return (number, other),
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_slow_receiver_costs_what_the_policy_says() {
+    // Three buffers of one message each; the link takes none.
+    let mut sending = Outbound::new(&config(Slow::Block), EPOCH).unwrap();
+    assert_eq!(fill(&mut sending), (3, Pushed::Wait));
+    assert_eq!(sending.push(999, 1, 0, &[0; 60]), Pushed::Wait);
+    assert_eq!(sending.push(1_000, 1, 0, &[0; 60]), Pushed::GivenUp);
+    assert_eq!(sending.totals().messages_dropped, 1);
+
+    let mut sending = Outbound::new(&config(Slow::DropNewest), EPOCH).unwrap();
+    assert_eq!(fill(&mut sending), (3, Pushed::Dropped));
+    let came = carry(&mut sending, &mut Inbound::new(EPOCH, 100), true);
+    assert_eq!(
+        came.iter()
+            .map(|(_, payload)| payload[0])
+            .collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
+
+    let mut sending = Outbound::new(&config(Slow::DropOldest), EPOCH).unwrap();
+    for number in 0..10 {
+        assert_eq!(sending.push(0, 1, 0, &[number; 60]), Pushed::Taken);
+    }
+    sending.flush();
+    let mut receiving = Inbound::new(EPOCH, 100);
+    let came = carry(&mut sending, &mut receiving, true);
+    assert_eq!(
+        came.iter()
+            .map(|(_, payload)| payload[0])
+            .collect::<Vec<_>>(),
+        [7, 8, 9]
+    );
+    assert_eq!(sending.totals().messages_dropped, 7);
+    assert_eq!(
+        receiving.losses(),
+        Default::default(),
+        "what was never sent is no gap"
+    );
+
+    let mut sending = Outbound::new(&config(Slow::Disconnect), EPOCH).unwrap();
+    assert_eq!(fill(&mut sending), (3, Pushed::GivenUp));
+    assert_eq!(sending.push(0, 1, 0, b"more"), Pushed::GivenUp);
+    let mut lost = Vec::new();
+    sending.abandon(|tag, bytes| lost.push((tag, bytes)));
+    assert_eq!(lost, [(1, 60); 3]);
+    assert_eq!((sending.residual(), sending.held()), ([0, 0], [0, 0]));
+}
+
+#[test]
+fn gaps_repetitions_and_truncations_are_found_and_sized() {
+    let mut sending = Outbound::new(&config(Slow::Block), EPOCH).unwrap();
+    let mut receiving = Inbound::new(EPOCH, 100);
+    let mut frames = Vec::new();
+    for number in 0..5_u8 {
+        sending.push(0, 1, 0, &[number; 10]);
+        sending.push(0, 2, 0, &[number; 20]);
+        sending.flush();
+        frames.push(sending.poll_transmit().unwrap().to_vec());
+        sending.handle_transmitted();
+        let _ = sending.handle_credit(u64::from(number) + 1);
+    }
+    let read =
+        |receiving: &mut Inbound, frame: &[u8]| receiving.handle_frame(frame).unwrap().count();
+    assert_eq!(read(&mut receiving, &frames[0]), 2);
+    assert_eq!(read(&mut receiving, &frames[3]), 2);
+    let losses = receiving.losses();
+    assert_eq!(
+        (losses.gap_buffers, losses.gap_messages, losses.gap_bytes),
+        (2, 4, 60)
+    );
+    assert_eq!(read(&mut receiving, &frames[3]), 0);
+    assert_eq!(receiving.losses().repeated_buffers, 1);
+    // A length in the middle is too great: what is before it is good.
+    let mut broken = frames[4].clone();
+    let second = broken.len() - 20 - 12;
+    broken[second] = 200;
+    assert_eq!(read(&mut receiving, &broken), 1);
+    let losses = receiving.losses();
+    assert_eq!((losses.broken_buffers, losses.broken_messages), (1, 1));
+    assert_eq!(receiving.missing(&sending.totals()), [5, 80]);
+    let other = Outbound::new(&config(Slow::Block), 1).map(|mut other| {
+        other.push(0, 1, 0, b"x");
+        other.flush();
+        other.poll_transmit().unwrap().to_vec()
+    });
+    let error = receiving.handle_frame(&other.unwrap()).unwrap_err();
+    assert!(error.to_string().contains("connection 1"), "{error}");
+}
+
+#[test]
+fn credit_that_cannot_be_is_refused() {
+    let mut sending = Outbound::new(&config(Slow::Block), EPOCH).unwrap();
+    sending.push(0, 1, 0, b"x");
+    sending.flush();
+    assert!(sending.handle_credit(1).is_err(), "nothing is sent");
+    sending.poll_transmit();
+    sending.handle_transmitted();
+    assert!(sending.handle_credit(2).is_err());
+    sending.handle_credit(1).unwrap();
+    assert!(sending.handle_credit(0).is_err());
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Push { tag: u64, bytes: usize },
+    Flush,
+    Carry,
+    Lose,
+    Credit,
+    Wait(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        20 => (0..3_u64, 0..110_usize).prop_map(|(tag, bytes)| Act::Push { tag, bytes }),
+        2 => Just(Act::Flush),
+        4 => Just(Act::Carry),
+        1 => Just(Act::Lose),
+        3 => Just(Act::Credit),
+        2 => (1..400_u64).prop_map(Act::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_books_close_whatever_happens(
+        acts in proptest::collection::vec(act(), 0..200),
+        slow in prop_oneof![Just(Slow::Block), Just(Slow::DropNewest), Just(Slow::DropOldest), Just(Slow::Disconnect)],
+    ) {
+        let mut sending = Outbound::new(&config(slow), EPOCH).unwrap();
+        let mut receiving = Inbound::new(EPOCH, 100);
+        let (mut now_ns, mut lost, mut came) = (0, [0_u64; 2], 0_u64);
+        for act in acts {
+            match act {
+                Act::Push { tag, bytes } => {
+                    let _ = sending.push(now_ns, tag, 0, &vec![1; bytes]);
+                }
+                Act::Flush => sending.flush(),
+                Act::Carry => came += carry(&mut sending, &mut receiving, false).len() as u64,
+                Act::Lose => {
+                    let before = sending.totals();
+                    if sending.poll_transmit().is_some() {
+                        sending.handle_transmitted();
+                        let after = sending.totals();
+                        lost[0] += after.messages - before.messages;
+                        lost[1] += after.bytes - before.bytes;
+                    }
+                }
+                Act::Credit => {
+                    let _ = sending.handle_credit(receiving.credit());
+                }
+                Act::Wait(ns) => {
+                    now_ns += ns;
+                    sending.handle_time(now_ns);
+                }
+            }
+            prop_assert_eq!(sending.residual(), [0, 0]);
+        }
+        prop_assert_eq!(receiving.totals().messages, came);
+        let missing = receiving.missing(&sending.totals());
+        prop_assert_eq!(missing, lost.map(i128::from));
+        prop_assert_eq!(receiving.losses().broken_buffers, 0);
+        // What was lost before the last buffer that came is known without the totals of the end.
+        prop_assert!(receiving.losses().gap_messages <= lost[0]);
+        prop_assert!(receiving.losses().gap_bytes <= lost[1]);
+    }
+}
