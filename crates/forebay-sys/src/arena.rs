@@ -3,63 +3,50 @@
 //! A stage's scratch memory lies here so that its successor finds, after a `kill -9`, what the kernel had
 //! already written into it.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{Mode, OFlags};
 use rustix::mm::MapFlags;
 
 use crate::SysError;
 use crate::mapping::{Access, Pages, file_bytes, sealed_memfd};
 
-/// The arenas claimed by this process, by device and inode.
-static CLAIMED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
-
-/// The sole right to a memfd's bytes, in this process (a registry) and among processes (a record lock).
+/// The sole right to a memfd's bytes, in this process and among processes.
 ///
-/// The kernel drops the lock when the owner dies, after its memory is gone, so a successor cannot overlap with it.
+/// It is a lock of an open file description (`F_OFD_SETLK`) that nobody else has: the memfd is opened anew for it. A
+/// record lock of the process would go as soon as any descriptor of the memfd is closed. The kernel drops the lock with
+/// the description when the owner dies, after its memory is gone, so a successor cannot overlap with it.
 #[derive(Debug)]
 struct Claim {
+    /// As it was handed over, to be shared.
     fd: OwnedFd,
-    inode: (u64, u64),
+    /// Holds the lock; never duplicated.
+    _lock: OwnedFd,
 }
 
 impl Claim {
     fn take(fd: OwnedFd) -> Result<Self, SysError> {
-        let stat =
-            rustix::fs::fstat(&fd).map_err(|errno| SysError::new("fstat", "arena", errno))?;
-        let inode = (stat.st_dev, stat.st_ino);
-        if !CLAIMED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(inode)
-        {
-            return Err(held(&fd, "this process", rustix::io::Errno::BUSY));
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let lock = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| SysError::new("open", path, errno))?;
+        let whole = libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open, and the kernel only reads the structure, which lives until the call returns.
+        let locked = unsafe { libc::fcntl(lock.as_raw_fd(), libc::F_OFD_SETLK, &whole) };
+        if locked == 0 {
+            return Ok(Self { fd, _lock: lock });
         }
-        // From here on a failure gives the registry's entry back through Drop.
-        let claim = Self { fd, inode };
-        rustix::fs::fcntl_lock(&claim.fd, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| held(&claim.fd, "another process", errno))?;
-        Ok(claim)
+        let error = std::io::Error::last_os_error();
+        Err(
+            SysError::new("claim arena", format!("fd {}", fd.as_raw_fd()), error)
+                .with_remedy("it is held by another owner; an arena has one owner at a time"),
+        )
     }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        CLAIMED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.inode);
-        // Explicitly, as another descriptor of the same file may stay open.
-        let _ = rustix::fs::fcntl_lock(&self.fd, FlockOperation::NonBlockingUnlock);
-    }
-}
-
-fn held(fd: &OwnedFd, by: &str, errno: rustix::io::Errno) -> SysError {
-    SysError::new("claim arena", format!("fd {}", fd.as_raw_fd()), errno).with_remedy(format!(
-        "it is held by {by}; an arena has one owner at a time"
-    ))
 }
 
 /// A memfd mapped as bytes and owned exclusively while this value lives.
@@ -118,7 +105,7 @@ impl ByteArena {
         self.bytes_mut().chunks_exact_mut(stride_bytes)
     }
 
-    /// Another descriptor of the same memory, to keep it alive beyond this owner.
+    /// Another descriptor of the same memory, to keep it alive beyond this owner; it carries no right to the bytes.
     ///
     /// # Errors
     /// When descriptors run out.
@@ -159,6 +146,16 @@ mod tests {
         assert!(refused.to_string().contains("one owner"), "{refused}");
         drop(first);
         ByteArena::attach(fd).unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_that_is_closed_does_not_end_the_claim() {
+        let fd = ByteArena::create(4096).unwrap();
+        let first = ByteArena::attach(fd.try_clone().unwrap()).unwrap();
+        drop(first.share_fd().unwrap());
+        drop(fd.try_clone().unwrap());
+        let refused = ByteArena::attach(fd).unwrap_err();
+        assert!(refused.to_string().contains("one owner"), "{refused}");
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod signals;
 pub mod snmp;
 mod sockaddr;
 pub mod socket;
+pub mod stdio;
 pub mod udp_batch;
 
 pub use error::SysError;

@@ -2,12 +2,14 @@
 
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::SysError;
@@ -128,17 +130,22 @@ impl Mapping {
     /// Opens and maps an existing file.
     ///
     /// # Errors
-    /// When it cannot be opened, is empty or cannot be mapped.
+    /// When it cannot be opened, is no regular file, is empty or cannot be mapped.
     pub fn open_file(path: &Path, access: Access) -> Result<Self, SysError> {
         let target = path.display().to_string();
+        let failed = |source| SysError::new("open", &*target, source);
         let file = OpenOptions::new()
             .read(true)
             .write(access == Access::ReadWrite)
-            .open(path);
-        Self::of_fd(
-            file.map_err(|source| SysError::new("open", &*target, source))?,
-            access,
-        )
+            // A pipe of that name would otherwise be waited for without end.
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(path)
+            .map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            let kind = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+            return Err(failed(kind));
+        }
+        Self::of_fd(file, access)
     }
 
     /// The mapped words.

@@ -111,6 +111,13 @@ pub fn end_quietly_on_closed_pipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// Ignores `SIGXFSZ`: a write beyond the limit of the size of files (`ulimit -f`) fails with a reason instead of ending the
+/// process without one.
+pub fn let_writes_fail() {
+    // SAFETY: SIG_IGN is a valid disposition and runs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Ignores `SIGINT`, `SIGTERM` and `SIGHUP`: a terminal or a service manager sends them to every process of a group, but a
 /// stage ends when its supervisor says so.
 pub fn leave_signals_to_supervisor() {
