@@ -26,7 +26,7 @@ impl Consumers {
     /// Maps what [`crate::RingSetMemory::consumer_fds`] gave, after checking size and seals of each file. The rings stand where this side's own
     /// page says that they were released; a restarted stage calls [`Consumer::resume`] with the position from its book.
     ///
-    /// There must be one consumer at a time: start a new one only when the old one is dead.
+    /// A second consumer of the same set is refused while any ring of the first one lives, in this process or in another.
     pub fn map(spec: &RingSetSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
         let parts = map_side(spec, fds, Side::Consumer)?;
         let rings = parts
@@ -210,10 +210,10 @@ impl Consumer {
         Some(unsafe { View::new(self.parts.data.base().add(offset), len) })
     }
 
-    /// Gives everything before `position` back to the producer. `false`, and nothing done, if it is not between the released position and the
-    /// read cursor.
+    /// Gives everything before `position`, the end of a record, back to the producer. `false`, and nothing done, if it is not between the
+    /// released position and the read cursor, or no record can end there.
     pub fn release(&mut self, position: u64) -> bool {
-        self.head.release(position, &self.parts.own)
+        position.is_multiple_of(RECORD_ALIGN) && self.head.release(position, &self.parts.own)
     }
 
     /// Where the next record is read.

@@ -189,6 +189,12 @@ pub enum RingError {
         /// The seals that it has.
         found: u32,
     },
+    /// Misuse: another writer of this side lives.
+    #[error("{what} belongs to another owner of this side; each side has one at a time")]
+    Claimed {
+        /// Which memory.
+        what: &'static str,
+    },
     /// Peer: a value in shared memory is impossible.
     #[error("ring {ring}: {fault}")]
     Peer {

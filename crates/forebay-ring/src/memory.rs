@@ -47,6 +47,31 @@ pub(crate) fn duplicate(what: &'static str, fd: &OwnedFd) -> Result<OwnedFd, Rin
     rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(system("fcntl(F_DUPFD_CLOEXEC)", what))
 }
 
+/// The sole right to write a side's index, and with it to be that side: a lock of an open file description that nobody else has.
+///
+/// The kernel drops it with the descriptor when its owner dies, after its memory is gone, so a successor cannot overlap with it.
+pub(crate) fn claim(what: &'static str, fd: &OwnedFd) -> Result<OwnedFd, RingError> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let lock = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(system("open(O_RDWR)", what))?;
+    let whole = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and the kernel only reads the structure, which lives until the call returns.
+    if unsafe { libc::fcntl(lock.as_raw_fd(), libc::F_OFD_SETLK, &whole) } == 0 {
+        return Ok(lock);
+    }
+    let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL);
+    Err(match errno {
+        Errno::AGAIN | Errno::ACCESS => RingError::Claimed { what },
+        errno => system("fcntl(F_OFD_SETLK)", what)(errno),
+    })
+}
+
 /// Checks that a memory file has the size that the set's shape gives and cannot change it.
 pub(crate) fn verify(
     what: &'static str,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::bell::{Notifier, Waiter};
 use crate::error::{Full, PeerFault, RingError};
 use crate::index::Tail;
-use crate::record::{HEADER_BYTES, Header, Meta, RECORD_ALIGN, record_bytes};
+use crate::record::{HEADER_BYTES, Header, Meta, RECORD_ALIGN, Record, record_bytes};
 use crate::set::{RingParts, Side, map_side};
 use crate::spec::RingSetSpec;
 
@@ -28,7 +28,7 @@ impl Producers {
     /// Maps what [`crate::RingSetMemory::producer_fds`] gave, after checking size and seals of each file. The rings stand where this side's own
     /// page says that they were published; a restarted stage calls [`Producer::resume`] with the position from its book.
     ///
-    /// There must be one producer at a time: start a new one only when the old one is dead.
+    /// A second producer of the same set is refused while any ring of the first one lives, in this process or in another.
     pub fn map(spec: &RingSetSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
         let parts = map_side(spec, fds, Side::Producer)?;
         let rings = parts
@@ -160,6 +160,37 @@ impl Producer {
     #[inline]
     pub fn publish(&mut self) {
         self.tail.publish(&self.parts.own);
+    }
+
+    /// The records from `from` up to the private position, as this side finds them in its own memory: what a consumer that is gone, or
+    /// does not get on, has left. Ends early where there is no record.
+    pub fn written_since(&self, from: u64) -> impl Iterator<Item = Record> {
+        let mut position = from;
+        std::iter::from_fn(move || {
+            let record = self.record_at(position)?;
+            position = record.end;
+            Some(record)
+        })
+    }
+
+    fn record_at(&self, position: u64) -> Option<Record> {
+        let left = self.position().wrapping_sub(position);
+        let in_ring = (HEADER_BYTES..=self.capacity_bytes()).contains(&left);
+        if !in_ring || !position.is_multiple_of(RECORD_ALIGN) {
+            return None;
+        }
+        let offset = (position & self.mask) as usize;
+        // SAFETY: `offset < capacity` by the mask and a multiple of 32, and the mapping has twice the capacity.
+        let header = unsafe { Header::read(self.parts.data.base().add(offset)) };
+        let bytes = record_bytes(u64::from(header.len));
+        let is_record =
+            header.position == position && header.len <= self.record_bytes_max && bytes <= left;
+        is_record.then(|| Record {
+            position: position.wrapping_add(HEADER_BYTES),
+            len: header.len,
+            meta: header.meta,
+            end: position.wrapping_add(bytes),
+        })
     }
 
     /// What the consumer may see.

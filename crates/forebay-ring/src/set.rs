@@ -101,6 +101,8 @@ pub(crate) struct RingParts {
     pub(crate) data: Mapping,
     pub(crate) own: Shared<Slot>,
     pub(crate) peer: Shared<Slot>,
+    /// Declared last: the memory goes first, then the right to it.
+    _claim: Arc<OwnedFd>,
 }
 
 /// A whole set as a side has mapped it.
@@ -133,12 +135,16 @@ pub(crate) fn map_side(
     };
     let producer = map_index(PRODUCER_INDEX, &producer_index, spec, producer_access)?;
     let consumer = map_index(CONSUMER_INDEX, &consumer_index, spec, consumer_access)?;
+    let claim = Arc::new(match side {
+        Side::Producer => memory::claim(PRODUCER_INDEX, &producer_index)?,
+        Side::Consumer => memory::claim(CONSUMER_INDEX, &consumer_index)?,
+    });
     let (own, peer, rings_on, sleeps_on) = match side {
         Side::Producer => (producer, consumer, data_ready, space_free),
         Side::Consumer => (consumer, producer, space_free, data_ready),
     };
     Ok(SetParts {
-        rings: map_rings(spec, &data, &own, &peer, side)?,
+        rings: map_rings(spec, &data, &own, &peer, side, &claim)?,
         notifier: Notifier::new(flag(&peer)?, rings_on),
         waiter: Waiter::new(flag(&own)?, sleeps_on),
     })
@@ -160,6 +166,7 @@ fn map_rings(
     own: &Arc<Mapping>,
     peer: &Arc<Mapping>,
     side: Side,
+    claim: &Arc<OwnedFd>,
 ) -> Result<Vec<RingParts>, RingError> {
     let access = if side == Side::Producer {
         Access::ReadWrite
@@ -177,6 +184,7 @@ fn map_rings(
             data,
             own: slot(own, ring)?,
             peer: slot(peer, ring)?,
+            _claim: Arc::clone(claim),
         });
     }
     Ok(rings)

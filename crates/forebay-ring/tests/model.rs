@@ -202,6 +202,7 @@ impl World {
         let ring = &mut self.consumers.rings[0];
         let Some(item) = self.model.read.get(nth).copied() else {
             assert!(!ring.release(ring.read_position().wrapping_add(32)));
+            assert!(!ring.release(ring.released().wrapping_add(1)));
             return;
         };
         assert!(ring.release(item.end));
@@ -215,6 +216,8 @@ impl World {
         model.committed.truncate(kept);
         let published = self.producers.rings[0].published();
         let book = model.committed.back().map_or(published, |item| item.end);
+        // A dead process has nothing mapped.
+        self.producers.rings.clear();
         self.producers = Producers::map(&self.spec, self.memory.producer_fds().unwrap()).unwrap();
         self.producers.rings[0].resume(book).unwrap();
         model.position = book;
@@ -231,6 +234,7 @@ impl World {
         } else {
             model.read[kept - 1].end
         };
+        self.consumers.rings.clear();
         self.consumers = Consumers::map(&self.spec, self.memory.consumer_fds().unwrap()).unwrap();
         self.consumers.rings[0].resume(book).unwrap();
         model.released = book;

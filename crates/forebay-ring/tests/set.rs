@@ -299,3 +299,67 @@ fn sides_and_views_may_move_to_threads() {
     sendable::<forebay_ring::FrameReceiver>();
     sendable::<forebay_ring::View<'_>>();
 }
+
+#[test]
+fn each_side_has_one_owner_at_a_time() {
+    let spec = RingSetSpec::new("owned", vec![65_536; 2], 1_000);
+    let memory = RingSetMemory::create(&spec).unwrap();
+    let mut producers = Producers::map(&spec, memory.producer_fds().unwrap()).unwrap();
+    let consumers = Consumers::map(&spec, memory.consumer_fds().unwrap()).unwrap();
+    // Closing other descriptors of the same memory ends nobody's right to it.
+    drop(memory.producer_fds().unwrap());
+    let refused =
+        |result: Result<Producers, RingError>| matches!(result, Err(RingError::Claimed { .. }));
+    assert!(refused(Producers::map(
+        &spec,
+        memory.producer_fds().unwrap()
+    )));
+    assert!(Consumers::map(&spec, memory.consumer_fds().unwrap()).is_err());
+    // One ring that went to a thread still owns the side.
+    let ring = producers.rings.pop();
+    drop(producers);
+    assert!(refused(Producers::map(
+        &spec,
+        memory.producer_fds().unwrap()
+    )));
+    drop(ring);
+    Producers::map(&spec, memory.producer_fds().unwrap()).unwrap();
+    drop(consumers);
+    Consumers::map(&spec, memory.consumer_fds().unwrap()).unwrap();
+}
+
+/// What a consumer that hangs has left can be counted by the side that wrote it.
+#[test]
+fn what_was_written_is_found_again_by_its_writer() {
+    let (mut producers, mut consumers) = pair(1);
+    let record = |items, len| {
+        let meta = Meta {
+            items,
+            ..Meta::default()
+        };
+        move |producers: &mut Producers| {
+            let loan = producers.rings[0].reserve(len).unwrap();
+            loan.commit(len, meta)
+        }
+    };
+    let mut at = 0;
+    // Three times round the ring, which the consumer reads and gives back.
+    for turn in 0..3 * CAPACITY_BYTES_MIN as u32 / 1024 {
+        let (first, second) = (
+            record(turn, 900)(&mut producers),
+            record(7, 0)(&mut producers),
+        );
+        producers.rings[0].publish();
+        let found: Vec<_> = producers.rings[0]
+            .written_since(at)
+            .map(|record| (record.meta.items, record.len, record.end))
+            .collect();
+        assert_eq!(found, [(turn, 900, first), (7, 0, second)]);
+        while consumers.rings[0].next().unwrap().is_some() {}
+        assert!(consumers.rings[0].release(second));
+        at = second;
+    }
+    for nowhere in [at + 32, at - 32 * 7, at + 1, at.wrapping_sub(1 << 40)] {
+        assert_eq!(producers.rings[0].written_since(nowhere).count(), 0);
+    }
+}
