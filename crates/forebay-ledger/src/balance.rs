@@ -108,6 +108,8 @@ pub struct LinkLine {
     pub residual: Option<Residual>,
     /// Items that gaps in numbers say are lost. An inference: it enters no balance.
     pub inferred_lost_items: Option<u64>,
+    /// What they are.
+    pub inferred_unit: Option<Unit>,
     /// Items that can be in flight where nobody can count them.
     pub bound_items: u64,
 }
@@ -236,7 +238,8 @@ impl Snapshot {
             received,
             dropped,
             in_flight,
-            inferred_lost_items: entry.inferred_lost.map(|at| self.at(at)),
+            inferred_lost_items: entry.inferred_lost.map(|(at, _)| self.at(at)),
+            inferred_unit: entry.inferred_lost.map(|(_, unit)| unit),
             bound_items: entry.bound_items,
         }
     }

@@ -104,7 +104,8 @@ pub(crate) struct LinkEntry {
     pub(crate) drops: Vec<LinkDropEntry>,
     /// Published and taken, each items with the bytes in the next word.
     pub(crate) in_flight: Option<(WordRef, WordRef)>,
-    pub(crate) inferred_lost: Option<WordRef>,
+    /// The word and what it counts.
+    pub(crate) inferred_lost: Option<(WordRef, Unit)>,
     pub(crate) bound_items: u64,
 }
 
@@ -274,7 +275,7 @@ impl Directory {
             self.check_span(taken.group, taken.word, 2)
                 .ok_or_else(outside)?;
         }
-        if let Some(at) = link.inferred_lost {
+        if let Some((at, _)) = link.inferred_lost {
             self.check_span(at.group, at.word, 1).ok_or_else(outside)?;
         }
         Ok(())

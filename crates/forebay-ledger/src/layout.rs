@@ -6,7 +6,7 @@
 //! 32       directory: JSON, padded with zeros
 //! g(0)     group 0: line of seq | copy 0 | copy 1                each part from a 128-byte boundary
 //! ...      group n
-//! h(0)     histogram 0: count, sum, min, max, … | buckets
+//! h(0)     histogram 0: sum, max, complement of min | buckets
 //! ...
 //! t(0)     loss table 0: rows of ROW_WORDS
 //! ```

@@ -2,6 +2,7 @@
 
 use crate::directory::{DropAmount, LinkDropEntry, LinkEntry};
 use crate::schema::{AccountId, Counter, Tally};
+use crate::unit::Unit;
 
 /// A link: what left the near side either entered the far side, or is a named loss of the link, or
 /// is in flight. What is left over is its residual.
@@ -112,11 +113,11 @@ impl LinkSpec {
         self
     }
 
-    /// Names a word with items inferred to be lost (gaps in trigger numbers). It stands beside the
+    /// Names a word with items of `unit` inferred to be lost (gaps in trigger numbers). It stands beside the
     /// balance, labelled `inferred`, and never enters it.
     #[must_use]
-    pub fn inferred_lost(mut self, items: Counter) -> Self {
-        self.entry.inferred_lost = Some(items.reference());
+    pub fn inferred_lost(mut self, items: Counter, unit: Unit) -> Self {
+        self.entry.inferred_lost = Some((items.reference(), unit));
         self
     }
 

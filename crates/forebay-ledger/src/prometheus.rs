@@ -284,8 +284,10 @@ fn encode_balance(balance: &Balance, encoder: &mut DescriptorEncoder<'_>) -> fmt
         gauge,
         bytes,
     )?;
-    let inferred =
-        links().filter_map(|(labels, line)| Some((labels, line.inferred_lost_items? as f64)));
+    let inferred = balance.links.iter().filter_map(|line| {
+        let labels = labels_of("link", &line.place, &line.owner, line.inferred_unit?);
+        Some((labels, line.inferred_lost_items? as f64))
+    });
     let help = "Items that gaps in numbers say are lost: an inference, in no balance";
     family(
         encoder,

@@ -246,7 +246,7 @@ impl Verdict {
                 table.row(vec![
                     line.place.clone(),
                     line.owner.clone(),
-                    line.unit.to_string(),
+                    line.inferred_unit.unwrap_or(line.unit).to_string(),
                     items(lost.into()),
                 ]);
             }

@@ -159,7 +159,11 @@ fn a_foreign_sender_is_unknown_and_its_gaps_an_inference() {
     let (a, account) = s.account(g, "receiver", "source1", Unit::Datagrams, &[]);
     let gaps = s.counter(g, "trigger_gaps", "source1", "Missing trigger numbers");
     let lost = s.host_term(g, "ip", "reassembly_failed");
-    s.link(LinkSpec::new("socket", "source1").to(a).inferred_lost(gaps));
+    s.link(
+        LinkSpec::new("socket", "source1")
+            .to(a)
+            .inferred_lost(gaps, Unit::Events),
+    );
     let schema = s.finish().unwrap();
     let memory = Words::zeroed(schema.words_needed());
     RunWriter::format(&schema, &memory, 1, 2).unwrap();
@@ -177,6 +181,10 @@ fn a_foreign_sender_is_unknown_and_its_gaps_an_inference() {
     assert_eq!(
         (link.sent, link.residual, link.inferred_lost_items),
         (None, None, Some(3))
+    );
+    assert_eq!(
+        (link.unit, link.inferred_unit),
+        (Unit::Datagrams, Some(Unit::Events))
     );
     assert_eq!((balance.host[0].owner, balance.host[0].items), ("host", 2));
     assert_eq!((balance.residual_items, balance.residual_bytes), (0, 0));
