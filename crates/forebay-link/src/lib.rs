@@ -27,6 +27,7 @@ mod source;
 pub mod udp;
 
 pub use error::{ConfigError, LinkError};
+pub use forebay_sys::socket::{DropCounter, Shortfall};
 pub use forebay_sys::udp_batch::{
     Adopted, Ancillary, BatchMode, BatchTag, Datagram, RecvBatch, SLOT_CAPACITY_BYTES, Totals,
     arena_bytes,

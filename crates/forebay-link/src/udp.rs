@@ -155,6 +155,68 @@ impl UdpPort {
         })
     }
 
+    /// As [`resume`](Self::resume), for a stage that books datagrams by source itself and keeps of the port only `total`
+    /// drops, booked when the kernel's counter stood at `last`. The socket must be the same one.
+    ///
+    /// # Errors
+    /// When it is not a bound socket.
+    pub fn resume_drops(
+        socket: OwnedFd,
+        merge: bool,
+        total: u64,
+        last: u32,
+    ) -> Result<Self, LinkError> {
+        let mut port = Self::resume(socket, merge, PortState::default())?;
+        port.state.drops = DropCounter {
+            epoch: port.cookie,
+            last,
+            total,
+        };
+        Ok(port)
+    }
+
+    /// As [`receive_scratch`](DatagramSource::receive_scratch), for a stage that counts what comes by source itself: the port's own
+    /// totals stay as they are, and the batch is gone through once.
+    ///
+    /// # Errors
+    /// When the socket itself fails.
+    pub fn take_scratch(
+        &self,
+        batch: &mut RecvBatch,
+        max: usize,
+        tag: BatchTag,
+    ) -> Result<usize, LinkError> {
+        batch
+            .receive_scratch(self.socket.as_fd(), max, tag)
+            .map_err(|source| self.failed(source))
+    }
+
+    /// As [`receive_into`](DatagramSource::receive_into), without counting.
+    ///
+    /// # Errors
+    /// When the socket itself fails.
+    pub fn take_into(
+        &self,
+        batch: &mut RecvBatch,
+        buffer: &mut [u8],
+        tag: BatchTag,
+    ) -> Result<bool, LinkError> {
+        let received = batch
+            .receive_into(self.socket.as_fd(), buffer, tag)
+            .map_err(|source| self.failed(source))?;
+        Ok(received.is_some())
+    }
+
+    /// Takes one reading of the kernel's books: its drops so far, and how full the buffer is.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn observe(&mut self) -> Result<(DropCounter, BufferFill), LinkError> {
+        let info = socket::mem_info(&self.socket)?;
+        self.state.drops.observe(self.cookie, info.drops);
+        Ok((self.state.drops, fill_of(&info)))
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -194,9 +256,7 @@ impl DatagramSource for UdpPort {
         max: usize,
         tag: BatchTag,
     ) -> Result<usize, LinkError> {
-        let count = batch
-            .receive_scratch(self.socket.as_fd(), max, tag)
-            .map_err(|source| self.failed(source))?;
+        let count = self.take_scratch(batch, max, tag)?;
         self.state.received += batch.totals();
         Ok(count)
     }
@@ -207,11 +267,9 @@ impl DatagramSource for UdpPort {
         buffer: &mut [u8],
         tag: BatchTag,
     ) -> Result<bool, LinkError> {
-        let received = batch
-            .receive_into(self.socket.as_fd(), buffer, tag)
-            .map_err(|source| self.failed(source))?;
+        let received = self.take_into(batch, buffer, tag)?;
         self.state.received += batch.totals();
-        Ok(received.is_some())
+        Ok(received)
     }
 
     fn received(&self) -> Totals {
@@ -223,10 +281,7 @@ impl DatagramSource for UdpPort {
     }
 
     fn drops(&mut self) -> Result<Drops, LinkError> {
-        self.state
-            .drops
-            .observe(self.cookie, socket::mem_info(&self.socket)?.drops);
-        let total = self.state.drops.total;
+        let total = self.observe()?.0.total;
         Ok(if self.merge {
             Drops::AtLeast(total)
         } else {
@@ -235,11 +290,14 @@ impl DatagramSource for UdpPort {
     }
 
     fn fill(&self) -> Result<BufferFill, LinkError> {
-        let info = socket::mem_info(&self.socket)?;
-        Ok(BufferFill {
-            used_bytes: info.rmem_alloc_bytes.into(),
-            limit_bytes: info.rcvbuf_bytes.into(),
-        })
+        Ok(fill_of(&socket::mem_info(&self.socket)?))
+    }
+}
+
+fn fill_of(info: &socket::MemInfo) -> BufferFill {
+    BufferFill {
+        used_bytes: info.rmem_alloc_bytes.into(),
+        limit_bytes: info.rcvbuf_bytes.into(),
     }
 }
 

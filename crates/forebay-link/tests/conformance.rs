@@ -386,7 +386,7 @@ fn a_flood_of_empty_datagrams_is_counted<R: Rig>(make: fn(u32) -> R) {
 }
 
 macro_rules! on_every_source {
-    ($($test:ident),* $(,)?) => {
+    ($(#[test] fn $test:ident();)*) => {
         mod udp_port {
             use super::*;
             $(#[test] fn $test() { super::$test(UdpRig::with_buffer) })*
@@ -398,19 +398,30 @@ macro_rules! on_every_source {
     };
 }
 
-on_every_source!(
-    order_is_kept,
-    every_length_comes_whole,
-    overload_loses_exactly_what_it_says,
-    drops_are_counted_on_after_a_restart,
-    a_successor_accounts_what_its_predecessor_received,
-    a_direct_receive_is_adopted,
-    scratch_and_direct_take_turns,
-    a_datagram_too_long_for_its_memory_is_cut_and_told,
-    stamps_and_addresses_are_told,
-    nothing_is_nothing,
-    a_flood_of_empty_datagrams_is_counted,
-);
+on_every_source! {
+    #[test]
+    fn order_is_kept();
+    #[test]
+    fn every_length_comes_whole();
+    #[test]
+    fn overload_loses_exactly_what_it_says();
+    #[test]
+    fn drops_are_counted_on_after_a_restart();
+    #[test]
+    fn a_successor_accounts_what_its_predecessor_received();
+    #[test]
+    fn a_direct_receive_is_adopted();
+    #[test]
+    fn scratch_and_direct_take_turns();
+    #[test]
+    fn a_datagram_too_long_for_its_memory_is_cut_and_told();
+    #[test]
+    fn stamps_and_addresses_are_told();
+    #[test]
+    fn nothing_is_nothing();
+    #[test]
+    fn a_flood_of_empty_datagrams_is_counted();
+}
 
 #[test]
 fn a_buffer_that_cannot_be_had_is_told() {

@@ -11,6 +11,10 @@ use super::CaptureError;
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// Type of pcapng's section header, the same in both byte orders.
+const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// An empty pcapng block: its type, and its length twice.
+const BLOCK_BYTES_MIN: u32 = 12;
 /// More interfaces than that are not a capture but an attack.
 const INTERFACES_MAX: usize = 4_096;
 
@@ -34,8 +38,43 @@ struct Interface {
     offset_s: i64,
 }
 
+/// How pcapng writes its numbers, from the last section header on; a classic file has no blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blocks {
+    None,
+    Little,
+    Big,
+}
+
+impl Blocks {
+    /// Length of the block that `data` begins with, if it is there.
+    fn length(self, data: &[u8]) -> Option<u32> {
+        let length = data.get(4..8)?.try_into().ok()?;
+        match self {
+            Self::None => None,
+            Self::Little => Some(u32::from_le_bytes(length)),
+            Self::Big => Some(u32::from_be_bytes(length)),
+        }
+    }
+
+    /// The byte order of the section that `data` begins with; as before when it begins with another block.
+    fn after(self, data: &[u8]) -> Self {
+        if !data.starts_with(&SECTION_HEADER) {
+            return self;
+        }
+        match data.get(8..12) {
+            Some([0x1a, 0x2b, 0x3c, 0x4d]) => Self::Big,
+            Some([0x4d, 0x3c, 0x2b, 0x1a]) => Self::Little,
+            _ => self,
+        }
+    }
+}
+
 pub(super) struct Container {
     reader: Box<dyn PcapReaderIterator + Send>,
+    blocks: Blocks,
+    /// Whether the file is pcapng.
+    is_ng: bool,
     interfaces: Vec<Interface>,
     /// Bytes of the reader that the current block takes.
     pending_bytes: usize,
@@ -66,10 +105,13 @@ impl Container {
             packet: 0,
             offset: 0,
         })?;
+        let is_ng = start.starts_with(&SECTION_HEADER);
         let whole = std::io::Cursor::new(start).chain(source);
         let reader = create_reader(BUFFER_BYTES, whole).map_err(|_| CaptureError::NotACapture)?;
         Ok(Self {
             reader,
+            blocks: Blocks::None,
+            is_ng,
             interfaces: Vec::new(),
             pending_bytes: 0,
             capacity_bytes: BUFFER_BYTES,
@@ -117,6 +159,18 @@ impl Container {
     /// Reads one block; `None` at the end.
     fn read_block(&mut self) -> Result<Option<Step>, CaptureError> {
         loop {
+            if self.is_ng {
+                // The parser subtracts from the length of some kinds of blocks before it looks at it.
+                let data = self.reader.data();
+                self.blocks = self.blocks.after(data);
+                if self
+                    .blocks
+                    .length(data)
+                    .is_some_and(|length| length < BLOCK_BYTES_MIN)
+                {
+                    return Err(self.broken("its length is less than that of an empty block"));
+                }
+            }
             let problem = match self.reader.next() {
                 Ok((bytes, block)) => {
                     self.pending_bytes = bytes;
