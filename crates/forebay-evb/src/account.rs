@@ -77,8 +77,8 @@ pub struct SourceWords {
     pub silent: Counter,
     /// Events that were built or discarded without this source: an inference, since a sender that keeps no books may have sent nothing.
     pub missing: Counter,
-    /// The range of missing trigger numbers that is still growing: first, last, cause + 1.
-    pub open: [Counter; 3],
+    /// The range of missing trigger numbers that is still growing: first, items, cause + 1, bytes.
+    pub open: [Counter; 4],
 }
 
 /// Handles of the builder's group.
@@ -168,8 +168,9 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         missing: cursor("missing_events"),
         open: [
             cursor("open_first"),
-            cursor("open_last"),
+            cursor("open_items"),
             cursor("open_cause"),
+            cursor("open_bytes"),
         ],
     }
 }

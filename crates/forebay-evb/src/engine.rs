@@ -138,9 +138,12 @@ impl Builder {
         self.sources[source].closed = true;
     }
 
-    /// Says that `source` sends again after all.
+    /// Says that `source` sends again after all, and is waited for again.
     pub fn handle_open(&mut self, source: usize) {
-        self.sources[source].closed = false;
+        let state = &mut self.sources[source];
+        if std::mem::take(&mut state.closed) {
+            state.silent = false;
+        }
     }
 
     /// When to poll again although nothing came, in ns of the caller's clock.
@@ -181,10 +184,11 @@ impl Builder {
         self.wake_ns = Some(self.wake_ns.map_or(at_ns, |wake| wake.min(at_ns)));
     }
 
-    pub(crate) fn lose(&mut self, source: usize, trigger: u32, cause: Cause) {
+    /// Notes that `source` is missing in the event of `trigger`; `bytes` of it came and were dropped.
+    pub(crate) fn lose(&mut self, source: usize, trigger: u32, cause: Cause, bytes: u64) {
         let follows = trigger.wrapping_sub(1) & self.config.trigger_bits.mask();
         self.book.add(self.accounts.sources[source].missing, 1);
-        let ended = self.open_ranges[source].add(source, trigger, follows, cause);
+        let ended = self.open_ranges[source].add(source, trigger, follows, cause, bytes);
         self.lost.extend(ended);
     }
 }

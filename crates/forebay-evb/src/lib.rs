@@ -87,14 +87,16 @@ mod situation;
 mod source;
 mod standing;
 mod state;
+mod walk;
 
 pub use account::{Accounts, DropReason, LOSS_ROWS, SourceWords, declare};
 pub use config::{Completion, Config, ConfigError, SOURCES_MAX};
 pub use engine::{Builder, Poll};
 pub use loss::{Cause, LostRange};
-pub use message::{Accepted, MessageCheck, Rejected, Step, bytes_of, walk};
+pub use message::{Accepted, MessageCheck, Rejected, Step};
 pub use order::distance;
 pub use output::{EventMeta, Output, Slot};
 pub use policy::{Situation, Verdict};
 pub use reject::Reject;
 pub use source::{Input, Message};
+pub use walk::{bytes_of, walk};

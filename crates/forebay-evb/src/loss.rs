@@ -58,6 +58,8 @@ pub struct LostRange {
     pub last: u32,
     /// Number of events concerned.
     pub items: u64,
+    /// Bytes of what came and was not taken; 0 where nothing came: nobody can know what it would have been.
+    pub bytes: u64,
     /// Why.
     pub cause: Cause,
 }
@@ -82,6 +84,7 @@ impl OpenRange {
         trigger: u32,
         follows: u32,
         cause: Cause,
+        bytes: u64,
     ) -> Option<LostRange> {
         if let Some(open) = &mut self.0
             && open.cause == cause
@@ -89,6 +92,7 @@ impl OpenRange {
         {
             open.last = trigger;
             open.items += 1;
+            open.bytes += bytes;
             return None;
         }
         self.0.replace(LostRange {
@@ -96,6 +100,7 @@ impl OpenRange {
             first: trigger,
             last: trigger,
             items: 1,
+            bytes,
             cause,
         })
     }
@@ -113,16 +118,18 @@ mod tests {
     #[test]
     fn consecutive_losses_of_one_cause_are_one_range() {
         let mut open = OpenRange::default();
-        assert_eq!(open.add(3, 10, 9, Cause::Timeout), None);
-        assert_eq!(open.add(3, 11, 10, Cause::Timeout), None);
-        let ended = open.add(3, 12, 11, Cause::Closed).unwrap();
+        assert_eq!(open.add(3, 10, 9, Cause::Timeout, 0), None);
+        assert_eq!(open.add(3, 11, 10, Cause::Timeout, 0), None);
+        let ended = open.add(3, 12, 11, Cause::Closed, 0).unwrap();
         assert_eq!((ended.first, ended.last, ended.items), (10, 11, 2));
-        let ended = open.add(3, 20, 19, Cause::Closed).unwrap();
+        let ended = open.add(3, 20, 19, Cause::TagMismatch, 40).unwrap();
         assert_eq!(
             (ended.first, ended.last, ended.cause),
             (12, 12, Cause::Closed)
         );
-        assert_eq!(open.close().unwrap().first, 20);
+        assert_eq!(open.add(3, 21, 20, Cause::TagMismatch, 60), None);
+        let ended = open.close().unwrap();
+        assert_eq!((ended.first, ended.last, ended.bytes), (20, 21, 100));
         assert_eq!(open.close(), None);
     }
 

@@ -9,10 +9,9 @@ use forebay_wire::hadtu::{
     ALIGNMENT_BYTES, MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES, UnitHeader, alignment_bytes,
     message_bytes,
 };
-use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventHeader};
 
-use crate::head::padded;
 use crate::reject::Reject;
+use crate::walk::walk;
 
 /// A message that is complete and true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +59,8 @@ pub struct MessageCheck {
     message_bytes_max: u32,
     have: usize,
     datagrams: u32,
+    /// Bytes that are still to come of a message that was refused as too long.
+    refused_rest: u64,
 }
 
 impl MessageCheck {
@@ -70,6 +71,7 @@ impl MessageCheck {
             message_bytes_max,
             have: 0,
             datagrams: 0,
+            refused_rest: 0,
         }
     }
 
@@ -107,11 +109,18 @@ impl MessageCheck {
                 None,
             ));
         };
+        if self.is_rest_of_refused(bytes) {
+            self.refused_rest -= len as u64;
+            return Step::Rejected(self.reject(Reject::TooLong, 1, len as u64, None));
+        }
         let need = match needed_bytes(bytes) {
             Ok(need) => need,
             Err(reason) => return Step::Rejected(self.reject(reason, 1, len as u64, None)),
         };
         if need > u64::from(self.message_bytes_max) {
+            if len == MTU_BYTES {
+                self.refused_rest = need.saturating_sub(total as u64);
+            }
             return Step::Rejected(self.reject(
                 Reject::TooLong,
                 self.datagrams + 1,
@@ -128,6 +137,22 @@ impl MessageCheck {
             return Step::More;
         }
         Step::Rejected(self.mismatch(len))
+    }
+
+    /// Whether a datagram goes on with the message that was refused before: it has the length that is to come, and begins
+    /// no message itself. Anything else ends that message.
+    fn is_rest_of_refused(&mut self, datagram: &[u8]) -> bool {
+        if self.refused_rest == 0 || self.have > 0 {
+            return false;
+        }
+        let due = self.refused_rest.min(MTU_BYTES as u64);
+        let begins = needed_bytes(datagram).is_ok_and(|need| {
+            need > MTU_BYTES as u64 || (need == datagram.len() as u64 && trailer_matches(datagram))
+        });
+        if datagram.len() as u64 != due || begins {
+            self.refused_rest = 0;
+        }
+        self.refused_rest > 0
     }
 
     /// The datagram does not continue the message, or its length is not its own.
@@ -208,48 +233,11 @@ fn trailer_matches(message: &[u8]) -> bool {
     }
 }
 
-/// Counts the sub-events in `body` up to the first that cannot be true: how many, and their padded bytes.
-#[must_use]
-pub fn walk(body: &[u8]) -> (u32, usize) {
-    let (mut items, mut at) = (0, 0);
-    while let Some(head) = body
-        .get(at..)
-        .and_then(<[u8]>::first_chunk::<SUB_EVENT_HEADER_BYTES>)
-    {
-        let Ok(header) = SubEventHeader::parse(head) else {
-            break;
-        };
-        let end = at + padded(header.size) as usize;
-        if end > body.len() {
-            break;
-        }
-        at = end;
-        items += 1;
-    }
-    (items, at)
-}
-
-/// Padded bytes of the first `items` sub-events of `body`, or of all that are true.
-#[must_use]
-pub fn bytes_of(body: &[u8], items: u32) -> usize {
-    let mut at = 0;
-    for _ in 0..items {
-        let Some(head) = body.get(at..).and_then(<[u8]>::first_chunk) else {
-            break;
-        };
-        let Ok(header) = SubEventHeader::parse(head) else {
-            break;
-        };
-        at += padded(header.size) as usize;
-    }
-    at.min(body.len())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use forebay_wire::hadtu::{ByteOrder, MessageWriter};
-    use forebay_wire::subevent::SubEventRepr;
+    use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventRepr};
     use proptest::prelude::*;
 
     /// A message of `count` sub-events of `payload` bytes each.
@@ -312,6 +300,42 @@ mod tests {
             panic!("refused: {steps:?}")
         };
         assert_eq!((accepted.items, accepted.datagrams), (2, 4));
+    }
+
+    #[test]
+    fn every_piece_of_a_message_that_is_too_long_says_so() {
+        let long = message(3, 500_000);
+        let good = message(2, 100_000);
+        let refused = |step: &Step| {
+            matches!(
+                step,
+                Step::Rejected(Rejected {
+                    reason: Reject::TooLong,
+                    datagrams: 1,
+                    ..
+                })
+            )
+        };
+        let pieces: Vec<&[u8]> = long.chunks(MTU_BYTES).collect();
+        let mut datagrams = pieces.clone();
+        datagrams.extend(good.chunks(MTU_BYTES));
+        let steps = feed(&datagrams);
+        assert!(steps[..pieces.len()].iter().all(refused), "{steps:?}");
+        assert!(matches!(steps.last(), Some(Step::Complete(_))), "{steps:?}");
+        // A piece is lost: the good message behind it is not taken for the rest.
+        for lost in 0..pieces.len() {
+            let mut datagrams = pieces.clone();
+            datagrams.remove(lost);
+            datagrams.extend(good.chunks(MTU_BYTES));
+            let steps = feed(&datagrams);
+            assert!(
+                matches!(steps.last(), Some(Step::Complete(_))),
+                "{lost}: {steps:?}"
+            );
+            if lost > 0 && lost + 1 < pieces.len() {
+                assert!(steps[..lost].iter().all(refused), "{lost}: {steps:?}");
+            }
+        }
     }
 
     #[test]

@@ -51,10 +51,20 @@ pub(crate) fn judge(config: &Config, situation: &Situation) -> Verdict {
     }
 }
 
+/// Whether the sources that are absent were waited for as long as the policy waits, so that it is not done again before
+/// they speak. `wait` waits each time.
+pub(crate) fn is_in_vain(config: &Config, situation: &Situation) -> bool {
+    config.completion != Completion::Wait && is_over(config, situation)
+}
+
 /// Whether waiting is over under the limits that `partial` and `discard` share.
 fn expired(config: &Config, situation: &Situation) -> bool {
-    situation.absent == situation.absent_silent
-        || situation.age_ns >= config.timeout_ns
+    situation.absent == situation.absent_silent || is_over(config, situation)
+}
+
+/// Whether one of the limits is reached.
+fn is_over(config: &Config, situation: &Situation) -> bool {
+    situation.age_ns >= config.timeout_ns
         || situation.backlog_events >= config.timeout_events
         || (situation.pressed && situation.age_ns >= PRESSED_PATIENCE_NS)
 }

@@ -1,11 +1,10 @@
 //! Who takes part in the event at hand, and what becomes of those who do not.
 
 use crate::account::DropReason;
-use crate::config::Completion;
 use crate::engine::Builder;
 use crate::head::NO_HEAD;
 use crate::loss::Cause;
-use crate::policy::Situation;
+use crate::policy::{self, Situation};
 use crate::source::Input;
 use crate::standing::Standing;
 
@@ -48,10 +47,7 @@ impl Builder {
 
     /// Records each source that is not in the event, and which of them not to wait for again.
     pub(crate) fn mark_absent(&mut self, trigger: u32, situation: &Situation) {
-        let waited = situation.age_ns >= self.config.timeout_ns
-            || situation.backlog_events >= self.config.timeout_events
-            || situation.pressed;
-        let silences = waited && self.config.completion != Completion::Wait;
+        let silences = policy::is_in_vain(&self.config, situation);
         for source in 0..self.config.sources {
             let shown = self.heads.trigger(source);
             let state = &mut self.sources[source];
@@ -67,7 +63,7 @@ impl Builder {
                     Cause::Timeout
                 }
             };
-            self.lose(source, trigger, cause);
+            self.lose(source, trigger, cause, 0);
         }
     }
 
@@ -117,8 +113,9 @@ impl Builder {
         let mismatched = std::mem::take(&mut self.mismatched);
         for source in mismatched.iter().map(|source| *source as usize) {
             self.heads.of[source].set_last(Some(trigger));
+            let bytes = u64::from(self.heads.of[source].padded);
             self.drop_head(source, DropReason::TagMismatch, input);
-            self.lose(source, trigger, Cause::TagMismatch);
+            self.lose(source, trigger, Cause::TagMismatch, bytes);
         }
         self.mismatched = mismatched;
         self.mismatched.clear();

@@ -28,6 +28,7 @@ impl Builder {
             book.set(words.open[0], encoded(range.map(|range| range.first)));
             book.set(words.open[1], range.map_or(0, |range| range.items));
             book.set(words.open[2], range.map_or(0, |range| range.cause.code()));
+            book.set(words.open[3], range.map_or(0, |range| range.bytes));
         }
         book.set(self.accounts.next, encoded(self.next));
         book.set(self.accounts.sequence, u64::from(self.sequence));
@@ -90,6 +91,7 @@ impl Builder {
                     first,
                     last,
                     items,
+                    bytes: book.value(words.open[3]),
                     cause,
                 }
             });

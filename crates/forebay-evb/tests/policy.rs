@@ -23,6 +23,25 @@ fn send_alive(rig: &mut Rig, subs: &[Sub]) {
     alive.for_each(|source| rig.send(source, subs));
 }
 
+/// Missed while it was closed, waited for when it is open again.
+#[test]
+fn a_source_that_opens_again_is_waited_for() {
+    let mut rig = Rig::new(Config::new(2));
+    rig.send_all(&subs(0..5));
+    rig.poll();
+    rig.close(1);
+    rig.send(0, &subs(5..6));
+    rig.poll();
+    rig.builder.handle_open(1);
+    rig.send(0, &subs(6..8));
+    rig.poll();
+    assert_eq!(rig.sink.events.len(), 6, "one without source 1");
+    rig.send(1, &subs(6..8));
+    rig.poll();
+    let check = rig.finish();
+    assert_eq!((check.complete, check.partial), (7, 1));
+}
+
 #[test]
 fn every_policy_builds_complete_events_alike() {
     for completion in ALL {

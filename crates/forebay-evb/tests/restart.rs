@@ -153,6 +153,33 @@ fn an_open_range_of_losses_survives() {
     assert_eq!((check.lost[0].first, check.lost[0].last), (10, 59));
 }
 
+/// What came with a wrong tag has bytes, and they are counted on across the death; what never came has none.
+#[test]
+fn a_range_of_what_was_dropped_keeps_its_bytes() {
+    let mut rig = Rig::new(Config::new(3));
+    let wrong = |trigger| Sub {
+        tag: sub(trigger).tag ^ 1,
+        ..sub(trigger)
+    };
+    for triggers in [0..5, 5..8] {
+        for source in 0..2 {
+            rig.send(source, &subs(triggers.clone()));
+        }
+        let wrong: Vec<_> = triggers.map(wrong).collect();
+        rig.send(2, &wrong);
+        rig.poll();
+        rig.commit();
+        rig.restart();
+    }
+    let check = rig.finish();
+    let lost: Vec<_> = check
+        .lost
+        .iter()
+        .map(|range| (range.source, range.items, range.bytes))
+        .collect();
+    assert_eq!(lost, [(2, 8, 8 * 40)]);
+}
+
 /// The queue's memory lies after the restart: what was counted and is not there any more is broken, by name.
 #[test]
 fn what_the_queue_no_longer_shows_is_charged() {
