@@ -11,6 +11,12 @@ use crate::fault::FaultRule;
 pub(crate) const CUT_BYTES: u32 = MTU_BYTES as u32;
 /// The largest sub-event that can be asked for: 16 MiB.
 pub const MAX_SUBEVENT_BYTES: u32 = 16 << 20;
+/// Least and largest sub-event in bytes, its header included.
+pub const SUBEVENT_BYTES: (u32, u32) = (SUB_EVENT_HEADER_BYTES as u32, MAX_SUBEVENT_BYTES);
+/// Least and largest trigger rate in Hz.
+pub const RATE_HZ: (f64, f64) = (1e-3, 1e8);
+/// Least water mark in bytes.
+pub const WATER_MARK_BYTES_MIN: u32 = 64;
 /// The largest number of sources.
 pub const MAX_SOURCES: usize = 4096;
 
@@ -85,7 +91,7 @@ pub struct Spill {
 /// The triggers, common to all sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trigger {
-    /// Mean rate in Hz, above 0 and at most 1e8; with spills the rate inside a spill.
+    /// Mean rate in Hz, in the range of [`RATE_HZ`]; with spills the rate inside a spill.
     pub rate_hz: f64,
     /// Fixed spacing or Poisson.
     pub spacing: Spacing,
@@ -243,7 +249,7 @@ impl Config {
 
     fn check_trigger(&self) -> Result<(), ConfigError> {
         let trigger = &self.trigger;
-        in_range("trigger.rate_hz", trigger.rate_hz, f64::MIN_POSITIVE, 1e8)?;
+        in_range("trigger.rate_hz", trigger.rate_hz, RATE_HZ.0, RATE_HZ.1)?;
         in_range("trigger.kind", trigger.kind, 0, 15)?;
         in_range("trigger.first", trigger.first, 0, trigger.bits.mask())?;
         if let Some(spill) = trigger.spill {
@@ -266,7 +272,7 @@ impl Config {
             CUT_BYTES - 40,
         )?;
         if let Some(mark) = transport.water_mark_bytes {
-            in_range("water_mark_bytes", mark, 64, u32::MAX)?;
+            in_range("water_mark_bytes", mark, WATER_MARK_BYTES_MIN, u32::MAX)?;
         }
         let last_id = u64::from(transport.first_id) + self.sources() as u64 - 1;
         in_range("last sub-event id", last_id, 0, 0x7fff_ffff)?;
@@ -297,12 +303,7 @@ fn check_group(group: &Group) -> Result<(), ConfigError> {
 }
 
 fn check_size(name: &'static str, bytes: u32) -> Result<(), ConfigError> {
-    in_range(
-        name,
-        bytes,
-        SUB_EVENT_HEADER_BYTES as u32,
-        MAX_SUBEVENT_BYTES,
-    )?;
+    in_range(name, bytes, SUBEVENT_BYTES.0, SUBEVENT_BYTES.1)?;
     if bytes.is_multiple_of(4) {
         return Ok(());
     }

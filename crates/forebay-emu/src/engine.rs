@@ -16,8 +16,10 @@ use crate::queue::Queue;
 use crate::schedule::{Due, Schedule};
 use crate::totals::{SourceTotals, Totals};
 
-/// Triggers made for one source before the next source has its turn.
+/// Triggers made for one source before the next source has its turn, at most.
 const TURN_TRIGGERS: usize = 64;
+/// Bytes that they have together, about: more at once than real readouts would give runs a receiver's queue over.
+const TURN_BYTES: usize = 256 << 10;
 /// Room for a batch of small messages in a buffer.
 const BATCH_BYTES: usize = 64 << 10;
 /// A water mark up to this lets a source's buffer hold several messages.
@@ -59,6 +61,7 @@ pub struct SoftReadouts {
     now_ns: u64,
     /// Triggers of this round, the source whose turn it is, and how far it is.
     round: Vec<Due>,
+    round_triggers: usize,
     turn: usize,
     at: usize,
     flush_all: bool,
@@ -66,6 +69,12 @@ pub struct SoftReadouts {
     next_flush_ns: u64,
     round_flush_ns: u64,
     events: u64,
+}
+
+/// How many triggers a round has.
+fn round_triggers(config: &Config) -> usize {
+    let largest = config.groups.iter().map(|group| group.mean_bytes).max();
+    (TURN_BYTES / largest.unwrap_or(1).max(1) as usize).clamp(1, TURN_TRIGGERS)
 }
 
 impl SoftReadouts {
@@ -105,6 +114,7 @@ impl SoftReadouts {
             started_ns: None,
             now_ns: 0,
             round: Vec::with_capacity(TURN_TRIGGERS),
+            round_triggers: round_triggers(config),
             turn: model.sources(),
             at: 0,
             flush_all: false,

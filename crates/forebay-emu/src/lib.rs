@@ -41,6 +41,7 @@ pub mod account;
 mod config;
 mod engine;
 mod fault;
+mod fault_text;
 mod lag;
 mod model;
 mod outbox;
@@ -53,11 +54,12 @@ mod verify;
 pub mod world;
 
 pub use config::{
-    Config, ConfigError, Group, Huge, Limit, MAX_SOURCES, MAX_SUBEVENT_BYTES, Spacing, Spill,
-    Transport, Trigger,
+    Config, ConfigError, Group, Huge, Limit, MAX_SOURCES, MAX_SUBEVENT_BYTES, RATE_HZ,
+    SUBEVENT_BYTES, Spacing, Spill, Transport, Trigger, WATER_MARK_BYTES_MIN,
 };
 pub use engine::SoftReadouts;
 pub use fault::{Fault, FaultRule, Pick};
+pub use fault_text::FaultTextError;
 pub use forebay_wire::hadtu::ByteOrder;
 pub use forebay_wire::subevent::TriggerBits;
 pub use lag::Behind;

@@ -371,3 +371,24 @@ fn it_knows_that_it_was_the_limit() {
     assert!(slow.generator_limited, "{slow:?}");
     assert!(slow.behind_ns > slow.run_ns / 2);
 }
+
+#[test]
+fn a_source_that_catches_up_leaves_the_others_their_turn() {
+    let config = limited(
+        Config::new(3, vec![Group::new(3, 32 << 10, 0.0)], 1000.0),
+        100,
+    );
+    let mut readouts = SoftReadouts::new(&config).unwrap();
+    // It starts, and is looked at again when all triggers are overdue.
+    readouts.handle_time(0);
+    readouts.handle_time(1_000_000_000);
+    let (mut of, mut in_a_row, mut longest, mut all) = (usize::MAX, 0, 0, 0);
+    while let Some(datagram) = readouts.poll_datagram() {
+        in_a_row = if datagram.source == of { in_a_row } else { 0 } + datagram.bytes.len();
+        of = datagram.source;
+        longest = longest.max(in_a_row);
+        all += datagram.bytes.len();
+    }
+    assert!(all > 3 * 90 * (32 << 10), "{all}");
+    assert!((256 << 10..400 << 10).contains(&longest), "{longest}");
+}

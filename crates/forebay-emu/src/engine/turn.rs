@@ -2,7 +2,7 @@
 
 use forebay_wire::hadtu::{TRAILER_BYTES, UNIT_HEADER_BYTES};
 
-use super::{FRAME_BYTES, Phase, SoftReadouts, TURN_TRIGGERS};
+use super::{FRAME_BYTES, Phase, SoftReadouts};
 use crate::account::PLACE;
 use crate::outbox::Place;
 
@@ -37,7 +37,7 @@ impl SoftReadouts {
         };
         let elapsed = self.now_ns - started;
         self.round.clear();
-        while self.round.len() < TURN_TRIGGERS
+        while self.round.len() < self.round_triggers
             && let Some(due) = self.schedule.take_until(elapsed)
         {
             self.lag.record(elapsed - due.at_ns);
