@@ -15,14 +15,28 @@ pub(crate) use sinks::declare_writer;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
 const RECEIVER_CRASH: &str = "receiver_crash";
+/// Reasons for which an event passes a sink by, before its queue, and the place of each.
+const OFFER_REASONS: [&str; 2] = ["queue_full", "event_too_long"];
+/// Index of the reason for a queue that stayed full.
+pub const OFFER_QUEUE_FULL: usize = 0;
+/// Index of the reason for an event that is longer than the queue's longest record: waiting would not help.
+pub const OFFER_EVENT_TOO_LONG: usize = 1;
 /// Reasons of a sink's account, and the place of each.
-const SINK_REASONS: [&str; 4] = ["disk_full", "write_error", "peer_lost", "stalled"];
+const SINK_REASONS: [&str; 5] = [
+    "disk_full",
+    "write_error",
+    "peer_lost",
+    "stalled",
+    "too_long",
+];
 /// Index of the reason for a full disk.
 pub const SINK_DISK_FULL: usize = 0;
 /// Index of the reason for a write that failed.
 pub const SINK_WRITE_ERROR: usize = 1;
 /// Index of the reason for a sink that did not end.
 pub const SINK_STALLED: usize = 3;
+/// Index of the reason for events longer than a remote mover takes.
+pub const SINK_TOO_LONG: usize = 4;
 /// Least and most payload bytes of a datagram that the kernel drops.
 const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
 /// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
@@ -121,10 +135,40 @@ pub struct GeneratorWords {
     pub accounts: forebay_emu::account::Accounts,
     /// Triggers given.
     pub events: Counter,
+    /// When it began, in ns of the monotonic clock.
+    pub start_ns: Counter,
     /// Largest lag behind the trigger clock, in ns.
     pub lag_ns_max: Counter,
     /// 1 when the emulator was the limit.
     pub limited: Counter,
+}
+
+/// What belongs to no port.
+#[derive(Debug, Clone, Copy)]
+pub struct HostWords {
+    /// The receiver's group for them.
+    pub group: GroupId,
+    /// IP reassembly failures of the host during the run.
+    pub reassembly_failed: Counter,
+    /// The kernel's own count of them as last read, plus 1; 0 before the first reading.
+    pub reassembly_failed_raw: Counter,
+    /// How often the receiver let datagrams gather before it looked again.
+    pub gathers: Counter,
+}
+
+fn declare_host(schema: &mut SchemaBuilder) -> HostWords {
+    let group = schema.group("host");
+    HostWords {
+        group,
+        reassembly_failed: schema.host_term(group, "ip", "reassembly_failed"),
+        reassembly_failed_raw: schema.cursor(group, "reassembly_failed_raw"),
+        gathers: schema.counter(
+            group,
+            "receiver_gathers",
+            "",
+            "Sleeps of the receiver after a round that found few datagrams (gather_us)",
+        ),
+    }
 }
 
 /// All handles of a run.
@@ -136,8 +180,8 @@ pub struct Books {
     pub ports: Vec<PortWords>,
     /// The capture, when one is replayed.
     pub capture: Option<CaptureWords>,
-    /// IP reassembly failures of the host during the run.
-    pub host: (GroupId, Counter),
+    /// What the receiver counts beside its ports.
+    pub host: HostWords,
     /// The builder.
     pub builder: forebay_evb::Accounts,
     /// Sinks, seen from the builder.
@@ -150,7 +194,8 @@ pub struct Books {
     pub latency: HistogramId,
     /// Event sizes in bytes.
     pub event_bytes: HistogramId,
-    /// When the first and the last event were built, wall clock in ns; in the builder's group.
+    /// When the first message was there and when the last event was built (to a commit), in ns of the monotonic clock, which no
+    /// step of the wall clock moves; in the builder's group.
     pub span: [Counter; 2],
 }
 
@@ -184,17 +229,13 @@ impl Books {
             .replay
             .as_ref()
             .map(|_| capture::declare(&mut schema, &ports));
-        let host_group = schema.group("host");
-        let host = (
-            host_group,
-            schema.host_term(host_group, "ip", "reassembly_failed"),
-        );
+        let host = declare_host(&mut schema);
         link_rings(&mut schema, plan, &ports, &builder);
         let (offers, sinks) = sinks::declare_sinks(&mut schema, plan, &builder);
         let latency = schema.histogram("event_latency_ns", "ns", "builder");
         let event_bytes = schema.histogram("event_bytes", "bytes", "builder");
         let span =
-            ["first_event_ns", "last_event_ns"].map(|name| schema.cursor(builder.group, name));
+            ["first_message_ns", "last_event_ns"].map(|name| schema.cursor(builder.group, name));
         let schema = schema.finish()?;
         Ok(Self {
             span,
@@ -228,6 +269,7 @@ fn declare_generator(
         group,
         accounts,
         events: schema.counter(group, "triggers", "", "triggers given"),
+        start_ns: schema.cursor(group, "start_ns"),
         lag_ns_max: schema.gauge(
             group,
             "lag_ns_max",
@@ -283,7 +325,7 @@ fn declare_port(
         && senders.is_empty()
     {
         // A foreign sender keeps no books: gaps in its trigger numbers are all that tells of loss before the socket.
-        link = link.inferred_lost(builder.sources[*only].missing);
+        link = link.inferred_lost(builder.sources[*only].missing, Unit::SubEvents);
     }
     let (least, most) = DATAGRAM_BYTES;
     let link = if plan.receiver.gro {

@@ -2,6 +2,8 @@
 
 mod fan_out;
 mod input;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -14,13 +16,14 @@ use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 
 use crate::books::Books;
 use crate::error::RunError;
-use crate::plan::{Backpressure, Plan, SinkKind, SinkPlan};
+use crate::plan::{Plan, SinkKind, SinkPlan};
 use crate::sink::{SinkHandle, SinkParts};
 use crate::stage::{Order, Report, StageControl};
 use fan_out::FanOut;
 use input::Rings;
 
-/// Events built before the books are committed and the sinks see them.
+/// Events built or given up before the books are committed and the sinks see them; so many times the sources, at most, are
+/// the losses that wait for the loss table.
 const EVENTS_PER_COMMIT: u32 = 256;
 /// Longest sleep: a receiver killed before it rang the bell costs this much.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -29,8 +32,6 @@ const FULL_SLEEP: Duration = Duration::from_micros(200);
 
 /// Longest time that the receiver has for its last messages when the supervisor is gone.
 const ABANDONED_LIMIT_NS: u64 = 3_000_000_000;
-/// Longest time that a sink which drops when it cannot keep up may hang at the end.
-const SINK_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the supervisor hands over.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ struct Stage<'a> {
     moved: bool,
     /// How long to let messages gather.
     gather: Duration,
+    /// When this life of the builder saw its first message, in ns of the monotonic clock; 0 before.
+    first_message_ns: u64,
     /// The supervisor said that nothing more will come.
     stopping: bool,
     /// The supervisor is gone: how long the receiver may still bring what it has.
@@ -80,17 +83,8 @@ pub fn run(
     let mut stage = Stage::attach(plan, parts, control, leak)?;
     control.ready()?;
     stage.serve()?;
-    stage.finish()
-}
-
-/// How long a sink may hang at the end before it is given up.
-fn sink_limit(sink: &SinkPlan) -> Duration {
-    match (&sink.kind, sink.backpressure) {
-        // It gives up by itself, and names what it could not deliver.
-        (SinkKind::Tcp(tcp), _) => SINK_LIMIT + 2 * Duration::from_millis(tcp.patience_ms),
-        (_, Backpressure::Block { limit_ms }) => Duration::from_millis(limit_ms),
-        (_, Backpressure::Drop) => SINK_LIMIT,
-    }
+    stage.finish();
+    Ok(())
 }
 
 impl<'a> Stage<'a> {
@@ -117,7 +111,7 @@ impl<'a> Stage<'a> {
         let mut sinks = Vec::new();
         for (index, sink) in parts.sinks.into_iter().enumerate() {
             if let SinkKind::Null = plan.sinks[index].kind {
-                out.add_inline(index, &books, &parts.words, builder.book_mut())?;
+                out.add_inline(index, &books, builder.book_mut());
                 continue;
             }
             out.add_queue(index, plan, &books, sink.producer, builder.book_mut())?;
@@ -132,7 +126,7 @@ impl<'a> Stage<'a> {
         }
         let rings = Rings::new(consumers, plan.record_bytes_max());
         let queued = plan.sinks.iter().filter(|sink| sink.kind != SinkKind::Null);
-        let sink_limits = queued.map(sink_limit).collect();
+        let sink_limits = queued.map(SinkPlan::end_limit).collect();
         let (stopping, abandoned_until_ns) = (false, None);
         let span = books.span;
         Ok(Self {
@@ -148,6 +142,7 @@ impl<'a> Stage<'a> {
             gather: Duration::from_micros(plan.builder.gather_us),
             quiet: false,
             moved: false,
+            first_message_ns: 0,
             stopping,
             abandoned_until_ns,
             sink_limits,
@@ -159,7 +154,7 @@ impl<'a> Stage<'a> {
         loop {
             let now_ns = clock::monotonic_ns();
             self.look_for_order(now_ns)?;
-            self.pass_reports()?;
+            self.pass_reports();
             let pulled = self.pull(now_ns);
             let full = self.build(now_ns);
             self.commit();
@@ -225,27 +220,32 @@ impl<'a> Stage<'a> {
             }
             if self.stopping || self.rings.is_closed(source) {
                 self.builder.handle_close(source);
+            } else {
+                // A receiver that was killed behind the end of its rings is there again.
+                self.builder.handle_open(source);
             }
+        }
+        if any && self.first_message_ns == 0 {
+            self.first_message_ns = now_ns;
         }
         any
     }
 
     /// Builds what can be built now; true when a sink's queue is full.
     fn build(&mut self, now_ns: u64) -> bool {
-        let mut built = 0;
+        let mut events = 0;
         self.moved = false;
         self.out.begin(now_ns, clock::realtime_ns());
         loop {
             match self.builder.poll(now_ns, &self.rings, &mut self.out) {
-                Poll::Built => {
+                Poll::Built | Poll::Dropped => {
                     self.moved = true;
-                    built += 1;
-                    if built >= EVENTS_PER_COMMIT {
+                    events += 1;
+                    if events >= EVENTS_PER_COMMIT {
                         self.commit();
-                        built = 0;
+                        events = 0;
                     }
                 }
-                Poll::Dropped => self.moved = true,
                 Poll::Idle => return false,
                 Poll::Full => return true,
             }
@@ -261,7 +261,7 @@ impl<'a> Stage<'a> {
                 first: u64::from(lost.first),
                 last: u64::from(lost.last),
                 items: lost.items,
-                bytes: 0,
+                bytes: lost.bytes,
                 stamp_ns: clock::realtime_ns(),
             };
             self.losses.append(self.builder.book_mut(), row);
@@ -269,11 +269,10 @@ impl<'a> Stage<'a> {
         let built = self.out.seal(self.builder.book_mut());
         if built {
             let book = self.builder.book_mut();
-            let now_ns = clock::realtime_ns();
             if book.value(self.span[0]) == 0 {
-                book.set(self.span[0], now_ns);
+                book.set(self.span[0], self.first_message_ns);
             }
-            book.set(self.span[1], now_ns);
+            book.set(self.span[1], clock::monotonic_ns());
         }
         if !built && !self.rings.moved(&self.builder) {
             return;
@@ -302,19 +301,16 @@ impl<'a> Stage<'a> {
     }
 
     /// Passes on what the sinks have to say.
-    fn pass_reports(&self) -> Result<(), RunError> {
+    fn pass_reports(&self) {
         for report in self.sinks.iter().filter_map(SinkHandle::poll_report) {
-            self.report(&report)?;
+            self.tell(&report);
         }
-        Ok(())
     }
 
     /// Tells the supervisor, if there still is one.
-    fn report(&self, report: &Report) -> Result<(), RunError> {
-        if self.abandoned_until_ns.is_some() {
-            Ok(())
-        } else {
-            self.control.report(report)
+    fn tell(&self, report: &Report) {
+        if self.abandoned_until_ns.is_none() {
+            self.control.tell(report);
         }
     }
 
@@ -327,7 +323,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Ends the books and waits for the sinks to write what they have.
-    fn finish(mut self) -> Result<(), RunError> {
+    fn finish(mut self) {
         self.builder.finish();
         self.commit_all();
         self.out.close();
@@ -335,10 +331,9 @@ impl<'a> Stage<'a> {
         let sinks = std::mem::take(&mut self.sinks);
         for (sink, limit) in sinks.into_iter().zip(&self.sink_limits) {
             for report in sink.join(*limit) {
-                self.report(&report)?;
+                self.tell(&report);
             }
         }
-        Ok(())
     }
 
     fn commit_all(&mut self) {

@@ -8,6 +8,7 @@
 mod block;
 pub mod keys;
 mod mistake;
+mod movers;
 pub mod needs;
 mod page;
 pub mod reference;
@@ -130,6 +131,7 @@ fn read(page: &Page<'_>, stamp: &str) -> Option<Chain> {
     plan.sources = sources.sources;
     sources::fill_queues(&mut plan.sources, &source_blocks, &receiver);
     stages::agree(&plan, &receiver, &builder, &sink_blocks);
+    movers::agree(&plan, &name, &run, &builder, &sink_blocks);
     let chain = Chain {
         duration: run.integer("duration_s").map(Duration::from_secs),
         processes: run.choice("stages") != Some("threads"),

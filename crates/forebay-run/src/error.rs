@@ -10,6 +10,12 @@ pub enum RunError {
     /// The builder's settings are out of range.
     #[error("configuration of the builder: {0}")]
     Builder(#[from] forebay_evb::ConfigError),
+    /// A remote mover would not take what a sink sends.
+    #[error(transparent)]
+    Mover(#[from] crate::plan::MoverLimit),
+    /// A sink's queue can never take the largest event.
+    #[error(transparent)]
+    QueueTooSmall(#[from] crate::plan::QueueTooSmall),
     /// The books cannot be declared.
     #[error("books: {0}")]
     Schema(#[from] forebay_ledger::SchemaError),
@@ -25,19 +31,62 @@ pub enum RunError {
     /// A ring's memory or peer is wrong.
     #[error("ring: {0}")]
     Ring(#[from] forebay_ring::RingError),
-    /// A stage got something else than its plan.
-    #[error("stage: {0}")]
-    Stage(String),
-    /// A socket failed.
-    #[error("receiving on port {port}: {detail}")]
-    Receive {
-        /// Index of the port.
-        port: usize,
-        /// What the kernel said, in words.
-        detail: String,
-        /// The error.
-        source: std::io::Error,
+    /// Peer: what came over the control channel is not what it should be.
+    #[error("control channel: {bytes} bytes are no {what}: {source}")]
+    NotUnderstood {
+        /// What it should be.
+        what: &'static str,
+        /// How long it is.
+        bytes: usize,
+        /// Where it goes wrong.
+        source: serde_json::Error,
     },
+    /// Misuse: a message cannot be written down for the control channel.
+    #[error("control channel: this {what} cannot be written down: {source}")]
+    NotSayable {
+        /// What it is.
+        what: &'static str,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// Peer: the supervisor handed over less than the stage needs.
+    #[error("the supervisor handed over no descriptor for the {what}")]
+    PartMissing {
+        /// What lacks.
+        what: &'static str,
+    },
+    /// Misuse: a stage or a sink was started that the plan does not have.
+    #[error("the plan has no {what}")]
+    NotInPlan {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// Misuse: a sink that writes nothing was given a queue and a thread.
+    #[error("sink {sink} has no writer: a null sink is a part of the builder")]
+    SinkWithoutWriter {
+        /// Its name.
+        sink: String,
+    },
+    /// Configuration: the fault switch.
+    #[error(transparent)]
+    Leak(#[from] forebay_ledger::LeakError),
+    /// Resource: a stage is alive and does not get to work.
+    #[error("the {stage} does not get ready within {limit_s} s")]
+    NotReady {
+        /// Which.
+        stage: &'static str,
+        /// How long it had, in s.
+        limit_s: u64,
+    },
+    /// Misuse: a stage that is a thread panicked.
+    #[error("the thread of the {stage} panicked")]
+    Panicked {
+        /// Which.
+        stage: &'static str,
+    },
+    /// A socket failed.
+    #[error(transparent)]
+    Link(#[from] forebay_link::LinkError),
     /// A file of the run cannot be made or written.
     #[error("{what} {}: {source}", path.display())]
     File {
@@ -80,12 +129,52 @@ pub enum RunError {
         /// Packets in the capture.
         packets: u64,
     },
-    /// The emulator's settings are wrong.
+    /// More sources are asked for than a capture has.
+    #[error(
+        "{asked} sources are asked for, and {} holds {found}; leave the number out, or name the first port too: these ports are then sources, silent or not",
+        file.display()
+    )]
+    SourcesMissing {
+        /// The file.
+        file: PathBuf,
+        /// How many are asked for.
+        asked: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// More ports are asked for than there are from the first one on.
+    #[error(
+        "{count} ports from {base_port} on: the last would be beyond 65535; choose a lower first port"
+    )]
+    Ports {
+        /// The first one.
+        base_port: u16,
+        /// How many.
+        count: usize,
+    },
+    /// Configuration: the emulator's settings are wrong.
     #[error("emulator: {0}")]
-    Emulator(String),
+    Emulator(#[from] forebay_emu::ConfigError),
 }
 
 impl RunError {
+    /// A message of `bytes` bytes that is no `what`.
+    pub(crate) fn not_understood(
+        what: &'static str,
+        bytes: usize,
+    ) -> impl FnOnce(serde_json::Error) -> Self {
+        move |source| Self::NotUnderstood {
+            what,
+            bytes,
+            source,
+        }
+    }
+
+    /// A `what` that cannot be written down.
+    pub(crate) fn not_sayable(what: &'static str) -> impl FnOnce(serde_json::Error) -> Self {
+        move |source| Self::NotSayable { what, source }
+    }
+
     /// Makes a file error.
     pub fn file(
         what: &'static str,

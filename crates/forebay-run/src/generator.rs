@@ -1,11 +1,14 @@
 //! The generator stage: emulated soft readouts over real sockets.
 
+mod fault_texts;
+
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use forebay_emu::FaultRule;
 use forebay_emu::{Config, Group, Huge, SoftReadouts, Spacing, Spill, Totals};
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
 use forebay_sys::clock;
@@ -16,6 +19,7 @@ use forebay_wire::subevent::TriggerBits;
 use crate::books::{Books, GeneratorWords};
 use crate::error::RunError;
 use crate::plan::Plan;
+use crate::presets;
 
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;
@@ -23,6 +27,8 @@ const BATCH: usize = 64;
 const RUN_BYTES_MAX: usize = 60_000;
 /// How often the books are committed.
 const COMMIT_NS: u64 = 10_000_000;
+/// How long to wait when the kernel has no room.
+const FULL_SLEEP: Duration = Duration::from_micros(200);
 /// Send buffer asked for per socket: large enough that a batch does not stop half-way.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
@@ -57,6 +63,9 @@ pub struct GeneratorPlan {
     pub duration_ms: Option<u64>,
     /// Number of triggers; none: no limit.
     pub events: Option<u64>,
+    /// What goes wrong, in which source and when.
+    #[serde(with = "fault_texts", default)]
+    pub faults: Vec<FaultRule>,
     /// Everything random follows from it.
     pub seed: u64,
 }
@@ -82,6 +91,7 @@ impl GeneratorPlan {
             sources_per_port: 1,
             duration_ms: None,
             events: None,
+            faults: Vec::new(),
             seed: 2,
         }
     }
@@ -121,6 +131,7 @@ impl GeneratorPlan {
         });
         config.limit.duration_ns = self.duration_ms.map(|ms| ms * 1_000_000);
         config.limit.events = self.events;
+        config.faults.clone_from(&self.faults);
         config
     }
 }
@@ -166,21 +177,25 @@ pub fn run(
     mut stop: impl FnMut() -> bool,
 ) -> Result<GeneratorReport, RunError> {
     let config = generator.config();
-    let mut readouts = SoftReadouts::new(&config)
-        .map_err(|error| RunError::Emulator(error.to_string()))?
-        .with_leak(leak);
+    let mut readouts = SoftReadouts::new(&config)?.with_leak(leak);
     let sockets = connect(generator)?;
     let mut booked = books
         .map(|(plan, words)| attach(plan, &words))
         .transpose()?;
     let mut send = SendBatch::new(BATCH);
     let start_ns = clock::monotonic_ns();
+    if let Some(booked) = &mut booked {
+        booked.book.set(booked.words.start_ns, start_ns);
+    }
     let mut commit_ns = start_ns;
     let mut stopped = false;
     loop {
         let now_ns = clock::monotonic_ns();
         readouts.handle_time(now_ns);
-        while send_one(&mut readouts, &sockets, &mut send) {}
+        let mut full = false;
+        while !full && let Some(turn) = send_one(&mut readouts, &sockets, &mut send) {
+            full = turn == Turn::Full;
+        }
         if now_ns >= commit_ns {
             commit_ns = now_ns + COMMIT_NS;
             commit(&mut booked, &readouts);
@@ -193,6 +208,11 @@ pub fn run(
             break;
         }
         let now_ns = clock::monotonic_ns();
+        if full {
+            // No room in the kernel: the clock, the books and the order to stop go on meanwhile.
+            std::thread::sleep(FULL_SLEEP);
+            continue;
+        }
         let wake_ns = readouts
             .poll_timeout()
             .map_or(COMMIT_NS, |at| at.saturating_sub(now_ns))
@@ -212,21 +232,32 @@ fn connect(generator: &GeneratorPlan) -> Result<Vec<OwnedFd>, RunError> {
         ..UdpOptions::default()
     };
     let per_port = generator.sources_per_port.max(1);
-    let dest = |source: usize| {
-        let mut address = generator.dest;
-        address.set_port(generator.dest.port() + (source / per_port) as u16);
-        address
-    };
+    let ports = generator.sources().div_ceil(per_port);
     (0..generator.sources())
-        .map(|source| Ok(connect_udp(dest(source), &options)?))
+        .map(|source| {
+            let mut address = generator.dest;
+            address.set_port(presets::nth_port(address.port(), source / per_port, ports)?);
+            Ok(connect_udp(address, &options)?)
+        })
         .collect()
 }
 
-/// Hands one batch of one source to the kernel; false when nothing is due.
-fn send_one(readouts: &mut SoftReadouts, sockets: &[OwnedFd], send: &mut SendBatch) -> bool {
-    let Some(batch) = readouts.poll_batch(BATCH) else {
-        return false;
-    };
+/// What the kernel made of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// It took it, or refused a part.
+    Sent,
+    /// It has no room for more now.
+    Full,
+}
+
+/// Hands one batch of one source to the kernel; none when nothing is due.
+fn send_one(
+    readouts: &mut SoftReadouts,
+    sockets: &[OwnedFd],
+    send: &mut SendBatch,
+) -> Option<Turn> {
+    let batch = readouts.poll_batch(BATCH)?;
     let source = batch.source;
     let mut runs = 0;
     let mut outgoing = [Outgoing::connected(&[]); BATCH];
@@ -246,16 +277,18 @@ fn send_one(readouts: &mut SoftReadouts, sockets: &[OwnedFd], send: &mut SendBat
         if let Some(SendStop::Failed(error)) = sent.stopped {
             tracing::debug!(source, %error, "datagrams refused");
             readouts.handle_refused(counts[sent.count]);
+        } else if let Some(SendStop::WouldBlock | SendStop::NoBuffers) = sent.stopped {
+            return Some(Turn::Full);
         }
     }
-    true
+    Some(Turn::Sent)
 }
 
 fn attach(plan: &Plan, words: &Words) -> Result<Booked, RunError> {
     let books = Books::declare(plan)?;
     let generator = books
         .generator
-        .ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
+        .ok_or(RunError::NotInPlan { what: "generator" })?;
     let writer = GroupWriter::attach(&books.schema, words, generator.group)?;
     Ok(Booked {
         book: writer.restore(),
@@ -297,5 +330,35 @@ fn report(readouts: &SoftReadouts, duration_s: f64) -> GeneratorReport {
         lag_ns_max: behind.lag_ns_max,
         duration_s,
         cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    /// A peer that reads nothing.
+    #[test]
+    fn a_full_socket_is_told_and_not_tried_again_at_once() {
+        let mut plan = GeneratorPlan::test2(([127, 0, 0, 1], 1).into(), 1e6);
+        plan.groups = vec![(1, 116, 0.0)];
+        plan.water_mark_bytes = None;
+        let mut readouts = SoftReadouts::new(&plan.config()).unwrap();
+        let (near, _far) = UnixDatagram::pair().unwrap();
+        let sockets = [OwnedFd::from(near)];
+        let mut send = SendBatch::new(BATCH);
+        readouts.handle_time(0);
+        readouts.handle_time(100_000_000);
+        let mut turns = 0;
+        while send_one(&mut readouts, &sockets, &mut send) == Some(Turn::Sent) {
+            turns += 1;
+            assert!(turns < 100_000, "it is tried for ever");
+        }
+        assert_eq!(
+            send_one(&mut readouts, &sockets, &mut send),
+            Some(Turn::Full)
+        );
     }
 }

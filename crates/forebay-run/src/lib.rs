@@ -27,7 +27,8 @@ mod worker;
 
 pub use error::RunError;
 pub use forebay_sys::input::{Input, wait_input};
-pub use forebay_sys::signals::StopSignals;
+pub use forebay_sys::signals::{StopSignals, let_writes_fail};
+pub use forebay_sys::stdio::stdout_was_closed;
 
 /// Turns the signals that ask a process to end into a count.
 ///

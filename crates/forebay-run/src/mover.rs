@@ -5,14 +5,16 @@
 //! acknowledgement, so that a mover killed at any time goes on with nothing lost and nothing twice.
 
 mod connection;
+mod door;
 mod stream;
+mod streams;
 mod summary;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use forebay_sys::clock;
@@ -23,15 +25,13 @@ use forebay_wire::mover::{BlockFields, Frame, Hello, Refusal, Totals};
 use crate::error::RunError;
 use crate::plan::FilePlan;
 use connection::{Connection, Dropped};
+use door::Door;
 use stream::Stream;
-pub use summary::{MoverSummary, StreamSummary};
+use streams::Streams;
+pub use summary::{MoverSummary, StreamSummary, Unlisted};
 
 /// Most connections at a time.
 const CONNECTIONS_MAX: usize = 16;
-/// Most streams of one mover's life.
-const STREAMS_MAX: usize = 64;
-/// Longest time from the connection to the hello.
-const HELLO_LIMIT_NS: u64 = 5_000_000_000;
 /// Longest sleep: an order to end costs this much.
 const SLEEP: Duration = Duration::from_millis(50);
 /// Token of the listening socket; connections count from 1.
@@ -46,20 +46,21 @@ pub struct MoverPlan {
     pub file: FilePlan,
     /// Ends when one stream has ended in order.
     pub once: bool,
+    /// How long a connection is kept on which nothing comes, in ms: its sender may be gone without a word.
+    pub idle_limit_ms: u64,
 }
 
 /// A mover at work.
 pub struct Mover {
     plan: MoverPlan,
-    listener: TcpListener,
+    door: Door,
     poller: Poller,
     signals: StopSignals,
     /// Held as long as this mover lives: two would write the same files.
     _lock: File,
     connections: HashMap<u64, Connection>,
-    streams: Vec<Stream>,
+    streams: Streams,
     next_token: u64,
-    accepted: u64,
     refused: BTreeMap<&'static str, u64>,
 }
 
@@ -76,24 +77,17 @@ impl Mover {
             .canonicalize()
             .map_err(RunError::file("finding", directory))?;
         let lock = lock(&plan.file.directory)?;
-        let place = || PathBuf::from(plan.listen.to_string());
-        let listener =
-            TcpListener::bind(plan.listen).map_err(RunError::file("listening on", place()))?;
-        listener
-            .set_nonblocking(true)
-            .map_err(RunError::file("listening on", place()))?;
-        let poller = Poller::create(CONNECTIONS_MAX)?;
-        poller.add(&listener, LISTENER, Interest::Readable, Trigger::Level)?;
+        let poller = Poller::create(CONNECTIONS_MAX + 1)?;
+        let door = Door::open(plan.listen, &poller, LISTENER)?;
         Ok(Self {
             plan,
-            listener,
+            door,
             poller,
             signals: StopSignals::install()?,
             _lock: lock,
             connections: HashMap::new(),
-            streams: Vec::new(),
+            streams: Streams::default(),
             next_token: LISTENER + 1,
-            accepted: 0,
             refused: BTreeMap::new(),
         })
     }
@@ -103,8 +97,7 @@ impl Mover {
     /// # Errors
     /// The socket has no address.
     pub fn address(&self) -> Result<SocketAddr, RunError> {
-        let address = self.listener.local_addr();
-        address.map_err(RunError::file("asking for", "the listening address"))
+        self.door.address()
     }
 
     /// Serves until a signal comes, or one stream has ended if that is enough.
@@ -120,46 +113,48 @@ impl Mover {
                     .wait(Some(SLEEP), Duration::ZERO)?
                     .map(|event| event.token),
             );
+            // Whoever has sent something by now has his turn before it is asked who is silent, however long writing takes.
+            let now_ns = clock::monotonic_ns();
             for token in &ready {
                 match *token {
-                    LISTENER => self.accept(),
+                    LISTENER => self.accept(now_ns),
                     token => self.serve(token),
                 }
             }
-            self.tend();
+            self.tend(now_ns);
         }
-        self.streams.iter_mut().for_each(Stream::interrupt);
-        MoverSummary::of(&self.streams, self.accepted, self.refused)
+        self.streams.close_all()?;
+        Ok(MoverSummary::of(self.streams, &self.door, self.refused))
     }
 
     fn is_done(&self) -> bool {
-        let served = self.plan.once
-            && self.streams.iter().any(Stream::has_ended)
-            && self.connections.is_empty();
+        let served = self.plan.once && self.streams.ended > 0 && self.connections.is_empty();
         served || self.signals.count() > 0
     }
 
-    fn accept(&mut self) {
-        while let Ok((socket, peer)) = self.listener.accept() {
-            self.accepted += 1;
-            let token = self.next_token;
-            self.next_token += 1;
-            let connection = Connection::new(socket, peer, clock::monotonic_ns());
-            if self.connections.len() >= CONNECTIONS_MAX {
-                self.count_refused(Refusal::Busy.name(), peer);
-                continue;
-            }
-            let Ok(connection) = connection else { continue };
-            let added = self.poller.add(
-                connection.socket(),
-                token,
-                Interest::Readable,
-                Trigger::Level,
-            );
-            if added.is_ok() {
-                self.connections.insert(token, connection);
+    fn accept(&mut self, now_ns: u64) {
+        for (socket, peer) in self.door.accept(&self.poller, now_ns) {
+            if let Err(error) = self.admit(socket, peer, now_ns) {
+                tracing::warn!(%peer, %error, "a connection cannot be served");
+                self.count_refused("setup", peer);
             }
         }
+    }
+
+    fn admit(&mut self, socket: TcpStream, peer: SocketAddr, now_ns: u64) -> Result<(), RunError> {
+        let connection = Connection::new(socket, peer, now_ns)
+            .map_err(RunError::file("setting up", peer.to_string()))?;
+        if self.connections.len() >= CONNECTIONS_MAX {
+            self.part(connection, &Dropped::Refused(Refusal::Busy));
+            return Ok(());
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        let socket = connection.socket();
+        self.poller
+            .add(socket, token, Interest::Readable, Trigger::Level)?;
+        self.connections.insert(token, connection);
+        Ok(())
     }
 
     /// Reads what a connection has, and answers.
@@ -176,7 +171,7 @@ impl Mover {
     }
 
     fn converse(&mut self, token: u64, connection: &mut Connection) -> Result<(), Dropped> {
-        let closed = connection.fill()?;
+        let closed = connection.fill(clock::monotonic_ns())?;
         while let Some((frame, length)) = connection.frame()? {
             self.answer(token, connection.stream, &frame)
                 .and_then(|answer| connection.take_answer(answer))?;
@@ -194,7 +189,11 @@ impl Mover {
             Dropped::Closed | Dropped::Farewell => {}
             other => self.count_refused(other.reason(), connection.peer),
         }
+        // One that was never served is not there.
         let _ = self.poller.remove(connection.socket());
+        if let Some(stream) = connection.stream {
+            self.streams.leave(stream, clock::monotonic_ns());
+        }
     }
 
     fn count_refused(&mut self, reason: &'static str, peer: SocketAddr) {
@@ -202,27 +201,23 @@ impl Mover {
         *self.refused.entry(reason).or_default() += 1;
     }
 
-    /// Sends what waited for room. Whoever connects and says nothing keeps no place.
-    fn tend(&mut self) {
-        let now_ns = clock::monotonic_ns();
+    /// Sends what waited for room, and takes leave of who is overdue.
+    fn tend(&mut self, now_ns: u64) {
+        self.door.tend(&self.poller, now_ns);
         let waiting = self.connections.iter();
         let waiting: Vec<u64> = waiting
             .filter(|(_, connection)| connection.has_answers())
             .map(|(token, _)| *token)
             .collect();
         waiting.into_iter().for_each(|token| self.serve(token));
-        let silent = |connection: &Connection| {
-            connection.stream.is_none() && now_ns > connection.since_ns + HELLO_LIMIT_NS
-        };
-        let tokens: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| silent(connection))
-            .map(|(token, _)| *token)
+        let idle_limit_ns = self.plan.idle_limit_ms.saturating_mul(1_000_000);
+        let overdue = self.connections.iter();
+        let overdue: Vec<(u64, Dropped)> = overdue
+            .filter_map(|(token, one)| Some((*token, one.overdue(now_ns, idle_limit_ns)?)))
             .collect();
-        for token in tokens {
+        for (token, dropped) in overdue {
             if let Some(connection) = self.connections.remove(&token) {
-                self.part(connection, &Dropped::Silent);
+                self.part(connection, &dropped);
             }
         }
     }
@@ -231,61 +226,56 @@ impl Mover {
     fn answer(
         &mut self,
         token: u64,
-        stream: Option<usize>,
+        stream: Option<u64>,
         frame: &Frame<'_>,
     ) -> Result<Answer, Dropped> {
         match (frame, stream) {
             (Frame::Hello(hello), None) => self.welcome(token, hello),
-            (Frame::Block(fields, events), Some(index)) => self.store(index, fields, events),
-            (Frame::End(totals), Some(index)) => self.end(index, totals),
+            (Frame::Block(fields, events), Some(stream)) => self.store(stream, fields, events),
+            (Frame::End(totals), Some(stream)) => self.end(stream, totals),
             _ => Err(Dropped::Refused(Refusal::Malformed)),
         }
     }
 
     /// Finds or opens the stream; a sender that comes again takes the place of its old connection.
     fn welcome(&mut self, token: u64, hello: &Hello<'_>) -> Result<Answer, Dropped> {
-        let known = self.streams.iter().position(|stream| stream.is_of(hello));
-        let index = match known {
-            Some(index) => index,
-            None if self.streams.len() >= STREAMS_MAX => {
-                return Err(Dropped::Refused(Refusal::Busy));
-            }
-            None => {
-                let stream = Stream::open(&self.plan.file, hello).map_err(|error| {
-                    tracing::error!(%error, run = hello.run_id, "a stream cannot be opened");
-                    Dropped::Refused(Refusal::Storage)
-                })?;
-                self.streams.push(stream);
-                self.streams.len() - 1
-            }
-        };
+        let entered = self.streams.enter(&self.plan.file, hello);
+        let stream = entered.map_err(Dropped::Refused)?;
         let old = self.connections.iter();
         let old: Vec<u64> = old
-            .filter(|(other, connection)| **other != token && connection.stream == Some(index))
+            .filter(|(other, connection)| **other != token && connection.stream == Some(stream))
             .map(|(other, _)| *other)
             .collect();
         for other in old {
-            if let Some(connection) = self.connections.remove(&other) {
+            if let Some(mut connection) = self.connections.remove(&other) {
+                // The stream is the new connection's.
+                connection.stream = None;
                 self.part(connection, &Dropped::Replaced);
             }
         }
-        let position = self.streams[index].welcome(hello);
-        Ok(Answer::Welcome { index, position })
+        let position = self.stream(stream)?.welcome(hello);
+        Ok(Answer::Welcome { stream, position })
     }
 
     fn store(
         &mut self,
-        index: usize,
+        stream: u64,
         fields: &BlockFields,
         events: &[u8],
     ) -> Result<Answer, Dropped> {
-        let position = self.streams[index].store(fields, events);
+        let position = self.stream(stream)?.store(fields, events);
         position.map(Answer::Ack).map_err(Dropped::Refused)
     }
 
-    fn end(&mut self, index: usize, totals: &Totals) -> Result<Answer, Dropped> {
-        let ours = self.streams[index].end(totals);
+    fn end(&mut self, stream: u64, totals: &Totals) -> Result<Answer, Dropped> {
+        let ours = self.stream(stream)?.end(totals);
         ours.map(Answer::Farewell).map_err(Dropped::Refused)
+    }
+
+    /// The stream of a connection; it is open as long as the connection is there.
+    fn stream(&mut self, id: u64) -> Result<&mut Stream, Dropped> {
+        let open = self.streams.at(id);
+        open.ok_or(Dropped::Refused(Refusal::OutOfOrder))
     }
 }
 
@@ -300,7 +290,7 @@ fn lock(directory: &Path) -> Result<File, RunError> {
 
 /// What goes back to a sender.
 enum Answer {
-    Welcome { index: usize, position: u64 },
+    Welcome { stream: u64, position: u64 },
     Ack(u64),
     Farewell(Totals),
 }

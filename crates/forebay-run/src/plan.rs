@@ -1,5 +1,9 @@
 //! The plan of one run: everything a stage must know, fixed before the first process starts.
 
+mod fit;
+mod limits;
+mod mover;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -8,6 +12,10 @@ use serde::{Deserialize, Serialize};
 use forebay_evb::{Completion, Config as BuilderConfig};
 use forebay_ring::RingSetSpec;
 use forebay_wire::subevent::TriggerBits;
+
+pub use fit::QueueTooSmall;
+pub use mover::MoverLimit;
+pub(crate) use mover::{RUN_NAME_BYTES_MAX, check_names};
 
 /// How datagrams of one port are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -328,7 +336,7 @@ impl Plan {
     #[must_use]
     pub fn sink_ring(&self, sink: usize) -> RingSetSpec {
         let plan = &self.sinks[sink];
-        let longest = u32::try_from(plan.queue_bytes / 2).unwrap_or(u32::MAX);
+        let longest = u32::try_from(self.sink_record_bytes_max(sink)).unwrap_or(u32::MAX);
         RingSetSpec::new(
             format!("forebay-{}", plan.name),
             vec![plan.queue_bytes],

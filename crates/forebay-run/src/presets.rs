@@ -3,6 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+// Ranges of the emulator's settings, for whoever asks a user for them.
+pub use forebay_emu::{
+    MAX_SOURCES as EMULATED_SOURCES_MAX, RATE_HZ, SUBEVENT_BYTES, WATER_MARK_BYTES_MIN,
+};
+
+use crate::error::RunError;
 use crate::generator::GeneratorPlan;
 use crate::plan::{
     Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
@@ -33,6 +39,20 @@ pub fn ring_bytes(sources: usize) -> u64 {
 #[must_use]
 pub fn socket_buffer_bytes(ports: usize) -> usize {
     (SOCKET_BUFFER_BYTES.1 / ports.max(1) as u64).clamp(1 << 20, SOCKET_BUFFER_BYTES.0) as usize
+}
+
+/// The port `index` places after `base_port`, of `count` ports; any free one when `base_port` is 0.
+///
+/// # Errors
+/// There are not so many ports.
+pub fn nth_port(base_port: u16, index: usize, count: usize) -> Result<u16, RunError> {
+    if base_port == 0 {
+        return Ok(0);
+    }
+    let port = u16::try_from(index)
+        .ok()
+        .and_then(|index| base_port.checked_add(index));
+    port.ok_or(RunError::Ports { base_port, count })
 }
 
 /// A plan for `sources` sources on ports from `base_port` on (0: any free ones) at `bind`.

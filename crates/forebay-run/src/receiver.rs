@@ -1,6 +1,7 @@
 //! The receiver stage: datagrams off the sockets, checked, into one ring per source.
 
 mod drain;
+mod host;
 mod lane;
 mod port;
 mod replay;
@@ -9,16 +10,17 @@ mod route;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_ledger::{Leak, Words};
+use forebay_link::{Ancillary, RecvBatch};
 use forebay_ring::{Producers, RingSetSpec};
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
-use forebay_sys::udp_batch::{Ancillary, RecvBatch};
 
 use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 use crate::stage::{Order, StageControl};
+pub(crate) use host::HostBook;
 use port::{Port, Turn};
 pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 
@@ -57,19 +59,11 @@ struct Receiver<'a> {
     batch: RecvBatch,
     poller: Poller,
     control: &'a StageControl,
-    host: HostTerm,
+    host: HostBook,
     leak: Leak,
     /// Ports whose ring was full at their last turn.
     blocked: Vec<usize>,
     housekeeping_ns: u64,
-}
-
-/// IP reassembly failures since the run began.
-struct HostTerm {
-    writer: GroupWriter,
-    book: Book,
-    counter: forebay_ledger::Counter,
-    last: Option<u64>,
 }
 
 /// Runs the stage until it is told to stop and the sockets are empty.
@@ -129,13 +123,7 @@ impl<'a> Receiver<'a> {
             Interest::Readable,
             Trigger::Level,
         )?;
-        let writer = GroupWriter::attach(&books.schema, &parts.words, books.host.0)?;
-        let host = HostTerm {
-            book: writer.restore(),
-            writer,
-            counter: books.host.1,
-            last: None,
-        };
+        let host = HostBook::attach(&books, &parts.words)?;
         Ok(Self {
             plan,
             ports,
@@ -195,14 +183,15 @@ impl<'a> Receiver<'a> {
             {
                 return Ok(clock::monotonic_ns());
             }
-            self.turns(
+            let more = self.turns(
                 ready
                     .iter()
                     .filter(|token| **token != CONTROL_TOKEN)
                     .map(|token| *token as usize),
             )?;
             self.unblock()?;
-            if !gather.is_zero() && !ready.is_empty() && ready.len() < FEW_PORTS {
+            if !gather.is_zero() && !more && !ready.is_empty() && ready.len() < FEW_PORTS {
+                self.host.count_gather();
                 std::thread::sleep(gather);
             }
             let now_ns = clock::monotonic_ns();
@@ -213,9 +202,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Gives each of `ports` its turn, then rings the bell once.
-    fn turns(&mut self, ports: impl Iterator<Item = usize>) -> Result<(), RunError> {
-        let mut published = false;
+    /// Gives each of `ports` its turn, then rings the bell once. Tells whether any of them has more than a turn takes.
+    fn turns(&mut self, ports: impl Iterator<Item = usize>) -> Result<bool, RunError> {
+        let (mut published, mut more) = (false, false);
         for index in ports {
             let Some(port) = self.ports.get_mut(index) else {
                 continue;
@@ -227,7 +216,10 @@ impl<'a> Receiver<'a> {
                 &mut self.leak,
             )? {
                 Turn::Empty => {}
-                Turn::Took => published = true,
+                Turn::Took { full } => {
+                    published = true;
+                    more |= full;
+                }
                 Turn::Blocked => {
                     published = true;
                     self.block(index)?;
@@ -237,7 +229,7 @@ impl<'a> Receiver<'a> {
         if published {
             self.producers.notify();
         }
-        Ok(())
+        Ok(more)
     }
 
     /// The ring of this port is full: its socket is left alone until there is room.
@@ -277,20 +269,5 @@ impl<'a> Receiver<'a> {
         }
         self.host.read();
         self.producers.notify();
-    }
-}
-
-impl HostTerm {
-    fn read(&mut self) {
-        let Ok(snmp) = forebay_sys::snmp::read() else {
-            return;
-        };
-        let now = snmp.ip_reasm_fails;
-        let lost = self.last.map_or(0, |last| now.wrapping_sub(last));
-        self.last = Some(now);
-        if lost > 0 {
-            self.book.add(self.counter, lost);
-            self.writer.commit(&self.book);
-        }
     }
 }

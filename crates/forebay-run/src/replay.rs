@@ -125,8 +125,15 @@ fn survey(file: &Path, selection: &Selection) -> Result<Vec<Key>, RunError> {
         };
         keys.extend(key);
     }
-    let asked = selection.sources.map_or(usize::MAX, usize::from);
-    let keys: Vec<_> = keys.into_iter().take(asked).collect();
+    let (found, asked) = (keys.len(), selection.sources.map(usize::from));
+    let keys: Vec<_> = keys.into_iter().take(asked.unwrap_or(usize::MAX)).collect();
+    if let Some(asked) = asked.filter(|asked| !keys.is_empty() && found < *asked) {
+        return Err(RunError::SourcesMissing {
+            file: file.to_path_buf(),
+            asked,
+            found,
+        });
+    }
     if keys.is_empty() || keys.len() > SOURCES_MAX {
         let counters = capture.counters();
         return Err(RunError::Sources {

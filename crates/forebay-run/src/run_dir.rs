@@ -3,11 +3,14 @@
 //! The live ledger lies in `/dev/shm`: a mapped file on a disk makes a data path wait for the disk whenever the
 //! kernel writes its pages back. The run's directory holds a link to it while the run lives (a `kill -9`
 //! leaves both, for the post-mortem) and the ledger itself afterwards. `ledger` and `run.json` are those of the last
-//! run in that directory; older ones are kept as `ledger-RUN` and `run-RUN.json`.
+//! run in that directory; older ones are kept as `ledger-RUN` and `run-RUN.json`, and files of those names that are no
+//! run's at all as `ledger-old` and `run-old.json`. A run that does not begin leaves the directory as it was.
 //!
 //! A run holds a lock (`flock`) on its directory while its supervisor lives: the kernel takes it back at any death, so it
 //! tells better than a process number whether a run is going on there. Room for ledger and record is taken at the start,
 //! so that a run that fills its disk can still say so.
+
+mod older;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -19,6 +22,7 @@ use forebay_ledger::{LedgerReader, Words};
 use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
+use older::Older;
 
 const LEDGER: &str = "ledger";
 const RECORD: &str = "run.json";
@@ -40,27 +44,40 @@ pub struct RunDir {
     memory: PathBuf,
     /// The live ledger is in memory and nobody has said where it shall stay.
     live: bool,
+    /// The run has begun and ended, and its ledger is to stay.
+    ended: bool,
+    /// The directory was not there before.
+    made: bool,
+    older: Older,
     _lock: Option<File>,
 }
 
 impl RunDir {
-    /// Prepares `path` for the run `run_id`: what lies there of an older run is renamed.
+    /// Prepares `path` for the run `run_id`: what lies there of an older run is renamed, and what is no run's with a warning.
     ///
     /// # Errors
     /// The directory cannot be made or written, or a live run uses it.
-    pub fn prepare(path: &Path, run_id: &str) -> Result<Self, RunError> {
+    pub fn prepare(
+        path: &Path,
+        run_id: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, RunError> {
+        let made = !path.exists();
         fs::create_dir_all(path).map_err(RunError::file("creating directory", path))?;
         let path = path
             .canonicalize()
             .map_err(RunError::file("finding", path))?;
         let lock = lock(&path)?;
-        keep_older(&path, lock.is_some())?;
+        let older = Older::set_aside(&path, lock.is_some(), warnings)?;
         let memory = memory_path(&path, run_id);
         Ok(Self {
             path,
             run_id: run_id.to_owned(),
             memory,
             live: false,
+            ended: false,
+            made,
+            older,
             _lock: lock,
         })
     }
@@ -111,6 +128,7 @@ impl RunDir {
     /// The directory cannot be written; the ledger then stays in memory.
     pub fn keep_ledger(&mut self) -> Result<(), RunError> {
         self.live = false;
+        self.ended = true;
         let link = self.path.join(LEDGER);
         if link == self.memory {
             return Ok(());
@@ -158,7 +176,7 @@ impl RunDir {
 }
 
 impl Drop for RunDir {
-    /// A run that never began leaves nothing in memory; one that ended without a record no empty file.
+    /// A run that never began leaves nothing, neither in memory nor here; one that ended without a record no empty file.
     fn drop(&mut self) {
         if self.live {
             let _ = fs::remove_file(&self.memory);
@@ -169,6 +187,13 @@ impl Drop for RunDir {
         }
         for name in [LEDGER, RECORD] {
             let _ = fs::remove_file(self.new_path(name));
+        }
+        if !self.ended {
+            self.older.put_back();
+            if self.made {
+                // Whatever is in it meanwhile is not this run's, and keeps it.
+                let _ = fs::remove_dir(&self.path);
+            }
         }
     }
 }
@@ -248,49 +273,4 @@ fn memory_path(directory: &Path, run_id: &str) -> PathBuf {
     } else {
         directory.join(LEDGER)
     }
-}
-
-/// Renames the ledger and the record of the last run in this directory.
-fn keep_older(directory: &Path, locked: bool) -> Result<(), RunError> {
-    let ledger = directory.join(LEDGER);
-    let Ok(data) = fs::symlink_metadata(&ledger) else {
-        return Ok(());
-    };
-    let reader = open_ledger(directory).ok();
-    if !locked
-        && let Some(reader) = &reader
-        && let Ok(status) = reader.run_status()
-        && status.end_ns == 0
-        && crate::supervisor::is_alive(status.supervisor_pid)
-    {
-        return Err(busy(directory, status.supervisor_pid));
-    }
-    let Some(run_id) = reader.map(|reader| reader.run_id().to_owned()) else {
-        // Nothing that can be read; what it leads to in memory goes with it.
-        if let Ok(target) = fs::read_link(&ledger)
-            && target.parent() == Some(Path::new(MEMORY))
-            && target
-                .file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with(MEMORY_PREFIX))
-        {
-            let _ = fs::remove_file(target);
-        }
-        return fs::remove_file(&ledger).map_err(RunError::file("removing", &ledger));
-    };
-    let kept = directory.join(format!("{LEDGER}-{run_id}"));
-    if data.is_symlink() {
-        // The run was killed: its ledger comes out of memory now.
-        let memory = fs::canonicalize(&ledger).map_err(RunError::file("finding", &ledger))?;
-        fs::copy(&memory, &kept).map_err(RunError::file("copying the ledger to", &kept))?;
-        fs::remove_file(&ledger).map_err(RunError::file("removing", &ledger))?;
-        fs::remove_file(&memory).map_err(RunError::file("removing", &memory))?;
-    } else {
-        fs::rename(&ledger, &kept).map_err(RunError::file("renaming", &ledger))?;
-    }
-    let record = directory.join(RECORD);
-    if record.exists() {
-        let kept = directory.join(format!("run-{run_id}.json"));
-        fs::rename(&record, &kept).map_err(RunError::file("renaming", &record))?;
-    }
-    Ok(())
 }

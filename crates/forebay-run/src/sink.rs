@@ -4,6 +4,7 @@ mod block;
 mod file;
 mod name;
 mod tcp;
+mod tenure;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,11 +18,13 @@ use forebay_ring::{Consumers, Record};
 
 use crate::books::{Books, SinkWords};
 use crate::error::RunError;
-use crate::plan::{Plan, SinkKind};
+use crate::plan::{Plan, SinkKind, check_names};
 use crate::stage::Report;
 pub(crate) use block::{Block, Bytes};
 pub(crate) use file::HldWriter;
 use tcp::TcpSink;
+use tenure::Lease;
+pub(crate) use tenure::Tenure;
 
 /// Longest sleep of a sink that has nothing to do.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -57,11 +60,25 @@ pub(crate) struct SinkBooks {
     pub(crate) words: SinkWords,
     pub(crate) writer: GroupWriter,
     pub(crate) book: Book,
+    pub(crate) tenure: Tenure,
 }
 
 impl SinkBooks {
-    pub(crate) fn commit(&mut self) {
-        self.writer.commit(&self.book);
+    /// Commits; false when the sink was given up and the books are another's now.
+    pub(crate) fn commit(&mut self) -> bool {
+        self.tenure.during(|| self.writer.commit(&self.book))
+    }
+
+    /// Whether the sink was given up.
+    fn are_lost(&self) -> bool {
+        self.tenure.has_ended()
+    }
+
+    /// Taken off the queue.
+    fn taken(&mut self, events: u64, bytes: u64) {
+        for term in [self.words.taken, self.words.account.incoming] {
+            self.book.add_tally(term, events, bytes);
+        }
     }
 
     fn written(&mut self, events: u64, bytes: u64) {
@@ -81,6 +98,8 @@ pub(crate) enum Dropped {
     DiskFull,
     WriteError,
     PeerLost,
+    /// Longer than a mover takes; the place before it is the supervisor's.
+    TooLong = crate::books::SINK_TOO_LONG as isize,
 }
 
 /// A running sink.
@@ -92,6 +111,8 @@ pub struct SinkHandle {
     name: String,
     /// Nothing more will be put into the queue.
     ending: Arc<AtomicBool>,
+    /// Without this handle the thread counts nothing more.
+    _lease: Lease,
 }
 
 impl SinkHandle {
@@ -113,7 +134,9 @@ impl SinkHandle {
             book: writer.restore(),
             writer,
             words: sink_words,
+            tenure: Tenure::default(),
         };
+        let lease = Lease(own.tenure.clone());
         own.book
             .set(own.words.capacity, plan.sinks[index].queue_bytes);
         own.commit();
@@ -142,13 +165,14 @@ impl SinkHandle {
                 Box::new(move || work.run())
             }
             SinkKind::Tcp(tcp) => {
+                check_names(&plan.run_id, &name)?;
                 let stream = (plan.run_id.clone(), name.clone());
                 let sink =
                     TcpSink::new(tcp, stream, consumers, own, to_builder).testing(leak, stall);
                 Box::new(move || sink.run())
             }
             SinkKind::Null => {
-                return Err(RunError::Stage(format!("sink {name} has no writer")));
+                return Err(RunError::SinkWithoutWriter { sink: name });
             }
         };
         let thread_name = format!("sink-{name}");
@@ -162,6 +186,7 @@ impl SinkHandle {
             progress,
             name,
             ending,
+            _lease: lease,
         })
     }
 
@@ -177,7 +202,8 @@ impl SinkHandle {
         self.ending.store(true, Ordering::Release);
     }
 
-    /// Waits until everything is written, or the sink got on with nothing for `limit`; tells what the supervisor should know.
+    /// Waits until everything is written, or the sink got on with nothing for `limit`: then it is given up, and its books
+    /// stand still. Tells what the supervisor should know.
     #[must_use]
     pub fn join(self, limit: Duration) -> Vec<Report> {
         let mut reports = Vec::new();
@@ -249,7 +275,11 @@ struct Work {
 impl Work {
     fn run(mut self) {
         loop {
-            if self.take_blocks() > 0 {
+            let blocks = self.take_blocks();
+            if self.books.are_lost() {
+                return;
+            }
+            if blocks > 0 {
                 self.report();
                 continue;
             }
@@ -281,6 +311,9 @@ impl Work {
             && let Ok(Some(record)) = self.consumers.rings[0].next()
         {
             std::thread::sleep(std::mem::take(&mut self.stall));
+            if self.books.are_lost() {
+                return blocks;
+            }
             if self.out.prepare(record.meta.tag, &mut self.books) {
                 self.commit(end);
             }
@@ -299,9 +332,11 @@ impl Work {
         if let Some(end) = end {
             self.books.book.set(self.books.words.head, end);
         }
-        self.books.commit();
+        let committed = self.books.commit();
         self.to_builder.tick();
-        if let Some(end) = end {
+        if let Some(end) = end
+            && committed
+        {
             self.consumers.rings[0].release(end);
             self.consumers.notify_space();
         }

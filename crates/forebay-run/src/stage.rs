@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use forebay_ledger::{Leak, Words};
-use forebay_sys::control::{Control, Message};
+use forebay_sys::control::{Control, ControlError, Message};
 use forebay_sys::mapping::{Access, Mapping};
 
 use crate::builder::BuilderParts;
@@ -124,9 +124,7 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
     let plan = &hello.plan;
     forebay_sys::process::name_thread(&format!("fb-{}", hello.role.name()));
     let leak: Leak = match &plan.leak {
-        Some(text) if hello.restarts == 0 => text
-            .parse()
-            .map_err(|error: forebay_ledger::LeakError| RunError::Stage(error.to_string()))?,
+        Some(text) if hello.restarts == 0 => text.parse()?,
         _ => Leak::off(),
     };
     let ledger = parts.take_one("ledger")?;
@@ -136,7 +134,7 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let generator = plan
                 .generator
                 .as_ref()
-                .ok_or_else(|| RunError::Stage("the plan has no generator".into()))?;
+                .ok_or(RunError::NotInPlan { what: "generator" })?;
             control.ready()?;
             let stop = || !matches!(control.poll(), Ok(None));
             crate::generator::run(generator, Some((plan, words)), leak, stop).map(drop)
@@ -224,10 +222,9 @@ impl Parts {
     ///
     /// # Errors
     /// It is missing.
-    pub fn take_one(&mut self, what: &str) -> Result<OwnedFd, RunError> {
+    pub fn take_one(&mut self, what: &'static str) -> Result<OwnedFd, RunError> {
         let mut part = self.take();
-        part.pop()
-            .ok_or_else(|| RunError::Stage(format!("no descriptor for the {what}")))
+        part.pop().ok_or(RunError::PartMissing { what })
     }
 }
 
@@ -237,13 +234,18 @@ impl StageControl {
     /// # Errors
     /// The supervisor is gone or sends something else.
     pub fn greet(control: Control) -> Result<(Self, Hello, Parts), RunError> {
-        let message = control
-            .receive()?
-            .ok_or_else(|| RunError::Stage("the supervisor is gone".into()))?;
+        let message = control.receive()?.ok_or(ControlError::PeerGone)?;
+        let bytes = message.body.len();
         let hello: Hello = serde_json::from_slice(&message.body)
-            .map_err(|error| RunError::Stage(error.to_string()))?;
+            .map_err(RunError::not_understood("plan", bytes))?;
         let parts = Parts::of(message, &hello.fds);
         Ok((Self { control }, hello, parts))
+    }
+
+    /// A stage of a test.
+    #[cfg(test)]
+    pub(crate) fn of(control: Control) -> Self {
+        Self { control }
     }
 
     /// The channel, for a poller.
@@ -261,12 +263,11 @@ impl StageControl {
             return Ok(None);
         }
         match self.control.receive() {
-            Ok(None) | Err(forebay_sys::control::ControlError::PeerGone) => {
-                Ok(Some(Order::Abandoned))
-            }
+            Ok(None) | Err(ControlError::PeerGone) => Ok(Some(Order::Abandoned)),
             Ok(Some(message)) => {
+                let bytes = message.body.len();
                 let order = serde_json::from_slice(&message.body)
-                    .map_err(|error| RunError::Stage(error.to_string()))?;
+                    .map_err(RunError::not_understood("order", bytes))?;
                 Ok(Some(order))
             }
             Err(error) => Err(error.into()),
@@ -278,16 +279,19 @@ impl StageControl {
     /// # Errors
     /// The supervisor is gone.
     pub fn ready(&self) -> Result<(), RunError> {
-        self.report(&Report::Ready)
+        self.send(&Report::Ready)
     }
 
-    /// Tells the supervisor.
-    ///
-    /// # Errors
-    /// The supervisor is gone.
-    pub fn report(&self, report: &Report) -> Result<(), RunError> {
-        let body =
-            serde_json::to_vec(report).map_err(|error| RunError::Stage(error.to_string()))?;
+    /// Tells the supervisor, if there still is one: whether it hears changes nothing in what the stage has to bring to the
+    /// disk, and its death comes as an order.
+    pub fn tell(&self, report: &Report) {
+        if let Err(error) = self.send(report) {
+            tracing::warn!(%error, ?report, "the supervisor does not hear");
+        }
+    }
+
+    fn send(&self, report: &Report) -> Result<(), RunError> {
+        let body = serde_json::to_vec(report).map_err(RunError::not_sayable("report"))?;
         Ok(self.control.send(&body, &[])?)
     }
 }

@@ -68,13 +68,17 @@ pub struct Summary {
     pub residual_items: u64,
     /// The same in bytes.
     pub residual_bytes: u64,
+    /// Sub-events that their sources should have had by the trigger numbers around them and that never came: an inference, and no
+    /// drop of any account.
+    pub subevents_missing: u64,
     /// Losses by `place.reason.owner`.
     pub drops: BTreeMap<String, Lost>,
-    /// Events per second, over the time in which events were built.
+    /// Events per second, from the first message (with an emulator of our own: its first trigger) to the last event built; 0 with
+    /// fewer than two.
     pub event_rate_hz: f64,
     /// Bytes of events per second, over the same time.
     pub data_rate_bytes_per_s: f64,
-    /// Complete events over all.
+    /// Complete events over all triggers: those that the emulator of the run gave, else those that came.
     pub efficiency: f64,
     /// Files written, absolute.
     pub files: Vec<PathBuf>,
@@ -116,12 +120,20 @@ impl Summary {
         let value = |counter| snapshot.value(counter);
         let (complete, partial) = (value(books.builder.complete), value(books.builder.partial));
         let discarded = value(books.builder.discarded);
-        let all = complete + partial + discarded;
+        // A trigger that is lost in every source is known to the emulator only.
+        let given = books
+            .generator
+            .as_ref()
+            .map_or(0, |words| value(words.events));
+        let all = given.max(complete + partial + discarded);
         let span_s = span_s(books, snapshot);
         let event_bytes = snapshot.tally(books.builder.events.outgoing).1;
+        // The time between n events is n - 1 intervals.
+        let events = complete + partial;
+        let intervals = events.saturating_sub(1) as f64 / events.max(1) as f64;
         let rate = |amount: u64| {
             if span_s > 0.0 {
-                amount as f64 / span_s
+                amount as f64 * intervals / span_s
             } else {
                 0.0
             }
@@ -146,14 +158,16 @@ impl Summary {
             bytes_written: books.sinks.iter().map(|sink| value(sink.written)).sum(),
             residual_items: balance.residual_items,
             residual_bytes: balance.residual_bytes,
+            subevents_missing: books
+                .builder
+                .sources
+                .iter()
+                .map(|source| value(source.missing))
+                .sum(),
             drops: drops(&verdict),
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
-            efficiency: if all > 0 {
-                complete as f64 / all as f64
-            } else {
-                0.0
-            },
+            efficiency: complete as f64 / all.max(1) as f64,
             files: files(plan, books, snapshot)?,
             cpu_seconds: outcome.cpu_seconds.clone(),
             pids: outcome.pids.clone(),
@@ -173,9 +187,15 @@ impl Summary {
     }
 }
 
-/// Time from the first to the last event in s.
+/// Time in which the events came, in s: from the first message, or from the emulator's first trigger where it is known, to the
+/// last event built.
 fn span_s(books: &Books, snapshot: &Snapshot) -> f64 {
-    let [first, last] = books.span.map(|word| snapshot.value(word));
+    let [message, last] = books.span.map(|word| snapshot.value(word));
+    let trigger = books
+        .generator
+        .as_ref()
+        .map_or(0, |words| snapshot.value(words.start_ns));
+    let first = if trigger > 0 { trigger } else { message };
     last.saturating_sub(first) as f64 / 1e9
 }
 

@@ -1,26 +1,31 @@
 //! The supervisor: makes everything a run needs, keeps it while stages die and are started again, and closes the books.
 
 mod close;
+mod left;
 mod parts;
+mod patience;
+mod start;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
+use forebay_link::RecvBatch;
 use forebay_ring::RingSetMemory;
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
-use forebay_sys::udp_batch::RecvBatch;
 
 use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::Plan;
 use crate::receiver::BATCH_SLOTS;
+use crate::receiver::HostBook;
 use crate::run_dir::RunDir;
-use crate::stage::{Hello, Order, Report, Role};
+use crate::stage::{Order, Report, Role};
 use crate::worker::{Ended, Worker};
 use parts::bind;
+use patience::Patience;
 
 /// How often the supervisor looks around.
 const TICK: Duration = Duration::from_millis(10);
@@ -28,8 +33,6 @@ const TICK: Duration = Duration::from_millis(10);
 const QUICK_NS: u64 = 300_000_000;
 /// So many quick deaths one after the other, and the stage is given up.
 const QUICK_DEATHS_MAX: u32 = 10;
-/// Longest time that stages may take to end after the order to stop.
-const END_LIMIT_NS: u64 = 60_000_000_000;
 
 /// Longest time for stages to end in order when the run fails.
 const FAIL_LIMIT_NS: u64 = 3_000_000_000;
@@ -102,15 +105,19 @@ struct Stage {
     quick_deaths: u32,
     restarts: u32,
     cpu_ns: u64,
+    /// It was given up and could not be killed: a thread.
+    runs_away: bool,
 }
 
 impl Supervisor {
     /// Makes ledger, sockets and shared memory, and fixes ports that were given as 0.
     ///
     /// # Errors
-    /// An address is in use, memory or descriptors run out, or the directory is not ours to write.
+    /// A setting is out of range or a queue too small, an address is in use, memory or descriptors run out, or the directory is not ours to write.
     pub fn open(mut plan: Plan, own_processes: bool) -> Result<Self, RunError> {
         plan.builder_config().validate()?;
+        plan.check_movers()?;
+        plan.check_queues()?;
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
         let mut warnings = Vec::new();
@@ -119,7 +126,7 @@ impl Supervisor {
         } else {
             bind(&mut plan, &mut warnings)?
         };
-        let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id)?;
+        let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id, &mut warnings)?;
         run_dir.path().clone_into(&mut plan.run_dir);
         plan.run_min = crate::summary::next_run(&plan);
         let books = Books::declare(&plan)?;
@@ -132,6 +139,8 @@ impl Supervisor {
             std::process::id(),
             clock::realtime_ns(),
         )?;
+        // What fails from here on is this run's, also before the receiver is there to count it.
+        HostBook::attach(&books, &words)?.read();
         let reader = LedgerReader::open(&words)?;
         let rings = RingSetMemory::create(&plan.event_rings())?;
         let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
@@ -255,7 +264,7 @@ impl Supervisor {
     fn shut_down(&mut self, tick: &mut impl FnMut(&LedgerReader)) -> Result<(), RunError> {
         for role in [Role::Generator, Role::Receiver, Role::Builder] {
             let mut ordered_to = 0;
-            let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
+            let mut patience = Patience::with(&self.plan, role, clock::monotonic_ns());
             while !self.is_over(role) && !self.is_lost(role) {
                 // A stage that died meanwhile was started again and has not heard the order.
                 if let Some(stage) = self.stages.get(&role)
@@ -266,7 +275,8 @@ impl Supervisor {
                     ordered_to = stage.started_ns;
                 }
                 self.look_around(tick)?;
-                if clock::monotonic_ns() > limit_ns || self.signals.count() > 2 {
+                let now_ns = clock::monotonic_ns();
+                if patience.is_over(now_ns, || self.written()) || self.signals.count() > 2 {
                     self.give_up(role);
                 }
             }
@@ -283,7 +293,9 @@ impl Supervisor {
         if let Some(stage) = self.stages.get_mut(&role)
             && let Some(worker) = stage.worker.take()
         {
-            stage.cpu_ns += worker.kill();
+            let cpu_ns = worker.kill();
+            stage.runs_away = cpu_ns.is_none();
+            stage.cpu_ns += cpu_ns.unwrap_or(0);
             stage.quick_deaths = QUICK_DEATHS_MAX;
         }
     }
@@ -298,12 +310,7 @@ impl Supervisor {
             let Some(stage) = self.stages.get_mut(&role) else {
                 continue;
             };
-            let ended = stage
-                .worker
-                .as_mut()
-                .map(Worker::poll_end)
-                .transpose()?
-                .flatten();
+            let ended = stage.poll_end()?;
             if let Some(ended) = ended {
                 // What it said last.
                 self.hear(role);
@@ -391,6 +398,16 @@ impl Supervisor {
             .sum()
     }
 
+    /// Events that the sinks are through with.
+    fn written(&self) -> u64 {
+        let Ok(snapshot) = self.reader.snapshot() else {
+            return 0;
+        };
+        let accounts = snapshot.balance().accounts;
+        let sinks = accounts.iter().filter(|line| line.place == "sink");
+        sinks.map(|line| line.incoming.items).sum()
+    }
+
     /// Whether the role was started and has ended.
     fn is_over(&self, role: Role) -> bool {
         self.stages
@@ -402,77 +419,5 @@ impl Supervisor {
         self.stages
             .get(&role)
             .is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
-    }
-
-    fn start(&mut self, role: Role) -> Result<(), RunError> {
-        let restarts = self.stages.get(&role).map_or(0, |stage| stage.restarts);
-        let parts = self.parts(role)?;
-        let fds = parts.iter().map(Vec::len).collect();
-        let hello = Hello {
-            role,
-            plan: self.plan.clone(),
-            restarts,
-            fds,
-            supervisor: std::process::id(),
-        };
-        let begin_items = self.items_of(role);
-        let worker = Worker::start(&hello, &parts, self.own_processes)?;
-        self.outcome.pids.insert(role.name(), worker.pid());
-        let fresh = Stage {
-            worker: None,
-            started_ns: 0,
-            ready_ns: None,
-            begin_items: 0,
-            quick_deaths: 0,
-            restarts: 0,
-            cpu_ns: 0,
-        };
-        let stage = self.stages.entry(role).or_insert(fresh);
-        stage.started_ns = clock::monotonic_ns();
-        stage.ready_ns = None;
-        stage.begin_items = begin_items;
-        stage.worker = Some(worker);
-        Ok(())
-    }
-
-    /// Waits until the first life of a stage is at work; false when somebody asked to end before. A stage that cannot
-    /// start is not started again: what hinders it will not go away.
-    fn wait_ready(&mut self, role: Role) -> Result<bool, RunError> {
-        let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
-        loop {
-            std::thread::sleep(Duration::from_millis(1));
-            self.hear(role);
-            let Some(stage) = self.stages.get_mut(&role) else {
-                return Ok(true);
-            };
-            if stage.ready_ns.is_some() {
-                return Ok(self.signals.count() == 0);
-            }
-            let ended = stage
-                .worker
-                .as_mut()
-                .map(Worker::poll_end)
-                .transpose()?
-                .flatten();
-            if let Some(ended) = ended {
-                stage.worker = None;
-                stage.cpu_ns += ended.cpu_ns;
-                if self.signals.count() > 0 {
-                    // The signal reached the stage before it could decline it.
-                    return Ok(false);
-                }
-                return Err(RunError::StageDied {
-                    stage: role.name().into(),
-                    times: 1,
-                    how: ended.how,
-                });
-            }
-            if clock::monotonic_ns() > limit_ns {
-                return Err(RunError::Stage(format!(
-                    "the {} does not get ready",
-                    role.name()
-                )));
-            }
-        }
     }
 }

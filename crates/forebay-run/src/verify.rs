@@ -54,9 +54,7 @@ pub fn verify<P: AsRef<Path>>(
 ) -> Result<Verified, RunError> {
     let mut found = Verified::default();
     let verifier = generator.map(|plan| Verifier::new(&plan.config()));
-    let mut verifier = verifier
-        .transpose()
-        .map_err(|error| RunError::Emulator(error.to_string()))?;
+    let mut verifier = verifier.transpose()?;
     for path in files {
         verify_file(path.as_ref(), verifier.as_mut(), &mut found)?;
     }

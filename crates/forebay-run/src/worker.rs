@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
@@ -18,6 +19,8 @@ use crate::stage::{Hello, Order, Report, Role, STALL, run_stage};
 pub(crate) struct Ended {
     /// It ended in order.
     pub(crate) in_order: bool,
+    /// A signal ended it, not its own decision.
+    pub(crate) killed: bool,
     /// In words.
     pub(crate) how: String,
     /// CPU time, in ns.
@@ -29,6 +32,7 @@ enum Body {
         pid: u32,
     },
     Thread {
+        role: Role,
         handle: Option<JoinHandle<(Result<(), RunError>, u64)>>,
     },
 }
@@ -46,8 +50,7 @@ impl Worker {
         parts: &[Vec<OwnedFd>],
         own_process: bool,
     ) -> Result<Self, RunError> {
-        let bytes =
-            serde_json::to_vec(hello).map_err(|error| RunError::Stage(error.to_string()))?;
+        let bytes = serde_json::to_vec(hello).map_err(RunError::not_sayable("plan"))?;
         let (near, far) = Control::pair(STALL)?;
         let body = if own_process {
             spawn_process(hello.role, far)?
@@ -79,8 +82,7 @@ impl Worker {
 
     /// Gives an order; one that is dying does not hear it.
     pub(crate) fn order(&self, order: Order) -> Result<(), RunError> {
-        let body =
-            serde_json::to_vec(&order).map_err(|error| RunError::Stage(error.to_string()))?;
+        let body = serde_json::to_vec(&order).map_err(RunError::not_sayable("order"))?;
         match self.control.send(&body, &[]) {
             Ok(()) | Err(ControlError::PeerGone) => Ok(()),
             Err(error) => Err(error.into()),
@@ -101,22 +103,25 @@ impl Worker {
         match &mut self.body {
             Body::Process { pid } => Ok(process::reap(*pid)?.map(|reaped| Ended {
                 in_order: reaped.status.success(),
+                killed: reaped.status.signal().is_some(),
                 how: reaped.status.to_string(),
                 cpu_ns: reaped.cpu.user_ns + reaped.cpu.system_ns,
             })),
-            Body::Thread { handle } => {
+            Body::Thread { handle, role } => {
+                let stage = role.name();
                 let Some(done) = handle.take_if(|handle| handle.is_finished()) else {
                     return Ok(None);
                 };
                 let (result, cpu_ns) = done
                     .join()
-                    .unwrap_or_else(|_| (Err(RunError::Stage("the thread panicked".into())), 0));
+                    .unwrap_or((Err(RunError::Panicked { stage }), 0));
                 let how = result
                     .as_ref()
                     .err()
                     .map_or_else(|| "done".to_owned(), ToString::to_string);
                 Ok(Some(Ended {
                     in_order: result.is_ok(),
+                    killed: false,
                     how,
                     cpu_ns,
                 }))
@@ -124,14 +129,14 @@ impl Worker {
         }
     }
 
-    /// Ends it the hard way and waits for its end; gives its CPU time in ns. A thread cannot be ended.
-    pub(crate) fn kill(&self) -> u64 {
+    /// Ends it the hard way and waits for its end; gives its CPU time in ns. A thread cannot be ended: none.
+    pub(crate) fn kill(&self) -> Option<u64> {
         let Body::Process { pid } = &self.body else {
-            return 0;
+            return None;
         };
         // It may have ended by itself in this moment.
         let _ = process::kill(*pid);
-        process::wait(*pid).map_or(0, |reaped| reaped.cpu.user_ns + reaped.cpu.system_ns)
+        Some(process::wait(*pid).map_or(0, |reaped| reaped.cpu.user_ns + reaped.cpu.system_ns))
     }
 }
 
@@ -168,6 +173,7 @@ fn spawn_thread(role: Role, far: Control) -> Result<Body, RunError> {
         .spawn(work)
         .map_err(RunError::file("starting thread", name))?;
     Ok(Body::Thread {
+        role,
         handle: Some(handle),
     })
 }

@@ -102,7 +102,7 @@ name = "disk"
 directory = "/data"
 prefix = "te"
 builder_number = 42
-file_bytes_max = 1
+file_bytes_max = 65536
 file_events_max = 2
 file_s_max = 3
 sync = true
@@ -180,7 +180,7 @@ fn every_key_arrives_in_the_plan() {
     assert_eq!((file.builder_number, file.sync), (42, true));
     assert_eq!(
         (file.bytes_max, file.events_max, file.seconds_max),
-        (1, 2, 3)
+        (65536, 2, 3)
     );
     assert_eq!(
         (plan.sinks[0].queue_bytes, plan.sinks[0].backpressure),
@@ -290,6 +290,7 @@ refused! {
     keys_without_a_meaning: "[[sources]]\nport = 1\ncount = 2\n[[sinks]]\nkind = \"null\"\nqueue_bytes = 65536\nprefix = \"x\"\n";
     sinks_that_collide: "[[sources]]\nport = 1\n[[sinks]]\nkind = \"file\"\nname = \"x\"\n[[sinks]]\nkind = \"file\"\nname = \"x\"\n";
     sinks_that_say_too_little: "[[sources]]\nport = 1\n[[sinks]]\nprefix = \"x\"\n[[sinks]]\nkind = \"tcp\"\n";
+    what_a_mover_does_not_take: "[run]\nname = \"a-name-that-is-three-and-forty-letters-long.x\"\n[builder]\nevent_bytes_max = 67_108_865\n[[sources]]\nport = 1\n[[sinks]]\nkind = \"tcp\"\nname = \"a-name-that-is-33-letters-long.xxx\"\naddress = \"127.0.0.1:9400\"\nqueue_bytes = 268435456\n";
     a_name_that_is_no_file_name: "[run]\nname = \"../x\"\n[[sources]]\nname = \"\"\nport = 1\n";
 }
 
@@ -340,6 +341,7 @@ fn value(kind: Kind) -> BoxedStrategy<String> {
     let right = match kind {
         Kind::Flag => any::<bool>().prop_map(|flag| flag.to_string()).boxed(),
         Kind::Integer(min, max) | Kind::Either(min, max) => number(min, max).boxed(),
+        Kind::ZeroOr(min, max) => prop_oneof![Just("0".to_owned()), number(min, max)].boxed(),
         Kind::PowerOfTwo(min, max) => prop_oneof![
             (16u32..37).prop_map(|power| (1u64 << power).to_string()),
             number(min, max)
@@ -384,6 +386,7 @@ proptest! {
         match config::parse("any.toml", &text, "7") {
             Ok(chain) => {
                 prop_assert!(chain.plan.builder_config().validate().is_ok());
+                prop_assert!(chain.plan.check_movers().is_ok());
                 prop_assert!(chain.plan.event_rings().validate().is_ok());
                 for sink in 0..chain.plan.sinks.len() {
                     prop_assert!(chain.plan.sink_ring(sink).validate().is_ok());
@@ -414,4 +417,14 @@ proptest! {
         let text: String = text.into_iter().collect();
         let _ = config::parse("any.toml", &text, "7").map_err(|mistakes| mistakes.to_string());
     }
+}
+
+#[test]
+fn a_mover_has_a_port() {
+    let text = format!("{SMALL}[[sinks]]\nkind = \"tcp\"\naddress = \"127.0.0.1:0\"\n");
+    assert!(
+        mistakes(&text).contains("sinks[0].address = \"127.0.0.1:0\": port 0 is none"),
+        "{}",
+        mistakes(&text)
+    );
 }

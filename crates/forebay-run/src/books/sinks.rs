@@ -1,8 +1,8 @@
 //! The books of the sinks: what the builder offers each of them, and what it makes of it.
 
-use forebay_ledger::{AccountId, LinkSpec, SchemaBuilder, Unit};
+use forebay_ledger::{AccountId, GroupId, LinkSpec, SchemaBuilder, Unit};
 
-use super::{OfferWords, SINK_REASONS, SinkWords};
+use super::{OFFER_REASONS, OfferWords, SINK_REASONS, SinkWords};
 use crate::plan::{Plan, SinkKind};
 
 /// Declares every sink at both ends of its queue.
@@ -16,7 +16,7 @@ pub(super) fn declare_sinks(
     for sink in &plan.sinks {
         let group = builder.group;
         let (offer_id, account) =
-            schema.account(group, "offer", &sink.name, Unit::Events, &["queue_full"]);
+            schema.account(group, "offer", &sink.name, Unit::Events, &OFFER_REASONS);
         schema.link(
             LinkSpec::new("fan_out", &sink.name)
                 .from(builder.events_id)
@@ -27,7 +27,14 @@ pub(super) fn declare_sinks(
         let tail = cursor("tail_bytes");
         let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
         let first_run = cursor("first_run");
-        let words = declare_sink(schema, &sink.name);
+        let words = match sink.kind {
+            // It is a part of the builder: what it took is committed with what it was given.
+            SinkKind::Null => {
+                let prefix = format!("sink.{}.", sink.name);
+                declare_words(schema, group, ("sink", &sink.name), &prefix)
+            }
+            SinkKind::File(_) | SinkKind::Tcp(_) => declare_writer(schema, "sink", &sink.name),
+        };
         let link = LinkSpec::new("sink_queue", &sink.name)
             .from(offer_id)
             .to(words.1);
@@ -40,13 +47,8 @@ pub(super) fn declare_sinks(
             first_run,
         });
         sinks.push(words.0);
-        debug_assert!(!matches!(sink.kind, SinkKind::Null) || sink.queue_bytes > 0);
     }
     (offers, sinks)
-}
-
-fn declare_sink(schema: &mut SchemaBuilder, name: &str) -> (SinkWords, AccountId) {
-    declare_writer(schema, "sink", name)
 }
 
 /// Declares what takes events of the stream `name` off a queue or a connection at `place` and writes them.
@@ -56,9 +58,19 @@ pub(crate) fn declare_writer(
     name: &str,
 ) -> (SinkWords, AccountId) {
     let group = schema.group(&format!("{place}.{name}"));
+    declare_words(schema, group, (place, name), "")
+}
+
+/// Declares the words of a sink in `group`, its cursors behind `prefix`.
+fn declare_words(
+    schema: &mut SchemaBuilder,
+    group: GroupId,
+    (place, name): (&str, &str),
+    prefix: &str,
+) -> (SinkWords, AccountId) {
     let (id, account) = schema.account(group, place, name, Unit::Events, &SINK_REASONS);
-    let taken = schema.cursor_tally(group, "taken");
-    let mut cursor = |word: &str| schema.cursor(group, word);
+    let taken = schema.cursor_tally(group, &format!("{prefix}taken"));
+    let mut cursor = |word: &str| schema.cursor(group, &format!("{prefix}{word}"));
     let head = cursor("head_bytes");
     let file = ["run", "suffix", "offset_bytes", "events"].map(&mut cursor);
     let files = schema.counter(group, "files", name, "files begun");

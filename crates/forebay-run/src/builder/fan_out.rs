@@ -1,6 +1,9 @@
 //! Every built event, offered to every sink: each has a queue, a policy and an account of its own.
 
+mod null;
 mod offer;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -64,15 +67,8 @@ impl FanOut {
     }
 
     /// Adds a null sink: it takes everything at once.
-    pub(super) fn add_inline(
-        &mut self,
-        sink: usize,
-        books: &Books,
-        words: &Words,
-        book: &mut Book,
-    ) -> Result<(), RunError> {
-        self.offers.push(Offer::inline(sink, books, words, book)?);
-        Ok(())
+    pub(super) fn add_inline(&mut self, sink: usize, books: &Books, book: &Book) {
+        self.offers.push(Offer::inline(sink, books, book));
     }
 
     /// Adds a sink with a queue.
@@ -165,8 +161,7 @@ impl Output for FanOut {
         }
         for (index, offer) in self.offers.iter_mut().enumerate() {
             let filled = self.direct == Some(index) && !offer.skips();
-            let leaked = self.leak.is_armed() && self.leak.take("offer");
-            offer.take(&self.scratch, event.bytes as usize, filled, leaked);
+            offer.take(&self.scratch, event, filled, &mut self.leak);
         }
     }
 }

@@ -7,14 +7,11 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::keys::{Key, Kind, Section};
+use super::keys::{Key, Kind, Section, name_fault};
 use super::mistake::Words;
 use super::page::{Page, find};
 use super::sections::SECTIONS;
 use super::spelling::nearest;
-
-/// Longest name.
-const NAME_CHARS_MAX: usize = 48;
 
 /// One block.
 pub(super) struct Block<'p, 'a> {
@@ -114,15 +111,8 @@ impl<'p, 'a> Block<'p, 'a> {
     pub(super) fn name(&self, name: &str) -> Option<String> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
-        let wrong = match text
-            .chars()
-            .find(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(*c)))
-        {
-            Some(other) => format!("{other:?} cannot stand in a name"),
-            None if text.is_empty() => "it is empty".into(),
-            None if text.len() > NAME_CHARS_MAX => format!("it has {} characters", text.len()),
-            None if text.starts_with(['.', '-']) => "it begins with a sign".into(),
-            None => return Some(text),
+        let Some(wrong) = name_fault(&text) else {
+            return Some(text);
         };
         self.refuse(
             key,
@@ -324,47 +314,10 @@ impl<'p, 'a> Block<'p, 'a> {
                 &format!("write {}", key.right()),
             );
         };
-        let (min, max) = match key.kind {
-            Kind::Integer(min, max) | Kind::PowerOfTwo(min, max) | Kind::Integers(min, max) => {
-                (min, max)
-            }
-            Kind::Either(one, other)
-                if number == i128::from(one) || number == i128::from(other) =>
-            {
-                (one, other)
-            }
-            Kind::Either(..) => {
-                return self.refuse(key, value, "it is neither", "choose one of them");
-            }
-            _ => return None,
-        };
-        if number < i128::from(min) {
-            return self.refuse(
-                key,
-                value,
-                "it is too small",
-                &format!("write {min} or more"),
-            );
+        if let Some((wrong, remedy)) = key.kind.number_fault(number) {
+            return self.refuse(key, value, wrong, &remedy);
         }
-        if number > i128::from(max) {
-            return self.refuse(
-                key,
-                value,
-                "it is too large",
-                &format!("write {max} or less"),
-            );
-        }
-        let number = u64::try_from(number).ok()?;
-        if matches!(key.kind, Kind::PowerOfTwo(..)) && !number.is_power_of_two() {
-            let next = number.next_power_of_two().min(max);
-            return self.refuse(
-                key,
-                value,
-                "it is no power of two",
-                &format!("write {next}"),
-            );
-        }
-        Some(number)
+        u64::try_from(number).ok()
     }
 
     fn socket_of(&self, key: &Key, value: &Spanned<DeValue<'a>>) -> Option<SocketAddr> {

@@ -1,5 +1,8 @@
 //! What a key of the configuration is: its kind, range, default and reason, said once for reader, errors and reference.
 
+/// Longest name.
+const NAME_CHARS_MAX: usize = 48;
+
 /// What a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -7,6 +10,8 @@ pub enum Kind {
     Flag,
     /// An integer in a range, both ends included.
     Integer(u64, u64),
+    /// 0, or an integer in a range, both ends included.
+    ZeroOr(u64, u64),
     /// A power of two in a range, both ends included.
     PowerOfTwo(u64, u64),
     /// One of two integers.
@@ -90,6 +95,7 @@ impl Kind {
         match self {
             Self::Flag => "true or false".into(),
             Self::Integer(min, max) => format!("an integer from {min} to {max}{unit}"),
+            Self::ZeroOr(min, max) => format!("0, or an integer from {min} to {max}{unit}"),
             Self::PowerOfTwo(min, max) => format!("a power of two from {min} to {max}{unit}"),
             Self::Either(one, other) => format!("{one} or {other}{unit}"),
             Self::Integers(min, max) => {
@@ -104,6 +110,45 @@ impl Kind {
                 "a list of different addresses with ports, as [\"10.0.0.7:50000\"]".into()
             }
         }
+    }
+}
+
+impl Kind {
+    /// Least and largest number, where there are such.
+    #[must_use]
+    pub fn bounds(self) -> Option<(u64, u64)> {
+        match self {
+            Self::Integer(min, max)
+            | Self::ZeroOr(min, max)
+            | Self::PowerOfTwo(min, max)
+            | Self::Integers(min, max)
+            | Self::Either(min, max) => Some((min, max)),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with a number, and what to do; none when nothing is.
+    #[must_use]
+    pub fn number_fault(self, number: i128) -> Option<(&'static str, String)> {
+        let (min, max) = self.bounds()?;
+        if let Self::Either(one, other) = self {
+            let either = [one, other].map(i128::from).contains(&number);
+            return (!either).then(|| ("it is neither", "choose one of them".into()));
+        }
+        if number == 0 && matches!(self, Self::ZeroOr(..)) {
+            return None;
+        }
+        if number < i128::from(min) {
+            return Some(("it is too small", format!("write {min} or more")));
+        }
+        if number > i128::from(max) {
+            return Some(("it is too large", format!("write {max} or less")));
+        }
+        let next = number.unsigned_abs().next_power_of_two();
+        if matches!(self, Self::PowerOfTwo(..)) && next != number.unsigned_abs() {
+            return Some(("it is no power of two", format!("write {next}")));
+        }
+        None
     }
 }
 
@@ -129,6 +174,19 @@ impl Key {
     #[must_use]
     pub fn right(&self) -> String {
         self.kind.right(self.unit())
+    }
+}
+
+/// What is wrong with a name that shall enter accounts and file names; none when nothing is.
+#[must_use]
+pub fn name_fault(text: &str) -> Option<String> {
+    let plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+    match text.chars().find(|c| !plain(c)) {
+        Some(other) => Some(format!("{other:?} cannot stand in a name")),
+        None if text.is_empty() => Some("it is empty".into()),
+        None if text.len() > NAME_CHARS_MAX => Some(format!("it has {} characters", text.len())),
+        None if text.starts_with(['.', '-']) => Some("it begins with a sign".into()),
+        None => None,
     }
 }
 

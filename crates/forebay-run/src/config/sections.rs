@@ -2,12 +2,17 @@
 
 use super::keys::{Default, Key, Kind, Section};
 use Default::{Depends, Required, Value};
-use Kind::{Address, Choice, Flag, Integer, Integers, Name, Path, PowerOfTwo, Socket, Sockets};
+use Kind::{
+    Address, Choice, Flag, Integer, Integers, Name, Path, PowerOfTwo, Socket, Sockets, ZeroOr,
+};
 
 /// Largest ring or queue, in bytes.
 const QUEUE_BYTES_MAX: u64 = 1 << 36;
 /// Least ring or queue, in bytes.
 const QUEUE_BYTES_MIN: u64 = forebay_ring::CAPACITY_BYTES_MIN;
+
+/// Least size of a file before the next one: below it, each event would begin a file of its own.
+const FILE_BYTES_MIN: u64 = 64 << 10;
 
 const fn key(name: &'static str, kind: Kind, default: Default, says: &'static str) -> Key {
     Key {
@@ -28,7 +33,7 @@ pub const RUN: Section = Section {
             "name",
             Name,
             Value("\"run\""),
-            "First part of the run's name in ledger and record; a time stamp follows.",
+            "First part of the run's name in ledger and record; a time stamp follows. With a tcp sink 42 characters at most.",
         ),
         key(
             "directory",
@@ -253,7 +258,7 @@ pub const BUILDER: Section = Section {
             "event_bytes_max",
             Integer(1 << 10, 1 << 31),
             Value("25165824"),
-            "Largest event built; a larger one is a named loss. Half of each sink's queue at most.",
+            "Largest event built; a larger one is a named loss. Half of each sink's queue at most; with a tcp sink 67108864.",
         ),
         key(
             "gather_us",
@@ -292,7 +297,7 @@ pub const SINKS: Section = Section {
             "name",
             Name,
             Depends("its kind, numbered from the second on"),
-            "Name in accounts and reports.",
+            "Name in accounts and reports. Of a tcp sink 32 characters at most.",
         ),
         key(
             "queue_bytes",
@@ -332,9 +337,9 @@ pub const SINKS: Section = Section {
         ),
         key(
             "file_bytes_max",
-            Integer(0, 1 << 44),
+            ZeroOr(FILE_BYTES_MIN, 1 << 44),
             Value("2000000000"),
-            "For files, here or at the mover: a new one before this one grows beyond. 0: never.",
+            "For files, here or at the mover: a new one before this one grows beyond. 0: never. Smaller files than these would hold hardly an event.",
         ),
         key(
             "file_events_max",

@@ -111,6 +111,14 @@ fn address(block: &Block<'_, '_>) -> SocketAddr {
         );
     }
     let given = block.socket("address");
+    if given.is_some_and(|address| address.port() == 0) {
+        block.complain(
+            "address",
+            "port 0 is none that can be connected to",
+            "a port from 1 to 65535",
+            "write the port of the mover's --listen",
+        );
+    }
     given.unwrap_or_else(|| ([127, 0, 0, 1], 1).into())
 }
 

@@ -1,7 +1,7 @@
 //! The sections of the two stages, and what must agree between sections.
 
 use crate::config::block::Block;
-use crate::plan::{BuilderPlan, CompletionName, FullPolicy, Plan, ReceiverPlan, SinkKind};
+use crate::plan::{BuilderPlan, CompletionName, FullPolicy, Plan, ReceiverPlan};
 use crate::presets;
 
 /// What a datagram needs free in a queue beside the message before it.
@@ -103,19 +103,15 @@ pub(super) fn agree(
         // A block is wrong in itself, which was said.
         return;
     }
-    let event = plan.builder.event_bytes_max as u64;
-    for (index, sink) in plan.sinks.iter().enumerate() {
-        if sink.kind == SinkKind::Null || sink.queue_bytes / 2 >= event {
-            continue;
-        }
-        let half = sink.queue_bytes / 2;
+    for small in plan.queues_too_small() {
+        let (event, half) = (small.event_bytes_max, small.event_bytes_most);
         let remedy = format!(
             "give this sink queue_bytes = {}, or set event_bytes_max = {half} in [builder]",
-            (2 * event).next_power_of_two()
+            small.queue_bytes_least
         );
         let wrong =
             format!("an event of {event} bytes (event_bytes_max) is longer than half of it");
-        match sinks.get(index) {
+        match sinks.get(small.index) {
             Some(block) => block.complain(
                 "queue_bytes",
                 &wrong,

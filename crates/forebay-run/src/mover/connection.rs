@@ -13,6 +13,9 @@ const READ_BYTES: usize = 256 << 10;
 /// Bytes taken from one connection before the next one has its turn.
 const TURN_BYTES: usize = 4 << 20;
 
+/// Longest time from the connection to the hello.
+const HELLO_LIMIT_NS: u64 = 5_000_000_000;
+
 /// Why a connection ends.
 pub(super) enum Dropped {
     /// The sender closed it, or it broke.
@@ -23,6 +26,8 @@ pub(super) enum Dropped {
     Replaced,
     /// It never said who it is.
     Silent,
+    /// Nothing came from it for long.
+    Idle,
     /// What came is no frame of the protocol.
     Garbage(MoverError),
     /// A frame that is not taken.
@@ -35,6 +40,7 @@ impl Dropped {
         match self {
             Self::Closed | Self::Farewell | Self::Replaced => None,
             Self::Silent | Self::Garbage(_) => Some(Refusal::Malformed),
+            Self::Idle => Some(Refusal::Idle),
             Self::Refused(refusal) => Some(*refusal),
         }
     }
@@ -45,6 +51,7 @@ impl Dropped {
             Self::Closed | Self::Farewell => "closed",
             Self::Replaced => "replaced",
             Self::Silent => "silent",
+            Self::Idle => Refusal::Idle.name(),
             Self::Garbage(error) => error.reason(),
             Self::Refused(refusal) => refusal.name(),
         }
@@ -60,9 +67,12 @@ impl From<MoverError> for Dropped {
 pub(super) struct Connection {
     socket: TcpStream,
     pub(super) peer: SocketAddr,
+    /// When it came.
     pub(super) since_ns: u64,
-    /// Index of its stream, once it said which.
-    pub(super) stream: Option<usize>,
+    /// When something last came from it.
+    pub(super) heard_ns: u64,
+    /// Its stream, once it said which.
+    pub(super) stream: Option<u64>,
     /// Received; read up to `read`.
     inbox: Vec<u8>,
     read: usize,
@@ -80,6 +90,7 @@ impl Connection {
             socket,
             peer,
             since_ns: now_ns,
+            heard_ns: now_ns,
             stream: None,
             inbox: Vec::new(),
             read: 0,
@@ -94,7 +105,7 @@ impl Connection {
     }
 
     /// Reads what has come, up to a turn's share and not beyond the frame at hand; true at the end of the stream.
-    pub(super) fn fill(&mut self) -> Result<bool, Dropped> {
+    pub(super) fn fill(&mut self, now_ns: u64) -> Result<bool, Dropped> {
         self.inbox.drain(..std::mem::take(&mut self.read));
         let mut taken = 0;
         while taken < TURN_BYTES {
@@ -110,7 +121,10 @@ impl Connection {
             self.inbox.truncate(have + *result.as_ref().unwrap_or(&0));
             match result {
                 Ok(0) => return Ok(true),
-                Ok(count) => taken += count,
+                Ok(count) => {
+                    taken += count;
+                    self.heard_ns = now_ns;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Err(Dropped::Closed),
@@ -147,8 +161,8 @@ impl Connection {
 
     pub(super) fn take_answer(&mut self, answer: Answer) -> Result<(), Dropped> {
         match answer {
-            Answer::Welcome { index, position } => {
-                self.stream = Some(index);
+            Answer::Welcome { stream, position } => {
+                self.stream = Some(stream);
                 self.outbox.extend(Frame::Welcome(position).emit());
             }
             Answer::Ack(position) => self.ack = Some(position),
@@ -182,6 +196,15 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Err(Dropped::Closed),
             }
+        }
+    }
+
+    /// Why it is not kept any longer, if so: who says nothing keeps no place, and neither does who is gone without a word.
+    pub(super) fn overdue(&self, now_ns: u64, idle_limit_ns: u64) -> Option<Dropped> {
+        if self.stream.is_none() {
+            (now_ns > self.since_ns + HELLO_LIMIT_NS).then_some(Dropped::Silent)
+        } else {
+            (now_ns > self.heard_ns.saturating_add(idle_limit_ns)).then_some(Dropped::Idle)
         }
     }
 

@@ -15,7 +15,7 @@ use forebay_wire::unit::round_up_8;
 use crate::books::{SinkWords, declare_writer};
 use crate::error::RunError;
 use crate::plan::FilePlan;
-use crate::sink::{Block, Bytes, HldWriter, SinkBooks, Writer};
+use crate::sink::{Block, Bytes, HldWriter, SinkBooks, Tenure, Writer};
 use crate::stage::Report;
 
 /// Handles of a stream's books: one group.
@@ -70,6 +70,8 @@ pub(super) struct Stream {
     run: RunWriter,
     books: SinkBooks,
     files: HldWriter,
+    /// Events and bytes that were written when it was opened.
+    written_before: (u64, u64),
     pub(super) taints: Vec<String>,
 }
 
@@ -85,9 +87,14 @@ impl Stream {
             book: writer.restore(),
             writer,
             words: words.sink.clone(),
+            tenure: Tenure::default(),
         };
         let files = HldWriter::resume(plan.clone(), &books)?;
-        run.set_condition(Condition::Running, Reason::None);
+        // A sender that did not hear the end comes again; its stream is over all the same.
+        if books.book.value(words.ended) == 0 {
+            run.set_condition(Condition::Running, Reason::None);
+        }
+        let written_before = books.book.tally(words.sink.account.outgoing);
         books.commit();
         Ok(Self {
             run_id: hello.run_id.to_owned(),
@@ -99,6 +106,7 @@ impl Stream {
             run,
             books,
             files,
+            written_before,
             taints: Vec::new(),
         })
     }
@@ -109,6 +117,13 @@ impl Stream {
 
     pub(super) fn has_ended(&self) -> bool {
         self.books.book.value(self.words.ended) != 0
+    }
+
+    /// Events and bytes that this mover wrote since it opened the stream.
+    pub(super) fn written_since_opened(&self) -> (u64, u64) {
+        let now = self.books.book.tally(self.words.sink.account.outgoing);
+        let before = self.written_before;
+        (now.0 - before.0, now.1 - before.1)
     }
 
     /// Where the sender shall go on. What it no longer has was delivered elsewhere, or to books that are gone: a named gap.
@@ -199,20 +214,24 @@ impl Stream {
         for (word, value) in self.words.given_up.into_iter().zip(given_up) {
             self.books.book.set(word, value);
         }
-        if !self.has_ended() {
-            self.files.finish(&mut self.books);
-            self.books.book.set(self.words.ended, 1);
+        if self.has_ended() {
+            self.books.commit();
+            return Ok(self.totals());
         }
+        self.files.finish(&mut self.books);
+        self.books.book.set(self.words.ended, 1);
         self.books.commit();
         self.take_reports();
-        let condition = if self.taints.is_empty() {
+        let ours = self.totals();
+        // What an earlier life of the stream could not write is in the books only.
+        let condition = if self.taints.is_empty() && ours.events_lost == 0 {
             Condition::Complete
         } else {
             Condition::Tainted
         };
         self.run
             .finish(condition, Reason::InputEnded, clock::realtime_ns());
-        Ok(self.totals())
+        Ok(ours)
     }
 
     /// What this mover counted, and what was delivered before it.
@@ -232,7 +251,7 @@ impl Stream {
         }
     }
 
-    /// The mover ends before the stream: the file is ended, a successor begins the next one.
+    /// The mover ends before the stream, or needs its room: the file is ended, a successor begins the next one.
     pub(super) fn interrupt(&mut self) {
         if !self.has_ended() {
             self.files.finish(&mut self.books);

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use forebay_ledger::{Supervisor as Life, Verdict, audit};
 
+use super::door::Door;
 use super::stream::Stream;
+use super::streams::Streams;
 use crate::error::RunError;
 use crate::summary::{Lost, drops, files_of_runs};
 
@@ -45,16 +47,48 @@ pub struct StreamSummary {
     pub verdict: Verdict,
 }
 
+/// Streams that are no longer listed one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Unlisted {
+    /// How many; one that came again afterwards is listed too.
+    pub streams: u64,
+    /// Of these, streams whose books do not close.
+    pub unclosed: u64,
+    /// What is left over in them.
+    pub residual_items: u64,
+    /// The same in bytes.
+    pub residual_bytes: u64,
+}
+
+impl Unlisted {
+    pub(super) fn add(&mut self, summary: &StreamSummary) {
+        self.streams += 1;
+        self.unclosed += u64::from(!summary.verdict.closed);
+        self.residual_items += summary.residual_items;
+        self.residual_bytes += summary.residual_bytes;
+    }
+}
+
 /// All streams of one mover's life.
 #[derive(Debug, Clone, Serialize)]
 pub struct MoverSummary {
-    /// The streams, in the order in which they came.
+    /// The streams, in the order in which they were closed; the last 256.
     pub streams: Vec<StreamSummary>,
+    /// Those closed before.
+    pub unlisted: Unlisted,
+    /// How often senders ended a stream.
+    pub streams_ended: u64,
+    /// Streams that were closed, to be opened again when they come, because more than 64 were open.
+    pub streams_evicted: u64,
     /// Connections accepted.
     pub connections: u64,
+    /// How often the system could not accept one, as without free descriptors; nobody is accepted for 100 ms then.
+    pub accept_errors: u64,
+    /// Rounds in which as many connections came as are accepted before the others have their turn.
+    pub accept_rounds_full: u64,
     /// Connections that ended otherwise than by the sender, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Events written, over all streams.
+    /// Events written in this life, over all streams.
     pub events_written: u64,
     /// Their bytes.
     pub bytes_written: u64,
@@ -62,45 +96,45 @@ pub struct MoverSummary {
     pub residual_items: u64,
     /// The same in bytes.
     pub residual_bytes: u64,
-    /// All files.
+    /// All files of the streams that are listed.
     pub files: Vec<PathBuf>,
 }
 
 impl MoverSummary {
-    pub(super) fn of(
-        streams: &[Stream],
-        connections: u64,
-        refused: BTreeMap<&'static str, u64>,
-    ) -> Result<Self, RunError> {
-        let streams: Vec<_> = streams
-            .iter()
-            .map(StreamSummary::of)
-            .collect::<Result<_, _>>()?;
-        let sum = |of: fn(&StreamSummary) -> u64| streams.iter().map(of).sum();
-        Ok(Self {
-            connections,
+    /// `streams` are closed.
+    pub(super) fn of(streams: Streams, door: &Door, refused: BTreeMap<&'static str, u64>) -> Self {
+        let Streams {
+            listed, unlisted, ..
+        } = streams;
+        let listed = Vec::from(listed);
+        let sum = |of: fn(&StreamSummary) -> u64| listed.iter().map(of).sum::<u64>();
+        let files = listed.iter().flat_map(|stream| stream.files.clone());
+        Self {
+            unlisted,
+            streams_ended: streams.ended,
+            streams_evicted: streams.evicted,
+            connections: door.accepted,
+            accept_errors: door.errors,
+            accept_rounds_full: door.full_rounds,
             refused,
-            events_written: sum(|stream| stream.events_written),
-            bytes_written: sum(|stream| stream.bytes_written),
-            residual_items: sum(|stream| stream.residual_items),
-            residual_bytes: sum(|stream| stream.residual_bytes),
-            files: streams
-                .iter()
-                .flat_map(|stream| stream.files.clone())
-                .collect(),
-            streams,
-        })
+            events_written: streams.written.0,
+            bytes_written: streams.written.1,
+            residual_items: unlisted.residual_items + sum(|stream| stream.residual_items),
+            residual_bytes: unlisted.residual_bytes + sum(|stream| stream.residual_bytes),
+            files: files.collect(),
+            streams: listed,
+        }
     }
 
     /// Whether all books close.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.streams.iter().all(|stream| stream.verdict.closed)
+        self.unlisted.unclosed == 0 && self.streams.iter().all(|stream| stream.verdict.closed)
     }
 }
 
 impl StreamSummary {
-    fn of(stream: &Stream) -> Result<Self, RunError> {
+    pub(super) fn of(stream: &Stream) -> Result<Self, RunError> {
         let snapshot = stream.reader.snapshot()?;
         let verdict = audit(&snapshot, Life::Alive);
         let line = |place: &str| {

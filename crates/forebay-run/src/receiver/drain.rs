@@ -63,7 +63,7 @@ impl Receiver<'_> {
                     &mut self.producers,
                     &mut self.leak,
                 )?;
-                progress |= turn == Turn::Took;
+                progress |= matches!(turn, Turn::Took { .. });
                 if turn != Turn::Empty && !self.ports[index].is_past(order_ns) {
                     left.push(index);
                 }

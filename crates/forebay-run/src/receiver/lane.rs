@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use forebay_evb::{Accepted, MessageCheck, Reject, Rejected, Step};
 use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
+use forebay_link::{BufferFill, DropCounter};
 use forebay_ring::{Meta, Producers};
-use forebay_sys::socket::MemInfo;
 use forebay_wire::hadtu::{MTU_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
@@ -265,18 +265,19 @@ impl Lanes {
     }
 
     /// Counts what the kernel says of the socket: its drops, and the fill of its buffer.
-    pub(super) fn count_kernel(&mut self, info: &MemInfo) {
-        let drops_raw = info.drops;
-        let last = self.book.value(self.words.kernel_raw) as u32;
-        self.book.add(
-            self.words.kernel_drops,
-            u64::from(drops_raw.wrapping_sub(last)),
-        );
-        self.book.set(self.words.kernel_raw, u64::from(drops_raw));
-        let (fill, capacity) = (self.words.buffer_fill, self.words.buffer_capacity);
-        self.book.set(fill, u64::from(info.rmem_alloc_bytes));
-        self.book.set(capacity, u64::from(info.rcvbuf_bytes));
+    pub(super) fn count_kernel(&mut self, drops: &DropCounter, fill: BufferFill) {
+        self.book.set(self.words.kernel_drops, drops.total);
+        self.book.set(self.words.kernel_raw, u64::from(drops.last));
+        let (used, capacity) = (self.words.buffer_fill, self.words.buffer_capacity);
+        self.book.set(used, fill.used_bytes);
+        self.book.set(capacity, fill.limit_bytes);
         self.writer.commit(&self.book);
+    }
+
+    /// What the books hold of the kernel's drops; the socket is the supervisor's, so it is still the same one.
+    pub(super) fn booked_drops(&self) -> (u64, u32) {
+        let [total, last] = [self.words.kernel_drops, self.words.kernel_raw];
+        (self.book.value(total), self.book.value(last) as u32)
     }
 
     /// Ends unfinished messages at the end of a run.

@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use forebay_ledger::{Leak, Words};
+use forebay_link::udp::UdpPort;
+use forebay_link::{Adopted, BatchMode, BatchTag, Datagram, RecvBatch};
 use forebay_ring::Producers;
-use forebay_sys::socket::mem_info;
-use forebay_sys::udp_batch::{Adopted, BatchMode, BatchTag, Datagram, RecvBatch};
 
 use super::lane::{Arrival, DATAGRAM_BYTES_MAX, Lanes};
 use crate::books::Books;
@@ -22,15 +22,18 @@ const DIRECT_BYTES: u64 = 2_048;
 pub(super) enum Turn {
     /// The socket was empty.
     Empty,
-    /// Something was taken; there may be more.
-    Took,
+    /// Something was taken.
+    Took {
+        /// As much as a turn takes, so that more is waiting.
+        full: bool,
+    },
     /// The ring is full and the policy is to hold.
     Blocked,
 }
 
 pub(super) struct Port {
     index: u32,
-    socket: OwnedFd,
+    link: UdpPort,
     lanes: Lanes,
     batch_id: u64,
     /// Mean datagram size of late, in bytes, times 16.
@@ -49,9 +52,10 @@ impl Port {
         producers: &mut Producers,
     ) -> Result<Self, RunError> {
         let lanes = Lanes::attach(plan, index, books, words, producers)?;
+        let (total, last) = lanes.booked_drops();
         Ok(Self {
             index: index as u32,
-            socket,
+            link: UdpPort::resume_drops(socket, plan.receiver.gro, total, last)?,
             batch_id: lanes.booked_batch(),
             lanes,
             mean16: 0,
@@ -60,7 +64,7 @@ impl Port {
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.link.as_fd()
     }
 
     /// Whether the books hold the batch of this number.
@@ -102,8 +106,9 @@ impl Port {
         producers: &mut Producers,
         leak: &mut Leak,
     ) -> Result<Turn, RunError> {
+        let most = plan.batch_datagrams.min(32);
         let mut turn = Turn::Empty;
-        for _ in 0..plan.batch_datagrams.min(32) {
+        for taken in 1..=most {
             let (ring, have) = self.lanes.place(0);
             let ring = &mut producers.rings[ring];
             let tag = BatchTag {
@@ -119,14 +124,12 @@ impl Port {
             let Some(free) = loan.get_mut(have..) else {
                 break;
             };
-            if batch
-                .receive_into(self.socket.as_fd(), free, tag)
-                .map_err(|error| self.receive_error(&error))?
-                .is_none()
-            {
+            if !self.link.take_into(batch, free, tag)? {
                 break;
             }
-            turn = Turn::Took;
+            turn = Turn::Took {
+                full: taken == most,
+            };
             self.batch_id = tag.batch_id;
             self.take_direct(batch, producers, leak);
             self.commit(batch, producers);
@@ -161,16 +164,14 @@ impl Port {
             return Ok(Turn::Blocked);
         }
         let tag = self.next_tag();
-        let count = batch
-            .receive_scratch(self.socket.as_fd(), max, tag)
-            .map_err(|error| self.receive_error(&error))?;
+        let count = self.link.take_scratch(batch, max, tag)?;
         if count == 0 {
             return Ok(Turn::Empty);
         }
         self.batch_id = tag.batch_id;
         self.take_scratch(count, batch, producers, leak);
         self.commit(batch, producers);
-        Ok(Turn::Took)
+        Ok(Turn::Took { full: count >= max })
     }
 
     /// How many datagrams surely fit into every ring of the port; all of them when full rings may drop.
@@ -278,8 +279,8 @@ impl Port {
 
     /// Reads the socket's own counters.
     pub(super) fn read_kernel(&mut self) {
-        if let Ok(info) = mem_info(&self.socket) {
-            self.lanes.count_kernel(&info);
+        if let Ok((drops, fill)) = self.link.observe() {
+            self.lanes.count_kernel(&drops, fill);
         }
     }
 
@@ -299,13 +300,5 @@ impl Port {
     #[inline]
     fn observe(&mut self, len: usize) {
         self.mean16 = self.mean16 - self.mean16 / 16 + len as u64;
-    }
-
-    fn receive_error(&self, error: &std::io::Error) -> RunError {
-        RunError::Receive {
-            port: self.index as usize,
-            source: std::io::Error::from(error.kind()),
-            detail: error.to_string(),
-        }
     }
 }

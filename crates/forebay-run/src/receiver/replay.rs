@@ -41,7 +41,8 @@ pub(crate) fn run(
     let mut stage = Stage::attach(plan, replay, &words, rings, control, leak)?;
     control.ready()?;
     let end = stage.serve()?;
-    stage.close(&end)
+    stage.close(&end);
+    Ok(())
 }
 
 /// Why the reading ended.
@@ -112,7 +113,7 @@ impl<'a> Stage<'a> {
                 self.flush();
                 self.look_for_order()?;
             }
-            if self.stop {
+            if self.stop && self.file.has_caught_up(&self.capture) {
                 break End::Stopped;
             }
         };
@@ -209,27 +210,27 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Books what is left, says what was wrong with the file, and tells the builder that nothing more comes.
-    fn close(&mut self, end: &End) -> Result<(), RunError> {
+    /// Books what is left, tells the builder that nothing more comes, and says what was wrong with the file: in this order,
+    /// since a supervisor that does not hear must not keep the builder waiting.
+    fn close(&mut self, end: &End) {
         for port in &mut self.ports {
             port.finish(&mut self.producers);
         }
         self.file.finish(&self.capture, end);
+        for ring in &mut self.producers.rings {
+            ring.close();
+        }
+        self.producers.notify();
         if let End::Broken(error) = end {
             self.control
-                .report(&Report::Tainted(format!("capture_broken: {error}")))?;
+                .tell(&Report::Tainted(format!("capture_broken: {error}")));
         }
         if let Some(first) = self.capture.defects().first() {
             let counters = self.capture.counters();
             let damaged = counters.truncated + counters.malformed;
             let text = format!("{damaged} packets of the capture are damaged; the first: {first}");
-            self.control.report(&Report::Warning(text))?;
+            self.control.tell(&Report::Warning(text));
         }
-        for ring in &mut self.producers.rings {
-            ring.close();
-        }
-        self.producers.notify();
-        Ok(())
     }
 }
 
@@ -295,8 +296,8 @@ struct FileBooks {
 
 impl FileBooks {
     fn attach(books: &Books, words: &Words) -> Result<Self, RunError> {
-        let missing = || RunError::Stage("the books have no capture".into());
-        let capture = books.capture.clone().ok_or_else(missing)?;
+        let missing = RunError::NotInPlan { what: "capture" };
+        let capture = books.capture.clone().ok_or(missing)?;
         let writer = GroupWriter::attach(&books.schema, words, capture.group)?;
         Ok(Self {
             book: writer.restore(),
@@ -312,9 +313,14 @@ impl FileBooks {
         self.passed_by.1 += bytes as u64;
     }
 
+    /// Whether the file is read as far as a predecessor had booked it. Before that an order to stop must wait: what the
+    /// predecessor took and had not yet shown is still to be read, and the counts are smaller than the booked ones.
+    fn has_caught_up(&self, capture: &Capture) -> bool {
+        capture.counters().packets >= self.book.value(self.words.packets.incoming.items)
+    }
+
     fn commit(&mut self, capture: &Capture) {
-        let packets = self.book.value(self.words.packets.incoming.items);
-        if capture.counters().packets >= packets {
+        if self.has_caught_up(capture) {
             self.count(capture);
             self.writer.commit(&self.book);
         }
@@ -354,21 +360,28 @@ impl FileBooks {
     }
 
     /// The end: fragments of datagrams that never became whole are losses, and so is the packet in which a broken file ends.
+    ///
+    /// A file that ends before the place that is booked is not the one that was begun: what is booked stays. One that a
+    /// predecessor had finished comes to the same once more.
     fn finish(&mut self, capture: &Capture, end: &End) {
-        self.count(capture);
-        let datagrams = self.words.datagrams.clone();
-        self.set(datagrams.held, (0, 0));
-        self.book
-            .add_tally(datagrams.dropped[0], capture.unfinished() as u64, 0);
         // A packet of a foreign link type was read whole and counted as malformed.
-        if let End::Broken(error) = end
-            && !matches!(error, CaptureError::LinkType { .. })
-        {
-            let packets = self.words.packets.clone();
-            self.book.add_tally(packets.incoming, 1, 0);
-            self.book
-                .add_tally(packets.dropped[CaptureDrop::FileBroken as usize], 1, 0);
+        let broken = match end {
+            End::Broken(CaptureError::LinkType { .. }) | End::File | End::Stopped => 0,
+            End::Broken(_) => 1,
+        };
+        let seen = capture.counters();
+        let packets = self.words.packets.clone();
+        if seen.packets + broken >= self.book.value(packets.incoming.items) {
+            self.count(capture);
+            let incoming = (seen.packets + broken, seen.packet_bytes);
+            self.set(packets.incoming, incoming);
+            let file_broken = packets.dropped[CaptureDrop::FileBroken as usize];
+            self.set(file_broken, (broken, 0));
         }
+        let datagrams = self.words.datagrams.clone();
+        let held = self.book.tally(datagrams.held);
+        self.set(datagrams.held, (0, 0));
+        self.book.add_tally(datagrams.dropped[0], held.0, held.1);
         self.writer.commit(&self.book);
     }
 
@@ -381,6 +394,41 @@ impl FileBooks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::Selection;
+    use forebay_ring::{Consumers, RingSetMemory};
+    use forebay_sys::control::Control;
+    use std::path::Path;
+
+    #[test]
+    fn the_builder_hears_the_end_although_the_supervisor_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let recorded = "../forebay-wire/tests/data/six_sources.pcap";
+        let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(recorded)).unwrap();
+        let broken = folder.path().join("broken.pcap");
+        std::fs::write(&broken, &bytes[..40_000]).unwrap();
+        let selection = Selection::default();
+        let plan = crate::replay::plan("run-1", folder.path(), &broken, &selection).unwrap();
+        let books = Books::declare(&plan).unwrap();
+        let words = Words::zeroed(books.schema.bytes_needed() / 8);
+        forebay_ledger::RunWriter::format(&books.schema, &words, 1, 1).unwrap();
+        let spec = plan.event_rings();
+        let memory = RingSetMemory::create(&spec).unwrap();
+        let mut consumers = Consumers::map(&spec, memory.consumer_fds().unwrap()).unwrap();
+        let (supervisor, control) = Control::pair(Duration::from_secs(1)).unwrap();
+        let control = StageControl::of(control);
+        let rings = memory.producer_fds().unwrap();
+        let replay = plan.replay.as_ref().unwrap();
+        let stage = Stage::attach(&plan, replay, &words, rings, &control, Leak::off());
+        let mut stage = stage.unwrap();
+        drop(supervisor);
+        let end = stage.serve().unwrap();
+        assert!(matches!(end, End::Broken(_)));
+        stage.close(&end);
+        for ring in &mut consumers.rings {
+            while let Ok(Some(_)) = ring.next() {}
+            assert!(ring.is_closed());
+        }
+    }
 
     #[test]
     fn pace_follows_the_stamps_and_never_goes_back() {

@@ -37,6 +37,8 @@ pub(crate) struct HldWriter {
     /// What the supervisor was told already, and what it shall be told.
     tainted: Option<Dropped>,
     reports: Vec<Report>,
+    /// How a block is brought to the device; tests make it fail.
+    sync_block: fn(&File) -> io::Result<()>,
 }
 
 impl HldWriter {
@@ -51,6 +53,7 @@ impl HldWriter {
             refused: None,
             tainted: None,
             reports: Vec::new(),
+            sync_block: File::sync_data,
         };
         if run == 0 || offset == 0 {
             return Ok(writer);
@@ -142,13 +145,15 @@ impl HldWriter {
                 .unwrap_or_else(|| io::ErrorKind::NotFound.into()));
         };
         let before = open.offset;
-        if let Err(error) = block.bytes.write_to(&open.file, before) {
-            // Nothing that was written before is harmed: the torn block is cut off again.
+        let mut written = block.bytes.write_to(&open.file, before);
+        if self.plan.sync {
+            written = written.and_then(|()| (self.sync_block)(&open.file));
+        }
+        if let Err(error) = written {
+            // Nothing that was written before is harmed: the block, torn or whole, is cut off again. It is counted as
+            // dropped, so no reader may find it.
             let _ = open.file.set_len(before);
             return Err(error);
-        }
-        if self.plan.sync {
-            open.file.sync_data()?;
         }
         open.offset = before + block.bytes.len() as u64;
         open.events += block.events;
@@ -170,7 +175,7 @@ impl HldWriter {
             self.tainted = Some(reason);
             let condition = match reason {
                 Dropped::DiskFull => "disk_full",
-                Dropped::WriteError | Dropped::PeerLost => "write_error",
+                Dropped::WriteError | Dropped::PeerLost | Dropped::TooLong => "write_error",
             };
             self.reports.push(Report::Tainted(format!(
                 "{condition}: {}: {error}",
@@ -271,4 +276,92 @@ fn is_unused(file: &File, run: u32) -> io::Result<bool> {
             .is_ok_and(|header| header.id == EventId::START && header.run == run)
     };
     Ok(count == 0 || (count == EVENT_HEADER_BYTES && ours()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::books::Books;
+    use crate::plan::SinkKind;
+    use crate::presets;
+    use crate::sink::Bytes;
+    use forebay_ledger::{GroupWriter, Words};
+    use forebay_wire::hld_scan::{Ending, Item, Scanner};
+
+    const RUN: u32 = 77;
+
+    /// Whole events of a header only, with sequence numbers of their own.
+    fn events(sequences: std::ops::Range<u32>) -> Vec<u8> {
+        let event = |sequence| {
+            let mut header = EventHeader::new(EventId::data(1), 0, RUN);
+            header.sequence = sequence;
+            header.to_bytes()
+        };
+        sequences.flat_map(event).collect()
+    }
+
+    /// Sequence numbers of the events in a file that must be sound.
+    fn read(path: &std::path::Path) -> Vec<u32> {
+        let mut scanner = Scanner::new();
+        scanner.feed(&std::fs::read(path).unwrap());
+        scanner.finish();
+        let mut found = Vec::new();
+        while let Some(item) = scanner.poll_item() {
+            match item {
+                Item::Event(event) => found.push(event.event.header().sequence),
+                Item::Broken(broken) => panic!("{broken}"),
+                Item::Start { .. } | Item::Stop { .. } => {}
+            }
+        }
+        assert_eq!(scanner.ending(), Some(Ending::Clean));
+        found
+    }
+
+    #[test]
+    fn a_block_that_does_not_reach_the_device_is_not_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut plan = presets::plan("run", folder.path(), [127, 0, 0, 1].into(), 50_000, 1);
+        plan.sinks = vec![presets::file_sink(folder.path().into(), "be")];
+        let SinkKind::File(file) = &mut plan.sinks[0].kind else {
+            panic!("no file")
+        };
+        file.sync = true;
+        let file = file.clone();
+        let declared = Books::declare(&plan).unwrap();
+        let memory = Words::zeroed(declared.schema.bytes_needed() / 8);
+        forebay_ledger::RunWriter::format(&declared.schema, &memory, 1, 1).unwrap();
+        let words = declared.sinks[0].clone();
+        let writer = GroupWriter::attach(&declared.schema, &memory, words.group).unwrap();
+        let book = writer.restore();
+        let mut books = SinkBooks {
+            words,
+            writer,
+            book,
+            tenure: crate::sink::Tenure::default(),
+        };
+        let mut out = HldWriter::resume(file, &books).unwrap();
+        assert!(out.prepare(RUN, &mut books));
+        let path = out.open.as_ref().unwrap().path.clone();
+        let mut write = |out: &mut HldWriter, sequences: std::ops::Range<u32>| {
+            let bytes = events(sequences.clone());
+            let block = Block {
+                bytes: Bytes::Own(&bytes),
+                run: RUN,
+                events: sequences.len() as u64,
+            };
+            out.write_block(&block, &mut books);
+        };
+        write(&mut out, 0..3);
+        out.sync_block = |_| Err(io::ErrorKind::Other.into());
+        write(&mut out, 3..60);
+        assert_eq!(path.metadata().unwrap().len(), 4 * 32);
+        out.sync_block = File::sync_data;
+        write(&mut out, 60..61);
+        out.finish(&mut books);
+        assert_eq!(read(&path), [0, 1, 2, 60]);
+        let account = &books.words.account;
+        let lost = account.dropped[Dropped::WriteError as usize];
+        assert_eq!(books.book.tally(lost).0, 57);
+        assert_eq!(books.book.tally(account.outgoing).0, 4);
+    }
 }

@@ -5,6 +5,8 @@
 //! mover says how far it has the stream.
 
 mod link;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use forebay_ledger::Leak;
 use forebay_ring::{Consumers, Record};
 use forebay_sys::clock;
-use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Refusal, Totals};
+use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Totals};
 
 use super::{Block, Bytes, Dropped, SinkBooks, ToBuilder};
 use crate::plan::TcpPlan;
@@ -28,11 +30,16 @@ const SLEEP: Duration = Duration::from_millis(20);
 /// Sleep while acknowledgements or room in the connection are waited for.
 const SHORT_SLEEP: Duration = Duration::from_micros(500);
 
-/// One block that was sent.
+/// One block that was sent, or passed over since no mover takes it: that one is lost as soon as it is the oldest.
 struct Sent {
     end: u64,
     events: u64,
     bytes: u64,
+    too_long: bool,
+}
+
+fn is_too_long(record: &Record) -> bool {
+    record.len > BLOCK_BYTES_MAX
 }
 
 /// The sink's end of the stream.
@@ -97,6 +104,9 @@ impl TcpSink {
     pub(super) fn run(mut self) {
         let mut was_ending = false;
         while !self.is_delivered() {
+            if self.books.are_lost() {
+                return;
+            }
             let moved = self.turn();
             let now_ns = clock::monotonic_ns();
             let ending = self.to_builder.is_ending();
@@ -177,9 +187,6 @@ impl TcpSink {
             events,
             bytes,
         };
-        if !hello.has_good_names() {
-            return Err(LinkError::Names);
-        }
         let (link, position) = Link::open(self.plan.peer, &hello)?;
         self.rewind(head, position)?;
         Ok(link)
@@ -201,7 +208,11 @@ impl TcpSink {
         while self.consumers.rings[0].read_position() < position {
             let record = self.consumers.rings[0].next().ok().flatten();
             let record = record.ok_or(LinkError::Position)?;
-            self.note_sent(&record);
+            if is_too_long(&record) {
+                self.pass_over(&record);
+            } else {
+                self.note_sent(&record);
+            }
         }
         if self.sent_to.position != position {
             return Err(LinkError::Position);
@@ -219,6 +230,7 @@ impl TcpSink {
             end: record.end,
             events,
             bytes,
+            too_long: false,
         });
         self.in_flight_bytes += bytes;
         self.sent_to.position = record.end;
@@ -226,40 +238,57 @@ impl TcpSink {
         self.sent_to.bytes += bytes;
     }
 
+    /// A block that no mover takes is not sent. The next one begins where the last one sent ended, so the stream has no gap.
+    fn pass_over(&mut self, record: &Record) {
+        let (events, bytes) = (u64::from(record.meta.items), u64::from(record.len));
+        tracing::error!(events, bytes, "longer than a mover takes: dropped");
+        self.sent.push_back(Sent {
+            end: record.end,
+            events,
+            bytes,
+            too_long: true,
+        });
+        self.settle(0);
+    }
+
     /// The mover has written everything up to `position`.
     fn acknowledge(&mut self, position: u64) -> Result<(), LinkError> {
         if position > self.sent_to.position {
             return Err(LinkError::Position);
         }
+        self.settle(position);
+        Ok(())
+    }
+
+    /// Books the oldest blocks: those that the mover has up to `position`, and those that it never gets.
+    fn settle(&mut self, position: u64) {
         let mut end = None;
-        while self.sent.front().is_some_and(|sent| sent.end <= position)
+        let settled = |sent: &Sent| sent.too_long || sent.end <= position;
+        while self.sent.front().is_some_and(settled)
             && let Some(sent) = self.sent.pop_front()
         {
-            self.in_flight_bytes -= sent.bytes;
-            self.count_taken(sent.events, sent.bytes);
-            self.books.written(sent.events, sent.bytes);
-            self.books.book.add(self.books.words.written, sent.bytes);
+            self.books.taken(sent.events, sent.bytes);
+            if sent.too_long {
+                let (events, bytes) = (sent.events, sent.bytes);
+                self.books.dropped(Dropped::TooLong, events, bytes);
+            } else {
+                self.in_flight_bytes -= sent.bytes;
+                self.books.written(sent.events, sent.bytes);
+                self.books.book.add(self.books.words.written, sent.bytes);
+            }
             end = Some(sent.end);
         }
         if let Some(end) = end {
             self.free(end);
-        }
-        Ok(())
-    }
-
-    fn count_taken(&mut self, events: u64, bytes: u64) {
-        let words = &self.books.words;
-        for term in [words.taken, words.account.incoming] {
-            self.books.book.add_tally(term, events, bytes);
         }
     }
 
     /// Counters and cursor are one record; then the builder may use the room.
     fn free(&mut self, end: u64) {
         self.books.book.set(self.books.words.head, end);
-        self.books.commit();
-        self.consumers.rings[0].release(end);
-        self.consumers.notify_space();
+        if self.books.commit() && self.consumers.rings[0].release(end) {
+            self.consumers.notify_space();
+        }
         self.progress_ns = clock::monotonic_ns();
         self.to_builder.tick();
     }
@@ -303,7 +332,11 @@ impl TcpSink {
             let Ok(Some(record)) = self.consumers.rings[0].next() else {
                 return Ok(any);
             };
-            self.send_block(&record)?;
+            if is_too_long(&record) {
+                self.pass_over(&record);
+            } else {
+                self.send_block(&record)?;
+            }
             any = true;
         }
     }
@@ -317,7 +350,6 @@ impl TcpSink {
         };
         let ring = &self.consumers.rings[0];
         let view = ring.view(record.position, record.len as usize);
-        let view = view.filter(|view| view.len() <= BLOCK_BYTES_MAX as usize);
         let mut block = Block {
             bytes: Bytes::Queue(view.ok_or(LinkError::Position)?),
             run: record.meta.tag,
@@ -341,6 +373,12 @@ impl TcpSink {
     }
 
     fn lose(&mut self, error: &LinkError) {
+        if error.is_idle() && self.sent.is_empty() {
+            // There was nothing to send for long, and nothing is lost.
+            tracing::debug!(peer = %self.plan.peer, "the mover kept the connection no longer");
+            self.link = None;
+            return;
+        }
         tracing::warn!(peer = %self.plan.peer, %error, "the mover is lost; trying again");
         self.link = None;
         self.losses += 1;
@@ -379,10 +417,14 @@ impl TcpSink {
         if self.consumers.rings[0].resume(head).is_ok() {
             while let Ok(Some(record)) = self.consumers.rings[0].next() {
                 let (events, bytes) = (u64::from(record.meta.items), u64::from(record.len));
-                self.count_taken(events, bytes);
-                self.books.dropped(Dropped::PeerLost, events, bytes);
+                self.books.taken(events, bytes);
+                if is_too_long(&record) {
+                    self.books.dropped(Dropped::TooLong, events, bytes);
+                } else {
+                    self.books.dropped(Dropped::PeerLost, events, bytes);
+                    lost += events;
+                }
                 self.free(record.end);
-                lost += events;
             }
         }
         if lost > 0 {
@@ -395,17 +437,16 @@ impl TcpSink {
     /// Tells the mover that this was all, and holds its books against ours.
     fn say_end(&mut self) {
         let account = &self.books.words.account;
-        let (events, bytes) = self.books.book.tally(account.outgoing);
-        let lost = self
-            .books
-            .book
-            .tally(account.dropped[Dropped::PeerLost as usize]);
+        let book = &self.books.book;
+        let (events, bytes) = book.tally(account.outgoing);
+        let lost = book.tally(account.dropped[Dropped::PeerLost as usize]);
+        let too_long = book.tally(account.dropped[Dropped::TooLong as usize]);
         let totals = Totals {
-            position: self.books.book.value(self.books.words.head),
+            position: book.value(self.books.words.head),
             events,
             bytes,
-            events_lost: lost.0,
-            bytes_lost: lost.1,
+            events_lost: lost.0 + too_long.0,
+            bytes_lost: lost.1 + too_long.1,
         };
         // Who lost the stream's end for good is not waited for a second time.
         let patience_ns = if lost.0 > 0 {
@@ -451,12 +492,4 @@ impl TcpSink {
             self.to_builder.report(Report::Tainted(text));
         }
     }
-}
-
-/// A refusal in words.
-fn refusal(reason: Result<Refusal, u32>) -> String {
-    reason.map_or_else(
-        |code| format!("reason {code}"),
-        |known| known.name().to_owned(),
-    )
 }

@@ -1,14 +1,17 @@
 //! The end of a run: its condition, what its books say about it, and the ledger's last place.
 
-use forebay_ledger::{Condition, GroupWriter, Reason, Snapshot, Words};
+use forebay_ledger::{Condition, GroupWriter, Reason, RunStatus, Snapshot, Words};
 use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
 
+use super::left::Left;
 use super::{End, FAIL_LIMIT_NS, Outcome, Supervisor, TICK};
-use crate::books::{Books, SINK_DISK_FULL, SINK_STALLED, SINK_WRITE_ERROR};
+use crate::books::{
+    Books, OFFER_QUEUE_FULL, SINK_DISK_FULL, SINK_STALLED, SINK_TOO_LONG, SINK_WRITE_ERROR,
+};
 use crate::error::RunError;
-use crate::plan::Backpressure;
-use crate::stage::Order;
+use crate::plan::{Backpressure, SinkKind};
+use crate::stage::{Order, Role};
 
 impl Supervisor {
     /// Closes the ledger.
@@ -50,8 +53,7 @@ impl Supervisor {
     /// is lost by the name of what held it up.
     fn settle_sinks(&mut self) -> Result<(), RunError> {
         let books = Books::declare(&self.plan)?;
-        let stalled = |text: &String| text.starts_with("sink_stalled");
-        if self.own_processes && self.outcome.taints.iter().any(stalled) {
+        if self.is_builder_gone() {
             self.write_off(&books)?;
         }
         let snapshot = self.reader.snapshot()?;
@@ -62,6 +64,7 @@ impl Supervisor {
                 (SINK_DISK_FULL, "disk_full"),
                 (SINK_WRITE_ERROR, "write_error"),
                 (SINK_STALLED, "sink_stalled"),
+                (SINK_TOO_LONG, "too_long"),
             ] {
                 self.taint_for(condition, &name, lost(reason));
             }
@@ -69,7 +72,9 @@ impl Supervisor {
                 self.taint_for(
                     "sink_stalled",
                     &name,
-                    snapshot.tally(books.offers[sink].account.dropped[0]).0,
+                    snapshot
+                        .tally(books.offers[sink].account.dropped[OFFER_QUEUE_FULL])
+                        .0,
                 );
             }
         }
@@ -84,30 +89,57 @@ impl Supervisor {
         }
     }
 
-    /// The builder ended although a sink did not: the only writer of that sink's books is dead, and this is its last will.
-    fn write_off(&self, books: &Books) -> Result<(), RunError> {
+    /// Whether nobody writes into the sinks' books any more: a builder that ended has ended the tenure of its sinks.
+    fn is_builder_gone(&self) -> bool {
+        self.stages
+            .get(&Role::Builder)
+            .is_none_or(|stage| stage.worker.is_none() && !stage.runs_away)
+    }
+
+    /// The builder ended although a sink did not: nobody else writes into that sink's books, and this is its last will.
+    fn write_off(&mut self, books: &Books) -> Result<(), RunError> {
         let words = Words::new(Mapping::of_fd(&self.ledger, Access::ReadWrite)?);
-        let snapshot: Snapshot = self.reader.snapshot()?;
-        for (offer, sink) in books.offers.iter().zip(&books.sinks) {
-            let (published, taken) = (snapshot.tally(offer.published), snapshot.tally(sink.taken));
-            let left = (
-                published.0.saturating_sub(taken.0),
-                published.1.saturating_sub(taken.1),
-            );
-            if left.0 == 0 {
-                continue;
+        let snapshot = self.reader.snapshot()?;
+        for sink in 0..self.plan.sinks.len() {
+            // A null sink has no queue, and books in the builder's own group.
+            if self.plan.sinks[sink].kind != SinkKind::Null
+                && let Err(error) = self.write_off_one(sink, books, &words, &snapshot)
+            {
+                let name = &self.plan.sinks[sink].name;
+                let text = format!("what sink {name} left in its queue cannot be counted: {error}");
+                self.outcome.warnings.push(text);
             }
-            let mut writer = GroupWriter::attach(&books.schema, &words, sink.group)?;
-            let mut book = writer.restore();
-            for term in [
-                sink.taken,
-                sink.account.incoming,
-                sink.account.dropped[SINK_STALLED],
-            ] {
-                book.add_tally(term, left.0, left.1);
-            }
-            writer.commit(&book);
         }
+        Ok(())
+    }
+
+    fn write_off_one(
+        &self,
+        sink: usize,
+        books: &Books,
+        words: &Words,
+        snapshot: &Snapshot,
+    ) -> Result<(), RunError> {
+        let own = &books.sinks[sink];
+        let mut writer = GroupWriter::attach(&books.schema, words, own.group)?;
+        let mut book = writer.restore();
+        let (head, tail) = (
+            book.value(own.head),
+            snapshot.value(books.offers[sink].tail),
+        );
+        if head == tail {
+            return Ok(());
+        }
+        let left = Left::count(&self.plan, sink, &self.sinks[sink], (head, tail))?;
+        for term in [
+            own.taken,
+            own.account.incoming,
+            own.account.dropped[SINK_STALLED],
+        ] {
+            book.add_tally(term, left.events, left.bytes);
+        }
+        book.set(own.head, left.end);
+        writer.commit(&book);
         Ok(())
     }
 
@@ -138,19 +170,10 @@ impl Drop for Supervisor {
     /// No stage outlives its run, and no ledger stays in memory without a run.
     fn drop(&mut self) {
         self.fail();
-        if !self.closed {
-            let started = self
-                .reader
-                .run_status()
-                .is_ok_and(|run| run.condition != Condition::Starting);
-            self.finish(
-                Condition::Interrupted,
-                if started {
-                    Reason::StageLost
-                } else {
-                    Reason::StartFailed
-                },
-            );
+        // What never began leaves nothing: the directory is put back as it was.
+        let begun = |run: RunStatus| run.condition != Condition::Starting;
+        if !self.closed && self.reader.run_status().is_ok_and(begun) {
+            self.finish(Condition::Interrupted, Reason::StageLost);
         }
     }
 }
@@ -158,7 +181,7 @@ impl Drop for Supervisor {
 fn taint_reason(text: &str) -> Reason {
     match text.split(':').next() {
         Some("disk_full") => Reason::DiskFull,
-        Some("write_error") => Reason::WriteFailed,
+        Some("write_error" | "too_long") => Reason::WriteFailed,
         Some("sink_stalled") => Reason::SinkStalled,
         Some("capture_broken") => Reason::InputEnded,
         Some("peer_lost" | "mover_mismatch") => Reason::SinkStalled,

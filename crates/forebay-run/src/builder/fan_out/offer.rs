@@ -1,9 +1,11 @@
 //! One sink seen from the builder.
 
-use forebay_ledger::{Book, GroupWriter, Tally, Words};
+use forebay_evb::EventMeta;
+use forebay_ledger::{Book, Leak, Tally};
 use forebay_ring::{Meta, Producers};
 
-use crate::books::{Books, OfferWords, SinkWords};
+use super::null::NullSink;
+use crate::books::{Books, OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL, OfferWords};
 use crate::error::RunError;
 use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
 
@@ -22,22 +24,20 @@ pub(super) struct Offer {
     rotation: Rotation,
     /// Since when there was no room.
     stalled_since_ns: Option<u64>,
-    /// The event at hand passes this sink by.
-    skip: bool,
+    /// Why the event at hand passes this sink by, if it does: the index of the reason.
+    skip: Option<usize>,
     counts: Counts,
     changed: bool,
 }
 
 enum Target {
-    Null {
-        writer: GroupWriter,
-        book: Book,
-        words: SinkWords,
-    },
+    Null(NullSink),
     Queue {
         producers: Producers,
         used: usize,
         events: u32,
+        /// Longest event that the queue can ever take.
+        event_bytes_max: usize,
     },
 }
 
@@ -46,7 +46,7 @@ enum Target {
 struct Counts {
     offered: (u64, u64),
     queued: (u64, u64),
-    dropped: (u64, u64),
+    dropped: [(u64, u64); 2],
 }
 
 /// When a new file begins; 0: never for this reason.
@@ -141,33 +141,11 @@ impl Rotation {
 }
 
 impl Offer {
-    pub(super) fn inline(
-        sink: usize,
-        books: &Books,
-        words: &Words,
-        book: &mut Book,
-    ) -> Result<Self, RunError> {
-        let sink_words = books.sinks[sink].clone();
-        let mut writer = GroupWriter::attach(&books.schema, words, sink_words.group)?;
+    pub(super) fn inline(sink: usize, books: &Books, book: &Book) -> Self {
         let offer_words = books.offers[sink].clone();
-        let mut own = writer.restore();
-        // A predecessor may have died between the builder's commit and this one; for a null sink, offered is done.
-        let (items, bytes) = book.tally(offer_words.published);
-        let (taken, taken_bytes) = own.tally(sink_words.taken);
-        count_null(&mut own, &sink_words, items - taken, bytes - taken_bytes);
-        writer.commit(&own);
-        let target = Target::Null {
-            writer,
-            book: own,
-            words: sink_words,
-        };
+        let target = Target::Null(NullSink::new(books.sinks[sink].clone()));
         let rotation = Rotation::restored(None, 0, &offer_words, book);
-        Ok(Self::with(
-            offer_words,
-            target,
-            Backpressure::Drop,
-            rotation,
-        ))
+        Self::with(offer_words, target, Backpressure::Drop, rotation)
     }
 
     pub(super) fn queue(
@@ -184,6 +162,7 @@ impl Offer {
             producers,
             used: 0,
             events: 0,
+            event_bytes_max: plan.sink_record_bytes_max(sink) as usize,
         };
         let rotation = Rotation::restored(limits, plan.run_min, &words, book);
         Ok(Self::with(
@@ -206,7 +185,7 @@ impl Offer {
             backpressure,
             rotation,
             stalled_since_ns: None,
-            skip: false,
+            skip: None,
             counts: Counts::default(),
             changed: false,
         }
@@ -214,34 +193,50 @@ impl Offer {
 
     /// Makes ready for an event of `bytes`; false when the builder shall wait for this sink.
     pub(super) fn prepare(&mut self, bytes: usize, now_ns: u64, run_s: i64) -> bool {
+        if bytes > self.event_bytes_max() {
+            // No waiting makes room for it, and the sink is not to blame.
+            self.skip = Some(OFFER_EVENT_TOO_LONG);
+            return true;
+        }
         if self.rotation.is_due(bytes as u64, run_s) {
             self.end_block();
             self.rotation.begin(run_s);
         }
         if self.has_room(bytes) {
-            self.skip = false;
+            self.skip = None;
             self.stalled_since_ns = None;
             return true;
         }
         let since = *self.stalled_since_ns.get_or_insert(now_ns);
-        self.skip = match self.backpressure {
+        let drops = match self.backpressure {
             Backpressure::Drop => true,
             Backpressure::Block { limit_ms } => {
                 now_ns.saturating_sub(since) >= limit_ms.saturating_mul(1_000_000)
             }
         };
-        self.skip
+        self.skip = drops.then_some(OFFER_QUEUE_FULL);
+        drops
+    }
+
+    fn event_bytes_max(&self) -> usize {
+        match &self.target {
+            Target::Null(_) => usize::MAX,
+            Target::Queue {
+                event_bytes_max, ..
+            } => *event_bytes_max,
+        }
     }
 
     fn has_room(&mut self, bytes: usize) -> bool {
+        let block_bytes_max = BLOCK_BYTES.min(self.event_bytes_max());
         if let Target::Queue { used, .. } = &self.target
             && *used > 0
-            && *used + bytes > BLOCK_BYTES
+            && *used + bytes > block_bytes_max
         {
             self.end_block();
         }
         match &mut self.target {
-            Target::Null { .. } => true,
+            Target::Null(_) => true,
             Target::Queue {
                 producers, used, ..
             } => producers.rings[0].reserve(*used + bytes).is_ok(),
@@ -250,7 +245,7 @@ impl Offer {
 
     /// Whether the event at hand passes this sink by.
     pub(super) fn skips(&self) -> bool {
-        self.skip
+        self.skip.is_some()
     }
 
     /// Run number of the file at hand.
@@ -273,29 +268,39 @@ impl Offer {
     }
 
     /// The event is complete: in the queue already (`filled`), or in `scratch`.
-    pub(super) fn take(&mut self, scratch: &[u8], bytes: usize, filled: bool, leaked: bool) {
+    pub(super) fn take(
+        &mut self,
+        scratch: &[u8],
+        event: &EventMeta,
+        filled: bool,
+        leak: &mut Leak,
+    ) {
+        let bytes = event.bytes as usize;
         self.changed = true;
         add(&mut self.counts.offered, bytes);
-        if self.skip {
-            return add(&mut self.counts.dropped, bytes);
+        if let Some(reason) = self.skip {
+            return add(&mut self.counts.dropped[reason], bytes);
         }
-        if leaked {
+        if leak.take("offer") {
             return;
         }
         if !filled && !self.copy(scratch, bytes) {
-            return add(&mut self.counts.dropped, bytes);
+            return add(&mut self.counts.dropped[OFFER_QUEUE_FULL], bytes);
         }
         add(&mut self.counts.queued, bytes);
         self.rotation.bytes += bytes as u64;
         self.rotation.events += 1;
-        if let Target::Queue { used, events, .. } = &mut self.target {
-            *used += bytes;
-            *events += 1;
+        match &mut self.target {
+            Target::Null(null) => null.take(event, leak),
+            Target::Queue { used, events, .. } => {
+                *used += bytes;
+                *events += 1;
+            }
         }
     }
 
     fn copy(&mut self, scratch: &[u8], bytes: usize) -> bool {
-        if matches!(self.target, Target::Null { .. }) {
+        if matches!(self.target, Target::Null(_)) {
             return true;
         }
         let run = self.rotation.run;
@@ -314,6 +319,7 @@ impl Offer {
             producers,
             used,
             events,
+            ..
         } = &mut self.target
         else {
             return;
@@ -346,7 +352,9 @@ impl Offer {
         let account = &self.words.account;
         tally(book, account.incoming, counts.offered);
         tally(book, account.outgoing, counts.queued);
-        tally(book, account.dropped[0], counts.dropped);
+        for (term, count) in account.dropped.iter().zip(counts.dropped) {
+            tally(book, *term, count);
+        }
         tally(book, self.words.published, counts.queued);
         let rotation = [
             u64::from(self.rotation.run),
@@ -359,9 +367,7 @@ impl Offer {
         }
         book.set(self.words.first_run, u64::from(self.rotation.first_run));
         match &mut self.target {
-            Target::Null {
-                book: own, words, ..
-            } => count_null(own, words, counts.queued.0, counts.queued.1),
+            Target::Null(null) => null.seal(book),
             Target::Queue { producers, .. } => {
                 book.set(self.words.tail, producers.rings[0].position())
             }
@@ -371,12 +377,9 @@ impl Offer {
 
     /// Shows the sink what is sealed.
     pub(super) fn publish(&mut self) {
-        match &mut self.target {
-            Target::Null { writer, book, .. } => writer.commit(book),
-            Target::Queue { producers, .. } => {
-                producers.rings[0].publish();
-                producers.notify();
-            }
+        if let Target::Queue { producers, .. } = &mut self.target {
+            producers.rings[0].publish();
+            producers.notify();
         }
     }
 
@@ -397,19 +400,12 @@ impl Offer {
     }
 }
 
-fn count_null(book: &mut Book, words: &SinkWords, items: u64, bytes: u64) {
-    for term in [words.taken, words.account.incoming, words.account.outgoing] {
-        book.add_tally(term, items, bytes);
-    }
-    book.add(words.written, 0);
-}
-
-fn add(count: &mut (u64, u64), bytes: usize) {
+pub(super) fn add(count: &mut (u64, u64), bytes: usize) {
     count.0 += 1;
     count.1 += bytes as u64;
 }
 
-fn tally(book: &mut Book, term: Tally, count: (u64, u64)) {
+pub(super) fn tally(book: &mut Book, term: Tally, count: (u64, u64)) {
     if count.0 > 0 {
         book.add_tally(term, count.0, count.1);
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use forebay_wire::mover::{BlockFields, Frame, Hello, MoverError, Refusal};
 use thiserror::Error;
 
-use super::refusal;
 use crate::sink::Bytes;
 
 /// Longest time to connect, and to wait for the welcome.
@@ -32,8 +31,13 @@ pub(super) enum LinkError {
     Unexpected,
     #[error("the mover names a place in the stream that is none")]
     Position,
-    #[error("a mover takes no such name of run or sink")]
-    Names,
+}
+
+impl LinkError {
+    /// Whether the mover only made room, since nothing came for long.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self, Self::Refused(Ok(Refusal::Idle)))
+    }
 }
 
 pub(super) struct Link {
@@ -154,4 +158,12 @@ impl Link {
 fn is_later(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+/// A refusal in words.
+fn refusal(reason: Result<Refusal, u32>) -> String {
+    reason.map_or_else(
+        |code| format!("reason {code}"),
+        |known| known.name().to_owned(),
+    )
 }

@@ -1,0 +1,122 @@
+//! What is offered to a sink whose queue is small.
+
+use std::path::Path;
+
+use forebay_ledger::{RunWriter, Tally};
+use forebay_ring::RingSetMemory;
+
+use super::*;
+use crate::books::{OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL};
+use crate::plan::Backpressure;
+use crate::presets;
+
+const QUEUE_BYTES: u64 = 1 << 20;
+
+/// One file sink behind a queue of 1 MiB, of which nobody reads.
+struct Bench {
+    books: Books,
+    out: FanOut,
+    book: Book,
+    now_ns: u64,
+    _queue: RingSetMemory,
+}
+
+impl Bench {
+    fn new(backpressure: Backpressure) -> Self {
+        let local = std::net::Ipv4Addr::LOCALHOST.into();
+        let mut plan = presets::plan("test", Path::new("."), local, 0, 1);
+        let mut sink = presets::file_sink(".".into(), "te");
+        (sink.queue_bytes, sink.backpressure) = (QUEUE_BYTES, backpressure);
+        plan.sinks = vec![sink];
+        let books = Books::declare(&plan).unwrap();
+        let words = Words::zeroed(books.schema.words_needed());
+        RunWriter::format(&books.schema, &words, 1, 0).unwrap();
+        let writer =
+            forebay_ledger::GroupWriter::attach(&books.schema, &words, books.builder.group)
+                .unwrap();
+        let mut book = writer.restore();
+        let queue = RingSetMemory::create(&plan.sink_ring(0)).unwrap();
+        let mut out = FanOut::new(&plan, &books, &words, Leak::off()).unwrap();
+        let fds = queue.producer_fds().unwrap();
+        out.add_queue(0, &plan, &books, fds, &mut book).unwrap();
+        Self {
+            books,
+            out,
+            book,
+            now_ns: 0,
+            _queue: queue,
+        }
+    }
+
+    /// Offers an event of `bytes`; false when the builder has to wait.
+    fn offer(&mut self, bytes: u32) -> bool {
+        self.now_ns += 1_000;
+        self.out.begin(self.now_ns, 1_700_000_000_000_000_000);
+        if self.out.reserve(bytes as usize).is_none() {
+            return false;
+        }
+        self.out.commit(&EventMeta {
+            bytes,
+            trigger: 1,
+            sequence: 1,
+            subevents: 1,
+            complete: true,
+            stamp_ns: 0,
+        });
+        self.out.seal(&mut self.book);
+        true
+    }
+
+    fn events(&self, term: impl Fn(&Books) -> Tally) -> u64 {
+        self.book.tally(term(&self.books)).0
+    }
+
+    fn dropped(&self, reason: usize) -> u64 {
+        self.events(|books| books.offers[0].account.dropped[reason])
+    }
+}
+
+#[test]
+fn an_event_that_never_fits_is_dropped_at_once_by_its_own_name() {
+    let mut bench = Bench::new(Backpressure::Block { limit_ms: 10_000 });
+    for _ in 0..5 {
+        assert!(bench.offer(600_000), "the builder waits for an idle sink");
+    }
+    assert!(bench.offer(QUEUE_BYTES as u32 / 2));
+    assert_eq!(bench.dropped(OFFER_EVENT_TOO_LONG), 5);
+    assert_eq!(bench.dropped(OFFER_QUEUE_FULL), 0);
+    assert_eq!(bench.events(|books| books.offers[0].account.outgoing), 1);
+    // The file of the one that fits was not begun for those that do not.
+    let first_run = bench.book.value(bench.books.offers[0].first_run);
+    assert_eq!(bench.out.offers[0].run(), first_run as u32);
+}
+
+#[test]
+fn a_block_never_grows_beyond_what_a_small_queue_takes() {
+    let mut bench = Bench::new(Backpressure::Drop);
+    bench.out.begin(1, 1_700_000_000_000_000_000);
+    for bytes in [400_000, 300_000] {
+        assert!(bench.out.reserve(bytes).is_some());
+        bench.out.commit(&EventMeta {
+            bytes: bytes as u32,
+            trigger: 1,
+            sequence: 1,
+            subevents: 1,
+            complete: true,
+            stamp_ns: 0,
+        });
+    }
+    bench.out.seal(&mut bench.book);
+    assert_eq!(bench.events(|books| books.offers[0].account.outgoing), 2);
+    assert_eq!(bench.dropped(OFFER_QUEUE_FULL), 0);
+}
+
+#[test]
+fn a_queue_that_stays_full_is_another_reason() {
+    let mut bench = Bench::new(Backpressure::Drop);
+    for _ in 0..5 {
+        assert!(bench.offer(300_000));
+    }
+    assert_eq!(bench.dropped(OFFER_QUEUE_FULL), 2);
+    assert_eq!(bench.dropped(OFFER_EVENT_TOO_LONG), 0);
+}
