@@ -216,7 +216,8 @@ fn a_terminal_that_hangs_up_ends_the_view() {
         .unwrap();
     assert!(drawn > 0);
     drop(master);
-    assert!(child.wait().unwrap().success());
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
     end(&mut run);
 }
 

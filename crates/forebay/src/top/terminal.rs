@@ -1,5 +1,6 @@
 //! The live view: looks at the ledger now and then, draws, and listens to keys and signals.
 
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +30,13 @@ pub(super) fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Re
     let signals = Arc::new(forebay_run::signals()?);
     guard(Arc::clone(&signals))?;
     // Also sets a hook that restores the terminal before a panic is told.
-    let mut terminal = ratatui::try_init().context("cannot take the terminal; use --once")?;
+    let terminal = match ratatui::try_init() {
+        // It hung up while it was taken.
+        Err(_) if gone() => return Ok(()),
+        taken => taken.context("cannot take the terminal; use --once")?,
+    };
+    // When dropped it shows the cursor, and says so on a terminal that may be gone, which would be a panic.
+    let mut terminal = ManuallyDrop::new(terminal);
     let mut looker = Looker {
         path,
         reader,
@@ -37,22 +44,36 @@ pub(super) fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Re
         interval,
     };
     let end = run(&mut terminal, &mut looker, &signals);
-    if matches!(end, Ok(End::Gone)) || wait_input(std::io::stdin(), Duration::ZERO) == Input::Gone {
+    if matches!(end, Ok(End::Gone)) || gone() {
         // Nobody is there whose terminal could be restored; an error is that of writing to it.
         return Ok(());
     }
-    let restored = ratatui::try_restore().context("cannot restore the terminal; `reset` does");
+    let restored = terminal
+        .show_cursor()
+        .and_then(|()| ratatui::try_restore())
+        .context("cannot restore the terminal; `reset` does");
     end.map(drop).and(restored)
 }
 
-/// Ends the program some time after a signal: the reader of keys turns for ever when its terminal vanishes while it reads.
+/// Whether the terminal has hung up.
+fn gone() -> bool {
+    wait_input(std::io::stdin(), Duration::ZERO) == Input::Gone
+}
+
+/// Ends the program some time after a signal or a hang-up: the reader of keys turns for ever when its terminal vanishes while it reads.
 fn guard(signals: Arc<StopSignals>) -> Result<()> {
     let wait = move || {
-        while signals.count() == 0 {
+        let code = loop {
+            if signals.count() > 0 {
+                break ENDED_BY_SIGNAL;
+            }
+            if gone() {
+                break 0;
+            }
             std::thread::sleep(REACTION);
-        }
+        };
         std::thread::sleep(FAREWELL);
-        std::process::exit(ENDED_BY_SIGNAL);
+        std::process::exit(code);
     };
     let thread = std::thread::Builder::new().name("guard".into());
     thread.spawn(wait).context("cannot start a thread")?;
