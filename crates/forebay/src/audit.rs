@@ -1,10 +1,10 @@
 //! `forebay audit`: closes the books of a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use forebay_ledger::{Supervisor, audit, prometheus};
 use forebay_run::run_dir::{is_live, open_ledger};
 
@@ -35,8 +35,28 @@ enum AuditFormat {
     Prometheus,
 }
 
+/// What to do when there is no ledger to read.
+fn no_ledger(run: &Path) -> String {
+    let is_mover = |name: &str| name.starts_with("mover-") && name.ends_with(".ledger");
+    let names = std::fs::read_dir(run).into_iter().flatten().flatten();
+    let mut ledgers = names
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_mover(name));
+    match ledgers.next() {
+        Some(name) => format!(
+            "{} is a mover's directory, with a ledger for each stream; audit one of them, as {}",
+            run.display(),
+            run.join(name).display()
+        ),
+        None => format!(
+            "there are no books to read in {}; give the --out of a run (of `forebay demo` without one: forebay-demo), or a ledger",
+            run.display()
+        ),
+    }
+}
+
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
-    let reader = open_ledger(&args.run)?;
+    let reader = open_ledger(&args.run).with_context(|| no_ledger(&args.run))?;
     let snapshot = reader.snapshot()?;
     let directory = if args.run.is_dir() {
         Some(args.run.as_path())

@@ -8,10 +8,13 @@ use forebay_bench::bench::{self, Options};
 
 use crate::output::Format;
 
+/// Exit code when a goal is missed and `--strict` is given.
+const MISSED: u8 = 3;
+
 /// Measures the speed of the chain on this machine, each number beside a reference of the same run.
 ///
-/// Parts: chain (highest rate without a loss), mark (CPU over water marks), small (one sub-event per datagram), huge,
-/// tmpfs, disk, memory; all of them without a name. Close other programs first: the load is noted with each result.
+/// Parts: chain (highest rate without a loss), mark (CPU over water marks), ring (CPU over the size of the rings), small (one
+/// sub-event per datagram), huge, tmpfs, disk, memory; all of them without a name. Close other programs first: the load is noted with each result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay bench chain --quick")]
 pub(crate) struct BenchArgs {
@@ -23,6 +26,9 @@ pub(crate) struct BenchArgs {
     /// Directory for the results, and where the disk is measured.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     out: PathBuf,
+    /// Exit with 3 when a goal is missed.
+    #[arg(long)]
+    strict: bool,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -61,5 +67,34 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     } else {
         crate::output::print_line(format_args!("{}", serde_json::to_string(&report)?));
     }
-    Ok(ExitCode::SUCCESS)
+    // The lines that there are, are kept; the exit code says that some are missing.
+    if report.interrupted {
+        crate::output::note_line(format_args!("interrupted: the results so far are kept"));
+    }
+    let missed = report.lines.iter().any(|line| line.met == Some(false));
+    Ok(if report.interrupted {
+        ExitCode::from(crate::figure::INTERRUPTED)
+    } else if !report.failed.is_empty() {
+        ExitCode::FAILURE
+    } else if missed && args.strict {
+        ExitCode::from(MISSED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Args;
+
+    #[test]
+    fn the_help_names_every_part() {
+        let command = BenchArgs::augment_args(clap::Command::new("bench"));
+        let help = command.get_long_about().unwrap().to_string();
+        for (part, _) in bench::list() {
+            let named = help.split([' ', ',', ';']).any(|word| word == part);
+            assert!(named, "{part} is not in {help}");
+        }
+    }
 }

@@ -11,7 +11,8 @@ use forebay_run::plan::Plan;
 use forebay_run::supervisor::Supervisor;
 use forebay_run::{presets, verify};
 
-use crate::output::{Format, bytes, parse_bytes, parse_duration, print_line};
+use crate::output::{Format, bytes, parse_bytes, print_line};
+use crate::range;
 use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
 /// Runs the main job on this machine: emulated sources, receiver, builder, files, and the balance sheet.
@@ -26,23 +27,23 @@ pub(crate) struct DemoArgs {
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=1024))]
     sources: u16,
     /// Triggers per second.
-    #[arg(long, default_value_t = 4000.0)]
+    #[arg(long, default_value_t = 4000.0, value_parser = range::rate, allow_hyphen_values = true)]
     rate: f64,
     /// How long to run.
-    #[arg(long, default_value = "15s", value_parser = parse_duration)]
+    #[arg(long, default_value = "15s", value_parser = range::duration)]
     duration: Duration,
     /// Directory for files, ledger and record.
     #[arg(long, default_value = "forebay-demo", value_name = "DIR")]
     out: PathBuf,
     /// Water mark of the sources in bytes; 0: one sub-event per datagram.
-    #[arg(long, default_value = "32Ki", value_parser = parse_bytes)]
-    water_mark: u64,
+    #[arg(long, default_value = "32Ki", value_name = "SIZE", value_parser = range::water_mark)]
+    water_mark: u32,
     /// Sends every N-th sub-event of each source as a huge one.
     #[arg(long, default_value_t = 0, value_name = "N")]
     huge_every: u32,
     /// Size of a huge sub-event in bytes.
-    #[arg(long, default_value = "100000", value_parser = parse_bytes)]
-    huge_size: u64,
+    #[arg(long, default_value = "100000", value_name = "SIZE", value_parser = range::sub_event)]
+    huge_size: u32,
     /// Where events go.
     #[arg(long, value_enum, default_value_t)]
     sink: SinkChoice,
@@ -50,7 +51,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     threads: bool,
     /// First UDP port; without it the first free range from 50000 on.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     base_port: Option<u16>,
     /// Everything random follows from it.
     #[arg(long, default_value_t = 2)]
@@ -62,7 +63,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, hide = true)]
     gro: bool,
     /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9400.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::metrics::parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket_or_port)]
     metrics: Option<std::net::SocketAddr>,
     /// Exits with 3 when anything was lost, even by name.
     #[arg(long)]
@@ -108,7 +109,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         .map(|drop| drop.items)
         .sum();
     let whole = args.sink == SinkChoice::Null || found.events + lost == events;
-    let good = found.is_good() && whole;
+    // Without its emulator a demo shows nothing.
+    let lost_stage = |taint: &String| taint.starts_with("stage_lost");
+    let complete = !done.summary.taints.iter().any(lost_stage);
+    let good = found.is_good() && whole && complete;
     let code = conclude(
         &done,
         &manner,
@@ -137,7 +141,9 @@ fn open(args: &DemoArgs, processes: bool) -> Result<Supervisor> {
         |port| vec![port],
     );
     let mut last = None;
+    let sources = usize::from(args.sources);
     for base_port in candidates {
+        presets::nth_port(base_port, sources.saturating_sub(1), sources)?;
         match Supervisor::open(plan(args, base_port), processes) {
             Ok(supervisor) => return Ok(supervisor),
             Err(RunError::System(error)) if error.kind() == std::io::ErrorKind::AddrInUse => {
@@ -165,11 +171,9 @@ fn plan(args: &DemoArgs, base_port: u16) -> Plan {
     tune(&mut plan, args.socket_buffer, args.gro);
     let mut generator = GeneratorPlan::test2((local, base_port).into(), args.rate);
     generator.groups = mix(sources);
-    generator.water_mark_bytes = u32::try_from(args.water_mark)
-        .ok()
-        .filter(|bytes| *bytes > 0);
+    generator.water_mark_bytes = Some(args.water_mark).filter(|bytes| *bytes > 0);
     generator.huge_every = args.huge_every;
-    generator.huge_bytes = u32::try_from(args.huge_size).unwrap_or(u32::MAX);
+    generator.huge_bytes = args.huge_size;
     generator.duration_ms = u64::try_from(args.duration.as_millis()).ok();
     generator.seed = args.seed;
     plan.generator = Some(generator);

@@ -4,11 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use clap::Subcommand;
-use forebay_run::generator::{self, GeneratorPlan};
+use forebay_run::generator::{self, FaultRule, GeneratorPlan};
+use forebay_run::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
 
-use crate::output::{Format, bytes, parse_bytes, parse_duration, print_line};
+use crate::evb::parse_trigger_bits;
+use crate::output::{Format, bytes, print_line};
+use crate::range;
 
 /// Sends what real sources would.
 #[derive(Debug, clap::Args)]
@@ -29,40 +32,48 @@ enum What {
 )]
 struct HadesArgs {
     /// Where to send to.
-    #[arg(long, default_value = "127.0.0.1")]
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDR", value_parser = crate::address::host)]
     dest: IpAddr,
     /// First UDP port.
-    #[arg(long, default_value_t = 50000)]
+    #[arg(long, default_value_t = 50000, value_parser = clap::value_parser!(u16).range(1..))]
     base_port: u16,
     /// Groups of sources, as COUNT:BYTES or COUNT:BYTES:SIGMA (bytes of a sub-event with its 16-byte header).
     #[arg(long, num_args = 1.., required = true, value_name = "COUNT:BYTES", value_parser = parse_group)]
     group: Vec<(usize, u32, f64)>,
     /// Water mark in bytes; 0: one sub-event per datagram.
-    #[arg(long, default_value = "32Ki", value_parser = parse_bytes)]
-    water_mark: u64,
+    #[arg(long, default_value = "32Ki", value_name = "SIZE", value_parser = range::water_mark)]
+    water_mark: u32,
     /// Triggers per second.
-    #[arg(long, default_value_t = 4000.0)]
+    #[arg(long, default_value_t = 4000.0, value_parser = range::rate, allow_hyphen_values = true)]
     rate: f64,
     /// Random distances between triggers.
     #[arg(long)]
     poisson: bool,
+    /// Beam in spills: PERIOD:LENGTH, as 4s:2s; the rate is that inside a spill.
+    #[arg(long, value_name = "PERIOD:LENGTH", value_parser = parse_spill)]
+    spill: Option<(u64, u64)>,
+    /// What goes wrong, and when: SOURCE:FAULT, then from=N, to=N, every=N or chance=P with commas, N counted in triggers; as 3:drop,every=100
+    /// or 5:late=20ms or 7:silent,from=1000,to=2000. Faults: silent, wrong-tag, data-error, header-only, bad-size, drop,
+    /// duplicate, corrupt-trailer, corrupt-byte, reorder, late=TIME, ahead=TRIGGERS, restart, restart-from-zero.
+    #[arg(long, value_name = "SOURCE:FAULT")]
+    fault: Vec<FaultRule>,
     /// Every N-th sub-event of each source is huge; 0: none.
     #[arg(long, default_value_t = 0, value_name = "N")]
     huge_every: u32,
     /// Size of a huge sub-event in bytes.
-    #[arg(long, default_value = "100000", value_parser = parse_bytes)]
-    huge_size: u64,
+    #[arg(long, default_value = "100000", value_name = "SIZE", value_parser = range::sub_event)]
+    huge_size: u32,
     /// Longest time a partly filled queue is held back.
-    #[arg(long, default_value = "200ms", value_parser = parse_duration)]
-    flush: Duration,
+    #[arg(long = "flush", default_value = "200ms", value_name = "TIME", value_parser = range::hour_ms)]
+    flush_ms: u64,
     /// Width of the trigger number, 16 or 24.
-    #[arg(long, default_value_t = 24)]
+    #[arg(long, default_value_t = 24, value_parser = parse_trigger_bits)]
     trigger_bits: u32,
     /// First trigger number.
     #[arg(long, default_value_t = 0)]
     first_trigger: u32,
     /// How long to send.
-    #[arg(long, default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, default_value = "10s", value_parser = range::duration)]
     duration: Duration,
     /// Number of triggers, if that ends the run.
     #[arg(long)]
@@ -75,6 +86,9 @@ struct HadesArgs {
     format: Format,
 }
 
+/// Least mean size of a group's sub-events: header and two status words.
+const GROUP_BYTES_MIN: u32 = 24;
+
 fn parse_group(text: &str) -> Result<(usize, u32, f64), String> {
     let wrong = || format!("{text:?} is no group; write it as 60:116 or 20:338:34");
     let mut parts = text.split(':');
@@ -83,27 +97,66 @@ fn parse_group(text: &str) -> Result<(usize, u32, f64), String> {
     let size = part().and_then(|p| p.parse().ok()).ok_or_else(wrong)?;
     let sigma = part().map_or(Ok(0.0), |p| p.parse().map_err(|_| wrong()))?;
     if part().is_some() {
-        Err(wrong())
-    } else {
-        Ok((count, size, sigma))
+        return Err(wrong());
     }
+    if !(1..=EMULATED_SOURCES_MAX).contains(&count) {
+        return Err(format!(
+            "{count} sources; write a number from 1 to {EMULATED_SOURCES_MAX}"
+        ));
+    }
+    if !(GROUP_BYTES_MIN..=SUBEVENT_BYTES.1).contains(&size) {
+        return Err(format!(
+            "{size} bytes; write a size from {GROUP_BYTES_MIN} to {}",
+            SUBEVENT_BYTES.1
+        ));
+    }
+    let sigma_max = f64::from(SUBEVENT_BYTES.1);
+    if !(0.0..=sigma_max).contains(&sigma) {
+        return Err(format!(
+            "a deviation of {sigma} bytes; write a number from 0 to {sigma_max}"
+        ));
+    }
+    Ok((count, size, sigma))
+}
+
+/// Period and length of a spill, in ms.
+fn parse_spill(text: &str) -> Result<(u64, u64), String> {
+    let wrong =
+        || format!("{text:?} is no spill; write it as 4s:2s, the length at most the period");
+    let (period, length) = text.split_once(':').ok_or_else(wrong)?;
+    let (period, length) = (range::hour_ms(period)?, range::hour_ms(length)?);
+    if length == 0 || length > period {
+        return Err(wrong());
+    }
+    Ok((period, length))
 }
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let What::Hades(args) = &args.what;
+    let sources: usize = args.group.iter().map(|group| group.0).sum();
+    ensure!(
+        sources <= EMULATED_SOURCES_MAX,
+        "--group: {sources} sources in all; there may be {EMULATED_SOURCES_MAX}"
+    );
+    ensure!(
+        args.first_trigger >> args.trigger_bits == 0,
+        "--first-trigger {} has more than the {} bits of --trigger-bits",
+        args.first_trigger,
+        args.trigger_bits
+    );
     let mut plan = GeneratorPlan::test2(SocketAddr::new(args.dest, args.base_port), args.rate);
     plan.groups.clone_from(&args.group);
     plan.poisson = args.poisson;
-    plan.water_mark_bytes = u32::try_from(args.water_mark)
-        .ok()
-        .filter(|bytes| *bytes > 0);
-    plan.flush_ms = u64::try_from(args.flush.as_millis()).unwrap_or(u64::MAX);
+    plan.water_mark_bytes = Some(args.water_mark).filter(|bytes| *bytes > 0);
+    plan.flush_ms = args.flush_ms;
     plan.huge_every = args.huge_every;
-    plan.huge_bytes = u32::try_from(args.huge_size).context("--huge-size is too large")?;
+    plan.huge_bytes = args.huge_size;
     plan.trigger_bits = args.trigger_bits;
     plan.first_trigger = args.first_trigger;
     plan.duration_ms = u64::try_from(args.duration.as_millis()).ok();
     plan.events = args.events;
+    plan.spill_ms = args.spill;
+    plan.faults.clone_from(&args.fault);
     plan.seed = args.seed;
     let signals = forebay_run::signals()?;
     let report = generator::run(&plan, None, forebay_ledger::Leak::off(), || {
@@ -127,4 +180,26 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         )),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_of_the_sizes_that_can_be_sent() {
+        assert_eq!(parse_group("20:338"), Ok((20, 338, 0.0)));
+        assert_eq!(parse_group("1:24:3.5"), Ok((1, 24, 3.5)));
+        for wrong in [
+            "0:116",
+            "5000:116",
+            "1:23",
+            "1:16777217",
+            "1:116:nan",
+            "1",
+            "1:2:3:4",
+        ] {
+            assert!(parse_group(wrong).is_err(), "{wrong}");
+        }
+    }
 }

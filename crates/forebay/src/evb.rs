@@ -1,12 +1,13 @@
 //! `forebay evb`: builds events from real traffic.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use forebay_run::config::needs::Memory;
+use forebay_run::config::sections::{BUILDER, SINKS};
 use forebay_run::config::{self, Chain};
 use forebay_run::plan::{
     Backpressure, CompletionName, FilePlan, Plan, SinkKind, SinkPlan, TcpPlan,
@@ -15,7 +16,8 @@ use forebay_run::presets;
 use forebay_run::supervisor::Supervisor;
 
 use crate::metrics;
-use crate::output::{Format, parse_bytes, parse_duration};
+use crate::output::{Format, parse_bytes};
+use crate::range;
 use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
 /// Receives sub-events of many sources over UDP, builds events and records them.
@@ -37,13 +39,13 @@ pub(crate) struct EvbArgs {
     #[arg(long)]
     base_port: Option<u16>,
     /// Address to listen on; without a file 127.0.0.1.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDR", value_parser = crate::address::host)]
     bind: Option<IpAddr>,
     /// Ends the run after this time.
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = range::duration)]
     duration: Option<Duration>,
     /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9400.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::metrics::parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket_or_port)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     build: BuildArgs,
@@ -65,8 +67,8 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_parser = parse_trigger_bits)]
     trigger_bits: Option<u32>,
     /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
-    #[arg(long, value_parser = parse_duration)]
-    timeout: Option<Duration>,
+    #[arg(long = "timeout", value_name = "TIME", value_parser = range::time(BUILDER, "timeout_ms"))]
+    timeout_ms: Option<u64>,
     /// Where events go: file, null, or tcp://HOST:PORT for a `forebay mover`; may be given several times. Several sinks stall one
     /// another in nothing: each drops events, counted, when its queue is full. A single one holds the builder for up to
     /// 10 s before it does.
@@ -75,24 +77,27 @@ pub(crate) struct BuildArgs {
     /// What a full queue of a sink does instead: drop, or block=TIME for at most so long.
     #[arg(long, value_name = "POLICY", value_parser = parse_backpressure)]
     sink_full: Option<Backpressure>,
-    /// Size of the queue before each sink, a power of two from 1Mi to 16Gi; 64Mi by default.
-    #[arg(long, value_name = "SIZE", value_parser = parse_queue)]
+    /// Largest event, 1Ki to 2Gi; 24Mi by default. A larger one is given up by name.
+    #[arg(long, value_name = "SIZE", value_parser = range::size(BUILDER, "event_bytes_max"))]
+    event_size: Option<u64>,
+    /// Size of the queue before each sink, a power of two from 64Ki to 64Gi, at least twice the largest event; 64Mi by default.
+    #[arg(long, value_name = "SIZE", value_parser = range::size(SINKS, "queue_bytes"))]
     sink_queue: Option<u64>,
     /// How long a silent mover is waited for; 10 s by default.
-    #[arg(long, value_parser = parse_duration)]
-    mover_timeout: Option<Duration>,
+    #[arg(long = "mover-timeout", value_name = "TIME", value_parser = range::time(SINKS, "patience_ms"))]
+    mover_timeout_ms: Option<u64>,
     /// Letters at the front of file names; be by default.
-    #[arg(long)]
+    #[arg(long, value_parser = range::name)]
     prefix: Option<String>,
-    /// Size at which a new file begins; 2G by default, 0: never.
-    #[arg(long, value_parser = parse_bytes)]
+    /// Size at which a new file begins, from 64Ki on: smaller ones would hold hardly an event; 2G by default, 0: never.
+    #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     file_size: Option<u64>,
     /// Number of events after which a new file begins; 0, the default: never.
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = range::number(SINKS, "file_events_max"))]
     file_events: Option<u64>,
-    /// Time after which a new file begins; never by default.
-    #[arg(long, value_parser = parse_duration)]
-    file_time: Option<Duration>,
+    /// Time after which a new file begins, in whole seconds; 0, the default: never.
+    #[arg(long = "file-time", value_name = "TIME", value_parser = range::time(SINKS, "file_s_max"))]
+    file_time_s: Option<u64>,
     /// Runs the stages as threads of one process.
     #[arg(long)]
     threads: bool,
@@ -147,11 +152,13 @@ fn parse_sink(text: &str) -> Result<SinkArg, String> {
     let address = text
         .strip_prefix("tcp://")
         .ok_or_else(|| format!("{text:?} is no sink; write file, null or tcp://HOST:PORT"))?;
-    let mut found = address
-        .to_socket_addrs()
-        .map_err(|error| format!("{address:?} is no address of a mover: {error}"))?;
-    let first = found.next().map(SinkArg::Tcp);
-    first.ok_or_else(|| format!("{address:?} has no address"))
+    let peer = crate::address::socket(address)?;
+    if peer.port() == 0 {
+        return Err(
+            "port 0 is none that can be connected to; write that of the mover's --listen".into(),
+        );
+    }
+    Ok(SinkArg::Tcp(peer))
 }
 
 fn parse_backpressure(text: &str) -> Result<Backpressure, String> {
@@ -161,20 +168,16 @@ fn parse_backpressure(text: &str) -> Result<Backpressure, String> {
     let limit = text
         .strip_prefix("block=")
         .ok_or_else(|| format!("{text:?} is no policy; write drop or block=10s"))?;
-    let limit_ms = u64::try_from(parse_duration(limit)?.as_millis()).unwrap_or(u64::MAX);
+    let limit_ms = range::time(SINKS, "block_ms_max")(limit)?;
     Ok(Backpressure::Block { limit_ms })
 }
 
-fn parse_queue(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
-    if bytes.is_power_of_two() && (1 << 20..=1 << 34).contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err(format!("{text:?} is no power of two from 1Mi to 16Gi"))
-    }
+fn parse_file_size(text: &str) -> Result<u64, String> {
+    let size = range::size(SINKS, "file_bytes_max")(text);
+    size.map_err(|wrong| format!("{wrong} (a smaller file would hold hardly an event)"))
 }
 
-fn parse_trigger_bits(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_trigger_bits(text: &str) -> Result<u32, String> {
     match text {
         "16" => Ok(16),
         "24" => Ok(24),
@@ -207,11 +210,12 @@ impl BuildArgs {
         if let Some(check_tag) = self.check_tag {
             builder.check_tag = check_tag == Switch::On;
         }
+        if let Some(event_size) = self.event_size {
+            builder.event_bytes_max = event_size as usize;
+        }
         builder.trigger_bits = self.trigger_bits.unwrap_or(builder.trigger_bits);
         builder.window_events = builder.window_events.min(1 << (builder.trigger_bits - 2));
-        if let Some(timeout) = self.timeout {
-            builder.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        }
+        builder.timeout_ms = self.timeout_ms.unwrap_or(builder.timeout_ms);
         if let Some(out) = &self.out {
             move_run(plan, out);
         }
@@ -252,21 +256,15 @@ impl BuildArgs {
     fn apply_mover(&self, tcp: &mut TcpPlan) {
         tcp.bytes_max = self.file_size.unwrap_or(tcp.bytes_max);
         tcp.events_max = self.file_events.unwrap_or(tcp.events_max);
-        if let Some(time) = self.file_time {
-            tcp.seconds_max = time.as_secs().max(1);
-        }
-        if let Some(patience) = self.mover_timeout {
-            tcp.patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        }
+        tcp.seconds_max = self.file_time_s.unwrap_or(tcp.seconds_max);
+        tcp.patience_ms = self.mover_timeout_ms.unwrap_or(tcp.patience_ms);
     }
 
     fn apply_file(&self, file: &mut FilePlan) {
         file.prefix = self.prefix.clone().unwrap_or_else(|| file.prefix.clone());
         file.bytes_max = self.file_size.unwrap_or(file.bytes_max);
         file.events_max = self.file_events.unwrap_or(file.events_max);
-        if let Some(time) = self.file_time {
-            file.seconds_max = time.as_secs().max(1);
-        }
+        file.seconds_max = self.file_time_s.unwrap_or(file.seconds_max);
     }
 
     /// How the run is carried out.
@@ -339,10 +337,11 @@ impl EvbArgs {
                 plan.receiver = fresh.receiver;
             }
         }
+        let count = plan.ports.len();
         for (index, port) in plan.ports.iter_mut().enumerate() {
             port.set_ip(self.bind.unwrap_or_else(|| port.ip()));
             if let Some(base_port) = self.base_port {
-                port.set_port(nth_port(base_port, index)?);
+                port.set_port(presets::nth_port(base_port, index, count)?);
             }
         }
         self.build.apply(plan);
@@ -351,17 +350,6 @@ impl EvbArgs {
         chain.metrics = self.metrics.or(chain.metrics);
         Ok(())
     }
-}
-
-/// Port of the n-th socket; 0 is any free one.
-fn nth_port(base_port: u16, index: usize) -> Result<u16> {
-    if base_port == 0 {
-        return Ok(0);
-    }
-    let port = usize::from(base_port) + index;
-    u16::try_from(port).map_err(|_| {
-        anyhow!("--base-port {base_port}: the last of these ports would be beyond 65535; choose a lower one")
-    })
 }
 
 pub(crate) fn run(args: &EvbArgs) -> Result<ExitCode> {

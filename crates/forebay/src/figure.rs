@@ -10,7 +10,7 @@ use crate::output::{Format, print_line};
 use crate::session::BROKEN;
 
 /// Exit code of a figure that was interrupted, as shells number it.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Measures a published figure on this machine and sets the published values beside what was measured.
 ///

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod address;
 mod audit;
 mod bench;
 mod check;
@@ -14,11 +15,12 @@ mod emulate;
 mod evb;
 mod figure;
 mod inspect;
-mod live;
 mod manual;
 mod metrics;
 mod mover;
 mod output;
+mod range;
+mod remedy;
 mod replay;
 mod session;
 mod top;
@@ -38,8 +40,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Demo(demo::DemoArgs),
-    #[command(visible_alias = "run")]
     Evb(evb::EvbArgs),
+    #[command(
+        about = "Runs a chain file: another name of evb",
+        long_about = "Runs a chain file, as `forebay evb` does: it receives sub-events of many sources over UDP, builds events and records them.",
+        after_help = "Example: forebay run examples/hades.toml"
+    )]
+    Run(evb::EvbArgs),
     Replay(replay::ReplayArgs),
     Mover(mover::MoverArgs),
     Emulate(emulate::EmulateArgs),
@@ -66,9 +73,10 @@ enum Verb {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     output::log_to_stderr();
+    forebay_run::let_writes_fail();
     let done = match cli.verb {
         Verb::Demo(args) => demo::run(&args),
-        Verb::Evb(args) => evb::run(&args),
+        Verb::Evb(args) | Verb::Run(args) => evb::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Mover(args) => mover::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
@@ -85,8 +93,15 @@ fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
     };
-    done.unwrap_or_else(|error| {
-        output::note_line(format_args!("forebay: {error:#}"));
+    let code = done.unwrap_or_else(|error| {
+        output::note_line(format_args!("forebay: {}", remedy::told(&error)));
         ExitCode::from(2)
-    })
+    });
+    let Some(error) = output::lost() else {
+        return code;
+    };
+    output::note_line(format_args!(
+        "forebay: the result could not be written to standard output: {error}"
+    ));
+    ExitCode::from(2)
 }

@@ -3,13 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use forebay_run::mover::{Mover, MoverPlan, MoverSummary};
 use forebay_run::plan::FilePlan;
 
-use crate::output::{Format, bytes, note_line, print_line};
+use crate::output::{Format, bytes, note_line, parse_duration, print_line};
 use crate::session::BROKEN;
+
+/// Least time that a silent connection is kept.
+const IDLE_LIMIT_MIN: Duration = Duration::from_millis(100);
 
 /// Writes HLD files of what `forebay evb … --sink tcp://HOST:PORT` builds on other machines.
 ///
@@ -20,13 +24,13 @@ use crate::session::BROKEN;
 #[command(after_help = "Example: forebay mover --listen 127.0.0.1:9400 --out /data")]
 pub(crate) struct MoverArgs {
     /// Where to listen. Nothing is encrypted and nobody is asked who he is: use a network of your own.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::address::socket)]
     listen: SocketAddr,
     /// Directory for files and ledgers.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Letters at the front of file names.
-    #[arg(long, default_value = "be")]
+    #[arg(long, default_value = "be", value_parser = crate::range::name)]
     prefix: String,
     /// Number of the event builder at the end of file names.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=99))]
@@ -37,9 +41,23 @@ pub(crate) struct MoverArgs {
     /// Ends when one stream has ended in order.
     #[arg(long)]
     once: bool,
+    /// How long a connection is kept on which nothing comes: its sender may be gone without a word. One that only had nothing to
+    /// send connects again.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_idle_limit)]
+    idle_limit: Duration,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+fn parse_idle_limit(text: &str) -> Result<Duration, String> {
+    let limit = parse_duration(text)?;
+    if limit < IDLE_LIMIT_MIN {
+        return Err(format!(
+            "{text:?} is less than {IDLE_LIMIT_MIN:?}: senders would do nothing but connect"
+        ));
+    }
+    Ok(limit)
 }
 
 pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
@@ -56,6 +74,7 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
         listen: args.listen,
         file,
         once: args.once,
+        idle_limit_ms: u64::try_from(args.idle_limit.as_millis()).unwrap_or(u64::MAX),
     })?;
     note_line(format_args!(
         "forebay: the mover listens on {}",
@@ -91,6 +110,25 @@ fn print_text(summary: &MoverSummary) {
         for file in &stream.files {
             print_line(file.display());
         }
+    }
+    let unlisted = &summary.unlisted;
+    if unlisted.streams > 0 {
+        print_line(format_args!(
+            "{} streams before these; of {} the books do not close ({} events left over)",
+            unlisted.streams, unlisted.unclosed, unlisted.residual_items
+        ));
+    }
+    if summary.streams_evicted > 0 {
+        print_line(format_args!(
+            "{} streams were closed to make room for others",
+            summary.streams_evicted
+        ));
+    }
+    if summary.accept_errors > 0 {
+        print_line(format_args!(
+            "connections could not be accepted {} times",
+            summary.accept_errors
+        ));
     }
     for (reason, count) in &summary.refused {
         print_line(format_args!("refused: {count} connections, {reason}"));

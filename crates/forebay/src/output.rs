@@ -1,7 +1,8 @@
 //! Numbers as people read them, times as people write them, and the log.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -20,24 +21,43 @@ pub(crate) enum Format {
 pub(crate) fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG")
         .unwrap_or_else(|_| "warn".into());
-    let ansi = std::io::stderr().is_terminal();
+    let ansi = io::stderr().is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         .with_ansi(ansi)
         .with_target(false);
     // A terminal that is gone must not end a run.
     log.log_internal_errors(false).init();
 }
 
+/// Why a line could not be written, the first time.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
 /// A line on standard output. Whoever has closed it (`| head`) wants no more; the run and its exit code stay what they are.
+/// Every other failure is kept for the end, as work goes on without its lines.
 pub(crate) fn print_line(line: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let written = if forebay_run::stdout_was_closed() {
+        Err(io::Error::other("it is closed"))
+    } else {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}").and_then(|()| out.flush())
+    };
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error);
+    }
+}
+
+/// Why something of the result did not reach standard output, if it did not.
+pub(crate) fn lost() -> Option<&'static io::Error> {
+    LOST.get()
 }
 
 /// A line on standard error, as far as anybody listens.
 pub(crate) fn note_line(line: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Bytes with an SI prefix, as `1.2 GB`.
@@ -82,7 +102,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Reads a size in bytes: `65536`, `32k`, `4Mi`, `2G` (k, M, G are powers of 1000; Ki, Mi, Gi of 1024).
+/// Reads a size in bytes: `65536`, `32k`, `4Mi`, `2G` (k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of 1024).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write it as 65536, 32k, 4Mi or 2G");
     let split = text
@@ -95,9 +115,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "k" | "K" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
+        "T" => 1e12,
         "Ki" => 1024.0,
         "Mi" => 1048576.0,
         "Gi" => 1073741824.0,
+        "Ti" => 1099511627776.0,
         _ => return Err(wrong()),
     };
     let bytes = number * scale;
@@ -105,6 +127,18 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         return Err(wrong());
     }
     Ok(bytes as u64)
+}
+
+/// An error with its causes, each said once: many name their own cause already.
+pub(crate) fn causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += ": ";
+            text += &cause;
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -133,5 +167,14 @@ mod tests {
         assert_eq!(bytes(25_420.0), "25.4 kB");
         assert_eq!(bytes(999.0), "999 B");
         assert_eq!(si(80_000.0, "Hz"), "80.0 kHz");
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let inner = std::io::Error::other("the disk is full");
+        let error = anyhow::Error::new(inner).context("writing a: the disk is full (make room)");
+        assert_eq!(causes(&error), "writing a: the disk is full (make room)");
+        let error = anyhow::Error::msg("no such file").context("reading b");
+        assert_eq!(causes(&error), "reading b: no such file");
     }
 }

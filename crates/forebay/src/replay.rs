@@ -9,7 +9,7 @@ use forebay_run::replay::{self, Selection, SourceBy};
 use forebay_run::supervisor::Supervisor;
 
 use crate::evb::BuildArgs;
-use crate::output::parse_duration;
+use crate::range;
 use crate::session::{carry_out, conclude, run_id};
 
 /// Builds events from a capture (pcap or pcapng) of what sources sent.
@@ -38,7 +38,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_parser = parse_speed)]
     speed: Option<f64>,
     /// Ends the run after this time.
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = range::duration)]
     duration: Option<Duration>,
     #[command(flatten)]
     build: BuildArgs,

@@ -10,8 +10,8 @@ use forebay_run::plan::Plan;
 use forebay_run::summary::Summary;
 use forebay_run::supervisor::Supervisor;
 
-use crate::live::Live;
 use crate::output::{Format, bytes, note_line, print_line};
+use crate::top::live::Live;
 
 /// Exit code when books do not close or a file is broken.
 pub(crate) const BROKEN: u8 = 1;

@@ -3,6 +3,7 @@
 //! It maps the ledger and reads; the data path does not notice.
 
 mod fill;
+pub(crate) mod live;
 mod page;
 mod sample;
 mod screen;

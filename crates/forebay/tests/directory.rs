@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rig::{assert_closed, audit, demo, evb, files, free_ports, number, signal, start};
+use rig::{assert_closed, audit, demo, evb, files, forebay, free_ports, number, signal, start};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -206,5 +206,26 @@ fn runs_in_one_second_tell_their_files_apart() {
         let json = start(&mut demo(folder.path(), &args)).end().json_of(0);
         assert_eq!(files(&json).len(), 1, "{json}");
         assert!(seen.insert(files(&json)), "{json}");
+    }
+}
+
+#[test]
+fn ports_beyond_the_last_are_refused_and_not_wrapped() {
+    let folder = TempDir::new().unwrap();
+    let group = ["--base-port", "65530"];
+    let emulate = start(
+        forebay()
+            .args(["emulate", "hades", "--group", "10:116"])
+            .args(group),
+    );
+    let evb = start(&mut evb(folder.path(), 10, 65530, &[]));
+    let mut demo = demo(folder.path(), &["--sources", "10"]);
+    for refused in [emulate.end(), evb.end(), start(demo.args(group)).end()] {
+        assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("10 ports from 65530 on"),
+            "{}",
+            refused.stderr
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! Figures: what is measured is kept when the user loses patience, and nothing goes on behind their back.
+//! Figures and benches: what is measured is kept when the user loses patience, and nothing goes on behind their back.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -45,6 +46,61 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Ctrl-C, by the shell's own `kill`: a small system has no program of that name.
+fn interrupt(pid: u32) {
+    let kill = Command::new("sh")
+        .args(["-c", &format!("kill -INT {pid}")])
+        .status();
+    assert!(kill.unwrap().success());
+}
+
+#[test]
+fn an_interrupted_bench_keeps_what_is_measured_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["bench", "memory", "huge", "--quick", "--format", "json"])
+        .arg("--out")
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The parts go in their own order: huge, then memory.
+    let mut says = BufReader::new(child.stderr.take().unwrap()).lines();
+    until("the second part", || {
+        Some(()).filter(|()| says.next().unwrap().unwrap().starts_with("memory:"))
+    });
+    let stages = until("its stages", || {
+        let stages = children(child.id());
+        (stages.len() >= 3).then_some(stages)
+    });
+    interrupt(child.id());
+    let status = until("the end", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    let report: serde_json::Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    assert_eq!(report["interrupted"], true);
+    let lines = report["lines"].as_array().unwrap();
+    assert!(!lines.is_empty());
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["what"].as_str().unwrap().starts_with("100 kB")),
+        "{lines:?}"
+    );
+    for pid in stages {
+        assert!(
+            !Path::new(&format!("/proc/{pid}")).exists(),
+            "process {pid} goes on"
+        );
+    }
+    let left: Vec<_> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].ends_with(".json"), "{left:?}");
+}
+
 #[test]
 fn an_interrupt_keeps_the_rows_so_far_and_leaves_no_process() {
     let directory = tempfile::tempdir().unwrap();
@@ -58,11 +114,7 @@ fn an_interrupt_keeps_the_rows_so_far_and_leaves_no_process() {
         let stages = children(child.id());
         (stages.len() >= 3).then_some(stages)
     });
-    // The shell's own: a small system has no program of that name.
-    let kill = Command::new("sh")
-        .args(["-c", &format!("kill -INT {}", child.id())])
-        .status();
-    assert!(kill.unwrap().success());
+    interrupt(child.id());
     let status = until("the end", || child.try_wait().unwrap());
     assert_eq!(status.code(), Some(130));
     let report: serde_json::Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();

@@ -14,6 +14,10 @@ use tempfile::TempDir;
 
 /// Leaks `items` at `hop`; the audit must say so, and nothing else.
 fn leak(hop: &str, items: i64, unit: &str) {
+    leak_into("file", hop, items, unit);
+}
+
+fn leak_into(sink: &str, hop: &str, items: i64, unit: &str) {
     let folder = TempDir::new().unwrap();
     // Few bytes per message, so that there are many datagrams.
     let args = [
@@ -25,6 +29,8 @@ fn leak(hop: &str, items: i64, unit: &str) {
         "800ms",
         "--water-mark",
         "1000",
+        "--sink",
+        sink,
     ];
     let ended =
         start(demo(folder.path(), &args).env("FOREBAY_LEAK", format!("{hop}:{items}"))).end();
@@ -117,6 +123,17 @@ fn at_the_sink() {
     leak("sink", 2, "events");
 }
 
+/// A null sink has no queue and no thread, and still books of its own.
+#[test]
+fn before_a_null_sink() {
+    leak_into("null", "sink_queue", 3, "events");
+}
+
+#[test]
+fn at_a_null_sink() {
+    leak_into("null", "sink", 2, "events");
+}
+
 #[test]
 fn nothing_leaks_by_itself() {
     let folder = TempDir::new().unwrap();
@@ -132,4 +149,28 @@ fn nothing_leaks_by_itself() {
     ];
     let json = start(&mut demo(folder.path(), &args)).end().json_of(0);
     rig::assert_closed(&json, folder.path());
+}
+
+#[test]
+fn a_run_that_leaks_says_so_while_it_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let mut command = rig::forebay();
+    command.args([
+        "demo",
+        "--sources",
+        "3",
+        "--rate",
+        "1000",
+        "--duration",
+        "4s",
+        "--sink",
+        "null",
+        "--out",
+    ]);
+    let ended = start(command.arg(folder.path()).env("FOREBAY_LEAK", "builder:5")).end();
+    assert_eq!(ended.code(), Some(1));
+    let told = |line: &str| line.starts_with("RESIDUAL at builder source0: ");
+    assert!(ended.stderr.lines().any(told), "{}", ended.stderr);
+    let live = |line: &str| line.contains("  fill: ") && line.ends_with("residual 5");
+    assert!(ended.stderr.lines().any(live), "{}", ended.stderr);
 }

@@ -3,16 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod replaying;
+mod small_disk;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_wire::mover::{BlockFields, Frame, Hello, Refusal};
+use forebay_wire::mover::{BlockFields, Frame, Hello, Refusal, Totals};
 use replaying::*;
 use serde_json::Value;
+use small_disk::on_small_disk;
 use tempfile::TempDir;
 
 /// A mover on a port of its own.
@@ -27,9 +29,11 @@ impl Mover {
     }
 
     fn start_on(listen: SocketAddr, out: &Path, args: &[&str]) -> Self {
-        let mut command = forebay();
-        command.args(["mover", "--listen", &listen.to_string(), "--format", "json"]);
-        command.arg("--out").arg(out).args(args);
+        Self::spawn(mover_command(listen, out, args))
+    }
+
+    /// Starts what will be a mover.
+    fn spawn(mut command: Command) -> Self {
         let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let stderr = running.0.stderr.take().unwrap();
         let mut lines = BufReader::new(stderr);
@@ -57,6 +61,13 @@ impl Mover {
         signal(self.running.pid(), "TERM");
         self.end()
     }
+}
+
+fn mover_command(listen: SocketAddr, out: &Path, args: &[&str]) -> Command {
+    let mut command = forebay();
+    command.args(["mover", "--listen", &listen.to_string(), "--format", "json"]);
+    command.arg("--out").arg(out).args(args);
+    command
 }
 
 /// A port that nobody listens on just now.
@@ -199,6 +210,8 @@ fn a_mover_that_stops_reading_stalls_nothing_else() {
             "drop",
             "--sink-queue",
             "4Mi",
+            "--event-size",
+            "2Mi",
             "--mover-timeout",
             "2s",
         ],
@@ -425,6 +438,217 @@ fn strangers_are_refused_by_reason_and_the_mover_goes_on() {
     assert_eq!(count("checksum"), 1);
     assert_eq!(count("silent"), 1);
     assert!(!folder.path().join("etc").exists());
+}
+
+/// Connects, says hello and hears the welcome.
+fn welcomed(address: SocketAddr, run_id: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let limit = Some(Duration::from_secs(10));
+    socket.set_read_timeout(limit).unwrap();
+    socket.write_all(&hello(run_id)).unwrap();
+    let mut answer = [0; 16];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(frames(&answer), ["Welcome(0)"], "{run_id}");
+    socket
+}
+
+#[test]
+fn a_mover_takes_more_streams_in_its_life_than_it_keeps_open() {
+    let folder = TempDir::new().unwrap();
+    let mover = Mover::start(&folder.path().join("remote"), &[]);
+    let end = Frame::End(Totals::default()).emit();
+    for stream in 0..300 {
+        let run_id = format!("ended-{stream}");
+        let answers = frames(&answer(
+            mover.address,
+            &[hello(&run_id), end.clone()].concat(),
+        ));
+        assert_eq!(answers.len(), 2, "{run_id}: {answers:?}");
+        assert!(answers[1].starts_with("Farewell"), "{answers:?}");
+    }
+    // Whoever comes, says who he is and goes keeps no place either; and whoever comes again finds his stream.
+    let first = welcomed(mover.address, "comes-back");
+    drop(first);
+    for stream in 0..70 {
+        drop(welcomed(mover.address, &format!("gone-{stream}")));
+    }
+    drop(welcomed(mover.address, "comes-back"));
+    let args = ["--sink", &mover.sink()];
+    let output = replay(&data("six_sources.pcap"), &folder.path().join("out"), &args);
+    assert_eq!(json(&output)["taints"], serde_json::json!([]));
+    let (code, moved) = mover.stop();
+    assert_eq!(code, Some(0), "{moved}");
+    assert_eq!(moved["refused"], serde_json::json!({}));
+    assert_eq!(moved["streams_ended"], 301);
+    // 71 that went away and one that came back; the replay needed room too, when 64 were open.
+    let evicted = moved["streams_evicted"].as_u64().unwrap();
+    assert!((8..=10).contains(&evicted), "{evicted}");
+    let streams = moved["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 256);
+    assert_eq!(moved["unlisted"]["streams"], 300 + 71 + 1 - 256);
+    assert_eq!(moved["unlisted"]["unclosed"], 0);
+    assert_eq!(moved["events_written"], 26);
+    let back = |stream: &&Value| stream["run_id"] == "comes-back";
+    assert_eq!(streams.iter().filter(back).count(), 1);
+}
+
+#[test]
+fn a_mover_that_is_full_says_so() {
+    let folder = TempDir::new().unwrap();
+    let mover = Mover::start(&folder.path().join("remote"), &[]);
+    let kept: Vec<_> = (0..16)
+        .map(|one| welcomed(mover.address, &format!("one-{one}")))
+        .collect();
+    let busy = format!("{:?}", Frame::Refuse(Ok(Refusal::Busy)));
+    assert_eq!(frames(&answer(mover.address, &hello("one-more"))), [busy]);
+    drop(kept);
+    let args = ["--sink", &mover.sink()];
+    let output = replay(&data("six_sources.pcap"), &folder.path().join("out"), &args);
+    assert_eq!(json(&output)["drops"], serde_json::json!({}));
+    let (code, moved) = mover.stop();
+    assert_eq!(code, Some(0), "{moved}");
+    assert_eq!(moved["refused"]["busy"], 1);
+    assert_eq!(moved["events_written"], 26);
+}
+
+/// CPU time of a process in clock ticks of 10 ms.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    let ticks = fields[11..13].iter().map(|field| field.parse::<u64>());
+    ticks.map(Result::unwrap).sum()
+}
+
+#[test]
+fn a_mover_without_free_descriptors_waits_and_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let plain = mover_command(listen, &folder.path().join("remote"), &[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 18; exec \"$@\"", "sh"]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let mover = Mover::spawn(command);
+    let pid = mover.running.pid();
+    let crowd: Vec<_> = (0..15)
+        .map(|_| TcpStream::connect(mover.address).unwrap())
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let before = cpu_ticks(pid);
+    std::thread::sleep(Duration::from_secs(1));
+    let used = cpu_ticks(pid) - before;
+    assert!(used <= 20, "{used} of 100 ticks: the mover spins");
+    drop(crowd);
+    let args = ["--sink", &mover.sink()];
+    let output = replay(&data("six_sources.pcap"), &folder.path().join("out"), &args);
+    assert_eq!(json(&output)["drops"], serde_json::json!({}));
+    let (code, moved) = mover.stop();
+    assert_eq!(code, Some(0), "{moved}");
+    let errors = moved["accept_errors"].as_u64().unwrap();
+    assert!((5..=60).contains(&errors), "{errors} errors");
+    assert_eq!(moved["events_written"], 26);
+}
+
+#[test]
+fn a_sender_gone_without_a_word_holds_no_mover_up() {
+    let folder = TempDir::new().unwrap();
+    let remote = folder.path().join("remote");
+    let mover = Mover::start(&remote, &["--once", "--idle-limit", "500ms"]);
+    let _half_open = welcomed(mover.address, "half-open");
+    // One that has nothing to send for longer than that is no loss, and is not gone.
+    let mut pcap = Pcap::new();
+    for (trigger, stamp_us) in [(0, 0), (1, 1_500_000), (2, 3_000_000)] {
+        for source in 0..2 {
+            let message = message(0x8000 + u32::from(source), trigger, 1, 400);
+            pcap.push(stamp_us, 50_000 + source, &message);
+        }
+    }
+    let capture = folder.path().join("slow.pcap");
+    pcap.write(&capture);
+    let args = ["--sink", &mover.sink(), "--speed", "1"];
+    let output = replay(&capture, &folder.path().join("out"), &args);
+    let summary = json(&output);
+    assert_eq!(summary["drops"], serde_json::json!({}));
+    assert_eq!(summary["warnings"], serde_json::json!([]));
+    assert_eq!(summary["events_built"], 3);
+    let (code, moved) = mover.end();
+    assert_eq!(code, Some(0), "{moved}");
+    let idle = moved["refused"]["idle"].as_u64().unwrap();
+    assert!((3..=8).contains(&idle), "{moved}");
+    assert_eq!(moved["events_written"], 3);
+    assert_eq!(events_in(&remote).len(), 3);
+}
+
+#[test]
+fn a_full_disk_at_the_mover_is_told_at_both_ends_and_harms_nothing_written() {
+    let folder = TempDir::new().unwrap();
+    let capture = capture_of(&folder, &PACED);
+    let remote = folder.path().join("remote");
+    std::fs::create_dir(&remote).unwrap();
+    let plain = mover_command("127.0.0.1:0".parse().unwrap(), &remote, &["--once"]);
+    let Some(command) = on_small_disk(&plain, &remote, 4 << 20) else {
+        return;
+    };
+    let mover = Mover::spawn(command);
+    let args = ["--sink", &mover.sink()];
+    let output = replay(&capture, &folder.path().join("out"), &args);
+    let summary = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{summary}");
+    assert_eq!(summary["events_built"], 8_000);
+    assert_eq!(summary["condition"], "tainted");
+    let (code, moved) = mover.end();
+    assert_eq!(code, Some(0), "{moved}");
+    let stream = &moved["streams"][0];
+    let lost = dropped(stream, "mover.disk_full.tcp");
+    assert!(lost > 0, "{stream}");
+    assert_eq!(stream["condition"], "tainted");
+    let taint = stream["taints"][0].as_str().unwrap();
+    assert!(taint.starts_with("disk_full: "), "{taint}");
+    let told = format!("could not write {lost} events");
+    let taint = summary["taints"][0].as_str().unwrap();
+    assert!(taint.contains(&told), "{taint}");
+    assert_eq!(stream["events_written"], 8_000 - lost);
+    assert_eq!(moved["residual_items"], 0);
+    let written = events_in(&folder.path().join("remote.kept"));
+    assert_eq!(written.len() as u64, 8_000 - lost);
+    let sequences: Vec<u32> = written.iter().map(|event| event.sequence).collect();
+    assert!(sequences.is_sorted_by(|a, b| a < b));
+}
+
+#[test]
+fn what_a_mover_would_not_take_is_said_before_anything_starts() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("chain.toml");
+    let refused = |text: &str, verb: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = forebay();
+        command.arg(verb[0]).arg(&file).args(&verb[1..]);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let long = |name: usize| "n".repeat(name);
+    let source = "[[sources]]\nport = 0\n";
+    let sink = "[[sinks]]\nkind = \"tcp\"\naddress = \"127.0.0.1:9\"\n";
+    let text = format!("{source}{sink}name = \"{}\"\n", long(37));
+    let said = refused(&text, &["check"]);
+    assert!(
+        said.contains("chain.toml:6:8: sinks[0].name = \"nnn"),
+        "{said}"
+    );
+    assert!(said.contains("at most 32 characters"), "{said}");
+    // A file that is good for itself, and flags that bring a mover in.
+    let flags = ["evb", "--sink", "tcp://127.0.0.1:9", "--duration", "1s"];
+    let text = format!("[run]\nname = \"{}\"\n{source}", long(48));
+    let said = refused(&text, &flags);
+    assert!(
+        said.contains("at most 42 characters ([run] name)"),
+        "{said}"
+    );
+    let text = format!(
+        "[builder]\nevent_bytes_max = 67_108_865\n{source}[[sinks]]\nkind = \"file\"\nqueue_bytes = 268435456\n"
+    );
+    let said = refused(&text, &flags);
+    assert!(said.contains("event_bytes_max is 67108865"), "{said}");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 mod rig;
 
+use std::path::Path;
 use std::time::Duration;
 
 use rig::{
@@ -139,32 +140,116 @@ fn a_foreign_sender_that_is_too_fast_is_lost_by_name() {
     assert_closed(&json, folder.path());
 }
 
+/// A run from a file: one source whose queue is the smallest that there is, a socket buffer of `socket_bytes`, no file.
+fn small_queue(out: &Path, base_port: u16, socket_bytes: u32) -> rig::Run {
+    let path = out.join("chain.toml");
+    let text = format!(
+        "[run]\ndirectory = \"run\"\n[receiver]\nsocket_buffer_bytes = {socket_bytes}\nmessage_bytes_max = 16384\n\
+         [[sources]]\nname = \"board\"\nport = {base_port}\nqueue_bytes = 131072\n[[sinks]]\nkind = \"null\"\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    let run = out.join("run");
+    let mut command = rig::forebay();
+    command.args(["evb", "--format", "json", "--out"]);
+    start(command.arg(&run).arg(&path))
+}
+
 #[test]
 fn a_full_queue_holds_the_data_in_the_socket_until_that_is_full() {
     let folder = TempDir::new().unwrap();
-    let args = [
-        "--sources",
-        "2",
-        "--rate",
-        "4000",
-        "--duration",
-        "1500ms",
-        "--water-mark",
-        "0",
-        "--socket-buffer",
-        "16Ki",
-    ];
-    let run = start(&mut demo(folder.path(), &args));
-    let builder = run.wait_stages(&["generator", "receiver", "builder"])["builder"];
-    std::thread::sleep(Duration::from_millis(200));
+    let base_port = free_ports(1);
+    let run = small_queue(folder.path(), base_port, 65_536);
+    let out = folder.path().join("run");
+    let builder = run.wait_stages(&["receiver", "builder"])["builder"];
+    rig::wait_for("readiness", || {
+        (rig::audit_json(&out)["condition"] == "running").then_some(())
+    });
     signal("STOP", builder);
-    std::thread::sleep(Duration::from_millis(700));
+    let mut sender = sender::Sender::new(base_port);
+    // Far more than the queue and the socket's buffer together: 4 MB.
+    for trigger in 0..1000 {
+        sender.send(0, &sender::message(0, [trigger], 4000));
+    }
+    // The queue is full, and nothing is lost for that; the socket's buffer is full, and that is lost.
+    let held = rig::wait_for("a full queue and a full socket", || {
+        let verdict = audit_json(&out);
+        let socket = link(&verdict, "socket", "board");
+        // The list is empty until the first drop is in the books.
+        let lost = socket["dropped"][0]["items"].as_u64().unwrap_or(0);
+        let taken = account_items(&verdict, ("receiver", "datagrams"), "incoming");
+        (lost > 500).then_some(taken)
+    });
+    assert!(
+        (12..=32).contains(&held),
+        "a queue of 128 KiB holds {held} messages of 4 kB"
+    );
     signal("CONT", builder);
+    std::thread::sleep(Duration::from_millis(200));
+    signal("INT", run.pid());
     let json = run.end().json_of(0);
+    let received = account_items(&audit_json(&out), ("receiver", "datagrams"), "incoming");
+    assert!(
+        received > held,
+        "what the socket held came when there was room: {received}"
+    );
+    assert_eq!(dropped(&json, "socket.buffer_full.board"), 1000 - received);
     assert_eq!(
         dropped_in_all(&json, "receiver.ring_full"),
         0,
         "the default is to hold: {json}"
     );
+    assert_closed(&json, &out);
+}
+
+/// Sleeps of the receiver so far.
+fn gathers(out: &Path) -> u64 {
+    let text = start(
+        rig::forebay()
+            .args(["audit", "--format", "prometheus"])
+            .arg(out),
+    )
+    .end()
+    .stdout;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("forebay_receiver_gathers_total"))
+        .unwrap_or_else(|| panic!("{text}"));
+    let value: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+    value as u64
+}
+
+#[test]
+fn a_receiver_does_not_pause_while_a_socket_has_more_than_a_turn_takes() {
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(1);
+    let run = start(&mut evb(folder.path(), 1, base_port, &["--sink", "null"]));
+    let receiver = run.wait_stages(&["receiver", "builder"])["receiver"];
+    rig::wait_for("readiness", || {
+        (rig::audit_json(folder.path())["condition"] == "running").then_some(())
+    });
+    signal("STOP", receiver);
+    let mut sender = sender::Sender::new(base_port);
+    for trigger in 0..3000 {
+        sender.send(0, &sender::message(0, [trigger], 40));
+    }
+    let before = gathers(folder.path());
+    signal("CONT", receiver);
+    let received = |verdict: &Value| account_items(verdict, ("receiver", "datagrams"), "incoming");
+    let mut last = 0;
+    let all = rig::wait_for("the socket to be empty", || {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = received(&audit_json(folder.path()));
+        let done = now > 0 && now == last;
+        last = now;
+        done.then_some(now)
+    });
+    let (pauses, turns) = (gathers(folder.path()) - before, all / 64);
+    // A small socket buffer (without privilege) keeps few; with a large one it is 46 turns.
+    assert!(
+        pauses <= 2 + turns / 8,
+        "{pauses} pauses in {turns} full turns"
+    );
+    signal("INT", run.pid());
+    let json = run.end().json_of(0);
     assert_closed(&json, folder.path());
 }

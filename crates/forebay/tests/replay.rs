@@ -205,6 +205,49 @@ fn a_killed_replay_goes_on_where_its_books_say() {
 }
 
 #[test]
+fn a_replay_killed_and_then_asked_to_end_closes_its_books() {
+    let folder = TempDir::new().unwrap();
+    let capture = folder.path().join("paced.pcap");
+    let traffic = Traffic {
+        sources: 3,
+        events: 40_000,
+        per_message: 1,
+        payload_bytes: 40,
+        spacing_us: 100,
+    };
+    traffic.write(&capture);
+    // The order to end comes while the successor is on its way back to where its predecessor was.
+    for delay_ms in [0, 5, 12, 25] {
+        let out = folder.path().join(format!("out{delay_ms}"));
+        let mut command = replay_command(&capture, &out, &["--speed", "1.0"]);
+        let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+        wait_for("bytes on disk", || {
+            (written_bytes(&out) >= 2_500_000).then_some(())
+        });
+        let first = stage(running.pid(), "receiver");
+        signal(first, "KILL");
+        wait_for("a successor", || {
+            (stage(running.pid(), "receiver") != first).then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        signal(running.pid(), "INT");
+        let output = running.output(Duration::from_secs(20));
+        let summary = json(&output);
+        assert_eq!(output.status.code(), Some(0), "{delay_ms} ms: {summary}");
+        assert_eq!(summary["restarts"]["receiver"], 1);
+        assert_eq!(summary["drops"], serde_json::json!({}));
+        let built = summary["events_built"].as_u64().unwrap();
+        assert!(built < 40_000, "the replay was over before the order came");
+        let sequences: Vec<u32> = events_in(&out).iter().map(|event| event.sequence).collect();
+        assert_eq!(
+            sequences.len() as u64,
+            built + summary["events_partial"].as_u64().unwrap()
+        );
+        assert!(sequences.is_sorted_by(|a, b| a < b));
+    }
+}
+
+#[test]
 fn a_leak_behind_the_capture_is_named() {
     let folder = TempDir::new().unwrap();
     let mut command = replay_command(&data("six_sources.pcap"), folder.path(), &AS_RECORDED);
@@ -315,6 +358,20 @@ fn foreign_traffic_and_garbage_are_counted_by_name() {
     assert_eq!(dropped(&summary, "capture.malformed.file"), 10);
     assert_eq!(dropped(&summary, "receiver.malformed_header.source0"), 10);
     assert_eq!(summary["residual_items"], 0);
+}
+
+#[test]
+fn more_sources_than_the_capture_holds_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    let capture = data("six_sources.pcap");
+    for by in ["port", "sender"] {
+        let output = replay(&capture, &out, &["--sources", "7", "--source-by", by]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("7 sources are asked for"), "{text}");
+    }
+    assert!(!out.exists());
 }
 
 #[test]

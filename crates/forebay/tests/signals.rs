@@ -154,3 +154,28 @@ fn a_live_audit_takes_what_is_under_way_for_what_it_is() {
     run.end().json_of(0);
     assert_eq!(audit_json(folder.path())["phase"], "ended");
 }
+
+/// A stage dies at its very start as it may die later.
+fn killed_at_its_start(stage: &str) {
+    let folder = TempDir::new().unwrap();
+    let run = start(&mut demo(
+        folder.path(),
+        &["--sources", "40", "--rate", "500", "--duration", "1s"],
+    ));
+    let pid = rig::wait_for("the stage", || run.stages().get(stage).copied());
+    assert!(signal("KILL", pid));
+    let json = run.end().json_of(0);
+    assert!(number(&json["restarts"], stage) >= 1, "{json}");
+    assert_eq!(number(&json, "events_built"), 500, "{json}");
+    assert_closed(&json, folder.path());
+}
+
+#[test]
+fn a_builder_killed_at_its_start_is_started_again() {
+    killed_at_its_start("builder");
+}
+
+#[test]
+fn a_receiver_killed_at_its_start_is_started_again() {
+    killed_at_its_start("receiver");
+}

@@ -8,10 +8,10 @@
 )]
 
 mod rig;
+mod small_disk;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rig::sender::{Sender, message};
@@ -19,6 +19,7 @@ use rig::{
     assert_closed, audit, demo, dropped, evb, files, free_ports, hld, number, signal, start,
 };
 use serde_json::Value;
+use small_disk::on_small_disk;
 use tempfile::TempDir;
 
 /// Runs `evb` with `args` and 1,000 events of about 1 kB from each of two sources, `pause_ms` between tenths.
@@ -120,9 +121,54 @@ fn two_file_sinks_in_one_directory_do_not_write_into_each_other() {
         (8, 8),
         "four files of 250 events in each sink: {paths:?}"
     );
-    let events = hld::events(&paths);
-    assert_eq!(events.len(), 2000);
-    let mut sequences: Vec<_> = events.iter().map(|event| event.sequence).collect();
+    let read: Vec<_> = paths.iter().map(|path| hld::read(path)).collect();
+    for file in &read {
+        assert!(file.is_ended && file.broken == 0 && file.events.len() == 250);
+        assert!(file.events.iter().all(|event| Some(event.run) == file.run));
+    }
+    let sequences = read.iter().flat_map(|file| &file.events);
+    let mut sequences: Vec<_> = sequences.map(|event| event.sequence).collect();
+    sequences.sort_unstable();
+    assert_eq!(sequences.len(), 2000);
+    assert!(
+        sequences.chunks(2).all(|pair| pair[0] == pair[1]),
+        "each event is in both"
+    );
+}
+
+/// Sinks that begin new files at different events give one event different run numbers.
+#[test]
+fn each_sink_writes_its_own_run_number_into_its_copy() {
+    let chain = |file: &str, events: u32, number: u32| {
+        format!(
+            "[[sinks]]\nname = \"{file}\"\nkind = \"file\"\nbuilder_number = {number}\nfile_events_max = {events}\n"
+        )
+    };
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("chain.toml");
+    let text = format!(
+        "[[sources]]\nport = 1\n[[sinks]]\nkind = \"null\"\n{}{}",
+        chain("quarters", 250, 1),
+        chain("tenths", 100, 2)
+    );
+    std::fs::write(&path, text).unwrap();
+    let (_folder, json) = take(&[path.to_str().unwrap()], 0);
+    let paths = files(&json);
+    let mut sizes = Vec::new();
+    let mut sequences = Vec::new();
+    for path in &paths {
+        let file = hld::read(path);
+        assert!(file.is_ended && file.broken == 0);
+        assert!(
+            file.events.iter().all(|event| Some(event.run) == file.run),
+            "{} has events of another file's run",
+            path.display()
+        );
+        sizes.push(file.events.len());
+        sequences.extend(file.events.iter().map(|event| event.sequence));
+    }
+    sizes.sort_unstable();
+    assert_eq!(sizes, [[100; 10].as_slice(), &[250; 4]].concat());
     sequences.sort_unstable();
     assert!(
         sequences.chunks(2).all(|pair| pair[0] == pair[1]),
@@ -130,11 +176,13 @@ fn two_file_sinks_in_one_directory_do_not_write_into_each_other() {
     );
 }
 
+/// 2 MB of events against a queue of 1 MiB, of which the sink writes nothing for 3 s.
 #[test]
 fn a_sink_that_hangs_holds_nobody_else_up() {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(2);
-    let args = ["--sink", "file", "--sink", "file"];
+    let small = ["--sink-queue", "1Mi", "--event-size", "64Ki"];
+    let args = [&["--sink", "file", "--sink", "file"], &small[..]].concat();
     let run = start(evb(folder.path(), 2, base_port, &args).env("FOREBAY_STALL", "file2:3000"));
     run.wait_stages(&["receiver", "builder"]);
     let mut sender = Sender::new(base_port);
@@ -165,21 +213,95 @@ fn a_sink_that_hangs_holds_nobody_else_up() {
     assert_eq!(written, Some(0));
     signal("INT", run.pid());
     let json = run.end().json_of(0);
+    assert_closed(&json, folder.path());
+    // Its own policy, at its own queue, and nobody else's loss.
+    let lost = dropped(&json, "offer.queue_full.file2");
+    assert!((800..1200).contains(&lost), "{json}");
+    assert_eq!(json["drops"].as_object().unwrap().len(), 1, "{json}");
+    assert_eq!(json["condition"], "complete", "{json}");
     assert_eq!(
-        hld::events(&files(&json)).len(),
-        4000,
+        hld::events(&files(&json)).len() as u64,
+        4000 - lost,
         "what waited in the queue is written in the end"
     );
-    assert_closed(&json, folder.path());
+}
+
+/// Waits until a datagram to `base_port` finds its receiver.
+fn wait_until_served(run: &rig::Run, base_port: u16, has_stages: bool) {
+    if has_stages {
+        run.wait_stages(&["receiver", "builder"]);
+        return;
+    }
+    rig::wait_for("the socket", || {
+        std::net::UdpSocket::bind(("127.0.0.1", base_port))
+            .is_err()
+            .then_some(())
+    });
+}
+
+/// Flags are held to the same sizes as a chain file.
+#[test]
+fn a_queue_that_could_never_take_an_event_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let small = ["--sink-queue", "1Mi"];
+    let ended = start(&mut evb(folder.path(), 1, free_ports(1), &small)).end();
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    for said in [
+        "sink file",
+        "--sink-queue",
+        "1048576",
+        "25165824",
+        "67108864 bytes or more",
+        "524288",
+    ] {
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    }
+    let args = [
+        &small[..],
+        &["--event-size", "512Ki", "--duration", "100ms"],
+    ]
+    .concat();
+    start(&mut evb(folder.path(), 1, free_ports(1), &args))
+        .end()
+        .json_of(0);
 }
 
 #[test]
 fn a_sink_that_never_ends_is_given_up_by_name() {
+    give_up_one(&[]);
+}
+
+#[test]
+fn a_sink_that_never_ends_is_given_up_by_name_in_a_run_of_threads_too() {
+    give_up_one(&["--threads"]);
+}
+
+/// Who cannot wait kills the builder; what its sink left behind has a name all the same.
+#[test]
+fn what_a_killed_builder_leaves_to_a_sink_is_lost_by_name() {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(1);
-    let args = ["--sink", "file", "--sink", "file"];
-    let run = start(evb(folder.path(), 1, base_port, &args).env("FOREBAY_STALL", "file2:600000"));
+    let args = ["--sink-full", "block=90s"];
+    let run = start(evb(folder.path(), 1, base_port, &args).env("FOREBAY_STALL", "file:600000"));
     run.wait_stages(&["receiver", "builder"]);
+    Sender::new(base_port).send(0, &message(0, 0..100, 500));
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..3 {
+        signal("INT", run.pid());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let json = run.end().json_of(0);
+    assert_eq!(json["condition"], "tainted", "{json}");
+    assert_eq!(dropped(&json, "sink.stalled.file"), 100, "{json}");
+    assert_closed(&json, folder.path());
+}
+
+fn give_up_one(manner: &[&str]) {
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(1);
+    let args = [&["--sink", "file", "--sink", "file"], manner].concat();
+    let run = start(evb(folder.path(), 1, base_port, &args).env("FOREBAY_STALL", "file2:600000"));
+    wait_until_served(&run, base_port, manner.is_empty());
     Sender::new(base_port).send(0, &message(0, 0..100, 500));
     std::thread::sleep(Duration::from_millis(300));
     signal("INT", run.pid());
@@ -195,24 +317,6 @@ fn a_sink_that_never_ends_is_given_up_by_name() {
     assert_eq!(dropped(&json, "sink.stalled.file2"), 100, "{json}");
     assert_eq!(hld::events(&files(&json)).len(), 100);
     assert_closed(&json, folder.path());
-}
-
-/// Runs `command` where `directory` is a file system of `bytes`, in a mount namespace of its own; none where that is not allowed.
-fn on_small_disk(command: &Command, directory: &Path, bytes: u64) -> Option<Command> {
-    let probe = Command::new("unshare").args(["--mount", "true"]).status();
-    if !probe.is_ok_and(|status| status.success()) {
-        println!("skipped: no private mount namespace here (needs root and util-linux)");
-        return None;
-    }
-    let mut small = Command::new("unshare");
-    let script = format!(
-        "mount -t tmpfs -o size={bytes} none {directory:?} && \"$@\"; code=$?; mkdir -p {directory:?}.kept; cp -a {directory:?}/. {directory:?}.kept/; exit $code"
-    );
-    small
-        .args(["--mount", "sh", "-c", &script, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    Some(small)
 }
 
 #[test]

@@ -9,7 +9,11 @@
 
 mod rig;
 
-use rig::{assert_closed, demo, evb, files, forebay, free_ports, hld, number, signal, start};
+use rig::{
+    assert_closed, audit_json, demo, evb, files, forebay, free_ports, hld, number, signal, start,
+    wait_for,
+};
+use serde_json::Value;
 use tempfile::TempDir;
 
 fn all_arrive(sources: u16, rate: &str, events: u64) {
@@ -124,4 +128,118 @@ fn sixteen_bits_wrap() {
 #[test]
 fn twenty_four_bits_wrap() {
     wraps("24", 0xff_ffff - 700);
+}
+
+/// Three emulated readouts without water mark, into a run that counts; what each of them said.
+fn emulated(arguments: &[&str]) -> (Value, Value) {
+    emulated_into(3, arguments)
+}
+
+/// The same, into a run of `sources`.
+fn emulated_into(sources: u16, arguments: &[&str]) -> (Value, Value) {
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(sources);
+    let run = start(&mut evb(
+        folder.path(),
+        sources,
+        base_port,
+        &["--sink", "null"],
+    ));
+    run.wait_stages(&["receiver", "builder"]);
+    wait_for("readiness", || {
+        (audit_json(folder.path())["condition"] == "running").then_some(())
+    });
+    let mut sender = forebay();
+    sender.args(["emulate", "hades", "--group", "3:116", "--water-mark", "0"]);
+    sender.args(["--format", "json", "--base-port", &base_port.to_string()]);
+    let sent = start(sender.args(arguments)).end().json_of(0);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    signal("INT", run.pid());
+    let built = run.end().json_of(0);
+    assert_closed(&built, folder.path());
+    (sent, built)
+}
+
+#[test]
+fn a_fault_of_one_emulated_source_is_missing_in_its_events() {
+    let (sent, built) = emulated(&[
+        "--rate",
+        "5000",
+        "--events",
+        "1000",
+        "--fault",
+        "1:drop,every=10",
+    ]);
+    assert_eq!(number(&sent, "events_sent"), 1000);
+    assert_eq!(number(&sent, "subevents_sent"), 2900);
+    assert_eq!(number(&built, "events_built"), 900);
+    assert_eq!(number(&built, "events_partial"), 100);
+}
+
+#[test]
+fn emulated_beam_comes_in_spills() {
+    let (sent, built) = emulated(&[
+        "--rate",
+        "10000",
+        "--events",
+        "500",
+        "--spill",
+        "100ms:10ms",
+    ]);
+    assert_eq!(number(&built, "events_built"), 500);
+    // 100 triggers in each spill: the last of five begins after 400 ms. Without spills it would take 50 ms.
+    let seconds = sent["duration_s"].as_f64().unwrap();
+    assert!(seconds > 0.4, "{seconds}");
+}
+
+#[test]
+fn what_is_no_fault_is_refused_with_what_there_is() {
+    let refused = start(forebay().args([
+        "emulate",
+        "hades",
+        "--group",
+        "1:116",
+        "--fault",
+        "0:explode",
+    ]))
+    .end();
+    assert_eq!(refused.code(), Some(2));
+    assert!(
+        refused.stderr.contains("explode") && refused.stderr.contains("duplicate"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn rates_are_those_of_the_data_also_when_a_source_is_silent() {
+    let (sent, built) = emulated_into(4, &["--rate", "1000", "--duration", "2s"]);
+    let events = number(&sent, "events_sent");
+    assert_eq!(number(&built, "events_partial"), events, "{built}");
+    assert_eq!(number(&built, "subevents_missing"), events, "{built}");
+    // Events wait for the silent source and come out at once when it is given up: no reason for a higher rate.
+    let rate = built["event_rate_hz"].as_f64().unwrap();
+    assert!((500.0..1_100.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn efficiency_counts_triggers_that_no_source_brought() {
+    let folder = TempDir::new().unwrap();
+    // Every other sub-event is longer than the receiver takes.
+    let mut command = demo(folder.path(), &["--sources", "2", "--rate", "200"]);
+    command.args([
+        "--duration",
+        "1s",
+        "--huge-every",
+        "2",
+        "--huge-size",
+        "300000",
+    ]);
+    let json = start(&mut command).end().json_of(0);
+    let (built, efficiency) = (
+        number(&json, "events_built"),
+        json["efficiency"].as_f64().unwrap(),
+    );
+    assert!(built > 50, "{json}");
+    assert!((0.4..0.6).contains(&efficiency), "{json}");
 }

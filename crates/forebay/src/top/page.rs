@@ -240,7 +240,11 @@ fn places(view: &View, lines: &mut Vec<Line<'static>>) {
 
 fn drops(view: &View, lines: &mut Vec<Line<'static>>) {
     if view.drops.is_empty() && view.host.is_empty() {
-        lines.push(plain("nothing lost"));
+        let lacking = view.events.partial + view.events.discarded;
+        lines.push(plain(match lacking {
+            0 => "nothing lost".to_owned(),
+            lacking => format!("nothing dropped; {lacking} events lack sources"),
+        }));
         lines.push(plain(""));
         return;
     }

@@ -121,6 +121,10 @@ pub(super) struct Residuals {
     pub(super) bytes: u64,
     /// Lines that do not close: in a live run those above what can be in flight for a second.
     pub(super) alarms: Vec<String>,
+    /// The lines of a live run that do not close, by place and owner.
+    pub(super) standing: Vec<String>,
+    /// Items that they lack or have too many.
+    pub(super) standing_items: u128,
 }
 
 /// Makes views of one ledger, each against the look before.
@@ -153,7 +157,7 @@ impl Watch {
         let before = self.before.as_ref().filter(|_| state == State::Live);
         let seconds = match before {
             Some(before) => (now.at - before.at).as_secs_f64(),
-            None => span_s(now, &metrics, state),
+            None => span_s(&metrics),
         };
         let rates = Rates { before, seconds };
         let status = now.snapshot.run;
@@ -222,10 +226,22 @@ impl Watch {
                 .map(ToString::to_string)
                 .collect()
         };
+        let standing = self
+            .raised
+            .iter()
+            .map(|alarm| format!("{} {}", alarm.place, alarm.owner))
+            .collect();
+        let standing_items = self
+            .raised
+            .iter()
+            .map(|alarm| alarm.residual.items.unsigned_abs())
+            .sum();
         Residuals {
+            standing_items,
             items: balance.residual_items,
             bytes: balance.residual_bytes,
             alarms,
+            standing,
         }
     }
 }
@@ -239,17 +255,14 @@ fn state(sample: &Sample) -> State {
 }
 
 /// Time over which the run built events, for rates without a look before.
-fn span_s(sample: &Sample, metrics: &super::sample::Metrics<'_>, state: State) -> f64 {
-    let status = sample.snapshot.run;
-    let at = |name| metrics.value("builder", name, "");
-    let (first, last) = (at("first_event_ns"), at("last_event_ns"));
-    let end = if state == State::Live {
-        sample.now_ns
-    } else {
-        last
+fn span_s(metrics: &super::sample::Metrics<'_>) -> f64 {
+    let trigger = metrics.value("generator", "start_ns", "");
+    let first = match trigger {
+        0 => metrics.value("builder", "first_message_ns", ""),
+        trigger => trigger,
     };
-    let start = if first == 0 { status.start_ns } else { first };
-    end.saturating_sub(start) as f64 / 1e9
+    let last = metrics.value("builder", "last_event_ns", "");
+    last.saturating_sub(first) as f64 / 1e9
 }
 
 /// Differences to the look before.

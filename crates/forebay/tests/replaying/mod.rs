@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_wire::hadtu::{ByteOrder, MTU_BYTES, MessageWriter};
@@ -233,23 +234,29 @@ impl Running {
     /// Waits for its end, which must come in time.
     pub(crate) fn output(mut self, limit: Duration) -> Output {
         let end = Instant::now() + limit;
+        // What it says may be more than a pipe holds.
+        let stdout = read_all(self.0.stdout.take());
+        let stderr = read_all(self.0.stderr.take());
         while self.0.try_wait().unwrap().is_none() {
             assert!(Instant::now() < end, "still running after {limit:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
-        let mut output = Output {
+        Output {
             status: self.0.wait().unwrap(),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-        };
-        if let Some(out) = &mut self.0.stdout {
-            out.read_to_end(&mut output.stdout).unwrap();
+            stdout: stdout.join().unwrap(),
+            stderr: stderr.join().unwrap(),
         }
-        if let Some(err) = &mut self.0.stderr {
-            err.read_to_end(&mut output.stderr).unwrap();
-        }
-        output
     }
+}
+
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut all).unwrap();
+        }
+        all
+    })
 }
 
 impl Drop for Running {

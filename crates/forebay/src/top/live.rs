@@ -1,0 +1,103 @@
+//! One line a second while a run goes on.
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use forebay_ledger::LedgerReader;
+
+use super::sample::Sample;
+use super::view::{View, Watch};
+use crate::output::{bytes, si};
+
+/// How often the line is written.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Writes to standard error what a run does; overwrites its line on a terminal.
+pub(crate) struct Live {
+    quiet: bool,
+    terminal: bool,
+    next: Instant,
+    watch: Watch,
+    /// Lines of the books whose residual was already told.
+    told: BTreeSet<String>,
+}
+
+impl Live {
+    /// A line each second, or nothing at all.
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self {
+            quiet,
+            terminal: std::io::stderr().is_terminal(),
+            next: Instant::now() + PERIOD,
+            watch: Watch::new(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// To be called often.
+    pub(crate) fn tick(&mut self, reader: &LedgerReader) {
+        let now = Instant::now();
+        if self.quiet || now < self.next {
+            return;
+        }
+        self.next = now + PERIOD;
+        let Ok(sample) = Sample::take(reader) else {
+            return;
+        };
+        let view = self.watch.view(sample);
+        let mut out = std::io::stderr().lock();
+        let (start, end) = if self.terminal {
+            ("\r\x1b[K", "")
+        } else {
+            ("", "\n")
+        };
+        let mut text = String::new();
+        for (line, alarm) in view.residual.standing.iter().zip(&view.residual.alarms) {
+            if self.told.insert(line.clone()) {
+                text += &format!("{start}RESIDUAL at {alarm}\n");
+            }
+        }
+        text += &format!("{start}{}{end}", line(&view));
+        // Nobody is harmed when the terminal is gone.
+        let _ = out.write_all(text.as_bytes());
+        let _ = out.flush();
+    }
+
+    /// Ends the line on a terminal.
+    pub(crate) fn end(&self) {
+        if !self.quiet && self.terminal {
+            eprintln!();
+        }
+    }
+}
+
+/// A run in one line: rates, the fill of each stage, losses, what no account explains.
+fn line(view: &View) -> String {
+    let events = &view.events;
+    let fill: Vec<String> = view
+        .fills
+        .iter()
+        .map(|fill| {
+            let share = fill.used_bytes as f64 / fill.capacity_bytes.max(1) as f64;
+            format!("{} {:.1} %", fill.stage, share * 100.0)
+        })
+        .collect();
+    let held: i64 = view
+        .places
+        .iter()
+        .filter(|place| place.place == "builder" && !place.link)
+        .map(|place| place.held_bytes)
+        .sum();
+    let dropped: u64 = view.drops.iter().map(|lost| lost.items).sum();
+    format!(
+        "{:5.1} s  {} events  {}  {}/s  fill: {}, builder {}  dropped {dropped}  residual {}",
+        view.running_s,
+        events.complete + events.partial,
+        si(events.rate_hz, "Hz"),
+        bytes(events.data_rate_bytes_per_s),
+        fill.join(", "),
+        bytes(held as f64),
+        view.residual.standing_items,
+    )
+}

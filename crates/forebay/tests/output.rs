@@ -1,0 +1,78 @@
+//! Standard output that takes nothing: said, and seen in the exit code, unless its reader has gone on purpose.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod rig;
+
+use std::path::Path;
+use std::process::Command;
+
+use rig::{Ended, forebay, free_ports, start};
+use tempfile::TempDir;
+
+fn program() -> String {
+    Path::new(forebay().get_program()).display().to_string()
+}
+
+/// Runs `forebay ARGUMENTS REDIRECTION` by a shell.
+fn redirected(arguments: &str, redirection: &str) -> Ended {
+    let script = format!("{} {arguments} {redirection}", program());
+    start(Command::new("sh").args(["-c", &script])).end()
+}
+
+fn each_verb(out: &Path) -> [String; 4] {
+    let out = out.display();
+    [
+        format!("demo --sources 2 --duration 100ms --sink null --format json --out {out}"),
+        format!("demo --sources 2 --duration 100ms --sink null --out {out}"),
+        format!("audit {out}"),
+        // To nobody: the usual port may be that of another test's run.
+        format!(
+            "emulate hades --group 1:116 --events 1 --base-port {}",
+            free_ports(1)
+        ),
+    ]
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_said_and_exits_with_2() {
+    let folder = TempDir::new().unwrap();
+    for verb in each_verb(folder.path()) {
+        for (sink, why) in [("> /dev/full", "No space left"), (">&-", "it is closed")] {
+            let ended = redirected(&verb, sink);
+            assert_eq!(ended.code(), Some(2), "{verb} {sink}: {}", ended.stderr);
+            let said = ended.stderr.matches("could not be written").count();
+            assert_eq!(said, 1, "{verb} {sink}: {}", ended.stderr);
+            assert!(ended.stderr.contains(why), "{verb}: {}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    for verb in each_verb(folder.path()) {
+        // What reads the pipe is gone before the first line comes.
+        let script = format!(
+            "{{ sleep 0.2; {} {verb}; echo code $? >&2; }} | :",
+            program()
+        );
+        let ended = start(Command::new("sh").args(["-c", &script])).end();
+        assert!(ended.stderr.contains("code 0"), "{verb}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("written"), "{}", ended.stderr);
+        let quiet = redirected(&verb, "> /dev/null");
+        assert_eq!(quiet.code(), Some(0), "{verb}: {}", quiet.stderr);
+    }
+}
+
+#[test]
+fn each_verbs_help_shows_its_own_name() {
+    for verb in ["run", "evb"] {
+        let help = start(forebay().args([verb, "--help"])).end().stdout;
+        assert!(help.contains(&format!("Usage: forebay {verb} ")), "{help}");
+        assert!(
+            help.contains(&format!("Example: forebay {verb} ")),
+            "{help}"
+        );
+    }
+}
