@@ -9,9 +9,10 @@ mod search;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use forebay_run::StopSignals;
 
 use crate::conditions::Conditions;
-pub use line::{Line, Report};
+pub use line::{Failed, Line, Report};
 
 /// How benches are run.
 #[derive(Debug, Clone)]
@@ -22,6 +23,30 @@ pub struct Options {
     pub work: PathBuf,
     /// Program that emulates sources for the references: this one.
     pub program: PathBuf,
+}
+
+/// One call of [`run`].
+struct Session {
+    options: Options,
+    signals: StopSignals,
+}
+
+impl Session {
+    /// Fails when the user wants the bench to end.
+    fn go_on(&self) -> Result<()> {
+        if self.signals.count() > 0 {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+}
+
+impl std::ops::Deref for Session {
+    type Target = Options;
+
+    fn deref(&self) -> &Options {
+        &self.options
+    }
 }
 
 impl Options {
@@ -40,7 +65,7 @@ impl Options {
 type Part = (
     &'static str,
     &'static str,
-    fn(&Options) -> Result<Vec<Line>>,
+    fn(&Session) -> Result<Vec<Line>>,
 );
 
 const PARTS: &[Part] = &[
@@ -79,7 +104,7 @@ pub fn list() -> Vec<(&'static str, &'static str)> {
 /// Carries out the parts named; all of them when none is. `show` is given each line as soon as it is there.
 ///
 /// # Errors
-/// An unknown part, or a run that cannot be started.
+/// An unknown part, or a directory that cannot be made. A part that fails is in the report, and the others go on.
 pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> Result<Report> {
     if let Some(unknown) = names
         .iter()
@@ -100,24 +125,45 @@ pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> 
             .with_context(|| format!("finding {}", options.work.display()))?,
         ..options.clone()
     };
+    let session = Session {
+        options,
+        signals: forebay_run::signals()?,
+    };
     let conditions = Conditions::now();
-    let mut lines = Vec::new();
+    let (mut lines, mut failed, mut interrupted) = (Vec::new(), Vec::new(), false);
     for (name, purpose, measure) in PARTS
         .iter()
         .filter(|part| names.is_empty() || names.iter().any(|name| name == part.0))
     {
         eprintln!("{name}: {purpose}");
         let load_before = Conditions::load();
-        for mut line in measure(&options).with_context(|| format!("bench {name}"))? {
-            line.load_before = load_before;
-            show(&line);
-            lines.push(line);
+        match measure(&session) {
+            Ok(measured) => {
+                for mut line in measured {
+                    line.load_before = load_before;
+                    show(&line);
+                    lines.push(line);
+                }
+            }
+            Err(_) if session.go_on().is_err() => {
+                interrupted = true;
+                break;
+            }
+            Err(error) => {
+                eprintln!("{name}: FAILED: {error:#}");
+                failed.push(Failed {
+                    part: (*name).into(),
+                    reason: format!("{error:#}"),
+                });
+            }
         }
     }
     Ok(Report {
-        warnings: conditions.warnings(),
+        warnings: conditions.warnings_after(),
         conditions,
-        quick: options.quick,
+        quick: session.quick,
         lines,
+        failed,
+        interrupted,
     })
 }

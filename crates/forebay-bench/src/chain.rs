@@ -178,7 +178,7 @@ fn carry_out(setup: &Setup, directory: &Path) -> Result<Measured> {
             .sync_all()
             .with_context(|| format!("flushing {}", file.display()))?;
     }
-    let end_ns = forebay_sys::clock::realtime_ns();
+    let end_ns = forebay_sys::clock::monotonic_ns();
     for file in &summary.files {
         std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))?;
     }

@@ -1,11 +1,16 @@
 //! The conditions of a measurement, without which its numbers say nothing.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use forebay_sys::host::Host;
+use forebay_sys::socket::{UdpOptions, bind_udp};
 
 use crate::rows::Row;
 
 /// Load average of the last minute from which on results are doubtful, for each CPU.
 const BUSY: f64 = 0.5;
+/// Change of the CPUs' clock from which on results are doubtful, of the clock before.
+const CLOCK_DRIFT: f64 = 0.05;
 
 /// What machine, what program, what time.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -22,12 +27,35 @@ pub struct Conditions {
     pub memory_bytes: u64,
     /// Load average over a minute, before the measurement.
     pub load_before: f64,
+    /// Mean clock of the CPUs in MHz, before the measurement; 0 where the kernel does not tell.
+    pub clock_mhz: f64,
     /// What was built.
     pub commit: &'static str,
     /// Whether the compiler optimised.
     pub profile: &'static str,
     /// When, as local time with its offset.
     pub date: String,
+}
+
+/// Mean of what the kernel tells of the CPUs' clocks, in MHz.
+fn clock_mhz() -> f64 {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let clocks: Vec<f64> = text
+        .lines()
+        .filter(|line| line.starts_with("cpu MHz"))
+        .filter_map(|line| line.split(':').nth(1)?.trim().parse().ok())
+        .collect();
+    clocks.iter().sum::<f64>() / clocks.len().max(1) as f64
+}
+
+/// What the kernel withholds of a receive buffer as the chain asks for.
+fn buffer_shortfall() -> Option<String> {
+    let options = UdpOptions {
+        receive_buffer_bytes: Some(forebay_run::presets::socket_buffer_bytes(1)),
+        ..UdpOptions::default()
+    };
+    let bound = bind_udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &options).ok()?;
+    bound.shortfall.map(|shortfall| shortfall.to_string())
 }
 
 impl Conditions {
@@ -42,6 +70,7 @@ impl Conditions {
             cpus: host.cpus,
             memory_bytes: host.memory_bytes,
             load_before: host.load_average[0],
+            clock_mhz: clock_mhz(),
             commit: env!("FOREBAY_COMMIT"),
             profile: if cfg!(debug_assertions) {
                 "debug"
@@ -73,11 +102,28 @@ impl Conditions {
                 self.cpus
             ));
         }
+        if let Some(shortfall) = buffer_shortfall() {
+            warnings.push(shortfall);
+        }
         if self.profile == "debug" {
             warnings.push("a debug build: times say nothing".to_owned());
         }
         if self.commit.ends_with("-dirty") || self.commit == "unknown" {
             warnings.push(format!("built from a changed tree ({})", self.commit));
+        }
+        warnings
+    }
+
+    /// What makes the numbers doubtful, when it is known only after the measurement.
+    #[must_use]
+    pub fn warnings_after(&self) -> Vec<String> {
+        let now = clock_mhz();
+        let mut warnings = self.warnings();
+        if (now - self.clock_mhz).abs() > CLOCK_DRIFT * self.clock_mhz {
+            warnings.push(format!(
+                "the CPUs' clock changed from {:.0} to {now:.0} MHz meanwhile",
+                self.clock_mhz
+            ));
         }
         warnings
     }

@@ -13,7 +13,7 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::socket::{UdpOptions, bind_udp, mem_info};
 use forebay_sys::udp_batch::BareRecv;
 
-use super::Options;
+use super::Session;
 use super::search::Sample;
 use crate::chain::Setup;
 
@@ -21,9 +21,10 @@ const BATCH: usize = 64;
 const BASE_PORTS: std::ops::Range<u16> = 50..64;
 
 /// Receives what the sources of `setup` send, looks at nothing, counts datagrams.
-pub(super) fn receive(setup: &Setup, options: &Options) -> Result<Sample> {
+pub(super) fn receive(setup: &Setup, session: &Session) -> Result<Sample> {
+    session.go_on()?;
     let (sockets, base_port) = bind(setup.sources())?;
-    let mut sources = Sources::start(setup, options, base_port)?;
+    let mut sources = Sources::start(setup, session, base_port)?;
     let mut bare = BareRecv::new(BATCH, 1 << 16);
     let mut poller = Poller::create(256)?;
     for (index, socket) in sockets.iter().enumerate() {
@@ -75,6 +76,7 @@ pub(super) fn receive(setup: &Setup, options: &Options) -> Result<Sample> {
         datagrams_hz,
         bytes_per_s: datagrams_hz * report.bytes_sent as f64 / report.datagrams_sent as f64,
         cpu_us_per_event: (last.2 - first.2) as f64 / 1e3 / seconds / events_hz,
+        cpu_us_per_datagram: (last.2 - first.2) as f64 / 1e3 / seconds / datagrams_hz,
     })
 }
 
@@ -105,8 +107,8 @@ fn bind(count: usize) -> Result<(Vec<OwnedFd>, u16)> {
 struct Sources(Child);
 
 impl Sources {
-    fn start(setup: &Setup, options: &Options, base_port: u16) -> Result<Self> {
-        let mut command = Command::new(&options.program);
+    fn start(setup: &Setup, session: &Session, base_port: u16) -> Result<Self> {
+        let mut command = Command::new(&session.program);
         command.args([
             "emulate",
             "hades",
@@ -139,7 +141,7 @@ impl Sources {
         );
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         Ok(Self(child.with_context(|| {
-            format!("starting {}", options.program.display())
+            format!("starting {}", session.program.display())
         })?))
     }
 

@@ -37,7 +37,7 @@ pub struct Line {
     pub goal: Option<Goal>,
     /// Whether the goal is the ratio's.
     pub goal_is_ratio: bool,
-    /// Whether the goal is met; nothing without a goal.
+    /// Whether the goal is met; nothing without a goal, or when the numbers do not tell.
     pub met: Option<bool>,
     /// Load average before the measurement.
     pub load_before: f64,
@@ -105,6 +105,13 @@ impl Line {
         self
     }
 
+    /// The numbers do not tell whether the goal is met.
+    #[must_use]
+    pub fn undecided(mut self) -> Self {
+        self.met = None;
+        self
+    }
+
     /// Adds a remark.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
@@ -136,7 +143,7 @@ impl Line {
                 self.unit
             );
         }
-        if let (Some(goal), Some(met)) = (self.goal, self.met) {
+        if let Some(goal) = self.goal {
             let goal = match goal {
                 Goal::AtLeast(goal) => format!("≥ {}", number(goal)),
                 Goal::AtMost(goal) => format!("≤ {}", number(goal)),
@@ -146,7 +153,12 @@ impl Line {
             } else {
                 ""
             };
-            text += &format!("; goal {goal}{of}: {}", if met { "met" } else { "MISSED" });
+            let met = match self.met {
+                Some(true) => "met",
+                Some(false) => "MISSED",
+                None => "undecided",
+            };
+            text += &format!("; goal {goal}{of}: {met}");
         }
         if !self.note.is_empty() {
             text += &format!("; {}", self.note);
@@ -175,6 +187,19 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// The results.
     pub lines: Vec<Line>,
+    /// Parts that gave none.
+    pub failed: Vec<Failed>,
+    /// Ended by Ctrl-C or SIGTERM: the part at hand and those after it are missing.
+    pub interrupted: bool,
+}
+
+/// A part without a result.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Failed {
+    /// Its name.
+    pub part: String,
+    /// Why.
+    pub reason: String,
 }
 
 #[cfg(test)]
@@ -197,5 +222,8 @@ mod tests {
             "{}",
             line.text()
         );
+        let line = line.undecided();
+        assert_eq!(line.met, None);
+        assert!(line.text().contains("undecided"), "{}", line.text());
     }
 }

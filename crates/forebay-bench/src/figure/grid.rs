@@ -193,7 +193,10 @@ fn complete_up_to(rows: &[Row], label: &str, write: impl Fn(f64) -> String) -> V
             |point| format!("complete up to {:.0} MB/s", point.0),
         );
         let next = next.map_or_else(
-            || "; the emulated sources can give no more".to_owned(),
+            || match tried.last() {
+                Some((_, _, true)) => "; there the emulated sources give no more".to_owned(),
+                _ => "; more was not tried".to_owned(),
+            },
             |point| {
                 format!(
                     "; {:.2} % at {:.0} MB/s{}",
