@@ -12,16 +12,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-ledger", &[]),
     ("forebay-sys", &[]),
     ("forebay-ring", &[]),
-    (
-        "forebay-link",
-        &[
-            "forebay-wire",
-            "forebay-ledger",
-            "forebay-sys",
-            "forebay-ring",
-        ],
-    ),
+    ("forebay-link", &["forebay-sys"]),
     ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
+    ("forebay-msg", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-bench", BELOW_FACES),
@@ -66,6 +59,7 @@ const SANS_IO: &[&str] = &[
     "forebay-wire",
     "forebay-ledger",
     "forebay-evb",
+    "forebay-msg",
     "forebay-emu",
 ];
 const SYSTEM: &[&str] = &[

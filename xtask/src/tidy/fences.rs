@@ -13,6 +13,7 @@ const ENGINES: &[&str] = &[
     "forebay-wire",
     "forebay-ledger",
     "forebay-evb",
+    "forebay-msg",
     "forebay-emu",
 ];
 const NO_CLOCK: &str = "std::time::Instant::now";

@@ -1,7 +1,9 @@
 //! `docs/SPECIFICATION.md`: each promise links to a test that exists and runs, or says that it is pending.
 //!
 //! A promise is a table row `| ID | promise | bound | held by |`, where ID is a capital letter or two and a number.
-//! The last cell is `*pending*`, or tests as `` `path/to/file.rs::name_of_test` `` joined by commas.
+//! The last cell is `*pending*`, or tests as `` `path/to/file.rs::name_of_test` `` joined by commas. A promise of speed is
+//! no test's, as a busy machine would break it: it names a part of the bench, `` `./x bench chain` ``,
+//! or the file of a bench, `` `crates/a/benches/b.rs` ``.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +13,9 @@ use super::tree::Tree;
 
 const SPECIFICATION: &str = "docs/SPECIFICATION.md";
 const PENDING: &str = "*pending*";
+/// How a part of the bench is called, and where the parts are listed, each as the first string of a line.
+const BENCH: &str = "./x bench ";
+const BENCH_PARTS: &str = "crates/forebay-bench/src/bench.rs";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.text(SPECIFICATION) else {
@@ -89,6 +94,21 @@ fn broken(tree: &Tree, reference: &str) -> Option<String> {
     let inner = reference
         .strip_prefix('`')
         .and_then(|rest| rest.strip_suffix('`'));
+    if let Some(part) = inner.and_then(|inner| inner.strip_prefix(BENCH)) {
+        let entry = format!("\"{part}\",");
+        let known = |text: &str| {
+            text.lines()
+                .any(|line| line.trim() == entry || line.trim().starts_with(&format!("({entry}")))
+        };
+        return (!tree.text(BENCH_PARTS).is_some_and(known))
+            .then(|| format!("the bench has no part '{part}'"));
+    }
+    if let Some(path) = inner.filter(|inner| inner.contains("/benches/")) {
+        return tree
+            .text(path)
+            .is_none()
+            .then(|| format!("there is no file {path}"));
+    }
     let Some((path, test)) = inner.and_then(|inner| inner.split_once("::")) else {
         return Some(format!("'{reference}' is no test"));
     };
@@ -164,6 +184,31 @@ mod tests {
                 "{cell}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_speed_is_held_by_a_part_of_the_bench() {
+        let parts = (
+            BENCH_PARTS,
+            "const PARTS: &[Part] = &[\n    (\n        \"chain\",\n    ),\n    (\"disk\", 1),\n];\n",
+        );
+        let found = |part: &str| {
+            let row = format!("| S1 | a | 7 µs | `./x bench {part}` |");
+            check(&Tree::of(&[(SPECIFICATION, &row), parts])).len()
+        };
+        let file = |path: &str| {
+            let row = format!("| S1 | a | 7 µs | `{path}` |");
+            check(&Tree::of(&[
+                (SPECIFICATION, &row),
+                ("crates/a/benches/b.rs", ""),
+            ]))
+            .len()
+        };
+        assert_eq!(
+            [file("crates/a/benches/b.rs"), file("crates/a/benches/c.rs")],
+            [0, 1]
+        );
+        assert_eq!([found("chain"), found("disk"), found("gone")], [0, 0, 1]);
     }
 
     #[test]

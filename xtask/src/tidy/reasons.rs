@@ -12,9 +12,19 @@ const HEADING: &str = "## Dependencies";
 
 pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     let manifest = tree.text("Cargo.toml").context("there is no Cargo.toml")?;
-    let reasons = reasons(tree.text(ARCHITECTURE).unwrap_or_default());
+    let rows = reasons(tree.text(ARCHITECTURE).unwrap_or_default());
     let names = dependencies(manifest)?;
     let mut findings = Vec::new();
+    let mut reasons = BTreeMap::new();
+    for (name, reason) in rows {
+        if reasons.insert(name, reason).is_some() {
+            findings.push(Finding::new(
+                ARCHITECTURE,
+                format!("two reasons for {name}"),
+                "keep one row",
+            ));
+        }
+    }
     for name in names.iter().filter(|name| {
         reasons
             .get(name.as_str())
@@ -56,7 +66,7 @@ fn dependencies(manifest: &str) -> Result<Vec<String>> {
 }
 
 /// The rows `` | `name`, `name` | reason | `` of the section.
-fn reasons(architecture: &str) -> BTreeMap<&str, &str> {
+fn reasons(architecture: &str) -> Vec<(&str, &str)> {
     let section = architecture
         .lines()
         .skip_while(|line| line.trim() != HEADING)
@@ -111,6 +121,14 @@ mod tests {
             1
         );
         assert_eq!(found("").len(), 2);
+    }
+
+    #[test]
+    fn a_second_reason_is_found() {
+        assert_eq!(
+            found("## Dependencies\n| `clap`, `serde` | why |\n| `serde` | why else |"),
+            ["two reasons for serde"]
+        );
     }
 
     #[test]
