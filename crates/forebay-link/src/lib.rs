@@ -1,4 +1,4 @@
-//! Movers of bytes: UDP sockets, captures and their emulated twin.
+//! Movers of bytes: UDP sockets, captures and their emulated twin; connections that carry bytes in order.
 //!
 //! A receiver stage is written once, over [`DatagramSource`]: in the field it reads [`udp::UdpPort`]s, in tests
 //! [`emulated::EmulatedPort`]s, which lose, repeat, reorder and damage by a seed and in virtual time. Both fill the
@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 pub mod emulated;
 mod error;
 pub mod pcap;

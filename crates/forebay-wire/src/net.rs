@@ -9,12 +9,14 @@
 //! who receives                     who sends
 //! subscribe  tags to begin or end  subscribed   answer to it
 //! credit     buffers given back    data         a buffer of messages, with the totals up to its end
-//! farewell   its totals            end          its totals; nothing more comes
+//! leave      wants no more         end          its totals; nothing more comes
+//! farewell   its totals
 //!
 //! either: alive, when there was nothing else to say
 //! ```
 //!
-//! A subscriber connects to its publisher, a sender to its receiver. All numbers are little-endian. The *epoch* is another one for each
+//! A subscriber connects to its publisher, a sender to its receiver. A receiver that *answers* sends messages, too: then each side is both.
+//! All numbers are little-endian. The *epoch* is another one for each
 //! connection, so that a frame of an earlier one is none of this one's; the *sequence* counts buffers from 0. Totals count from the
 //! connection's begin, so that a gap, a repetition and a truncation are found and sized at the very next buffer. A body's length is
 //! held against its limit before anything is allocated for it. Messages inside a buffer: [`netio3`](crate::netio3).
@@ -43,7 +45,7 @@ pub const VERSION: u8 = 1;
 
 const MAGIC: [u8; 2] = *b"FN";
 const HELLO_BYTES: u32 = 24;
-const WELCOME_BYTES: u32 = 16;
+const WELCOME_BYTES: u32 = 20;
 const REFUSE_BYTES: u32 = 4;
 const SUBSCRIBE_FIELDS_BYTES: u32 = 8;
 const ENTRY_BYTES: u32 = 16;
@@ -75,10 +77,12 @@ pub enum Kind {
     Farewell = 9,
     /// Still there.
     Alive = 10,
+    /// The receiver wants no more: the sender ends.
+    Leave = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Hello,
         Self::Welcome,
         Self::Refuse,
@@ -89,6 +93,7 @@ impl Kind {
         Self::End,
         Self::Farewell,
         Self::Alive,
+        Self::Leave,
     ];
 
     /// Least and most bytes of a body.
@@ -108,7 +113,7 @@ impl Kind {
             ),
             Self::Credit => (CREDIT_BYTES, CREDIT_BYTES),
             Self::End | Self::Farewell => (TOTALS_BYTES, TOTALS_BYTES),
-            Self::Alive => (0, 0),
+            Self::Alive | Self::Leave => (0, 0),
         }
     }
 }
@@ -126,6 +131,7 @@ impl fmt::Display for Kind {
             Self::End => "end",
             Self::Farewell => "farewell",
             Self::Alive => "alive",
+            Self::Leave => "leave",
         })
     }
 }
@@ -153,6 +159,8 @@ pub enum Frame<'a> {
     Farewell(Totals),
     /// Still there.
     Alive,
+    /// The receiver wants no more.
+    Leave,
 }
 
 /// The head of a frame.
@@ -260,6 +268,7 @@ impl<'a> Frame<'a> {
             Kind::End => Self::End(Totals::of_body(body)),
             Kind::Farewell => Self::Farewell(Totals::of_body(body)),
             Kind::Alive => Self::Alive,
+            Kind::Leave => Self::Leave,
         })
     }
 
@@ -287,6 +296,7 @@ impl<'a> Frame<'a> {
             Self::End(totals) => (Kind::End, totals.body()),
             Self::Farewell(totals) => (Kind::Farewell, totals.body()),
             Self::Alive => (Kind::Alive, alloc::vec::Vec::new()),
+            Self::Leave => (Kind::Leave, alloc::vec::Vec::new()),
         };
         let body_bytes = body.len() as u32;
         [&Head { kind, body_bytes }.emit()[..], &body].concat()

@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-ledger", &[]),
     ("forebay-sys", &[]),
     ("forebay-ring", &[]),
-    ("forebay-link", &["forebay-sys"]),
+    ("forebay-link", &["forebay-sys", "forebay-ring"]),
     ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
     ("forebay-msg", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),

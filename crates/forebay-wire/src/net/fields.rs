@@ -68,7 +68,7 @@ pub struct Hello {
     pub role: Role,
     /// What shall happen when it is too slow; of no meaning for a sender.
     pub slow: Slow,
-    /// Largest buffer of messages that it sends or takes, in bytes.
+    /// Payload of the largest message that a buffer of its takes, in bytes.
     pub buffer_bytes: u32,
     /// Most buffers on their way that it sends or takes.
     pub buffer_count: u32,
@@ -81,10 +81,12 @@ pub struct Hello {
 pub struct Welcome {
     /// Stands in every buffer of this connection.
     pub epoch: u64,
-    /// Largest buffer of messages: the smaller limit of both.
+    /// Payload of the largest message that a buffer takes, in bytes: the smaller limit of both.
     pub buffer_bytes: u32,
     /// Most buffers on their way: the smaller limit of both.
     pub buffer_count: u32,
+    /// Whether who listens sends messages to a sender, too.
+    pub answers: bool,
 }
 
 /// Tags of a subscription: those that equal `tag` where `mask` has ones.
@@ -338,16 +340,23 @@ impl Hello {
 impl Welcome {
     pub(super) fn of_body(body: &[u8]) -> Result<Self, NetError> {
         let (buffer_bytes, buffer_count) = limits(Kind::Welcome, body, 8)?;
+        let answers = match u32_at(body, 16) {
+            0 => false,
+            1 => true,
+            other => return Err(wrong(Kind::Welcome, "answers", other)),
+        };
         Ok(Self {
             epoch: u64_at(body, 0),
             buffer_bytes,
             buffer_count,
+            answers,
         })
     }
 
     pub(super) fn body(&self) -> alloc::vec::Vec<u8> {
         let mut body = self.epoch.to_le_bytes().to_vec();
         body.extend(two(self.buffer_bytes, self.buffer_count));
+        body.extend(u32::from(self.answers).to_le_bytes());
         body
     }
 }

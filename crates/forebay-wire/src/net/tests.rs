@@ -24,6 +24,8 @@ const GOLDEN: &[u8] = &[
     // two buffers are given back
     b'F', b'N', 1, 7,  8, 0, 0, 0,  2, 0, 0, 0, 0, 0, 0, 0,
     b'F', b'N', 1, 10,  0, 0, 0, 0,
+    // the receiver leaves
+    b'F', b'N', 1, 11,  0, 0, 0, 0,
     // the end
     b'F', b'N', 1, 8,  40, 0, 0, 0,
         2, 0, 0, 0, 0, 0, 0, 0,  5, 0, 0, 0, 0, 0, 0, 0,  22, 0, 0, 0, 0, 0, 0, 0,
@@ -76,7 +78,8 @@ fn golden_connection() {
         messages_dropped: 1,
         bytes_dropped: 9,
     };
-    assert_eq!(read[5], Frame::End(totals));
+    assert_eq!(read[5], Frame::Leave);
+    assert_eq!(read[6], Frame::End(totals));
 }
 
 #[test]
@@ -85,6 +88,7 @@ fn each_frame_comes_back() {
         epoch: 77,
         buffer_bytes: 1024,
         buffer_count: 2,
+        answers: true,
     };
     for frame in [
         Frame::Welcome(welcome),
@@ -139,7 +143,7 @@ fn each_fault_has_its_name() {
 
 proptest! {
     #[test]
-    fn rubbish_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..12_u8, length in 0..80_u8) {
+    fn rubbish_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..13_u8, length in 0..80_u8) {
         let _ = Frame::parse(&bytes, LIMIT);
         let mut framed = vec![b'F', b'N', 1, kind, length, 0, 0, 0];
         framed.extend_from_slice(&bytes);

@@ -1,0 +1,176 @@
+//! Connections that carry bytes in order, and where they come in: what messaging runs over.
+//!
+//! An end point is written once, over [`ByteLink`] and [`Door`]; [`Address`] says which backend it is: `tcp://host:port` or `shm://name`.
+//!
+//! ```
+//! use forebay_link::bytes::{Room, connect, listen};
+//!
+//! let mut door = listen(&"tcp://127.0.0.1:0".parse()?, Room::default())?;
+//! let mut near = connect(&door.address()?, Room::default())?;
+//! let mut far = loop {
+//!     if let Some(link) = door.accept()? {
+//!         break link;
+//!     }
+//! };
+//! while near.send(&[b"hel", b"lo"])? == 0 {}
+//! while far.bytes().len() < 5 {
+//!     far.receive()?;
+//! }
+//! assert_eq!(far.bytes(), b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod address;
+mod error;
+mod tcp;
+
+use std::os::fd::BorrowedFd;
+
+pub use address::{Address, AddressError};
+pub use error::{ByteLinkError, DoorError};
+pub use tcp::{TcpDoor, TcpLink};
+
+/// Descriptors that a link or a door waits for at most.
+pub const FDS_MAX: usize = 2;
+
+/// How much a backend with memory of its own, such as shared memory or registered pages, takes of it per connection and direction. Others take
+/// what they need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Most bytes that one [`ByteLink::send`] hands over. 1 to 65 MiB; default 66,000: a buffer of 64 KiB and its head.
+    pub piece_bytes_max: usize,
+    /// Pieces that are on their way at the same time. 1 to 65,536; default 64.
+    pub pieces: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            piece_bytes_max: 66_000,
+            pieces: 64,
+        }
+    }
+}
+
+/// What came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// More than there was before.
+    Some,
+    /// Nothing now.
+    Nothing,
+    /// Nothing now and never: the peer has ended its side in order.
+    Ended,
+}
+
+/// One connection. Bytes come in the order in which they were sent, or the connection ends; whether in the same pieces is the backend's
+/// business, but for this: where pieces are kept, each holds what one [`send`](Self::send) took, and the next one comes only when the one at hand
+/// is used up.
+///
+/// Nothing here waits. An error ends the connection.
+pub trait ByteLink: Send + std::fmt::Debug {
+    /// Hands over the parts, one after the other, and says how many bytes were taken: 0 when there is no room, or when the
+    /// connection is not yet made.
+    ///
+    /// # Errors
+    /// The connection is gone, or could not be made.
+    fn send(&mut self, parts: &[&[u8]]) -> Result<usize, ByteLinkError>;
+
+    /// Takes what has come, as far as there is room for it.
+    ///
+    /// # Errors
+    /// The connection is gone, or could not be made.
+    fn receive(&mut self) -> Result<Received, ByteLinkError>;
+
+    /// What was received and not used.
+    fn bytes(&self) -> &[u8];
+
+    /// The first so many of [`bytes`](Self::bytes) are done with.
+    fn used(&mut self, count: usize);
+
+    /// What belongs together may be so long, in bytes: [`bytes`](Self::bytes) must have room for it.
+    ///
+    /// # Errors
+    /// There is not so much room.
+    fn expect(&mut self, bytes_max: usize) -> Result<(), ByteLinkError>;
+
+    /// Nothing more is sent: the peer finds the end when it has read all.
+    fn finish(&mut self);
+
+    /// Before a sleep: asks to be woken by one of [`fds`](Self::fds) when something comes, or also, when `for_room`, when there is room again.
+    /// False: there is something, do not sleep.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    fn arm(&mut self, for_room: bool) -> Result<bool, ByteLinkError>;
+
+    /// After a sleep, or instead of one.
+    fn disarm(&mut self) {}
+
+    /// What to wait for. The first one may have to be waited for until it is writable, see [`room_is_writable`](Self::room_is_writable).
+    fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX];
+
+    /// Whether room shows in the first descriptor becoming writable; else all of it shows in their becoming readable.
+    fn room_is_writable(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing wakes a sleeper, so that it has to look again by itself.
+    fn must_be_polled(&self) -> bool {
+        false
+    }
+
+    /// Who is at the other end, for people.
+    fn peer(&self) -> &str;
+}
+
+/// Where connections come in. Nothing here waits.
+pub trait Door: Send + std::fmt::Debug {
+    /// The next one who has come.
+    ///
+    /// # Errors
+    /// None can be taken in for now, as without free descriptors; those who have come wait.
+    fn accept(&mut self) -> Result<Option<Box<dyn ByteLink>>, DoorError>;
+
+    /// Where it really listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    fn address(&self) -> Result<Address, DoorError>;
+
+    /// Readable when somebody has come.
+    fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX];
+
+    /// Whether nothing wakes a sleeper, so that it has to look again by itself.
+    fn must_be_polled(&self) -> bool {
+        false
+    }
+}
+
+/// Begins to connect; the link says later what came of it.
+///
+/// # Errors
+/// The address cannot be found, or nothing listens there.
+pub fn connect(address: &Address, room: Room) -> Result<Box<dyn ByteLink>, ByteLinkError> {
+    let _ = room;
+    match address {
+        Address::Tcp { host, port } => Ok(Box::new(TcpLink::connect(host, *port)?)),
+        other => Err(ByteLinkError::NotBuilt {
+            scheme: other.scheme(),
+        }),
+    }
+}
+
+/// Listens.
+///
+/// # Errors
+/// The address is in use, or cannot be listened on.
+pub fn listen(address: &Address, room: Room) -> Result<Box<dyn Door>, DoorError> {
+    let _ = room;
+    match address {
+        Address::Tcp { host, port } => Ok(Box::new(TcpDoor::listen(host, *port)?)),
+        other => Err(DoorError::NotBuilt {
+            scheme: other.scheme(),
+        }),
+    }
+}

@@ -1,0 +1,245 @@
+//! Where an end point is, and by which backend.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Longest name of a place in shared memory, in bytes: it has to fit into a Unix socket's address.
+const NAME_BYTES_MAX: usize = 80;
+
+/// An address of messaging.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `tcp://host:port`; a port of 0 is any free one, for who listens.
+    Tcp {
+        /// Name or number; an IPv6 number without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// `shm://name`: shared memory of this host.
+    Shm {
+        /// Letters, digits, `-`, `_` and `.`; up to 80.
+        name: String,
+    },
+    /// `fabric+provider://place`: libfabric.
+    Fabric {
+        /// The provider, as `fi_info -l` calls it.
+        provider: String,
+        /// What the provider takes for an address: `host:port`, or a name for `shm`.
+        place: String,
+    },
+}
+
+/// Why it is no address.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// No `://`, or something unknown before it.
+    #[error(
+        "{text}: no such backend; write tcp://HOST:PORT, shm://NAME or fabric+PROVIDER://PLACE, as in tcp://127.0.0.1:7100"
+    )]
+    Scheme {
+        /// What was given.
+        text: String,
+    },
+    /// The port is missing or out of range.
+    #[error("{text}: no port from 0 to 65535; write tcp://HOST:PORT, as in tcp://127.0.0.1:7100")]
+    Port {
+        /// What was given.
+        text: String,
+    },
+    /// The host is missing.
+    #[error("{text}: no host; write tcp://HOST:PORT, as in tcp://127.0.0.1:7100")]
+    Host {
+        /// What was given.
+        text: String,
+    },
+    /// The name is empty, too long or has other characters.
+    #[error(
+        "{text}: no name of 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.'; as in shm://run7"
+    )]
+    Name {
+        /// What was given.
+        text: String,
+    },
+}
+
+impl Address {
+    /// What stands in front of `://`.
+    #[must_use]
+    pub fn scheme(&self) -> String {
+        match self {
+            Self::Tcp { .. } => "tcp".into(),
+            Self::Shm { .. } => "shm".into(),
+            Self::Fabric { provider, .. } => format!("fabric+{provider}"),
+        }
+    }
+
+    /// Whether only this host can come to it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp { host, .. } => {
+                host == "localhost"
+                    || host
+                        .parse::<std::net::IpAddr>()
+                        .is_ok_and(|ip| ip.is_loopback())
+            }
+            Self::Shm { .. } => true,
+            Self::Fabric { provider, .. } => provider == "shm",
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let scheme = || AddressError::Scheme { text: text.into() };
+        let (backend, place) = text.split_once("://").ok_or_else(scheme)?;
+        match backend.split_once('+') {
+            None if backend == "tcp" => {
+                let (host, port) = host_and_port(text, place)?;
+                Ok(Self::Tcp { host, port })
+            }
+            None if backend == "shm" => name(text, place).map(|name| Self::Shm { name }),
+            Some(("fabric", "shm")) => name(text, place).map(|place| Self::Fabric {
+                provider: "shm".into(),
+                place,
+            }),
+            Some(("fabric", provider)) if is_name(provider.as_bytes()) => {
+                host_and_port(text, place)?;
+                Ok(Self::Fabric {
+                    provider: provider.into(),
+                    place: place.into(),
+                })
+            }
+            _ => Err(scheme()),
+        }
+    }
+}
+
+/// Takes `host:port` or `[IPv6]:port` apart.
+pub(super) fn host_and_port(text: &str, place: &str) -> Result<(String, u16), AddressError> {
+    let (host, port) = place
+        .rsplit_once(':')
+        .ok_or_else(|| AddressError::Port { text: text.into() })?;
+    // More than one colon without brackets: which one is the port's is anybody's guess.
+    let plain = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let number: u16 = port
+        .parse()
+        .ok()
+        .filter(|_| port.bytes().all(|byte| byte.is_ascii_digit()))
+        .ok_or_else(|| AddressError::Port { text: text.into() })?;
+    let host = match plain {
+        Some(host) => host,
+        None if host.contains(':') => "",
+        None => host,
+    };
+    let unfit = |c: char| c.is_whitespace() || matches!(c, '/' | '@' | '?' | '#');
+    if host.is_empty() || host.contains(unfit) {
+        return Err(AddressError::Host { text: text.into() });
+    }
+    Ok((host.into(), number))
+}
+
+fn name(text: &str, name: &str) -> Result<String, AddressError> {
+    if is_name(name.as_bytes()) {
+        return Ok(name.into());
+    }
+    Err(AddressError::Name { text: text.into() })
+}
+
+fn is_name(name: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(fits)
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+            Self::Shm { name } => write!(f, "shm://{name}"),
+            Self::Fabric { provider, place } => write!(f, "fabric+{provider}://{place}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_from_their_text() {
+        for text in [
+            "tcp://127.0.0.1:7100",
+            "tcp://daq-07.example.org:0",
+            "tcp://[::1]:7100",
+            "shm://run_7.a-b",
+            "fabric+tcp://127.0.0.1:7100",
+            "fabric+shm://run7",
+            "fabric+verbs://[fe80::1]:1",
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), text);
+            assert!(text.starts_with(&format!("{}://", address.scheme())));
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_named() {
+        let error = |text: &str| text.parse::<Address>().unwrap_err();
+        for text in [
+            "",
+            "tcp",
+            "udp://a:1",
+            "fabric://a:1",
+            "fabric+://a:1",
+            "://",
+            "fabric+a b://c:1",
+        ] {
+            assert!(matches!(error(text), AddressError::Scheme { .. }), "{text}");
+        }
+        for text in [
+            "tcp://a",
+            "tcp://a:",
+            "tcp://a:+1",
+            "tcp://a:65536",
+            "fabric+tcp://a",
+        ] {
+            assert!(matches!(error(text), AddressError::Port { .. }), "{text}");
+        }
+        for text in [
+            "tcp://:1",
+            "tcp://::1:1",
+            "tcp://[]:1",
+            "tcp://a/b:1",
+            "tcp://a b:1",
+        ] {
+            assert!(matches!(error(text), AddressError::Host { .. }), "{text}");
+        }
+        for text in ["shm://", "shm://a/b", "shm://../a", "fabric+shm://a b"] {
+            assert!(matches!(error(text), AddressError::Name { .. }), "{text}");
+        }
+        let long = format!("shm://{}", "x".repeat(NAME_BYTES_MAX + 1));
+        assert!(matches!(error(&long), AddressError::Name { .. }));
+    }
+
+    #[test]
+    fn what_stays_on_this_host() {
+        let is_local = |text: &str| text.parse::<Address>().unwrap().is_local();
+        assert!(is_local("tcp://127.0.0.5:1") && is_local("tcp://[::1]:1") && is_local("shm://a"));
+        assert!(is_local("tcp://localhost:1") && is_local("fabric+shm://a"));
+        assert!(
+            !is_local("tcp://10.0.0.1:1")
+                && !is_local("tcp://0.0.0.0:1")
+                && !is_local("fabric+tcp://a:1")
+        );
+    }
+}
