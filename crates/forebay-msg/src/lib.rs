@@ -29,10 +29,11 @@ mod config;
 mod inbound;
 mod outbound;
 mod publisher;
+pub mod session;
 mod slow;
 
 pub use config::{Config, ConfigError};
-pub use forebay_wire::net::{Slow, Totals};
+pub use forebay_wire::net::{Entry, Refusal, Role, Slow, Totals};
 pub use inbound::{Inbound, InboundError, Losses, Reading};
 pub use outbound::{CreditError, Outbound, Pushed};
 pub use publisher::{PeerId, Published, Publisher};

@@ -108,23 +108,45 @@ impl Outbound {
     /// Takes a message at the time `now_ns`.
     #[inline]
     pub fn push(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Pushed {
-        if self
+        self.push_with(now_ns, tag, status, payload.len(), |place| {
+            place.copy_from_slice(payload);
+        })
+    }
+
+    /// Takes a message whose payload is written where it goes out from: `write` is given its place, with bytes of an earlier message in it, and is
+    /// called only when the message is taken.
+    #[inline]
+    pub fn push_with(
+        &mut self,
+        now_ns: u64,
+        tag: u64,
+        status: u8,
+        payload_bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Pushed {
+        let Some(open) = self
             .open
-            .is_some_and(|open| self.put(open, tag, status, payload))
-        {
-            return Pushed::Taken;
-        }
-        self.push_into_next(now_ns, tag, status, payload)
+            .filter(|open| self.fits(*open, tag, status, payload_bytes))
+        else {
+            return match self.open_next(now_ns, payload_bytes) {
+                Ok(open) => self.put(open, tag, status, payload_bytes, write),
+                Err(pushed) => pushed,
+            };
+        };
+        self.put(open, tag, status, payload_bytes, write)
+    }
+
+    #[inline]
+    fn fits(&self, open: usize, tag: u64, status: u8, payload_bytes: usize) -> bool {
+        let state = &self.buffers[open].state;
+        let need = message_bytes(state.previous, tag, status, payload_bytes);
+        state.len + need <= self.config.area_bytes()
     }
 
     /// Whether a message would be taken, or dropped, without waiting.
     #[must_use]
     pub fn has_room(&self, tag: u64, status: u8, payload_bytes: usize) -> bool {
-        let fits = |open: usize| {
-            let state = &self.buffers[open].state;
-            let need = message_bytes(state.previous, tag, status, payload_bytes);
-            state.len + need <= self.config.area_bytes()
-        };
+        let fits = |open| self.fits(open, tag, status, payload_bytes);
         !self.free.is_empty() || self.open.is_some_and(fits)
     }
 
@@ -154,40 +176,34 @@ impl Outbound {
         self.given_up
     }
 
-    /// The open buffer has no room, or there is none.
+    /// The open buffer has no room, or there is none: the next one, or why there is none.
     #[cold]
-    fn push_into_next(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Pushed {
-        if payload.len() > self.config.buffer_bytes as usize {
-            return Pushed::TooLong;
+    fn open_next(&mut self, now_ns: u64, payload_bytes: usize) -> Result<usize, Pushed> {
+        if payload_bytes > self.config.buffer_bytes as usize {
+            return Err(Pushed::TooLong);
         }
         self.flush();
         if self.given_up {
-            return self.drop_new(payload, Pushed::GivenUp);
+            return Err(self.drop_new(payload_bytes, Pushed::GivenUp));
         }
         if self.free.is_empty() {
             match self.judge(now_ns) {
-                Verdict::Wait => return Pushed::Wait,
-                Verdict::DropNewest => return self.drop_new(payload, Pushed::Dropped),
+                Verdict::Wait => return Err(Pushed::Wait),
+                Verdict::DropNewest => return Err(self.drop_new(payload_bytes, Pushed::Dropped)),
                 Verdict::DropOldest => self.drop_oldest(),
                 Verdict::Disconnect => {
                     self.given_up = true;
-                    return self.drop_new(payload, Pushed::GivenUp);
+                    return Err(self.drop_new(payload_bytes, Pushed::GivenUp));
                 }
             }
         }
         self.stuck_since_ns = None;
-        let Some(next) = self.free.pop() else {
-            return Pushed::Wait;
-        };
+        let next = self.free.pop().ok_or(Pushed::Wait)?;
         let buffer = &mut self.buffers[next];
         (buffer.state, buffer.payload_bytes, buffer.opened_ns) =
             (BufferState::default(), 0, now_ns);
         self.open = Some(next);
-        if self.put(next, tag, status, payload) {
-            Pushed::Taken
-        } else {
-            Pushed::TooLong
-        }
+        Ok(next)
     }
 
     fn judge(&mut self, now_ns: u64) -> Verdict {
@@ -200,16 +216,24 @@ impl Outbound {
         judge(self.config.slow, &situation)
     }
 
-    /// Adds to a buffer; false when it has no room.
+    /// Adds to a buffer that has room.
     #[inline]
-    fn put(&mut self, at: usize, tag: u64, status: u8, payload: &[u8]) -> bool {
+    fn put(
+        &mut self,
+        at: usize,
+        tag: u64,
+        status: u8,
+        payload_bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Pushed {
         let buffer = &mut self.buffers[at];
         let mut writer = BufferWriter::resume(&mut buffer.memory[FRONT_BYTES..], buffer.state);
-        if !writer.push(tag, status, payload) {
-            return false;
-        }
+        let Some(place) = writer.reserve(tag, status, payload_bytes) else {
+            return Pushed::TooLong;
+        };
+        write(place);
         buffer.state = writer.into_state();
-        let bytes = payload.len() as u64;
+        let bytes = payload_bytes as u64;
         buffer.payload_bytes += bytes;
         let full = buffer.state.len >= self.config.water_mark_bytes as usize;
         count(&mut self.pushed, 1, bytes);
@@ -217,11 +241,11 @@ impl Outbound {
         if full {
             self.flush();
         }
-        true
+        Pushed::Taken
     }
 
-    fn drop_new(&mut self, payload: &[u8], what: Pushed) -> Pushed {
-        let bytes = payload.len() as u64;
+    fn drop_new(&mut self, payload_bytes: usize, what: Pushed) -> Pushed {
+        let bytes = payload_bytes as u64;
         count(&mut self.pushed, 1, bytes);
         self.totals.messages_dropped += 1;
         self.totals.bytes_dropped += bytes;
@@ -318,6 +342,25 @@ impl Outbound {
         }
         self.credited = given;
         Ok(())
+    }
+
+    /// Whether a full buffer, or one whose time was over, is to go out.
+    #[inline]
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty() || self.on_link.is_some()
+    }
+
+    /// Messages and bytes that were sent and not given back: when the connection breaks, nobody here can say whether they were read.
+    #[must_use]
+    pub fn unconfirmed(&self) -> [u64; 2] {
+        self.sent.iter().fold([0; 2], |sum, at| {
+            let buffer = &self.buffers[*at];
+            [
+                sum[0] + u64::from(buffer.state.messages),
+                sum[1] + buffer.payload_bytes,
+            ]
+        })
     }
 
     /// Whether everything that was pushed is sent, and given back.

@@ -133,21 +133,19 @@ impl Publisher {
     /// Begins subscriptions; one that is there is not begun twice. False when there is no such peer.
     pub fn subscribe(&mut self, id: PeerId, entries: impl IntoIterator<Item = Entry>) -> bool {
         self.routes.clear();
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == id) else {
-            return false;
-        };
-        peer.asked.begin(entries);
-        true
+        let peer = self.find(id);
+        peer.map(|peer| peer.asked.begin(entries)).is_some()
     }
 
     /// Ends subscriptions. False when there is no such peer.
     pub fn unsubscribe(&mut self, id: PeerId, entries: impl IntoIterator<Item = Entry>) -> bool {
         self.routes.clear();
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == id) else {
-            return false;
-        };
-        peer.asked.end(entries);
-        true
+        let peer = self.find(id);
+        peer.map(|peer| peer.asked.end(entries)).is_some()
+    }
+
+    fn find(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.id == id)
     }
 
     /// Subscriptions of a peer.
@@ -201,8 +199,7 @@ impl Publisher {
 
     /// The sending end of a connection.
     pub fn peer(&mut self, id: PeerId) -> Option<&mut Outbound> {
-        let peer = self.peers.iter_mut().find(|peer| peer.id == id);
-        peer.map(|peer| &mut peer.outbound)
+        self.find(id).map(|peer| &mut peer.outbound)
     }
 
     /// All connections.

@@ -272,32 +272,46 @@ impl<'a> Frame<'a> {
         })
     }
 
+    /// Which kind it is.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Hello(_) => Kind::Hello,
+            Self::Welcome(_) => Kind::Welcome,
+            Self::Refuse(_) => Kind::Refuse,
+            Self::Subscribe(_) => Kind::Subscribe,
+            Self::Subscribed(..) => Kind::Subscribed,
+            Self::Data(..) => Kind::Data,
+            Self::Credit(_) => Kind::Credit,
+            Self::End(_) => Kind::End,
+            Self::Farewell(_) => Kind::Farewell,
+            Self::Alive => Kind::Alive,
+            Self::Leave => Kind::Leave,
+        }
+    }
+
     /// Writes a frame.
     #[must_use]
     pub fn emit(&self) -> alloc::vec::Vec<u8> {
         let code =
             |refusal: &Result<Refusal, u32>| refusal.map_or_else(|code| code, |known| known as u32);
-        let (kind, body) = match self {
-            Self::Hello(hello) => (Kind::Hello, hello.body()),
-            Self::Welcome(welcome) => (Kind::Welcome, welcome.body()),
-            Self::Refuse(refusal) => (Kind::Refuse, code(refusal).to_le_bytes().to_vec()),
+        let body = match self {
+            Self::Hello(hello) => hello.body(),
+            Self::Welcome(welcome) => welcome.body(),
+            Self::Refuse(refusal) => code(refusal).to_le_bytes().to_vec(),
             Self::Subscribe(subscribe) => {
                 let entries: alloc::vec::Vec<_> = subscribe.entries().collect();
                 return Subscribe::to_frame(subscribe.request, subscribe.begin, &entries);
             }
-            Self::Subscribed(request, refusal) => (
-                Kind::Subscribed,
-                two(*request, refusal.as_ref().map_or(0, code)),
-            ),
+            Self::Subscribed(request, refusal) => two(*request, refusal.as_ref().map_or(0, code)),
             Self::Data(fields, messages) => {
                 return [&fields.to_bytes()[..], messages].concat();
             }
-            Self::Credit(sequence) => (Kind::Credit, sequence.to_le_bytes().to_vec()),
-            Self::End(totals) => (Kind::End, totals.body()),
-            Self::Farewell(totals) => (Kind::Farewell, totals.body()),
-            Self::Alive => (Kind::Alive, alloc::vec::Vec::new()),
-            Self::Leave => (Kind::Leave, alloc::vec::Vec::new()),
+            Self::Credit(sequence) => sequence.to_le_bytes().to_vec(),
+            Self::End(totals) | Self::Farewell(totals) => totals.body(),
+            Self::Alive | Self::Leave => alloc::vec::Vec::new(),
         };
+        let kind = self.kind();
         let body_bytes = body.len() as u32;
         [&Head { kind, body_bytes }.emit()[..], &body].concat()
     }

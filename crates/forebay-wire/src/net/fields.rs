@@ -137,6 +137,18 @@ impl Subscribe<'_> {
             })
     }
 
+    /// Entries that a frame of so many bytes has room for.
+    #[must_use]
+    pub const fn entries_in(frame_bytes: usize) -> usize {
+        let room = frame_bytes.saturating_sub(HEAD_BYTES + SUBSCRIBE_FIELDS_BYTES as usize);
+        let entries = room / ENTRY_BYTES as usize;
+        if entries < ENTRIES_MAX {
+            entries
+        } else {
+            ENTRIES_MAX
+        }
+    }
+
     /// Writes the frame for up to [`ENTRIES_MAX`] entries; more are left out.
     #[must_use]
     pub fn to_frame(request: u32, begin: bool, entries: &[Entry]) -> alloc::vec::Vec<u8> {

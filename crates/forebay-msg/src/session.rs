@@ -1,0 +1,391 @@
+//! A connection from its first frame to its last: who is there, what was agreed, who ends when, and whether the peer is still alive.
+
+mod control;
+mod error;
+mod side;
+
+use forebay_wire::net::{Entry, Frame, Kind, Refusal, Role, Slow, Subscribe, Totals};
+
+use crate::inbound::{Inbound, Reading};
+use crate::outbound::Outbound;
+use control::Control;
+pub use error::SessionError;
+use side::Side;
+pub use side::{Agreed, Dialer, Limits, Listener, Timing};
+
+/// What a frame brought.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Nothing to do.
+    None,
+    /// The peer is known, and messages may go.
+    Opened(Agreed),
+    /// Messages: read them.
+    Messages(Reading<'a>),
+    /// Subscriptions: carry them out, and [`answer`](Session::answer).
+    Subscribe(Subscribe<'a>),
+    /// The answer to a subscription; none when it was carried out.
+    Answered(u32, Option<Result<Refusal, u32>>),
+    /// The peer sends nothing more; its totals.
+    PeerEnded(Totals),
+}
+
+/// One connection. It is given frames and the time and says what is to be sent; the sending end ([`Outbound`]) belongs to its user, who hands
+/// it in.
+///
+/// Ends: who sends says its totals when all is sent ([`end`](Self::end)), who receives answers with what it took; a receiver may ask for the end
+/// ([`leave`](Self::leave)).
+#[derive(Debug)]
+pub struct Session {
+    side: Side,
+    limits: Limits,
+    timing: Timing,
+    agreed: Option<Agreed>,
+    inbound: Option<Inbound>,
+    control: Control,
+    /// Bytes of the frame at hand that the link has taken: of a buffer of messages.
+    data_taken: usize,
+    /// Credit that was told last.
+    credit_told: u64,
+    begun_ns: u64,
+    heard_ns: u64,
+    said_ns: u64,
+    ending: bool,
+    end_said: bool,
+    peer_end: Option<Totals>,
+    farewell: Option<Totals>,
+}
+
+impl Session {
+    /// The side that connects.
+    #[must_use]
+    pub fn dial(dialer: Dialer, limits: Limits, timing: Timing, now_ns: u64) -> Self {
+        let mut session = Self::new(Side::Dialer(dialer), limits, timing, now_ns);
+        session.control.say(&Frame::Hello(dialer.hello(&limits)));
+        session
+    }
+
+    /// The side that is connected to; `epoch` stands in no other connection of this end point.
+    #[must_use]
+    pub fn listen(listener: Listener, limits: Limits, timing: Timing, now_ns: u64) -> Self {
+        Self::new(Side::Listener(listener), limits, timing, now_ns)
+    }
+
+    fn new(side: Side, limits: Limits, timing: Timing, now_ns: u64) -> Self {
+        Self {
+            side,
+            limits,
+            timing,
+            agreed: None,
+            inbound: None,
+            control: Control::default(),
+            data_taken: 0,
+            credit_told: 0,
+            begun_ns: now_ns,
+            heard_ns: now_ns,
+            said_ns: now_ns,
+            ending: false,
+            end_said: false,
+            peer_end: None,
+            farewell: None,
+        }
+    }
+
+    /// What was agreed with the peer, once it is known.
+    #[must_use]
+    pub fn agreed(&self) -> Option<&Agreed> {
+        self.agreed.as_ref()
+    }
+
+    /// Bytes of messages that a buffer may have, heads included: the limit for [`Frame::parse`].
+    #[must_use]
+    pub fn area_bytes(&self) -> u32 {
+        let bytes = self
+            .agreed
+            .map_or(self.limits.buffer_bytes, |agreed| agreed.buffer_bytes);
+        bytes.saturating_add(forebay_wire::netio3::HEAD_BYTES_MAX as u32)
+    }
+
+    /// The receiving end, if there is one.
+    #[must_use]
+    pub fn inbound(&self) -> Option<&Inbound> {
+        self.inbound.as_ref()
+    }
+
+    /// The sender's totals, when it has ended.
+    #[must_use]
+    pub fn peer_end(&self) -> Option<&Totals> {
+        self.peer_end.as_ref()
+    }
+
+    /// What the receiver took, when it has said so.
+    #[must_use]
+    pub fn farewell(&self) -> Option<&Totals> {
+        self.farewell.as_ref()
+    }
+
+    /// Takes a frame. `outbound` is the sending end, where there is one.
+    ///
+    /// # Errors
+    /// The connection has to end.
+    pub fn handle_frame<'a>(
+        &'a mut self,
+        now_ns: u64,
+        frame: Frame<'a>,
+        outbound: Option<&mut Outbound>,
+    ) -> Result<Event<'a>, SessionError> {
+        self.heard_ns = now_ns;
+        if self.agreed.is_none() {
+            return self.greet(&frame);
+        }
+        match frame {
+            Frame::Data(fields, messages) => {
+                let inbound = self.inbound.as_mut().filter(|_| self.peer_end.is_none());
+                let inbound = inbound.ok_or(SessionError::OutOfPlace { kind: Kind::Data })?;
+                Ok(Event::Messages(inbound.handle_data(&fields, messages)?))
+            }
+            Frame::Credit(given) => {
+                let out_of_place = SessionError::OutOfPlace { kind: Kind::Credit };
+                outbound.ok_or(out_of_place)?.handle_credit(given)?;
+                Ok(Event::None)
+            }
+            Frame::Subscribe(subscribe) if self.serves_subscriber() => {
+                Ok(Event::Subscribe(subscribe))
+            }
+            Frame::Subscribed(request, refusal) if self.is_subscriber() => {
+                Ok(Event::Answered(request, refusal))
+            }
+            Frame::End(totals) if self.inbound.is_some() && self.peer_end.is_none() => {
+                self.peer_end = Some(totals);
+                self.say_farewell();
+                Ok(Event::PeerEnded(totals))
+            }
+            Frame::Farewell(totals) if self.end_said && self.farewell.is_none() => {
+                self.farewell = Some(totals);
+                Ok(Event::None)
+            }
+            Frame::Leave if self.sends() => {
+                self.ending = true;
+                Ok(Event::None)
+            }
+            Frame::Alive => Ok(Event::None),
+            Frame::Refuse(reason) => Err(SessionError::Refused { reason }),
+            other => Err(SessionError::OutOfPlace { kind: other.kind() }),
+        }
+    }
+
+    /// The first frame of the peer.
+    fn greet<'a>(&mut self, frame: &Frame<'a>) -> Result<Event<'a>, SessionError> {
+        let agreed = match (&self.side, frame) {
+            (Side::Listener(listener), Frame::Hello(hello)) => {
+                match listener.judge(hello, &self.limits) {
+                    Ok(agreed) => {
+                        self.control.say(&Frame::Welcome(agreed.welcome()));
+                        agreed
+                    }
+                    Err(reason) => {
+                        self.control.say(&Frame::Refuse(Ok(reason)));
+                        return Err(SessionError::Turned { reason });
+                    }
+                }
+            }
+            (Side::Dialer(dialer), Frame::Welcome(welcome)) => {
+                dialer.judge(welcome, &self.limits)?
+            }
+            (_, Frame::Refuse(reason)) => return Err(SessionError::Refused { reason: *reason }),
+            (_, Frame::Alive) => return Ok(Event::None),
+            (_, other) => return Err(SessionError::OutOfPlace { kind: other.kind() }),
+        };
+        if agreed.receives {
+            self.inbound = Some(Inbound::new(agreed.epoch, agreed.buffer_bytes));
+        }
+        self.agreed = Some(agreed);
+        Ok(Event::Opened(agreed))
+    }
+
+    fn is_subscriber(&self) -> bool {
+        matches!(&self.side, Side::Dialer(dialer) if dialer.role == Role::Subscriber)
+    }
+
+    fn serves_subscriber(&self) -> bool {
+        matches!(self.side, Side::Listener(_)) && self.role() == Some(Role::Subscriber)
+    }
+
+    fn role(&self) -> Option<Role> {
+        self.agreed.map(|agreed| agreed.role)
+    }
+
+    fn sends(&self) -> bool {
+        self.agreed.is_some_and(|agreed| agreed.sends)
+    }
+
+    /// Asks for subscriptions to begin or end, as many as go into frames of `frame_bytes_max`; each frame has the number `request`.
+    pub fn subscribe(
+        &mut self,
+        request: u32,
+        begin: bool,
+        entries: &[Entry],
+        frame_bytes_max: usize,
+    ) {
+        let per_frame = Subscribe::entries_in(frame_bytes_max).max(1);
+        for some in entries.chunks(per_frame) {
+            self.control
+                .say_bytes(Subscribe::to_frame(request, begin, some));
+        }
+    }
+
+    /// Answers a subscription.
+    pub fn answer(&mut self, request: u32, refusal: Option<Refusal>) {
+        self.control
+            .say(&Frame::Subscribed(request, refusal.map(Ok)));
+    }
+
+    /// Gives back what was read. Worth a frame when a quarter of the buffers is to be given back, or when there is nothing else to do (`idle`).
+    pub fn give_credit(&mut self, idle: bool) {
+        let (Some(inbound), Some(agreed)) = (&self.inbound, &self.agreed) else {
+            return;
+        };
+        let due = inbound.credit() - self.credit_told;
+        if due > 0 && (idle || due >= u64::from(agreed.buffer_count / 4).max(1)) {
+            self.credit_told += due;
+            self.control.say(&Frame::Credit(self.credit_told));
+        }
+    }
+
+    /// Sends what is held, and then the end.
+    pub fn end(&mut self) {
+        self.ending = true;
+    }
+
+    /// A receiver wants no more: the sender shall end.
+    pub fn leave(&mut self) {
+        if self.inbound.is_some() && self.peer_end.is_none() {
+            self.control.say(&Frame::Leave);
+        }
+    }
+
+    /// Whether the end is asked for.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    /// Tells the peer why it is let go, as the last thing.
+    pub fn refuse(&mut self, reason: Refusal) {
+        self.control.say(&Frame::Refuse(Ok(reason)));
+    }
+
+    fn say_farewell(&mut self) {
+        let Some(inbound) = &self.inbound else {
+            return;
+        };
+        let losses = inbound.losses();
+        let totals = Totals {
+            messages_dropped: losses.broken_messages,
+            ..inbound.totals()
+        };
+        self.control.say(&Frame::Farewell(totals));
+    }
+
+    /// Whether both sides have said all: nothing is to come, nothing to go.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let Some(agreed) = &self.agreed else {
+            return false;
+        };
+        let sent = !agreed.sends || self.farewell.is_some();
+        let received = !agreed.receives || self.peer_end.is_some();
+        sent && received && self.control.is_empty()
+    }
+
+    /// The bytes that the link is to be given next; what it took of them goes to [`handle_transmitted`](Self::handle_transmitted). They are a
+    /// frame, or the rest of one.
+    pub fn poll_transmit<'a>(&'a mut self, outbound: Option<&'a mut Outbound>) -> Option<&'a [u8]> {
+        if self.data_taken == 0 && self.control.is_empty() {
+            if let Some(outbound) = outbound {
+                if self.ending && !outbound.is_waiting() {
+                    outbound.flush();
+                }
+                if outbound.is_waiting() {
+                    return outbound.poll_transmit();
+                }
+                if self.ending && !self.end_said && self.sends() {
+                    self.end_said = true;
+                    self.control.say(&Frame::End(outbound.totals()));
+                }
+            }
+            return self.control.next();
+        }
+        if self.data_taken > 0 {
+            return outbound?.poll_transmit()?.get(self.data_taken..);
+        }
+        self.control.next()
+    }
+
+    /// The link took so many bytes of what [`poll_transmit`](Self::poll_transmit) gave.
+    pub fn handle_transmitted(
+        &mut self,
+        now_ns: u64,
+        count: usize,
+        outbound: Option<&mut Outbound>,
+    ) {
+        if count == 0 {
+            return;
+        }
+        self.said_ns = now_ns;
+        if self.data_taken == 0 && !self.control.is_empty() {
+            self.control.taken(count);
+            return;
+        }
+        let Some(outbound) = outbound else {
+            return;
+        };
+        self.data_taken += count;
+        if outbound
+            .poll_transmit()
+            .is_none_or(|frame| self.data_taken >= frame.len())
+        {
+            outbound.handle_transmitted();
+            self.data_taken = 0;
+        }
+    }
+
+    /// The time has come for something: says that it is alive, or finds that the peer is not.
+    ///
+    /// # Errors
+    /// The peer said nothing for too long.
+    pub fn handle_time(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        let silent_ns = now_ns.saturating_sub(self.heard_ns);
+        if self.agreed.is_none() {
+            if now_ns.saturating_sub(self.begun_ns) >= self.timing.greeting_ns {
+                return Err(SessionError::NoGreeting);
+            }
+            return Ok(());
+        }
+        if silent_ns >= self.timing.silence_ns {
+            return Err(SessionError::Silent { silent_ns });
+        }
+        if now_ns.saturating_sub(self.said_ns) >= self.timing.alive_ns && self.control.is_empty() {
+            self.control.say(&Frame::Alive);
+            // Also when the link takes nothing: once is enough.
+            self.said_ns = now_ns;
+        }
+        Ok(())
+    }
+
+    /// When [`handle_time`](Self::handle_time) is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> u64 {
+        if self.agreed.is_none() {
+            return self.begun_ns.saturating_add(self.timing.greeting_ns);
+        }
+        let silence = self.heard_ns.saturating_add(self.timing.silence_ns);
+        silence.min(self.said_ns.saturating_add(self.timing.alive_ns))
+    }
+
+    /// The policy that holds for what this side sends.
+    #[must_use]
+    pub fn slow(&self) -> Slow {
+        self.agreed.map_or(Slow::Block, |agreed| agreed.slow)
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a connection has to end.
+
+use forebay_wire::net::{Kind, NetError, Refusal};
+use thiserror::Error;
+
+use crate::inbound::InboundError;
+use crate::outbound::CreditError;
+
+/// Why a connection has to end before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SessionError {
+    /// The bytes are no frame.
+    #[error(transparent)]
+    Frame(#[from] NetError),
+    /// A buffer that is none of this connection.
+    #[error(transparent)]
+    Inbound(#[from] InboundError),
+    /// Credit that cannot be.
+    #[error(transparent)]
+    Credit(#[from] CreditError),
+    /// A frame that has no place here, or not now.
+    #[error("a {kind} frame where none belongs")]
+    OutOfPlace {
+        /// Which.
+        kind: Kind,
+    },
+    /// The peer agreed to more than was offered.
+    #[error("the peer's {field} is {found}; {most} was offered")]
+    Beyond {
+        /// Which.
+        field: &'static str,
+        /// What it says.
+        found: u32,
+        /// What was offered.
+        most: u32,
+    },
+    /// The peer refuses.
+    #[error("the peer refuses: {}", refusal(*reason))]
+    Refused {
+        /// Why; a number that is not known here stands for itself.
+        reason: Result<Refusal, u32>,
+    },
+    /// The peer was refused.
+    #[error("refused: {}", reason.name())]
+    Turned {
+        /// Why.
+        reason: Refusal,
+    },
+    /// Nobody said who he is in time.
+    #[error("no greeting came")]
+    NoGreeting,
+    /// The peer said nothing for too long.
+    #[error("the peer was silent for {} ms", silent_ns / 1_000_000)]
+    Silent {
+        /// For how long, in ns.
+        silent_ns: u64,
+    },
+}
+
+fn refusal(reason: Result<Refusal, u32>) -> String {
+    match reason {
+        Ok(Refusal::Busy) => "it takes no more connections".into(),
+        Ok(Refusal::Role) => {
+            "it serves nothing of the kind; a subscriber needs a publisher, a sender a receiver"
+                .into()
+        }
+        Ok(Refusal::Ending) => "it ends".into(),
+        Ok(Refusal::TooMany) => "more subscriptions than it keeps".into(),
+        Err(code) => format!("reason {code}, which is not known here"),
+    }
+}
+
+impl SessionError {
+    /// Its name in counters.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Frame(error) | Self::Inbound(InboundError::Frame(error)) => error.reason(),
+            Self::Inbound(InboundError::NotData) | Self::OutOfPlace { .. } => "out_of_place",
+            Self::Inbound(InboundError::Epoch { .. }) => "wrong_epoch",
+            Self::Credit(_) => "bad_credit",
+            Self::Beyond { .. } => "bad_field",
+            Self::Refused { .. } => "refused",
+            Self::Turned { .. } => "turned_away",
+            Self::NoGreeting => "no_greeting",
+            Self::Silent { .. } => "silent",
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Whole connections, from the first frame to the last, over a link that takes and gives bytes in any pieces.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+
+use forebay_msg::session::{Dialer, Event, Limits, Listener, Session, SessionError, Timing};
+use forebay_msg::{Config, Entry, Outbound, Pushed, Refusal, Role, Slow};
+use forebay_wire::net::{Frame, Kind, NetError};
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits {
+    buffer_bytes: 200,
+    buffer_count: 4,
+};
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// One end of a connection.
+struct End {
+    session: Session,
+    outbound: Option<Outbound>,
+    /// What came and was not looked at.
+    inbox: Vec<u8>,
+    got: Vec<(u64, Vec<u8>)>,
+    asked: Vec<Entry>,
+    answered: Vec<(u32, bool)>,
+}
+
+impl End {
+    fn new(session: Session) -> Self {
+        Self {
+            session,
+            outbound: None,
+            inbox: Vec::new(),
+            got: Vec::new(),
+            asked: Vec::new(),
+            answered: Vec::new(),
+        }
+    }
+
+    fn sender() -> Self {
+        Self::dial(Role::Sender)
+    }
+
+    fn dial(role: Role) -> Self {
+        let dialer = Dialer {
+            role,
+            slow: Slow::DropOldest,
+            identity: 5,
+        };
+        Self::new(Session::dial(dialer, LIMITS, Timing::default(), 0))
+    }
+
+    fn listen(serves: Role, answers: bool) -> Self {
+        let listener = Listener {
+            serves,
+            answers,
+            epoch: 77,
+            closed: None,
+        };
+        let limits = Limits {
+            buffer_bytes: 150,
+            buffer_count: 3,
+        };
+        Self::new(Session::listen(listener, limits, Timing::default(), 0))
+    }
+
+    /// Hands up to `most` bytes to the other end's inbox; false when there is nothing to say.
+    fn say(&mut self, now_ns: u64, to: &mut Vec<u8>, most: usize) -> bool {
+        let Some(bytes) = self.session.poll_transmit(self.outbound.as_mut()) else {
+            return false;
+        };
+        let count = bytes.len().min(most);
+        to.extend_from_slice(&bytes[..count]);
+        self.session
+            .handle_transmitted(now_ns, count, self.outbound.as_mut());
+        true
+    }
+
+    /// Reads all whole frames.
+    fn hear(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        let inbox = std::mem::take(&mut self.inbox);
+        let mut rest = &inbox[..];
+        while let Some((frame, count)) = Frame::parse(rest, self.session.area_bytes())? {
+            rest = &rest[count..];
+            let mut answer = None;
+            match self
+                .session
+                .handle_frame(now_ns, frame, self.outbound.as_mut())?
+            {
+                Event::Opened(agreed) if agreed.sends => {
+                    let config = Config {
+                        buffer_bytes: agreed.buffer_bytes,
+                        buffer_count: agreed.buffer_count,
+                        slow: agreed.slow,
+                        ..Config::default()
+                    };
+                    self.outbound = Some(Outbound::new(&config, agreed.epoch).unwrap());
+                }
+                Event::Messages(reading) => {
+                    let got = reading.map(|message| (message.tag, message.payload.to_vec()));
+                    self.got.extend(got);
+                }
+                Event::Subscribe(subscribe) => {
+                    self.asked.extend(subscribe.entries());
+                    answer = Some(subscribe.request);
+                }
+                Event::Answered(request, refusal) => {
+                    self.answered.push((request, refusal.is_none()));
+                }
+                Event::Opened(_) | Event::PeerEnded(_) | Event::None => {}
+            }
+            if let Some(request) = answer {
+                self.session.answer(request, None);
+            }
+        }
+        self.inbox = rest.to_vec();
+        Ok(())
+    }
+}
+
+/// Lets both ends talk, in pieces of the given sizes, until neither has anything to say.
+fn talk(a: &mut End, b: &mut End, mut piece: impl FnMut() -> usize) {
+    loop {
+        let said = [
+            a.say(0, &mut b.inbox, piece()),
+            b.say(0, &mut a.inbox, piece()),
+        ];
+        b.hear(0).unwrap();
+        a.hear(0).unwrap();
+        if said == [false; 2] {
+            return;
+        }
+    }
+}
+
+fn whole() -> usize {
+    usize::MAX
+}
+
+/// Sends all, however often it has to wait.
+fn send(a: &mut End, b: &mut End, messages: &[(u64, Vec<u8>)], mut piece: impl FnMut() -> usize) {
+    for (tag, payload) in messages {
+        while a.outbound.as_mut().unwrap().push(0, *tag, 0, payload) != Pushed::Taken {
+            talk(a, b, &mut piece);
+            b.session.give_credit(true);
+            talk(a, b, &mut piece);
+        }
+    }
+}
+
+proptest! {
+    /// Whatever is sent comes, in order, and both ends have counted the same, in however small pieces the link takes the bytes.
+    #[test]
+    fn a_connection_says_all_and_ends(
+        messages in proptest::collection::vec((0..3_u64, proptest::collection::vec(any::<u8>(), 0..150)), 0..60),
+        pieces in proptest::collection::vec(1..90_usize, 1..20),
+        answers in any::<bool>(),
+    ) {
+        let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, answers));
+        let mut at = 0;
+        let mut piece = || {
+            at += 1;
+            pieces[at % pieces.len()]
+        };
+        talk(&mut a, &mut b, &mut piece);
+        prop_assert_eq!(a.session.agreed().unwrap().buffer_bytes, 150);
+        prop_assert_eq!(a.session.agreed().unwrap().buffer_count, 3);
+        send(&mut a, &mut b, &messages, &mut piece);
+        if answers {
+            send(&mut b, &mut a, &messages, &mut piece);
+            b.session.end();
+        }
+        a.session.end();
+        for _ in 0..4 {
+            talk(&mut a, &mut b, &mut piece);
+            a.session.give_credit(true);
+            b.session.give_credit(true);
+        }
+        talk(&mut a, &mut b, &mut piece);
+        prop_assert_eq!(&b.got, &messages);
+        prop_assert_eq!(a.got.len(), if answers { messages.len() } else { 0 });
+        prop_assert!(a.session.is_over() && b.session.is_over());
+        let sent = a.outbound.as_ref().unwrap();
+        prop_assert_eq!(sent.residual(), [0, 0]);
+        prop_assert!(sent.is_done());
+        let farewell = a.session.farewell().unwrap();
+        prop_assert_eq!((farewell.messages, farewell.bytes), (sent.totals().messages, sent.totals().bytes));
+        prop_assert_eq!(b.session.peer_end().unwrap(), &sent.totals());
+        prop_assert_eq!(b.session.inbound().unwrap().missing(&sent.totals()), [0, 0]);
+    }
+
+    #[test]
+    fn rubbish_ends_a_connection_and_nothing_else(bytes in proptest::collection::vec(any::<u8>(), 0..300), greeted in any::<bool>(), framed in any::<bool>()) {
+        let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, true));
+        if greeted {
+            talk(&mut a, &mut b, whole);
+        }
+        if framed {
+            b.inbox.extend_from_slice(&[b'F', b'N', 1, bytes.first().map_or(6, |kind| kind % 13), bytes.len() as u8, 0, 0, 0]);
+        }
+        b.inbox.extend_from_slice(&bytes);
+        let _ = b.hear(0);
+    }
+}
+
+#[test]
+fn a_subscriber_asks_and_leaves() {
+    let (mut a, mut b) = (
+        End::dial(Role::Subscriber),
+        End::listen(Role::Subscriber, false),
+    );
+    talk(&mut a, &mut b, whole);
+    assert_eq!(b.session.agreed().unwrap().slow, Slow::DropOldest);
+    let entries: Vec<Entry> = (0..20).map(Entry::one).collect();
+    // Room for three entries in a frame.
+    a.session.subscribe(9, true, &entries, 16 + 3 * 16);
+    talk(&mut a, &mut b, whole);
+    assert_eq!(b.asked, entries);
+    assert_eq!(a.answered, [(9, true); 7]);
+    send(&mut b, &mut a, &[(3, vec![1; 10])], whole);
+    a.session.leave();
+    talk(&mut a, &mut b, whole);
+    assert_eq!(
+        a.got,
+        [(3, vec![1; 10])],
+        "what was held comes before the end"
+    );
+    assert!(b.session.is_ending() && a.session.is_over() && b.session.is_over());
+}
+
+#[test]
+fn who_is_not_served_is_told_why() {
+    let (mut a, mut b) = (
+        End::dial(Role::Subscriber),
+        End::listen(Role::Sender, false),
+    );
+    a.say(0, &mut b.inbox, usize::MAX);
+    let turned = SessionError::Turned {
+        reason: Refusal::Role,
+    };
+    assert_eq!(b.hear(0), Err(turned));
+    b.say(0, &mut a.inbox, usize::MAX);
+    let refused = SessionError::Refused {
+        reason: Ok(Refusal::Role),
+    };
+    assert_eq!(a.hear(0), Err(refused));
+}
+
+/// What a frame leads to at a sender that is connected.
+fn after(frame: &[u8]) -> Result<(), SessionError> {
+    let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, false));
+    talk(&mut a, &mut b, whole);
+    a.inbox.extend_from_slice(frame);
+    a.hear(0)
+}
+
+#[test]
+fn what_has_no_place_ends_the_connection() {
+    for kind in [
+        Kind::Hello,
+        Kind::Welcome,
+        Kind::Data,
+        Kind::End,
+        Kind::Farewell,
+    ] {
+        let frame = match kind {
+            Kind::Hello => End::sender().session.poll_transmit(None).unwrap().to_vec(),
+            Kind::Welcome => [&b"FN\x01\x02\x14\0\0\0"[..], &[1; 16], &[0; 4]].concat(),
+            Kind::Data => {
+                let mut outbound = Outbound::new(&Config::default(), 77).unwrap();
+                outbound.push(0, 1, 0, b"x");
+                outbound.flush();
+                outbound.poll_transmit().unwrap().to_vec()
+            }
+            Kind::End => Frame::End(forebay_msg::Totals::default()).emit(),
+            _ => Frame::Farewell(forebay_msg::Totals::default()).emit(),
+        };
+        let result = after(&frame);
+        // A welcome that says more than can be is refused before its place is asked for.
+        let placed = result == Err(SessionError::OutOfPlace { kind });
+        let unread = matches!(result, Err(SessionError::Frame(NetError::Field { .. })));
+        assert!(
+            placed || (kind == Kind::Welcome && unread),
+            "{kind}: {result:?}"
+        );
+    }
+    let credit = after(&Frame::Credit(1).emit());
+    assert!(matches!(credit, Err(SessionError::Credit(_))), "{credit:?}");
+    assert_eq!(after(&Frame::Alive.emit()), Ok(()));
+}
+
+#[test]
+fn a_silent_peer_is_given_up_and_a_quiet_one_is_not() {
+    let mut nobody = End::listen(Role::Sender, false);
+    assert_eq!(nobody.session.poll_timeout(), 5 * SECOND_NS);
+    assert_eq!(nobody.session.handle_time(5 * SECOND_NS - 1), Ok(()));
+    let none = nobody.session.handle_time(5 * SECOND_NS);
+    assert_eq!(none, Err(SessionError::NoGreeting));
+
+    let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, false));
+    talk(&mut a, &mut b, whole);
+    for second in 1..40 {
+        let now_ns = second * SECOND_NS;
+        a.session.handle_time(now_ns).unwrap();
+        b.session.handle_time(now_ns).unwrap();
+        assert!(
+            a.say(now_ns, &mut b.inbox, usize::MAX),
+            "alive, once a second"
+        );
+        assert!(b.say(now_ns, &mut a.inbox, usize::MAX));
+        a.hear(now_ns).unwrap();
+        b.hear(now_ns).unwrap();
+    }
+    let silent = a.session.handle_time(49 * SECOND_NS);
+    let expected = SessionError::Silent {
+        silent_ns: 10 * SECOND_NS,
+    };
+    assert_eq!(silent, Err(expected));
+}
