@@ -21,6 +21,16 @@ pub enum InboundError {
         /// This one.
         epoch: u64,
     },
+    /// The sender's totals at its end are less than what it sent.
+    #[error("the sender ends with {found} {what}; it sent {sent}")]
+    Totals {
+        /// Of what.
+        what: &'static str,
+        /// What it says.
+        found: u64,
+        /// What came.
+        sent: u64,
+    },
 }
 
 /// What the buffers' numbers and totals say is lost, repeated or broken.
@@ -38,6 +48,8 @@ pub struct Losses {
     pub broken_buffers: u64,
     /// Messages that were in them by their own field and could not be read.
     pub broken_messages: u64,
+    /// Bytes of their payloads.
+    pub broken_bytes: u64,
 }
 
 /// The receiving end of a connection: checks numbers and totals, counts.
@@ -107,6 +119,35 @@ impl Inbound {
         let due_bytes = fields.bytes_total.saturating_sub(self.told[1]);
         self.told = [fields.messages_total, fields.bytes_total];
         Ok(Reading::of(self, messages, fields.messages, due_bytes))
+    }
+
+    /// The sender has ended: what it sent after the last buffer that came is lost, too.
+    ///
+    /// # Errors
+    /// It says that it sent less than what came.
+    pub fn handle_end(&mut self, totals: &Totals) -> Result<(), InboundError> {
+        let known = [
+            ("buffers", totals.buffers, self.next),
+            ("messages", totals.messages, self.told[0]),
+            ("bytes", totals.bytes, self.told[1]),
+        ];
+        for (what, found, sent) in known {
+            if found < sent {
+                return Err(InboundError::Totals { what, found, sent });
+            }
+        }
+        self.losses.gap_buffers += totals.buffers - self.next;
+        self.losses.gap_messages += totals.messages - self.told[0];
+        self.losses.gap_bytes += totals.bytes - self.told[1];
+        self.next = totals.buffers;
+        self.told = [totals.messages, totals.bytes];
+        Ok(())
+    }
+
+    /// Messages and bytes that the sender has sent, by the totals that came with its buffers or at its end.
+    #[must_use]
+    pub fn told(&self) -> [u64; 2] {
+        self.told
     }
 
     /// What the sender may be told: buffers before this number are given back.
@@ -198,6 +239,7 @@ impl Drop for Reading<'_> {
         if self.broken.is_some() || self.read != self.said {
             self.inbound.losses.broken_buffers += 1;
             self.inbound.losses.broken_messages += u64::from(self.said.saturating_sub(self.read));
+            self.inbound.losses.broken_bytes += self.due_bytes.saturating_sub(self.read_bytes);
         } else {
             self.inbound.losses.gap_bytes += self.due_bytes.saturating_sub(self.read_bytes);
         }

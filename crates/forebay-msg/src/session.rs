@@ -156,6 +156,9 @@ impl Session {
                 Ok(Event::Answered(request, refusal))
             }
             Frame::End(totals) if self.inbound.is_some() && self.peer_end.is_none() => {
+                if let Some(inbound) = &mut self.inbound {
+                    inbound.handle_end(&totals)?;
+                }
                 self.peer_end = Some(totals);
                 self.say_farewell();
                 Ok(Event::PeerEnded(totals))
@@ -282,6 +285,7 @@ impl Session {
         let losses = inbound.losses();
         let totals = Totals {
             messages_dropped: losses.broken_messages,
+            bytes_dropped: losses.broken_bytes,
             ..inbound.totals()
         };
         self.control.say(&Frame::Farewell(totals));

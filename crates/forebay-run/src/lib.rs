@@ -13,6 +13,7 @@ pub mod error;
 pub mod generator;
 pub mod metrics;
 pub mod mover;
+pub mod net;
 pub mod plan;
 pub mod presets;
 pub mod receiver;

@@ -37,6 +37,7 @@ const BELOW_RUN: &[&str] = &[
     "forebay-ring",
     "forebay-link",
     "forebay-evb",
+    "forebay-msg",
     "forebay-emu",
 ];
 
@@ -48,6 +49,7 @@ const BELOW_FACES: &[&str] = &[
     "forebay-ring",
     "forebay-link",
     "forebay-evb",
+    "forebay-msg",
     "forebay-emu",
 ];
 

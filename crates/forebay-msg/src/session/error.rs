@@ -79,7 +79,7 @@ impl SessionError {
             Self::Inbound(InboundError::NotData) | Self::OutOfPlace { .. } => "out_of_place",
             Self::Inbound(InboundError::Epoch { .. }) => "wrong_epoch",
             Self::Credit(_) => "bad_credit",
-            Self::Beyond { .. } => "bad_field",
+            Self::Beyond { .. } | Self::Inbound(InboundError::Totals { .. }) => "bad_field",
             Self::Refused { .. } => "refused",
             Self::Turned { .. } => "turned_away",
             Self::NoGreeting => "no_greeting",

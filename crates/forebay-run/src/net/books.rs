@@ -1,0 +1,230 @@
+//! The ledger of an end point.
+//!
+//! ```text
+//! caller ─▶ publish ─▶ send (one account per place of a connection) ─▶ link … link ─▶ receive (the same) ─▶ deliver ─▶ caller
+//! ```
+//!
+//! `publish` counts copies where a message is handed in, `send` and `receive` are the engine's own counts, `deliver` counts where the caller is
+//! called.
+
+use std::path::Path;
+
+use forebay_ledger::{
+    Account, Balance, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
+    RunWriter, Schema, SchemaBuilder, Unit, Words,
+};
+use forebay_sys::clock;
+
+use super::counts::Counts;
+use crate::error::RunError;
+use crate::run_dir::RunDir;
+
+/// Reasons of the account of sending.
+const SEND_REASONS: [&str; 2] = ["slow_receiver", "connection_lost"];
+/// Reasons of the account of receiving.
+const RECEIVE_REASONS: [&str; 2] = ["gap", "broken"];
+/// Reason of the account in front.
+const PUBLISH_REASONS: [&str; 1] = ["no_subscriber"];
+/// Books are shown so often, in ns.
+const COMMIT_NS: u64 = 100_000_000;
+
+/// Accounts of one place.
+struct Slot {
+    send: Account,
+    receive: Account,
+}
+
+/// The books and where they lie.
+pub(super) struct Books {
+    words: Words,
+    group: GroupWriter,
+    book: Book,
+    run: RunWriter,
+    slots: Vec<Slot>,
+    publish: Account,
+    deliver: Account,
+    directory: Option<RunDir>,
+    next_commit_ns: u64,
+    /// The fault switch of the tests: where it says, a message vanishes without being counted.
+    leak: Leak,
+}
+
+/// What is declared, but for the schema itself.
+struct Declared {
+    group: GroupId,
+    slots: Vec<Slot>,
+    publish: Account,
+    deliver: Account,
+}
+
+impl std::fmt::Debug for Books {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Books")
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> {
+    let mut builder = SchemaBuilder::new(run_id);
+    let group = builder.group("end_point");
+    let all = |builder: &mut SchemaBuilder, place, reasons: &[&str]| {
+        builder.account(group, place, "all", Unit::Messages, reasons)
+    };
+    let (published, publish) = all(&mut builder, "publish", &PUBLISH_REASONS);
+    let (delivered, deliver) = all(&mut builder, "deliver", &[]);
+    let mut copies = LinkSpec::new("copies", "all").from(published);
+    let mut read = LinkSpec::new("read", "all").to(delivered);
+    let mut slots = Vec::with_capacity(places);
+    for place in 0..places {
+        let owner = format!("connection{place}");
+        let (sent, send) = builder.account(group, "send", &owner, Unit::Messages, &SEND_REASONS);
+        let (received, receive) =
+            builder.account(group, "receive", &owner, Unit::Messages, &RECEIVE_REASONS);
+        copies = copies.to(sent);
+        read = read.from(received);
+        slots.push(Slot { send, receive });
+    }
+    builder.link(copies);
+    builder.link(read);
+    let declared = Declared {
+        group,
+        slots,
+        publish,
+        deliver,
+    };
+    Ok((builder.finish()?, declared))
+}
+
+impl Books {
+    /// Books for so many connections at a time; in the run directory `out`, or nowhere but here.
+    pub(super) fn open(
+        role: &str,
+        places: usize,
+        out: Option<&Path>,
+        leak: Leak,
+    ) -> Result<Self, RunError> {
+        let run_id = format!("net-{role}-{}", std::process::id());
+        let (schema, declared) = declare(&run_id, places)?;
+        let mut warnings = Vec::new();
+        let mut directory = None;
+        let words = match out {
+            Some(out) => {
+                let mut made = RunDir::prepare(out, &run_id, &mut warnings)?;
+                made.reserve(schema.bytes_needed() as u64, places)?;
+                let (words, _) = made.create_ledger(schema.bytes_needed() as u64)?;
+                directory = Some(made);
+                words
+            }
+            None => Words::zeroed(schema.words_needed()),
+        };
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let run = RunWriter::format(&schema, &words, std::process::id(), clock::realtime_ns())?;
+        run.set_condition(Condition::Running, Reason::None);
+        let group = GroupWriter::attach(&schema, &words, declared.group)?;
+        Ok(Self {
+            book: group.restore(),
+            words,
+            group,
+            run,
+            slots: declared.slots,
+            publish: declared.publish,
+            deliver: declared.deliver,
+            directory,
+            next_commit_ns: 0,
+            leak,
+        })
+    }
+
+    /// Adds what a connection has counted since `before`.
+    pub(super) fn settle(&mut self, slot: usize, before: &Counts, now: &Counts) {
+        let Some(Slot { send, receive }) = self.slots.get(slot) else {
+            return;
+        };
+        let book = &mut self.book;
+        let terms = [
+            (send.incoming, before.pushed, now.pushed),
+            (send.outgoing, before.sent, now.sent),
+            (send.dropped[0], before.slow, now.slow),
+            (send.dropped[1], before.lost, now.lost),
+            (receive.incoming, before.told, now.told),
+            (receive.outgoing, before.read, now.read),
+            (receive.dropped[0], before.gap, now.gap),
+            (receive.dropped[1], before.broken, now.broken),
+        ];
+        for (tally, before, now) in terms {
+            book.add_tally(tally, now[0] - before[0], now[1] - before[1]);
+        }
+        // In buffers: goes up and down.
+        let (held, was, is) = (send.held, before.held, now.held);
+        book.add_tally(held, is[0], is[1]);
+        book.sub_tally(held, was[0], was[1]);
+    }
+
+    /// Whether a message shall vanish at `hop` without a trace.
+    #[inline]
+    pub(super) fn leaks(&mut self, hop: &str) -> bool {
+        self.leak.take(hop)
+    }
+
+    /// A message of so many bytes was handed in: so many copies of it go on.
+    #[inline]
+    pub(super) fn published(&mut self, copies: u64, bytes: u64) {
+        self.book
+            .add_tally(self.publish.incoming, copies, bytes * copies);
+        self.book
+            .add_tally(self.publish.outgoing, copies, bytes * copies);
+    }
+
+    /// A message was handed in that nobody wants.
+    #[inline]
+    pub(super) fn unheard(&mut self, bytes: u64) {
+        self.book.add_tally(self.publish.incoming, 1, bytes);
+        self.book.add_tally(self.publish.dropped[0], 1, bytes);
+    }
+
+    /// A message is given to the caller.
+    #[inline]
+    pub(super) fn delivered(&mut self, bytes: u64) {
+        self.book.add_tally(self.deliver.incoming, 1, bytes);
+        self.book.add_tally(self.deliver.outgoing, 1, bytes);
+    }
+
+    /// Whether it is time to show them.
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.next_commit_ns
+    }
+
+    pub(super) fn next_commit_ns(&self) -> u64 {
+        self.next_commit_ns
+    }
+
+    /// Shows them.
+    pub(super) fn commit(&mut self, now_ns: u64) {
+        self.group.commit(&self.book);
+        self.run.heartbeat(clock::realtime_ns());
+        self.next_commit_ns = now_ns + COMMIT_NS;
+    }
+
+    /// What the books say, as they were last shown.
+    pub(super) fn balance(&self) -> Result<Balance, RunError> {
+        Ok(LedgerReader::open(&self.words)?.snapshot()?.balance())
+    }
+
+    /// Closes them.
+    pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
+        self.commit(clock::monotonic_ns());
+        self.run.finish(condition, reason, clock::realtime_ns());
+    }
+
+    /// Leaves the ledger and the record in the run's directory, if there is one.
+    pub(super) fn keep(&mut self, record: &str) -> Result<(), RunError> {
+        if let Some(directory) = &mut self.directory {
+            directory.keep_ledger()?;
+            directory.write_record(record)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,286 @@
+//! A link and the session on it.
+
+use forebay_link::bytes::{ByteLink, ByteLinkError, Received};
+use forebay_msg::Outbound;
+use forebay_msg::session::{Agreed, Event, Session, SessionError};
+use forebay_sys::SysError;
+use forebay_wire::net::{Entry, Frame, Refusal};
+use forebay_wire::netio3::Message;
+
+use super::counts::Counts;
+use super::hub::Hub;
+
+/// Frames of one connection that are taken in one turn: then it is another one's.
+pub(super) const FRAMES_PER_TURN_MAX: u32 = 64;
+/// A connection that is over stays so long for the peer to find its end, in ns.
+const LINGER_NS: u64 = 1_000_000_000;
+
+/// Why a connection is over.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Parted {
+    /// Both sides have said all.
+    #[error("it ended in order")]
+    Over,
+    /// The peer ended the link, and had not said all.
+    #[error("{peer} has gone without saying so")]
+    Cut { peer: String },
+    #[error(transparent)]
+    Link(#[from] ByteLinkError),
+    #[error("{peer}: {error}")]
+    Session { peer: String, error: SessionError },
+    /// The receiver was too slow for its policy.
+    #[error("{peer} was too slow")]
+    Slow { peer: String },
+    #[error(transparent)]
+    System(#[from] SysError),
+}
+
+impl Parted {
+    /// Its name in counters.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Over => "over",
+            Self::Cut { .. } => "connection_lost",
+            Self::Link(error) => error.reason(),
+            Self::Session { error, .. } => error.reason(),
+            Self::Slow { .. } => "slow_receiver",
+            Self::System(_) => "resource",
+        }
+    }
+}
+
+/// What a connection has come to, for its owner to act on.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing is left to read for now; whether there was anything.
+    Idle { read: bool },
+    /// The peer is known.
+    Opened(Agreed),
+    /// Subscriptions to carry out.
+    Subscribe {
+        request: u32,
+        begin: bool,
+        entries: Vec<Entry>,
+    },
+    /// A subscription was refused.
+    Refused(Result<Refusal, u32>),
+}
+
+/// Reads messages; what else has to be acted on.
+fn take(event: Event<'_>, on: impl FnMut(Message<'_>)) -> Option<Step> {
+    match event {
+        Event::Messages(reading) => {
+            reading.for_each(on);
+            None
+        }
+        Event::Opened(agreed) => Some(Step::Opened(agreed)),
+        Event::Subscribe(subscribe) => Some(Step::Subscribe {
+            request: subscribe.request,
+            begin: subscribe.begin,
+            entries: subscribe.entries().collect(),
+        }),
+        Event::Answered(_, Some(reason)) => Some(Step::Refused(reason)),
+        Event::Answered(_, None) | Event::PeerEnded(_) | Event::None => None,
+    }
+}
+
+/// One connection of an end point.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: u64,
+    link: Box<dyn ByteLink>,
+    pub(super) session: Session,
+    /// Which dial it belongs to, if this side made it.
+    pub(super) dial: Option<usize>,
+    /// Place of its accounts.
+    pub(super) slot: usize,
+    /// What is in the books of it.
+    pub(super) counted: Counts,
+    /// There is something to say and no room for it.
+    wants_room: bool,
+    polls_room: bool,
+    link_ended: bool,
+    /// Both sides have said all since then.
+    over_since_ns: Option<u64>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        id: u64,
+        link: Box<dyn ByteLink>,
+        session: Session,
+        dial: Option<usize>,
+        slot: usize,
+        hub: &Hub,
+    ) -> Result<Self, SysError> {
+        // A link that is being made shows in the same way that there is room.
+        let polls_room = dial.is_some();
+        hub.add(&*link, polls_room)?;
+        Ok(Self {
+            id,
+            link,
+            session,
+            dial,
+            slot,
+            counted: Counts::default(),
+            wants_room: false,
+            polls_room,
+            link_ended: false,
+            over_since_ns: None,
+        })
+    }
+
+    pub(super) fn peer(&self) -> &str {
+        self.link.peer()
+    }
+
+    pub(super) fn must_be_polled(&self) -> bool {
+        self.link.must_be_polled()
+    }
+
+    fn failed(&self, error: SessionError) -> Parted {
+        Parted::Session {
+            peer: self.link.peer().to_owned(),
+            error,
+        }
+    }
+
+    /// Reads until something has to be acted on, or nothing is left, or the turn is over.
+    pub(super) fn read(
+        &mut self,
+        now_ns: u64,
+        mut outbound: Option<&mut Outbound>,
+        frames: &mut u32,
+        on: &mut impl FnMut(u64, Message<'_>),
+    ) -> Result<Step, Parted> {
+        let mut read = false;
+        loop {
+            let area_bytes = self.session.area_bytes();
+            let parsed = match Frame::parse(self.link.bytes(), area_bytes) {
+                Ok(parsed) => parsed,
+                Err(error) => return Err(self.failed(error.into())),
+            };
+            let Some((frame, bytes)) = parsed else {
+                match self.link.receive()? {
+                    Received::Some => continue,
+                    Received::Nothing => {
+                        self.session.give_credit(true);
+                        return Ok(Step::Idle { read });
+                    }
+                    Received::Ended => {
+                        self.link_ended = true;
+                        return self.at_the_end(read);
+                    }
+                }
+            };
+            read = true;
+            *frames = frames.saturating_sub(1);
+            let id = self.id;
+            let taken = self
+                .session
+                .handle_frame(now_ns, frame, outbound.as_deref_mut())
+                .map(|event| take(event, |message| on(id, message)));
+            let step = taken.map_err(|error| self.failed(error))?;
+            self.link.used(bytes);
+            self.session.give_credit(false);
+            if let Some(step) = step {
+                return Ok(step);
+            }
+            if *frames == 0 {
+                return Ok(Step::Idle { read });
+            }
+        }
+    }
+
+    fn at_the_end(&self, read: bool) -> Result<Step, Parted> {
+        if self.session.is_over() {
+            return Err(Parted::Over);
+        }
+        if self.link.bytes().is_empty() && read {
+            // What was just read may have to be answered first.
+            return Ok(Step::Idle { read });
+        }
+        Err(Parted::Cut {
+            peer: self.link.peer().to_owned(),
+        })
+    }
+
+    /// The peer's limits are known: room for its frames.
+    pub(super) fn expect(&mut self, bytes_max: usize) -> Result<(), Parted> {
+        Ok(self.link.expect(bytes_max)?)
+    }
+
+    /// Says what there is to say, as far as there is room; whether anything went.
+    pub(super) fn write(
+        &mut self,
+        now_ns: u64,
+        mut outbound: Option<&mut Outbound>,
+    ) -> Result<bool, Parted> {
+        let mut wrote = false;
+        self.wants_room = false;
+        while let Some(bytes) = self.session.poll_transmit(outbound.as_deref_mut()) {
+            let taken = self.link.send(&[bytes])?;
+            if taken == 0 {
+                self.wants_room = true;
+                break;
+            }
+            wrote = true;
+            self.session
+                .handle_transmitted(now_ns, taken, outbound.as_deref_mut());
+        }
+        if self.session.is_over() && self.over_since_ns.is_none() {
+            self.over_since_ns = Some(now_ns);
+            self.link.finish();
+        }
+        Ok(wrote)
+    }
+
+    /// Looks at the clock.
+    pub(super) fn tend(&mut self, now_ns: u64) -> Result<(), Parted> {
+        if let Some(since_ns) = self.over_since_ns {
+            let waited = now_ns.saturating_sub(since_ns) >= LINGER_NS;
+            // Who connected has the last word and need not wait for anything.
+            return if waited || self.link_ended || self.dial.is_some() {
+                Err(Parted::Over)
+            } else {
+                Ok(())
+            };
+        }
+        self.session
+            .handle_time(now_ns)
+            .map_err(|error| self.failed(error))
+    }
+
+    pub(super) fn poll_timeout(&self) -> u64 {
+        match self.over_since_ns {
+            Some(since_ns) => since_ns + LINGER_NS,
+            None => self.session.poll_timeout(),
+        }
+    }
+
+    /// Before a sleep; false when there is something to do.
+    pub(super) fn arm(&mut self, hub: &Hub) -> Result<bool, Parted> {
+        if self.polls_room != self.wants_room {
+            self.polls_room = self.wants_room;
+            hub.change(&*self.link, self.polls_room)?;
+        }
+        Ok(self.link.arm(self.wants_room)?)
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.link.disarm();
+    }
+
+    /// Leaves the hub; tells the peer why, if there is room for it.
+    pub(super) fn part(&mut self, hub: &Hub, reason: Option<Refusal>) {
+        hub.remove(&*self.link);
+        if let Some(reason) = reason {
+            self.session.refuse(reason);
+        }
+        // What a session that was turned away still has to say. Nobody waits for it.
+        if let Some(bytes) = self.session.poll_transmit(None) {
+            let _ = self.link.send(&[bytes]);
+        }
+        self.link.finish();
+    }
+}

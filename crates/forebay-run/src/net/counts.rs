@@ -1,0 +1,62 @@
+//! What a connection has counted.
+
+use forebay_msg::session::Session;
+use forebay_msg::{Inbound, Outbound};
+
+/// Items and bytes of everything that a connection counts, from its begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Given to it to be sent.
+    pub(super) pushed: [u64; 2],
+    /// Taken by the link.
+    pub(super) sent: [u64; 2],
+    /// Dropped for want of credit.
+    pub(super) slow: [u64; 2],
+    /// Held when the connection was lost.
+    pub(super) lost: [u64; 2],
+    /// In buffers.
+    pub(super) held: [u64; 2],
+    /// What the peer says that it has sent.
+    pub(super) told: [u64; 2],
+    /// Read.
+    pub(super) read: [u64; 2],
+    /// Sent and never come.
+    pub(super) gap: [u64; 2],
+    /// Come and not to be read.
+    pub(super) broken: [u64; 2],
+}
+
+impl Counts {
+    pub(super) fn of(session: &Session, outbound: Option<&Outbound>, lost: [u64; 2]) -> Self {
+        let mut counts = Self {
+            lost,
+            ..Self::default()
+        };
+        if let Some(outbound) = outbound {
+            counts.send(outbound);
+        }
+        if let Some(inbound) = session.inbound() {
+            counts.receive(inbound);
+        }
+        counts
+    }
+
+    fn send(&mut self, outbound: &Outbound) {
+        let totals = outbound.totals();
+        self.pushed = outbound.pushed();
+        self.held = outbound.held();
+        self.sent = [totals.messages, totals.bytes];
+        self.slow = [
+            totals.messages_dropped - self.lost[0],
+            totals.bytes_dropped - self.lost[1],
+        ];
+    }
+
+    fn receive(&mut self, inbound: &Inbound) {
+        let (totals, losses) = (inbound.totals(), inbound.losses());
+        self.told = inbound.told();
+        self.read = [totals.messages, totals.bytes];
+        self.gap = [losses.gap_messages, losses.gap_bytes];
+        self.broken = [losses.broken_messages, losses.broken_bytes];
+    }
+}

@@ -1,0 +1,112 @@
+//! Connecting, and connecting again.
+
+use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Room, connect};
+
+use super::settings::Backoff;
+
+/// One peer that this side connects to.
+#[derive(Debug)]
+pub(super) struct Dial {
+    pub(super) address: Address,
+    backoff: Backoff,
+    /// The next wait.
+    wait_ns: u64,
+    /// When the next attempt is due; none while there is a connection.
+    due_ns: Option<u64>,
+    pub(super) attempts: u64,
+    /// Why there is no connection, as far as it is known.
+    pub(super) trouble: Option<String>,
+    random: u64,
+}
+
+impl Dial {
+    pub(super) fn new(address: Address, backoff: Backoff, now_ns: u64) -> Self {
+        Self {
+            address,
+            backoff,
+            wait_ns: backoff.first_ns,
+            due_ns: Some(now_ns),
+            attempts: 0,
+            trouble: None,
+            // Any odd number: end points that lost the same peer shall not come back at the same moment.
+            random: now_ns ^ (u64::from(std::process::id()) << 32) | 1,
+        }
+    }
+
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// Connects if it is time; a link is being made then.
+    pub(super) fn attempt(&mut self, now_ns: u64, room: Room) -> Option<Box<dyn ByteLink>> {
+        if self.due_ns.is_none_or(|due_ns| now_ns < due_ns) {
+            return None;
+        }
+        self.attempts += 1;
+        match connect(&self.address, room) {
+            Ok(link) => {
+                self.due_ns = None;
+                Some(link)
+            }
+            Err(error) => {
+                self.lost(now_ns, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Whether the backend can be used at all: what is wrong with it now will be wrong for ever.
+    pub(super) fn check(&self, room: Room) -> Result<(), ByteLinkError> {
+        match connect(&self.address, room) {
+            Err(error @ (ByteLinkError::NotBuilt { .. } | ByteLinkError::TooLong { .. })) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The connection is gone, or was not made.
+    pub(super) fn lost(&mut self, now_ns: u64, why: String) {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let jitter_ns = self.random % (self.wait_ns / 2 + 1);
+        self.due_ns = Some(now_ns + self.wait_ns + jitter_ns);
+        self.wait_ns = (self.wait_ns * 2).min(self.backoff.most_ns);
+        self.trouble = Some(why);
+    }
+
+    /// The peer has welcomed.
+    pub(super) fn made(&mut self) {
+        self.wait_ns = self.backoff.first_ns;
+        self.trouble = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_their_limit_and_begin_anew() {
+        let address = "tcp://127.0.0.1:1".parse().unwrap();
+        let backoff = Backoff {
+            first_ns: 100,
+            most_ns: 1_000,
+        };
+        let mut dial = Dial::new(address, backoff, 7);
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            dial.lost(0, "gone".into());
+            waits.push(dial.due_ns().unwrap());
+        }
+        for (wait, least) in waits.iter().zip([100, 200, 400, 800, 1_000, 1_000]) {
+            assert!((least..=least * 3 / 2).contains(wait), "{waits:?}");
+        }
+        dial.made();
+        dial.lost(0, "gone".into());
+        assert!(dial.due_ns().unwrap() <= 150);
+    }
+}

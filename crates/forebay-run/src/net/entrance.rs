@@ -1,0 +1,66 @@
+//! Where connections come in: so many in a round, and none for a moment when the system has no more to give.
+
+use forebay_link::bytes::{Address, ByteLink, Door, DoorError};
+use forebay_sys::SysError;
+
+use super::hub::Hub;
+
+/// Most connections taken in one round: whoever is connected has his turn before the next ones come in.
+const ACCEPTS_PER_ROUND_MAX: usize = 16;
+/// How long nobody is taken in after the system refused, as without free descriptors. Whoever comes waits in its backlog.
+const SHUT_NS: u64 = 100_000_000;
+
+#[derive(Debug)]
+pub(super) struct Entrance {
+    door: Box<dyn Door>,
+    shut_until_ns: Option<u64>,
+    /// How often the system refused to take a connection in.
+    pub(super) errors: u64,
+}
+
+impl Entrance {
+    pub(super) fn open(door: Box<dyn Door>, hub: &Hub) -> Result<Self, SysError> {
+        hub.add_door(&*door)?;
+        Ok(Self {
+            door,
+            shut_until_ns: None,
+            errors: 0,
+        })
+    }
+
+    pub(super) fn address(&self) -> Result<Address, DoorError> {
+        self.door.address()
+    }
+
+    pub(super) fn must_be_polled(&self) -> bool {
+        self.door.must_be_polled()
+    }
+
+    /// Who came since the last round.
+    pub(super) fn accept(&mut self, hub: &Hub, now_ns: u64) -> Vec<Box<dyn ByteLink>> {
+        let mut came = Vec::new();
+        match self.shut_until_ns {
+            Some(until_ns) if now_ns < until_ns => return came,
+            Some(_) if hub.add_door(&*self.door).is_err() => {
+                self.shut_until_ns = Some(now_ns + SHUT_NS);
+                return came;
+            }
+            _ => self.shut_until_ns = None,
+        }
+        while came.len() < ACCEPTS_PER_ROUND_MAX {
+            match self.door.accept() {
+                Ok(Some(link)) => came.push(link),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be taken in");
+                    self.errors += 1;
+                    // A door that is ready and cannot be served would wake the end point again at once.
+                    hub.remove_door(&*self.door);
+                    self.shut_until_ns = Some(now_ns + SHUT_NS);
+                    break;
+                }
+            }
+        }
+        came
+    }
+}

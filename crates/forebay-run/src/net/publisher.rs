@@ -1,0 +1,225 @@
+//! Sends each message to the subscribers of its tag.
+
+use std::time::Duration;
+
+use forebay_link::bytes::Address;
+use forebay_msg::session::Agreed;
+use forebay_msg::{
+    ConfigError, Entry, Outbound, PeerId as EngineId, Published, Refusal, Role as Wants,
+};
+use forebay_sys::clock;
+
+use super::end_point::{EndPoint, Role};
+use super::error::NetError;
+use super::settings::Settings;
+use super::summary::NetSummary;
+
+/// Messages between two looks at the clock.
+const CLOCK_EVERY: u32 = 32;
+/// One wait for a subscriber that holds up all.
+const ROOM_WAIT: Duration = Duration::from_millis(20);
+/// Subscriptions that a subscriber may have: a tag for each E-link of a large system, many times over.
+const SUBSCRIPTIONS_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Publishing {
+    engine: forebay_msg::Publisher,
+    /// The engine's numbers of connections.
+    peers: Vec<(u64, EngineId)>,
+}
+
+impl Publishing {
+    fn engine_id(&self, id: u64) -> Option<EngineId> {
+        let peer = self.peers.iter().find(|(of, _)| *of == id);
+        peer.map(|(_, peer)| *peer)
+    }
+}
+
+impl Role for Publishing {
+    const NAME: &'static str = "publisher";
+    const WANTS: Wants = Wants::Subscriber;
+
+    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
+        let added = self.engine.add(
+            agreed.epoch,
+            agreed.slow,
+            agreed.buffer_bytes,
+            agreed.buffer_count,
+        )?;
+        self.peers.push((id, added));
+        Ok(())
+    }
+
+    fn outbound(&mut self, id: u64) -> Option<&mut Outbound> {
+        let id = self.engine_id(id)?;
+        self.engine.peer(id)
+    }
+
+    fn gone(&mut self, id: u64) -> Option<Outbound> {
+        let engine_id = self.engine_id(id)?;
+        self.peers.retain(|(of, _)| *of != id);
+        self.engine.remove(engine_id)
+    }
+
+    fn subscribe(&mut self, id: u64, begin: bool, entries: Vec<Entry>) -> Option<Refusal> {
+        let Some(id) = self.engine_id(id) else {
+            return Some(Refusal::Ending);
+        };
+        if !begin {
+            self.engine.unsubscribe(id, entries);
+        } else if self.engine.subscriptions(id) + entries.len() > SUBSCRIPTIONS_MAX {
+            return Some(Refusal::TooMany);
+        } else {
+            self.engine.subscribe(id, entries);
+        }
+        None
+    }
+
+    fn handle_time(&mut self, now_ns: u64) {
+        self.engine.handle_time(now_ns);
+    }
+
+    fn poll_timeout(&self) -> Option<u64> {
+        self.engine.poll_timeout()
+    }
+}
+
+/// Sends each message to the subscribers of its tag, which connect to it.
+#[derive(Debug)]
+pub struct Publisher {
+    end_point: EndPoint<Publishing>,
+    since_clock: u32,
+}
+
+impl Publisher {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The address is in use, a setting out of range, or the run's directory not to be written.
+    pub fn listen(address: &Address, settings: &Settings) -> Result<Self, NetError> {
+        let role = Publishing {
+            engine: forebay_msg::Publisher::new(&settings.messages)?,
+            peers: Vec::new(),
+        };
+        Ok(Self {
+            end_point: EndPoint::listen(role, address, settings)?,
+            since_clock: 0,
+        })
+    }
+
+    /// Where it really listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> Result<Address, NetError> {
+        self.end_point.address()
+    }
+
+    /// Sends a message to all subscribers of its tag: how many there were. One of the policy `Block` that has no room is waited for, as long as
+    /// the settings' `block_ns` allows.
+    ///
+    /// # Errors
+    /// It is longer than the buffers of a subscriber, or the system refuses to wait.
+    #[inline]
+    pub fn publish(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<u32, NetError> {
+        self.since_clock += 1;
+        if self.since_clock >= CLOCK_EVERY {
+            self.since_clock = 0;
+            self.end_point.now_ns = clock::monotonic_ns();
+        }
+        loop {
+            let end_point = &mut self.end_point;
+            if end_point.books.leaks("send") {
+                end_point.books.published(1, payload.len() as u64);
+                return Ok(1);
+            }
+            let engine = &mut end_point.role.engine;
+            let published = engine.publish(end_point.now_ns, tag, status, payload);
+            if let Some(copies) = self.account(&published, payload)? {
+                return Ok(copies);
+            }
+            self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+        }
+    }
+
+    /// Counts what became of a message; none when it has to be published again.
+    fn account(&mut self, published: &Published, payload: &[u8]) -> Result<Option<u32>, NetError> {
+        let end_point = &mut self.end_point;
+        if published.too_long {
+            return Err(NetError::TooLong {
+                bytes: payload.len(),
+                most: end_point.settings.messages.buffer_bytes,
+            });
+        }
+        if published.wait {
+            return Ok(None);
+        }
+        let copies = published.taken + published.dropped;
+        if copies == 0 {
+            end_point.books.unheard(payload.len() as u64);
+            return Ok(Some(0));
+        }
+        end_point
+            .books
+            .published(copies.into(), payload.len() as u64);
+        if end_point
+            .role
+            .engine
+            .peers()
+            .any(|(_, end)| end.is_waiting())
+        {
+            end_point.pump();
+        }
+        Ok(Some(copies))
+    }
+
+    /// Lets everything go out that is in buffers.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn flush(&mut self) -> Result<(), NetError> {
+        let peers = self.end_point.role.engine.peers();
+        peers.for_each(|(_, outbound)| outbound.flush());
+        self.end_point.turn(&mut |_| {}).map(drop)
+    }
+
+    /// Works, and waits up to `most` for something to happen; whether anything did.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn poll(&mut self, most: Duration) -> Result<bool, NetError> {
+        self.end_point.wait(most, &mut |_| {})
+    }
+
+    /// Subscribers that are connected now.
+    #[must_use]
+    pub fn subscribers(&self) -> usize {
+        self.end_point.open_connections()
+    }
+
+    /// Subscriptions of all of them.
+    #[must_use]
+    pub fn subscriptions(&self) -> usize {
+        let role = &self.end_point.role;
+        let each = role
+            .peers
+            .iter()
+            .map(|(_, peer)| role.engine.subscriptions(*peer));
+        each.sum()
+    }
+
+    /// How many have been connected.
+    #[must_use]
+    pub fn connections_made(&self) -> u64 {
+        self.end_point.made()
+    }
+
+    /// Sends what is held, says so, waits up to `limit` for the subscribers' totals, and closes the books; ledger and record stay in the run's
+    /// directory.
+    ///
+    /// # Errors
+    /// The system refuses to wait, or the books cannot be written.
+    pub fn finish(mut self, limit: Duration) -> Result<NetSummary, NetError> {
+        self.end_point.finish(limit, &mut |_| {})
+    }
+}

@@ -1,0 +1,168 @@
+//! Receives messages from any number of senders.
+
+use std::time::Duration;
+
+use forebay_link::bytes::Address;
+use forebay_msg::session::Agreed;
+use forebay_msg::{ConfigError, Outbound, Pushed, Role as Wants};
+
+use super::end_point::{Delivered, EndPoint, PeerId, Role};
+use super::error::NetError;
+use super::sender::{Ends, Sent};
+use super::settings::Settings;
+use super::summary::NetSummary;
+
+#[derive(Debug)]
+pub(super) struct Receiving {
+    answers: bool,
+    ends: Ends,
+}
+
+impl Role for Receiving {
+    const NAME: &'static str = "receiver";
+    const WANTS: Wants = Wants::Sender;
+
+    fn answers(&self) -> bool {
+        self.answers
+    }
+
+    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
+        self.ends.open(id, agreed)
+    }
+
+    #[inline]
+    fn outbound(&mut self, id: u64) -> Option<&mut Outbound> {
+        self.ends.get(id)
+    }
+
+    fn gone(&mut self, id: u64) -> Option<Outbound> {
+        self.ends.take(id)
+    }
+
+    fn handle_time(&mut self, now_ns: u64) {
+        self.ends.handle_time(now_ns);
+    }
+
+    fn poll_timeout(&self) -> Option<u64> {
+        self.ends.poll_timeout()
+    }
+}
+
+/// Receives messages from any number of senders, which connect to it.
+#[derive(Debug)]
+pub struct Receiver {
+    end_point: EndPoint<Receiving>,
+}
+
+impl Receiver {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The address is in use, a setting out of range, or the run's directory not to be written.
+    pub fn listen(address: &Address, settings: &Settings) -> Result<Self, NetError> {
+        Self::open(address, settings, false)
+    }
+
+    /// Listens, and can send to its senders, too.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen).
+    pub fn listen_and_answer(address: &Address, settings: &Settings) -> Result<Self, NetError> {
+        Self::open(address, settings, true)
+    }
+
+    fn open(address: &Address, settings: &Settings, answers: bool) -> Result<Self, NetError> {
+        let role = Receiving {
+            answers,
+            ends: Ends::new(settings.messages),
+        };
+        Ok(Self {
+            end_point: EndPoint::listen(role, address, settings)?,
+        })
+    }
+
+    /// Where it really listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> Result<Address, NetError> {
+        self.end_point.address()
+    }
+
+    /// Works, and waits up to `most` for something to happen; `on` is given every message. Whether anything happened.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn poll(
+        &mut self,
+        most: Duration,
+        mut on: impl FnMut(Delivered<'_>),
+    ) -> Result<bool, NetError> {
+        self.end_point.wait(most, &mut on)
+    }
+
+    /// Sends a message to a sender, if there is room for it and this receiver answers.
+    ///
+    /// # Errors
+    /// It is longer than a buffer.
+    pub fn try_send(
+        &mut self,
+        to: PeerId,
+        tag: u64,
+        status: u8,
+        payload: &[u8],
+    ) -> Result<Sent, NetError> {
+        let end_point = &mut self.end_point;
+        let Some(outbound) = end_point.role.ends.get(to.0) else {
+            return Ok(Sent::NotNow);
+        };
+        let most = outbound.buffer_bytes();
+        match outbound.push(end_point.now_ns, tag, status, payload) {
+            Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
+                end_point.books.published(1, payload.len() as u64);
+                Ok(Sent::Taken)
+            }
+            Pushed::Wait => Ok(Sent::NotNow),
+            Pushed::TooLong => Err(NetError::TooLong {
+                bytes: payload.len(),
+                most,
+            }),
+        }
+    }
+
+    /// Lets everything go out that is in buffers.
+    pub fn flush(&mut self) {
+        self.end_point.role.ends.all().for_each(Outbound::flush);
+        self.end_point.pump();
+    }
+
+    /// Senders that are connected now.
+    #[must_use]
+    pub fn senders(&self) -> usize {
+        self.end_point.open_connections()
+    }
+
+    /// How many have been connected.
+    #[must_use]
+    pub fn connections_made(&self) -> u64 {
+        self.end_point.made()
+    }
+
+    /// Whether somebody was there, and nobody is any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.end_point.has_ended()
+    }
+
+    /// Asks the senders to end, waits up to `limit` for it, and closes the books; ledger and record stay in the run's directory.
+    ///
+    /// # Errors
+    /// The system refuses to wait, or the books cannot be written.
+    pub fn finish(
+        mut self,
+        limit: Duration,
+        mut on: impl FnMut(Delivered<'_>),
+    ) -> Result<NetSummary, NetError> {
+        self.end_point.finish(limit, &mut on)
+    }
+}

@@ -1,0 +1,303 @@
+//! Sends messages to one receiver.
+
+use std::time::Duration;
+
+use forebay_link::bytes::Address;
+use forebay_msg::session::Agreed;
+use forebay_msg::{Config, ConfigError, Outbound, Pushed, Role as Wants};
+use forebay_sys::clock;
+
+use super::end_point::{Delivered, EndPoint, PeerId, Role};
+use super::error::NetError;
+use super::settings::Settings;
+use super::summary::NetSummary;
+
+/// Messages between two looks at the clock.
+const CLOCK_EVERY: u32 = 32;
+/// One wait for room; then it is asked whether it is not too long already.
+const ROOM_WAIT: Duration = Duration::from_millis(20);
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in a buffer.
+    Taken,
+    /// There is no room, or no receiver: nothing was counted.
+    NotNow,
+}
+
+/// The sending ends of connections.
+#[derive(Debug)]
+pub(super) struct Ends {
+    config: Config,
+    ends: Vec<(u64, Outbound)>,
+}
+
+impl Ends {
+    pub(super) fn new(config: Config) -> Self {
+        Self {
+            config,
+            ends: Vec::new(),
+        }
+    }
+
+    pub(super) fn open(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
+        if agreed.sends {
+            let config = Config {
+                buffer_bytes: agreed.buffer_bytes,
+                buffer_count: agreed.buffer_count,
+                ..self.config
+            };
+            self.ends.push((id, Outbound::new(&config, agreed.epoch)?));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut Outbound> {
+        let end = self.ends.iter_mut().find(|(of, _)| *of == id);
+        end.map(|(_, outbound)| outbound)
+    }
+
+    pub(super) fn take(&mut self, id: u64) -> Option<Outbound> {
+        let at = self.ends.iter().position(|(of, _)| *of == id)?;
+        Some(self.ends.swap_remove(at).1)
+    }
+
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Outbound> {
+        self.ends.iter_mut().map(|(_, outbound)| outbound)
+    }
+
+    pub(super) fn handle_time(&mut self, now_ns: u64) {
+        self.all().for_each(|outbound| outbound.handle_time(now_ns));
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<u64> {
+        let times = self.ends.iter().filter_map(|(_, end)| end.poll_timeout());
+        times.min()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Sending {
+    ends: Ends,
+}
+
+impl Role for Sending {
+    const NAME: &'static str = "sender";
+    const WANTS: Wants = Wants::Sender;
+
+    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
+        self.ends.open(id, agreed)
+    }
+
+    #[inline]
+    fn outbound(&mut self, id: u64) -> Option<&mut Outbound> {
+        self.ends.get(id)
+    }
+
+    fn gone(&mut self, id: u64) -> Option<Outbound> {
+        self.ends.take(id)
+    }
+
+    fn handle_time(&mut self, now_ns: u64) {
+        self.ends.handle_time(now_ns);
+    }
+
+    fn poll_timeout(&self) -> Option<u64> {
+        self.ends.poll_timeout()
+    }
+}
+
+/// Sends messages to one receiver, to which it connects, again and again if it must. A receiver that answers sends back.
+#[derive(Debug)]
+pub struct Sender {
+    end_point: EndPoint<Sending>,
+    since_clock: u32,
+}
+
+impl Sender {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// A setting is out of range, or the backend cannot be used here.
+    pub fn connect(address: &Address, settings: &Settings) -> Result<Self, NetError> {
+        let role = Sending {
+            ends: Ends::new(settings.messages),
+        };
+        Ok(Self {
+            end_point: EndPoint::connect(role, std::slice::from_ref(address), settings)?,
+            since_clock: 0,
+        })
+    }
+
+    /// Whether there is a receiver.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        !self.end_point.role.ends.ends.is_empty()
+    }
+
+    /// How often a connection was made.
+    #[must_use]
+    pub fn connections_made(&self) -> u64 {
+        self.end_point.made()
+    }
+
+    /// Bytes of payload that a message may have, by what was agreed with the receiver, or by our own settings while there is none.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u32 {
+        let end = self.end_point.role.ends.ends.first();
+        end.map_or(self.end_point.settings.messages.buffer_bytes, |(_, end)| {
+            end.buffer_bytes()
+        })
+    }
+
+    /// Sends a message if there is room for it.
+    ///
+    /// # Errors
+    /// It is longer than a buffer.
+    #[inline]
+    pub fn try_send(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<Sent, NetError> {
+        self.try_send_with(tag, status, payload.len(), |place| {
+            place.copy_from_slice(payload)
+        })
+    }
+
+    /// Sends a message whose payload is written where it goes out from: no copy is made of it. `write` finds bytes of earlier messages there.
+    ///
+    /// # Errors
+    /// It is longer than a buffer.
+    #[inline]
+    pub fn try_send_with(
+        &mut self,
+        tag: u64,
+        status: u8,
+        payload_bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<Sent, NetError> {
+        self.since_clock += 1;
+        if self.since_clock >= CLOCK_EVERY {
+            self.since_clock = 0;
+            self.end_point.now_ns = clock::monotonic_ns();
+        }
+        let end_point = &mut self.end_point;
+        let Some((_, outbound)) = end_point.role.ends.ends.first_mut() else {
+            return Ok(Sent::NotNow);
+        };
+        if end_point.ending {
+            return Ok(Sent::NotNow);
+        }
+        if end_point.books.leaks("send") {
+            end_point.books.published(1, payload_bytes as u64);
+            return Ok(Sent::Taken);
+        }
+        let pushed = outbound.push_with(end_point.now_ns, tag, status, payload_bytes, write);
+        let waiting = outbound.is_waiting();
+        let most = outbound.buffer_bytes();
+        match pushed {
+            Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
+                end_point.books.published(1, payload_bytes as u64);
+                if waiting {
+                    end_point.pump();
+                }
+                Ok(Sent::Taken)
+            }
+            Pushed::Wait => Ok(Sent::NotNow),
+            Pushed::TooLong => Err(NetError::TooLong {
+                bytes: payload_bytes,
+                most,
+            }),
+        }
+    }
+
+    /// Sends a message, and waits for a receiver and for room as long as the settings' `block_ns` allows.
+    ///
+    /// # Errors
+    /// It is longer than a buffer, or nobody took anything for so long.
+    #[inline]
+    pub fn send(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
+        match self.try_send(tag, status, payload)? {
+            Sent::Taken => Ok(()),
+            Sent::NotNow => self.send_later(tag, status, payload),
+        }
+    }
+
+    #[cold]
+    fn send_later(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
+        let begun_ns = clock::monotonic_ns();
+        loop {
+            self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+            if self.try_send(tag, status, payload)? == Sent::Taken {
+                return Ok(());
+            }
+            self.check_patience(begun_ns)?;
+        }
+    }
+
+    fn check_patience(&self, begun_ns: u64) -> Result<(), NetError> {
+        let waited_ns = clock::monotonic_ns() - begun_ns;
+        if waited_ns < self.end_point.settings.messages.block_ns {
+            return Ok(());
+        }
+        Err(NetError::Stuck {
+            peer: self
+                .end_point
+                .address()
+                .map_or_else(|_| String::new(), |at| at.to_string()),
+            waited_ms: waited_ns / 1_000_000,
+            why: self.end_point.trouble(),
+        })
+    }
+
+    /// Lets everything go out that is in buffers, whether they are full or not.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn flush(&mut self) -> Result<(), NetError> {
+        self.end_point.role.ends.all().for_each(Outbound::flush);
+        self.end_point.turn(&mut |_| {}).map(drop)
+    }
+
+    /// Works, and waits up to `most` for something to happen; whether anything did. `on` is given what a receiver that answers has sent.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn poll(
+        &mut self,
+        most: Duration,
+        mut on: impl FnMut(Delivered<'_>),
+    ) -> Result<bool, NetError> {
+        self.end_point.wait(most, &mut on)
+    }
+
+    /// Whether nothing is in buffers or on its way unread.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.end_point
+            .role
+            .ends
+            .ends
+            .iter()
+            .all(|(_, end)| end.is_done())
+    }
+
+    /// Sends what is held, says so, waits up to `limit` for the receiver's totals, and closes the books; ledger and record stay in the run's
+    /// directory.
+    ///
+    /// # Errors
+    /// The system refuses to wait, or the books cannot be written.
+    pub fn finish(mut self, limit: Duration) -> Result<NetSummary, NetError> {
+        self.end_point.finish(limit, &mut |_| {})
+    }
+
+    /// The receiver, for [`Delivered::peer`].
+    #[must_use]
+    pub fn peer(&self) -> Option<PeerId> {
+        self.end_point
+            .role
+            .ends
+            .ends
+            .first()
+            .map(|(id, _)| PeerId(*id))
+    }
+}

@@ -1,0 +1,126 @@
+//! Gets the messages of tags from any number of publishers.
+
+use std::time::Duration;
+
+use forebay_link::bytes::Address;
+use forebay_msg::session::Agreed;
+use forebay_msg::{ConfigError, Entry, Outbound, Role as Wants, Slow};
+
+use super::end_point::{Delivered, EndPoint, Role};
+use super::error::NetError;
+use super::settings::Settings;
+use super::summary::NetSummary;
+
+#[derive(Debug)]
+pub(super) struct Subscribing {
+    entries: Vec<Entry>,
+    slow: Slow,
+}
+
+impl Role for Subscribing {
+    const NAME: &'static str = "subscriber";
+    const WANTS: Wants = Wants::Subscriber;
+
+    fn opened(&mut self, _id: u64, _agreed: &Agreed) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn outbound(&mut self, _id: u64) -> Option<&mut Outbound> {
+        None
+    }
+
+    fn gone(&mut self, _id: u64) -> Option<Outbound> {
+        None
+    }
+
+    fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    fn slow(&self) -> Slow {
+        self.slow
+    }
+}
+
+/// Gets the messages of tags from publishers, to which it connects, again and again if it must; then it asks for its tags again.
+#[derive(Debug)]
+pub struct Subscriber {
+    end_point: EndPoint<Subscribing>,
+}
+
+impl Subscriber {
+    /// Begins to connect to all of them. The policy of `settings.messages.slow` is what this subscriber wants to be treated by.
+    ///
+    /// # Errors
+    /// A setting is out of range, or a backend cannot be used here.
+    pub fn connect(addresses: &[Address], settings: &Settings) -> Result<Self, NetError> {
+        let role = Subscribing {
+            entries: Vec::new(),
+            slow: settings.messages.slow,
+        };
+        Ok(Self {
+            end_point: EndPoint::connect(role, addresses, settings)?,
+        })
+    }
+
+    /// Begins subscriptions, at all publishers, also at those that come later.
+    pub fn subscribe(&mut self, entries: &[Entry]) {
+        let known = &mut self.end_point.role.entries;
+        known.extend_from_slice(entries);
+        known.sort_unstable_by_key(|entry| (entry.mask, entry.tag));
+        known.dedup();
+        self.end_point.ask(true, entries);
+    }
+
+    /// Ends subscriptions.
+    pub fn unsubscribe(&mut self, entries: &[Entry]) {
+        self.end_point
+            .role
+            .entries
+            .retain(|entry| !entries.contains(entry));
+        self.end_point.ask(false, entries);
+    }
+
+    /// Works, and waits up to `most` for something to happen; `on` is given every message. Whether anything happened.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn poll(
+        &mut self,
+        most: Duration,
+        mut on: impl FnMut(Delivered<'_>),
+    ) -> Result<bool, NetError> {
+        self.end_point.wait(most, &mut on)
+    }
+
+    /// Publishers that are connected now.
+    #[must_use]
+    pub fn publishers(&self) -> usize {
+        self.end_point.open_connections()
+    }
+
+    /// How often a connection was made.
+    #[must_use]
+    pub fn connections_made(&self) -> u64 {
+        self.end_point.made()
+    }
+
+    /// Why there is no connection, as far as it is known.
+    #[must_use]
+    pub fn trouble(&self) -> String {
+        self.end_point.trouble()
+    }
+
+    /// Asks the publishers for the end, waits up to `limit` for what is on its way, and closes the books; ledger and record stay in the run's
+    /// directory.
+    ///
+    /// # Errors
+    /// The system refuses to wait, or the books cannot be written.
+    pub fn finish(
+        mut self,
+        limit: Duration,
+        mut on: impl FnMut(Delivered<'_>),
+    ) -> Result<NetSummary, NetError> {
+        self.end_point.finish(limit, &mut on)
+    }
+}

@@ -1,0 +1,137 @@
+//! What an end point has to say at its end.
+
+use std::collections::BTreeMap;
+
+use forebay_ledger::Balance;
+use serde::Serialize;
+
+use super::counts::Counts;
+
+/// One connection, from its begin to its end.
+#[derive(Clone, Debug, Serialize)]
+pub struct ConnectionSummary {
+    /// Who was there.
+    pub peer: String,
+    /// How it ended: `over` in order, else why not.
+    pub end: &'static str,
+    /// Messages handed to the link.
+    pub messages_sent: u64,
+    /// Bytes of their payloads.
+    pub bytes_sent: u64,
+    /// Messages that were read.
+    pub messages_received: u64,
+    /// Bytes of their payloads.
+    pub bytes_received: u64,
+    /// Messages dropped here, as by the policy for a slow receiver.
+    pub dropped: u64,
+    /// Messages that the peer sent and that never came or could not be read.
+    pub lost: u64,
+    /// Messages sent of which nobody said whether they were read.
+    pub unconfirmed: u64,
+    /// Messages sent less those that the peer says it took; none when it did not say.
+    pub missing_at_peer: Option<i64>,
+}
+
+/// What an end point did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NetSummary {
+    /// Messages sent, in all copies, and received.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Messages lost by name, here or on the way here.
+    pub dropped: u64,
+    /// The same by reason.
+    pub dropped_by_reason: BTreeMap<String, u64>,
+    /// What the books leave over, in messages.
+    pub residual_items: u64,
+    /// What they leave over in bytes.
+    pub residual_bytes: u64,
+    /// Connections that were made.
+    pub connections_made: u64,
+    /// Attempts to connect.
+    pub attempts: u64,
+    /// Connections that ended otherwise than in order, by reason.
+    pub parted: BTreeMap<&'static str, u64>,
+    /// Messages of which nobody said whether they were read.
+    pub unconfirmed: u64,
+    /// The last connections.
+    pub connections: Vec<ConnectionSummary>,
+    /// Connections before these.
+    pub unlisted_connections: u64,
+    /// Messages and bytes by tag, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<TagSummary>>,
+}
+
+/// What one tag had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TagSummary {
+    /// The tag.
+    pub tag: u64,
+    /// Messages handed in or delivered.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Copies dropped.
+    pub dropped: u64,
+}
+
+/// Connections whose summary is kept.
+const LISTED_MAX: usize = 1000;
+
+impl NetSummary {
+    /// Whether nothing is left over.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.residual_items == 0 && self.residual_bytes == 0
+    }
+
+    pub(super) fn add(&mut self, one: ConnectionSummary) {
+        if one.end != "over" {
+            *self.parted.entry(one.end).or_default() += 1;
+        }
+        self.unconfirmed += one.unconfirmed;
+        if self.connections.len() == LISTED_MAX {
+            self.connections.remove(0);
+            self.unlisted_connections += 1;
+        }
+        self.connections.push(one);
+    }
+
+    /// Takes the sums from the books.
+    pub(super) fn take(&mut self, balance: &Balance) {
+        self.residual_items = balance.residual_items;
+        self.residual_bytes = balance.residual_bytes;
+        for line in &balance.accounts {
+            if line.place == "send" || line.place == "receive" {
+                self.messages += line.outgoing.items;
+                self.bytes += line.outgoing.bytes;
+            }
+            for lost in line.dropped.iter().filter(|lost| lost.items > 0) {
+                *self
+                    .dropped_by_reason
+                    .entry(lost.reason.clone())
+                    .or_default() += lost.items;
+                self.dropped += lost.items;
+            }
+        }
+    }
+}
+
+impl ConnectionSummary {
+    pub(super) fn of(peer: &str, end: &'static str, counts: &Counts) -> Self {
+        Self {
+            peer: peer.to_owned(),
+            end,
+            messages_sent: counts.sent[0],
+            bytes_sent: counts.sent[1],
+            messages_received: counts.read[0],
+            bytes_received: counts.read[1],
+            dropped: counts.slow[0] + counts.lost[0],
+            lost: counts.gap[0] + counts.broken[0],
+            unconfirmed: 0,
+            missing_at_peer: None,
+        }
+    }
+}
