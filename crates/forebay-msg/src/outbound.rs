@@ -70,6 +70,7 @@ pub struct Outbound {
     totals: Totals,
     stuck_since_ns: Option<u64>,
     given_up: bool,
+    closed: bool,
 }
 
 impl Outbound {
@@ -102,6 +103,7 @@ impl Outbound {
             totals: Totals::default(),
             stuck_since_ns: None,
             given_up: false,
+            closed: false,
         })
     }
 
@@ -181,6 +183,9 @@ impl Outbound {
     fn open_next(&mut self, now_ns: u64, payload_bytes: usize) -> Result<usize, Pushed> {
         if payload_bytes > self.config.buffer_bytes as usize {
             return Err(Pushed::TooLong);
+        }
+        if self.closed {
+            return Err(Pushed::Wait);
         }
         self.flush();
         if self.given_up {
@@ -262,6 +267,12 @@ impl Outbound {
         self.totals.bytes_dropped += bytes;
         self.held = [self.held[0] - messages, self.held[1] - bytes];
         self.free.push(oldest);
+    }
+
+    /// Takes nothing more: each further message has to wait. What is held goes out.
+    pub fn close(&mut self) {
+        self.flush();
+        self.closed = true;
     }
 
     /// Closes the open buffer: it goes out next.

@@ -144,6 +144,13 @@ impl Publisher {
         peer.map(|peer| peer.asked.end(entries)).is_some()
     }
 
+    /// Ends all subscriptions of a peer. False when there is no such peer.
+    pub fn unsubscribe_all(&mut self, id: PeerId) -> bool {
+        self.routes.clear();
+        let peer = self.find(id);
+        peer.map(|peer| peer.asked = Asked::default()).is_some()
+    }
+
     fn find(&mut self, id: PeerId) -> Option<&mut Peer> {
         self.peers.iter_mut().find(|peer| peer.id == id)
     }

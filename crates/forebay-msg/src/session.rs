@@ -28,6 +28,8 @@ pub enum Event<'a> {
     Answered(u32, Option<Result<Refusal, u32>>),
     /// The peer sends nothing more; its totals.
     PeerEnded(Totals),
+    /// The peer wants nothing more: nothing is to be pushed after this; what is held goes out, and then the end.
+    PeerLeaves,
 }
 
 /// One connection. It is given frames and the time and says what is to be sent; the sending end ([`Outbound`]) belongs to its user, who hands
@@ -169,7 +171,7 @@ impl Session {
             }
             Frame::Leave if self.sends() => {
                 self.ending = true;
-                Ok(Event::None)
+                Ok(Event::PeerLeaves)
             }
             Frame::Alive => Ok(Event::None),
             Frame::Refuse(reason) => Err(SessionError::Refused { reason }),
@@ -245,7 +247,8 @@ impl Session {
 
     /// Gives back what was read. Worth a frame when a quarter of the buffers is to be given back, or when there is nothing else to do (`idle`).
     pub fn give_credit(&mut self, idle: bool) {
-        let (Some(inbound), Some(agreed)) = (&self.inbound, &self.agreed) else {
+        let (Some(inbound), Some(agreed), None) = (&self.inbound, &self.agreed, &self.peer_end)
+        else {
             return;
         };
         let due = inbound.credit() - self.credit_told;
@@ -306,14 +309,14 @@ impl Session {
     /// frame, or the rest of one.
     pub fn poll_transmit<'a>(&'a mut self, outbound: Option<&'a mut Outbound>) -> Option<&'a [u8]> {
         if self.data_taken == 0 && self.control.is_empty() {
-            if let Some(outbound) = outbound {
+            if let Some(outbound) = outbound.filter(|_| !self.end_said) {
                 if self.ending && !outbound.is_waiting() {
                     outbound.flush();
                 }
                 if outbound.is_waiting() {
                     return outbound.poll_transmit();
                 }
-                if self.ending && !self.end_said && self.sends() {
+                if self.ending && self.sends() {
                     self.end_said = true;
                     self.control.say(&Frame::End(outbound.totals()));
                 }

@@ -106,6 +106,7 @@ impl End {
                 Event::Answered(request, refusal) => {
                     self.answered.push((request, refusal.is_none()));
                 }
+                Event::PeerLeaves => self.outbound.as_mut().unwrap().close(),
                 Event::Opened(_) | Event::PeerEnded(_) | Event::None => {}
             }
             if let Some(request) = answer {
@@ -225,6 +226,8 @@ fn a_subscriber_asks_and_leaves() {
         "what was held comes before the end"
     );
     assert!(b.session.is_ending() && a.session.is_over() && b.session.is_over());
+    let late = b.outbound.as_mut().unwrap().push(0, 3, 0, &[1]);
+    assert_eq!(late, Pushed::Wait, "nothing goes after the end");
 }
 
 #[test]

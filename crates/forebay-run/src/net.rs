@@ -35,6 +35,7 @@ mod end_point;
 mod entrance;
 mod error;
 mod hub;
+pub mod perf;
 mod publisher;
 mod receiver;
 mod sender;

@@ -18,6 +18,7 @@ mod inspect;
 mod manual;
 mod metrics;
 mod mover;
+mod net;
 mod output;
 mod range;
 mod remedy;
@@ -49,6 +50,7 @@ enum Verb {
     Run(evb::EvbArgs),
     Replay(replay::ReplayArgs),
     Mover(mover::MoverArgs),
+    Net(net::NetArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Audit(audit::AuditArgs),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Verb::Evb(args) | Verb::Run(args) => evb::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Mover(args) => mover::run(&args),
+        Verb::Net(args) => net::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Audit(args) => audit::run(&args),

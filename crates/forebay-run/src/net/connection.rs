@@ -62,6 +62,8 @@ pub(super) enum Step {
         begin: bool,
         entries: Vec<Entry>,
     },
+    /// The receiver wants no more.
+    Left,
     /// A subscription was refused.
     Refused(Result<Refusal, u32>),
 }
@@ -80,6 +82,7 @@ fn take(event: Event<'_>, on: impl FnMut(Message<'_>)) -> Option<Step> {
             entries: subscribe.entries().collect(),
         }),
         Event::Answered(_, Some(reason)) => Some(Step::Refused(reason)),
+        Event::PeerLeaves => Some(Step::Left),
         Event::Answered(_, None) | Event::PeerEnded(_) | Event::None => None,
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Dial {
     /// When the next attempt is due; none while there is a connection.
     due_ns: Option<u64>,
     pub(super) attempts: u64,
+    /// There was a connection.
+    pub(super) was_made: bool,
     /// Why there is no connection, as far as it is known.
     pub(super) trouble: Option<String>,
     random: u64,
@@ -27,6 +29,7 @@ impl Dial {
             wait_ns: backoff.first_ns,
             due_ns: Some(now_ns),
             attempts: 0,
+            was_made: false,
             trouble: None,
             // Any odd number: end points that lost the same peer shall not come back at the same moment.
             random: now_ns ^ (u64::from(std::process::id()) << 32) | 1,
@@ -38,30 +41,30 @@ impl Dial {
     }
 
     /// Connects if it is time; a link is being made then.
-    pub(super) fn attempt(&mut self, now_ns: u64, room: Room) -> Option<Box<dyn ByteLink>> {
+    ///
+    /// # Errors
+    /// The backend cannot be used at all: what is wrong with it now will be wrong for ever.
+    pub(super) fn attempt(
+        &mut self,
+        now_ns: u64,
+        room: Room,
+    ) -> Result<Option<Box<dyn ByteLink>>, ByteLinkError> {
         if self.due_ns.is_none_or(|due_ns| now_ns < due_ns) {
-            return None;
+            return Ok(None);
         }
         self.attempts += 1;
         match connect(&self.address, room) {
             Ok(link) => {
                 self.due_ns = None;
-                Some(link)
+                Ok(Some(link))
             }
-            Err(error) => {
-                self.lost(now_ns, error.to_string());
-                None
-            }
-        }
-    }
-
-    /// Whether the backend can be used at all: what is wrong with it now will be wrong for ever.
-    pub(super) fn check(&self, room: Room) -> Result<(), ByteLinkError> {
-        match connect(&self.address, room) {
             Err(error @ (ByteLinkError::NotBuilt { .. } | ByteLinkError::TooLong { .. })) => {
                 Err(error)
             }
-            _ => Ok(()),
+            Err(error) => {
+                self.lost(now_ns, error.to_string());
+                Ok(None)
+            }
         }
     }
 
@@ -79,6 +82,7 @@ impl Dial {
     /// The peer has welcomed.
     pub(super) fn made(&mut self) {
         self.wait_ns = self.backoff.first_ns;
+        self.was_made = true;
         self.trouble = None;
     }
 }

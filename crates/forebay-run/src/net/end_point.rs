@@ -50,6 +50,8 @@ pub(super) trait Role {
     fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), forebay_msg::ConfigError>;
     /// The sending end of a connection.
     fn outbound(&mut self, id: u64) -> Option<&mut Outbound>;
+    /// The receiver of a connection wants no more.
+    fn left(&mut self, _id: u64) {}
     /// A connection is gone: its sending end.
     fn gone(&mut self, id: u64) -> Option<Outbound>;
     /// Subscriptions begin or end.
@@ -148,9 +150,9 @@ impl<R: Role> EndPoint<R> {
         let mut end_point = Self::new(role, settings)?;
         for address in addresses {
             let dial = Dial::new(address.clone(), settings.backoff, end_point.now_ns);
-            dial.check(settings.room())?;
             end_point.dials.push(dial);
         }
+        end_point.dial()?;
         Ok(end_point)
     }
 
@@ -167,14 +169,24 @@ impl<R: Role> EndPoint<R> {
         self.connections.iter().filter(open).count()
     }
 
+    /// Whether a peer sends, too.
+    pub(super) fn is_answered(&self) -> bool {
+        let mut agreed = self
+            .connections
+            .iter()
+            .filter_map(|one| one.session.agreed());
+        agreed.any(|agreed| agreed.receives)
+    }
+
     /// How often a connection was made.
     pub(super) fn made(&self) -> u64 {
         self.made
     }
 
-    /// Whether all connections have ended, and one was there.
+    /// Whether nobody is connected any more; everybody whom this side connects to was there once, or else somebody.
     pub(super) fn has_ended(&self) -> bool {
-        self.made > 0 && self.connections.is_empty()
+        let met = self.dials.iter().all(|dial| dial.was_made);
+        self.made > 0 && met && self.open_connections() == 0
     }
 
     /// One round over everything; whether anything happened.
@@ -282,6 +294,7 @@ impl<R: Role> EndPoint<R> {
                 let refusal = self.role.subscribe(connection.id, begin, entries);
                 connection.session.answer(request, refusal);
             }
+            Step::Left => self.role.left(connection.id),
             Step::Refused(reason) => {
                 let peer = connection.peer();
                 tracing::warn!(peer, ?reason, "a subscription was refused");
@@ -321,7 +334,7 @@ impl<R: Role> EndPoint<R> {
                 self.admit(link);
             }
         }
-        self.dial();
+        self.dial()?;
         self.role.handle_time(now_ns);
         let mut at = 0;
         while at < self.connections.len() {
@@ -383,13 +396,13 @@ impl<R: Role> EndPoint<R> {
         self.keep(link, session, None, slot);
     }
 
-    fn dial(&mut self) {
+    fn dial(&mut self) -> Result<(), NetError> {
         if self.ending {
-            return;
+            return Ok(());
         }
         let room = self.settings.room();
         for at in 0..self.dials.len() {
-            let Some(link) = self.dials[at].attempt(self.now_ns, room) else {
+            let Some(link) = self.dials[at].attempt(self.now_ns, room)? else {
                 continue;
             };
             let dialer = Dialer {
@@ -402,6 +415,7 @@ impl<R: Role> EndPoint<R> {
             let slot = self.free_slots.pop();
             self.keep(link, session, Some(at), slot);
         }
+        Ok(())
     }
 
     fn keep(
@@ -449,7 +463,16 @@ impl<R: Role> EndPoint<R> {
             self.free_slots.push(connection.slot);
         }
         let reason = parted.reason();
-        if !matches!(parted, Parted::Over) {
+        let peer_known = connection.session.agreed().is_some();
+        if connection.dial.is_some() && !peer_known {
+            // It is tried again; who waits for it says so when he waits no longer.
+            tracing::info!(
+                peer = connection.peer(),
+                reason,
+                "no connection yet: {parted}"
+            );
+            self.last_trouble = Some(parted.to_string());
+        } else if !matches!(parted, Parted::Over) {
             tracing::warn!(
                 peer = connection.peer(),
                 reason,
@@ -467,7 +490,9 @@ impl<R: Role> EndPoint<R> {
                 None => summary.unconfirmed = outbound.unconfirmed()[0],
             }
         }
-        self.summary.add(summary);
+        if peer_known || connection.dial.is_none() {
+            self.summary.add(summary);
+        }
         let refusal = matches!(parted, Parted::Slow { .. }).then_some(Refusal::Busy);
         connection.part(&self.hub, refusal);
         if let Some(dial) = connection.dial {
@@ -556,6 +581,15 @@ impl<R: Role> EndPoint<R> {
         self.next_tend_ns = 0;
         for connection in &mut self.connections {
             Self::say_end(connection);
+        }
+    }
+
+    /// Ends what this side sends to peers that have ended.
+    pub(super) fn end_with_the_ended(&mut self) {
+        for connection in &mut self.connections {
+            if connection.session.peer_end().is_some() && !connection.session.is_ending() {
+                connection.session.end();
+            }
         }
     }
 

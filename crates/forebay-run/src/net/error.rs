@@ -17,6 +17,9 @@ pub enum NetError {
     /// The backend cannot be used at all.
     #[error(transparent)]
     Link(#[from] ByteLinkError),
+    /// No room for a measurement.
+    #[error("the histogram cannot be made: {0}")]
+    Histogram(#[from] hdrhistogram::CreationError),
     /// The books or the system.
     #[error(transparent)]
     Run(#[from] RunError),

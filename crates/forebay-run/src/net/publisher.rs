@@ -55,6 +55,12 @@ impl Role for Publishing {
         self.engine.peer(id)
     }
 
+    fn left(&mut self, id: u64) {
+        if let Some(id) = self.engine_id(id) {
+            self.engine.unsubscribe_all(id);
+        }
+    }
+
     fn gone(&mut self, id: u64) -> Option<Outbound> {
         let engine_id = self.engine_id(id)?;
         self.peers.retain(|(of, _)| *of != id);
@@ -195,6 +201,16 @@ impl Publisher {
     #[must_use]
     pub fn subscribers(&self) -> usize {
         self.end_point.open_connections()
+    }
+
+    /// Subscribers that have subscribed to something.
+    #[must_use]
+    pub fn ready_subscribers(&self) -> usize {
+        let role = &self.end_point.role;
+        let peers = role.peers.iter();
+        peers
+            .filter(|(_, peer)| role.engine.subscriptions(*peer) > 0)
+            .count()
     }
 
     /// Subscriptions of all of them.

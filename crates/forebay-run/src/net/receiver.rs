@@ -35,6 +35,10 @@ impl Role for Receiving {
         self.ends.get(id)
     }
 
+    fn left(&mut self, id: u64) {
+        self.ends.left(id);
+    }
+
     fn gone(&mut self, id: u64) -> Option<Outbound> {
         self.ends.take(id)
     }
@@ -134,6 +138,17 @@ impl Receiver {
     pub fn flush(&mut self) {
         self.end_point.role.ends.all().for_each(Outbound::flush);
         self.end_point.pump();
+    }
+
+    /// Whether this sender is still there.
+    #[must_use]
+    pub fn knows(&mut self, peer: PeerId) -> bool {
+        self.end_point.role.ends.get(peer.0).is_some()
+    }
+
+    /// Says the end to senders that have said theirs: nothing more is answered to them.
+    pub fn end_with_the_ended(&mut self) {
+        self.end_point.end_with_the_ended();
     }
 
     /// Senders that are connected now.

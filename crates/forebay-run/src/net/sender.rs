@@ -64,6 +64,13 @@ impl Ends {
         Some(self.ends.swap_remove(at).1)
     }
 
+    /// Nothing more is handed to it.
+    pub(super) fn left(&mut self, id: u64) {
+        if let Some(outbound) = self.get(id) {
+            outbound.close();
+        }
+    }
+
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Outbound> {
         self.ends.iter_mut().map(|(_, outbound)| outbound)
     }
@@ -94,6 +101,10 @@ impl Role for Sending {
     #[inline]
     fn outbound(&mut self, id: u64) -> Option<&mut Outbound> {
         self.ends.get(id)
+    }
+
+    fn left(&mut self, id: u64) {
+        self.ends.left(id);
     }
 
     fn gone(&mut self, id: u64) -> Option<Outbound> {
@@ -222,31 +233,77 @@ impl Sender {
         }
     }
 
-    #[cold]
-    fn send_later(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
-        let begun_ns = clock::monotonic_ns();
-        loop {
+    /// The same for a payload that is written where it goes out from, see [`try_send_with`](Self::try_send_with).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn send_with(
+        &mut self,
+        tag: u64,
+        status: u8,
+        payload_bytes: usize,
+        mut write: impl FnMut(&mut [u8]),
+    ) -> Result<(), NetError> {
+        let begun_ns = self.end_point.now_ns;
+        while self.try_send_with(tag, status, payload_bytes, &mut write)? == Sent::NotNow {
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
-            if self.try_send(tag, status, payload)? == Sent::Taken {
-                return Ok(());
-            }
             self.check_patience(begun_ns)?;
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn send_later(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
+        self.end_point.now_ns = clock::monotonic_ns();
+        self.send_with(tag, status, payload.len(), |place| {
+            place.copy_from_slice(payload)
+        })
+    }
+
+    /// Waits for a receiver as long as the settings' `block_ns` allows, or until `give_up` says so.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn connected(&mut self, give_up: impl Fn() -> bool) -> Result<(), NetError> {
+        let begun_ns = clock::monotonic_ns();
+        while !self.is_connected() && !give_up() {
+            self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+            if !self.is_connected() {
+                self.check_patience(begun_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the receiver sends back.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.end_point.is_answered()
     }
 
     fn check_patience(&self, begun_ns: u64) -> Result<(), NetError> {
-        let waited_ns = clock::monotonic_ns() - begun_ns;
+        let waited_ns = clock::monotonic_ns().saturating_sub(begun_ns);
         if waited_ns < self.end_point.settings.messages.block_ns {
             return Ok(());
         }
-        Err(NetError::Stuck {
-            peer: self
-                .end_point
-                .address()
-                .map_or_else(|_| String::new(), |at| at.to_string()),
-            waited_ms: waited_ns / 1_000_000,
+        Err(self.stuck(begun_ns))
+    }
+
+    /// Nobody took anything since then.
+    pub(super) fn stuck(&self, begun_ns: u64) -> NetError {
+        let address = self.end_point.address();
+        NetError::Stuck {
+            peer: address.map_or_else(|_| String::new(), |at| at.to_string()),
+            waited_ms: clock::monotonic_ns().saturating_sub(begun_ns) / 1_000_000,
             why: self.end_point.trouble(),
-        })
+        }
+    }
+
+    /// Gives everything to the link that is in buffers.
+    pub(super) fn flush_now(&mut self) {
+        self.end_point.role.ends.all().for_each(Outbound::flush);
+        self.end_point.pump();
     }
 
     /// Lets everything go out that is in buffers, whether they are full or not.

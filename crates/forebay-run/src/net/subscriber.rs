@@ -105,6 +105,12 @@ impl Subscriber {
         self.end_point.made()
     }
 
+    /// Whether all publishers were there and have ended in order; one that comes back is not waited for.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.end_point.has_ended()
+    }
+
     /// Why there is no connection, as far as it is known.
     #[must_use]
     pub fn trouble(&self) -> String {

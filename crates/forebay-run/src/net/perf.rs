@@ -1,0 +1,450 @@
+//! Measures messaging between two end points: rate, goodput, round-trip time.
+
+use std::time::Duration;
+
+use forebay_link::bytes::Address;
+use forebay_sys::clock;
+use forebay_sys::signals::StopSignals;
+use forebay_wire::netio3::Message;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::end_point::PeerId;
+use super::error::NetError;
+use super::receiver::Receiver;
+use super::sender::{Sender, Sent};
+use super::settings::Settings;
+use super::summary::NetSummary;
+
+/// The tag of what is sent, when it is one.
+const TAG: u64 = 1;
+/// One wait: an order to end costs this much.
+const WAIT: Duration = Duration::from_millis(20);
+/// How long an end in order may take.
+const END_LIMIT: Duration = Duration::from_secs(10);
+/// Messages between two looks at clock and signals.
+const CLOCK_EVERY: u64 = 256;
+/// What an echo keeps at most while its sender takes nothing back.
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
+/// Longest round trip that is told apart, in ns.
+const RTT_NS_MAX: u64 = 60_000_000_000;
+/// Round trips before those that count: the first ones find cold caches and small windows.
+const ROUNDS_BEFORE: u64 = 100;
+
+/// What a side of a measurement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PerfRole {
+    /// Connects and sends; to a side that echoes, one message at a time.
+    Send,
+    /// Listens and discards.
+    Recv,
+    /// Listens and sends back.
+    Echo,
+}
+
+/// How payloads get into buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PerfMode {
+    /// Copied into the buffer from where the caller has them.
+    Buffered,
+    /// Lying in the buffer already: written in place, not copied.
+    InPlace,
+}
+
+/// A measurement.
+#[derive(Clone, Debug)]
+pub struct PerfPlan {
+    /// Where.
+    pub address: Address,
+    /// Which side this is.
+    pub role: PerfRole,
+    /// Payload of a message, in bytes.
+    pub message_bytes: u32,
+    /// How payloads get into buffers.
+    pub mode: PerfMode,
+    /// Tags, used in turn.
+    pub tags: u64,
+    /// How long the sender sends; how long a listener waits for one.
+    pub duration: Duration,
+    /// Whether the receiver reads every byte.
+    pub read_all: bool,
+    /// Buffers, policies, books.
+    pub settings: Settings,
+}
+
+/// Percentiles of a time, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// How many were measured.
+    pub samples: u64,
+    /// Shortest.
+    pub min: u64,
+    /// Half are below.
+    pub p50: u64,
+    /// 90 % are below.
+    pub p90: u64,
+    /// 99 % are below.
+    pub p99: u64,
+    /// 99.9 % are below.
+    #[serde(rename = "p99.9")]
+    pub p999: u64,
+    /// Longest.
+    pub max: u64,
+}
+
+/// What a side measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct PerfResult {
+    /// Which side.
+    pub role: PerfRole,
+    /// Where.
+    pub address: String,
+    /// Payload of a message, in bytes; the mean where they came from elsewhere.
+    pub message_bytes: u32,
+    /// Payload that a buffer takes, in bytes.
+    pub buffer_bytes: u32,
+    /// Buffers of a connection.
+    pub buffer_count: u32,
+    /// Messages sent, or received.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// From the first byte to the last, in s.
+    pub elapsed_s: f64,
+    /// Messages per second.
+    pub message_rate_hz: f64,
+    /// Payload in bits per second.
+    pub goodput_bps: f64,
+    /// Round-trip times, where messages came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ns: Option<Percentiles>,
+    /// Messages lost by name.
+    pub dropped: u64,
+    /// Messages sent of which nobody said whether they were read.
+    pub unconfirmed: u64,
+    /// What the books leave over, in messages.
+    pub residual_items: u64,
+    /// What they leave over in bytes.
+    pub residual_bytes: u64,
+    /// Processor time of this process over the measurement, in s.
+    pub cpu_seconds: f64,
+    /// Everything else that the end point has to say.
+    pub end_point: NetSummary,
+}
+
+/// Times and counts of a measurement as it goes on.
+struct Meter {
+    begun_cpu_ns: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    messages: u64,
+    bytes: u64,
+    rtt: Histogram<u64>,
+}
+
+impl Meter {
+    fn new() -> Result<Self, NetError> {
+        Ok(Self {
+            begun_cpu_ns: clock::process_cpu_ns(),
+            first_ns: None,
+            last_ns: 0,
+            messages: 0,
+            bytes: 0,
+            rtt: Histogram::new_with_max(RTT_NS_MAX, 3)?,
+        })
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        let first_ns = self.first_ns.unwrap_or(self.last_ns);
+        self.last_ns.saturating_sub(first_ns) as f64 / 1e9
+    }
+
+    fn percentiles(&self) -> Option<Percentiles> {
+        let rtt = &self.rtt;
+        (!rtt.is_empty()).then(|| Percentiles {
+            samples: rtt.len(),
+            min: rtt.min(),
+            p50: rtt.value_at_quantile(0.5),
+            p90: rtt.value_at_quantile(0.9),
+            p99: rtt.value_at_quantile(0.99),
+            p999: rtt.value_at_quantile(0.999),
+            max: rtt.max(),
+        })
+    }
+
+    fn result(self, plan: &PerfPlan, address: &Address, end_point: NetSummary) -> PerfResult {
+        let elapsed_s = self.elapsed_s();
+        let per_second = |amount: f64| {
+            if elapsed_s > 0.0 {
+                amount / elapsed_s
+            } else {
+                0.0
+            }
+        };
+        PerfResult {
+            role: plan.role,
+            address: address.to_string(),
+            message_bytes: match self.bytes.checked_div(self.messages) {
+                // A side that listens learns how long they are.
+                Some(mean) if plan.role != PerfRole::Send => mean as u32,
+                _ => plan.message_bytes,
+            },
+            buffer_bytes: plan.settings.messages.buffer_bytes,
+            buffer_count: plan.settings.messages.buffer_count,
+            messages: self.messages,
+            bytes: self.bytes,
+            elapsed_s,
+            message_rate_hz: per_second(self.messages as f64),
+            goodput_bps: per_second(self.bytes as f64 * 8.0),
+            rtt_ns: self.percentiles(),
+            dropped: end_point.dropped,
+            unconfirmed: end_point.unconfirmed,
+            residual_items: end_point.residual_items,
+            residual_bytes: end_point.residual_bytes,
+            cpu_seconds: (clock::process_cpu_ns() - self.begun_cpu_ns) as f64 / 1e9,
+            end_point,
+        }
+    }
+}
+
+/// Carries out this side's part; `ready` is told where it listens.
+///
+/// # Errors
+/// A setting is out of range, the address cannot be had, nobody takes anything, or the system refuses to wait.
+pub fn measure(plan: &PerfPlan, ready: impl FnOnce(&Address)) -> Result<PerfResult, NetError> {
+    let signals = StopSignals::install()?;
+    match plan.role {
+        PerfRole::Send => send(plan, &signals),
+        PerfRole::Recv => receive(plan, &signals, ready),
+        PerfRole::Echo => echo(plan, &signals, ready),
+    }
+}
+
+fn receive(
+    plan: &PerfPlan,
+    signals: &StopSignals,
+    ready: impl FnOnce(&Address),
+) -> Result<PerfResult, NetError> {
+    let mut receiver = Receiver::listen(&plan.address, &plan.settings)?;
+    let address = receiver.address()?;
+    ready(&address);
+    let mut meter = Meter::new()?;
+    let mut read = 0_u64;
+    let patience = Patience::new(plan.duration);
+    while !receiver.has_ended() && signals.count() == 0 && !patience.is_over(receiver.senders()) {
+        let before = meter.messages;
+        receiver.poll(WAIT, |delivered| {
+            meter.first_ns.get_or_insert_with(clock::monotonic_ns);
+            meter.messages += 1;
+            meter.bytes += delivered.message.payload.len() as u64;
+            if plan.read_all {
+                read = read.wrapping_add(sum(delivered.message.payload));
+            }
+        })?;
+        if meter.messages > before {
+            meter.last_ns = clock::monotonic_ns();
+        }
+    }
+    // Kept, so that reading every byte is not optimized away.
+    std::hint::black_box(read);
+    let end_point = receiver.finish(END_LIMIT, |delivered| {
+        meter.messages += 1;
+        meter.bytes += delivered.message.payload.len() as u64;
+    })?;
+    Ok(meter.result(plan, &address, end_point))
+}
+
+/// Reads every byte.
+fn sum(payload: &[u8]) -> u64 {
+    let (words, rest) = payload.as_chunks::<8>();
+    let words = words.iter().fold(0_u64, |sum, word| {
+        sum.wrapping_add(u64::from_ne_bytes(*word))
+    });
+    rest.iter()
+        .fold(words, |sum, byte| sum.wrapping_add(u64::from(*byte)))
+}
+
+/// How long a listener waits for somebody.
+struct Patience {
+    until_ns: u64,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self {
+            until_ns: clock::monotonic_ns().saturating_add(limit.as_nanos() as u64),
+        }
+    }
+
+    fn is_over(&self, peers: usize) -> bool {
+        peers == 0 && clock::monotonic_ns() >= self.until_ns
+    }
+}
+
+fn echo(
+    plan: &PerfPlan,
+    signals: &StopSignals,
+    ready: impl FnOnce(&Address),
+) -> Result<PerfResult, NetError> {
+    let mut receiver = Receiver::listen_and_answer(&plan.address, &plan.settings)?;
+    let address = receiver.address()?;
+    ready(&address);
+    let mut meter = Meter::new()?;
+    let patience = Patience::new(plan.duration);
+    let (mut back, mut later) = (Answers::default(), Answers::default());
+    let mut sent_ns = None;
+    while !receiver.has_ended() && signals.count() == 0 && !patience.is_over(receiver.senders()) {
+        let wait = if back.is_empty() {
+            WAIT
+        } else {
+            Duration::ZERO
+        };
+        receiver.poll(wait, |delivered| {
+            back.keep(delivered.peer, &delivered.message)
+        })?;
+        if back.is_empty() {
+            receiver.end_with_the_ended();
+            continue;
+        }
+        let now_ns = clock::monotonic_ns();
+        if let Some(sent_ns) = sent_ns.replace(now_ns)
+            && meter.messages >= ROUNDS_BEFORE
+        {
+            meter.rtt.saturating_record(now_ns - sent_ns);
+        }
+        meter.first_ns.get_or_insert(now_ns);
+        meter.last_ns = now_ns;
+        meter.messages += back.messages.len() as u64;
+        meter.bytes += back.bytes.len() as u64;
+        back.send(&mut receiver, &mut later)?;
+        std::mem::swap(&mut back, &mut later);
+    }
+    let end_point = receiver.finish(END_LIMIT, |_| {})?;
+    Ok(meter.result(plan, &address, end_point))
+}
+
+/// Messages that are to go back.
+#[derive(Default)]
+struct Answers {
+    /// From whom, tag, status, length.
+    messages: Vec<(PeerId, u64, u8, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Answers {
+    fn keep(&mut self, peer: PeerId, message: &Message<'_>) {
+        let bytes = message.payload.len();
+        self.messages
+            .push((peer, message.tag, message.status, bytes));
+        self.bytes.extend_from_slice(message.payload);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Sends all of it; `later` takes what comes meanwhile, up to a limit. A sender that takes nothing back gets no more.
+    fn send(&mut self, receiver: &mut Receiver, later: &mut Self) -> Result<(), NetError> {
+        let mut at = 0;
+        for (peer, tag, status, bytes) in self.messages.drain(..) {
+            let payload = &self.bytes[at..at + bytes];
+            at += bytes;
+            let patience = Patience::new(END_LIMIT);
+            while receiver.try_send(peer, tag, status, payload)? == Sent::NotNow {
+                let full = later.bytes.len() >= ANSWERS_BYTES_MAX;
+                if full || patience.is_over(0) || !receiver.knows(peer) {
+                    break;
+                }
+                receiver.poll(WAIT, |delivered| {
+                    later.keep(delivered.peer, &delivered.message)
+                })?;
+            }
+        }
+        self.bytes.clear();
+        receiver.flush();
+        Ok(())
+    }
+}
+
+fn send(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult, NetError> {
+    let mut sender = Sender::connect(&plan.address, &plan.settings)?;
+    sender.connected(|| signals.count() > 0)?;
+    let mut meter = Meter::new()?;
+    let until_ns = clock::monotonic_ns().saturating_add(plan.duration.as_nanos() as u64);
+    meter.first_ns = Some(clock::monotonic_ns());
+    if sender.is_answered() {
+        ping(plan, &mut sender, &mut meter, until_ns, signals)?;
+    } else {
+        stream(plan, &mut sender, &mut meter, until_ns, signals)?;
+    }
+    sender.flush()?;
+    while !sender.is_done() && sender.is_connected() && signals.count() < 2 {
+        sender.poll(WAIT, |_| {})?;
+    }
+    meter.last_ns = clock::monotonic_ns();
+    let end_point = sender.finish(END_LIMIT)?;
+    Ok(meter.result(plan, &plan.address, end_point))
+}
+
+/// As many messages as go.
+fn stream(
+    plan: &PerfPlan,
+    sender: &mut Sender,
+    meter: &mut Meter,
+    until_ns: u64,
+    signals: &StopSignals,
+) -> Result<(), NetError> {
+    let payload = vec![0x5a_u8; plan.message_bytes as usize];
+    let tags = plan.tags.max(1);
+    let mut tag = 0;
+    loop {
+        for _ in 0..CLOCK_EVERY {
+            match plan.mode {
+                PerfMode::Buffered => sender.send(TAG + tag, 0, &payload)?,
+                PerfMode::InPlace => sender.send_with(TAG + tag, 0, payload.len(), |_| {})?,
+            }
+            meter.messages += 1;
+            tag = if tag + 1 < tags { tag + 1 } else { 0 };
+        }
+        if clock::monotonic_ns() >= until_ns || signals.count() > 0 {
+            break;
+        }
+    }
+    meter.bytes = meter.messages * u64::from(plan.message_bytes);
+    Ok(())
+}
+
+/// One message at a time, there and back.
+fn ping(
+    plan: &PerfPlan,
+    sender: &mut Sender,
+    meter: &mut Meter,
+    until_ns: u64,
+    signals: &StopSignals,
+) -> Result<(), NetError> {
+    let payload = vec![0x5a_u8; plan.message_bytes as usize];
+    for round in 0_u64.. {
+        let sent_ns = clock::monotonic_ns();
+        if sent_ns >= until_ns || signals.count() > 0 {
+            break;
+        }
+        sender.send(TAG, 0, &payload)?;
+        sender.flush_now();
+        let mut came = false;
+        while !came && signals.count() == 0 {
+            sender.poll(WAIT, |_| came = true)?;
+            if !sender.is_connected() {
+                return Err(sender.stuck(sent_ns));
+            }
+        }
+        let rtt_ns = clock::monotonic_ns() - sent_ns;
+        meter.messages += 1;
+        if round >= ROUNDS_BEFORE {
+            meter.rtt.saturating_record(rtt_ns);
+        }
+    }
+    meter.bytes = meter.messages * u64::from(plan.message_bytes);
+    Ok(())
+}

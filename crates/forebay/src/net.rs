@@ -1,0 +1,44 @@
+//! `forebay net`: messages between processes and hosts.
+
+mod common;
+mod perf;
+mod publish;
+mod sink;
+mod source;
+mod subscribe;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// Moves messages between processes and hosts: point to point, and publish/subscribe by tag.
+///
+/// The address names the backend: tcp://HOST:PORT between hosts, shm://NAME within one. Nothing is encrypted and nobody is asked who
+/// he is: use a network of your own.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  forebay net recv tcp://127.0.0.1:7100 --once &
+  seq 1000 | forebay net send tcp://127.0.0.1:7100")]
+pub(crate) struct NetArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Perf(perf::PerfArgs),
+    Pub(publish::PubArgs),
+    Sub(subscribe::SubArgs),
+    Send(publish::SendArgs),
+    Recv(subscribe::RecvArgs),
+}
+
+pub(crate) fn run(args: &NetArgs) -> Result<ExitCode> {
+    match &args.verb {
+        Verb::Perf(args) => perf::run(args),
+        Verb::Pub(args) => publish::publish(args),
+        Verb::Sub(args) => subscribe::subscribe(args),
+        Verb::Send(args) => publish::send(args),
+        Verb::Recv(args) => subscribe::receive(args),
+    }
+}

@@ -1,0 +1,175 @@
+//! What the commands of messaging share: settings, tags, the summary.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use forebay_run::net::{Config, NetSummary, Settings, Slow};
+
+use crate::output::{Format, bytes, note_line, parse_bytes, parse_duration, print_line, si};
+use crate::session::{BROKEN, leak_from_env};
+
+/// How long an end in order may take.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
+/// Largest buffer: 64 MiB with what stands in front of a message.
+const BUFFER_BYTES_MAX: u64 = (64 << 20) - 13;
+
+/// Buffers and books.
+#[derive(Debug, clap::Args)]
+pub(super) struct CommonArgs {
+    /// Payload that a buffer takes: a message of that size fits. Small messages are gathered in it.
+    #[arg(long, value_name = "SIZE", default_value = "64Ki", value_parser = buffer_bytes)]
+    buffer_bytes: u32,
+    /// Buffers of a connection: those being filled, waiting and on their way.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    buffer_count: u32,
+    /// A buffer goes out when so much is in it, full or not.
+    #[arg(long, value_name = "SIZE", value_parser = buffer_bytes)]
+    water_mark: Option<u32>,
+    /// A buffer goes out at the latest so long after its first message.
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
+    flush: Duration,
+    /// How long a peer that takes nothing, or is not there, is waited for.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    block: Duration,
+    /// How long a wait looks again and again before it sleeps.
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = parse_duration)]
+    spin: Duration,
+    /// Most connections at a time; further ones are told that it is busy.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    connections: u16,
+    /// Directory for the ledger and the record of this end, for `forebay top` and `forebay audit`.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Text for people on standard error, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+/// What becomes of messages for which this subscriber is too slow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum SlowArg {
+    /// The publisher waits, for a bounded time.
+    #[default]
+    Block,
+    /// What is new is dropped.
+    DropNewest,
+    /// What has waited longest is dropped.
+    DropOldest,
+    /// The connection is ended.
+    Disconnect,
+}
+
+impl From<SlowArg> for Slow {
+    fn from(slow: SlowArg) -> Self {
+        match slow {
+            SlowArg::Block => Self::Block,
+            SlowArg::DropNewest => Self::DropNewest,
+            SlowArg::DropOldest => Self::DropOldest,
+            SlowArg::Disconnect => Self::Disconnect,
+        }
+    }
+}
+
+fn buffer_bytes(text: &str) -> Result<u32, String> {
+    size(text, BUFFER_BYTES_MAX)
+}
+
+/// Reads the size of a message.
+pub(super) fn message_bytes(text: &str) -> Result<u32, String> {
+    size(text, BUFFER_BYTES_MAX)
+}
+
+fn size(text: &str, most: u64) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        0 => Err("it is too small; write a size from 1 byte on".into()),
+        bytes if bytes > most => Err(format!("it is too large; write a size up to {most} bytes")),
+        bytes => Ok(bytes as u32),
+    }
+}
+
+/// Reads a tag: decimal, or hexadecimal after `0x`.
+pub(super) fn tag(text: &str) -> Result<u64, String> {
+    let read = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    read.map_err(|error| format!("it is no tag: {error}; write it as 42 or 0x1000000000000a42"))
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl CommonArgs {
+    pub(super) fn settings(&self) -> Result<Settings> {
+        let leak = match leak_from_env() {
+            Some(text) => text.parse().context("FOREBAY_LEAK")?,
+            None => Settings::default().leak,
+        };
+        Ok(Settings {
+            messages: Config {
+                buffer_bytes: self.buffer_bytes,
+                buffer_count: self.buffer_count,
+                water_mark_bytes: self.water_mark.unwrap_or(u32::MAX),
+                flush_ns: ns(self.flush),
+                block_ns: ns(self.block),
+                slow: Slow::Block,
+            },
+            connections_max: self.connections.into(),
+            spin_ns: ns(self.spin),
+            out: self.out.clone(),
+            leak,
+            ..Settings::default()
+        })
+    }
+}
+
+/// Tells how it went; `data_on_stdout` leaves standard output alone.
+pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -> Result<ExitCode> {
+    match format {
+        Format::Json => {
+            let line = serde_json::to_string(summary)?;
+            if data_on_stdout {
+                note_line(line);
+            } else {
+                print_line(line);
+            }
+        }
+        Format::Text => tell_people(summary),
+    }
+    Ok(if summary.is_closed() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(BROKEN)
+    })
+}
+
+fn tell_people(summary: &NetSummary) {
+    note_line(format_args!(
+        "forebay: {} messages ({}), {} lost by name, residual {}",
+        summary.messages,
+        bytes(summary.bytes as f64),
+        summary.dropped,
+        summary.residual_items
+    ));
+    for (reason, items) in &summary.dropped_by_reason {
+        note_line(format_args!("forebay: {items} messages lost: {reason}"));
+    }
+    if summary.unconfirmed > 0 {
+        note_line(format_args!(
+            "forebay: {} messages were sent of which nobody said whether they were read",
+            summary.unconfirmed
+        ));
+    }
+    for (reason, count) in &summary.parted {
+        note_line(format_args!("forebay: {count} connections ended: {reason}"));
+    }
+}
+
+/// A rate for people.
+pub(super) fn rate(hz: f64, bps: f64) -> String {
+    format!("{}, {}", si(hz, "messages/s"), si(bps, "bit/s"))
+}

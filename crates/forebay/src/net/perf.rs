@@ -1,0 +1,122 @@
+//! `forebay net perf`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use forebay_run::net::Address;
+use forebay_run::net::perf::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
+
+use super::common::{CommonArgs, message_bytes, rate};
+use crate::output::{Format, note_line, print_line};
+use crate::session::BROKEN;
+
+/// Measures messaging between two end points: one side listens (recv or echo), the other one sends.
+///
+/// To a side that echoes, one message goes at a time, and round-trip times are measured; else as many as go. Rates run from the first byte to
+/// the last. Exits with 1 when the books do not close.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  forebay net perf tcp://127.0.0.1:7100 --role recv &
+  forebay net perf tcp://127.0.0.1:7100 --role send --message-bytes 64 --duration 5s")]
+pub(crate) struct PerfArgs {
+    /// Where the listening side listens.
+    address: Address,
+    /// What this side does.
+    #[arg(long, value_enum)]
+    role: RoleArg,
+    /// Payload of a message.
+    #[arg(long, value_name = "SIZE", default_value = "1Ki", value_parser = message_bytes)]
+    message_bytes: u32,
+    /// How payloads get into buffers; the default copies messages that share a buffer with others, and leaves those in place that fill one.
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
+    /// Tags, used in turn.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    tags: u64,
+    /// How long the sender sends; how long a listener waits for one.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::range::duration)]
+    duration: Duration,
+    /// The receiver reads every byte.
+    #[arg(long)]
+    read_all: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RoleArg {
+    /// Connects and sends.
+    Send,
+    /// Listens and discards.
+    Recv,
+    /// Listens and sends back.
+    Echo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ModeArg {
+    /// Each payload is copied into a buffer.
+    Buffered,
+    /// Payloads lie in the buffers already.
+    InPlace,
+}
+
+pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
+    let settings = args.common.settings()?;
+    let mode = match args.mode {
+        Some(ModeArg::Buffered) => PerfMode::Buffered,
+        Some(ModeArg::InPlace) => PerfMode::InPlace,
+        None if args.message_bytes > settings.messages.buffer_bytes / 2 => PerfMode::InPlace,
+        None => PerfMode::Buffered,
+    };
+    let plan = PerfPlan {
+        address: args.address.clone(),
+        role: match args.role {
+            RoleArg::Send => PerfRole::Send,
+            RoleArg::Recv => PerfRole::Recv,
+            RoleArg::Echo => PerfRole::Echo,
+        },
+        message_bytes: args.message_bytes,
+        mode,
+        tags: args.tags,
+        duration: args.duration,
+        read_all: args.read_all,
+        settings,
+    };
+    let result = measure(&plan, |address| {
+        note_line(format_args!("forebay: listening on {address}"));
+    })?;
+    match args.common.format {
+        Format::Json => print_line(serde_json::to_string(&result)?),
+        Format::Text => tell(&result),
+    }
+    let closed = result.residual_items == 0 && result.residual_bytes == 0;
+    Ok(if closed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(BROKEN)
+    })
+}
+
+fn tell(result: &PerfResult) {
+    print_line(format_args!(
+        "{} messages of {} bytes in {:.3} s: {}; {:.2} s of CPU",
+        result.messages,
+        result.message_bytes,
+        result.elapsed_s,
+        rate(result.message_rate_hz, result.goodput_bps),
+        result.cpu_seconds,
+    ));
+    if let Some(rtt) = &result.rtt_ns {
+        print_line(format_args!(
+            "round trip: p50 {} ns, p90 {} ns, p99 {} ns, p99.9 {} ns, max {} ns over {}",
+            rtt.p50, rtt.p90, rtt.p99, rtt.p999, rtt.max, rtt.samples
+        ));
+    }
+    print_line(format_args!(
+        "lost by name {}, unconfirmed {}, residual {}",
+        result.dropped, result.unconfirmed, result.residual_items
+    ));
+}

@@ -1,0 +1,120 @@
+//! `forebay net pub` and `forebay net send`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use forebay_run::StopSignals;
+use forebay_run::net::{Address, NetError, Publisher, Sender};
+
+use super::common::{CommonArgs, END_LIMIT, tell};
+use super::source::{Next, Source, SourceArgs};
+use crate::output::note_line;
+
+/// One wait: an order to end costs this much.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Publishes messages: each goes to the subscribers of its tag.
+///
+/// Listens; subscribers connect. Ends with its input, or by Ctrl-C. Exits with 1 when the books do not close.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: seq 1000 | forebay net pub tcp://127.0.0.1:7100 --tag 42")]
+pub(crate) struct PubArgs {
+    /// Where to listen.
+    address: Address,
+    /// Begins when so many subscribers are there; what is published before is lost by name.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    subscribers: usize,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Sends messages to one receiver.
+///
+/// Connects to it, and again when the connection is lost. Ends with its input, or by Ctrl-C. Exits with 1 when the books do not close.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: forebay net send tcp://127.0.0.1:7100 --input data.raw --cut pieces --message-bytes 64Ki"
+)]
+pub(crate) struct SendArgs {
+    /// Where the receiver listens.
+    address: Address,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Where messages go.
+trait Out {
+    fn put(&mut self, tag: u64, payload: &[u8]) -> Result<(), NetError>;
+    fn work(&mut self, most: Duration) -> Result<(), NetError>;
+}
+
+impl Out for Publisher {
+    fn put(&mut self, tag: u64, payload: &[u8]) -> Result<(), NetError> {
+        self.publish(tag, 0, payload).map(drop)
+    }
+
+    fn work(&mut self, most: Duration) -> Result<(), NetError> {
+        self.poll(most).map(drop)
+    }
+}
+
+impl Out for Sender {
+    fn put(&mut self, tag: u64, payload: &[u8]) -> Result<(), NetError> {
+        self.send(tag, 0, payload)
+    }
+
+    fn work(&mut self, most: Duration) -> Result<(), NetError> {
+        self.poll(most, |_| {}).map(drop)
+    }
+}
+
+/// Until the input ends or a signal comes.
+fn carry(source: &mut Source, out: &mut impl Out, signals: &StopSignals) -> Result<()> {
+    source.begin();
+    let mut number = 0_u64;
+    while signals.count() == 0 {
+        match source.next()? {
+            Next::Message(tag, payload) => out.put(tag, payload)?,
+            Next::Later(wait) => out.work(wait)?,
+            Next::End => break,
+        }
+        number += 1;
+        if number.is_multiple_of(256) {
+            out.work(Duration::ZERO)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
+    let mut source = args.source.open()?;
+    let signals = forebay_run::signals()?;
+    let mut publisher = Publisher::listen(&args.address, &args.common.settings()?)?;
+    note_line(format_args!(
+        "forebay: publishing on {}",
+        publisher.address()?
+    ));
+    while publisher.ready_subscribers() < args.subscribers && signals.count() == 0 {
+        publisher.poll(WAIT)?;
+    }
+    let carried = carry(&mut source, &mut publisher, &signals);
+    let summary = publisher.finish(END_LIMIT)?;
+    let code = tell(&summary, args.common.format, false)?;
+    carried.map(|()| code)
+}
+
+pub(crate) fn send(args: &SendArgs) -> Result<ExitCode> {
+    let mut source = args.source.open()?;
+    let signals = forebay_run::signals()?;
+    let mut sender = Sender::connect(&args.address, &args.common.settings()?)?;
+    sender.connected(|| signals.count() > 0)?;
+    let carried = carry(&mut source, &mut sender, &signals);
+    let summary = sender.finish(END_LIMIT)?;
+    let code = tell(&summary, args.common.format, false)?;
+    carried.map(|()| code)
+}
