@@ -87,6 +87,23 @@ pub enum PeerFault {
     },
 }
 
+impl PeerFault {
+    /// Its name in counters and messages.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            PeerFault::IndexBackwards { .. } => "index_backwards",
+            PeerFault::IndexBeyond { .. } => "index_beyond",
+            PeerFault::HeaderCut { .. } => "header_cut",
+            PeerFault::RecordTooLong { .. } => "record_too_long",
+            PeerFault::RecordBeyondTail { .. } => "record_beyond_tail",
+            PeerFault::RecordMisplaced { .. } => "record_misplaced",
+            PeerFault::FrameUnknown { .. } => "frame_unknown",
+            PeerFault::FrameHeld { .. } => "frame_held",
+            PeerFault::FrameRange { .. } => "frame_range",
+        }
+    }
+}
+
 /// A ring set that cannot be: the configuration's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SpecFault {
