@@ -26,6 +26,7 @@ pub mod input;
 pub mod mapping;
 pub mod process;
 pub mod sched;
+pub mod seqpacket;
 pub mod signals;
 pub mod snmp;
 mod sockaddr;
