@@ -48,6 +48,9 @@ pub struct Poller {
     events: Vec<Event>,
 }
 
+// SAFETY: only the kernel's token keeps an event from being `Send`, as it could be a pointer; here it is always made of, and read as, a number.
+unsafe impl Send for Poller {}
+
 impl std::fmt::Debug for Poller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Poller")
@@ -253,6 +256,27 @@ mod tests {
             [3]
         );
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_poller_may_wait_in_another_thread_and_inside_another_poller() {
+        let (mut outer, inner) = (Poller::create(1).unwrap(), Poller::create(1).unwrap());
+        let event = EventFd::create().unwrap();
+        inner
+            .add(&event, 1, Interest::Readable, Trigger::Level)
+            .unwrap();
+        outer
+            .add(&inner, 2, Interest::Readable, Trigger::Level)
+            .unwrap();
+        let thread = std::thread::spawn(move || {
+            let woken = tokens(&mut outer, Duration::from_secs(30), Duration::ZERO);
+            (outer, woken)
+        });
+        event.signal();
+        let (mut outer, woken) = thread.join().unwrap();
+        assert_eq!(woken, [2]);
+        event.drain();
+        assert!(tokens(&mut outer, Duration::ZERO, Duration::ZERO).is_empty());
     }
 
     #[test]
