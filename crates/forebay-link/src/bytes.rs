@@ -22,12 +22,14 @@
 
 mod address;
 mod error;
+mod shm;
 mod tcp;
 
 use std::os::fd::BorrowedFd;
 
 pub use address::{Address, AddressError};
 pub use error::{ByteLinkError, DoorError};
+pub use shm::{ShmDoor, ShmLink};
 pub use tcp::{TcpDoor, TcpLink};
 
 /// Descriptors that a link or a door waits for at most.
@@ -41,6 +43,13 @@ pub struct Room {
     pub piece_bytes_max: usize,
     /// Pieces that are on their way at the same time. 1 to 65,536; default 64.
     pub pieces: usize,
+}
+
+impl Room {
+    /// Most bytes of a piece.
+    pub const PIECE_BYTES_MAX: usize = 65 << 20;
+    /// Most pieces.
+    pub const PIECES_MAX: usize = 65_536;
 }
 
 impl Default for Room {
@@ -64,22 +73,34 @@ pub enum Received {
 }
 
 /// One connection. Bytes come in the order in which they were sent, or the connection ends; whether in the same pieces is the backend's
-/// business, but for this: where pieces are kept, each holds what one [`send`](Self::send) took, and the next one comes only when the one at hand
-/// is used up.
+/// business, but for this: where pieces are kept (`shm`), each holds what one [`send`](Self::send) took, and the next one comes only when the one
+/// at hand is used up.
+///
+/// How it ends, seen from the side that stays:
+///
+/// | the peer | `tcp` | `shm` |
+/// |---|---|---|
+/// | [`finish`](Self::finish)es | all that it sent, then `Ended` | the same |
+/// | and is dropped, all of ours read | the same | the same |
+/// | and is dropped, some of ours unread | `Lost`; the end of what it sent may be missing | all, then `Ended` |
+/// | is dropped, or killed, without `finish` | as above: `Ended` is no proof of an orderly end | all that was taken by its `send`, then `Lost` |
+///
+/// So over TCP an orderly end has to be said in the stream itself. That the peer is gone shows in [`send`](Self::send) sooner or later, as `Lost`;
+/// what was taken meanwhile is lost with it.
 ///
 /// Nothing here waits. An error ends the connection.
 pub trait ByteLink: Send + std::fmt::Debug {
     /// Hands over the parts, one after the other, and says how many bytes were taken: 0 when there is no room, or when the
-    /// connection is not yet made.
+    /// connection is not yet made. Where pieces are kept, all of it is taken or nothing.
     ///
     /// # Errors
-    /// The connection is gone, or could not be made.
+    /// The connection is gone, or could not be made; this side has finished; where pieces are kept, it is longer than one may be.
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, ByteLinkError>;
 
     /// Takes what has come, as far as there is room for it.
     ///
     /// # Errors
-    /// The connection is gone, or could not be made.
+    /// The connection is gone, or could not be made; where pieces are kept, the one at hand is not used up.
     fn receive(&mut self) -> Result<Received, ByteLinkError>;
 
     /// What was received and not used.
@@ -88,17 +109,22 @@ pub trait ByteLink: Send + std::fmt::Debug {
     /// The first so many of [`bytes`](Self::bytes) are done with.
     fn used(&mut self, count: usize);
 
+    /// Bytes that the link has copied on their way in, beside the copies that the kernel makes.
+    fn copied_bytes(&self) -> u64 {
+        0
+    }
+
     /// What belongs together may be so long, in bytes: [`bytes`](Self::bytes) must have room for it.
     ///
     /// # Errors
-    /// There is not so much room.
+    /// There is not so much room; where it is agreed with the peer, that may show only when the connection is made.
     fn expect(&mut self, bytes_max: usize) -> Result<(), ByteLinkError>;
 
     /// Nothing more is sent: the peer finds the end when it has read all.
     fn finish(&mut self);
 
     /// Before a sleep: asks to be woken by one of [`fds`](Self::fds) when something comes, or also, when `for_room`, when there is room again.
-    /// False: there is something, do not sleep.
+    /// False: there is something, do not sleep. Room is room for what was refused last.
     ///
     /// # Errors
     /// The connection is gone.
@@ -107,7 +133,7 @@ pub trait ByteLink: Send + std::fmt::Debug {
     /// After a sleep, or instead of one.
     fn disarm(&mut self) {}
 
-    /// What to wait for. The first one may have to be waited for until it is writable, see [`room_is_writable`](Self::room_is_writable).
+    /// What to wait for: the same as long as the link lives. The first one may have to be waited for until it is writable, see [`room_is_writable`](Self::room_is_writable).
     fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX];
 
     /// Whether room shows in the first descriptor becoming writable; else all of it shows in their becoming readable.
@@ -129,7 +155,7 @@ pub trait Door: Send + std::fmt::Debug {
     /// The next one who has come.
     ///
     /// # Errors
-    /// None can be taken in for now, as without free descriptors; those who have come wait.
+    /// None can be taken in for now, as without free descriptors; those who have come wait, but for one whose hand-shake was under way.
     fn accept(&mut self) -> Result<Option<Box<dyn ByteLink>>, DoorError>;
 
     /// Where it really listens.
@@ -138,8 +164,13 @@ pub trait Door: Send + std::fmt::Debug {
     /// The system does not say.
     fn address(&self) -> Result<Address, DoorError>;
 
-    /// Readable when somebody has come.
+    /// Readable when somebody has come. The same as long as the door lives.
     fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX];
+
+    /// Who was not let in so far. Nobody, where the kernel makes the connections.
+    fn turned_away(&self) -> TurnedAway {
+        TurnedAway::default()
+    }
 
     /// Whether nothing wakes a sleeper, so that it has to look again by itself.
     fn must_be_polled(&self) -> bool {
@@ -147,14 +178,31 @@ pub trait Door: Send + std::fmt::Debug {
     }
 }
 
-/// Begins to connect; the link says later what came of it.
+/// Who came to a door and was not let in, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnedAway {
+    /// Another user's process.
+    pub other_user: u64,
+    /// What it said is no hand-shake, or one of another version.
+    pub malformed: u64,
+    /// It said nothing for too long.
+    pub silent: u64,
+    /// It left before it had said anything.
+    pub left: u64,
+    /// Too many others had not yet said anything.
+    pub crowded: u64,
+    /// There were no memory or descriptors for it.
+    pub no_resource: u64,
+}
+
+/// Begins to connect; the link says later what came of it. That nothing listens there shows here or there.
 ///
 /// # Errors
-/// The address cannot be found, or nothing listens there.
+/// The address cannot be found, nothing listens there, or the room is out of its range.
 pub fn connect(address: &Address, room: Room) -> Result<Box<dyn ByteLink>, ByteLinkError> {
-    let _ = room;
     match address {
         Address::Tcp { host, port } => Ok(Box::new(TcpLink::connect(host, *port)?)),
+        Address::Shm { name } => Ok(Box::new(ShmLink::connect(name, room)?)),
         other => Err(ByteLinkError::NotBuilt {
             scheme: other.scheme(),
         }),
@@ -166,9 +214,9 @@ pub fn connect(address: &Address, room: Room) -> Result<Box<dyn ByteLink>, ByteL
 /// # Errors
 /// The address is in use, or cannot be listened on.
 pub fn listen(address: &Address, room: Room) -> Result<Box<dyn Door>, DoorError> {
-    let _ = room;
     match address {
         Address::Tcp { host, port } => Ok(Box::new(TcpDoor::listen(host, *port)?)),
+        Address::Shm { name } => Ok(Box::new(ShmDoor::listen(name, room)?)),
         other => Err(DoorError::NotBuilt {
             scheme: other.scheme(),
         }),

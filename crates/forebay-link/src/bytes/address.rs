@@ -18,7 +18,7 @@ pub enum Address {
         /// Port.
         port: u16,
     },
-    /// `shm://name`: shared memory of this host.
+    /// `shm://name`: shared memory of this host, among processes of one user.
     Shm {
         /// Letters, digits, `-`, `_` and `.`; up to 80.
         name: String,
