@@ -1,0 +1,111 @@
+//! This test binary once more, as a process of its own that can be killed.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{self, Command, Stdio};
+
+use forebay_link::bytes::{Address, Room, connect, listen};
+
+use crate::door::connect_and_disconnect;
+use crate::world::{Dice, Writer};
+
+/// What [`Role::SendAndDie`] sends: no backend needs a reader to take so much.
+pub(crate) const SENT_BYTES: u64 = 64 << 10;
+const ROLE: &str = "BYTES_ROLE";
+const ADDRESS: &str = "BYTES_ADDRESS";
+
+/// What a child does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Connects, sends a stream and kills itself.
+    SendAndDie,
+    /// Connects and sends a stream until it is killed.
+    SendForever,
+    /// Listens until it is killed.
+    Listen,
+    /// Connects and disconnects often and counts its descriptors.
+    CountDescriptors,
+}
+
+impl Role {
+    const ALL: [Self; 4] = [
+        Self::SendAndDie,
+        Self::SendForever,
+        Self::Listen,
+        Self::CountDescriptors,
+    ];
+}
+
+pub(crate) struct Child(process::Child);
+
+impl Child {
+    pub(crate) fn start(role: Role, address: &Address) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "child::role_of_a_child",
+                "--nocapture",
+                "--quiet",
+            ])
+            .env(ROLE, format!("{role:?}"))
+            .env(ADDRESS, address.to_string())
+            .stdout(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.wait_killed();
+    }
+
+    pub(crate) fn wait_killed(&mut self) {
+        assert_eq!(self.0.wait().unwrap().signal(), Some(9));
+    }
+
+    pub(crate) fn wait_well(&mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Of a test that has failed; one that was waited for is left alone.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Not a test of its own: what this binary does when [`Child::start`] starts it.
+#[test]
+fn role_of_a_child() {
+    let Ok(name) = std::env::var(ROLE) else {
+        return;
+    };
+    let role = Role::ALL
+        .into_iter()
+        .find(|role| format!("{role:?}") == name);
+    let address: Address = std::env::var(ADDRESS).unwrap().parse().unwrap();
+    match role.unwrap() {
+        Role::SendAndDie => send(&address, SENT_BYTES),
+        Role::SendForever => send(&address, u64::MAX),
+        Role::Listen => {
+            let _door = listen(&address, Room::default()).unwrap();
+            loop {
+                std::thread::park();
+            }
+        }
+        Role::CountDescriptors => connect_and_disconnect(&address),
+    }
+}
+
+fn send(address: &Address, bytes: u64) {
+    let (mut dice, mut writer) = (Dice::new(7), Writer::new());
+    let mut link = connect(address, Room::default()).unwrap();
+    while writer.position < bytes {
+        let left = usize::try_from(bytes - writer.position).unwrap();
+        let piece = dice.piece(left.min(Room::default().piece_bytes_max));
+        writer.offer(&mut *link, piece, &mut dice).unwrap();
+    }
+    let me = rustix::process::getpid();
+    rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+}

@@ -1,0 +1,135 @@
+//! How a connection ends: in order, without a word, by a kill; and how one does not begin.
+
+use std::io::ErrorKind;
+
+use forebay_link::bytes::{ByteLinkError, Received, Room, connect};
+
+use crate::child::{self, Child, Role};
+use crate::world::{Backend, Deadline, Dice, Reader, Writer, listen_fresh, pair, take};
+
+const STREAM_BYTES: u64 = 100_000;
+
+pub(crate) fn the_end_comes_after_everything(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let mut pair = pair(backend);
+    let (mut writer, mut reader) = (Writer::new(), Reader::new());
+    while writer.position < STREAM_BYTES {
+        writer.offer(&mut *pair.near, 1_000, &mut dice).unwrap();
+    }
+    pair.near.finish();
+    pair.near.finish();
+    let late = pair.near.send(&[b"late"]).unwrap_err();
+    assert!(matches!(late, ByteLinkError::Lost { .. }), "{late}");
+    drop(pair.near);
+    reader.look_to_the_end(&mut *pair.far).unwrap();
+    assert_eq!(reader.position, writer.position);
+    assert_eq!(pair.far.receive().unwrap(), Received::Ended, "it stays so");
+}
+
+pub(crate) fn one_side_may_end_before_the_other(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let mut pair = pair(backend);
+    pair.near.finish();
+    Reader::new().look_to_the_end(&mut *pair.far).unwrap();
+    let (mut writer, mut reader) = (Writer::new(), Reader::new());
+    while writer.position < STREAM_BYTES {
+        writer.offer(&mut *pair.far, 1_000, &mut dice).unwrap();
+    }
+    pair.far.finish();
+    drop(pair.far);
+    reader.look_to_the_end(&mut *pair.near).unwrap();
+    assert_eq!(reader.position, writer.position);
+}
+
+/// The stream so far is whole; whether its end may pass for an orderly one is the backend's.
+fn assert_cut(backend: &Backend, end: &Result<(), ByteLinkError>) {
+    match end {
+        Ok(()) => assert!(backend.end_may_be_death, "an end that nobody has declared"),
+        Err(error) => assert!(matches!(error, ByteLinkError::Lost { .. }), "{error}"),
+    }
+}
+
+pub(crate) fn a_link_dropped_without_an_end(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let mut pair = pair(backend);
+    let (mut writer, mut reader) = (Writer::new(), Reader::new());
+    while writer.position < STREAM_BYTES {
+        writer.offer(&mut *pair.near, 1_000, &mut dice).unwrap();
+    }
+    drop(pair.near);
+    let end = reader.look_to_the_end(&mut *pair.far);
+    assert_cut(backend, &end);
+    assert_eq!(reader.position, writer.position);
+    let deadline = Deadline::begin();
+    let lost = loop {
+        if let Err(error) = pair.far.send(&[b"?"]) {
+            break error;
+        }
+        deadline.check();
+    };
+    assert!(matches!(lost, ByteLinkError::Lost { .. }), "{lost}");
+}
+
+pub(crate) fn an_end_of_a_peer_that_has_not_read_all(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let mut pair = pair(backend);
+    assert_eq!(pair.far.send(&[b"unread"]).unwrap(), 6);
+    let (mut writer, mut reader) = (Writer::new(), Reader::new());
+    while writer.position < STREAM_BYTES {
+        writer.offer(&mut *pair.near, 1_000, &mut dice).unwrap();
+    }
+    pair.near.finish();
+    drop(pair.near);
+    match reader.look_to_the_end(&mut *pair.far) {
+        Ok(()) => assert_eq!(reader.position, writer.position),
+        Err(ByteLinkError::Lost { .. }) => assert!(backend.unread_cuts),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+pub(crate) fn a_peer_that_was_killed_when_all_was_sent(backend: &Backend) {
+    let mut door = listen_fresh(backend);
+    let mut child = Child::start(Role::SendAndDie, &door.address().unwrap());
+    let mut link = take(&mut *door);
+    child.wait_killed();
+    let mut reader = Reader::new();
+    let end = reader.look_to_the_end(&mut *link);
+    assert_cut(backend, &end);
+    assert_eq!(reader.position, child::SENT_BYTES);
+}
+
+pub(crate) fn a_peer_that_is_killed_in_the_middle(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    for _ in 0..5 {
+        let mut door = listen_fresh(backend);
+        let mut child = Child::start(Role::SendForever, &door.address().unwrap());
+        let mut link = take(&mut *door);
+        let mut reader = Reader::new();
+        let (deadline, enough) = (Deadline::begin(), dice.roll(4 << 20));
+        while reader.position < enough {
+            reader.look(&mut *link).unwrap();
+            deadline.check();
+        }
+        child.kill();
+        let end = reader.look_to_the_end(&mut *link);
+        assert_cut(backend, &end);
+    }
+}
+
+pub(crate) fn nobody_listens(backend: &Backend) {
+    let deadline = Deadline::begin();
+    let refused = match connect(&(backend.fresh)(), Room::default()) {
+        Err(error) => error,
+        Ok(mut link) => loop {
+            match link.receive() {
+                Ok(found) => assert_eq!(found, Received::Nothing),
+                Err(error) => break error,
+            }
+            deadline.check();
+        },
+    };
+    let ByteLinkError::Connect { source, .. } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(source.kind(), ErrorKind::ConnectionRefused);
+}

@@ -1,0 +1,220 @@
+//! A peer over shared memory that writes anything into all that it can write: the link says so and ends, and nothing else happens.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Received, Room, ShmDoor};
+use forebay_ring::{Meta, Producers, RingSetSpec};
+use forebay_sys::seqpacket::{Arrived, SeqSocket};
+use proptest::prelude::*;
+
+use crate::world::{Dice, free_name, hello, take};
+
+const PIECE_BYTES_MAX: usize = 2_000;
+const CAPACITY: u64 = 64 << 10;
+const POSITION_AT: u64 = 128;
+const CLOSED_AT: u64 = 136;
+
+/// An honest listener's end, and all that its peer has.
+struct World {
+    link: Box<dyn ByteLink>,
+    socket: Option<SeqSocket>,
+    /// Says where it reads.
+    consumer_page: OwnedFd,
+    data: OwnedFd,
+    /// Says where it writes.
+    producer_page: OwnedFd,
+    producers: Producers,
+    _door: ShmDoor,
+}
+
+fn world() -> World {
+    let Address::Shm { name } = free_name() else {
+        panic!("no name");
+    };
+    let room = Room {
+        piece_bytes_max: PIECE_BYTES_MAX,
+        pieces: 4,
+    };
+    let mut door = ShmDoor::listen(&name, room).unwrap();
+    let socket = SeqSocket::connect(&door.path()).unwrap();
+    socket.send(&hello(u64::from(u16::MAX), 4), &[]).unwrap();
+    let link = take(&mut door);
+    let mut fds = Vec::new();
+    let found = socket.receive_with_fds(&mut [0; 32], &mut fds).unwrap();
+    assert_eq!((found, fds.len()), (Arrived::Record(24), 10));
+    let out = fds.split_off(5);
+    let copies = out.iter().map(|fd| fd.try_clone().unwrap()).collect();
+    let spec = RingSetSpec::new("", vec![CAPACITY], PIECE_BYTES_MAX as u32);
+    let mut out = out.into_iter();
+    World {
+        link,
+        socket: Some(socket),
+        consumer_page: fds.remove(2),
+        data: out.next().unwrap(),
+        producer_page: out.next().unwrap(),
+        producers: Producers::map(&spec, copies).unwrap(),
+        _door: door,
+    }
+}
+
+fn poke(fd: &OwnedFd, at: u64, bytes: &[u8]) {
+    assert_eq!(rustix::io::pwrite(fd, bytes, at).unwrap(), bytes.len());
+}
+
+#[derive(Debug, Clone)]
+enum Move {
+    /// The honest side's.
+    Send(usize),
+    Receive,
+    Sleep(bool),
+    Finish,
+    /// The peer's: an honest one, and lies.
+    Piece(usize),
+    ProducerPage(u64, u64),
+    ConsumerPage(u64, u64),
+    Data(u64, Vec<u8>),
+    Say(Vec<u8>),
+    Leave,
+}
+
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0..4 * CAPACITY,
+        (0..4_000_u64).prop_map(|n| n * 32),
+        0..2_u64
+    ]
+}
+
+fn place() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(POSITION_AT),
+        Just(CLOSED_AT),
+        (0..512_u64).prop_map(|n| n * 8)
+    ]
+}
+
+fn any_move() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        6 => (0..PIECE_BYTES_MAX + 1).prop_map(Move::Send),
+        8 => Just(Move::Receive),
+        2 => any::<bool>().prop_map(Move::Sleep),
+        1 => Just(Move::Finish),
+        6 => (0..PIECE_BYTES_MAX).prop_map(Move::Piece),
+        1 => (place(), word()).prop_map(|(at, word)| Move::ProducerPage(at, word)),
+        1 => (place(), word()).prop_map(|(at, word)| Move::ConsumerPage(at, word)),
+        2 => (0..CAPACITY - 64, prop::collection::vec(any::<u8>(), 0..64)).prop_map(|(at, bytes)| Move::Data(at, bytes)),
+        // A header that is nearly right.
+        2 => (0..2048_u64, 0..2 * PIECE_BYTES_MAX as u32).prop_map(|(at, len)| Move::Data(at * 32, len.to_ne_bytes().to_vec())),
+        1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Move::Say),
+        1 => Just(Move::Leave),
+    ]
+}
+
+/// Nobody but the peer is to blame.
+fn blamed<T>(answer: Result<T, ByteLinkError>) -> Option<T> {
+    match answer {
+        Ok(value) => Some(value),
+        Err(ByteLinkError::Broken { .. } | ByteLinkError::Lost { .. }) => None,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+impl World {
+    /// `None` when the connection has ended.
+    fn apply(&mut self, step: &Move) -> Option<()> {
+        match step {
+            Move::Send(bytes) => {
+                let taken = blamed(self.link.send(&[&vec![0x5a; *bytes]]))?;
+                assert!(taken == 0 || taken == *bytes);
+            }
+            Move::Receive => {
+                let found = blamed(self.link.receive())?;
+                let bytes = self.link.bytes().len();
+                assert!(bytes <= PIECE_BYTES_MAX);
+                assert_eq!(found == Received::Some, bytes > 0);
+                self.link.used(bytes);
+            }
+            Move::Sleep(for_room) => {
+                blamed(self.link.arm(*for_room))?;
+                self.link.disarm();
+            }
+            Move::Finish => self.link.finish(),
+            Move::Piece(bytes) => self.piece(*bytes),
+            Move::ProducerPage(at, word) => poke(&self.producer_page, *at, &word.to_ne_bytes()),
+            Move::ConsumerPage(at, word) => poke(&self.consumer_page, *at, &word.to_ne_bytes()),
+            Move::Data(at, bytes) => poke(&self.data, *at, bytes),
+            Move::Say(bytes) => {
+                if let Some(socket) = &self.socket {
+                    let _ = socket.send(bytes, &[]);
+                }
+            }
+            Move::Leave => self.socket = None,
+        }
+        Some(())
+    }
+
+    fn piece(&mut self, bytes: usize) {
+        let ring = &mut self.producers.rings[0];
+        if let Ok(mut loan) = ring.reserve(bytes) {
+            loan.fill(0xa5);
+            loan.commit(bytes, Meta::default());
+            ring.publish();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_peer_that_lies_ends_the_connection_and_no_more(moves in prop::collection::vec(any_move(), 1..150)) {
+        let mut world = world();
+        for step in &moves {
+            if world.apply(step).is_none() {
+                break;
+            }
+        }
+    }
+}
+
+/// The peer writes while this side reads.
+#[test]
+fn a_peer_that_scribbles_at_the_same_time_is_survived() {
+    let mut dice = Dice::seeded();
+    let (mut pieces, mut faults) = (0_u64, 0_u64);
+    for _ in 0..20 {
+        let mut world = world();
+        let (data, page) = (
+            world.data.try_clone().unwrap(),
+            world.producer_page.try_clone().unwrap(),
+        );
+        let (over, seed) = (AtomicBool::new(false), dice.roll(1 << 40));
+        std::thread::scope(|scope| {
+            scope.spawn(|| scribble(seed, &data, &page, &over));
+            for _ in 0..50_000 {
+                world.piece(300);
+                if world.apply(&Move::Receive).is_none() {
+                    faults += 1;
+                    break;
+                }
+                pieces += 1;
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+    println!("{pieces} looks, {faults} faults");
+    assert!(faults > 0, "the attacker never hit");
+}
+
+fn scribble(seed: u64, data: &OwnedFd, page: &OwnedFd, over: &AtomicBool) {
+    let mut dice = Dice::new(seed);
+    while !over.load(Ordering::Relaxed) {
+        let word = dice.roll(1 << 40);
+        poke(data, dice.roll(CAPACITY / 8) * 8, &word.to_ne_bytes());
+        if dice.roll(64) == 0 {
+            poke(page, POSITION_AT, &(word % CAPACITY).to_ne_bytes());
+        }
+    }
+}

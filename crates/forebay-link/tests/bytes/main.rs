@@ -1,0 +1,60 @@
+//! One suite for connections that carry bytes in order, run on every backend; and what only one of them can get wrong.
+//!
+//! `FOREBAY_SEED=n` repeats a run's choices.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and prints its seed"
+)]
+
+mod child;
+mod door;
+mod end;
+mod flow;
+mod hostile;
+mod shm;
+mod sleep;
+mod world;
+
+/// Each test on each backend, by the name `backend::test`.
+macro_rules! suite {
+    ($($backend:ident: $($module:ident::$test:ident)*;)*) => {$(
+        mod $backend {
+            $(
+                #[test]
+                fn $test() {
+                    crate::$module::$test(&crate::world::$backend());
+                }
+            )*
+        }
+    )*};
+}
+
+macro_rules! on_every {
+    ($($backend:ident)*) => {
+        suite! {$(
+            $backend:
+                flow::bytes_come_whole_and_in_order
+                flow::both_directions_at_once
+                flow::a_receiver_that_does_not_read_holds_the_sender_back
+                end::the_end_comes_after_everything
+                end::one_side_may_end_before_the_other
+                end::a_link_dropped_without_an_end
+                end::an_end_of_a_peer_that_has_not_read_all
+                end::a_peer_that_was_killed_when_all_was_sent
+                end::a_peer_that_is_killed_in_the_middle
+                end::nobody_listens
+                door::an_address_is_in_use
+                door::a_dead_listener_leaves_its_address
+                door::garbage_does_not_close_a_door
+                door::connections_leave_no_descriptors_behind
+                sleep::a_sleeper_is_woken_by_what_comes
+                sleep::a_sleeper_is_woken_by_room
+                sleep::a_sleeper_is_woken_by_the_end;
+        )*}
+    };
+}
+
+// `shm` is the module of the tests that only it has.
+on_every! { over_tcp over_shm }

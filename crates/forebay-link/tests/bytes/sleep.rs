@@ -1,0 +1,187 @@
+//! Sleepers: whoever asked to be woken is woken.
+
+use std::hint::spin_loop;
+use std::time::Duration;
+
+use forebay_link::bytes::{ByteLink, Received, Room};
+use forebay_sys::epoll::{Interest, Poller, Trigger};
+
+use crate::world::{Backend, Dice, LIMIT, Reader, Writer, pair, pair_with};
+
+const ROUNDS: u64 = 10_000;
+const PIECE_BYTES: usize = 40_000;
+const STREAM_BYTES: usize = 20_000 * PIECE_BYTES;
+
+/// A link, and how to sleep until it has something.
+struct Sleeper {
+    link: Box<dyn ByteLink>,
+    poller: Poller,
+    sleeps: u64,
+}
+
+impl Sleeper {
+    fn new(link: Box<dyn ByteLink>) -> Self {
+        let poller = Poller::create(8).unwrap();
+        for (token, fd) in link.fds().into_iter().flatten().enumerate() {
+            poller
+                .add(fd, token as u64, Interest::Readable, Trigger::Level)
+                .unwrap();
+        }
+        Self {
+            link,
+            poller,
+            sleeps: 0,
+        }
+    }
+
+    fn sleep(&mut self, for_room: bool) {
+        if self.link.room_is_writable() {
+            let interest = if for_room {
+                Interest::Both
+            } else {
+                Interest::Readable
+            };
+            let first = self.link.fds()[0].unwrap();
+            self.poller
+                .modify(first, 0, interest, Trigger::Level)
+                .unwrap();
+        }
+        if self.link.arm(for_room).unwrap() {
+            self.sleeps += 1;
+            let (polled, limit) = match self.link.must_be_polled() {
+                true => (true, Duration::from_millis(1)),
+                false => (false, LIMIT),
+            };
+            let woken = self.poller.wait(Some(limit), Duration::ZERO).unwrap();
+            assert!(woken.count() > 0 || polled, "a lost wake-up");
+        }
+        self.link.disarm();
+    }
+
+    /// Exactly so many bytes of the stream.
+    fn read(&mut self, reader: &mut Reader, until: u64) {
+        while reader.position < until {
+            match reader.look(&mut *self.link).unwrap() {
+                Received::Some => {}
+                Received::Nothing => self.sleep(false),
+                Received::Ended => panic!("ended at {}", reader.position),
+            }
+        }
+        assert_eq!(reader.position, until);
+    }
+
+    fn write(&mut self, writer: &mut Writer, until: u64, dice: &mut Dice) {
+        while writer.position < until {
+            let bytes = (until - writer.position).min(1 + dice.roll(4_000)) as usize;
+            if writer.offer(&mut *self.link, bytes, dice).unwrap() == 0 {
+                self.sleep(true);
+            }
+        }
+    }
+}
+
+/// Of any length around that of a sleeper's way to its sleep.
+fn pause(dice: &mut Dice) {
+    match dice.roll(16) {
+        0 => std::thread::sleep(Duration::from_micros(dice.roll(100))),
+        1..=8 => (0..dice.roll(2_000)).for_each(|_| spin_loop()),
+        _ => {}
+    }
+}
+
+pub(crate) fn a_sleeper_is_woken_by_what_comes(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let seeds = [dice.roll(1 << 40), dice.roll(1 << 40)];
+    let pair = pair(backend);
+    let play = |link, seed, serves: bool| {
+        let (mut sleeper, mut dice) = (Sleeper::new(link), Dice::new(seed));
+        let (mut reader, mut writer) = (Reader::new(), Writer::new());
+        for round in 1..=ROUNDS {
+            if serves {
+                sleeper.write(&mut writer, round, &mut dice);
+            }
+            pause(&mut dice);
+            sleeper.read(&mut reader, round);
+            if !serves {
+                sleeper.write(&mut writer, round, &mut dice);
+            }
+        }
+        sleeper
+    };
+    let (near, far) = (pair.near, pair.far);
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| play(near, seeds[0], true));
+        let two = scope.spawn(|| play(far, seeds[1], false));
+        let sleeps = one.join().unwrap().sleeps + two.join().unwrap().sleeps;
+        println!("{sleeps} sleeps in {ROUNDS} rounds");
+        assert!(sleeps > 0);
+    });
+}
+
+pub(crate) fn a_sleeper_is_woken_by_room(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let seeds = [dice.roll(1 << 40), dice.roll(1 << 40)];
+    // So that one piece fills a ring: the room for the next one comes about only once.
+    let room = Room {
+        piece_bytes_max: PIECE_BYTES,
+        pieces: 1,
+    };
+    let pair = pair_with(backend, room);
+    let (near, far) = (pair.near, pair.far);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut sleeper, mut dice) = (Sleeper::new(near), Dice::new(seeds[0]));
+            let (piece, mut left) = (vec![7; PIECE_BYTES], STREAM_BYTES);
+            while left > 0 {
+                let bytes = left.min(PIECE_BYTES);
+                match sleeper.link.send(&[&piece[..bytes]]).unwrap() {
+                    0 => sleeper.sleep(true),
+                    taken => left -= taken,
+                }
+                pause(&mut dice);
+            }
+            println!("{} sleeps of the sender", sleeper.sleeps);
+            sleeper.link.finish();
+        });
+        scope.spawn(|| {
+            let (mut sleeper, mut dice) = (Sleeper::new(far), Dice::new(seeds[1]));
+            let mut come = 0;
+            loop {
+                match sleeper.link.receive().unwrap() {
+                    Received::Some => {
+                        let found = sleeper.link.bytes().len();
+                        sleeper.link.used(found);
+                        come += found;
+                    }
+                    Received::Nothing => sleeper.sleep(false),
+                    Received::Ended => break,
+                }
+                sleeper
+                    .link
+                    .used(PIECE_BYTES.max(sleeper.link.bytes().len()));
+                pause(&mut dice);
+            }
+            assert_eq!(come, STREAM_BYTES);
+            println!("{} sleeps of the receiver", sleeper.sleeps);
+        });
+    });
+}
+
+pub(crate) fn a_sleeper_is_woken_by_the_end(backend: &Backend) {
+    for finish in [true, false] {
+        let pair = pair(backend);
+        let (mut near, mut sleeper) = (pair.near, Sleeper::new(pair.far));
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                if finish {
+                    near.finish();
+                }
+            });
+            let mut reader = Reader::new();
+            while matches!(reader.look(&mut *sleeper.link), Ok(Received::Nothing)) {
+                sleeper.sleep(false);
+            }
+        });
+    }
+}

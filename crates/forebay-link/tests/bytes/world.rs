@@ -1,0 +1,285 @@
+//! Backends, pairs of connected links, and seeded choices.
+
+use std::any::Any;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use forebay_link::bytes::{
+    Address, ByteLink, ByteLinkError, Door, Received, Room, ShmDoor, connect, listen,
+};
+use forebay_sys::seqpacket::SeqSocket;
+
+/// Far beyond what anything here takes.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// What the suite has to know of a backend.
+pub(crate) struct Backend {
+    /// An address that nobody has.
+    pub(crate) fresh: fn() -> Address,
+    /// Whether [`Received::Ended`] can also mean that the peer is dead.
+    pub(crate) end_may_be_death: bool,
+    /// Whether what a peer leaves unread can cut off what it has sent.
+    pub(crate) unread_cuts: bool,
+    /// Visits a door in every way that is none of ours; what comes back keeps those there that stay.
+    pub(crate) garbage: fn(&Address) -> Vec<Box<dyn Any>>,
+}
+
+pub(crate) fn over_tcp() -> Backend {
+    Backend {
+        fresh: free_port,
+        end_may_be_death: true,
+        unread_cuts: true,
+        garbage: tcp_garbage,
+    }
+}
+
+pub(crate) fn over_shm() -> Backend {
+    Backend {
+        fresh: free_name,
+        end_may_be_death: false,
+        unread_cuts: false,
+        garbage: shm_garbage,
+    }
+}
+
+fn free_port() -> Address {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    Address::Tcp {
+        host: "127.0.0.1".into(),
+        port: port.unwrap().port(),
+    }
+}
+
+pub(crate) fn free_name() -> Address {
+    let name = format!("test-{:016x}", RandomState::new().build_hasher().finish());
+    Address::Shm { name }
+}
+
+/// Where a listener by that name has its socket.
+pub(crate) fn socket_of(address: &Address) -> PathBuf {
+    let (Address::Shm { name }, Address::Shm { name: other }) = (address, free_name()) else {
+        panic!("{address} is not in shared memory");
+    };
+    let neighbour = ShmDoor::listen(&other, Room::default()).unwrap();
+    neighbour.path().with_file_name(format!("{name}.sock"))
+}
+
+fn tcp_garbage(address: &Address) -> Vec<Box<dyn Any>> {
+    let Address::Tcp { host, port } = address else {
+        panic!("{address} is not TCP");
+    };
+    let visit = || TcpStream::connect((host.as_str(), *port)).unwrap();
+    visit().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    visit().write_all(&[0xff; 4096]).unwrap();
+    drop(visit());
+    vec![Box::new(visit())]
+}
+
+fn shm_garbage(address: &Address) -> Vec<Box<dyn Any>> {
+    let path = socket_of(address);
+    let say = |record: &[u8]| {
+        let socket = SeqSocket::connect(&path).unwrap();
+        socket.send(record, &[]).unwrap();
+        socket
+    };
+    let mut next_version = hello(66_000, 64);
+    next_version[4] = 2;
+    drop(SeqSocket::connect(&path).unwrap());
+    drop(say(&hello(1_000, 1)));
+    drop(say(b"GET / HTTP/1.1\r\n\r\n"));
+    let stay = [
+        say(&[0xff; 4096]),
+        say(&next_version),
+        say(&hello(0, 0)),
+        say(&hello(u64::MAX, u64::MAX)),
+        SeqSocket::connect(&path).unwrap(),
+    ];
+    stay.map(|socket| Box::new(socket) as Box<dyn Any>).into()
+}
+
+/// The record with which a connection over shared memory begins, byte by byte.
+pub(crate) fn hello(piece_bytes_max: u64, pieces: u64) -> Vec<u8> {
+    greeting(1, piece_bytes_max, pieces)
+}
+
+pub(crate) fn greeting(kind: u8, piece_bytes_max: u64, pieces: u64) -> Vec<u8> {
+    let mut record = b"FBSM\x01\x00".to_vec();
+    record.extend([kind, 0]);
+    record.extend(piece_bytes_max.to_le_bytes());
+    record.extend(pieces.to_le_bytes());
+    record
+}
+
+/// Fails a test that hangs.
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Call it wherever something is waited for.
+    pub(crate) fn check(&self) {
+        assert!(self.0.elapsed() < LIMIT, "stuck");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn listen_fresh(backend: &Backend) -> Box<dyn Door> {
+    listen(&(backend.fresh)(), Room::default()).unwrap()
+}
+
+pub(crate) fn take(door: &mut dyn Door) -> Box<dyn ByteLink> {
+    let deadline = Deadline::begin();
+    loop {
+        if let Some(link) = door.accept().unwrap() {
+            return link;
+        }
+        deadline.check();
+    }
+}
+
+/// Two ends of a connection: who connected, who listened.
+pub(crate) struct Pair {
+    pub(crate) near: Box<dyn ByteLink>,
+    pub(crate) far: Box<dyn ByteLink>,
+    _door: Box<dyn Door>,
+}
+
+pub(crate) fn pair(backend: &Backend) -> Pair {
+    pair_with(backend, Room::default())
+}
+
+pub(crate) fn pair_with(backend: &Backend, room: Room) -> Pair {
+    let mut door = listen(&(backend.fresh)(), room).unwrap();
+    let mut near = connect(&door.address().unwrap(), room).unwrap();
+    let mut far = take(&mut *door);
+    let deadline = Deadline::begin();
+    // A byte each way: both know that they are connected.
+    while near.send(&[b"?"]).unwrap() == 0 {
+        deadline.check();
+    }
+    while far.bytes().is_empty() {
+        far.receive().unwrap();
+        deadline.check();
+    }
+    far.used(1);
+    Pair {
+        near,
+        far,
+        _door: door,
+    }
+}
+
+/// The byte at a place of a stream: different for neighbours and for places a power of two apart.
+pub(crate) fn byte_at(position: u64) -> u8 {
+    (position.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// Writes the stream of [`byte_at`], in pieces and parts of any size.
+pub(crate) struct Writer {
+    pub(crate) position: u64,
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn new() -> Self {
+        Self {
+            position: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Offers `bytes` more; how many were taken.
+    pub(crate) fn offer(
+        &mut self,
+        link: &mut dyn ByteLink,
+        bytes: usize,
+        dice: &mut Dice,
+    ) -> Result<usize, ByteLinkError> {
+        self.buffer.clear();
+        let places = self.position..self.position + bytes as u64;
+        self.buffer.extend(places.map(byte_at));
+        let mut parts: Vec<&[u8]> = Vec::new();
+        let mut left = &self.buffer[..];
+        for _ in 0..dice.roll(6) {
+            let (part, rest) = left.split_at(dice.roll(left.len() as u64 + 1) as usize);
+            parts.push(part);
+            left = rest;
+        }
+        parts.push(left);
+        let taken = link.send(&parts)?;
+        self.position += taken as u64;
+        Ok(taken)
+    }
+}
+
+/// Reads it again and holds every byte against its place.
+pub(crate) struct Reader {
+    pub(crate) position: u64,
+}
+
+impl Reader {
+    pub(crate) fn new() -> Self {
+        Self { position: 0 }
+    }
+
+    /// One look, all of which is used.
+    pub(crate) fn look(&mut self, link: &mut dyn ByteLink) -> Result<Received, ByteLinkError> {
+        let found = link.receive()?;
+        for &byte in link.bytes() {
+            assert_eq!(byte, byte_at(self.position), "at {}", self.position);
+            self.position += 1;
+        }
+        link.used(link.bytes().len());
+        assert!(link.bytes().is_empty());
+        Ok(found)
+    }
+
+    /// Until the end, of which kind ever.
+    pub(crate) fn look_to_the_end(&mut self, link: &mut dyn ByteLink) -> Result<(), ByteLinkError> {
+        let deadline = Deadline::begin();
+        while self.look(link)? != Received::Ended {
+            deadline.check();
+        }
+        Ok(())
+    }
+}
+
+/// xorshift64*.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    /// From `FOREBAY_SEED`, printed.
+    pub(crate) fn seeded() -> Self {
+        let seed = std::env::var("FOREBAY_SEED").ok();
+        let seed = seed.and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or(20_261_122_u64);
+        println!("FOREBAY_SEED={seed}");
+        Self::new(seed)
+    }
+
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 17) % sides
+    }
+
+    /// Mostly short, sometimes as long as a piece may be.
+    pub(crate) fn piece(&mut self, most: usize) -> usize {
+        let most = match self.roll(4) {
+            0 => most,
+            1 => most.min(4_000),
+            _ => most.min(100),
+        };
+        1 + self.roll(most as u64) as usize
+    }
+}
