@@ -472,6 +472,13 @@ impl<R: Role> EndPoint<R> {
                 "no connection yet: {parted}"
             );
             self.last_trouble = Some(parted.to_string());
+        } else if !peer_known {
+            // A stranger: counted, and not worth a line for each.
+            tracing::info!(
+                peer = connection.peer(),
+                reason,
+                "a stranger is let go: {parted}"
+            );
         } else if !matches!(parted, Parted::Over) {
             tracing::warn!(
                 peer = connection.peer(),

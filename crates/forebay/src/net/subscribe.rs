@@ -1,9 +1,10 @@
 //! `forebay net sub` and `forebay net recv`.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use forebay_run::StopSignals;
 use forebay_run::net::{Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber};
 
 use super::common::{CommonArgs, END_LIMIT, SlowArg, tag, tell};
@@ -12,6 +13,9 @@ use crate::output::note_line;
 
 /// One wait: an order to end costs this much.
 const WAIT: Duration = Duration::from_millis(20);
+
+/// What comes is written at the latest so long after, however much comes.
+const FLUSH: Duration = Duration::from_millis(100);
 
 /// Subscribes to tags and writes what comes.
 ///
@@ -111,9 +115,9 @@ impl In for Subscriber {
 }
 
 /// Until the end that was asked for.
-fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs) -> Result<()> {
-    let signals = forebay_run::signals()?;
+fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs, signals: &StopSignals) -> Result<()> {
     let mut left = end.count.unwrap_or(u64::MAX);
+    let mut flushed = Instant::now();
     while signals.count() == 0 && left > 0 && !(end.once && from.has_ended()) {
         let busy = from.take(WAIT, &mut |delivered| {
             if left > 0 {
@@ -121,8 +125,9 @@ fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs) -> Result<()> {
                 left -= 1;
             }
         })?;
-        if !busy {
+        if !busy || flushed.elapsed() >= FLUSH {
             sink.flush();
+            flushed = Instant::now();
         }
         if !sink.check()? {
             break;
@@ -134,6 +139,7 @@ fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs) -> Result<()> {
 
 pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
+    let signals = forebay_run::signals()?;
     let mut settings: Settings = args.common.settings()?;
     settings.messages.slow = args.slow.into();
     let mut subscriber = Subscriber::connect(&args.addresses, &settings)?;
@@ -143,7 +149,7 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     } else {
         &args.tags
     });
-    let carried = carry(&mut subscriber, &mut sink, &args.end);
+    let carried = carry(&mut subscriber, &mut sink, &args.end, &signals);
     let more = args.end.count.is_none();
     let summary = subscriber.finish(END_LIMIT, |delivered| {
         // What was on its way when the end was asked for.
@@ -158,12 +164,13 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
 
 pub(crate) fn receive(args: &RecvArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
+    let signals = forebay_run::signals()?;
     let mut receiver = Receiver::listen(&args.address, &args.common.settings()?)?;
     note_line(format_args!(
         "forebay: listening on {}",
         receiver.address()?
     ));
-    let carried = carry(&mut receiver, &mut sink, &args.end);
+    let carried = carry(&mut receiver, &mut sink, &args.end, &signals);
     let more = args.end.count.is_none();
     let summary = receiver.finish(END_LIMIT, |delivered| {
         if more {

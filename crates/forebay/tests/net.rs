@@ -1,0 +1,628 @@
+//! Messaging between processes, over every backend: what was sent came, or is lost by name, and both ends close their books.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod rig;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rig::{Ended, Run, forebay, start, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The same tests for every backend.
+macro_rules! on_every_backend {
+    ($($test:ident),* $(,)?) => {
+        mod over_tcp {
+            $(#[test] fn $test() { super::$test("tcp"); })*
+        }
+        mod over_shm {
+            $(#[test] fn $test() { super::$test("shm"); })*
+        }
+    };
+}
+
+on_every_backend!(
+    a_file_goes_through,
+    a_subscriber_gets_its_tags,
+    who_comes_first_waits_for_the_other,
+    a_publisher_that_comes_again_is_found,
+    both_sides_measure_the_same,
+    round_trips_are_told_by_both_sides,
+    interrupted_on_either_side_the_books_close,
+    a_killed_sender_costs_nothing_that_came,
+    a_killed_receiver_leaves_its_sender_with_closed_books,
+    a_message_longer_than_a_buffer_is_refused,
+    an_address_in_use_is_named,
+    a_leak_is_found_where_it_is,
+    a_subscriber_that_never_reads_costs_itself,
+    one_that_is_waited_for_is_waited_for_so_long_and_no_longer,
+);
+
+/// An address that nobody else has.
+fn address(backend: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let pid = std::process::id();
+    match backend {
+        // A host of its own on the loopback network: no port has to be free.
+        "tcp" => format!(
+            "tcp://127.{}.{}.{}:7100",
+            1 + (pid >> 8) % 250,
+            pid % 256,
+            1 + number
+        ),
+        backend => format!("{backend}://test-{pid}-{number}"),
+    }
+}
+
+fn net(verb: &str, address: &str, more: &[&str]) -> Command {
+    let mut command = forebay();
+    command
+        .args(["net", verb, address, "--format", "json"])
+        .args(more);
+    command
+}
+
+fn signal(run: &Run, signal: Signal) {
+    kill_process(Pid::from_raw(run.pid() as i32).unwrap(), signal).unwrap();
+}
+
+/// A summary whose books close.
+fn closed(ended: &Ended) -> Value {
+    let summary = ended.json_of(0);
+    assert_eq!(summary["residual_items"], 0, "{summary}");
+    assert_eq!(summary["residual_bytes"], 0, "{summary}");
+    summary
+}
+
+fn count(summary: &Value, key: &str) -> u64 {
+    summary[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {key}: {summary}"))
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn a_file_goes_through(backend: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let bytes: Vec<u8> = (0..3_000_000_u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    std::fs::write(&from, &bytes).unwrap();
+    let address = address(backend);
+    let receiver = start(&mut net(
+        "recv",
+        &address,
+        &["--once", "--as", "raw", "--output", to.to_str().unwrap()],
+    ));
+    // Pieces that do not divide the file, in buffers that hold a few of them.
+    let sender = start(&mut net(
+        "send",
+        &address,
+        &[
+            "--input",
+            from.to_str().unwrap(),
+            "--cut",
+            "pieces",
+            "--message-bytes",
+            "777",
+            "--buffer-bytes",
+            "3000",
+            "--buffer-count",
+            "4",
+        ],
+    ));
+    let (sent, received) = (closed(&sender.end()), closed(&receiver.end()));
+    assert_eq!(count(&sent, "messages"), 3_000_000_u64.div_ceil(777));
+    for key in ["messages", "bytes"] {
+        assert_eq!(sent[key], received[key], "{sent}\n{received}");
+    }
+    assert_eq!(sent["connections"][0]["missing_at_peer"], 0);
+    assert_eq!(
+        (count(&sent, "dropped"), count(&received, "dropped")),
+        (0, 0)
+    );
+    assert!(
+        std::fs::read(&to).unwrap() == bytes,
+        "the file has changed on its way"
+    );
+}
+
+fn a_subscriber_gets_its_tags(backend: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to, all) = (
+        directory.path().join("from"),
+        directory.path().join("to"),
+        directory.path().join("all"),
+    );
+    let text: String = (0..9_000).map(|number| format!("{number}\n")).collect();
+    std::fs::write(&from, text).unwrap();
+    let address = address(backend);
+    let publisher = start(&mut net(
+        "pub",
+        &address,
+        &[
+            "--input",
+            from.to_str().unwrap(),
+            "--tag",
+            "0x10",
+            "--tags",
+            "3",
+            "--subscribers",
+            "2",
+        ],
+    ));
+    let some = start(&mut net(
+        "sub",
+        &address,
+        &[
+            "--tag",
+            "0x10,18/0xffffffffffffffff",
+            "--once",
+            "--output",
+            to.to_str().unwrap(),
+        ],
+    ));
+    let every = start(&mut net(
+        "sub",
+        &address,
+        &[
+            "--once",
+            "--as",
+            "tagged",
+            "--output",
+            all.to_str().unwrap(),
+        ],
+    ));
+    let (published, some, every) = (
+        closed(&publisher.end()),
+        closed(&some.end()),
+        closed(&every.end()),
+    );
+    assert_eq!(
+        (count(&some, "messages"), count(&every, "messages")),
+        (6_000, 9_000)
+    );
+    assert_eq!(count(&published, "messages"), 15_000);
+    let expected: Vec<String> = (0..9_000)
+        .filter(|number| number % 3 != 1)
+        .map(|number| number.to_string())
+        .collect();
+    assert_eq!(lines(&to), expected);
+    let first = &lines(&all)[..3];
+    assert_eq!(
+        first,
+        [
+            "0x0000000000000010 1 0",
+            "0x0000000000000011 1 1",
+            "0x0000000000000012 1 2"
+        ]
+    );
+}
+
+fn who_comes_first_waits_for_the_other(backend: &str) {
+    let address = address(backend);
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("to");
+    let mut subscriber = start(&mut net(
+        "sub",
+        &address,
+        &["--count", "5", "--output", to.to_str().unwrap()],
+    ));
+    std::thread::sleep(Duration::from_millis(150));
+    assert!(!subscriber.is_over());
+    let publisher = start(&mut net(
+        "pub",
+        &address,
+        &[
+            "--input",
+            "generate",
+            "--message-bytes",
+            "8",
+            "--count",
+            "5",
+        ],
+    ));
+    closed(&publisher.end());
+    let got = closed(&subscriber.end());
+    assert_eq!(count(&got, "messages"), 5);
+    assert!(count(&got, "attempts") > 1, "{got}");
+}
+
+fn a_publisher_that_comes_again_is_found(backend: &str) {
+    let address = address(backend);
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("to");
+    let subscriber = start(&mut net(
+        "sub",
+        &address,
+        &[
+            "--tag",
+            "7",
+            "--as",
+            "raw",
+            "--output",
+            to.to_str().unwrap(),
+        ],
+    ));
+    // Each message has 8 bytes.
+    let written = || std::fs::metadata(&to).map_or(0, |file| file.len()) / 8;
+    let publish = |more: &[&str]| {
+        let generated = ["--input", "generate", "--tag", "7", "--message-bytes", "8"];
+        start(net("pub", &address, &generated).args(more))
+    };
+    closed(&publish(&["--count", "30"]).end());
+    // This one dies in the middle of its work.
+    let killed = publish(&["--rate", "1000"]);
+    wait_for("messages of the second publisher", || {
+        (written() > 60).then_some(())
+    });
+    signal(&killed, Signal::KILL);
+    killed.end();
+    closed(&publish(&["--count", "50"]).end());
+    signal(&subscriber, Signal::INT);
+    let got = closed(&subscriber.end());
+    assert_eq!(count(&got, "connections_made"), 3);
+    assert!(written() > 110, "{}", written());
+    assert_eq!(count(&got, "messages"), written());
+    assert_eq!(got["parted"]["connection_lost"], 1, "{got}");
+}
+
+fn both_sides_measure_the_same(backend: &str) {
+    let address = address(backend);
+    let receiver = start(&mut net(
+        "perf",
+        &address,
+        &["--role", "recv", "--duration", "20s"],
+    ));
+    let sender = start(&mut net(
+        "perf",
+        &address,
+        &[
+            "--role",
+            "send",
+            "--duration",
+            "300ms",
+            "--message-bytes",
+            "100",
+            "--buffer-bytes",
+            "8Ki",
+            "--buffer-count",
+            "8",
+            "--tags",
+            "1000",
+        ],
+    ));
+    let (sent, received) = (closed(&sender.end()), closed(&receiver.end()));
+    assert_eq!(sent["messages"], received["messages"]);
+    assert_eq!(count(&sent, "bytes"), 100 * count(&sent, "messages"));
+    assert_eq!(count(&received, "bytes"), count(&sent, "bytes"));
+    for result in [&sent, &received] {
+        assert!(
+            result["message_rate_hz"].as_f64().unwrap() > 0.0,
+            "{result}"
+        );
+        let (bps, hz) = (
+            result["goodput_bps"].as_f64().unwrap(),
+            result["message_rate_hz"].as_f64().unwrap(),
+        );
+        assert!((bps / hz - 800.0).abs() < 1e-6, "{result}");
+        assert!(result["cpu_seconds"].as_f64().unwrap() > 0.0, "{result}");
+        assert_eq!(result["rtt_ns"], Value::Null);
+        assert_eq!(
+            (count(result, "dropped"), count(result, "unconfirmed")),
+            (0, 0)
+        );
+    }
+}
+
+fn round_trips_are_told_by_both_sides(backend: &str) {
+    let address = address(backend);
+    let echo = start(&mut net(
+        "perf",
+        &address,
+        &["--role", "echo", "--duration", "20s"],
+    ));
+    let sender = start(&mut net(
+        "perf",
+        &address,
+        &[
+            "--role",
+            "send",
+            "--duration",
+            "300ms",
+            "--message-bytes",
+            "64",
+        ],
+    ));
+    let (sent, echoed) = (closed(&sender.end()), closed(&echo.end()));
+    assert_eq!(sent["messages"], echoed["messages"]);
+    for result in [&sent, &echoed] {
+        let rtt = |key: &str| count(&result["rtt_ns"], key);
+        assert!(rtt("samples") > 10, "{result}");
+        let order = ["min", "p50", "p90", "p99", "p99.9", "max"].map(rtt);
+        assert!(order.is_sorted() && order[0] > 100, "{result}");
+    }
+}
+
+fn interrupted_on_either_side_the_books_close(backend: &str) {
+    for first in ["sender", "receiver"] {
+        let address = address(backend);
+        let receiver = start(&mut net("recv", &address, &["--output", "null"]));
+        let sender = start(&mut net(
+            "send",
+            &address,
+            &[
+                "--input",
+                "generate",
+                "--message-bytes",
+                "1000",
+                "--block",
+                "300ms",
+            ],
+        ));
+        std::thread::sleep(Duration::from_millis(300));
+        let (first, second) = if first == "sender" {
+            (sender, receiver)
+        } else {
+            (receiver, sender)
+        };
+        signal(&first, Signal::INT);
+        let one = closed(&first.end());
+        signal(&second, Signal::INT);
+        let ended = second.end();
+        // A sender without a receiver ends with an error, and says what became of its messages all the same.
+        assert!(matches!(ended.code(), Some(0 | 2)), "{}", ended.stderr);
+        let other = ended.json();
+        assert_eq!(other["residual_items"], 0, "{other}");
+        assert!(count(&one, "messages") > 0);
+        assert_eq!(one["messages"], other["messages"], "{one}\n{other}");
+        assert_eq!(
+            (count(&one, "unconfirmed"), count(&other, "unconfirmed")),
+            (0, 0)
+        );
+    }
+}
+
+fn a_killed_sender_costs_nothing_that_came(backend: &str) {
+    for (number, pause_ms) in [3_u64, 47, 111, 200].into_iter().enumerate() {
+        let address = address(backend);
+        let receiver = start(&mut net("recv", &address, &["--once", "--output", "null"]));
+        let sender = start(&mut net(
+            "send",
+            &address,
+            &["--input", "generate", "--message-bytes", "500"],
+        ));
+        std::thread::sleep(Duration::from_millis(pause_ms + 100));
+        signal(&sender, Signal::KILL);
+        sender.end();
+        if number == 0 {
+            // Perhaps it was killed before it was there: somebody has to end.
+            start(&mut net(
+                "send",
+                &address,
+                &["--input", "generate", "--count", "1"],
+            ))
+            .end();
+        }
+        let received = closed(&receiver.end());
+        assert_eq!(count(&received, "dropped"), 0, "{received}");
+    }
+}
+
+fn a_killed_receiver_leaves_its_sender_with_closed_books(backend: &str) {
+    let address = address(backend);
+    let receiver = start(&mut net("recv", &address, &["--output", "null"]));
+    let sender = start(&mut net(
+        "send",
+        &address,
+        &[
+            "--input",
+            "generate",
+            "--message-bytes",
+            "500",
+            "--rate",
+            "20000",
+            "--block",
+            "20s",
+        ],
+    ));
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&receiver, Signal::KILL);
+    receiver.end();
+    // Another one takes its place, and the sender goes on.
+    let receiver = start(&mut net("recv", &address, &["--output", "null"]));
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&sender, Signal::INT);
+    let sent = closed(&sender.end());
+    signal(&receiver, Signal::INT);
+    let received = closed(&receiver.end());
+    assert_eq!(count(&sent, "connections_made"), 2, "{sent}");
+    let lists = &sent["connections"];
+    assert_ne!(lists[0]["end"], "over", "{sent}");
+    assert_eq!(lists[1]["end"], "over", "{sent}");
+    assert_eq!(
+        lists[1]["messages_sent"], received["messages"],
+        "{sent}\n{received}"
+    );
+    // What the dead one had not confirmed is told, and never more than was on its way.
+    assert!(
+        count(&sent, "unconfirmed") <= count(&lists[0], "messages_sent"),
+        "{sent}"
+    );
+}
+
+fn a_message_longer_than_a_buffer_is_refused(backend: &str) {
+    let address = address(backend);
+    let receiver = start(&mut net("recv", &address, &["--once", "--output", "null"]));
+    let more = [
+        "--input",
+        "generate",
+        "--count",
+        "3",
+        "--message-bytes",
+        "1001",
+        "--buffer-bytes",
+        "1000",
+    ];
+    let refused = start(&mut net("send", &address, &more)).end();
+    assert_eq!(refused.code(), Some(2));
+    assert!(
+        refused
+            .stderr
+            .contains("1001 bytes is longer than a buffer of 1000"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(count(&closed(&receiver.end()), "messages"), 0);
+}
+
+fn an_address_in_use_is_named(backend: &str) {
+    let address = address(backend);
+    let receiver = start(&mut net("recv", &address, &["--output", "null"]));
+    // It listens when somebody has reached it.
+    closed(
+        &start(&mut net(
+            "send",
+            &address,
+            &["--input", "generate", "--count", "1"],
+        ))
+        .end(),
+    );
+    let refused = start(&mut net(
+        "recv",
+        &address,
+        &["--count", "0", "--output", "null"],
+    ))
+    .end();
+    assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&address), "{}", refused.stderr);
+    assert!(
+        refused.stderr.to_lowercase().contains("in use"),
+        "{}",
+        refused.stderr
+    );
+    signal(&receiver, Signal::INT);
+    closed(&receiver.end());
+}
+
+fn a_leak_is_found_where_it_is(backend: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    for (hop, link) in [("send", "copies"), ("deliver", "read")] {
+        let address = address(backend);
+        let out = |role: &str| directory.path().join(format!("{hop}-{role}"));
+        let leak = format!("{hop}:3");
+        let (to, from) = (out("to"), out("from"));
+        let mut receive = net(
+            "recv",
+            &address,
+            &["--once", "--output", "null", "--out", to.to_str().unwrap()],
+        );
+        let mut send = net(
+            "send",
+            &address,
+            &[
+                "--input",
+                "generate",
+                "--count",
+                "1000",
+                "--out",
+                from.to_str().unwrap(),
+            ],
+        );
+        receive.env("FOREBAY_LEAK", &leak);
+        send.env("FOREBAY_LEAK", &leak);
+        let (receiver, sender) = (start(&mut receive), start(&mut send));
+        let (sent, received) = (sender.end(), receiver.end());
+        let (wrong, right, place) = if hop == "send" {
+            (sent, received, &from)
+        } else {
+            (received, sent, &to)
+        };
+        assert_eq!(wrong.json_of(1)["residual_items"], 3);
+        closed(&right);
+        let audit = start(forebay().arg("audit").arg(place)).end();
+        assert_eq!(audit.code(), Some(1), "{}", audit.stdout);
+        assert!(
+            audit.stdout.contains(link) && audit.stdout.contains('3'),
+            "{}",
+            audit.stdout
+        );
+    }
+}
+
+/// A publisher with a subscriber that is stopped, treated by `slow`, and one that is not; their summaries.
+fn with_a_stopped_one(backend: &str, slow: &str, rate: &str) -> [Value; 3] {
+    let address = address(backend);
+    let small = [
+        "--buffer-bytes",
+        "10Ki",
+        "--buffer-count",
+        "4",
+        "--output",
+        "null",
+        "--once",
+    ];
+    let stopped = start(net("sub", &address, &small).args(["--slow", slow]));
+    let other = start(net("sub", &address, &small).args(["--slow", "block"]));
+    let publisher = start(&mut net(
+        "pub",
+        &address,
+        &[
+            "--input",
+            "generate",
+            "--message-bytes",
+            "1000",
+            "--rate",
+            rate,
+            "--count",
+            "20000",
+            "--subscribers",
+            "2",
+            "--block",
+            "500ms",
+        ],
+    ));
+    std::thread::sleep(Duration::from_millis(200));
+    signal(&stopped, Signal::STOP);
+    std::thread::sleep(Duration::from_millis(1500));
+    signal(&stopped, Signal::CONT);
+    [publisher, other, stopped].map(|run| {
+        let ended = run.end();
+        let summary = ended.json();
+        assert_eq!(summary["residual_items"], 0, "{summary}\n{}", ended.stderr);
+        summary
+    })
+}
+
+fn a_subscriber_that_never_reads_costs_itself(backend: &str) {
+    for slow in ["drop-newest", "drop-oldest", "disconnect"] {
+        let [published, other, stopped] = with_a_stopped_one(backend, slow, "10000");
+        assert_eq!(count(&other, "messages"), 20_000, "{slow}: {other}");
+        let lost = count(&published["dropped_by_reason"], "slow_receiver");
+        assert!(lost > 0, "{slow}: {published}");
+        if slow == "disconnect" {
+            assert_eq!(published["parted"]["slow_receiver"], 1, "{published}");
+        } else {
+            assert_eq!(
+                count(&stopped, "messages") + lost,
+                20_000,
+                "{slow}: {published}\n{stopped}"
+            );
+        }
+    }
+}
+
+fn one_that_is_waited_for_is_waited_for_so_long_and_no_longer(backend: &str) {
+    let [published, other, _] = with_a_stopped_one(backend, "block", "10000");
+    assert_eq!(count(&other, "messages"), 20_000, "{other}");
+    assert_eq!(published["parted"]["slow_receiver"], 1, "{published}");
+}
