@@ -1,6 +1,6 @@
 //! `forebay net`: messages between processes and hosts.
 
-mod common;
+mod manner;
 mod perf;
 mod publish;
 mod sink;

@@ -115,7 +115,11 @@ fn broken(tree: &Tree, reference: &str) -> Option<String> {
     let Some(text) = tree.text(path) else {
         return Some(format!("there is no file {path}"));
     };
-    match attributes_of(&code_only(text), test.rsplit("::").next().unwrap_or(test)) {
+    let (code, name) = (code_only(text), test.rsplit("::").next().unwrap_or(test));
+    if is_listed(&code, name) {
+        return None;
+    }
+    match attributes_of(&code, name) {
         None => Some(format!("there is no test '{test}' in {path}")),
         Some(attributes) if attributes.contains("#[ignore") => {
             Some(format!("the test '{test}' in {path} is ignored"))
@@ -125,6 +129,16 @@ fn broken(tree: &Tree, reference: &str) -> Option<String> {
         }
         Some(_) => None,
     }
+}
+
+/// Whether a macro of this file makes a test of each name in a list, and this one is in it: alone on a line, with a comma or a path.
+fn is_listed(code: &str, name: &str) -> bool {
+    let makes_tests = code.contains("#[test]") && code.contains("fn $");
+    let item = |line: &str| {
+        let line = line.trim().trim_end_matches(',');
+        line.rsplit("::").next() == Some(name)
+    };
+    makes_tests && code.lines().any(item)
 }
 
 /// The attribute lines right above `fn name`, joined; none when there is no such function.
@@ -184,6 +198,29 @@ mod tests {
                 "{cell}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_test_may_be_made_by_a_macro_from_a_list() {
+        let suite = |list: &str| {
+            let text = format!(
+                "macro_rules! all {{ ($($t:ident)*) => {{ $(\n#[test]\nfn $t() {{}}\n)* }} }}\nall!(\n{list}\n);\nfn plain() {{}}\n"
+            );
+            let row = "| L1 | a | 0 | `crates/a/tests/all.rs::whole` |";
+            check(&Tree::of(&[
+                (SPECIFICATION, row),
+                ("crates/a/tests/all.rs", &text),
+            ]))
+            .len()
+        };
+        assert_eq!(
+            [
+                suite("    whole,"),
+                suite("    flow::whole"),
+                suite("    half,")
+            ],
+            [0, 0, 1]
+        );
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! What all end points have in common: connections come and go, frames are read and written, clocks looked at, books kept.
 
+mod comings;
+mod role;
+mod waiting;
+
 use std::time::Duration;
 
 use forebay_ledger::{Condition, Reason};
-use forebay_link::bytes::{Address, ByteLink, listen};
-use forebay_msg::session::{Agreed, Dialer, Listener, Session};
-use forebay_msg::{Entry, Outbound, Refusal, Role as Wants, Slow};
+use forebay_link::bytes::{Address, listen};
+use forebay_msg::Entry;
 use forebay_sys::clock;
 use forebay_wire::netio3::Message;
 
@@ -17,8 +20,9 @@ use super::entrance::Entrance;
 use super::error::NetError;
 use super::hub::Hub;
 use super::settings::Settings;
-use super::summary::{ConnectionSummary, NetSummary};
+use super::summary::NetSummary;
 use crate::error::RunError;
+pub(super) use role::Role;
 
 /// Doors, dials and clocks are looked at so often while there is traffic, in ns.
 const TEND_NS: u64 = 200_000;
@@ -38,44 +42,6 @@ pub struct Delivered<'a> {
     pub peer: PeerId,
     /// The message.
     pub message: Message<'a>,
-}
-
-/// What differs between end points.
-pub(super) trait Role {
-    /// Its name.
-    const NAME: &'static str;
-    /// What who connects wants: a side that listens serves it, a side that connects asks for it.
-    const WANTS: Wants;
-    /// A connection is made.
-    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), forebay_msg::ConfigError>;
-    /// The sending end of a connection.
-    fn outbound(&mut self, id: u64) -> Option<&mut Outbound>;
-    /// The receiver of a connection wants no more.
-    fn left(&mut self, _id: u64) {}
-    /// A connection is gone: its sending end.
-    fn gone(&mut self, id: u64) -> Option<Outbound>;
-    /// Subscriptions begin or end.
-    fn subscribe(&mut self, _id: u64, _begin: bool, _entries: Vec<Entry>) -> Option<Refusal> {
-        Some(Refusal::Role)
-    }
-    /// What this side asks for of whom it connects to.
-    fn entries(&self) -> &[Entry] {
-        &[]
-    }
-    /// Whether it sends to a sender, too.
-    fn answers(&self) -> bool {
-        false
-    }
-    /// How it wants to be treated when it is too slow.
-    fn slow(&self) -> Slow {
-        Slow::Block
-    }
-    /// Closes buffers whose time has come.
-    fn handle_time(&mut self, _now_ns: u64) {}
-    /// When that is.
-    fn poll_timeout(&self) -> Option<u64> {
-        None
-    }
 }
 
 #[derive(Debug)]
@@ -373,201 +339,11 @@ impl<R: Role> EndPoint<R> {
         self.books.commit(self.now_ns);
     }
 
-    fn admit(&mut self, link: Box<dyn ByteLink>) {
-        let places = self.settings.connections_max.clamp(1, 4096);
-        let slot = self.free_slots.pop();
-        if slot.is_none() && self.connections.len() >= places + TURNED_AWAY_MAX {
-            *self.summary.parted.entry("busy").or_default() += 1;
-            return;
-        }
-        let closed = match slot {
-            None => Some(Refusal::Busy),
-            Some(_) => self.ending.then_some(Refusal::Ending),
-        };
-        self.epoch += 1;
-        let listener = Listener {
-            serves: R::WANTS,
-            answers: self.role.answers(),
-            epoch: self.epoch,
-            closed,
-        };
-        let limits = self.settings.limits();
-        let session = Session::listen(listener, limits, self.settings.timing, self.now_ns);
-        self.keep(link, session, None, slot);
-    }
-
-    fn dial(&mut self) -> Result<(), NetError> {
-        if self.ending {
-            return Ok(());
-        }
-        let room = self.settings.room();
-        for at in 0..self.dials.len() {
-            let Some(link) = self.dials[at].attempt(self.now_ns, room)? else {
-                continue;
-            };
-            let dialer = Dialer {
-                role: R::WANTS,
-                slow: self.role.slow(),
-                identity: self.epoch,
-            };
-            let limits = self.settings.limits();
-            let session = Session::dial(dialer, limits, self.settings.timing, self.now_ns);
-            let slot = self.free_slots.pop();
-            self.keep(link, session, Some(at), slot);
-        }
-        Ok(())
-    }
-
-    fn keep(
-        &mut self,
-        link: Box<dyn ByteLink>,
-        session: Session,
-        dial: Option<usize>,
-        slot: Option<usize>,
-    ) {
-        let id = self.next_id;
-        self.next_id += 1;
-        let place = slot.unwrap_or(usize::MAX);
-        match Connection::new(id, link, session, dial, place, &self.hub) {
-            Ok(connection) => self.connections.push(connection),
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be served");
-                *self.summary.parted.entry("resource").or_default() += 1;
-                self.free_slots.extend(slot);
-                if let Some(dial) = dial {
-                    self.dials[dial].lost(self.now_ns, error.to_string());
-                }
-            }
-        }
-    }
-
-    /// A connection is over: closes its account.
-    fn part(&mut self, at: usize, parted: &Parted) {
-        let mut connection = self.connections.remove(at);
-        let outbound = self.role.gone(connection.id).map(|mut outbound| {
-            let before = outbound.totals();
-            outbound.abandon(|_, _| {});
-            let after = outbound.totals();
-            let lost = [
-                after.messages_dropped - before.messages_dropped,
-                after.bytes_dropped - before.bytes_dropped,
-            ];
-            (outbound, lost)
-        });
-        let lost = outbound.as_ref().map_or([0; 2], |(_, lost)| *lost);
-        let outbound = outbound.map(|(outbound, _)| outbound);
-        let counts = Counts::of(&connection.session, outbound.as_ref(), lost);
-        self.books
-            .settle(connection.slot, &connection.counted, &counts);
-        if connection.slot != usize::MAX {
-            self.free_slots.push(connection.slot);
-        }
-        let reason = parted.reason();
-        let peer_known = connection.session.agreed().is_some();
-        if connection.dial.is_some() && !peer_known {
-            // It is tried again; who waits for it says so when he waits no longer.
-            tracing::info!(
-                peer = connection.peer(),
-                reason,
-                "no connection yet: {parted}"
-            );
-            self.last_trouble = Some(parted.to_string());
-        } else if !peer_known {
-            // A stranger: counted, and not worth a line for each.
-            tracing::info!(
-                peer = connection.peer(),
-                reason,
-                "a stranger is let go: {parted}"
-            );
-        } else if !matches!(parted, Parted::Over) {
-            tracing::warn!(
-                peer = connection.peer(),
-                reason,
-                "a connection is lost: {parted}"
-            );
-            self.last_trouble = Some(parted.to_string());
-        }
-        let mut summary = ConnectionSummary::of(connection.peer(), reason, &counts);
-        if let Some(outbound) = &outbound {
-            let sent = outbound.totals().messages;
-            match connection.session.farewell() {
-                Some(took) => {
-                    summary.missing_at_peer = Some(sent as i64 - took.messages as i64);
-                }
-                None => summary.unconfirmed = outbound.unconfirmed()[0],
-            }
-        }
-        if peer_known || connection.dial.is_none() {
-            self.summary.add(summary);
-        }
-        let refusal = matches!(parted, Parted::Slow { .. }).then_some(Refusal::Busy);
-        connection.part(&self.hub, refusal);
-        if let Some(dial) = connection.dial {
-            self.dials[dial].lost(self.now_ns, parted.to_string());
-        }
-    }
-
     /// Why nothing goes on, as far as it is known.
     pub(super) fn trouble(&self) -> String {
         let dialled = self.dials.iter().find_map(|dial| dial.trouble.clone());
         let known = dialled.or_else(|| self.last_trouble.clone());
         known.unwrap_or_else(|| "nothing is known to be wrong".into())
-    }
-
-    /// Goes on until something happens or the time is over.
-    pub(super) fn wait(
-        &mut self,
-        most: Duration,
-        on: &mut impl FnMut(Delivered<'_>),
-    ) -> Result<bool, NetError> {
-        let begun_ns = clock::monotonic_ns();
-        let until_ns = begun_ns.saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
-        let spin_until_ns = begun_ns.saturating_add(self.settings.spin_ns).min(until_ns);
-        loop {
-            if self.turn(on)? {
-                return Ok(true);
-            }
-            if self.now_ns >= until_ns {
-                return Ok(false);
-            }
-            if self.now_ns >= spin_until_ns {
-                self.sleep(until_ns)?;
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-    }
-
-    fn sleep(&mut self, until_ns: u64) -> Result<(), NetError> {
-        let mut polled = self.entrance.as_ref().is_some_and(Entrance::must_be_polled);
-        let mut quiet = true;
-        let mut wake_ns = until_ns.min(self.now_ns + SLEEP_NS);
-        let mut broken = None;
-        for (at, connection) in self.connections.iter_mut().enumerate() {
-            polled |= connection.must_be_polled();
-            wake_ns = wake_ns.min(connection.poll_timeout());
-            match connection.arm(&self.hub) {
-                Ok(asleep) => quiet &= asleep,
-                Err(parted) => broken = Some((at, parted)),
-            }
-        }
-        let dials = self.dials.iter().filter_map(Dial::due_ns);
-        let due = dials.chain(self.role.poll_timeout()).min();
-        wake_ns = wake_ns
-            .min(due.unwrap_or(u64::MAX))
-            .min(self.books.next_commit_ns());
-        if quiet && broken.is_none() {
-            let most = Duration::from_nanos(wake_ns.saturating_sub(self.now_ns));
-            self.hub.sleep(most, polled)?;
-        }
-        for connection in &mut self.connections {
-            connection.disarm();
-        }
-        if let Some((at, parted)) = broken {
-            self.part(at, &parted);
-        }
-        self.next_tend_ns = 0;
-        Ok(())
     }
 
     fn say_end(connection: &mut Connection) {

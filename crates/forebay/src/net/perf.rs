@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use forebay_run::net::Address;
 use forebay_run::net::perf::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
 
-use super::common::{CommonArgs, message_bytes, rate};
+use super::manner::{CommonArgs, message_bytes, rate};
 use crate::output::{Format, note_line, print_line};
 use crate::session::BROKEN;
 

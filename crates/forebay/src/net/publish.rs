@@ -7,7 +7,7 @@ use anyhow::Result;
 use forebay_run::StopSignals;
 use forebay_run::net::{Address, NetError, Publisher, Sender};
 
-use super::common::{CommonArgs, END_LIMIT, tell};
+use super::manner::{CommonArgs, END_LIMIT, tell};
 use super::source::{Next, Source, SourceArgs};
 use crate::output::note_line;
 

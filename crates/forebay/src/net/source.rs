@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::common::{message_bytes, tag};
+use super::manner::{message_bytes, tag};
 
 /// Longest pause of a source that keeps a rate: an order to end costs this much.
 const PAUSE_MAX: Duration = Duration::from_millis(20);

@@ -7,7 +7,7 @@ use anyhow::Result;
 use forebay_run::StopSignals;
 use forebay_run::net::{Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber};
 
-use super::common::{CommonArgs, END_LIMIT, SlowArg, tag, tell};
+use super::manner::{CommonArgs, END_LIMIT, SlowArg, tag, tell};
 use super::sink::{Sink, SinkArgs};
 use crate::output::note_line;
 

@@ -1,0 +1,147 @@
+//! Connections come and go.
+
+use forebay_link::bytes::ByteLink;
+use forebay_msg::Refusal;
+use forebay_msg::session::{Dialer, Listener, Session};
+
+use super::{EndPoint, Role, TURNED_AWAY_MAX};
+use crate::net::connection::{Connection, Parted};
+use crate::net::counts::Counts;
+use crate::net::error::NetError;
+use crate::net::summary::ConnectionSummary;
+
+impl<R: Role> EndPoint<R> {
+    pub(super) fn admit(&mut self, link: Box<dyn ByteLink>) {
+        let places = self.settings.connections_max.clamp(1, 4096);
+        let slot = self.free_slots.pop();
+        if slot.is_none() && self.connections.len() >= places + TURNED_AWAY_MAX {
+            *self.summary.parted.entry("busy").or_default() += 1;
+            return;
+        }
+        let closed = match slot {
+            None => Some(Refusal::Busy),
+            Some(_) => self.ending.then_some(Refusal::Ending),
+        };
+        self.epoch += 1;
+        let listener = Listener {
+            serves: R::WANTS,
+            answers: self.role.answers(),
+            epoch: self.epoch,
+            closed,
+        };
+        let limits = self.settings.limits();
+        let session = Session::listen(listener, limits, self.settings.timing, self.now_ns);
+        self.keep(link, session, None, slot);
+    }
+
+    pub(super) fn dial(&mut self) -> Result<(), NetError> {
+        if self.ending {
+            return Ok(());
+        }
+        let room = self.settings.room();
+        for at in 0..self.dials.len() {
+            let Some(link) = self.dials[at].attempt(self.now_ns, room)? else {
+                continue;
+            };
+            let dialer = Dialer {
+                role: R::WANTS,
+                slow: self.role.slow(),
+                identity: self.epoch,
+            };
+            let limits = self.settings.limits();
+            let session = Session::dial(dialer, limits, self.settings.timing, self.now_ns);
+            let slot = self.free_slots.pop();
+            self.keep(link, session, Some(at), slot);
+        }
+        Ok(())
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        link: Box<dyn ByteLink>,
+        session: Session,
+        dial: Option<usize>,
+        slot: Option<usize>,
+    ) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let place = slot.unwrap_or(usize::MAX);
+        match Connection::new(id, link, session, dial, place, &self.hub) {
+            Ok(connection) => self.connections.push(connection),
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be served");
+                *self.summary.parted.entry("resource").or_default() += 1;
+                self.free_slots.extend(slot);
+                if let Some(dial) = dial {
+                    self.dials[dial].lost(self.now_ns, error.to_string());
+                }
+            }
+        }
+    }
+
+    /// A connection is over: closes its account.
+    pub(super) fn part(&mut self, at: usize, parted: &Parted) {
+        let mut connection = self.connections.remove(at);
+        let outbound = self.role.gone(connection.id).map(|mut outbound| {
+            let before = outbound.totals();
+            outbound.abandon(|_, _| {});
+            let after = outbound.totals();
+            let lost = [
+                after.messages_dropped - before.messages_dropped,
+                after.bytes_dropped - before.bytes_dropped,
+            ];
+            (outbound, lost)
+        });
+        let lost = outbound.as_ref().map_or([0; 2], |(_, lost)| *lost);
+        let outbound = outbound.map(|(outbound, _)| outbound);
+        let counts = Counts::of(&connection.session, outbound.as_ref(), lost);
+        self.books
+            .settle(connection.slot, &connection.counted, &counts);
+        if connection.slot != usize::MAX {
+            self.free_slots.push(connection.slot);
+        }
+        let reason = parted.reason();
+        let peer_known = connection.session.agreed().is_some();
+        if connection.dial.is_some() && !peer_known {
+            // It is tried again; who waits for it says so when he waits no longer.
+            tracing::info!(
+                peer = connection.peer(),
+                reason,
+                "no connection yet: {parted}"
+            );
+            self.last_trouble = Some(parted.to_string());
+        } else if !peer_known {
+            // A stranger: counted, and not worth a line for each.
+            tracing::info!(
+                peer = connection.peer(),
+                reason,
+                "a stranger is let go: {parted}"
+            );
+        } else if !matches!(parted, Parted::Over) {
+            tracing::warn!(
+                peer = connection.peer(),
+                reason,
+                "a connection is lost: {parted}"
+            );
+            self.last_trouble = Some(parted.to_string());
+        }
+        let mut summary = ConnectionSummary::of(connection.peer(), reason, &counts);
+        if let Some(outbound) = &outbound {
+            let sent = outbound.totals().messages;
+            match connection.session.farewell() {
+                Some(took) => {
+                    summary.missing_at_peer = Some(sent as i64 - took.messages as i64);
+                }
+                None => summary.unconfirmed = outbound.unconfirmed()[0],
+            }
+        }
+        if peer_known || connection.dial.is_none() {
+            self.summary.add(summary);
+        }
+        let refusal = matches!(parted, Parted::Slow { .. }).then_some(Refusal::Busy);
+        connection.part(&self.hub, refusal);
+        if let Some(dial) = connection.dial {
+            self.dials[dial].lost(self.now_ns, parted.to_string());
+        }
+    }
+}

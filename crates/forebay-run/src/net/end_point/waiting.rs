@@ -1,0 +1,68 @@
+//! Waiting: looking again for a moment, and then sleeping.
+
+use std::time::Duration;
+
+use forebay_sys::clock;
+
+use super::{Delivered, EndPoint, Role, SLEEP_NS};
+use crate::net::dial::Dial;
+use crate::net::entrance::Entrance;
+use crate::net::error::NetError;
+
+impl<R: Role> EndPoint<R> {
+    /// Goes on until something happens or the time is over.
+    pub(in crate::net) fn wait(
+        &mut self,
+        most: Duration,
+        on: &mut impl FnMut(Delivered<'_>),
+    ) -> Result<bool, NetError> {
+        let begun_ns = clock::monotonic_ns();
+        let until_ns = begun_ns.saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
+        let spin_until_ns = begun_ns.saturating_add(self.settings.spin_ns).min(until_ns);
+        loop {
+            if self.turn(on)? {
+                return Ok(true);
+            }
+            if self.now_ns >= until_ns {
+                return Ok(false);
+            }
+            if self.now_ns >= spin_until_ns {
+                self.sleep(until_ns)?;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn sleep(&mut self, until_ns: u64) -> Result<(), NetError> {
+        let mut polled = self.entrance.as_ref().is_some_and(Entrance::must_be_polled);
+        let mut quiet = true;
+        let mut wake_ns = until_ns.min(self.now_ns + SLEEP_NS);
+        let mut broken = None;
+        for (at, connection) in self.connections.iter_mut().enumerate() {
+            polled |= connection.must_be_polled();
+            wake_ns = wake_ns.min(connection.poll_timeout());
+            match connection.arm(&self.hub) {
+                Ok(asleep) => quiet &= asleep,
+                Err(parted) => broken = Some((at, parted)),
+            }
+        }
+        let dials = self.dials.iter().filter_map(Dial::due_ns);
+        let due = dials.chain(self.role.poll_timeout()).min();
+        wake_ns = wake_ns
+            .min(due.unwrap_or(u64::MAX))
+            .min(self.books.next_commit_ns());
+        if quiet && broken.is_none() {
+            let most = Duration::from_nanos(wake_ns.saturating_sub(self.now_ns));
+            self.hub.sleep(most, polled)?;
+        }
+        for connection in &mut self.connections {
+            connection.disarm();
+        }
+        if let Some((at, parted)) = broken {
+            self.part(at, &parted);
+        }
+        self.next_tend_ns = 0;
+        Ok(())
+    }
+}
