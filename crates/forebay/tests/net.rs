@@ -1,6 +1,10 @@
 //! Messaging between processes, over every backend: what was sent came, or is lost by name, and both ends close their books.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod rig;
 

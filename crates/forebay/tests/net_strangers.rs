@@ -1,6 +1,10 @@
 //! Who connects to a port of messaging and does not speak it, or not well: counted by name, told nothing that costs, and nobody else feels it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod rig;
 
