@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-ledger", &[]),
     ("forebay-sys", &[]),
     ("forebay-ring", &[]),
+    ("forebay-fabric", &[]),
     ("forebay-link", &["forebay-sys", "forebay-ring"]),
     ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
     ("forebay-msg", &["forebay-wire"]),

@@ -6,7 +6,11 @@ use super::rust_text::{code_only, split_tests, words};
 use super::tree::{Source, Tree};
 
 /// The crates behind the fence.
-const ALLOWED: &[&str] = &["crates/forebay-sys/", "crates/forebay-ring/"];
+const ALLOWED: &[&str] = &[
+    "crates/forebay-sys/",
+    "crates/forebay-ring/",
+    "crates/forebay-fabric/",
+];
 const FORBID: &str = "#![forbid(unsafe_code)]";
 /// The crates that are told the time and handed bytes, and a line that their `clippy.toml` must have.
 const ENGINES: &[&str] = &[
@@ -83,7 +87,7 @@ fn uses(source: &Source) -> Vec<Finding> {
         .lines()
         .enumerate()
         .filter(|(_, line)| words(line).any(|word| word == "unsafe"));
-    let remedy = "move it into forebay-sys or forebay-ring, behind a safe function";
+    let remedy = "move it into forebay-sys, forebay-ring or forebay-fabric, behind a safe function";
     lines
         .map(|(number, _)| {
             Finding::at(

@@ -1,0 +1,229 @@
+//! How an end point gets on.
+
+use std::time::{Duration, Instant};
+
+use super::{End, Endpoint, Returned};
+use crate::error::{FabricError, Fault};
+use crate::joint::{Joint, News};
+use crate::sys::{self, Completion, Page, Posted};
+
+/// When a finished end point is dropped, what it still has to send may take so long.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+const DRAIN_STEP: Duration = Duration::from_micros(100);
+
+impl Endpoint {
+    pub(super) fn measure(&self, parts: &[&[u8]], body: usize) -> Result<usize, FabricError> {
+        if self.end != End::Open {
+            return Err(FabricError::AfterEnd);
+        }
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>() + body;
+        let most = self.page_bytes_max();
+        if bytes > most {
+            return Err(FabricError::TooLong { bytes, most });
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn is_ready(&mut self) -> Result<bool, FabricError> {
+        if !self.connected {
+            self.look();
+        }
+        self.alive()?;
+        Ok(self.connected)
+    }
+
+    pub(super) fn free_page(&mut self) -> Result<Option<Page>, FabricError> {
+        if self.free_to_send.is_empty() {
+            self.look();
+            self.alive()?;
+        }
+        let page = self.free_to_send.pop();
+        if page.is_none() {
+            self.totals.sends_without_room += 1;
+        }
+        Ok(page)
+    }
+
+    /// The provider did not take a send.
+    pub(super) fn no_room(&mut self, code: i64) -> Result<usize, FabricError> {
+        if code == -i64::from(libc::EAGAIN) {
+            self.totals.sends_without_room += 1;
+            self.look();
+        } else {
+            let fault = self.channel.fault(code);
+            self.lose(fault);
+        }
+        self.alive()?;
+        Ok(0)
+    }
+
+    /// An error when the connection is gone or broken.
+    pub(super) fn alive(&self) -> Result<(), FabricError> {
+        if let Some(what) = self.broken {
+            let peer = self.peer.clone();
+            return Err(FabricError::Broken { peer, what });
+        }
+        let Some(fault) = self.gone.clone() else {
+            return Ok(());
+        };
+        if !self.connected {
+            let address = self.peer.clone();
+            return Err(FabricError::Connect { address, fault });
+        }
+        Err(FabricError::Lost {
+            peer: self.peer.clone(),
+            fault,
+            unconfirmed_pages: self.unconfirmed_pages(),
+        })
+    }
+
+    pub(super) fn lose(&mut self, fault: Fault) {
+        self.gone.get_or_insert(fault);
+    }
+
+    /// Gets on: events of the connection, completions, pages to post, the end to send. Reads all that was complete when it began.
+    pub(super) fn look(&mut self) {
+        if self.broken.is_some() {
+            return;
+        }
+        if self.gone.is_none() {
+            self.look_at_connection();
+        }
+        // Bounded: each page comes back at most once, as pages that arrive are kept until they are used.
+        while self.look_at_completions() > 0 {
+            self.post_receives();
+        }
+        self.post_receives();
+        self.post_end();
+    }
+
+    pub(super) fn look_at_connection(&mut self) {
+        match self.joint.news(&mut self.channel) {
+            Ok(News::Nothing) => {}
+            Ok(News::Connected(hello)) => {
+                if let Some(hello) = hello {
+                    self.meet(hello);
+                }
+                self.connected = true;
+            }
+            Ok(News::Gone(fault)) => self.lose(fault),
+            Ok(News::Broken(what)) => self.broken = Some(what),
+            Err(FabricError::Call { fault, .. }) => self.lose(fault),
+            Err(_) => self.broken = Some("it gave an address that is none"),
+        }
+    }
+
+    pub(super) fn look_at_completions(&mut self) -> usize {
+        let mut found = Vec::new();
+        let polled = self.channel.poll(|completion| found.push(completion));
+        for completion in found {
+            self.take(completion);
+        }
+        match polled {
+            Ok(count) => count,
+            Err(error) => {
+                let fault = error.fault().cloned();
+                self.lose(fault.unwrap_or_else(|| self.channel.fault(libc::EIO.into())));
+                0
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, completion: Completion) {
+        let Completion { what, result } = completion;
+        let sent = result.is_ok();
+        match (what, &result) {
+            (Posted::Receive(page), Ok(bytes)) => self.arrive(page, *bytes),
+            (Posted::Receive(page), Err(fault)) => {
+                self.to_post.push(page);
+                if fault.errno == sys::TRUNCATED || fault.errno == libc::EMSGSIZE {
+                    self.broken = Some("it sent more than a page");
+                }
+            }
+            (Posted::Send(page), _) => {
+                self.free_to_send.push(page);
+                self.count(sent);
+            }
+            (Posted::Region { head, region, user }, _) => {
+                self.free_to_send.extend(head);
+                self.regions_under_way -= 1;
+                self.count(sent);
+                self.returned.push_back(Returned { region, user, sent });
+            }
+            (Posted::End, Ok(_)) => self.end = End::Sent,
+            (Posted::End, Err(_)) => {}
+        }
+        if let Err(fault) = result {
+            // Cancelled is what is left when a connection has gone.
+            let is_rest = fault.errno == libc::ECANCELED;
+            let reset = || self.channel.fault(libc::ECONNRESET.into());
+            let fault = if is_rest { reset() } else { fault };
+            self.lose(fault);
+        }
+    }
+
+    pub(super) fn arrive(&mut self, page: Page, bytes: usize) {
+        if self.peer_ended {
+            self.broken = Some("it sent after its end");
+        } else if bytes > self.config.page_bytes {
+            self.broken = Some("it sent more than a page");
+        } else if bytes == 0 {
+            self.peer_ended = true;
+            self.to_post.push(page);
+        } else {
+            self.totals.pages_received += 1;
+            self.totals.bytes_received += bytes as u64;
+            self.arrived.push_back((page, bytes));
+        }
+    }
+
+    pub(super) fn count(&mut self, sent: bool) {
+        if sent {
+            self.totals.pages_completed += 1;
+        } else {
+            self.totals.pages_failed += 1;
+        }
+    }
+
+    /// A connection that is gone takes no pages, but over memory of this host, where messages may lie before the end.
+    pub(super) fn post_receives(&mut self) {
+        if self.gone.is_some() && matches!(self.joint, Joint::Message) {
+            return;
+        }
+        while let Some(page) = self.to_post.pop() {
+            if let Err(refused) = self.channel.post_receive(page, self.config.page_bytes) {
+                self.to_post.push(refused.back);
+                if refused.code != -i64::from(libc::EAGAIN) {
+                    let fault = self.channel.fault(refused.code);
+                    self.lose(fault);
+                }
+                return;
+            }
+        }
+    }
+
+    pub(super) fn post_end(&mut self) {
+        if self.end != End::Wanted || !self.connected || self.gone.is_some() {
+            return;
+        }
+        match self.channel.post_end() {
+            Ok(()) => self.end = End::Posted,
+            Err(refused) if refused.code == -i64::from(libc::EAGAIN) => {}
+            Err(refused) => {
+                let fault = self.channel.fault(refused.code);
+                self.lose(fault);
+            }
+        }
+    }
+
+    pub(super) fn drain(&mut self) {
+        let begun = Instant::now();
+        while self.gone.is_none()
+            && self.broken.is_none()
+            && !self.is_drained()
+            && begun.elapsed() < DRAIN_LIMIT
+        {
+            std::thread::sleep(DRAIN_STEP);
+        }
+    }
+}

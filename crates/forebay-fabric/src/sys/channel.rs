@@ -1,0 +1,413 @@
+//! An end point with its queues and its pages.
+
+mod post;
+
+use std::mem::forget;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+
+use super::abi::*;
+use super::contexts::{Contexts, Posted};
+use super::events::Event;
+use super::info::Info;
+use super::library::Library;
+use super::memory::{Arena, Page};
+use super::objects::{Domain, EventQueue, FromCode, Handle, call, name};
+use crate::error::{FabricError, Fault};
+
+/// Completions that are read with one call.
+const BATCH: usize = 16;
+/// Loose contexts beside those of regions: the end of this side.
+const ENDS: usize = 1;
+
+/// How much memory an end point has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) page_bytes: usize,
+    pub(crate) receive_pages: usize,
+    pub(crate) send_pages: usize,
+    pub(crate) region_sends: usize,
+}
+
+/// What became of an operation.
+#[derive(Debug)]
+pub(crate) struct Completion {
+    pub(crate) what: Posted,
+    /// Bytes received, or why it failed.
+    pub(crate) result: Result<usize, Fault>,
+}
+
+/// What is posted was not taken: the pages come back.
+pub(crate) struct Refused<T> {
+    pub(crate) back: T,
+    /// Negative number of libfabric's; `-EAGAIN` when there is no room.
+    pub(crate) code: i64,
+}
+
+/// The pages, registered, and what is posted with them.
+struct Store {
+    receive: Arena,
+    send: Arena,
+    contexts: Contexts,
+}
+
+/// An end point, its queues and its pages. Closed in this order: end point, queues, registrations, memory; the domain after all of them.
+pub(crate) struct Channel {
+    ep: Option<Handle<FidEp>>,
+    cq: Option<Handle<FidCq>>,
+    cq_fd: Option<RawFd>,
+    pub(crate) events: Option<EventQueue>,
+    av: Option<Handle<FidAv>>,
+    store: Option<Store>,
+    peer: u64,
+    receive_pages: usize,
+    pub(crate) domain: Arc<Domain>,
+}
+
+/// A channel just opened, and the rights to its pages.
+pub(crate) struct Opened {
+    pub(crate) channel: Channel,
+    pub(crate) receive_pages: Vec<Page>,
+    pub(crate) send_pages: Vec<Page>,
+}
+
+impl Channel {
+    /// Opens an end point: with an event queue for connections, or with an address vector for one peer.
+    pub(crate) fn open(
+        domain: &Arc<Domain>,
+        info: &Info,
+        room: Room,
+        connects: bool,
+    ) -> Result<Opened, FabricError> {
+        let (receive, receive_pages) =
+            Arena::new(domain, room.page_bytes, room.receive_pages, true)?;
+        let (send, send_pages) = Arena::new(domain, room.page_bytes, room.send_pages, false)?;
+        let tied = room.receive_pages + room.send_pages;
+        let contexts = Contexts::new(tied, room.region_sends + ENDS);
+        let events = connects
+            .then(|| EventQueue::open(&domain.fabric))
+            .transpose()?;
+        let av = (!connects).then(|| open_av(domain)).transpose()?;
+        let cq = open_cq(domain, tied + room.region_sends + ENDS)?;
+        let ep = open_ep(domain, info)?;
+        let mut channel = Self {
+            cq_fd: cq.wait_fd(),
+            ep: Some(ep),
+            cq: Some(cq),
+            events,
+            av,
+            store: Some(Store {
+                receive,
+                send,
+                contexts,
+            }),
+            peer: FI_ADDR_UNSPEC,
+            receive_pages: room.receive_pages,
+            domain: Arc::clone(domain),
+        };
+        channel.enable()?;
+        Ok(Opened {
+            channel,
+            receive_pages,
+            send_pages,
+        })
+    }
+
+    fn enable(&mut self) -> Result<(), FabricError> {
+        let library = Arc::clone(self.library());
+        let ep = self.ep();
+        if let Some(events) = &self.events {
+            library.check("fi_ep_bind", ep.bind(events.handle.fid(), 0))?;
+        }
+        if let Some(av) = &self.av {
+            library.check("fi_ep_bind", ep.bind(av.fid(), 0))?;
+        }
+        let cq = self.cq().fid();
+        library.check("fi_ep_bind", ep.bind(cq, FI_TRANSMIT | FI_RECV))?;
+        library.check("fi_enable", ep.control(FI_ENABLE, ptr::null_mut()))
+    }
+
+    fn library(&self) -> &Arc<Library> {
+        &self.domain.fabric.library
+    }
+
+    #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
+    fn ep(&self) -> &Handle<FidEp> {
+        self.ep
+            .as_ref()
+            .expect("the end point is open until dropped")
+    }
+
+    #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
+    fn cq(&self) -> &Handle<FidCq> {
+        self.cq.as_ref().expect("the queue is open until dropped")
+    }
+
+    #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
+    fn store(&mut self) -> &mut Store {
+        self.store
+            .as_mut()
+            .expect("the pages are there until dropped")
+    }
+
+    /// Begins to connect to where the entry points, and says `data` to who listens.
+    pub(crate) fn connect(&mut self, info: &Info, data: &[u8]) -> Result<(), FabricError> {
+        let ep = self.ep().raw();
+        // SAFETY: the end point is open, the entry valid; address and data are copied by the call.
+        let code = unsafe {
+            let address = info.raw.as_ref().dest_addr;
+            call!(
+                (*ep).cm,
+                FiOpsCm.connect(ep, address, data.as_ptr().cast(), data.len())
+            )
+        };
+        self.library().check("fi_connect", code)
+    }
+
+    /// Takes the request in that this was opened for, and says `data` to who has come.
+    pub(crate) fn accept(&mut self, data: &[u8]) -> Result<(), FabricError> {
+        let ep = self.ep().raw();
+        // SAFETY: the end point is open; the data are copied by the call.
+        let code = unsafe {
+            call!(
+                (*ep).cm,
+                FiOpsCm.accept(ep, data.as_ptr().cast(), data.len())
+            )
+        };
+        self.library().check("fi_accept", code)
+    }
+
+    /// Ends the connection, both ways.
+    pub(crate) fn shut_down(&mut self) {
+        let ep = self.ep().raw();
+        // SAFETY: the end point is open.
+        unsafe {
+            call!((*ep).cm, FiOpsCm.shutdown(ep, 0));
+        }
+    }
+
+    /// The provider's address of this end.
+    pub(crate) fn own_address(&self) -> Result<Vec<u8>, FabricError> {
+        let ep = self.ep();
+        // SAFETY: the end point is open.
+        let cm = unsafe { (*ep.raw()).cm };
+        name(self.library(), ep.fid(), cm)
+    }
+
+    /// Makes this the peer. The address must end in zero, as the provider reads it so.
+    pub(crate) fn set_peer(&mut self, address: &[u8]) -> Result<(), FabricError> {
+        let mut peer = FI_ADDR_UNSPEC;
+        let refused = |library: &Library| library.failed("fi_av_insert", libc::EINVAL.into());
+        let Some(av) = self.av.as_ref().map(Handle::raw) else {
+            return Err(refused(self.library()));
+        };
+        if address.last() != Some(&0) {
+            return Err(refused(self.library()));
+        }
+        // SAFETY: the vector is open; the address ends in zero and is copied by the call.
+        let code = unsafe {
+            call!(
+                (*av).ops,
+                FiOpsAv.insert(
+                    av,
+                    address.as_ptr().cast(),
+                    1,
+                    &raw mut peer,
+                    0,
+                    ptr::null_mut()
+                )
+            )
+        };
+        self.library().check("fi_av_insert", code)?;
+        if code != 1 {
+            return Err(refused(self.library()));
+        }
+        self.peer = peer;
+        Ok(())
+    }
+
+    /// A receive page's bytes.
+    pub(crate) fn received<'a>(&'a self, page: &'a Page) -> &'a [u8] {
+        self.store
+            .as_ref()
+            .map_or(&[], |store| store.receive.bytes(page))
+    }
+
+    /// A send page's bytes, to be written.
+    pub(crate) fn page_to_send<'a>(&'a mut self, page: &'a mut Page) -> &'a mut [u8] {
+        self.store().send.bytes_mut(page)
+    }
+
+    /// Reads what is complete, also as far as the provider only gets on when asked; says how much it was.
+    pub(crate) fn poll(&mut self, mut found: impl FnMut(Completion)) -> Result<usize, FabricError> {
+        let cq = self.cq().raw();
+        let empty = FiCqMsgEntry {
+            op_context: ptr::null_mut(),
+            flags: 0,
+            len: 0,
+        };
+        let mut count = 0;
+        // Bounded by what can be posted at all.
+        loop {
+            let mut entries = [empty; BATCH];
+            // SAFETY: the queue is open and of the format of these entries, of which there are as many as said.
+            let read = unsafe {
+                call!(
+                    (*cq).ops,
+                    FiOpsCq.read(cq, entries.as_mut_ptr().cast(), BATCH)
+                )
+            };
+            if read == -i64::from(FI_EAVAIL) {
+                count += 1;
+                match self.poll_error()? {
+                    Some(completion) => found(completion),
+                    None => return Ok(count),
+                }
+                continue;
+            }
+            if read == -i64::from(libc::EAGAIN) || read == 0 {
+                return Ok(count);
+            }
+            self.library().check("fi_cq_read", read)?;
+            let read = usize::try_from(read).unwrap_or_default().min(BATCH);
+            count += read;
+            for entry in &entries[..read] {
+                if let Some(what) = self.store().contexts.complete(entry.op_context) {
+                    let result = Ok(entry.len);
+                    found(Completion { what, result });
+                }
+            }
+            if read < BATCH {
+                return Ok(count);
+            }
+        }
+    }
+
+    fn poll_error(&mut self) -> Result<Option<Completion>, FabricError> {
+        // SAFETY: numbers and pointers, for which zero is a value; with no room for the provider's own data (size 0).
+        let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
+        let cq = self.cq().raw();
+        // SAFETY: the queue is open, the call fills the entry.
+        let read = unsafe { call!((*cq).ops, FiOpsCq.readerr(cq, &raw mut entry, 0)) };
+        if read == -i64::from(libc::EAGAIN) {
+            return Ok(None);
+        }
+        self.library().check("fi_cq_readerr", read)?;
+        let fault = self.library().fault(entry.err);
+        let what = self.store().contexts.complete(entry.op_context);
+        Ok(what.map(|what| Completion {
+            what,
+            result: Err(fault),
+        }))
+    }
+
+    /// The next event of the connection, if there is one.
+    pub(crate) fn next_event(&mut self) -> Result<Option<Event>, FabricError> {
+        self.events.as_mut().map_or(Ok(None), EventQueue::read)
+    }
+
+    /// Whether one may sleep on the descriptors: false, look again.
+    pub(crate) fn may_sleep(&self) -> bool {
+        let cq = self.cq().fid();
+        let events = self.events.as_ref().map(|events| events.handle.fid());
+        let mut fids = [cq, events.unwrap_or(cq)];
+        let count = if events.is_some() { 2 } else { 1 };
+        self.domain.fabric.may_sleep(&mut fids[..count])
+    }
+
+    /// Readable when something is complete; `None`: look again and again.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the descriptor is open as long as the queue, which the result borrows.
+        self.cq_fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Sends that are posted and not complete.
+    pub(crate) fn sends_under_way(&self) -> usize {
+        self.store
+            .as_ref()
+            .map_or(0, |store| store.contexts.sends())
+    }
+
+    pub(crate) fn fault(&self, code: i64) -> Fault {
+        self.library()
+            .fault(i32::try_from(code).unwrap_or(libc::EOVERFLOW))
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        let closed = self.ep.take().is_none_or(Handle::close);
+        drop(self.cq.take());
+        drop(self.events.take());
+        drop(self.av.take());
+        let store = self.store.take();
+        if !closed {
+            // The provider may still write there: better to lose the memory than to give it to somebody else.
+            forget(store);
+        }
+    }
+}
+
+fn open_ep(domain: &Domain, info: &Info) -> Result<Handle<FidEp>, FabricError> {
+    let mut raw = ptr::null_mut();
+    let of = domain.handle.raw();
+    // SAFETY: domain and entry are valid; the call copies what it needs.
+    let code = unsafe {
+        call!(
+            (*of).ops,
+            FiOpsDomain.endpoint(of, info.raw.as_ptr(), &raw mut raw, ptr::null_mut())
+        )
+    };
+    domain.library().check("fi_endpoint", code)?;
+    // SAFETY: just made.
+    unsafe { Handle::own(domain.library(), "fi_endpoint", raw) }
+}
+
+fn open_av(domain: &Domain) -> Result<Handle<FidAv>, FabricError> {
+    // SAFETY: numbers and pointers, for which zero is a value and the default.
+    let mut attributes: FiAvAttr = unsafe { std::mem::zeroed() };
+    attributes.kind = FI_AV_TABLE;
+    attributes.count = 1;
+    let mut raw = ptr::null_mut();
+    let of = domain.handle.raw();
+    // SAFETY: the domain is open, the attributes are read by the call only.
+    let code = unsafe {
+        call!(
+            (*of).ops,
+            FiOpsDomain.av_open(of, &raw mut attributes, &raw mut raw, ptr::null_mut())
+        )
+    };
+    domain.library().check("fi_av_open", code)?;
+    // SAFETY: just made.
+    unsafe { Handle::own(domain.library(), "fi_av_open", raw) }
+}
+
+/// Opens a queue with a descriptor, or without one where the provider has none.
+fn open_cq(domain: &Domain, size: usize) -> Result<Handle<FidCq>, FabricError> {
+    let open = |wait_obj| {
+        // SAFETY: numbers and pointers, for which zero is a value and the default.
+        let mut attributes: FiCqAttr = unsafe { std::mem::zeroed() };
+        attributes.size = size;
+        attributes.format = FI_CQ_FORMAT_MSG;
+        attributes.wait_obj = wait_obj;
+        let mut raw = ptr::null_mut();
+        let of = domain.handle.raw();
+        // SAFETY: the domain is open, the attributes are read by the call only.
+        let code = unsafe {
+            call!(
+                (*of).ops,
+                FiOpsDomain.cq_open(of, &raw mut attributes, &raw mut raw, ptr::null_mut())
+            )
+        };
+        domain.library().check("fi_cq_open", code)?;
+        // SAFETY: just made.
+        unsafe { Handle::own(domain.library(), "fi_cq_open", raw) }
+    };
+    open(FI_WAIT_FD).or_else(|_| open(FI_WAIT_NONE))
+}
+
+/// Whether one can sleep on a queue of completions.
+pub(crate) fn has_wait_fd(domain: &Domain) -> bool {
+    open_cq(domain, 1).is_ok_and(|cq| cq.wait_fd().is_some())
+}

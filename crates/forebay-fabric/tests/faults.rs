@@ -1,0 +1,427 @@
+//! What goes wrong, and how it shows.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+#![allow(clippy::print_stdout, reason = "tests say what they met")]
+
+mod pair;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use forebay_fabric::{Blame, Config, Endpoint, FabricError, Libfabric, Listener, Received};
+use pair::{Pair, libfabric, listener, pair, until};
+
+const PLACE: &str = "FABRIC_TEST_PLACE";
+
+fn small() -> Config {
+    Config {
+        page_bytes: 8_000,
+        receive_pages: 8,
+        send_pages: 8,
+        ..Config::default()
+    }
+}
+
+/// Not a test of its own: the peer that the tests start as a process and kill. It connects, takes one page, and does nothing more.
+#[test]
+fn peer() {
+    let Ok(place) = std::env::var(PLACE) else {
+        return;
+    };
+    let (provider, place) = place.split_once("://").unwrap();
+    let libfabric = Libfabric::load().unwrap();
+    let mut endpoint = libfabric.connect(provider, place, &small()).unwrap();
+    until("a page comes", || {
+        (endpoint.receive().unwrap() == Received::Some).then_some(())
+    });
+    endpoint.used(usize::MAX);
+    println!("has one page");
+    std::io::stdin().read_exact(&mut [0]).ok();
+}
+
+struct Peer(Child);
+
+impl Peer {
+    fn start(provider: &str, listener: &Listener) -> Self {
+        let place = format!("{provider}://{}", listener.local_address().unwrap());
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "peer", "--nocapture"])
+            .env(PLACE, place)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn has_one_page(&mut self) {
+        let mut said = Vec::new();
+        let mut byte = [0];
+        while !said.ends_with(b"has one page") {
+            self.0
+                .stdout
+                .as_mut()
+                .unwrap()
+                .read_exact(&mut byte)
+                .unwrap();
+            said.push(byte[0]);
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn meet_peer(listener: &mut Listener) -> Endpoint {
+    let mut endpoint = until("the peer comes", || listener.accept().unwrap());
+    until("it is connected", || {
+        endpoint.receive().unwrap();
+        endpoint.is_connected().then_some(())
+    });
+    endpoint
+}
+
+/// The peer is killed while pages are under way.
+fn killed(provider: &str) {
+    let Some((_, mut listener)) = listener(provider, &small()) else {
+        return;
+    };
+    let mut peer = Peer::start(provider, &listener);
+    let mut endpoint = meet_peer(&mut listener);
+    until("the first page goes out", || {
+        (endpoint.send(&[&[1; 8_000]]).unwrap() > 0).then_some(())
+    });
+    until("the first page is out of hands", || {
+        endpoint.receive().unwrap();
+        (endpoint.totals().pages_completed == 1).then_some(())
+    });
+    peer.has_one_page();
+    // All that the way there holds, and then pages that stay under way.
+    let mut refused = 0;
+    until("the sender is held back", || {
+        refused = match endpoint.send(&[&[2; 8_000]]).unwrap() {
+            0 => refused + 1,
+            _ => 0,
+        };
+        (refused > 1_000).then_some(())
+    });
+    let under_way = endpoint.totals().pages_under_way;
+    assert!(under_way > 0);
+    peer.0.kill().unwrap();
+    peer.0.wait().unwrap();
+    let error = until("the loss shows", || endpoint.receive().err());
+    let FabricError::Lost {
+        unconfirmed_pages, ..
+    } = &error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!(error.blame(), Blame::Peer);
+    assert_eq!(*unconfirmed_pages, under_way, "{error}");
+    let totals = endpoint.totals();
+    assert_eq!(totals.pages_sent, totals.pages_completed + under_way);
+    assert!(endpoint.send(&[b"more"]).is_err());
+    assert!(endpoint.arm(true).is_err());
+    // The next one is served.
+    drop(endpoint);
+    let mut peer = Peer::start(provider, &listener);
+    let mut endpoint = meet_peer(&mut listener);
+    until("its page goes out", || {
+        (endpoint.send(&[b"again"]).unwrap() > 0).then_some(())
+    });
+    until("its page is out of hands", || {
+        endpoint.receive().unwrap();
+        (endpoint.totals().pages_completed == 1).then_some(())
+    });
+    peer.has_one_page();
+    assert_eq!(listener.totals().accepted, 2);
+}
+
+#[test]
+fn a_peer_that_is_killed_over_tcp() {
+    killed("tcp");
+}
+
+#[test]
+fn a_peer_that_is_killed_over_shm() {
+    killed("shm");
+}
+
+/// Both ends in this process, one dropped without an end.
+fn dropped(provider: &str) {
+    let Some(Pair { near, mut far, .. }) = pair(provider, &small()) else {
+        return;
+    };
+    drop(near);
+    let error = until("the loss shows", || far.receive().err());
+    assert!(
+        matches!(
+            error,
+            FabricError::Lost {
+                unconfirmed_pages: 0,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_peer_that_goes_without_an_end_over_tcp() {
+    dropped("tcp");
+}
+
+#[test]
+fn a_peer_that_goes_without_an_end_over_shm() {
+    dropped("shm");
+}
+
+#[test]
+fn nobody_listens_over_tcp() {
+    let Some((libfabric, listener)) = listener("tcp", &small()) else {
+        return;
+    };
+    let address = listener.local_address().unwrap();
+    drop(listener);
+    let mut endpoint = libfabric.connect("tcp", &address, &small()).unwrap();
+    let error = until("it is refused", || endpoint.receive().err());
+    assert!(matches!(error, FabricError::Connect { .. }), "{error}");
+    assert_eq!(error.fault().unwrap().errno, libc::ECONNREFUSED);
+    assert_eq!(endpoint.send(&[b"a"]).unwrap_err(), error);
+}
+
+#[test]
+fn nobody_listens_over_shm() {
+    let Some((libfabric, _listener)) = listener("shm", &small()) else {
+        return;
+    };
+    let error = libfabric.connect("shm", &pair::place("shm"), &small());
+    let error = error.unwrap_err();
+    assert!(matches!(error, FabricError::Connect { .. }), "{error}");
+    assert_eq!(error.fault().unwrap().errno, libc::ECONNREFUSED);
+}
+
+fn in_use(provider: &str) {
+    let Some((libfabric, listener)) = listener(provider, &small()) else {
+        return;
+    };
+    let address = listener.local_address().unwrap();
+    let error = libfabric.listen(provider, &address, &small()).unwrap_err();
+    assert!(matches!(error, FabricError::Listen { .. }), "{error}");
+    assert_eq!(error.fault().unwrap().errno, libc::EADDRINUSE, "{error}");
+    drop(listener);
+    libfabric.listen(provider, &address, &small()).unwrap();
+}
+
+#[test]
+fn a_place_is_in_use_over_tcp() {
+    in_use("tcp");
+}
+
+#[test]
+fn a_place_is_in_use_over_shm() {
+    in_use("shm");
+}
+
+#[test]
+fn providers_that_are_none() {
+    let Some(libfabric) = libfabric() else { return };
+    let connect = |provider: &str| {
+        let error = libfabric.connect(provider, "127.0.0.1:1", &small());
+        error.unwrap_err()
+    };
+    let error = connect("warp");
+    let FabricError::ProviderMissing { provider, there } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(provider, "warp");
+    assert!(there.iter().any(|name| name == "tcp"), "{error}");
+    assert!(!there.iter().any(|name| name == "sockets"), "{error}");
+    assert!(libfabric.probe("warp").is_err());
+    let error = connect("sockets");
+    assert!(
+        error.to_string().contains("its successor is tcp"),
+        "{error}"
+    );
+    assert_eq!(error.blame(), Blame::Configuration);
+    // It has datagrams only.
+    if libfabric.probe("udp").is_ok() {
+        let error = connect("udp");
+        assert!(
+            matches!(error, FabricError::NoConnections { .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn what_providers_have() {
+    let Some(libfabric) = libfabric() else { return };
+    let names = libfabric.providers().unwrap();
+    println!("{names:?}");
+    for name in &names {
+        println!("{:?}", libfabric.probe(name).unwrap());
+    }
+    let tcp = libfabric.probe("tcp").unwrap();
+    assert!(
+        tcp.has_connections && tcp.can_be_used && tcp.has_wait_fd,
+        "{tcp:?}"
+    );
+    let sockets = libfabric.probe("sockets");
+    assert!(sockets.is_err() || !sockets.unwrap().can_be_used);
+    if let Ok(shm) = libfabric.probe("shm") {
+        assert!(
+            shm.can_be_used && !shm.has_connections && !shm.has_wait_fd,
+            "{shm:?}"
+        );
+    }
+}
+
+#[test]
+fn a_host_without_the_library() {
+    let error = Libfabric::load_from("libfabric-of-nobody.so.1").unwrap_err();
+    assert!(matches!(error, FabricError::LibraryMissing { .. }));
+    assert!(
+        error.to_string().contains("install the package libfabric1"),
+        "{error}"
+    );
+    assert_eq!(error.blame(), Blame::Resource);
+    // A library, but another one.
+    let error = Libfabric::load_from("libc.so.6").unwrap_err();
+    assert!(matches!(
+        error,
+        FabricError::SymbolMissing {
+            symbol: "fi_version",
+            ..
+        }
+    ));
+}
+
+#[test]
+fn settings_and_places_that_are_none() {
+    let Some(libfabric) = libfabric() else { return };
+    let none = Config {
+        page_bytes: 0,
+        ..small()
+    };
+    let error = libfabric.listen("tcp", "127.0.0.1:0", &none).unwrap_err();
+    assert!(matches!(
+        error,
+        FabricError::OutOfRange {
+            name: "page_bytes",
+            ..
+        }
+    ));
+    for place in ["127.0.0.1", "127.0.0.1:70000", ":1", "::1:1"] {
+        let error = libfabric.listen("tcp", place, &small()).unwrap_err();
+        assert!(matches!(error, FabricError::Place { .. }), "{error}");
+    }
+    let error = libfabric.connect("tcp", "no-such-host.invalid:1", &small());
+    assert!(matches!(error.unwrap_err(), FabricError::Connect { .. }));
+    if libfabric.probe("shm").is_ok() {
+        let error = libfabric.listen("shm", "../name", &small()).unwrap_err();
+        assert!(matches!(error, FabricError::Place { .. }), "{error}");
+    }
+}
+
+/// More pages than the provider has places for are cut to those.
+#[test]
+fn a_provider_limits_the_pages() {
+    let config = Config {
+        page_bytes: 64,
+        receive_pages: 60_000,
+        send_pages: 60_000,
+        ..Config::default()
+    };
+    for provider in ["tcp", "shm"] {
+        let Some(Pair { near, .. }) = pair(provider, &config) else {
+            continue;
+        };
+        let taken = *near.config();
+        println!("{provider}: {taken:?}");
+        assert!(taken.send_pages < 60_000 && taken.send_pages >= 64);
+    }
+}
+
+/// Strangers on the port: the listener goes on.
+#[test]
+fn rubbish_on_the_port() {
+    let Some((libfabric, mut listener)) = listener("tcp", &small()) else {
+        return;
+    };
+    let address = listener.local_address().unwrap();
+    let junk: [&[u8]; 6] = [
+        b"",
+        b"G",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        &[0; 5_000],
+        &[0xff; 5_000],
+        // What the provider's own request begins with, and nonsense behind it.
+        &[3, 1, 0, 0xff, 0xff, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9],
+    ];
+    let mut open = Vec::new();
+    for bytes in junk {
+        for stays in [false, true] {
+            let mut stranger = TcpStream::connect(&address).unwrap();
+            stranger.write_all(bytes).ok();
+            for _ in 0..50 {
+                assert!(listener.accept().unwrap().is_none());
+                std::thread::yield_now();
+            }
+            if stays {
+                open.push(stranger);
+            }
+        }
+    }
+    let mut near = libfabric.connect("tcp", &address, &small()).unwrap();
+    let mut far = pair::meet(&mut listener, &mut near);
+    until("a page comes", || {
+        near.send(&[b"fine"]).unwrap();
+        (far.receive().unwrap() == Received::Some).then_some(())
+    });
+    assert_eq!(far.bytes(), b"fine");
+    assert_eq!(listener.totals().accepted, 1);
+    println!("{:?}", listener.totals());
+    drop(open);
+    // Strangers that have gone leave nothing behind that wakes it again and again.
+    until("it is quiet", || {
+        assert!(listener.accept().unwrap().is_none());
+        (!pair::is_readable(listener.fds(), 0)).then_some(())
+    });
+}
+
+/// Somebody on the socket of a place in shared memory who is none of us.
+#[test]
+fn rubbish_in_the_place() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    let Some((libfabric, mut listener)) = listener("shm", &small()) else {
+        return;
+    };
+    let address = listener.local_address().unwrap();
+    // A socket of another kind cannot even connect.
+    let name = SocketAddr::from_abstract_name(format!("forebay-fabric/{address}")).unwrap();
+    assert!(UnixStream::connect_addr(&name).is_err());
+    let wrong = pair::packet_socket(&format!("forebay-fabric/{address}"), &[0xff; 300]);
+    let silent = pair::packet_socket(&format!("forebay-fabric/{address}"), &[]);
+    until("it is refused", || {
+        assert!(listener.accept().unwrap().is_none());
+        (listener.totals().refused == 1).then_some(())
+    });
+    assert!(listener.must_be_polled(), "one waits in silence");
+    drop((wrong, silent));
+    until("it is given up", || {
+        assert!(listener.accept().unwrap().is_none());
+        (listener.totals().given_up == 1).then_some(())
+    });
+    assert!(!listener.must_be_polled());
+    let mut near = libfabric.connect("shm", &address, &small()).unwrap();
+    pair::meet(&mut listener, &mut near);
+}
