@@ -12,7 +12,7 @@ use crate::error::{FabricError, Fault};
 use crate::hello::Hello;
 use crate::joint::Joint;
 use crate::provider::{LOCAL, Libfabric, host_and_port};
-use crate::sys::{Channel, Domain, Fabric, Opened, Page, Region, Room};
+use crate::sys::{Channel, Completion, Domain, Fabric, Opened, Page, Region, Room};
 use crate::totals::Totals;
 
 /// What came.
@@ -85,7 +85,9 @@ pub struct Endpoint {
     gone: Option<Fault>,
     broken: Option<&'static str>,
     end: End,
-    regions_under_way: usize,
+    /// Kept for its memory.
+    found: Vec<Completion>,
+    idle_looks: u32,
     totals: Totals,
 }
 
@@ -143,7 +145,8 @@ impl Endpoint {
             gone: None,
             broken: None,
             end: End::Open,
-            regions_under_way: 0,
+            found: Vec::new(),
+            idle_looks: 0,
             totals: Totals::default(),
         };
         endpoint.post_receives();
@@ -233,7 +236,6 @@ impl Endpoint {
             .post_region(page, Arc::clone(region), range, user);
         match posted {
             Ok(()) => {
-                self.regions_under_way += 1;
                 self.totals.pages_sent += 1;
                 self.totals.bytes_sent += bytes as u64;
                 Ok(bytes)
@@ -255,7 +257,9 @@ impl Endpoint {
     /// # Errors
     /// The connection is gone, or could not be made. All pages that arrived come before it.
     pub fn receive(&mut self) -> Result<Received, FabricError> {
-        self.look();
+        if self.at_hand.is_some() || self.arrived.is_empty() {
+            self.look();
+        }
         if self.at_hand.is_some() {
             return Ok(Received::Nothing);
         }
@@ -313,7 +317,7 @@ impl Endpoint {
     /// # Errors
     /// The connection is gone, or could not be made.
     pub fn arm(&mut self, for_room: bool) -> Result<bool, FabricError> {
-        self.look();
+        self.look_at_all();
         let page = self.at_hand.is_none() && !self.arrived.is_empty();
         let end = self.peer_ended && !self.told && self.at_hand.is_none();
         if page || end || !self.returned.is_empty() {
@@ -332,10 +336,7 @@ impl Endpoint {
     #[must_use]
     pub fn fds(&self) -> [Option<BorrowedFd<'_>>; 2] {
         match &self.joint {
-            Joint::Message => {
-                let events = self.channel.events.as_ref();
-                [self.channel.fd(), events.and_then(|events| events.fd())]
-            }
+            Joint::Message => [self.channel.fd(), self.channel.events_fd()],
             Joint::Local(local) => [None, local.socket().map(AsFd::as_fd)],
         }
     }

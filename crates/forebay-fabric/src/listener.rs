@@ -244,7 +244,10 @@ impl Listener {
             return Ok(None);
         };
         let mut opened = Channel::open(&self.domains[0], info, room(&self.config), false)?;
-        opened.channel.set_peer(address)?;
+        if opened.channel.set_peer(address).is_err() {
+            self.totals.given_up += 1;
+            return Ok(None);
+        }
         let own = opened.channel.own_address()?;
         let answer = Hello::of(&self.config)
             .emit_record(&own)

@@ -12,6 +12,7 @@ mod info;
 mod layout;
 mod library;
 mod memory;
+mod neighbours;
 mod objects;
 mod unix;
 

@@ -397,6 +397,36 @@ fn rubbish_on_the_port() {
     });
 }
 
+fn gone_before_it_is_taken_in(provider: &str) {
+    let Some((libfabric, mut listener)) = listener(provider, &small()) else {
+        return;
+    };
+    let address = listener.local_address().unwrap();
+    for _ in 0..10 {
+        let mut near = libfabric.connect(provider, &address, &small()).unwrap();
+        near.receive().unwrap();
+        drop(near);
+        for _ in 0..20 {
+            // Taken in or not, it is of no use, and does no harm.
+            if let Some(mut far) = listener.accept().unwrap() {
+                until("the loss shows", || far.receive().err());
+            }
+        }
+    }
+    let mut near = libfabric.connect(provider, &address, &small()).unwrap();
+    pair::meet(&mut listener, &mut near);
+}
+
+#[test]
+fn one_who_does_not_wait_to_be_taken_in_over_tcp() {
+    gone_before_it_is_taken_in("tcp");
+}
+
+#[test]
+fn one_who_does_not_wait_to_be_taken_in_over_shm() {
+    gone_before_it_is_taken_in("shm");
+}
+
 /// Somebody on the socket of a place in shared memory who is none of us.
 #[test]
 fn rubbish_in_the_place() {

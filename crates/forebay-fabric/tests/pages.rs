@@ -81,7 +81,8 @@ fn held_back(provider: &str, pages: u64) {
         return;
     };
     let page = |number: u64| pattern(number, 1 + (number as usize * 37) % 20_000);
-    let mut sent = 0;
+    push(&mut near, &mut far, &page(0));
+    let mut sent = 1;
     let mut refused = 0;
     // What the kernel's sockets hold comes to it; a sender that was never held back would go on for ever.
     until("the sender is held back", || {
@@ -99,7 +100,9 @@ fn held_back(provider: &str, pages: u64) {
         while sent < pages && near.send(&[&page(sent)]).unwrap() > 0 {
             sent += 1;
         }
-        while far.receive().unwrap() == Received::Some {
+        // Sends get on when the sender looks, also those that were taken.
+        near.receive().unwrap();
+        while !far.bytes().is_empty() || far.receive().unwrap() == Received::Some {
             assert_eq!(far.bytes(), page(received), "page {received}");
             far.used(usize::MAX);
             received += 1;
@@ -181,6 +184,30 @@ fn a_side_ends_and_the_other_goes_on_over_tcp() {
 #[test]
 fn a_side_ends_and_the_other_goes_on_over_shm() {
     ends_in_order("shm");
+}
+
+/// Nothing of a peer in the same process is used after it has been dropped.
+#[test]
+fn one_goes_on_alone_over_shm() {
+    let config = Config {
+        page_bytes: 8_000,
+        ..Config::default()
+    };
+    let Some(Pair {
+        mut near, mut far, ..
+    }) = pair("shm", &config)
+    else {
+        return;
+    };
+    carry(&mut near, &mut far, &[1; 8_000]);
+    near.finish();
+    drop(far);
+    let error = until("the loss shows", || near.receive().err());
+    assert!(matches!(error, FabricError::Lost { .. }), "{error}");
+    for _ in 0..100 {
+        assert!(near.receive().is_err());
+        near.is_drained();
+    }
 }
 
 /// What was sent before the end comes, also when the sender is dropped at once.

@@ -11,6 +11,9 @@ use crate::sys::{self, Completion, Page, Posted};
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 const DRAIN_STEP: Duration = Duration::from_micros(100);
 
+/// After so many looks at which nothing was complete, one looks at the connection, too.
+const IDLE_LOOKS_MAX: u32 = 16;
+
 impl Endpoint {
     pub(super) fn measure(&self, parts: &[&[u8]], body: usize) -> Result<usize, FabricError> {
         if self.end != End::Open {
@@ -81,19 +84,34 @@ impl Endpoint {
         self.gone.get_or_insert(fault);
     }
 
-    /// Gets on: events of the connection, completions, pages to post, the end to send. Reads all that was complete when it began.
+    /// Gets on: completions, pages to post, the end to send, and at times events of the connection, which cost a system call.
     pub(super) fn look(&mut self) {
+        let is_due = !self.connected || self.idle_looks >= IDLE_LOOKS_MAX;
+        self.look_at(is_due);
+    }
+
+    /// Gets on, and misses nothing that has happened to the connection.
+    pub(super) fn look_at_all(&mut self) {
+        self.look_at(true);
+    }
+
+    fn look_at(&mut self, connection: bool) {
         if self.broken.is_some() {
             return;
         }
-        if self.gone.is_none() {
+        if connection && self.gone.is_none() {
+            self.idle_looks = 0;
             self.look_at_connection();
         }
         // Bounded: each page comes back at most once, as pages that arrive are kept until they are used.
-        while self.look_at_completions() > 0 {
+        loop {
+            let count = self.look_at_completions();
             self.post_receives();
+            self.idle_looks = if count == 0 { self.idle_looks + 1 } else { 0 };
+            if count == 0 || self.gone.is_none() {
+                break;
+            }
         }
-        self.post_receives();
         self.post_end();
     }
 
@@ -114,11 +132,12 @@ impl Endpoint {
     }
 
     pub(super) fn look_at_completions(&mut self) -> usize {
-        let mut found = Vec::new();
+        let mut found = std::mem::take(&mut self.found);
         let polled = self.channel.poll(|completion| found.push(completion));
-        for completion in found {
+        for completion in found.drain(..) {
             self.take(completion);
         }
+        self.found = found;
         match polled {
             Ok(count) => count,
             Err(error) => {
@@ -146,7 +165,6 @@ impl Endpoint {
             }
             (Posted::Region { head, region, user }, _) => {
                 self.free_to_send.extend(head);
-                self.regions_under_way -= 1;
                 self.count(sent);
                 self.returned.push_back(Returned { region, user, sent });
             }

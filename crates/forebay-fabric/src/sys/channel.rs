@@ -13,6 +13,7 @@ use super::events::Event;
 use super::info::Info;
 use super::library::Library;
 use super::memory::{Arena, Page};
+use super::neighbours::neighbours;
 use super::objects::{Domain, EventQueue, FromCode, Handle, call, name};
 use crate::error::{FabricError, Fault};
 
@@ -52,15 +53,24 @@ struct Store {
     contexts: Contexts,
 }
 
-/// An end point, its queues and its pages. Closed in this order: end point, queues, registrations, memory; the domain after all of them.
-pub(crate) struct Channel {
+/// What is closed in this order: end point, queues, registrations, memory.
+pub(super) struct Parts {
     ep: Option<Handle<FidEp>>,
     cq: Option<Handle<FidCq>>,
-    cq_fd: Option<RawFd>,
-    pub(crate) events: Option<EventQueue>,
+    events: Option<EventQueue>,
     av: Option<Handle<FidAv>>,
     store: Option<Store>,
+    /// Closed after all of these.
+    domain: Arc<Domain>,
+}
+
+/// An end point, its queues and its pages.
+pub(crate) struct Channel {
+    parts: Option<Parts>,
+    cq_fd: Option<RawFd>,
     peer: u64,
+    /// The own address, where the provider has no connections.
+    address: Vec<u8>,
     receive_pages: usize,
     pub(crate) domain: Arc<Domain>,
 }
@@ -91,8 +101,8 @@ impl Channel {
         let av = (!connects).then(|| open_av(domain)).transpose()?;
         let cq = open_cq(domain, tied + room.region_sends + ENDS)?;
         let ep = open_ep(domain, info)?;
-        let mut channel = Self {
-            cq_fd: cq.wait_fd(),
+        let cq_fd = cq.wait_fd();
+        let parts = Parts {
             ep: Some(ep),
             cq: Some(cq),
             events,
@@ -102,7 +112,13 @@ impl Channel {
                 send,
                 contexts,
             }),
+            domain: Arc::clone(domain),
+        };
+        let mut channel = Self {
+            parts: Some(parts),
+            cq_fd,
             peer: FI_ADDR_UNSPEC,
+            address: Vec::new(),
             receive_pages: room.receive_pages,
             domain: Arc::clone(domain),
         };
@@ -117,15 +133,20 @@ impl Channel {
     fn enable(&mut self) -> Result<(), FabricError> {
         let library = Arc::clone(self.library());
         let ep = self.ep();
-        if let Some(events) = &self.events {
+        if let Some(events) = self.events() {
             library.check("fi_ep_bind", ep.bind(events.handle.fid(), 0))?;
         }
-        if let Some(av) = &self.av {
+        if let Some(av) = &self.parts().av {
             library.check("fi_ep_bind", ep.bind(av.fid(), 0))?;
         }
         let cq = self.cq().fid();
         library.check("fi_ep_bind", ep.bind(cq, FI_TRANSMIT | FI_RECV))?;
-        library.check("fi_enable", ep.control(FI_ENABLE, ptr::null_mut()))
+        library.check("fi_enable", ep.control(FI_ENABLE, ptr::null_mut()))?;
+        if self.parts().av.is_some() {
+            self.address = self.own_address()?;
+            neighbours().open(self.address.clone());
+        }
+        Ok(())
     }
 
     fn library(&self) -> &Arc<Library> {
@@ -133,22 +154,31 @@ impl Channel {
     }
 
     #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
+    fn parts(&self) -> &Parts {
+        self.parts.as_ref().expect("all is open until dropped")
+    }
+
+    #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
     fn ep(&self) -> &Handle<FidEp> {
-        self.ep
-            .as_ref()
-            .expect("the end point is open until dropped")
+        let ep = self.parts().ep.as_ref();
+        ep.expect("the end point is open until dropped")
     }
 
     #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
     fn cq(&self) -> &Handle<FidCq> {
-        self.cq.as_ref().expect("the queue is open until dropped")
+        let cq = self.parts().cq.as_ref();
+        cq.expect("the queue is open until dropped")
     }
 
     #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
     fn store(&mut self) -> &mut Store {
-        self.store
-            .as_mut()
-            .expect("the pages are there until dropped")
+        let parts = self.parts.as_mut();
+        let store = parts.and_then(|parts| parts.store.as_mut());
+        store.expect("the pages are there until dropped")
+    }
+
+    fn events(&self) -> Option<&EventQueue> {
+        self.parts().events.as_ref()
     }
 
     /// Begins to connect to where the entry points, and says `data` to who listens.
@@ -199,13 +229,19 @@ impl Channel {
     pub(crate) fn set_peer(&mut self, address: &[u8]) -> Result<(), FabricError> {
         let mut peer = FI_ADDR_UNSPEC;
         let refused = |library: &Library| library.failed("fi_av_insert", libc::EINVAL.into());
-        let Some(av) = self.av.as_ref().map(Handle::raw) else {
+        let Some(av) = self.parts().av.as_ref().map(Handle::raw) else {
             return Err(refused(self.library()));
         };
         if address.last() != Some(&0) {
             return Err(refused(self.library()));
         }
-        // SAFETY: the vector is open; the address ends in zero and is copied by the call.
+        let mut neighbours = neighbours();
+        if !neighbours.pair(&self.address, address) {
+            return Err(self
+                .library()
+                .failed("fi_av_insert", libc::ECONNREFUSED.into()));
+        }
+        // SAFETY: the vector is open; the peer's memory stays as long as this (see `neighbours`); the address ends in zero and is copied by the call.
         let code = unsafe {
             call!(
                 (*av).ops,
@@ -229,9 +265,8 @@ impl Channel {
 
     /// A receive page's bytes.
     pub(crate) fn received<'a>(&'a self, page: &'a Page) -> &'a [u8] {
-        self.store
-            .as_ref()
-            .map_or(&[], |store| store.receive.bytes(page))
+        let store = self.parts().store.as_ref();
+        store.map_or(&[], |store| store.receive.bytes(page))
     }
 
     /// A send page's bytes, to be written.
@@ -304,13 +339,15 @@ impl Channel {
 
     /// The next event of the connection, if there is one.
     pub(crate) fn next_event(&mut self) -> Result<Option<Event>, FabricError> {
-        self.events.as_mut().map_or(Ok(None), EventQueue::read)
+        let parts = self.parts.as_mut();
+        let events = parts.and_then(|parts| parts.events.as_mut());
+        events.map_or(Ok(None), EventQueue::read)
     }
 
     /// Whether one may sleep on the descriptors: false, look again.
     pub(crate) fn may_sleep(&self) -> bool {
         let cq = self.cq().fid();
-        let events = self.events.as_ref().map(|events| events.handle.fid());
+        let events = self.events().map(|events| events.handle.fid());
         let mut fids = [cq, events.unwrap_or(cq)];
         let count = if events.is_some() { 2 } else { 1 };
         self.domain.fabric.may_sleep(&mut fids[..count])
@@ -322,11 +359,15 @@ impl Channel {
         self.cq_fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
+    /// Readable when something has happened to the connection.
+    pub(crate) fn events_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.events().and_then(EventQueue::fd)
+    }
+
     /// Sends that are posted and not complete.
     pub(crate) fn sends_under_way(&self) -> usize {
-        self.store
-            .as_ref()
-            .map_or(0, |store| store.contexts.sends())
+        let store = self.parts().store.as_ref();
+        store.map_or(0, |store| store.contexts.sends())
     }
 
     pub(crate) fn fault(&self, code: i64) -> Fault {
@@ -337,6 +378,15 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
+        match self.parts.take() {
+            Some(parts) if !self.address.is_empty() => neighbours().close(&self.address, parts),
+            parts => drop(parts),
+        }
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
         let closed = self.ep.take().is_none_or(Handle::close);
         drop(self.cq.take());
         drop(self.events.take());
@@ -344,7 +394,7 @@ impl Drop for Channel {
         let store = self.store.take();
         if !closed {
             // The provider may still write there: better to lose the memory than to give it to somebody else.
-            forget(store);
+            forget((store, Arc::clone(&self.domain)));
         }
     }
 }
