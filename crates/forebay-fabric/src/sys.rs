@@ -14,6 +14,7 @@ mod library;
 mod memory;
 mod neighbours;
 mod objects;
+mod signals;
 mod unix;
 
 pub(crate) use abi::{FI_EP_DGRAM, FI_EP_MSG, FI_EP_RDM, FI_ETRUNC as TRUNCATED, FI_MR_LOCAL};

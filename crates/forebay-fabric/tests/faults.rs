@@ -304,6 +304,36 @@ fn a_host_without_the_library() {
     ));
 }
 
+/// What signals do stays the program's business.
+#[test]
+fn no_signal_is_taken_over() {
+    let handled = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = |name: &str| status.lines().find(|line| line.starts_with(name));
+        let both = [line("SigCgt"), line("SigIgn")].map(Option::unwrap);
+        both.map(str::to_owned)
+    };
+    // The library is loaded once for all tests: in a process of its own.
+    let role = "FABRIC_TEST_SIGNALS";
+    if std::env::var_os(role).is_none() {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "no_signal_is_taken_over"])
+            .env(role, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success(), "{said}");
+        return;
+    }
+    let before = handled();
+    for provider in ["tcp", "shm"] {
+        let Some(_pair) = pair(provider, &small()) else {
+            continue;
+        };
+        assert_eq!(handled(), before, "{provider}");
+    }
+}
+
 #[test]
 fn settings_and_places_that_are_none() {
     let Some(libfabric) = libfabric() else { return };

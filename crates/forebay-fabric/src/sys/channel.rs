@@ -15,6 +15,7 @@ use super::library::Library;
 use super::memory::{Arena, Page};
 use super::neighbours::neighbours;
 use super::objects::{Domain, EventQueue, FromCode, Handle, call, name};
+use super::signals::kept;
 use crate::error::{FabricError, Fault};
 
 /// Completions that are read with one call.
@@ -403,13 +404,13 @@ fn open_ep(domain: &Domain, info: &Info) -> Result<Handle<FidEp>, FabricError> {
     let mut raw = ptr::null_mut();
     let of = domain.handle.raw();
     // SAFETY: domain and entry are valid; the call copies what it needs.
-    let code = unsafe {
+    let open = || unsafe {
         call!(
             (*of).ops,
             FiOpsDomain.endpoint(of, info.raw.as_ptr(), &raw mut raw, ptr::null_mut())
         )
     };
-    domain.library().check("fi_endpoint", code)?;
+    domain.library().check("fi_endpoint", kept(open))?;
     // SAFETY: just made.
     unsafe { Handle::own(domain.library(), "fi_endpoint", raw) }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::abi::*;
 use super::library::Library;
+use super::signals::kept;
 use crate::error::FabricError;
 
 /// Longest address that is looked at, in bytes.
@@ -53,7 +54,7 @@ impl Info {
         let flags = if query.listens { FI_SOURCE } else { 0 };
         let mut list = ptr::null_mut();
         // SAFETY: strings end in zero, the hints are a whole structure of the library's own making.
-        let code = unsafe {
+        let ask = || unsafe {
             (library.getinfo)(
                 library.api(),
                 string_pointer(node.as_ref()),
@@ -63,7 +64,8 @@ impl Info {
                 &raw mut list,
             )
         };
-        library.check("fi_getinfo", code)?;
+        // The first time, providers are loaded.
+        library.check("fi_getinfo", kept(ask))?;
         Self::own(library, list).ok_or_else(|| library.failed("fi_getinfo", libc::ENODATA.into()))
     }
 

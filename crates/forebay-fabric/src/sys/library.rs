@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
 use super::abi::{FiFabricAttr, FiInfo, FidFabric};
+use super::signals::kept;
 use crate::error::{FabricError, Fault};
 
 /// The file that the package `libfabric1` brings.
@@ -134,7 +135,7 @@ fn open(path: &str) -> Result<*mut c_void, FabricError> {
     };
     let name = CString::new(path).map_err(|_| missing("the name has a zero byte".into()))?;
     // SAFETY: the name is a string that ends in zero. Running the library's constructors is what loading means.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let handle = kept(|| unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) });
     if !handle.is_null() {
         return Ok(handle);
     }
