@@ -1,6 +1,7 @@
 //! How two ends find each other: by the provider's own connections, or, where it has none, by a socket of this host.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{FabricError, Fault};
@@ -11,6 +12,8 @@ use crate::sys::{Channel, Credentials, Event, Library, Record, UnixSocket, own_c
 const NAME_BYTES_MAX: usize = 80;
 /// What the address of an end point of `shm` begins with; the process's number follows.
 const ADDRESS_PREFIX: &str = "fi_shm://";
+/// Where its memory lies, as a file named as the rest of the address.
+const DIRECTORY: &str = "/dev/shm";
 
 /// What happened to the connection.
 pub(crate) enum News {
@@ -38,6 +41,8 @@ pub(crate) struct Local {
     /// What to say when the socket is there; empty: it is said.
     record: Vec<u8>,
     has_peer: bool,
+    /// The file of the peer's memory.
+    peer_file: PathBuf,
     library: Arc<Library>,
 }
 
@@ -57,6 +62,7 @@ impl Joint {
             name: socket_name(place)?,
             record,
             has_peer: false,
+            peer_file: PathBuf::new(),
             library: Arc::clone(library),
         };
         local.connect().map_err(|error| FabricError::Connect {
@@ -67,12 +73,13 @@ impl Joint {
     }
 
     /// The joint of one who has been taken in.
-    pub(crate) fn from_local(socket: UnixSocket, library: &Arc<Library>) -> Self {
+    pub(crate) fn from_local(socket: UnixSocket, address: &[u8], library: &Arc<Library>) -> Self {
         Self::Local(Local {
             socket: Some(socket),
             name: Vec::new(),
             record: Vec::new(),
             has_peer: true,
+            peer_file: file_of(address),
             library: Arc::clone(library),
         })
     }
@@ -136,6 +143,7 @@ impl Local {
             Ok(Record::Nothing) => return Ok(News::Nothing),
             Ok(Record::Bytes(bytes)) => bytes,
             Ok(Record::End) => {
+                self.clean_up();
                 let code = if self.has_peer {
                     libc::ECONNRESET
                 } else {
@@ -155,10 +163,18 @@ impl Local {
         match read_record(&buffer[..bytes], credentials) {
             Ok((hello, address)) => {
                 channel.set_peer(address)?;
+                self.peer_file = file_of(address);
                 self.has_peer = true;
                 Ok(News::Connected(Some(hello)))
             }
             Err(what) => Ok(News::Broken(what)),
+        }
+    }
+
+    /// A peer that was killed leaves its file behind, and one that has closed does not.
+    fn clean_up(&self) {
+        if !self.peer_file.as_os_str().is_empty() {
+            std::fs::remove_file(&self.peer_file).ok();
         }
     }
 
@@ -214,6 +230,13 @@ fn is_address_of(address: &[u8], pid: i32) -> bool {
         && numbers.next().is_none()
 }
 
+/// The file of an address that [`is_address_of`] a process.
+fn file_of(address: &[u8]) -> PathBuf {
+    let text = address.strip_prefix(ADDRESS_PREFIX.as_bytes());
+    let name = text.and_then(|text| std::str::from_utf8(text.strip_suffix(b"\0")?).ok());
+    name.map_or_else(PathBuf::new, |name| PathBuf::from(DIRECTORY).join(name))
+}
+
 /// The socket's name of a place.
 pub(crate) fn socket_name(place: &str) -> Result<Vec<u8>, FabricError> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -247,6 +270,13 @@ mod tests {
         ] {
             assert!(!is_address_of(address, 12), "{}", address.escape_ascii());
         }
+    }
+
+    #[test]
+    fn the_file_of_an_address() {
+        let file = file_of(b"fi_shm://12:0:7\0");
+        assert_eq!(file, PathBuf::from("/dev/shm/12:0:7"));
+        assert_eq!(file_of(b"12:0:7"), PathBuf::new());
     }
 
     #[test]

@@ -257,7 +257,7 @@ impl Listener {
             return Ok(None);
         }
         let peer = format!("fabric+{LOCAL}://process {}", credentials.pid);
-        let joint = Joint::from_local(come, &self.library);
+        let joint = Joint::from_local(come, address, &self.library);
         let mut endpoint = Endpoint::new(opened, joint, peer, self.config)?;
         endpoint.meet(hello);
         endpoint.set_connected();

@@ -129,6 +129,11 @@ fn killed(provider: &str) {
     assert_eq!(totals.pages_sent, totals.pages_completed + under_way);
     assert!(endpoint.send(&[b"more"]).is_err());
     assert!(endpoint.arm(true).is_err());
+    let of_peer = |name: &str| name.starts_with(&format!("{}:", peer.0.id()));
+    for file in std::fs::read_dir("/dev/shm").unwrap() {
+        let name = file.unwrap().file_name();
+        assert!(!of_peer(&name.to_string_lossy()), "{name:?} is left behind");
+    }
     // The next one is served.
     drop(endpoint);
     let mut peer = Peer::start(provider, &listener);
@@ -142,6 +147,9 @@ fn killed(provider: &str) {
     });
     peer.has_one_page();
     assert_eq!(listener.totals().accepted, 2);
+    drop(peer);
+    let error = until("its loss shows", || endpoint.receive().err()).to_string();
+    assert!(error.contains("of 0 pages it is not known"), "{error}");
 }
 
 #[test]
