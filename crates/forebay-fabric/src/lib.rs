@@ -62,3 +62,19 @@ pub use listener::Listener;
 pub use provider::{Libfabric, Provider};
 pub use sys::Region;
 pub use totals::{ListenerTotals, Totals};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_move_between_threads_and_domains_are_shared() {
+        fn moves<T: Send>() {}
+        fn is_shared<T: Send + Sync>() {}
+        moves::<Endpoint>();
+        moves::<Listener>();
+        is_shared::<Region>();
+        is_shared::<SharedDomain>();
+        is_shared::<Libfabric>();
+    }
+}

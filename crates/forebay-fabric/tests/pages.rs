@@ -61,6 +61,18 @@ fn sizes_both_ways_over_tcp() {
     sizes_both_ways("tcp");
 }
 
+/// Another provider with connections, which nothing here was written for.
+#[test]
+fn sizes_both_ways_over_net() {
+    sizes_both_ways("net");
+}
+
+/// Where there is an RDMA device.
+#[test]
+fn sizes_both_ways_over_verbs() {
+    sizes_both_ways("verbs");
+}
+
 #[test]
 fn sizes_both_ways_over_shm() {
     sizes_both_ways("shm");
@@ -395,31 +407,47 @@ fn a_sleeper_is_woken_over_tcp() {
     assert!(deadline() > std::time::Instant::now());
 }
 
-#[test]
-fn delivery_can_be_confirmed_over_tcp() {
+/// One page is taken, and those behind it have none to go to.
+fn delivery_confirmed(provider: &str) {
     let config = Config {
         confirm_delivery: true,
+        page_bytes: 10_000,
         receive_pages: 1,
         ..Config::default()
     };
     let Some(Pair {
         mut near, mut far, ..
-    }) = pair("tcp", &config)
+    }) = pair(provider, &config)
     else {
         return;
     };
-    for number in 0..3_u8 {
-        near.send(&[&[number]]).unwrap();
+    push(&mut near, &mut far, &[0; 10_000]);
+    let mut behind = 0;
+    while behind < 3 && near.send(&[&[1; 10_000]]).unwrap() > 0 {
+        behind += 1;
     }
-    // One page is taken, and the next two have none to go to.
     until("one is there", || {
         near.receive().unwrap();
-        (far.receive().unwrap() == Received::Some).then_some(())
+        far.receive().unwrap();
+        (!far.bytes().is_empty()).then_some(())
     });
     until("one is confirmed", || {
         near.receive().unwrap();
         far.receive().unwrap();
         (near.totals().pages_completed == 1).then_some(())
     });
-    assert_eq!(near.unconfirmed_pages(), 2);
+    assert_eq!(near.unconfirmed_pages(), behind);
+    drop(far);
+    until("the loss shows", || near.receive().err());
+    assert_eq!(near.unconfirmed_pages(), behind);
+}
+
+#[test]
+fn delivery_can_be_confirmed_over_tcp() {
+    delivery_confirmed("tcp");
+}
+
+#[test]
+fn delivery_can_be_confirmed_over_shm() {
+    delivery_confirmed("shm");
 }
