@@ -72,6 +72,7 @@ impl Config {
     }
 
     /// Bytes of messages, heads included, that a buffer takes.
+    #[inline]
     pub(crate) fn area_bytes(&self) -> usize {
         self.buffer_bytes as usize + HEAD_BYTES_MAX
     }

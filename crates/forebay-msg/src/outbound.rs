@@ -167,6 +167,7 @@ impl Outbound {
     }
 
     /// Bytes of payload that a message may have.
+    #[inline]
     #[must_use]
     pub fn buffer_bytes(&self) -> u32 {
         self.config.buffer_bytes
@@ -211,6 +212,7 @@ impl Outbound {
         Ok(next)
     }
 
+    #[cold]
     fn judge(&mut self, now_ns: u64) -> Verdict {
         let since = *self.stuck_since_ns.get_or_insert(now_ns);
         let situation = Situation {

@@ -28,6 +28,7 @@
 //! ```
 
 mod books;
+pub mod bus;
 mod connection;
 mod counts;
 mod dial;

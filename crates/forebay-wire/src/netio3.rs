@@ -161,6 +161,7 @@ impl<'a> BufferWriter<'a> {
     }
 
     /// Goes on where a writer of the same memory stopped: what [`into_state`](Self::into_state) gave.
+    #[inline]
     #[must_use]
     pub fn resume(buffer: &'a mut [u8], state: BufferState) -> Self {
         Self {
@@ -213,6 +214,7 @@ impl<'a> BufferWriter<'a> {
     }
 
     /// Where to go on.
+    #[inline]
     #[must_use]
     pub fn into_state(self) -> BufferState {
         BufferState {

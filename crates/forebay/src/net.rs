@@ -1,5 +1,6 @@
 //! `forebay net`: messages between processes and hosts.
 
+mod bus;
 mod manner;
 mod perf;
 mod publish;
@@ -31,6 +32,7 @@ enum Verb {
     Sub(subscribe::SubArgs),
     Send(publish::SendArgs),
     Recv(subscribe::RecvArgs),
+    Bus(bus::BusArgs),
 }
 
 pub(crate) fn run(args: &NetArgs) -> Result<ExitCode> {
@@ -40,5 +42,6 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode> {
         Verb::Sub(args) => subscribe::subscribe(args),
         Verb::Send(args) => publish::send(args),
         Verb::Recv(args) => subscribe::receive(args),
+        Verb::Bus(args) => bus::run(args),
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Dial {
     pub(super) attempts: u64,
     /// There was a connection.
     pub(super) was_made: bool,
+    /// The peer is gone for good: it is not tried again.
+    retired: bool,
     /// Why there is no connection, as far as it is known.
     pub(super) trouble: Option<String>,
     random: u64,
@@ -30,6 +32,7 @@ impl Dial {
             due_ns: Some(now_ns),
             attempts: 0,
             was_made: false,
+            retired: false,
             trouble: None,
             // Any odd number: end points that lost the same peer shall not come back at the same moment.
             random: now_ns ^ (u64::from(std::process::id()) << 32) | 1,
@@ -74,9 +77,23 @@ impl Dial {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let jitter_ns = self.random % (self.wait_ns / 2 + 1);
-        self.due_ns = Some(now_ns + self.wait_ns + jitter_ns);
+        self.due_ns = (!self.retired).then(|| now_ns + self.wait_ns + jitter_ns);
         self.wait_ns = (self.wait_ns * 2).min(self.backoff.most_ns);
         self.trouble = Some(why);
+    }
+
+    /// The peer has vanished from the bus: a connection that is there lives on, and no other one is made.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
+        self.due_ns = None;
+    }
+
+    /// The peer is on the bus again.
+    pub(super) fn revive(&mut self, now_ns: u64) {
+        if self.retired {
+            self.retired = false;
+            self.due_ns = Some(now_ns);
+        }
     }
 
     /// The peer has welcomed.

@@ -129,6 +129,25 @@ impl<R: Role> EndPoint<R> {
         }
     }
 
+    /// Connects to all of these, and to no others again.
+    pub(super) fn follow(&mut self, addresses: &[Address]) {
+        for dial in &mut self.dials {
+            if addresses.contains(&dial.address) {
+                // One with a connection has nothing to do.
+                dial.revive(self.now_ns);
+            } else {
+                dial.retire();
+            }
+        }
+        for address in addresses {
+            if !self.dials.iter().any(|dial| dial.address == *address) {
+                let dial = Dial::new(address.clone(), self.settings.backoff, self.now_ns);
+                self.dials.push(dial);
+            }
+        }
+        self.next_tend_ns = 0;
+    }
+
     /// Connections whose peers are known.
     pub(super) fn open_connections(&self) -> usize {
         let open = |connection: &&Connection| connection.session.agreed().is_some();

@@ -6,6 +6,7 @@ use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Entry, Outbound, Role as Wants, Slow};
 
+use super::bus::{Bus, Finder};
 use super::end_point::{Delivered, EndPoint, Role};
 use super::error::NetError;
 use super::settings::Settings;
@@ -46,6 +47,7 @@ impl Role for Subscribing {
 #[derive(Debug)]
 pub struct Subscriber {
     end_point: EndPoint<Subscribing>,
+    finder: Option<Finder>,
 }
 
 impl Subscriber {
@@ -60,7 +62,30 @@ impl Subscriber {
         };
         Ok(Self {
             end_point: EndPoint::connect(role, addresses, settings)?,
+            finder: None,
         })
+    }
+
+    /// Connects to whoever offers a tag that is subscribed to, as they come and go.
+    ///
+    /// # Errors
+    /// A setting is out of range, or the system refuses a thread.
+    pub fn find(bus: &Bus, settings: &Settings) -> Result<Self, NetError> {
+        let mut subscriber = Self::connect(&[], settings)?;
+        subscriber.finder = Some(Finder::start(bus)?);
+        Ok(subscriber)
+    }
+
+    /// Looks at the bus.
+    fn follow(&mut self) {
+        let Some(offers) = self.finder.as_mut().and_then(Finder::changed) else {
+            return;
+        };
+        let entries = &self.end_point.role.entries;
+        let fitting = offers.iter().filter(|offer| offer.has_any(entries));
+        let mut addresses: Vec<Address> = fitting.filter_map(|offer| offer.check().ok()).collect();
+        addresses.dedup();
+        self.end_point.follow(&addresses);
     }
 
     /// Begins subscriptions, at all publishers, also at those that come later.
@@ -70,6 +95,9 @@ impl Subscriber {
         known.sort_unstable_by_key(|entry| (entry.mask, entry.tag));
         known.dedup();
         self.end_point.ask(true, entries);
+        if let Some(finder) = &mut self.finder {
+            finder.again();
+        }
     }
 
     /// Ends subscriptions.
@@ -90,6 +118,7 @@ impl Subscriber {
         most: Duration,
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<bool, NetError> {
+        self.follow();
         self.end_point.wait(most, &mut on)
     }
 

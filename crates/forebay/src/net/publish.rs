@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use forebay_run::StopSignals;
+use forebay_run::net::bus::{Announcer, Bus, Offer};
 use forebay_run::net::{Address, NetError, Publisher, Sender};
 
 use super::manner::{CommonArgs, END_LIMIT, tell};
@@ -25,6 +26,20 @@ pub(crate) struct PubArgs {
     /// Begins when so many subscribers are there; what is published before is lost by name.
     #[arg(long, value_name = "N", default_value_t = 1)]
     subscribers: usize,
+    /// A bus to announce this publisher on: dir:PATH, a directory that subscribers see, or tcp://HOST:PORT of `forebay net bus`.
+    #[arg(long, value_name = "BUS")]
+    bus: Option<Bus>,
+    /// Its name there.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "publisher",
+        requires = "bus"
+    )]
+    name: String,
+    /// Its address there, where that is another one than the one it listens on, as with 0.0.0.0.
+    #[arg(long, value_name = "ADDRESS", requires = "bus")]
+    advertise: Option<Address>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -99,10 +114,23 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
         "forebay: publishing on {}",
         publisher.address()?
     ));
+    let announced = match &args.bus {
+        Some(bus) => {
+            let address = args
+                .advertise
+                .clone()
+                .map_or_else(|| publisher.address(), Ok)?;
+            let offer = Offer::new(&args.name, &address, &args.source.entries());
+            Some(Announcer::start(bus, offer)?)
+        }
+        None => None,
+    };
     while publisher.ready_subscribers() < args.subscribers && signals.count() == 0 {
         publisher.poll(WAIT)?;
     }
     let carried = carry(&mut source, &mut publisher, &signals);
+    // Nobody shall come any more.
+    drop(announced);
     let summary = publisher.finish(END_LIMIT)?;
     let code = tell(&summary, args.common.format, false)?;
     carried.map(|()| code)

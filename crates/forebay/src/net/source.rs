@@ -7,11 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use forebay_run::net::Entry;
 
 use super::manner::{message_bytes, tag};
 
 /// Longest pause of a source that keeps a rate: an order to end costs this much.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// More tags are announced as all tags.
+const LISTED_TAGS_MAX: u64 = 16_384;
 
 /// What is sent.
 #[derive(Debug, clap::Args)]
@@ -85,6 +89,15 @@ pub(super) enum Next<'a> {
 }
 
 impl SourceArgs {
+    /// The tags that it has.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        if self.tags > LISTED_TAGS_MAX {
+            return vec![Entry { tag: 0, mask: 0 }];
+        }
+        let tags = (0..self.tags).map(|number| self.tag.wrapping_add(number));
+        tags.map(Entry::one).collect()
+    }
+
     pub(super) fn open(&self) -> Result<Source> {
         let from = match self.input.as_str() {
             "generate" => From::Generator,

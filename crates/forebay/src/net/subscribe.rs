@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use forebay_run::StopSignals;
+use forebay_run::net::bus::Bus;
 use forebay_run::net::{Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber};
 
 use super::manner::{CommonArgs, END_LIMIT, SlowArg, tag, tell};
@@ -25,8 +26,11 @@ const FLUSH: Duration = Duration::from_millis(100);
 #[command(after_help = "Example: forebay net sub tcp://127.0.0.1:7100 --tag 42 --once")]
 pub(crate) struct SubArgs {
     /// Where the publishers listen.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "bus")]
     addresses: Vec<Address>,
+    /// A bus to find them on: dir:PATH or tcp://HOST:PORT of `forebay net bus`. Publishers of the tags are connected to as they come.
+    #[arg(long, value_name = "BUS", conflicts_with = "addresses")]
+    bus: Option<Bus>,
     /// Tags to subscribe to, or a pattern TAG/MASK: those that equal TAG where MASK has ones. All, when there is none.
     #[arg(long = "tag", value_name = "TAG[/MASK]", value_delimiter = ',', value_parser = entry)]
     tags: Vec<Entry>,
@@ -142,7 +146,10 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     let signals = forebay_run::signals()?;
     let mut settings: Settings = args.common.settings()?;
     settings.messages.slow = args.slow.into();
-    let mut subscriber = Subscriber::connect(&args.addresses, &settings)?;
+    let mut subscriber = match &args.bus {
+        Some(bus) => Subscriber::find(bus, &settings)?,
+        None => Subscriber::connect(&args.addresses, &settings)?,
+    };
     let all = [Entry { tag: 0, mask: 0 }];
     subscriber.subscribe(if args.tags.is_empty() {
         &all

@@ -40,6 +40,9 @@ impl<R: Role> EndPoint<R> {
         }
         let room = self.settings.room();
         for at in 0..self.dials.len() {
+            if self.connections.iter().any(|one| one.dial == Some(at)) {
+                continue;
+            }
             let Some(link) = self.dials[at].attempt(self.now_ns, room)? else {
                 continue;
             };
