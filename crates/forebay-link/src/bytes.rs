@@ -1,6 +1,7 @@
 //! Connections that carry bytes in order, and where they come in: what messaging runs over.
 //!
-//! An end point is written once, over [`ByteLink`] and [`Door`]; [`Address`] says which backend it is: `tcp://host:port` or `shm://name`.
+//! An end point is written once, over [`ByteLink`] and [`Door`]; [`Address`] says which backend it is: `tcp://host:port`, `shm://name` or
+//! `fabric+provider://place`.
 //!
 //! ```
 //! use forebay_link::bytes::{Room, connect, listen};
@@ -22,6 +23,7 @@
 
 mod address;
 mod error;
+mod fabric;
 mod shm;
 mod tcp;
 
@@ -29,6 +31,7 @@ use std::os::fd::BorrowedFd;
 
 pub use address::{Address, AddressError};
 pub use error::{ByteLinkError, DoorError};
+pub use fabric::{FabricDoor, FabricLink};
 pub use shm::{ShmDoor, ShmLink};
 pub use tcp::{TcpDoor, TcpLink};
 
@@ -73,7 +76,7 @@ pub enum Received {
 }
 
 /// One connection. Bytes come in the order in which they were sent, or the connection ends; whether in the same pieces is the backend's
-/// business, but for this: where pieces are kept (`shm`), each holds what one [`send`](Self::send) took, and the next one comes only when the one
+/// business, but for this: where pieces are kept (`shm`, `fabric+…`), each holds what one [`send`](Self::send) took, and the next one comes only when the one
 /// at hand is used up.
 ///
 /// How it ends, seen from the side that stays:
@@ -193,6 +196,8 @@ pub struct TurnedAway {
     pub crowded: u64,
     /// There were no memory or descriptors for it.
     pub no_resource: u64,
+    /// It ended or failed before the connection was made.
+    pub given_up: u64,
 }
 
 /// Begins to connect; the link says later what came of it. That nothing listens there shows here or there.
@@ -203,9 +208,9 @@ pub fn connect(address: &Address, room: Room) -> Result<Box<dyn ByteLink>, ByteL
     match address {
         Address::Tcp { host, port } => Ok(Box::new(TcpLink::connect(host, *port)?)),
         Address::Shm { name } => Ok(Box::new(ShmLink::connect(name, room)?)),
-        other => Err(ByteLinkError::NotBuilt {
-            scheme: other.scheme(),
-        }),
+        Address::Fabric { provider, place } => {
+            Ok(Box::new(FabricLink::connect(provider, place, room)?))
+        }
     }
 }
 
@@ -217,8 +222,8 @@ pub fn listen(address: &Address, room: Room) -> Result<Box<dyn Door>, DoorError>
     match address {
         Address::Tcp { host, port } => Ok(Box::new(TcpDoor::listen(host, *port)?)),
         Address::Shm { name } => Ok(Box::new(ShmDoor::listen(name, room)?)),
-        other => Err(DoorError::NotBuilt {
-            scheme: other.scheme(),
-        }),
+        Address::Fabric { provider, place } => {
+            Ok(Box::new(FabricDoor::listen(provider, place, room)?))
+        }
     }
 }

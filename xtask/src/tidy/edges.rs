@@ -13,7 +13,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-sys", &[]),
     ("forebay-ring", &[]),
     ("forebay-fabric", &[]),
-    ("forebay-link", &["forebay-sys", "forebay-ring"]),
+    (
+        "forebay-link",
+        &["forebay-sys", "forebay-ring", "forebay-fabric"],
+    ),
     ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
     ("forebay-msg", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use forebay_fabric::{Blame, FabricError};
 use forebay_sys::SysError;
 use thiserror::Error;
 
@@ -45,15 +46,25 @@ pub enum ByteLinkError {
         /// Most.
         most: usize,
     },
-    /// A backend that is not there yet.
-    #[error("{scheme}:// is not there; tcp:// and shm:// are")]
-    NotBuilt {
-        /// Which one.
-        scheme: String,
-    },
+    /// The library, the provider, or what is at the other end of it.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
 }
 
 impl ByteLinkError {
+    /// Whether it will be the same at every attempt: what is missing here, or wrong with an address, is no matter of time.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::TooLong { .. } => true,
+            Self::Fabric(FabricError::Call { .. }) => false,
+            Self::Fabric(error) => error.blame() != Blame::Peer,
+            Self::Connect { .. } | Self::Lost { .. } | Self::Broken { .. } | Self::Resource(_) => {
+                false
+            }
+        }
+    }
+
     /// Its name in counters.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -63,7 +74,7 @@ impl ByteLinkError {
             Self::Broken { .. } => "link_broken",
             Self::Resource(_) => "resource",
             Self::TooLong { .. } => "too_long",
-            Self::NotBuilt { .. } => "not_built",
+            Self::Fabric(error) => error.reason(),
         }
     }
 }
@@ -94,10 +105,7 @@ pub enum DoorError {
     /// The host has not what is needed.
     #[error(transparent)]
     Resource(#[from] SysError),
-    /// A backend that is not there yet.
-    #[error("{scheme}:// is not there; tcp:// and shm:// are")]
-    NotBuilt {
-        /// Which one.
-        scheme: String,
-    },
+    /// The library, the provider, or what is at the other end of it.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
 }

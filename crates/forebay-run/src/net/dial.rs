@@ -61,9 +61,7 @@ impl Dial {
                 self.due_ns = None;
                 Ok(Some(link))
             }
-            Err(error @ (ByteLinkError::NotBuilt { .. } | ByteLinkError::TooLong { .. })) => {
-                Err(error)
-            }
+            Err(error) if error.is_final() => Err(error),
             Err(error) => {
                 self.lost(now_ns, error.to_string());
                 Ok(None)
