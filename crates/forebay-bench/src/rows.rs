@@ -1,10 +1,11 @@
-//! Rows of a measurement: named cells, kept as CSV the moment they are measured.
+//! Rows of a measurement: named cells, kept as CSV the moment they are measured, and as Parquet at the end.
 
-use std::fs::File;
-use std::io::Write;
+pub mod csv;
+pub mod parquet;
+
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+pub use csv::CsvFile;
 
 /// A number or a word.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -100,11 +101,25 @@ impl Row {
         }
     }
 
-    fn cell(&self, name: &str) -> Option<&Cell> {
+    /// The cell `name`, if there is one.
+    #[must_use]
+    pub fn cell(&self, name: &str) -> Option<&Cell> {
         self.0
             .iter()
             .find(|cell| cell.0 == name)
             .map(|cell| &cell.1)
+    }
+
+    /// The cell in `column`, if it is of the column's kind.
+    fn cell_of(&self, column: &Column) -> Option<&Cell> {
+        self.cell(&column.name)
+            .filter(|cell| matches!(cell, Cell::Text(_)) == column.text)
+    }
+
+    /// Sets the number `name`, whether there was one or not.
+    pub fn set(&mut self, name: &str, value: f64) {
+        self.0.retain(|cell| cell.0 != name);
+        self.add(name, value);
     }
 
     /// The row as a JSON object.
@@ -118,74 +133,33 @@ impl Row {
     }
 }
 
-/// A CSV file that is whole after each row.
-#[derive(Debug)]
-pub struct CsvFile {
-    file: File,
-    path: PathBuf,
-    columns: Vec<String>,
+/// A column: its name, and whether words or numbers stand in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Words; numbers else.
+    pub text: bool,
 }
 
-impl CsvFile {
-    /// Begins a file.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Self {
-            file,
-            path: path.to_path_buf(),
-            columns: Vec::new(),
-        })
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes one row; the first one names the columns.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn write(&mut self, row: &Row) -> Result<()> {
-        let mut text = String::new();
-        if self.columns.is_empty() {
-            self.columns = row.0.iter().map(|cell| cell.0.clone()).collect();
-            text = self.columns.join(",") + "\n";
+/// The columns of `rows`, in the order in which they first appear.
+#[must_use]
+pub fn columns_of(rows: &[Row]) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for (name, cell) in rows.iter().flat_map(|row| &row.0) {
+        if !columns.iter().any(|column| column.name == *name) {
+            columns.push(Column {
+                name: name.clone(),
+                text: matches!(cell, Cell::Text(_)),
+            });
         }
-        let cells = self
-            .columns
-            .iter()
-            .map(|name| row.cell(name).map_or_else(String::new, Cell::csv));
-        text += &cells.collect::<Vec<_>>().join(",");
-        text.push('\n');
-        self.file
-            .write_all(text.as_bytes())
-            .with_context(|| format!("writing {}", self.path.display()))
     }
+    columns
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_stay_in_order_and_commas_are_quoted() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut file = CsvFile::create(&directory.path().join("rows.csv")).unwrap();
-        let mut row = Row::default();
-        row.add("rate_hz", 4000.0);
-        row.add("cpu", "A, B");
-        file.write(&row).unwrap();
-        let mut other = Row::default();
-        other.add("cpu", "C");
-        file.write(&other).unwrap();
-        assert_eq!(
-            std::fs::read_to_string(file.path()).unwrap(),
-            "rate_hz,cpu\n4000,\"A, B\"\n,C\n"
-        );
-    }
+/// Where a file is written before it takes its name.
+fn partial(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
 }
