@@ -48,6 +48,13 @@ fn clock_mhz() -> f64 {
     clocks.iter().sum::<f64>() / clocks.len().max(1) as f64
 }
 
+/// The governor of the first CPU's clock, where it may slow the CPU down.
+fn slow_governor() -> Option<String> {
+    let path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    let governor = std::fs::read_to_string(path).ok()?.trim().to_owned();
+    (governor != "performance").then_some(governor)
+}
+
 /// What the kernel withholds of a receive buffer as the chain asks for.
 fn buffer_shortfall() -> Option<String> {
     let options = UdpOptions {
@@ -89,21 +96,17 @@ impl Conditions {
         Host::read().load_average[0]
     }
 
-    /// What makes the numbers doubtful.
+    /// What makes any number of this host and this build doubtful.
     #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn doubts(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.load_before > BUSY * self.cpus as f64 {
             warnings.push(format!("load {:.2} on {} CPUs before the measurement: other programs take part of the machine", self.load_before, self.cpus));
         }
-        if self.cpus < 3 {
+        if let Some(governor) = slow_governor() {
             warnings.push(format!(
-                "sources, receiver and builder share {} CPUs",
-                self.cpus
+                "the CPUs' clock is set by the governor {governor:?}: set it to \"performance\""
             ));
-        }
-        if let Some(shortfall) = buffer_shortfall() {
-            warnings.push(shortfall);
         }
         if self.profile == "debug" {
             warnings.push("a debug build: times say nothing".to_owned());
@@ -114,17 +117,38 @@ impl Conditions {
         warnings
     }
 
+    /// What makes the numbers of the event builder doubtful.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.doubts();
+        if self.cpus < 3 {
+            warnings.push(format!(
+                "sources, receiver and builder share {} CPUs",
+                self.cpus
+            ));
+        }
+        warnings.extend(buffer_shortfall());
+        warnings
+    }
+
+    /// How the CPUs' clock changed meanwhile, if that makes numbers doubtful.
+    #[must_use]
+    pub fn clock_drift(&self) -> Option<String> {
+        let now = clock_mhz();
+        let drifted = (now - self.clock_mhz).abs() > CLOCK_DRIFT * self.clock_mhz;
+        drifted.then(|| {
+            format!(
+                "the CPUs' clock changed from {:.0} to {now:.0} MHz meanwhile",
+                self.clock_mhz
+            )
+        })
+    }
+
     /// What makes the numbers doubtful, when it is known only after the measurement.
     #[must_use]
     pub fn warnings_after(&self) -> Vec<String> {
-        let now = clock_mhz();
         let mut warnings = self.warnings();
-        if (now - self.clock_mhz).abs() > CLOCK_DRIFT * self.clock_mhz {
-            warnings.push(format!(
-                "the CPUs' clock changed from {:.0} to {now:.0} MHz meanwhile",
-                self.clock_mhz
-            ));
-        }
+        warnings.extend(self.clock_drift());
         warnings
     }
 

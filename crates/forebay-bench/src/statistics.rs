@@ -36,9 +36,87 @@ pub fn spread(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
     })
 }
 
+/// How far beyond the quartiles a run must lie to be an outlier, in distances of the quartiles.
+const OUTLIER_FENCES: f64 = 3.0;
+/// How far from the median it must lie as well, of the median: a few percent are nothing special.
+const OUTLIER_SHARE: f64 = 0.1;
+
+/// Median, quartiles and extremes of some runs.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Quartiles {
+    /// The smallest.
+    pub min: f64,
+    /// A quarter lies below.
+    pub q1: f64,
+    /// Half lies below.
+    pub median: f64,
+    /// Three quarters lie below.
+    pub q3: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many.
+    pub runs: usize,
+    /// How many lie far beyond the quartiles.
+    pub outliers: usize,
+}
+
+/// The quartiles of `values`, in between two of them in proportion; none of nothing.
+#[must_use]
+pub fn quartiles(values: impl IntoIterator<Item = f64>) -> Option<Quartiles> {
+    let mut values: Vec<f64> = values
+        .into_iter()
+        .filter(|value| value.is_finite())
+        .collect();
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    let at = |share: f64| {
+        let place = share * (values.len() - 1) as f64;
+        let below = place.floor() as usize;
+        let above = (below + 1).min(values.len() - 1);
+        values[below] + (values[above] - values[below]) * (place - below as f64)
+    };
+    let (q1, median, q3) = (at(0.25), at(0.5), at(0.75));
+    let fence = OUTLIER_FENCES * (q3 - q1);
+    let is_out = |value: &&f64| {
+        let beyond = **value < q1 - fence || **value > q3 + fence;
+        beyond && (**value - median).abs() > OUTLIER_SHARE * median.abs()
+    };
+    Some(Quartiles {
+        min,
+        q1,
+        median,
+        q3,
+        max,
+        runs: values.len(),
+        outliers: values.iter().filter(is_out).count(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quartiles_lie_between_the_values() {
+        let found = quartiles([4.0, 1.0, 3.0, 2.0, 5.0]).unwrap();
+        assert_eq!(
+            [found.min, found.q1, found.median, found.q3, found.max],
+            [1.0, 2.0, 3.0, 4.0, 5.0]
+        );
+        assert_eq!((found.runs, found.outliers), (5, 0));
+        let found = quartiles([1.0, 2.0]).unwrap();
+        assert_eq!([found.q1, found.median, found.q3], [1.25, 1.5, 1.75]);
+        assert_eq!(quartiles([f64::INFINITY]), None);
+    }
+
+    #[test]
+    fn one_run_far_away_is_an_outlier_and_a_little_noise_is_none() {
+        let far = [100.0, 101.0, 99.0, 100.0, 20.0];
+        assert_eq!(quartiles(far).unwrap().outliers, 1);
+        let near = [100.0, 100.0, 100.0, 100.0, 104.0];
+        assert_eq!(quartiles(near).unwrap().outliers, 0);
+        assert_eq!(quartiles([7.0]).unwrap().outliers, 0);
+    }
 
     #[test]
     fn the_median_is_the_middle_one() {

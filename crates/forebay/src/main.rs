@@ -24,6 +24,7 @@ mod range;
 mod remedy;
 mod replay;
 mod session;
+mod sweep;
 mod top;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
@@ -64,6 +65,7 @@ enum Verb {
     Man,
     Figure(figure::FigureArgs),
     Bench(bench::BenchArgs),
+    Sweep(sweep::SweepArgs),
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Verb::Man => manual::man::<Cli>(),
         Verb::Figure(args) => figure::run(&args),
         Verb::Bench(args) => bench::run(&args),
+        Verb::Sweep(args) => sweep::run(&args),
         Verb::Stage { role: _ } => forebay_run::stage::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),

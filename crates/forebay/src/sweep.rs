@@ -1,0 +1,126 @@
+//! `forebay sweep`: every combination of some settings, measured.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use forebay_bench::sweep::{self, Options, Report};
+
+use crate::figure::INTERRUPTED;
+use crate::output::{Format, note_line, parse_bytes, print_line};
+use crate::session::BROKEN;
+
+/// Measures every combination of some settings, several times each, in an order that a seed decides.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SweepArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Net(NetArgs),
+}
+
+/// Measures messaging: both sides are processes of this program, and other programs do the same beside them.
+///
+/// Each point is one backend, size of buffers, number of buffers and size of messages. Written are rows.csv and rows.parquet with one row
+/// for each run, and medians, quartiles and extremes on standard output. Other programs (iperf3, libzmq, memcpy, fi_pingpong) are run
+/// with the same sizes where they are installed; the columns ratio_* set our rows beside their medians. Ctrl-C keeps what is
+/// there. Exits with 1 when the books of a run do not close or a point gave no result.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: forebay sweep net --backend tcp,shm --buffer-bytes 1Ki,64Ki --buffer-count 1,16,256 --rtt --out sweep"
+)]
+struct NetArgs {
+    /// Schemes of addresses; one that cannot be used here is named and left out.
+    #[arg(long, value_name = "SCHEME", value_delimiter = ',', default_value = "tcp,shm", value_parser = backend)]
+    backend: Vec<String>,
+    /// Payloads that a buffer takes.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1Ki,2Ki,4Ki,8Ki,16Ki,32Ki,64Ki", value_parser = size)]
+    buffer_bytes: Vec<u32>,
+    /// Numbers of buffers of a connection.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128,256,512", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    buffer_count: Vec<u32>,
+    /// Payloads of a message; the buffer's without it. Those that a buffer cannot take are left out.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
+    message_bytes: Vec<u32>,
+    /// Runs of each point.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repeat: u16,
+    /// How long a run sends.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::range::duration)]
+    duration: Duration,
+    /// Round-trip times too: each point a second time, with one message at a time.
+    #[arg(long)]
+    rtt: bool,
+    /// Decides the order of the points.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Directory for the rows.
+    #[arg(long, value_name = "DIR", default_value = "forebay-sweep")]
+    out: PathBuf,
+    /// Each side in a network namespace of its own, joined by a virtual wire; needs root.
+    #[arg(long)]
+    netns: bool,
+    /// Goes on with the rows of the directory: measured is what it lacks.
+    #[arg(long)]
+    resume: bool,
+    /// Leaves other programs out.
+    #[arg(long)]
+    no_references: bool,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+fn backend(text: &str) -> Result<String, String> {
+    let scheme = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    if text.is_empty() || !text.chars().all(|letter| scheme(letter) || letter == '+') {
+        return Err("it is no scheme of an address; write it as tcp or shm".into());
+    }
+    Ok(text.to_owned())
+}
+
+fn size(text: &str) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        0 => Err("it is too small; write a size from 1 byte on".into()),
+        bytes => u32::try_from(bytes).map_err(|_| "it is too large".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode> {
+    let Verb::Net(args) = &args.verb;
+    let options = Options {
+        backends: args.backend.clone(),
+        buffer_bytes: args.buffer_bytes.clone(),
+        buffer_count: args.buffer_count.clone(),
+        message_bytes: args.message_bytes.clone(),
+        repeats: args.repeat.into(),
+        duration: args.duration,
+        rtt: args.rtt,
+        references: !args.no_references,
+        seed: args.seed,
+        apart: args.netns,
+        resume: args.resume,
+        out: args.out.clone(),
+        program: std::env::current_exe().context("finding this program")?,
+    };
+    let report = sweep::run(&options, |line| note_line(format_args!("forebay: {line}")))?;
+    match args.format {
+        Format::Text => print_line(report.text()),
+        Format::Json => print_line(serde_json::to_string(&report)?),
+    }
+    Ok(verdict(&report))
+}
+
+fn verdict(report: &Report) -> ExitCode {
+    if report.interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else if report.rows_with_residual > 0 || !report.failed.is_empty() {
+        ExitCode::from(BROKEN)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
