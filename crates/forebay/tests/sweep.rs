@@ -257,3 +257,24 @@ fn other_programs_are_measured_or_named() {
         .unwrap();
     assert!(number(ours, "ratio_memcpy") > 0.0, "{ours:?}");
 }
+
+#[test]
+fn namespaces_of_its_own_are_removed_or_the_privilege_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let grid = "--netns --backend tcp --buffer-count 2 --duration 20ms --repeat 1";
+    let run = start(&mut sweep(directory.path(), &format!("{TINY} {grid}")));
+    let own = format!("-{}", run.pid());
+    let ended = run.end();
+    if ended.code() == Some(2) {
+        assert!(ended.stderr.contains("CAP_SYS_ADMIN"), "{}", ended.stderr);
+        return;
+    }
+    ended.json_of(0);
+    let rows = csv(directory.path());
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row["network"] == "veth"), "{rows:?}");
+    for entry in std::fs::read_dir("/run/netns").into_iter().flatten() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(!name.ends_with(&own), "{name} is left");
+    }
+}
