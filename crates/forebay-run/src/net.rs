@@ -43,6 +43,7 @@ mod sender;
 mod settings;
 mod subscriber;
 mod summary;
+mod tags;
 
 pub use end_point::{Delivered, PeerId};
 pub use error::NetError;
@@ -54,3 +55,4 @@ pub use sender::{Sender, Sent};
 pub use settings::{Backoff, Settings};
 pub use subscriber::Subscriber;
 pub use summary::{ConnectionSummary, NetSummary};
+pub use tags::TagSummary;

@@ -193,6 +193,7 @@ fn a_subscriber_gets_its_tags(backend: &str) {
             "3",
             "--subscribers",
             "2",
+            "--per-tag",
         ],
     ));
     let some = start(&mut net(
@@ -227,6 +228,13 @@ fn a_subscriber_gets_its_tags(backend: &str) {
         (6_000, 9_000)
     );
     assert_eq!(count(&published, "messages"), 15_000);
+    let by_tag: Vec<_> = published["tags"].as_array().unwrap().iter().collect();
+    let copies = by_tag
+        .iter()
+        .map(|row| (count(row, "tag"), count(row, "messages")));
+    // Two want the first and the last, one the middle one.
+    let expected = [(0x10, 6_000), (0x11, 3_000), (0x12, 6_000)];
+    assert!(copies.eq(expected), "{published}");
     let expected: Vec<String> = (0..9_000)
         .filter(|number| number % 3 != 1)
         .map(|number| number.to_string())

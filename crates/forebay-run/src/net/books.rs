@@ -16,6 +16,7 @@ use forebay_ledger::{
 use forebay_sys::clock;
 
 use super::counts::Counts;
+use super::tags::{TagSummary, Tags};
 use crate::error::RunError;
 use crate::run_dir::RunDir;
 
@@ -45,6 +46,7 @@ pub(super) struct Books {
     deliver: Account,
     directory: Option<RunDir>,
     next_commit_ns: u64,
+    tags: Tags,
     /// The fault switch of the tests: where it says, a message vanishes without being counted.
     leak: Leak,
 }
@@ -102,6 +104,7 @@ impl Books {
         role: &str,
         places: usize,
         out: Option<&Path>,
+        per_tag: bool,
         leak: Leak,
     ) -> Result<Self, RunError> {
         let run_id = format!("net-{role}-{}", std::process::id());
@@ -134,6 +137,7 @@ impl Books {
             deliver: declared.deliver,
             directory,
             next_commit_ns: 0,
+            tags: Tags::new(per_tag),
             leak,
         })
     }
@@ -169,9 +173,10 @@ impl Books {
         self.leak.take(hop)
     }
 
-    /// A message of so many bytes was handed in: so many copies of it go on.
+    /// A message of a tag and of so many bytes was handed in: so many copies of it go on.
     #[inline]
-    pub(super) fn published(&mut self, copies: u64, bytes: u64) {
+    pub(super) fn published(&mut self, tag: u64, copies: u64, bytes: u64) {
+        self.tags.count(tag, copies, bytes);
         self.book
             .add_tally(self.publish.incoming, copies, bytes * copies);
         self.book
@@ -187,9 +192,15 @@ impl Books {
 
     /// A message is given to the caller.
     #[inline]
-    pub(super) fn delivered(&mut self, bytes: u64) {
+    pub(super) fn delivered(&mut self, tag: u64, bytes: u64) {
+        self.tags.count(tag, 1, bytes);
         self.book.add_tally(self.deliver.incoming, 1, bytes);
         self.book.add_tally(self.deliver.outgoing, 1, bytes);
+    }
+
+    /// What was counted by tag, if that was asked for.
+    pub(super) fn tags(&mut self) -> Option<Vec<TagSummary>> {
+        self.tags.take()
     }
 
     /// Whether it is time to show them.

@@ -74,6 +74,7 @@ impl<R: Role> EndPoint<R> {
             R::NAME,
             places,
             settings.out.as_deref(),
+            settings.per_tag,
             settings.leak.clone(),
         )?;
         Ok(Self {
@@ -214,7 +215,7 @@ impl<R: Role> EndPoint<R> {
                 if books.leaks("deliver") {
                     return;
                 }
-                books.delivered(message.payload.len() as u64);
+                books.delivered(message.tag, message.payload.len() as u64);
                 on(Delivered {
                     peer: PeerId(id),
                     message,
@@ -418,6 +419,7 @@ impl<R: Role> EndPoint<R> {
         self.settle();
         let mut summary = std::mem::take(&mut self.summary);
         summary.take(&self.books.balance()?);
+        summary.tags = self.books.tags();
         summary.connections_made = self.made;
         summary.attempts = self.dials.iter().map(|dial| dial.attempts).sum();
         let condition = match (in_order, summary.is_closed()) {

@@ -136,12 +136,12 @@ impl Publisher {
         loop {
             let end_point = &mut self.end_point;
             if end_point.books.leaks("send") {
-                end_point.books.published(1, payload.len() as u64);
+                end_point.books.published(tag, 1, payload.len() as u64);
                 return Ok(1);
             }
             let engine = &mut end_point.role.engine;
             let published = engine.publish(end_point.now_ns, tag, status, payload);
-            if let Some(copies) = self.account(&published, payload)? {
+            if let Some(copies) = self.account(tag, &published, payload)? {
                 return Ok(copies);
             }
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
@@ -149,7 +149,12 @@ impl Publisher {
     }
 
     /// Counts what became of a message; none when it has to be published again.
-    fn account(&mut self, published: &Published, payload: &[u8]) -> Result<Option<u32>, NetError> {
+    fn account(
+        &mut self,
+        tag: u64,
+        published: &Published,
+        payload: &[u8],
+    ) -> Result<Option<u32>, NetError> {
         let end_point = &mut self.end_point;
         if published.too_long {
             return Err(NetError::TooLong {
@@ -167,7 +172,7 @@ impl Publisher {
         }
         end_point
             .books
-            .published(copies.into(), payload.len() as u64);
+            .published(tag, copies.into(), payload.len() as u64);
         if end_point
             .role
             .engine

@@ -123,7 +123,7 @@ impl Receiver {
         let most = outbound.buffer_bytes();
         match outbound.push(end_point.now_ns, tag, status, payload) {
             Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
-                end_point.books.published(1, payload.len() as u64);
+                end_point.books.published(tag, 1, payload.len() as u64);
                 Ok(Sent::Taken)
             }
             Pushed::Wait => Ok(Sent::NotNow),

@@ -199,7 +199,7 @@ impl Sender {
             return Ok(Sent::NotNow);
         }
         if end_point.books.leaks("send") {
-            end_point.books.published(1, payload_bytes as u64);
+            end_point.books.published(tag, 1, payload_bytes as u64);
             return Ok(Sent::Taken);
         }
         let pushed = outbound.push_with(end_point.now_ns, tag, status, payload_bytes, write);
@@ -207,7 +207,7 @@ impl Sender {
         let most = outbound.buffer_bytes();
         match pushed {
             Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
-                end_point.books.published(1, payload_bytes as u64);
+                end_point.books.published(tag, 1, payload_bytes as u64);
                 if waiting {
                     end_point.pump();
                 }

@@ -6,6 +6,7 @@ use forebay_ledger::Balance;
 use serde::Serialize;
 
 use super::counts::Counts;
+use super::tags::TagSummary;
 
 /// One connection, from its begin to its end.
 #[derive(Clone, Debug, Serialize)]
@@ -62,19 +63,6 @@ pub struct NetSummary {
     /// Messages and bytes by tag, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<TagSummary>>,
-}
-
-/// What one tag had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct TagSummary {
-    /// The tag.
-    pub tag: u64,
-    /// Messages handed in or delivered.
-    pub messages: u64,
-    /// Bytes of their payloads.
-    pub bytes: u64,
-    /// Copies dropped.
-    pub dropped: u64,
 }
 
 /// Connections whose summary is kept.

@@ -40,6 +40,9 @@ pub(super) struct CommonArgs {
     /// Most connections at a time; further ones are told that it is busy.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
     connections: u16,
+    /// Counts by tag, too.
+    #[arg(long)]
+    per_tag: bool,
     /// Directory for the ledger and the record of this end, for `forebay top` and `forebay audit`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -120,6 +123,7 @@ impl CommonArgs {
             },
             connections_max: self.connections.into(),
             spin_ns: ns(self.spin),
+            per_tag: self.per_tag,
             out: self.out.clone(),
             leak,
             ..Settings::default()
