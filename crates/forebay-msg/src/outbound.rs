@@ -69,6 +69,8 @@ pub struct Outbound {
     held: [u64; 2],
     totals: Totals,
     stuck_since_ns: Option<u64>,
+    /// Buffers that were closed so far.
+    filled: u64,
     given_up: bool,
     closed: bool,
 }
@@ -102,6 +104,7 @@ impl Outbound {
             held: [0; 2],
             totals: Totals::default(),
             stuck_since_ns: None,
+            filled: 0,
             given_up: false,
             closed: false,
         })
@@ -271,6 +274,12 @@ impl Outbound {
         self.free.push(oldest);
     }
 
+    /// The receiver has said what it took, after the end: no buffer is on its way any more.
+    pub fn handle_farewell(&mut self) {
+        self.free.extend(self.sent.drain(..));
+        self.credited = self.totals.buffers;
+    }
+
     /// Takes nothing more: each further message has to wait. What is held goes out.
     pub fn close(&mut self) {
         self.flush();
@@ -281,6 +290,7 @@ impl Outbound {
     pub fn flush(&mut self) {
         if let Some(open) = self.open.take() {
             self.waiting.push_back(open);
+            self.filled += 1;
         }
     }
 
@@ -362,6 +372,13 @@ impl Outbound {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || self.on_link.is_some()
+    }
+
+    /// Buffers that were filled so far, or whose time was over: when it grows, something new is to go out.
+    #[inline]
+    #[must_use]
+    pub fn filled(&self) -> u64 {
+        self.filled
     }
 
     /// Messages and bytes that were sent and not given back: when the connection breaks, nobody here can say whether they were read.

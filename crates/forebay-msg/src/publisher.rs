@@ -22,6 +22,8 @@ pub struct Published {
     pub wait: bool,
     /// It is longer than a buffer: nothing was done.
     pub too_long: bool,
+    /// A buffer of one of them became full, and is to go out.
+    pub filled: bool,
 }
 
 #[derive(Debug)]
@@ -125,7 +127,7 @@ impl Publisher {
 
     /// A connection is gone: gives its sending end, whose books are to be closed.
     pub fn remove(&mut self, id: PeerId) -> Option<Outbound> {
-        let at = self.peers.iter().position(|peer| peer.id == id)?;
+        let at = self.place(id)?;
         self.routes.clear();
         Some(self.peers.remove(at).outbound)
     }
@@ -152,13 +154,19 @@ impl Publisher {
     }
 
     fn find(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.peers.iter_mut().find(|peer| peer.id == id)
+        let at = self.place(id)?;
+        Some(&mut self.peers[at])
+    }
+
+    /// Numbers only grow, and so the peers are in order.
+    fn place(&self, id: PeerId) -> Option<usize> {
+        self.peers.binary_search_by_key(&id, |peer| peer.id).ok()
     }
 
     /// Subscriptions of a peer.
     #[must_use]
     pub fn subscriptions(&self, id: PeerId) -> usize {
-        let peer = self.peers.iter().find(|peer| peer.id == id);
+        let peer = self.place(id).map(|at| &self.peers[at]);
         peer.map_or(0, |peer| peer.asked.tags.len() + peer.asked.patterns.len())
     }
 
@@ -188,7 +196,11 @@ impl Publisher {
             return published;
         }
         for at in route {
-            match peers[*at].outbound.push(now_ns, tag, status, payload) {
+            let outbound = &mut peers[*at].outbound;
+            let before = outbound.filled();
+            let pushed = outbound.push(now_ns, tag, status, payload);
+            published.filled |= outbound.filled() != before;
+            match pushed {
                 Pushed::Taken => published.taken += 1,
                 Pushed::Dropped | Pushed::GivenUp => published.dropped += 1,
                 // Both were asked about just before.

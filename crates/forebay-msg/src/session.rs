@@ -167,6 +167,9 @@ impl Session {
             }
             Frame::Farewell(totals) if self.end_said && self.farewell.is_none() => {
                 self.farewell = Some(totals);
+                if let Some(outbound) = outbound {
+                    outbound.handle_farewell();
+                }
                 Ok(Event::None)
             }
             Frame::Leave if self.sends() => {

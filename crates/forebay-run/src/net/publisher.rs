@@ -30,8 +30,9 @@ pub(super) struct Publishing {
 
 impl Publishing {
     fn engine_id(&self, id: u64) -> Option<EngineId> {
-        let peer = self.peers.iter().find(|(of, _)| *of == id);
-        peer.map(|(_, peer)| *peer)
+        // Numbers only grow, and so they are in order.
+        let at = self.peers.binary_search_by_key(&id, |(of, _)| *of).ok()?;
+        Some(self.peers[at].1)
     }
 }
 
@@ -173,12 +174,7 @@ impl Publisher {
         end_point
             .books
             .published(tag, copies.into(), payload.len() as u64);
-        if end_point
-            .role
-            .engine
-            .peers()
-            .any(|(_, end)| end.is_waiting())
-        {
+        if published.filled {
             end_point.pump();
         }
         Ok(Some(copies))

@@ -61,7 +61,7 @@ impl Ends {
 
     pub(super) fn take(&mut self, id: u64) -> Option<Outbound> {
         let at = self.ends.iter().position(|(of, _)| *of == id)?;
-        Some(self.ends.swap_remove(at).1)
+        Some(self.ends.remove(at).1)
     }
 
     /// Nothing more is handed to it.
@@ -202,13 +202,14 @@ impl Sender {
             end_point.books.published(tag, 1, payload_bytes as u64);
             return Ok(Sent::Taken);
         }
+        let before = outbound.filled();
         let pushed = outbound.push_with(end_point.now_ns, tag, status, payload_bytes, write);
-        let waiting = outbound.is_waiting();
+        let filled = outbound.filled() != before;
         let most = outbound.buffer_bytes();
         match pushed {
             Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
                 end_point.books.published(tag, 1, payload_bytes as u64);
-                if waiting {
+                if filled {
                     end_point.pump();
                 }
                 Ok(Sent::Taken)
