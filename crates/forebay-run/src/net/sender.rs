@@ -17,6 +17,9 @@ const CLOCK_EVERY: u32 = 32;
 /// One wait for room; then it is asked whether it is not too long already.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
 
+/// Who waits for a receiver is told why after so long, in ns.
+const TELL_NS: u64 = 1_000_000_000;
+
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -268,8 +271,14 @@ impl Sender {
     /// There is none.
     pub fn connected(&mut self, give_up: impl Fn() -> bool) -> Result<(), NetError> {
         let begun_ns = clock::monotonic_ns();
+        let mut told = false;
         while !self.is_connected() && !give_up() {
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+            if !told && clock::monotonic_ns() - begun_ns >= TELL_NS {
+                told = true;
+                let why = self.end_point.trouble();
+                tracing::warn!("no receiver yet, still trying: {why}");
+            }
             if !self.is_connected() {
                 self.check_patience(begun_ns)?;
             }

@@ -125,6 +125,12 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
         }
         None => None,
     };
+    if args.subscribers > 0 {
+        note_line(format_args!(
+            "forebay: waiting for {} subscribers",
+            args.subscribers
+        ));
+    }
     while publisher.ready_subscribers() < args.subscribers && signals.count() == 0 {
         publisher.poll(WAIT)?;
     }
