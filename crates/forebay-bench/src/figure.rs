@@ -1,5 +1,6 @@
 //! Published figures, measured on this machine.
 
+mod buffers;
 mod definition;
 mod grid;
 mod huge;
@@ -7,6 +8,7 @@ mod loss;
 mod mark;
 mod published;
 mod report;
+mod round_trip;
 mod scan;
 mod series;
 mod sources;

@@ -124,7 +124,7 @@ fn an_interrupt_keeps_the_rows_so_far_and_leaves_no_process() {
         2,
         "the heading and one row"
     );
-    for file in ["H7.svg", "H7.png", "H7.json"] {
+    for file in ["H7.svg", "H7.png", "H7.json", "H7.parquet"] {
         assert!(directory.path().join(file).exists(), "{file}");
     }
     for pid in stages {
@@ -137,7 +137,44 @@ fn an_interrupt_keeps_the_rows_so_far_and_leaves_no_process() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left.len(), 4, "{left:?}");
+    assert_eq!(left.len(), 5, "{left:?}");
+}
+
+/// Messaging over TCP is always there; over libfabric it is measured or left out with the reason.
+#[test]
+fn figures_of_messaging_have_rows_and_name_what_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["figure", "F2", "F4", "--quick", "--format", "json", "--out"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    let reports: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();
+    for (report, backend, points) in [(&reports[0], "fabric+tcp", 6), (&reports[1], "tcp", 12)] {
+        let id = report["id"].as_str().unwrap();
+        let csv = fs::read_to_string(directory.path().join(format!("{id}.csv"))).unwrap();
+        let skipped = report["skipped"].as_array().unwrap();
+        if let [skipped] = skipped.as_slice() {
+            assert_eq!(
+                (skipped["what"].as_str(), backend),
+                (Some("fabric+tcp"), "fabric+tcp")
+            );
+            assert!(!skipped["reason"].as_str().unwrap().is_empty());
+            assert_eq!(csv, "");
+        } else {
+            assert_eq!(csv.lines().count(), 1 + points, "{csv}");
+            assert!(directory.path().join(format!("{id}.parquet")).exists());
+        }
+        assert_eq!(report["rows_with_residual"], 0);
+        for file in ["svg", "png", "json"] {
+            assert!(
+                directory.path().join(format!("{id}.{file}")).exists(),
+                "{id}.{file}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -163,7 +200,8 @@ fn the_list_names_every_figure() {
         .map(|entry| entry["id"].as_str().unwrap())
         .collect();
     let all = [
-        "H1", "H2", "H3", "H4", "H5", "H6", "H7", "H8", "H10", "H13", "H14", "H16",
+        "F1", "F2", "F3", "F4", "F5", "H1", "H2", "H3", "H4", "H5", "H6", "H7", "H8", "H10", "H13",
+        "H14", "H16",
     ];
     assert_eq!(ids, all);
 }

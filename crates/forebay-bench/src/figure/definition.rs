@@ -1,7 +1,7 @@
 //! The list of figures.
 
 use super::scan::Scan;
-use super::{grid, huge, loss, mark, sources, test2};
+use super::{buffers, grid, huge, loss, mark, round_trip, sources, test2};
 use crate::plot::Chart;
 use crate::rows::Row;
 
@@ -26,8 +26,59 @@ const GRID: &str = "Sources are emulated on this host and send over real UDP soc
 const CHAIN: &str = "Sources are emulated on this host and send over real UDP sockets on loopback; receiver and builder are processes; \
                      events go to the null sink.";
 
+const FABRIC: &str = "Sender and receiver are two processes on this host, one connection over libfabric's tcp provider on loopback: no RDMA hardware, no \
+                      wire. One message fills one buffer; rates are the receiver's.";
+const TCP: &str = "Sender and receiver are two processes on this host, one TCP connection over loopback: no wire and no card. One message fills one \
+                   buffer; rates are the receiver's.";
+
 /// All figures.
 pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition {
+        id: "F1",
+        title: "Fabric backend, 1 KiB buffers: goodput and message rate over the number of buffers",
+        published: "large spread at 1 KiB, by the cost of setting up (netio3, two hosts, 200 Gb/s)",
+        scan: buffers::scan_fabric_1_kib,
+        charts: buffers::charts_of_one_size,
+        compare: buffers::compare_spread,
+        remark: FABRIC,
+    },
+    Definition {
+        id: "F2",
+        title: "Fabric backend, 64 KiB buffers: goodput and message rate over the number of buffers",
+        published: "small spread, line rate reached (netio3, two hosts, 200 Gb/s)",
+        scan: buffers::scan_fabric_64_kib,
+        charts: buffers::charts_of_one_size,
+        compare: buffers::compare_spread,
+        remark: FABRIC,
+    },
+    Definition {
+        id: "F3",
+        title: "Fabric backend, all sizes and numbers of buffers",
+        published: "below 8 KiB or 16 buffers: avoid; 200 Gb/s reached with large buffers (netio3)",
+        scan: buffers::scan_fabric,
+        charts: buffers::charts_of_fabric,
+        compare: buffers::compare_regions,
+        remark: FABRIC,
+    },
+    Definition {
+        id: "F4",
+        title: "TCP backend, sizes and numbers of buffers",
+        published: "70–90 kHz, below 10 Gb/s; small buffers give the higher rate at any number (netio3)",
+        scan: buffers::scan_tcp,
+        charts: buffers::charts_of_tcp,
+        compare: buffers::compare_tcp,
+        remark: TCP,
+    },
+    Definition {
+        id: "F5",
+        title: "Round-trip time of all backends over the size of a message",
+        published: "named as a key parameter, no number printed (netio3)",
+        scan: round_trip::scan,
+        charts: round_trip::charts,
+        compare: round_trip::compare,
+        remark: "Both sides are processes on this host, over loopback or shared memory: no wire and no card. One message at a time, there and back, in \
+                 64 buffers of 64 KiB; the first 100 round trips of a run do not count.",
+    },
     Definition {
         id: "H1",
         title: "Efficiency over data rate, by event rate",

@@ -80,3 +80,34 @@ pub(super) fn fill() -> Vec<Series> {
         Series::published("HADES, upper", edge(20.0)),
     ]
 }
+
+/// What the messages of `netio3` had over 200 Gb/s Ethernet between two hosts.
+const FABRIC_LINE_RATE_GBPS: f64 = 200.0;
+/// Messages per second of its TCP backend, from and to, in kHz.
+const TCP_RATE_KHZ: [f64; 2] = [70.0, 90.0];
+/// Its goodput stayed below, in Gb/s.
+const TCP_GOODPUT_GBPS: f64 = 10.0;
+
+fn level(name: &str, value: f64, buffers: [f64; 2]) -> Series {
+    let ends = buffers.map(|count| Point::exact(count, value));
+    Series::published(name, ends.to_vec())
+}
+
+/// The line rate that large buffers reached over the fabric backend.
+pub(super) fn fabric_line_rate() -> Series {
+    level("netio3: line rate", FABRIC_LINE_RATE_GBPS, [1.0, 512.0])
+}
+
+/// Message rate of the TCP backend: a band.
+pub(super) fn tcp_rate() -> [Series; 2] {
+    let [low, high] = TCP_RATE_KHZ;
+    [
+        level("netio3, lower", low, [1.0, 8.0]),
+        level("netio3, upper", high, [1.0, 8.0]),
+    ]
+}
+
+/// Goodput of the TCP backend: a bound.
+pub(super) fn tcp_goodput() -> Series {
+    level("netio3: below", TCP_GOODPUT_GBPS, [1.0, 8.0])
+}

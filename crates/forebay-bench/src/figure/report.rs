@@ -9,7 +9,9 @@ use super::definition::Definition;
 use super::scan::Scanned;
 use super::{Options, broken};
 use crate::conditions::Conditions;
+use crate::net::Skipped;
 use crate::plot::{self, Picture};
+use crate::rows::{Row, columns_of, parquet};
 
 /// A figure that was made.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -32,10 +34,14 @@ pub struct Report {
     pub rows_with_residual: usize,
     /// What makes the numbers doubtful.
     pub warnings: Vec<String>,
+    /// What cannot be measured here.
+    pub skipped: Vec<Skipped>,
     /// Ended before all points were measured.
     pub interrupted: bool,
     /// Rows.
     pub csv: PathBuf,
+    /// The same, if there are any.
+    pub parquet: Option<PathBuf>,
     /// Picture as SVG.
     pub svg: PathBuf,
     /// Picture as PNG.
@@ -57,6 +63,7 @@ impl Report {
             self.runs,
             self.conditions.line()
         ));
+        lines.extend(self.skipped.iter().map(|skipped| format!("  {skipped}")));
         lines.extend(
             self.warnings
                 .iter()
@@ -102,6 +109,7 @@ pub(super) fn write(
     if !warnings.is_empty() {
         caption.push(format!("Mind: {}.", warnings.join("; ")));
     }
+    caption.extend(done.skipped.iter().map(ToString::to_string));
     if done.interrupted {
         caption.push("INTERRUPTED: not all points were measured.".to_owned());
     }
@@ -122,8 +130,10 @@ pub(super) fn write(
         runs,
         rows_with_residual: broken(&done.rows),
         warnings,
+        skipped: done.skipped.clone(),
         interrupted: done.interrupted,
         csv,
+        parquet: write_parquet(definition, &done.rows, &options.out)?,
         svg,
         png,
     };
@@ -131,6 +141,15 @@ pub(super) fn write(
     let json = serde_json::to_string_pretty(&report).context("writing a report")?;
     fs::write(&path, json).with_context(|| format!("writing {}", path.display()))?;
     Ok(report)
+}
+
+fn write_parquet(definition: &Definition, rows: &[Row], out: &Path) -> Result<Option<PathBuf>> {
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let path = out.join(format!("{}.parquet", definition.id));
+    parquet::write(&path, &columns_of(rows), rows)?;
+    Ok(Some(path))
 }
 
 /// Writes one page with all figures.
@@ -146,7 +165,15 @@ pub(super) fn write_page(reports: &[Report], out: &Path) -> Result<()> {
             "<h2 id=\"{0}\">{0}: {1}</h2>\n<img src=\"{0}.svg\" alt=\"{1}\">\n<pre>{2}</pre>\n<p><a href=\"{0}.csv\">rows</a> · <a href=\"{0}.png\">PNG</a></p>\n",
             report.id,
             escaped(report.title),
-            escaped(&report.comparison.join("\n")),
+            escaped(
+                &report
+                    .comparison
+                    .iter()
+                    .cloned()
+                    .chain(report.skipped.iter().map(ToString::to_string))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            ),
         );
     }
     page += "</html>\n";

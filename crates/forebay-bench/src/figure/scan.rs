@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 use super::Options;
 use crate::chain::{self, Setup};
 use crate::conditions::Conditions;
+use crate::net::perf::Perf;
+use crate::net::{Ground, Interrupted, Skipped};
 use crate::progress::Progress;
 use crate::rows::{CsvFile, Row};
 use crate::udp::{self, Offer};
@@ -20,6 +22,7 @@ const REPEATS: usize = 3;
 pub(super) enum Task {
     Chain(Setup),
     Loss(Offer),
+    Net(Perf),
 }
 
 /// One point of a figure.
@@ -45,6 +48,8 @@ pub(super) struct Scanned {
     pub(super) rows: Vec<Row>,
     pub(super) csv: PathBuf,
     pub(super) interrupted: bool,
+    /// What cannot be measured here.
+    pub(super) skipped: Vec<Skipped>,
     pub(super) repeats: usize,
 }
 
@@ -53,6 +58,7 @@ impl Scan {
         let seconds = |point: &ScanPoint| match &point.task {
             Task::Chain(setup) => setup.warm_s + setup.measure_s + 1.0,
             Task::Loss(offer) => offer.seconds + 0.1,
+            Task::Net(perf) => perf.duration.as_secs_f64() + 0.1,
         };
         Duration::from_secs_f64(
             self.points.iter().map(seconds).sum::<f64>() / self.points.len().max(1) as f64,
@@ -69,16 +75,26 @@ pub(super) fn carry_out(
     stop: impl Fn() -> bool,
 ) -> Result<Scanned> {
     let repeats = if options.quick { 1 } else { REPEATS };
+    let program = std::env::current_exe().context("finding this program")?;
+    let ground = Ground::host(program, &stop);
     let mut csv = CsvFile::create(file)?;
     let mut done = Scanned {
         rows: Vec::new(),
         csv: file.to_path_buf(),
         interrupted: false,
+        skipped: Vec::new(),
         repeats,
     };
-    let mut progress = Progress::new(scan.points.len() * repeats, scan.expected());
+    let points = match usable(scan, &ground, &mut done.skipped) {
+        Err(error) if error.is::<Interrupted>() => {
+            done.interrupted = true;
+            return Ok(done);
+        }
+        points => points?,
+    };
+    let mut progress = Progress::new(points.len() * repeats, scan.expected());
     'runs: for run in 1..=repeats {
-        for (number, point) in scan.points.iter().enumerate() {
+        for (number, point) in points.iter().copied() {
             progress.next(&format!("{} (run {run} of {repeats})", point.name));
             let mut row = Row::default();
             row.add("point", number);
@@ -86,7 +102,7 @@ pub(super) fn carry_out(
             row.add("runs", repeats);
             row.extend(&point.labels);
             row.add("load_before", Conditions::load());
-            let outcome = perform(&point.task, options, &mut row)
+            let outcome = perform(&point.task, options, &ground, &mut row)
                 .with_context(|| format!("measuring {}", point.name))?;
             if outcome == Outcome::Interrupted || stop() {
                 done.interrupted = true;
@@ -107,8 +123,40 @@ enum Outcome {
     Interrupted,
 }
 
-fn perform(task: &Task, options: &Options, row: &mut Row) -> Result<Outcome> {
+/// The points, with their numbers, whose backend works here.
+fn usable<'a>(
+    scan: &'a Scan,
+    ground: &Ground<'_>,
+    skipped: &mut Vec<Skipped>,
+) -> Result<Vec<(usize, &'a ScanPoint)>> {
+    let mut usable = Vec::new();
+    let mut tried: Vec<&str> = Vec::new();
+    for (number, point) in scan.points.iter().enumerate() {
+        if let Task::Net(perf) = &point.task {
+            let backend = perf.backend.as_str();
+            if !tried.contains(&backend) {
+                tried.push(backend);
+                skipped.extend(Perf::trial(backend, ground)?);
+            }
+            if skipped.iter().any(|skipped| skipped.what == backend) {
+                continue;
+            }
+        }
+        usable.push((number, point));
+    }
+    Ok(usable)
+}
+
+fn perform(task: &Task, options: &Options, ground: &Ground<'_>, row: &mut Row) -> Result<Outcome> {
     match task {
+        Task::Net(perf) => {
+            row.extend(&perf.labels());
+            match perf.measure(ground) {
+                Err(error) if error.is::<Interrupted>() => return Ok(Outcome::Interrupted),
+                measured => row.extend(&measured?),
+            }
+            Ok(Outcome::Done)
+        }
         Task::Loss(offer) => {
             let outcome = udp::exchange(offer)?;
             row.add("seconds", outcome.seconds);

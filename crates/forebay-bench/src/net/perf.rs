@@ -59,6 +59,19 @@ impl Perf {
         Ok(self.row(&sent, &received))
     }
 
+    /// Its settings as cells.
+    #[must_use]
+    pub fn labels(&self) -> Row {
+        let mut row = Row::default();
+        row.add("pattern", if self.answered { "rtt" } else { "stream" });
+        row.add("backend", self.backend.as_str());
+        row.add("buffer_bytes", f64::from(self.buffer_bytes));
+        row.add("buffer_count", f64::from(self.buffer_count));
+        row.add("message_bytes", f64::from(self.message_bytes));
+        row.add("duration_s", self.duration.as_secs_f64());
+        row
+    }
+
     /// Why this backend cannot be used here, if it cannot.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
-/// Charts side by side under one title.
+/// Charts side by side under one title, four and more in rows of two.
 #[derive(Debug, Clone)]
 pub struct Picture {
     /// What is seen.
@@ -139,14 +139,18 @@ const BELOW: f32 = 52.0;
 
 /// Puts everything in its place.
 pub(super) fn layout(picture: &Picture) -> Scene {
-    let count = picture.charts.len().max(1) as f32;
+    let columns = match picture.charts.len() {
+        // More would be too small to read.
+        4.. => 2,
+        charts => charts.max(1),
+    };
     let plot_width = if picture.charts.len() > 1 {
         PLOT.0 * 0.82
     } else {
         PLOT.0 * 1.35
     };
     let chart_width = LEFT + plot_width + MARGIN;
-    let width = MARGIN + count * chart_width;
+    let width = MARGIN + columns as f32 * chart_width;
     let legend = picture
         .charts
         .iter()
@@ -165,8 +169,9 @@ pub(super) fn layout(picture: &Picture) -> Scene {
         0.0
     };
     let top = MARGIN + TITLE + 12.0;
-    let plot_top = top + headings + legend + 12.0;
-    let caption_top = plot_top + PLOT.1 + BELOW + 8.0;
+    let row_height = headings + legend + 12.0 + PLOT.1 + BELOW;
+    let rows = picture.charts.len().div_ceil(columns).max(1);
+    let caption_top = top + rows as f32 * row_height + 8.0;
     let height = caption_top + caption.len() as f32 * LINE + 8.0;
     let mut scene = Scene {
         width,
@@ -180,7 +185,8 @@ pub(super) fn layout(picture: &Picture) -> Scene {
         Anchor::Start,
     );
     for (index, chart) in picture.charts.iter().enumerate() {
-        let left = MARGIN + LEFT + index as f32 * chart_width;
+        let left = MARGIN + LEFT + (index % columns) as f32 * chart_width;
+        let top = top + (index / columns) as f32 * row_height;
         if !chart.title.is_empty() {
             scene.bold((left, top + TEXT), &chart.title, TEXT + 1.0, Anchor::Start);
         }
@@ -190,7 +196,7 @@ pub(super) fn layout(picture: &Picture) -> Scene {
             chart,
             Frame {
                 left,
-                top: plot_top,
+                top: top + headings + legend + 12.0,
                 width: plot_width,
                 height: PLOT.1,
             },
@@ -423,7 +429,7 @@ mod tests {
         };
         Picture {
             title: "T".into(),
-            charts: vec![chart.clone(), chart],
+            charts: vec![chart.clone(), chart.clone(), chart.clone(), chart],
             caption: vec!["word ".repeat(200)],
         }
     }
