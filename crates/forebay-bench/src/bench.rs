@@ -3,6 +3,7 @@
 mod bare;
 mod disk;
 mod line;
+mod net;
 mod parts;
 mod search;
 
@@ -93,6 +94,11 @@ const PARTS: &[Part] = &[
     ("tmpfs", "files in memory", parts::tmpfs),
     ("disk", "files on disk, against dd", parts::disk),
     ("memory", "memory announced and used", parts::memory),
+    (
+        "net",
+        "messaging over TCP and shared memory, against iperf3 and libzmq",
+        net::net,
+    ),
 ];
 
 /// Name and purpose of every part.

@@ -1,0 +1,181 @@
+//! Messaging, in turns with iperf3 and libzmq.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Session;
+use super::line::{Goal, Line};
+use crate::net::Ground;
+use crate::net::peer::{Peer, Peers};
+use crate::net::perf::Perf;
+use crate::statistics::{Spread, spread};
+
+const KIB: u32 = 1024;
+const BUFFERS: u32 = 64;
+const GOODPUT: &str = "goodput_bps";
+const RATE: &str = "message_rate_hz";
+const RTT: &str = "rtt_ns_p50";
+/// Shares of what TCP carries in writes of 64 KiB: of large messages, of small ones.
+const OF_TCP: f64 = 0.95;
+const OF_TCP_SMALL: f64 = 0.9;
+/// Times the messages per second of libzmq, and share of its round trip.
+const OF_ZMQ: f64 = 3.0;
+const OF_ZMQ_RTT: f64 = 0.5;
+const SHM_HZ: f64 = 20e6;
+const SHM_RTT_US: f64 = 1.0;
+
+/// What is measured with what.
+struct Bench<'a> {
+    session: &'a Session,
+    ground: Ground<'a>,
+    peers: Peers,
+}
+
+/// One of those that take turns.
+enum Turn {
+    Ours(Perf),
+    /// Another program with messages of so many bytes.
+    Theirs(Peer, u32),
+}
+
+pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
+    let stop = || session.signals.count() > 0;
+    let bench = Bench {
+        session,
+        ground: Ground::host(session.program.clone(), &stop),
+        peers: Peers::find(&[Peer::Iperf3, Peer::ZmqPushPull, Peer::ZmqReqRep]),
+    };
+    for skipped in bench.peers.skipped() {
+        eprintln!("  {skipped}");
+    }
+    let mut lines = vec![bench.large()?];
+    for bytes in [64, KIB] {
+        lines.extend(bench.small(bytes)?);
+    }
+    lines.push(bench.round_trip()?);
+    lines.extend(bench.shared_memory()?);
+    Ok(lines)
+}
+
+impl Bench<'_> {
+    fn duration(&self) -> Duration {
+        Duration::from_millis(if self.session.quick { 500 } else { 2000 })
+    }
+
+    fn perf(&self, backend: &str, message_bytes: u32, answered: bool) -> Turn {
+        Turn::Ours(Perf {
+            backend: backend.to_owned(),
+            buffer_bytes: 64 * KIB,
+            buffer_count: BUFFERS,
+            message_bytes,
+            answered,
+            duration: self.duration(),
+        })
+    }
+
+    /// Each in turn, as often as the bench repeats; nothing of a program that is missing.
+    fn alternate(&self, turns: &[Turn], column: &str, scale: f64) -> Result<Vec<Option<Spread>>> {
+        let mut found = vec![Vec::new(); turns.len()];
+        for _ in 0..self.session.runs() {
+            for (turn, values) in turns.iter().zip(&mut found) {
+                self.session.go_on()?;
+                let row = match turn {
+                    Turn::Ours(perf) => perf.measure(&self.ground)?,
+                    Turn::Theirs(peer, _) if !self.peers.has(*peer) => continue,
+                    Turn::Theirs(peer, bytes) => {
+                        let duration = self.duration();
+                        self.peers
+                            .measure(*peer, "tcp", *bytes, duration, &self.ground)?
+                    }
+                };
+                values.push(row.number(column) * scale);
+            }
+        }
+        Ok(found.into_iter().map(spread).collect())
+    }
+
+    fn large(&self) -> Result<Line> {
+        let turns = [
+            self.perf("tcp", 64 * KIB, false),
+            Turn::Theirs(Peer::Iperf3, 64 * KIB),
+        ];
+        let found = self.alternate(&turns, GOODPUT, 1e-9)?;
+        let line = Line::new("tcp, messages of 64 KiB", "Gb/s", ours(&found)?);
+        Ok(match found[1] {
+            Some(iperf) => line
+                .beside("iperf3 -l 64K", iperf)
+                .ratio_goal(Goal::AtLeast(OF_TCP)),
+            None => line.note("iperf3 is missing"),
+        })
+    }
+
+    /// Of two goals the smaller one holds: nobody sends more than TCP carries.
+    fn small(&self, bytes: u32) -> Result<Vec<Line>> {
+        let turns = [
+            self.perf("tcp", bytes, false),
+            Turn::Theirs(Peer::ZmqPushPull, bytes),
+            Turn::Theirs(Peer::Iperf3, 64 * KIB),
+        ];
+        let found = self.alternate(&turns, GOODPUT, 1.0 / 8.0 / f64::from(bytes))?;
+        let (ours, zmq, tcp) = (ours(&found)?, found[1], found[2]);
+        let what = format!("tcp, messages of {bytes} B");
+        let goals = [(zmq, OF_ZMQ), (tcp, OF_TCP_SMALL)]
+            .map(|(of, share)| of.map_or(f64::INFINITY, |of| of.median * share));
+        let beside = |name: &str, of: Option<Spread>, share: f64, holds: bool| {
+            let line = Line::new(what.as_str(), "1/s", ours);
+            let Some(of) = of else {
+                return line.note(format!("{name} is missing"));
+            };
+            let line = line.beside(name, of);
+            if holds {
+                line.ratio_goal(Goal::AtLeast(share))
+            } else {
+                line.note("the other goal is the smaller one")
+            }
+        };
+        let zmq_holds = goals[0] <= goals[1];
+        Ok(vec![
+            beside("libzmq PUSH/PULL", zmq, OF_ZMQ, zmq_holds),
+            beside(
+                "iperf3 -l 64K, as many bytes",
+                tcp,
+                OF_TCP_SMALL,
+                !zmq_holds,
+            ),
+        ])
+    }
+
+    fn round_trip(&self) -> Result<Line> {
+        let turns = [
+            self.perf("tcp", 64, true),
+            Turn::Theirs(Peer::ZmqReqRep, 64),
+        ];
+        let found = self.alternate(&turns, RTT, 1e-3)?;
+        let line = Line::new("tcp, median round trip of 64 B", "µs", ours(&found)?);
+        Ok(match found[1] {
+            Some(zmq) => line
+                .beside("libzmq REQ/REP", zmq)
+                .ratio_goal(Goal::AtMost(OF_ZMQ_RTT)),
+            None => line.note("libzmq is missing"),
+        })
+    }
+
+    fn shared_memory(&self) -> Result<[Line; 2]> {
+        let rate = self.alternate(&[self.perf("shm", 64, false)], RATE, 1.0)?;
+        let rtt = self.alternate(&[self.perf("shm", 64, true)], RTT, 1e-3)?;
+        Ok([
+            Line::new("shm, messages of 64 B", "1/s", ours(&rate)?).goal(Goal::AtLeast(SHM_HZ)),
+            Line::new("shm, median round trip of 64 B", "µs", ours(&rtt)?)
+                .goal(Goal::AtMost(SHM_RTT_US)),
+        ])
+    }
+}
+
+fn ours(found: &[Option<Spread>]) -> Result<Spread> {
+    found
+        .first()
+        .copied()
+        .flatten()
+        .context("nothing was measured")
+}
