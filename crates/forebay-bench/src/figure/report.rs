@@ -78,7 +78,9 @@ impl Report {
         if self.interrupted {
             lines.push("  interrupted: not all points were measured".to_owned());
         }
-        lines.extend([&self.csv, &self.svg, &self.png].map(|path| format!("  {}", path.display())));
+        let files = [&self.csv].into_iter().chain(&self.parquet);
+        let files = files.chain([&self.svg, &self.png]);
+        lines.extend(files.map(|path| format!("  {}", path.display())));
         lines.join("\n")
     }
 }
@@ -94,7 +96,7 @@ pub(super) fn write(
     if csv != done.csv {
         fs::copy(&done.csv, &csv).with_context(|| format!("writing {}", csv.display()))?;
     }
-    let warnings = conditions.warnings();
+    let warnings = done.warnings.clone();
     let runs = done.repeats;
     let bars = if runs > 1 {
         ", bars from the smallest to the largest"

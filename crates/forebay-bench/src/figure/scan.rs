@@ -50,10 +50,22 @@ pub(super) struct Scanned {
     pub(super) interrupted: bool,
     /// What cannot be measured here.
     pub(super) skipped: Vec<Skipped>,
+    /// What makes the numbers doubtful.
+    pub(super) warnings: Vec<String>,
     pub(super) repeats: usize,
 }
 
 impl Scan {
+    /// Two processes that send messages to each other are no chain, and need no large buffers of sockets.
+    fn warnings(&self, conditions: &Conditions) -> Vec<String> {
+        let is_net = |point: &ScanPoint| matches!(point.task, Task::Net(_));
+        if self.points.iter().all(is_net) {
+            conditions.doubts()
+        } else {
+            conditions.warnings()
+        }
+    }
+
     fn expected(&self) -> Duration {
         let seconds = |point: &ScanPoint| match &point.task {
             Task::Chain(setup) => setup.warm_s + setup.measure_s + 1.0,
@@ -83,6 +95,7 @@ pub(super) fn carry_out(
         csv: file.to_path_buf(),
         interrupted: false,
         skipped: Vec::new(),
+        warnings: scan.warnings(conditions),
         repeats,
     };
     let points = match usable(scan, &ground, &mut done.skipped) {
