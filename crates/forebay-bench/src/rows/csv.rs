@@ -30,7 +30,7 @@ impl CsvFile {
         })
     }
 
-    /// Goes on with a file that [`write`] made.
+    /// Goes on with a file that [`write()`] made.
     ///
     /// # Errors
     /// It cannot be opened.
