@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::Result;
 
+use super::Interrupted;
 use super::namespaces::Namespaces;
 
 /// One of two sides.
@@ -59,6 +60,14 @@ impl<'a> Ground<'a> {
 
     pub(super) fn stop(&self) -> &dyn Fn() -> bool {
         self.stop
+    }
+
+    /// What was `done`, unless the user wants it to end: a terminal's Ctrl-C ends both sides too, and what they then say is no result.
+    pub(super) fn unless_stopped<T>(&self, done: Result<T>) -> Result<T> {
+        if (self.stop)() {
+            return Err(Interrupted.into());
+        }
+        done
     }
 
     /// This program, on one side.

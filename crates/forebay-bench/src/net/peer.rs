@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::Skipped;
 use super::ground::Ground;
@@ -163,13 +163,14 @@ impl Peers {
         duration: Duration,
         ground: &Ground<'_>,
     ) -> Result<Row> {
-        match (peer, &self.zmq) {
+        let done = match (peer, &self.zmq) {
             (Peer::Iperf3, _) => iperf::measure(message_bytes, duration, ground),
             (Peer::Memcpy, _) => Ok(copy::measure(message_bytes, duration)),
             (Peer::FiPingpong, _) => pingpong::measure(backend, message_bytes, ground),
             (_, Some(built)) => built.measure(peer.pattern(), message_bytes, duration, ground),
-            (_, None) => anyhow::bail!("libzmq is missing"),
-        }
+            (_, None) => Err(anyhow!("libzmq is missing")),
+        };
+        ground.unless_stopped(done)
     }
 }
 

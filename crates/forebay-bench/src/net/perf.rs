@@ -40,6 +40,10 @@ impl Perf {
     /// # Errors
     /// A side fails, or does not get on, or the user wants it to end.
     pub fn measure(&self, ground: &Ground<'_>) -> Result<Row> {
+        ground.unless_stopped(self.carry_out(ground))
+    }
+
+    fn carry_out(&self, ground: &Ground<'_>) -> Result<Row> {
         let role = if self.answered { "echo" } else { "recv" };
         let listener = &mut self.command(ground, Side::Listener, &self.place(ground), role);
         let mut listener = Running::start("the listening side", listener, Says::OnStderr)?;
@@ -52,10 +56,6 @@ impl Perf {
         let sender = Running::start("the sending side", sender, Says::OnStderr)?;
         let sent = result(sender.end(self.duration + SLACK, stop)?, "the sending side")?;
         let received = result(listener.end(SLACK, stop)?, "the listening side")?;
-        if stop() {
-            // A signal for the whole group ends both sides in order, only earlier.
-            return Err(Interrupted.into());
-        }
         Ok(self.row(&sent, &received))
     }
 
