@@ -60,6 +60,8 @@ pub enum Reason {
     StartFailed = 10,
     /// The source's data ended (a replayed file).
     InputEnded = 11,
+    /// A connection was lost.
+    ConnectionLost = 12,
 }
 
 const CONDITIONS: [Condition; 5] = [
@@ -70,7 +72,7 @@ const CONDITIONS: [Condition; 5] = [
     Condition::Interrupted,
 ];
 
-const REASONS: [Reason; 12] = [
+const REASONS: [Reason; 13] = [
     Reason::None,
     Reason::LimitReached,
     Reason::Requested,
@@ -83,6 +85,7 @@ const REASONS: [Reason; 12] = [
     Reason::Residual,
     Reason::StartFailed,
     Reason::InputEnded,
+    Reason::ConnectionLost,
 ];
 
 impl Condition {
@@ -116,6 +119,7 @@ impl Reason {
             Self::Residual => "the books did not close",
             Self::StartFailed => "a stage did not start",
             Self::InputEnded => "input ended",
+            Self::ConnectionLost => "a connection was lost",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The receiving end of a connection.
 
-use forebay_wire::net::{DataFields, Frame, NetError, Totals};
-use forebay_wire::netio3::{BufferError, HEAD_BYTES_MAX, Message, Messages};
+use forebay_wire::net::{BUFFER_COUNT_MAX, DataFields, Frame, NetError, Totals};
+use forebay_wire::netio3::{BufferError, HEAD_BYTES_MAX, HEADER_BYTES, Message, Messages};
 use thiserror::Error;
 
 /// Why a connection has to end.
@@ -21,8 +21,8 @@ pub enum InboundError {
         /// This one.
         epoch: u64,
     },
-    /// The sender's totals at its end are less than what it sent.
-    #[error("the sender ends with {found} {what}; it sent {sent}")]
+    /// The sender's totals do not fit to what came of it.
+    #[error("the sender says {found} {what} in all; {sent} were told before, which cannot be")]
     Totals {
         /// Of what.
         what: &'static str,
@@ -109,16 +109,39 @@ impl Inbound {
             self.losses.repeated_buffers += 1;
             return Ok(Reading::of(self, &[], 0, 0));
         }
-        if fields.sequence > self.next {
-            self.losses.gap_buffers += fields.sequence - self.next;
-        }
+        let gap_buffers = fields.sequence - self.next;
+        let gap_messages = self.gap_messages(fields, gap_buffers)?;
+        self.losses.gap_buffers += gap_buffers;
+        self.losses.gap_messages += gap_messages;
         self.next = fields.sequence + 1;
         self.taken.buffers += 1;
-        let before = fields.messages_total - u64::from(fields.messages);
-        self.losses.gap_messages += before.saturating_sub(self.told[0]);
-        let due_bytes = fields.bytes_total.saturating_sub(self.told[1]);
+        let due_bytes = fields.bytes_total - self.told[1];
         self.told = [fields.messages_total, fields.bytes_total];
-        Ok(Reading::of(self, messages, fields.messages, due_bytes))
+        let mut reading = Reading::of(self, messages, fields.messages, due_bytes);
+        reading.after_gap = gap_buffers > 0;
+        Ok(reading)
+    }
+
+    /// Messages that were in the buffers before this one and never came. What a peer says of its past is held against what came of it.
+    fn gap_messages(&self, fields: &DataFields, gap_buffers: u64) -> Result<u64, InboundError> {
+        let wrong = |what, found, sent| Err(InboundError::Totals { what, found, sent });
+        // More than may be on their way cannot be lost on it.
+        if gap_buffers > u64::from(BUFFER_COUNT_MAX) {
+            return wrong("buffers", fields.sequence, self.next);
+        }
+        let before = fields.messages_total - u64::from(fields.messages);
+        let gap_bytes_max = gap_buffers * u64::from(self.buffer_bytes);
+        let most = gap_bytes_max / HEADER_BYTES as u64;
+        if !(self.told[0]..=self.told[0].saturating_add(most)).contains(&before) {
+            return wrong("messages", before, self.told[0]);
+        }
+        let bytes_max = self.told[1]
+            .saturating_add(gap_bytes_max)
+            .saturating_add(fields.bytes.into());
+        if !(self.told[1]..=bytes_max).contains(&fields.bytes_total) {
+            return wrong("bytes", fields.bytes_total, self.told[1]);
+        }
+        Ok(before - self.told[0])
     }
 
     /// The sender has ended: what it sent after the last buffer that came is lost, too.
@@ -131,8 +154,15 @@ impl Inbound {
             ("messages", totals.messages, self.told[0]),
             ("bytes", totals.bytes, self.told[1]),
         ];
-        for (what, found, sent) in known {
-            if found < sent {
+        let gap_buffers = totals.buffers.saturating_sub(self.next);
+        let gap_bytes = gap_buffers.saturating_mul(self.buffer_bytes.into());
+        let most = [
+            u64::from(BUFFER_COUNT_MAX),
+            gap_bytes / HEADER_BYTES as u64,
+            gap_bytes,
+        ];
+        for ((what, found, sent), most) in known.into_iter().zip(most) {
+            if !(sent..=sent.saturating_add(most)).contains(&found) {
                 return Err(InboundError::Totals { what, found, sent });
             }
         }
@@ -188,6 +218,8 @@ pub struct Reading<'a> {
     /// Bytes of payload that the totals say came since the buffer before; those that do not are the gap's.
     due_bytes: u64,
     read_bytes: u64,
+    /// Buffers are missing before it.
+    after_gap: bool,
     broken: Option<BufferError>,
 }
 
@@ -200,6 +232,7 @@ impl<'a> Reading<'a> {
             read: 0,
             due_bytes,
             read_bytes: 0,
+            after_gap: false,
             broken: None,
         }
     }
@@ -236,7 +269,8 @@ impl<'a> Iterator for Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         while self.next().is_some() {}
-        if self.broken.is_some() || self.read != self.said {
+        let complete = self.after_gap || self.read_bytes == self.due_bytes;
+        if self.broken.is_some() || self.read != self.said || !complete {
             self.inbound.losses.broken_buffers += 1;
             self.inbound.losses.broken_messages += u64::from(self.said.saturating_sub(self.read));
             self.inbound.losses.broken_bytes += self.due_bytes.saturating_sub(self.read_bytes);

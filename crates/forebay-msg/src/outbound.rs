@@ -69,6 +69,8 @@ pub struct Outbound {
     held: [u64; 2],
     totals: Totals,
     stuck_since_ns: Option<u64>,
+    /// Messages and bytes that were longer than the receiver's buffers; they are in the totals' drops, too.
+    too_long: [u64; 2],
     /// Buffers that were closed so far.
     filled: u64,
     given_up: bool,
@@ -104,6 +106,7 @@ impl Outbound {
             held: [0; 2],
             totals: Totals::default(),
             stuck_since_ns: None,
+            too_long: [0; 2],
             filled: 0,
             given_up: false,
             closed: false,
@@ -284,6 +287,18 @@ impl Outbound {
     pub fn close(&mut self) {
         self.flush();
         self.closed = true;
+    }
+
+    /// A message that others take is longer than this receiver's buffers: it is dropped, and counted.
+    pub fn drop_too_long(&mut self, payload_bytes: usize) {
+        self.drop_new(payload_bytes, Pushed::Dropped);
+        count(&mut self.too_long, 1, payload_bytes as u64);
+    }
+
+    /// Messages and bytes that were longer than the receiver's buffers.
+    #[must_use]
+    pub fn too_long(&self) -> [u64; 2] {
+        self.too_long
     }
 
     /// Closes the open buffer: it goes out next.

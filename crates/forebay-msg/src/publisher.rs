@@ -20,7 +20,7 @@ pub struct Published {
     pub dropped: u32,
     /// A subscriber of the policy `Block` has no room: nothing was done; come again when credit came.
     pub wait: bool,
-    /// It is longer than a buffer: nothing was done.
+    /// It is longer than our own buffers: nothing was done. One that only some subscribers' buffers do not take is dropped for those.
     pub too_long: bool,
     /// A buffer of one of them became full, and is to go out.
     pub filled: bool,
@@ -177,8 +177,15 @@ impl Publisher {
             peers,
             routes,
             unheard,
+            config,
             ..
         } = self;
+        if payload.len() > config.buffer_bytes as usize {
+            return Published {
+                too_long: true,
+                ..Published::default()
+            };
+        }
         let route: &[usize] = routes.entry(tag).or_insert_with(|| route(peers, tag));
         let mut published = Published::default();
         if route.is_empty() {
@@ -189,10 +196,10 @@ impl Publisher {
         // Nothing may have happened when the caller is to come again.
         for at in route {
             let outbound = &mut peers[*at].outbound;
-            published.too_long |= payload.len() > outbound.buffer_bytes() as usize;
-            published.wait |= outbound.would_wait(now_ns, tag, status, payload.len());
+            let fits = payload.len() <= outbound.buffer_bytes() as usize;
+            published.wait |= fits && outbound.would_wait(now_ns, tag, status, payload.len());
         }
-        if published.too_long || published.wait {
+        if published.wait {
             return published;
         }
         for at in route {
@@ -203,8 +210,12 @@ impl Publisher {
             match pushed {
                 Pushed::Taken => published.taken += 1,
                 Pushed::Dropped | Pushed::GivenUp => published.dropped += 1,
-                // Both were asked about just before.
-                Pushed::Wait | Pushed::TooLong => {}
+                Pushed::TooLong => {
+                    outbound.drop_too_long(payload.len());
+                    published.dropped += 1;
+                }
+                // It was asked about just before.
+                Pushed::Wait => {}
             }
         }
         published

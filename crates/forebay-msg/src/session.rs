@@ -13,6 +13,9 @@ pub use error::SessionError;
 use side::Side;
 pub use side::{Agreed, Dialer, Limits, Listener, Timing};
 
+/// Frames other than buffers that may wait for a peer to take them: one that asks and does not read is let go.
+const CONTROL_FRAMES_MAX: usize = 1024;
+
 /// What a frame brought.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -93,6 +96,13 @@ impl Session {
         }
     }
 
+    /// Whether who connects is told, when it says who it is, that it is not served.
+    pub fn turn_away(&mut self, closed: Option<Refusal>) {
+        if let Side::Listener(listener) = &mut self.side {
+            listener.closed = closed;
+        }
+    }
+
     /// What was agreed with the peer, once it is known.
     #[must_use]
     pub fn agreed(&self) -> Option<&Agreed> {
@@ -102,10 +112,10 @@ impl Session {
     /// Bytes of messages that a buffer may have, heads included: the limit for [`Frame::parse`].
     #[must_use]
     pub fn area_bytes(&self) -> u32 {
-        let bytes = self
-            .agreed
-            .map_or(self.limits.buffer_bytes, |agreed| agreed.buffer_bytes);
-        bytes.saturating_add(forebay_wire::netio3::HEAD_BYTES_MAX as u32)
+        let heads = forebay_wire::netio3::HEAD_BYTES_MAX as u32;
+        // Nobody sends messages before it is known who he is.
+        let agreed = self.agreed.map(|agreed| agreed.buffer_bytes);
+        agreed.map_or(0, |bytes| bytes.saturating_add(heads))
     }
 
     /// The receiving end, if there is one.
@@ -137,6 +147,11 @@ impl Session {
         outbound: Option<&mut Outbound>,
     ) -> Result<Event<'a>, SessionError> {
         self.heard_ns = now_ns;
+        if self.control.len() > CONTROL_FRAMES_MAX {
+            return Err(SessionError::Unread {
+                frames: self.control.len(),
+            });
+        }
         if self.agreed.is_none() {
             return self.greet(&frame);
         }
@@ -257,7 +272,7 @@ impl Session {
         let due = inbound.credit() - self.credit_told;
         if due > 0 && (idle || due >= u64::from(agreed.buffer_count / 4).max(1)) {
             self.credit_told += due;
-            self.control.say(&Frame::Credit(self.credit_told));
+            self.control.say_credit(self.credit_told);
         }
     }
 
@@ -375,10 +390,9 @@ impl Session {
         if silent_ns >= self.timing.silence_ns {
             return Err(SessionError::Silent { silent_ns });
         }
-        if now_ns.saturating_sub(self.said_ns) >= self.timing.alive_ns && self.control.is_empty() {
+        let quiet = self.control.is_empty() && self.data_taken == 0;
+        if quiet && now_ns.saturating_sub(self.said_ns) >= self.timing.alive_ns {
             self.control.say(&Frame::Alive);
-            // Also when the link takes nothing: once is enough.
-            self.said_ns = now_ns;
         }
         Ok(())
     }
@@ -390,7 +404,12 @@ impl Session {
             return self.begun_ns.saturating_add(self.timing.greeting_ns);
         }
         let silence = self.heard_ns.saturating_add(self.timing.silence_ns);
-        silence.min(self.said_ns.saturating_add(self.timing.alive_ns))
+        if self.control.is_empty() && self.data_taken == 0 {
+            silence.min(self.said_ns.saturating_add(self.timing.alive_ns))
+        } else {
+            // Something is on its way to the link already.
+            silence
+        }
     }
 
     /// The policy that holds for what this side sends.

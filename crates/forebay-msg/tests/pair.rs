@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
-use forebay_msg::{Config, Inbound, Outbound, Pushed, Slow};
+use forebay_msg::{Config, Inbound, InboundError, Losses, Outbound, Pushed, Slow, Totals};
+use forebay_wire::net::DataFields;
 use proptest::prelude::*;
 
 const EPOCH: u64 = 9;
+/// A message of 5 bytes with the tag 1.
+const MESSAGE: [u8; 17] = *b"\x05\0\0\x80\x01\0\0\0\0\0\0\0hello";
 
 fn config(slow: Slow) -> Config {
     Config {
@@ -253,5 +256,109 @@ proptest! {
         // What was lost before the last buffer that came is known without the totals of the end.
         prop_assert!(receiving.losses().gap_messages <= lost[0]);
         prop_assert!(receiving.losses().gap_bytes <= lost[1]);
+    }
+}
+
+/// Frames whose numbers cannot be, after a good one of one message with 5 bytes: none is believed, none does harm.
+#[test]
+fn totals_that_cannot_be_end_the_connection() {
+    let good = |fields: &DataFields| [&fields.to_bytes()[..], &MESSAGE].concat();
+    let first = DataFields {
+        epoch: EPOCH,
+        sequence: 0,
+        messages_total: 1,
+        bytes_total: 5,
+        messages: 1,
+        bytes: MESSAGE.len() as u32,
+    };
+    let next = DataFields {
+        sequence: 1,
+        messages_total: 2,
+        bytes_total: 10,
+        ..first
+    };
+    let after = |fields: DataFields| {
+        let mut receiving = Inbound::new(EPOCH, 100);
+        assert_eq!(receiving.handle_frame(&good(&first)).unwrap().count(), 1);
+        let read = receiving.handle_frame(&good(&fields)).map(Iterator::count);
+        (read, receiving.told(), receiving.losses())
+    };
+    assert_eq!(after(next).0, Ok(1));
+    let lies = [
+        DataFields {
+            messages_total: 1,
+            ..next
+        },
+        DataFields {
+            messages_total: 3,
+            ..next
+        },
+        DataFields {
+            messages_total: u64::MAX,
+            ..next
+        },
+        DataFields {
+            bytes_total: 4,
+            ..next
+        },
+        DataFields {
+            bytes_total: 1 << 63,
+            ..next
+        },
+        DataFields {
+            sequence: u64::MAX,
+            messages_total: u64::MAX,
+            ..next
+        },
+        DataFields {
+            sequence: 3,
+            messages_total: 1 << 40,
+            ..next
+        },
+    ];
+    for lie in lies {
+        let (read, told, losses) = after(lie);
+        assert!(
+            matches!(read, Err(InboundError::Totals { .. })),
+            "{lie:?}: {read:?}"
+        );
+        assert_eq!((told, losses), ([1, 5], Losses::default()), "{lie:?}");
+    }
+    // Bytes that were said and are not there have a name of their own, and are no gap.
+    let (read, _, losses) = after(DataFields {
+        bytes_total: 15,
+        ..next
+    });
+    assert_eq!((read, losses.gap_bytes), (Ok(1), 0));
+    assert_eq!((losses.broken_buffers, losses.broken_bytes), (1, 5));
+    // Two buffers are missing, and what they held.
+    let (_, _, losses) = after(DataFields {
+        sequence: 3,
+        messages_total: 5,
+        bytes_total: 20,
+        ..next
+    });
+    let lost = (losses.gap_buffers, losses.gap_messages, losses.gap_bytes);
+    assert_eq!(lost, (2, 3, 10));
+    for (messages, bytes, buffers) in [
+        (0, 5, 1),
+        (1, 4, 1),
+        (1, 5, 0),
+        (1 << 40, 5, 2),
+        (1, 1 << 40, 2),
+        (1, 5, u64::MAX),
+    ] {
+        let mut receiving = Inbound::new(EPOCH, 100);
+        receiving
+            .handle_frame(&good(&first))
+            .unwrap()
+            .for_each(drop);
+        let end = Totals {
+            messages,
+            bytes,
+            buffers,
+            ..Totals::default()
+        };
+        assert!(receiving.handle_end(&end).is_err(), "{end:?}");
     }
 }

@@ -124,12 +124,20 @@ fn block_holds_everybody_up_and_nothing_is_sent_twice() {
 }
 
 #[test]
-fn a_message_longer_than_the_smallest_buffer_is_refused_for_all() {
+fn a_message_longer_than_a_subscribers_buffers_is_dropped_for_it_alone() {
     let mut publisher = publisher();
+    let mut ids = Vec::new();
     for (epoch, bytes) in [(1, 100), (2, 1000)] {
         let id = publisher.add(epoch, Slow::Block, bytes, 2).unwrap();
         publisher.subscribe(id, [Entry::one(5)]);
+        ids.push(id);
     }
     let published = publisher.publish(0, 5, 0, &[0; 101]);
-    assert!(published.too_long && published.taken == 0);
+    assert_eq!((published.taken, published.dropped), (1, 1));
+    let small = publisher.peer(ids[0]).unwrap();
+    assert_eq!((small.too_long(), small.residual()), ([1, 101], [0, 0]));
+    // Beyond our own it is the caller's mistake, whoever listens.
+    let own = Config::default().buffer_bytes as usize;
+    let published = publisher.publish(0, 5, 0, &vec![0; own + 1]);
+    assert!(published.too_long && published.taken + published.dropped == 0);
 }

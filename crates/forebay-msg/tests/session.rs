@@ -292,6 +292,51 @@ fn what_has_no_place_ends_the_connection() {
 }
 
 #[test]
+fn one_that_asks_and_does_not_read_is_let_go() {
+    let (mut a, mut b) = (
+        End::dial(Role::Subscriber),
+        End::listen(Role::Subscriber, false),
+    );
+    talk(&mut a, &mut b, whole);
+    let mut result = Ok(());
+    for request in 0..3_000 {
+        a.session.subscribe(request, true, &[Entry::one(1)], 100);
+        while a.say(0, &mut b.inbox, usize::MAX) {}
+        result = b.hear(0);
+        if result.is_err() {
+            break;
+        }
+    }
+    assert_eq!(result.unwrap_err().reason(), "answers_unread");
+    // Credit is no answer: one frame tells it all.
+    let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, false));
+    talk(&mut a, &mut b, whole);
+    for _ in 0..2_000 {
+        if a.outbound.as_mut().unwrap().push(0, 1, 0, b"x") != Pushed::Taken {
+            b.session.give_credit(true);
+            talk(&mut a, &mut b, whole);
+            continue;
+        }
+        a.outbound.as_mut().unwrap().flush();
+        while a.say(0, &mut b.inbox, usize::MAX) {}
+        b.hear(0).unwrap();
+        b.session.give_credit(true);
+    }
+}
+
+/// With something on its way that the link does not take, there is nothing to wake up for before the peer counts as silent.
+#[test]
+fn a_link_that_takes_nothing_is_no_reason_to_turn() {
+    let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, false));
+    talk(&mut a, &mut b, whole);
+    assert_eq!(a.session.poll_timeout(), SECOND_NS);
+    a.session.handle_time(SECOND_NS).unwrap();
+    assert_eq!(a.session.poll_timeout(), 10 * SECOND_NS);
+    a.session.handle_time(5 * SECOND_NS).unwrap();
+    assert_eq!(a.session.poll_timeout(), 10 * SECOND_NS);
+}
+
+#[test]
 fn a_silent_peer_is_given_up_and_a_quiet_one_is_not() {
     let mut nobody = End::listen(Role::Sender, false);
     assert_eq!(nobody.session.poll_timeout(), 5 * SECOND_NS);

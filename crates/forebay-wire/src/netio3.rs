@@ -19,7 +19,8 @@ pub const PAYLOAD_BYTES_MAX: usize = (1 << 30) - 1;
 /// Most bytes in front of a payload: header, status and tag.
 pub const HEAD_BYTES_MAX: usize = HEADER_BYTES + STATUS_BYTES + TAG_BYTES;
 
-const HEADER_BYTES: usize = 4;
+/// Least bytes of a message in a buffer.
+pub const HEADER_BYTES: usize = 4;
 const STATUS_BYTES: usize = 1;
 const TAG_BYTES: usize = 8;
 const HAS_TAG: u32 = 1 << 31;

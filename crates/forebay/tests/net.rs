@@ -8,8 +8,9 @@
 
 mod rig;
 
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -619,11 +620,11 @@ fn with_a_stopped_one(backend: &str, slow: &str, rate: &str) -> [Value; 3] {
         "--rate",
         rate,
     ];
-    let bounds = ["--count", "20000", "--subscribers", "2", "--block", "500ms"];
+    let bounds = ["--count", "20000", "--subscribers", "2", "--block", "2s"];
     let publisher = start(net("pub", &address, &generated).args(bounds));
     wait_for_bytes(&to);
     signal(&stopped, Signal::STOP);
-    std::thread::sleep(Duration::from_millis(1300));
+    std::thread::sleep(Duration::from_millis(2600));
     signal(&stopped, Signal::CONT);
     [publisher, other, stopped].map(|run| {
         let ended = run.end();
@@ -633,14 +634,30 @@ fn with_a_stopped_one(backend: &str, slow: &str, rate: &str) -> [Value; 3] {
     })
 }
 
+/// The provider `shm` has spin locks in the memory of both: a process that is stopped within one stops the other.
+fn stops_its_peer(backend: &str) -> bool {
+    let left_out = backend == "fabric+shm";
+    if left_out {
+        eprintln!("left out: a stopped process may hold a lock of the provider's");
+    }
+    left_out
+}
+
 fn a_subscriber_that_never_reads_costs_itself(backend: &str) {
+    if stops_its_peer(backend) {
+        return;
+    }
     for slow in ["drop-newest", "drop-oldest", "disconnect"] {
         let [published, other, stopped] = with_a_stopped_one(backend, slow, "10000");
         assert_eq!(count(&other, "messages"), 20_000, "{slow}: {other}");
         let lost = count(&published["dropped_by_reason"], "slow_receiver");
         assert!(lost > 0, "{slow}: {published}");
         if slow == "disconnect" {
-            assert_eq!(published["parted"]["slow_receiver"], 1, "{published}");
+            // Perhaps more than once: it comes again.
+            assert!(
+                count(&published["parted"], "slow_receiver") > 0,
+                "{published}"
+            );
         } else {
             assert_eq!(
                 count(&stopped, "messages") + lost,
@@ -652,7 +669,41 @@ fn a_subscriber_that_never_reads_costs_itself(backend: &str) {
 }
 
 fn one_that_is_waited_for_is_waited_for_so_long_and_no_longer(backend: &str) {
+    if stops_its_peer(backend) {
+        return;
+    }
     let [published, other, _] = with_a_stopped_one(backend, "block", "10000");
     assert_eq!(count(&other, "messages"), 20_000, "{other}");
     assert_eq!(published["parted"]["slow_receiver"], 1, "{published}");
+}
+
+/// What was typed goes out at once, though no more is typed, and an order to end is obeyed meanwhile.
+#[test]
+fn an_input_that_is_quiet_holds_nothing_up() {
+    let address = address("tcp");
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("to");
+    let receiver = start(&mut net(
+        "recv",
+        &address,
+        &["--output", to.to_str().unwrap()],
+    ));
+    let mut sender = net("send", &address, &[])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut typed = sender.stdin.take().unwrap();
+    for line in ["first", "second"] {
+        writeln!(typed, "{line}").unwrap();
+        wait_for("the line", || {
+            lines(&to).iter().any(|got| got == line).then_some(())
+        });
+    }
+    kill_process(Pid::from_child(&sender), Signal::INT).unwrap();
+    let status = wait_for("the end", || sender.try_wait().unwrap());
+    assert!(status.success());
+    signal(&receiver, Signal::INT);
+    assert_eq!(count(&closed(&receiver.end()), "messages"), 2);
 }

@@ -12,6 +12,8 @@ use super::{Address, ByteLink, ByteLinkError, Door, DoorError, FDS_MAX, Received
 
 /// Room for what was received at the least: so much comes in one system call.
 const ROOM_BYTES_MIN: usize = 256 << 10;
+/// Room for what a stranger says of himself: anybody may connect.
+const STRANGER_ROOM_BYTES: usize = 4 << 10;
 /// Connections that may wait to be taken in.
 const BACKLOG: i32 = 1024;
 /// A peer that acknowledges nothing for so long is gone.
@@ -62,7 +64,7 @@ impl TcpLink {
             socket,
             peer,
             connected,
-            memory: vec![0; ROOM_BYTES_MIN],
+            memory: vec![0; STRANGER_ROOM_BYTES],
             from: 0,
             to: 0,
         }
@@ -161,7 +163,7 @@ impl ByteLink for TcpLink {
 
     fn expect(&mut self, bytes_max: usize) -> Result<(), ByteLinkError> {
         // Twice, so that a frame's beginning is seldom moved to the front.
-        let wanted = bytes_max.saturating_mul(2);
+        let wanted = bytes_max.saturating_mul(2).max(ROOM_BYTES_MIN);
         if wanted > self.memory.len() {
             self.memory.resize(wanted, 0);
         }

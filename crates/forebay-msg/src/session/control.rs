@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_wire::net::Frame;
+use forebay_wire::net::{Frame, Kind};
 
 /// They go one by one, so that a link that keeps pieces has one frame in each.
 #[derive(Debug, Default)]
@@ -19,6 +19,20 @@ impl Control {
 
     pub(super) fn say_bytes(&mut self, frame: Vec<u8>) {
         self.frames.push_back(frame);
+    }
+
+    /// Credit tells how much there was in all: one frame that waits is enough.
+    pub(super) fn say_credit(&mut self, given: u64) {
+        let frame = Frame::Credit(given).emit();
+        let begun = self.frames.len() == 1 && self.taken > 0;
+        match self.frames.back_mut() {
+            Some(last) if !begun && last.get(3) == Some(&(Kind::Credit as u8)) => *last = frame,
+            _ => self.frames.push_back(frame),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.frames.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -49,6 +49,12 @@ pub enum SessionError {
     /// Nobody said who he is in time.
     #[error("no greeting came")]
     NoGreeting,
+    /// The peer asks and does not read the answers.
+    #[error("{frames} answers wait for a peer that does not read them")]
+    Unread {
+        /// How many.
+        frames: usize,
+    },
     /// The peer said nothing for too long.
     #[error("the peer was silent for {} ms", silent_ns / 1_000_000)]
     Silent {
@@ -82,6 +88,7 @@ impl SessionError {
             Self::Beyond { .. } | Self::Inbound(InboundError::Totals { .. }) => "bad_field",
             Self::Refused { .. } => "refused",
             Self::Turned { .. } => "turned_away",
+            Self::Unread { .. } => "answers_unread",
             Self::NoGreeting => "no_greeting",
             Self::Silent { .. } => "silent",
         }

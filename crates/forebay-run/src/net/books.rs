@@ -21,7 +21,7 @@ use crate::error::RunError;
 use crate::run_dir::RunDir;
 
 /// Reasons of the account of sending.
-const SEND_REASONS: [&str; 2] = ["slow_receiver", "connection_lost"];
+const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];
 /// Reasons of the account of receiving.
 const RECEIVE_REASONS: [&str; 2] = ["gap", "broken"];
 /// Reason of the account in front.
@@ -153,6 +153,7 @@ impl Books {
             (send.outgoing, before.sent, now.sent),
             (send.dropped[0], before.slow, now.slow),
             (send.dropped[1], before.lost, now.lost),
+            (send.dropped[2], before.too_long, now.too_long),
             (receive.incoming, before.told, now.told),
             (receive.outgoing, before.read, now.read),
             (receive.dropped[0], before.gap, now.gap),

@@ -28,6 +28,9 @@ pub(super) enum Parted {
     Link(#[from] ByteLinkError),
     #[error("{peer}: {error}")]
     Session { peer: String, error: SessionError },
+    /// Too many others have not said who they are either.
+    #[error("{peer} was one of too many that did not say who they are")]
+    Crowded { peer: String },
     /// The receiver was too slow for its policy.
     #[error("{peer} was too slow")]
     Slow { peer: String },
@@ -43,6 +46,7 @@ impl Parted {
             Self::Cut { .. } => "connection_lost",
             Self::Link(error) => error.reason(),
             Self::Session { error, .. } => error.reason(),
+            Self::Crowded { .. } => "crowded",
             Self::Slow { .. } => "slow_receiver",
             Self::System(_) => "resource",
         }
@@ -135,6 +139,16 @@ impl Connection {
 
     pub(super) fn peer(&self) -> &str {
         self.link.peer()
+    }
+
+    /// Whether there is something to say and the link had no room for it.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.wants_room
+    }
+
+    /// Somebody who came and has not said who he is.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.dial.is_none() && self.session.agreed().is_none()
     }
 
     pub(super) fn must_be_polled(&self) -> bool {

@@ -12,6 +12,8 @@ pub(super) struct Counts {
     pub(super) sent: [u64; 2],
     /// Dropped for want of credit.
     pub(super) slow: [u64; 2],
+    /// Longer than the receiver's buffers.
+    pub(super) too_long: [u64; 2],
     /// Held when the connection was lost.
     pub(super) lost: [u64; 2],
     /// In buffers.
@@ -46,9 +48,10 @@ impl Counts {
         self.pushed = outbound.pushed();
         self.held = outbound.held();
         self.sent = [totals.messages, totals.bytes];
+        self.too_long = outbound.too_long();
         self.slow = [
-            totals.messages_dropped - self.lost[0],
-            totals.bytes_dropped - self.lost[1],
+            totals.messages_dropped - self.lost[0] - self.too_long[0],
+            totals.bytes_dropped - self.lost[1] - self.too_long[1],
         ];
     }
 

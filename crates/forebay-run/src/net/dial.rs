@@ -14,8 +14,8 @@ pub(super) struct Dial {
     /// When the next attempt is due; none while there is a connection.
     due_ns: Option<u64>,
     pub(super) attempts: u64,
-    /// There was a connection.
-    pub(super) was_made: bool,
+    /// The last connection ended in order.
+    pub(super) has_ended: bool,
     /// The peer is gone for good: it is not tried again.
     retired: bool,
     /// Why there is no connection, as far as it is known.
@@ -31,7 +31,7 @@ impl Dial {
             wait_ns: backoff.first_ns,
             due_ns: Some(now_ns),
             attempts: 0,
-            was_made: false,
+            has_ended: false,
             retired: false,
             trouble: None,
             // Any odd number: end points that lost the same peer shall not come back at the same moment.
@@ -86,6 +86,11 @@ impl Dial {
         self.due_ns = None;
     }
 
+    /// Whether it is not to be tried again.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired
+    }
+
     /// The peer is on the bus again.
     pub(super) fn revive(&mut self, now_ns: u64) {
         if self.retired {
@@ -97,7 +102,7 @@ impl Dial {
     /// The peer has welcomed.
     pub(super) fn made(&mut self) {
         self.wait_ns = self.backoff.first_ns;
-        self.was_made = true;
+        self.has_ended = false;
         self.trouble = None;
     }
 }

@@ -26,8 +26,6 @@ pub(super) use role::Role;
 
 /// Doors, dials and clocks are looked at so often while there is traffic, in ns.
 const TEND_NS: u64 = 200_000;
-/// Connections beyond those that are served, to tell them so.
-const TURNED_AWAY_MAX: usize = 16;
 /// Longest sleep, in ns: an order to end costs this much.
 const SLEEP_NS: u64 = 50_000_000;
 
@@ -61,6 +59,8 @@ pub(super) struct EndPoint<R> {
     next_tend_ns: u64,
     pub(super) ending: bool,
     made: u64,
+    /// A connection ended otherwise than in order.
+    tainted: bool,
     summary: NetSummary,
     /// Why the last connection ended.
     pub(super) last_trouble: Option<String>,
@@ -92,6 +92,7 @@ impl<R: Role> EndPoint<R> {
             next_tend_ns: 0,
             ending: false,
             made: 0,
+            tainted: false,
             summary: NetSummary::default(),
             last_trouble: None,
         })
@@ -116,8 +117,11 @@ impl<R: Role> EndPoint<R> {
     ) -> Result<Self, NetError> {
         let mut end_point = Self::new(role, settings)?;
         for address in addresses {
-            let dial = Dial::new(address.clone(), settings.backoff, end_point.now_ns);
-            end_point.dials.push(dial);
+            // One that is named twice would send everything twice.
+            if !end_point.dials.iter().any(|dial| dial.address == *address) {
+                let dial = Dial::new(address.clone(), settings.backoff, end_point.now_ns);
+                end_point.dials.push(dial);
+            }
         }
         end_point.dial()?;
         Ok(end_point)
@@ -169,10 +173,17 @@ impl<R: Role> EndPoint<R> {
         self.made
     }
 
-    /// Whether nobody is connected any more; everybody whom this side connects to was there once, or else somebody.
+    /// Whether nobody is connected any more; all whom this side connects to have ended in order, or else somebody was there.
     pub(super) fn has_ended(&self) -> bool {
-        let met = self.dials.iter().all(|dial| dial.was_made);
-        self.made > 0 && met && self.open_connections() == 0
+        let mut wanted = self.dials.iter().filter(|dial| !dial.is_retired());
+        let ended = wanted.all(|dial| dial.has_ended);
+        self.made > 0 && ended && self.open_connections() == 0
+    }
+
+    /// Signals so far.
+    pub(super) fn stops(&self) -> u32 {
+        let signals = self.settings.signals.as_ref();
+        signals.map_or(0, |signals| signals.count())
     }
 
     /// One round over everything; whether anything happened.
@@ -201,6 +212,10 @@ impl<R: Role> EndPoint<R> {
     /// Reads and writes one connection.
     fn serve(&mut self, at: usize, on: &mut impl FnMut(Delivered<'_>)) -> Result<bool, Parted> {
         let mut frames = FRAMES_PER_TURN_MAX;
+        if self.connections[at].is_stranger() {
+            let closed = self.closed();
+            self.connections[at].session.turn_away(closed);
+        }
         let mut busy = false;
         let read = loop {
             let Self {
@@ -247,18 +262,15 @@ impl<R: Role> EndPoint<R> {
             Step::Idle { .. } => {}
             Step::Opened(agreed) => {
                 self.made += 1;
+                if connection.slot == usize::MAX {
+                    // It was asked before whether there is one.
+                    connection.slot = self.free_slots.pop().unwrap_or(usize::MAX);
+                }
                 if self.role.opened(connection.id, &agreed).is_err() {
                     // The limits were held against our own; nothing is left that could be wrong.
                     return Err(Parted::Over);
                 }
-                let room = Settings {
-                    messages: forebay_msg::Config {
-                        buffer_bytes: agreed.buffer_bytes,
-                        ..self.settings.messages
-                    },
-                    ..self.settings.clone()
-                }
-                .room();
+                let room = self.settings.room_of(agreed.buffer_bytes);
                 connection.expect(room.piece_bytes_max)?;
                 if let Some(dial) = connection.dial {
                     self.dials[dial].made();
@@ -291,9 +303,9 @@ impl<R: Role> EndPoint<R> {
 
     /// Asks for subscriptions on all connections.
     pub(super) fn ask(&mut self, begin: bool, entries: &[Entry]) {
-        let bytes_max = self.settings.room().piece_bytes_max;
         for connection in &mut self.connections {
-            if connection.session.agreed().is_some() {
+            if let Some(agreed) = connection.session.agreed() {
+                let bytes_max = self.settings.room_of(agreed.buffer_bytes).piece_bytes_max;
                 connection.session.subscribe(0, begin, entries, bytes_max);
             }
         }
@@ -304,6 +316,11 @@ impl<R: Role> EndPoint<R> {
     pub(super) fn pump(&mut self) {
         let mut at = 0;
         while at < self.connections.len() {
+            if self.connections[at].is_blocked() {
+                // Its turn comes when there is room.
+                at += 1;
+                continue;
+            }
             match self.write(at) {
                 Ok(_) => at += 1,
                 Err(parted) => self.part(at, &parted),
@@ -367,15 +384,11 @@ impl<R: Role> EndPoint<R> {
     }
 
     fn say_end(connection: &mut Connection) {
-        let sends = connection
-            .session
-            .agreed()
-            .is_some_and(|agreed| agreed.sends);
-        if sends {
+        let agreed = connection.session.agreed();
+        if agreed.is_some_and(|agreed| agreed.sends) {
             connection.session.end();
-        } else {
-            connection.session.leave();
         }
+        connection.session.leave();
     }
 
     /// Asks all connections to end.
@@ -408,7 +421,9 @@ impl<R: Role> EndPoint<R> {
         let until_ns = clock::monotonic_ns().saturating_add(limit.as_nanos() as u64);
         // Whoever has not greeted by now has nothing to say.
         let known = |connection: &Connection| connection.session.agreed().is_some();
-        while self.connections.iter().any(known) && self.now_ns < until_ns {
+        let stops = self.stops();
+        while self.connections.iter().any(known) && self.now_ns < until_ns && self.stops() == stops
+        {
             self.wait(Duration::from_millis(10), on)?;
         }
         let in_order = !self.connections.iter().any(known);
@@ -422,14 +437,10 @@ impl<R: Role> EndPoint<R> {
         summary.tags = self.books.tags();
         summary.connections_made = self.made;
         summary.attempts = self.dials.iter().map(|dial| dial.attempts).sum();
-        let condition = match (in_order, summary.is_closed()) {
-            (_, false) | (false, _) => Condition::Tainted,
-            _ => Condition::Complete,
-        };
-        let reason = if summary.is_closed() {
-            Reason::Requested
-        } else {
-            Reason::Residual
+        let (condition, reason) = match (in_order && !self.tainted, summary.is_closed()) {
+            (_, false) => (Condition::Tainted, Reason::Residual),
+            (false, true) => (Condition::Tainted, Reason::ConnectionLost),
+            (true, true) => (Condition::Complete, Reason::Requested),
         };
         self.books.close(condition, reason);
         let record = serde_json::to_string_pretty(&summary);

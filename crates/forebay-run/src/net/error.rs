@@ -33,6 +33,12 @@ pub enum NetError {
         /// The buffer's.
         most: u32,
     },
+    /// A signal came while something was waited for.
+    #[error("interrupted while waiting")]
+    Stopped,
+    /// The receiver wants no more.
+    #[error("the receiver has ended and takes no more")]
+    Left,
     /// Nobody was there, or took anything, for too long.
     #[error("{peer} took nothing for {waited_ms} ms: {why}")]
     Stuck {

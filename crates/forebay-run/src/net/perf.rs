@@ -1,5 +1,6 @@
 //! Measures messaging between two end points: rate, goodput, round-trip time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_link::bytes::Address;
@@ -214,11 +215,13 @@ impl Meter {
 /// # Errors
 /// A setting is out of range, the address cannot be had, nobody takes anything, or the system refuses to wait.
 pub fn measure(plan: &PerfPlan, ready: impl FnOnce(&Address)) -> Result<PerfResult, NetError> {
-    let signals = StopSignals::install()?;
+    let signals = Arc::new(StopSignals::install()?);
+    let mut plan = plan.clone();
+    plan.settings.signals = Some(Arc::clone(&signals));
     match plan.role {
-        PerfRole::Send => send(plan, &signals),
-        PerfRole::Recv => receive(plan, &signals, ready),
-        PerfRole::Echo => echo(plan, &signals, ready),
+        PerfRole::Send => send(&plan, &signals),
+        PerfRole::Recv => receive(&plan, &signals, ready),
+        PerfRole::Echo => echo(&plan, &signals, ready),
     }
 }
 
@@ -374,11 +377,17 @@ fn send(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult, NetError> 
     let mut meter = Meter::new()?;
     let until_ns = clock::monotonic_ns().saturating_add(plan.duration.as_nanos() as u64);
     meter.first_ns = Some(clock::monotonic_ns());
-    if sender.is_answered() {
-        ping(plan, &mut sender, &mut meter, until_ns, signals)?;
+    let done = if sender.is_answered() {
+        ping(plan, &mut sender, &mut meter, until_ns, signals)
     } else {
-        stream(plan, &mut sender, &mut meter, until_ns, signals)?;
+        stream(plan, &mut sender, &mut meter, until_ns, signals)
+    };
+    match done {
+        // An order to end, or a receiver that has enough, is an end like another.
+        Ok(()) | Err(NetError::Stopped | NetError::Left) => {}
+        Err(error) => return Err(error),
     }
+    meter.bytes = meter.messages * u64::from(plan.message_bytes);
     sender.flush()?;
     while !sender.is_done() && sender.is_connected() && signals.count() < 2 {
         sender.poll(WAIT, |_| {})?;
@@ -412,7 +421,6 @@ fn stream(
             break;
         }
     }
-    meter.bytes = meter.messages * u64::from(plan.message_bytes);
     Ok(())
 }
 
@@ -445,6 +453,5 @@ fn ping(
             meter.rtt.saturating_record(rtt_ns);
         }
     }
-    meter.bytes = meter.messages * u64::from(plan.message_bytes);
     Ok(())
 }

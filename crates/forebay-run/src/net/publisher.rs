@@ -145,6 +145,9 @@ impl Publisher {
             if let Some(copies) = self.account(tag, &published, payload)? {
                 return Ok(copies);
             }
+            if self.end_point.stops() > 0 {
+                return Err(NetError::Stopped);
+            }
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
         }
     }

@@ -34,6 +34,8 @@ pub enum Sent {
 pub(super) struct Ends {
     config: Config,
     ends: Vec<(u64, Outbound)>,
+    /// A receiver wanted no more.
+    has_left: bool,
 }
 
 impl Ends {
@@ -41,6 +43,7 @@ impl Ends {
         Self {
             config,
             ends: Vec::new(),
+            has_left: false,
         }
     }
 
@@ -69,6 +72,7 @@ impl Ends {
 
     /// Nothing more is handed to it.
     pub(super) fn left(&mut self, id: u64) {
+        self.has_left = true;
         if let Some(outbound) = self.get(id) {
             outbound.close();
         }
@@ -108,6 +112,10 @@ impl Role for Sending {
 
     fn left(&mut self, id: u64) {
         self.ends.left(id);
+    }
+
+    fn has_left(&self) -> bool {
+        self.ends.has_left
     }
 
     fn gone(&mut self, id: u64) -> Option<Outbound> {
@@ -195,6 +203,9 @@ impl Sender {
             self.end_point.now_ns = clock::monotonic_ns();
         }
         let end_point = &mut self.end_point;
+        if end_point.role.ends.has_left {
+            return Err(NetError::Left);
+        }
         let Some((_, outbound)) = end_point.role.ends.ends.first_mut() else {
             return Ok(Sent::NotNow);
         };
@@ -228,7 +239,7 @@ impl Sender {
     /// Sends a message, and waits for a receiver and for room as long as the settings' `block_ns` allows.
     ///
     /// # Errors
-    /// It is longer than a buffer, or nobody took anything for so long.
+    /// It is longer than a buffer, nobody took anything for so long, the receiver wants no more, or a signal came.
     #[inline]
     pub fn send(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
         match self.try_send(tag, status, payload)? {
@@ -251,6 +262,9 @@ impl Sender {
     ) -> Result<(), NetError> {
         let begun_ns = self.end_point.now_ns;
         while self.try_send_with(tag, status, payload_bytes, &mut write)? == Sent::NotNow {
+            if self.end_point.stops() > 0 {
+                return Err(NetError::Stopped);
+            }
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
             self.check_patience(begun_ns)?;
         }

@@ -1,11 +1,13 @@
 //! What an end point is told.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use forebay_ledger::Leak;
 use forebay_link::bytes::Room;
 use forebay_msg::Config;
 use forebay_msg::session::{Limits, Timing};
+use forebay_sys::signals::StopSignals;
 use forebay_wire::net::{DATA_FIELDS_BYTES, HEAD_BYTES};
 use forebay_wire::netio3::HEAD_BYTES_MAX;
 
@@ -30,6 +32,8 @@ pub struct Settings {
     pub per_tag: bool,
     /// Directory of the run, with its ledger; none: the books are kept in this process alone.
     pub out: Option<PathBuf>,
+    /// Signals that end waiting: the first one a wait for room or for a receiver, a further one the wait for the end.
+    pub signals: Option<Arc<StopSignals>>,
     /// The fault switch of the tests, at `send` or `deliver`; off.
     pub leak: Leak,
 }
@@ -44,6 +48,7 @@ impl Default for Settings {
             backoff: Backoff::default(),
             per_tag: false,
             out: None,
+            signals: None,
             leak: Leak::off(),
         }
     }
@@ -76,9 +81,14 @@ impl Settings {
     }
 
     pub(super) fn room(&self) -> Room {
+        self.room_of(self.messages.buffer_bytes)
+    }
+
+    /// Room of a connection whose buffers take so much.
+    pub(super) fn room_of(&self, buffer_bytes: u32) -> Room {
         let frame = HEAD_BYTES + DATA_FIELDS_BYTES + HEAD_BYTES_MAX;
         Room {
-            piece_bytes_max: (frame + self.messages.buffer_bytes as usize).max(PIECE_BYTES_MIN),
+            piece_bytes_max: (frame + buffer_bytes as usize).max(PIECE_BYTES_MIN),
             pieces: self.messages.buffer_count as usize,
         }
     }

@@ -56,6 +56,8 @@ pub struct NetSummary {
     pub parted: BTreeMap<&'static str, u64>,
     /// Messages of which nobody said whether they were read.
     pub unconfirmed: u64,
+    /// Messages sent less those that the receivers say they took, where they said it.
+    pub missing_at_peers: i64,
     /// The last connections.
     pub connections: Vec<ConnectionSummary>,
     /// Connections before these.
@@ -69,10 +71,10 @@ pub struct NetSummary {
 const LISTED_MAX: usize = 1000;
 
 impl NetSummary {
-    /// Whether nothing is left over.
+    /// Whether nothing is left over, here or at a receiver that said what it took.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.residual_items == 0 && self.residual_bytes == 0
+        self.residual_items == 0 && self.residual_bytes == 0 && self.missing_at_peers == 0
     }
 
     pub(super) fn add(&mut self, one: ConnectionSummary) {
@@ -80,6 +82,7 @@ impl NetSummary {
             *self.parted.entry(one.end).or_default() += 1;
         }
         self.unconfirmed += one.unconfirmed;
+        self.missing_at_peers += one.missing_at_peer.unwrap_or(0);
         if self.connections.len() == LISTED_MAX {
             self.connections.remove(0);
             self.unlisted_connections += 1;
@@ -116,7 +119,7 @@ impl ConnectionSummary {
             bytes_sent: counts.sent[1],
             messages_received: counts.read[0],
             bytes_received: counts.read[1],
-            dropped: counts.slow[0] + counts.lost[0],
+            dropped: counts.slow[0] + counts.lost[0] + counts.too_long[0],
             lost: counts.gap[0] + counts.broken[0],
             unconfirmed: 0,
             missing_at_peer: None,

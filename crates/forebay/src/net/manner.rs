@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use forebay_run::StopSignals;
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
 
 use crate::output::{Format, bytes, note_line, parse_bytes, parse_duration, print_line, si};
@@ -107,7 +109,8 @@ fn ns(time: Duration) -> u64 {
 }
 
 impl CommonArgs {
-    pub(super) fn settings(&self) -> Result<Settings> {
+    /// What the end point is told; `signals` end its waits.
+    pub(super) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
         let leak = match leak_from_env() {
             Some(text) => text.parse().context("FOREBAY_LEAK")?,
             None => Settings::default().leak,
@@ -125,6 +128,7 @@ impl CommonArgs {
             spin_ns: ns(self.spin),
             per_tag: self.per_tag,
             out: self.out.clone(),
+            signals: Some(signals),
             leak,
             ..Settings::default()
         })
@@ -161,6 +165,12 @@ fn tell_people(summary: &NetSummary) {
     ));
     for (reason, items) in &summary.dropped_by_reason {
         note_line(format_args!("forebay: {items} messages lost: {reason}"));
+    }
+    if summary.missing_at_peers != 0 {
+        note_line(format_args!(
+            "forebay: {} messages were sent that the receivers say they did not take",
+            summary.missing_at_peers
+        ));
     }
     if summary.unconfirmed > 0 {
         note_line(format_args!(

@@ -1,6 +1,7 @@
 //! `forebay net perf`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -64,7 +65,7 @@ enum ModeArg {
 }
 
 pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
-    let settings = args.common.settings()?;
+    let settings = args.common.settings(Arc::new(forebay_run::signals()?))?;
     let mode = match args.mode {
         Some(ModeArg::Buffered) => PerfMode::Buffered,
         Some(ModeArg::InPlace) => PerfMode::InPlace,

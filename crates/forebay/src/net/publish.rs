@@ -1,6 +1,7 @@
 //! `forebay net pub` and `forebay net send`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -94,7 +95,11 @@ fn carry(source: &mut Source, out: &mut impl Out, signals: &StopSignals) -> Resu
     let mut number = 0_u64;
     while signals.count() == 0 {
         match source.next()? {
-            Next::Message(tag, payload) => out.put(tag, payload)?,
+            Next::Message(tag, payload) => match out.put(tag, payload) {
+                // An order to end.
+                Err(NetError::Stopped) => break,
+                put => put?,
+            },
             Next::Later(wait) => out.work(wait)?,
             Next::End => break,
         }
@@ -108,8 +113,9 @@ fn carry(source: &mut Source, out: &mut impl Out, signals: &StopSignals) -> Resu
 
 pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
     let mut source = args.source.open()?;
-    let signals = forebay_run::signals()?;
-    let mut publisher = Publisher::listen(&args.address, &args.common.settings()?)?;
+    let signals = Arc::new(forebay_run::signals()?);
+    let mut publisher =
+        Publisher::listen(&args.address, &args.common.settings(Arc::clone(&signals))?)?;
     note_line(format_args!(
         "forebay: publishing on {}",
         publisher.address()?
@@ -144,8 +150,8 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
 
 pub(crate) fn send(args: &SendArgs) -> Result<ExitCode> {
     let mut source = args.source.open()?;
-    let signals = forebay_run::signals()?;
-    let mut sender = Sender::connect(&args.address, &args.common.settings()?)?;
+    let signals = Arc::new(forebay_run::signals()?);
+    let mut sender = Sender::connect(&args.address, &args.common.settings(Arc::clone(&signals))?)?;
     sender.connected(|| signals.count() > 0)?;
     let carried = carry(&mut source, &mut sender, &signals);
     let summary = sender.finish(END_LIMIT)?;

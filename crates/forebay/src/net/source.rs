@@ -1,8 +1,9 @@
 //! Where messages come from: a file, standard input, or a generator.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -14,6 +15,12 @@ use super::manner::{message_bytes, tag};
 /// Longest pause of a source that keeps a rate: an order to end costs this much.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
+/// What is read ahead: so many batches, each of so many bytes and messages at most.
+const BATCHES: usize = 16;
+const BATCH_BYTES: usize = 256 << 10;
+const BATCH_MESSAGES: usize = 16_384;
+/// How long nothing is looked for after nothing was there.
+const INPUT_PAUSE: Duration = Duration::from_millis(1);
 /// More tags are announced as all tags.
 const LISTED_TAGS_MAX: u64 = 16_384;
 
@@ -61,13 +68,79 @@ fn rate(text: &str) -> Result<f64, String> {
 
 enum From {
     Generator,
-    Reader(Box<dyn BufRead>),
+    /// What a thread of its own has read: whoever types makes nobody wait.
+    Reader {
+        batches: Receiver<io::Result<Batch>>,
+        batch: Batch,
+        next: usize,
+    },
+}
+
+/// Some messages that were read.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+/// Reads until the input ends, nobody wants more, or it cannot be read. What is read goes on when no more is there at once.
+fn read(
+    mut input: impl BufRead + Buffered,
+    cut: Cut,
+    piece_bytes: usize,
+    to: &SyncSender<io::Result<Batch>>,
+) {
+    let mut batch = Batch::default();
+    loop {
+        let before = batch.bytes.len();
+        let read = match cut {
+            Cut::Lines => input.read_until(b'\n', &mut batch.bytes),
+            Cut::Pieces => (&mut input)
+                .take(piece_bytes as u64)
+                .read_to_end(&mut batch.bytes),
+        };
+        let ended = match read {
+            Ok(count) => count == 0,
+            Err(error) => {
+                let _ = to.send(Ok(std::mem::take(&mut batch)));
+                // Nobody is left who could be told.
+                let _ = to.send(Err(error));
+                return;
+            }
+        };
+        if !ended {
+            if cut == Cut::Lines && batch.bytes.last() == Some(&b'\n') && batch.bytes.len() > before
+            {
+                batch.bytes.pop();
+            }
+            batch.ends.push(batch.bytes.len());
+        }
+        let full = batch.bytes.len() >= BATCH_BYTES || batch.ends.len() >= BATCH_MESSAGES;
+        let last = ended || full || input.is_drained();
+        if last && !batch.ends.is_empty() && to.send(Ok(std::mem::take(&mut batch))).is_err() {
+            return;
+        }
+        if ended {
+            return;
+        }
+    }
+}
+
+/// Whether a further look at the input may have to wait.
+trait Buffered {
+    fn is_drained(&self) -> bool;
+}
+
+impl<R: io::Read> Buffered for BufReader<R> {
+    fn is_drained(&self) -> bool {
+        self.buffer().is_empty()
+    }
 }
 
 /// The messages, one by one.
 pub(super) struct Source {
     from: From,
-    cut: Cut,
     message: Vec<u8>,
     message_bytes: usize,
     first_tag: u64,
@@ -76,6 +149,13 @@ pub(super) struct Source {
     left: u64,
     rate: Option<f64>,
     begun: Instant,
+}
+
+/// What was found.
+enum Filled {
+    Message,
+    Nothing,
+    End,
 }
 
 /// What comes next.
@@ -101,7 +181,7 @@ impl SourceArgs {
     pub(super) fn open(&self) -> Result<Source> {
         let from = match self.input.as_str() {
             "generate" => From::Generator,
-            "-" => From::Reader(Box::new(std::io::stdin().lock())),
+            "-" => self.reader(io::stdin())?,
             path => {
                 let path = PathBuf::from(path);
                 let file = File::open(&path).with_context(|| {
@@ -110,12 +190,11 @@ impl SourceArgs {
                         path.display()
                     )
                 })?;
-                From::Reader(Box::new(BufReader::with_capacity(1 << 20, file)))
+                self.reader(file)?
             }
         };
         Ok(Source {
             from,
-            cut: self.cut,
             message: Vec::new(),
             message_bytes: self.message_bytes as usize,
             first_tag: self.tag,
@@ -124,6 +203,28 @@ impl SourceArgs {
             left: self.count.unwrap_or(u64::MAX),
             rate: self.rate,
             begun: Instant::now(),
+        })
+    }
+}
+
+impl SourceArgs {
+    fn reader(&self, input: impl Read + Send + 'static) -> Result<From> {
+        let (to, batches) = sync_channel(BATCHES);
+        let (cut, piece_bytes) = (self.cut, self.message_bytes as usize);
+        let work = move || {
+            read(
+                BufReader::with_capacity(1 << 18, input),
+                cut,
+                piece_bytes,
+                &to,
+            )
+        };
+        let thread = std::thread::Builder::new().name("input".into());
+        thread.spawn(work).context("cannot start a thread")?;
+        Ok(From::Reader {
+            batches,
+            batch: Batch::default(),
+            next: 0,
         })
     }
 }
@@ -145,8 +246,10 @@ impl Source {
                 return Ok(Next::Later(wait.min(PAUSE_MAX)));
             }
         }
-        if !self.fill()? {
-            return Ok(Next::End);
+        match self.fill()? {
+            Filled::Message => {}
+            Filled::Nothing => return Ok(Next::Later(INPUT_PAUSE)),
+            Filled::End => return Ok(Next::End),
         }
         let tag = self.first_tag.wrapping_add(self.sent % self.tags);
         self.sent += 1;
@@ -154,34 +257,37 @@ impl Source {
         Ok(Next::Message(tag, &self.message))
     }
 
-    /// The next payload; false when there is none.
-    fn fill(&mut self) -> Result<bool> {
-        let reader = match &mut self.from {
+    /// The next payload.
+    fn fill(&mut self) -> Result<Filled> {
+        let (batches, batch, next) = match &mut self.from {
             From::Generator => {
                 self.message.resize(self.message_bytes, 0x5a);
                 let number = self.sent.to_le_bytes();
                 let count = number.len().min(self.message_bytes);
                 self.message[..count].copy_from_slice(&number[..count]);
-                return Ok(true);
+                return Ok(Filled::Message);
             }
-            From::Reader(reader) => reader,
+            From::Reader {
+                batches,
+                batch,
+                next,
+            } => (batches, batch, next),
         };
+        if *next == batch.ends.len() {
+            match batches.try_recv() {
+                Ok(read) => (*batch, *next) = (read.context("reading the input")?, 0),
+                Err(TryRecvError::Empty) => return Ok(Filled::Nothing),
+                Err(TryRecvError::Disconnected) => return Ok(Filled::End),
+            }
+            if batch.ends.is_empty() {
+                return Ok(Filled::Nothing);
+            }
+        }
+        let from = next.checked_sub(1).map_or(0, |last| batch.ends[last]);
         self.message.clear();
-        let count = match self.cut {
-            Cut::Lines => {
-                let count = reader
-                    .read_until(b'\n', &mut self.message)
-                    .context("reading the input")?;
-                if self.message.last() == Some(&b'\n') {
-                    self.message.pop();
-                }
-                count
-            }
-            Cut::Pieces => reader
-                .take(self.message_bytes as u64)
-                .read_to_end(&mut self.message)
-                .context("reading the input")?,
-        };
-        Ok(count > 0)
+        self.message
+            .extend_from_slice(&batch.bytes[from..batch.ends[*next]]);
+        *next += 1;
+        Ok(Filled::Message)
     }
 }

@@ -1,6 +1,7 @@
 //! `forebay net sub` and `forebay net recv`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -68,7 +69,7 @@ struct EndArgs {
     /// Ends after so many messages.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Ends when the other side has ended.
+    /// Ends when the publishers have ended in order, or when the senders have gone.
     #[arg(long)]
     once: bool,
 }
@@ -143,8 +144,8 @@ fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs, signals: &StopSigna
 
 pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
-    let signals = forebay_run::signals()?;
-    let mut settings: Settings = args.common.settings()?;
+    let signals = Arc::new(forebay_run::signals()?);
+    let mut settings: Settings = args.common.settings(Arc::clone(&signals))?;
     settings.messages.slow = args.slow.into();
     let mut subscriber = match &args.bus {
         Some(bus) => Subscriber::find(bus, &settings)?,
@@ -171,8 +172,9 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
 
 pub(crate) fn receive(args: &RecvArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
-    let signals = forebay_run::signals()?;
-    let mut receiver = Receiver::listen(&args.address, &args.common.settings()?)?;
+    let signals = Arc::new(forebay_run::signals()?);
+    let mut receiver =
+        Receiver::listen(&args.address, &args.common.settings(Arc::clone(&signals))?)?;
     note_line(format_args!(
         "forebay: listening on {}",
         receiver.address()?

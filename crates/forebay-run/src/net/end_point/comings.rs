@@ -4,34 +4,51 @@ use forebay_link::bytes::ByteLink;
 use forebay_msg::Refusal;
 use forebay_msg::session::{Dialer, Listener, Session};
 
-use super::{EndPoint, Role, TURNED_AWAY_MAX};
+use super::{EndPoint, Role};
 use crate::net::connection::{Connection, Parted};
 use crate::net::counts::Counts;
 use crate::net::error::NetError;
 use crate::net::summary::ConnectionSummary;
 
+/// Connections that have not said who they are. The oldest goes when one more comes.
+const STRANGERS_MAX: usize = 256;
+
 impl<R: Role> EndPoint<R> {
     pub(super) fn admit(&mut self, link: Box<dyn ByteLink>) {
-        let places = self.settings.connections_max.clamp(1, 4096);
-        let slot = self.free_slots.pop();
-        if slot.is_none() && self.connections.len() >= places + TURNED_AWAY_MAX {
-            *self.summary.parted.entry("busy").or_default() += 1;
-            return;
+        let strangers = self.connections.iter().filter(|one| one.is_stranger());
+        if strangers.count() >= STRANGERS_MAX {
+            let oldest = self.connections.iter().position(Connection::is_stranger);
+            if let Some(at) = oldest {
+                let peer = self.connections[at].peer().to_owned();
+                self.part(at, &Parted::Crowded { peer });
+            }
         }
-        let closed = match slot {
-            None => Some(Refusal::Busy),
-            Some(_) => self.ending.then_some(Refusal::Ending),
-        };
         self.epoch += 1;
         let listener = Listener {
             serves: R::WANTS,
             answers: self.role.answers(),
             epoch: self.epoch,
-            closed,
+            closed: None,
         };
         let limits = self.settings.limits();
         let session = Session::listen(listener, limits, self.settings.timing, self.now_ns);
-        self.keep(link, session, None, slot);
+        // It gets a place when it has said who it is.
+        self.keep(link, session, None, None);
+    }
+
+    /// Why somebody who says now who he is would not be served.
+    pub(super) fn closed(&self) -> Option<Refusal> {
+        if self.free_slots.is_empty() {
+            Some(Refusal::Busy)
+        } else {
+            self.ending.then_some(Refusal::Ending)
+        }
+    }
+
+    /// Whether a connection is wanted there, and there is a place for it.
+    pub(super) fn may_dial(&self, at: usize) -> bool {
+        let is_there = self.connections.iter().any(|one| one.dial == Some(at));
+        !is_there && !self.ending && !self.free_slots.is_empty()
     }
 
     pub(super) fn dial(&mut self) -> Result<(), NetError> {
@@ -40,7 +57,7 @@ impl<R: Role> EndPoint<R> {
         }
         let room = self.settings.room();
         for at in 0..self.dials.len() {
-            if self.connections.iter().any(|one| one.dial == Some(at)) {
+            if !self.may_dial(at) {
                 continue;
             }
             let Some(link) = self.dials[at].attempt(self.now_ns, room)? else {
@@ -143,8 +160,17 @@ impl<R: Role> EndPoint<R> {
         }
         let refusal = matches!(parted, Parted::Slow { .. }).then_some(Refusal::Busy);
         connection.part(&self.hub, refusal);
+        let over = matches!(parted, Parted::Over);
+        self.tainted |= peer_known && !over;
         if let Some(dial) = connection.dial {
-            self.dials[dial].lost(self.now_ns, parted.to_string());
+            let dial = &mut self.dials[dial];
+            if peer_known {
+                dial.has_ended = over;
+            }
+            if over && self.role.has_left() {
+                dial.retire();
+            }
+            dial.lost(self.now_ns, parted.to_string());
         }
     }
 }

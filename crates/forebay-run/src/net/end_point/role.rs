@@ -15,6 +15,10 @@ pub(in crate::net) trait Role {
     fn outbound(&mut self, id: u64) -> Option<&mut Outbound>;
     /// The receiver of a connection wants no more.
     fn left(&mut self, _id: u64) {}
+    /// Whether it has, and there is nobody else to send to.
+    fn has_left(&self) -> bool {
+        false
+    }
     /// A connection is gone: its sending end.
     fn gone(&mut self, id: u64) -> Option<Outbound>;
     /// Subscriptions begin or end.

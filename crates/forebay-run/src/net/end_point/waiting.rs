@@ -5,7 +5,6 @@ use std::time::Duration;
 use forebay_sys::clock;
 
 use super::{Delivered, EndPoint, Role, SLEEP_NS};
-use crate::net::dial::Dial;
 use crate::net::entrance::Entrance;
 use crate::net::error::NetError;
 
@@ -47,7 +46,9 @@ impl<R: Role> EndPoint<R> {
                 Err(parted) => broken = Some((at, parted)),
             }
         }
-        let dials = self.dials.iter().filter_map(Dial::due_ns);
+        let dials = self.dials.iter().enumerate();
+        let dials = dials.filter(|(at, _)| self.may_dial(*at));
+        let dials = dials.filter_map(|(_, dial)| dial.due_ns());
         let due = dials.chain(self.role.poll_timeout()).min();
         wake_ns = wake_ns
             .min(due.unwrap_or(u64::MAX))
