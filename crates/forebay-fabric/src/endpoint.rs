@@ -82,6 +82,8 @@ pub struct Endpoint {
     returned: VecDeque<Returned>,
     peer_ended: bool,
     told: bool,
+    /// One could not be received: those behind it are not what comes next.
+    misses_a_page: bool,
     gone: Option<Fault>,
     broken: Option<&'static str>,
     end: End,
@@ -142,6 +144,7 @@ impl Endpoint {
             returned: VecDeque::new(),
             peer_ended: false,
             told: false,
+            misses_a_page: false,
             gone: None,
             broken: None,
             end: End::Open,

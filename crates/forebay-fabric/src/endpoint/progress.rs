@@ -155,6 +155,7 @@ impl Endpoint {
             (Posted::Receive(page), Ok(bytes)) => self.arrive(page, *bytes),
             (Posted::Receive(page), Err(fault)) => {
                 self.to_post.push(page);
+                self.misses_a_page = true;
                 if fault.errno == sys::TRUNCATED || fault.errno == libc::EMSGSIZE {
                     self.broken = Some("it sent more than a page");
                 }
@@ -181,7 +182,9 @@ impl Endpoint {
     }
 
     pub(super) fn arrive(&mut self, page: Page, bytes: usize) {
-        if self.peer_ended {
+        if self.misses_a_page {
+            self.to_post.push(page);
+        } else if self.peer_ended {
             self.broken = Some("it sent after its end");
         } else if bytes > self.config.page_bytes {
             self.broken = Some("it sent more than a page");
@@ -205,7 +208,7 @@ impl Endpoint {
 
     /// A connection that is gone takes no pages, but over memory of this host, where messages may lie before the end.
     pub(super) fn post_receives(&mut self) {
-        if self.gone.is_some() && matches!(self.joint, Joint::Message) {
+        if self.gone.is_some() && (matches!(self.joint, Joint::Message) || self.misses_a_page) {
             return;
         }
         while let Some(page) = self.to_post.pop() {

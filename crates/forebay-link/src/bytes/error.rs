@@ -2,9 +2,12 @@
 
 use std::io;
 
-use forebay_fabric::{Blame, FabricError};
+use forebay_fabric::{Blame, FabricError, Fault};
 use forebay_sys::SysError;
 use thiserror::Error;
+
+/// Numbers of faults from here on are libfabric's own.
+const OWN_FAULTS_FROM: i32 = 256;
 
 /// Why a connection is over, or was never made.
 #[derive(Debug, Error)]
@@ -46,9 +49,9 @@ pub enum ByteLinkError {
         /// Most.
         most: usize,
     },
-    /// The library, the provider, or what is at the other end of it.
+    /// The library or the provider; what its peers do is one of the others.
     #[error(transparent)]
-    Fabric(#[from] FabricError),
+    Fabric(FabricError),
 }
 
 impl ByteLinkError {
@@ -79,6 +82,43 @@ impl ByteLinkError {
     }
 }
 
+impl From<FabricError> for ByteLinkError {
+    fn from(error: FabricError) -> Self {
+        match error {
+            FabricError::Connect { address, fault } => Self::Connect {
+                address,
+                source: answer(fault),
+            },
+            FabricError::Lost {
+                peer,
+                fault,
+                unconfirmed_pages,
+            } => {
+                let kind = io::Error::from_raw_os_error(fault.errno).kind();
+                let text = format!(
+                    "{fault}; of {unconfirmed_pages} pieces it is not known whether they arrived"
+                );
+                Self::Lost {
+                    peer,
+                    source: io::Error::new(kind, text),
+                }
+            }
+            FabricError::Broken { peer, what } => Self::Broken { peer, what },
+            FabricError::TooLong { bytes, most } => Self::TooLong { bytes, most },
+            other => Self::Fabric(other),
+        }
+    }
+}
+
+/// As the kernel would say it; but libfabric has numbers of its own, too.
+fn answer(fault: Fault) -> io::Error {
+    if fault.errno < OWN_FAULTS_FROM {
+        io::Error::from_raw_os_error(fault.errno)
+    } else {
+        io::Error::other(fault.to_string())
+    }
+}
+
 /// Why nobody can come in.
 #[derive(Debug, Error)]
 pub enum DoorError {
@@ -105,7 +145,28 @@ pub enum DoorError {
     /// The host has not what is needed.
     #[error(transparent)]
     Resource(#[from] SysError),
-    /// The library, the provider, or what is at the other end of it.
+    /// The library or the provider; what its peers do is one of the others.
     #[error(transparent)]
-    Fabric(#[from] FabricError),
+    Fabric(FabricError),
+}
+
+impl From<FabricError> for DoorError {
+    fn from(error: FabricError) -> Self {
+        let FabricError::Listen { address, fault } = error else {
+            return Self::Fabric(error);
+        };
+        let source = answer(fault);
+        let remedy = match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; another process has it: choose another port or name, or end that one"
+            }
+            io::ErrorKind::AddrNotAvailable => "; `ip address` shows the addresses of this host",
+            _ => "",
+        };
+        Self::Listen {
+            address,
+            source,
+            remedy,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Over libfabric.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 
@@ -51,11 +52,21 @@ impl FabricLink {
             copied_bytes: 0,
         }
     }
+
+    fn ended(&self) -> ByteLinkError {
+        ByteLinkError::Lost {
+            peer: self.peer().into(),
+            source: io::Error::new(io::ErrorKind::BrokenPipe, FabricError::AfterEnd),
+        }
+    }
 }
 
 impl ByteLink for FabricLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, ByteLinkError> {
-        let taken = self.endpoint.send(parts)?;
+        let taken = match self.endpoint.send(parts) {
+            Err(FabricError::AfterEnd) => return Err(self.ended()),
+            answer => answer?,
+        };
         self.copied_bytes += taken as u64;
         Ok(taken)
     }

@@ -2,11 +2,12 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{self, Command, Stdio};
+use std::time::Duration;
 
-use forebay_link::bytes::{Address, Room, connect, listen};
+use forebay_link::bytes::{Address, ByteLink, Room, connect, listen};
 
 use crate::door::connect_and_disconnect;
-use crate::world::{Dice, Writer};
+use crate::world::{Deadline, Dice, Writer};
 
 /// What [`Role::SendAndDie`] sends: no backend needs a reader to take so much.
 pub(crate) const SENT_BYTES: u64 = 64 << 10;
@@ -20,7 +21,7 @@ pub(crate) enum Role {
     SendAndDie,
     /// Connects and sends a stream until it is killed.
     SendForever,
-    /// Listens until it is killed.
+    /// Listens, and lets everybody in, until it is killed.
     Listen,
     /// Connects and disconnects often and counts its descriptors.
     CountDescriptors,
@@ -58,7 +59,19 @@ impl Child {
         self.wait_killed();
     }
 
-    pub(crate) fn wait_killed(&mut self) {
+    /// Until it was killed; the link is asked meanwhile to get on, and nothing is read.
+    pub(crate) fn wait_killed_beside(&mut self, link: &mut dyn ByteLink) {
+        let deadline = Deadline::begin();
+        while self.0.try_wait().unwrap().is_none() {
+            // That it is lost is found again by who reads.
+            let _ = link.arm(false);
+            link.disarm();
+            deadline.check();
+        }
+        self.wait_killed();
+    }
+
+    fn wait_killed(&mut self) {
         assert_eq!(self.0.wait().unwrap().signal(), Some(9));
     }
 
@@ -89,9 +102,12 @@ fn role_of_a_child() {
         Role::SendAndDie => send(&address, SENT_BYTES),
         Role::SendForever => send(&address, u64::MAX),
         Role::Listen => {
-            let _door = listen(&address, Room::default()).unwrap();
+            let mut door = listen(&address, Room::default()).unwrap();
+            let mut links = Vec::new();
             loop {
-                std::thread::park();
+                links.extend(door.accept().unwrap());
+                links.retain_mut(|link| link.bytes().is_empty() && link.receive().is_ok());
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
         Role::CountDescriptors => connect_and_disconnect(&address),

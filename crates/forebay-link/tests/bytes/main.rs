@@ -11,6 +11,7 @@
 mod child;
 mod door;
 mod end;
+mod fabric;
 mod flow;
 mod hostile;
 mod shm;
@@ -24,7 +25,10 @@ macro_rules! suite {
             $(
                 #[test]
                 fn $test() {
-                    crate::$module::$test(&crate::world::$backend());
+                    match crate::world::$backend() {
+                        Ok(backend) => crate::$module::$test(&backend),
+                        Err(reason) => println!("skipped: {reason}"),
+                    }
                 }
             )*
         }
@@ -57,4 +61,4 @@ macro_rules! on_every {
 }
 
 // `shm` is the module of the tests that only it has.
-on_every! { over_tcp over_shm }
+on_every! { over_tcp over_shm over_fabric_tcp over_fabric_shm }

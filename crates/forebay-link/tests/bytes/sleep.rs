@@ -3,12 +3,14 @@
 use std::hint::spin_loop;
 use std::time::Duration;
 
-use forebay_link::bytes::{ByteLink, Received, Room};
+use forebay_link::bytes::{ByteLink, ByteLinkError, Received, Room};
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 
 use crate::world::{Backend, Dice, LIMIT, Reader, Writer, pair, pair_with};
 
 const ROUNDS: u64 = 10_000;
+/// How long one sleeps over a link that has nothing to wake it.
+const POLLED: Duration = Duration::from_micros(50);
 const PIECE_BYTES: usize = 40_000;
 const STREAM_BYTES: usize = 20_000 * PIECE_BYTES;
 
@@ -34,7 +36,8 @@ impl Sleeper {
         }
     }
 
-    fn sleep(&mut self, for_room: bool) {
+    /// An error: the connection is gone.
+    fn sleep(&mut self, for_room: bool) -> Result<(), ByteLinkError> {
         if self.link.room_is_writable() {
             let interest = if for_room {
                 Interest::Both
@@ -46,16 +49,17 @@ impl Sleeper {
                 .modify(first, 0, interest, Trigger::Level)
                 .unwrap();
         }
-        if self.link.arm(for_room).unwrap() {
+        if self.link.arm(for_room)? {
             self.sleeps += 1;
             let (polled, limit) = match self.link.must_be_polled() {
-                true => (true, Duration::from_millis(1)),
+                true => (true, POLLED),
                 false => (false, LIMIT),
             };
             let woken = self.poller.wait(Some(limit), Duration::ZERO).unwrap();
             assert!(woken.count() > 0 || polled, "a lost wake-up");
         }
         self.link.disarm();
+        Ok(())
     }
 
     /// Exactly so many bytes of the stream.
@@ -63,7 +67,7 @@ impl Sleeper {
         while reader.position < until {
             match reader.look(&mut *self.link).unwrap() {
                 Received::Some => {}
-                Received::Nothing => self.sleep(false),
+                Received::Nothing => self.sleep(false).unwrap(),
                 Received::Ended => panic!("ended at {}", reader.position),
             }
         }
@@ -74,7 +78,7 @@ impl Sleeper {
         while writer.position < until {
             let bytes = (until - writer.position).min(1 + dice.roll(4_000)) as usize;
             if writer.offer(&mut *self.link, bytes, dice).unwrap() == 0 {
-                self.sleep(true);
+                self.sleep(true).unwrap();
             }
         }
     }
@@ -135,7 +139,7 @@ pub(crate) fn a_sleeper_is_woken_by_room(backend: &Backend) {
             while left > 0 {
                 let bytes = left.min(PIECE_BYTES);
                 match sleeper.link.send(&[&piece[..bytes]]).unwrap() {
-                    0 => sleeper.sleep(true),
+                    0 => sleeper.sleep(true).unwrap(),
                     taken => left -= taken,
                 }
                 pause(&mut dice);
@@ -153,7 +157,7 @@ pub(crate) fn a_sleeper_is_woken_by_room(backend: &Backend) {
                         sleeper.link.used(found);
                         come += found;
                     }
-                    Received::Nothing => sleeper.sleep(false),
+                    Received::Nothing => sleeper.sleep(false).unwrap(),
                     Received::Ended => break,
                 }
                 sleeper
@@ -180,7 +184,9 @@ pub(crate) fn a_sleeper_is_woken_by_the_end(backend: &Backend) {
             });
             let mut reader = Reader::new();
             while matches!(reader.look(&mut *sleeper.link), Ok(Received::Nothing)) {
-                sleeper.sleep(false);
+                if sleeper.sleep(false).is_err() {
+                    break;
+                }
             }
         });
     }

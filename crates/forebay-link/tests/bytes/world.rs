@@ -21,29 +21,38 @@ pub(crate) struct Backend {
     pub(crate) fresh: fn() -> Address,
     /// Whether [`Received::Ended`] can also mean that the peer is dead.
     pub(crate) end_may_be_death: bool,
+    /// Whether some of what a peer's `send` took can be missing when it goes without an end.
+    pub(crate) death_cuts: bool,
     /// Whether what a peer leaves unread can cut off what it has sent.
     pub(crate) unread_cuts: bool,
     /// Visits a door in every way that is none of ours; what comes back keeps those there that stay.
     pub(crate) garbage: fn(&Address) -> Vec<Box<dyn Any>>,
 }
 
-pub(crate) fn over_tcp() -> Backend {
-    Backend {
+/// A backend, or why it cannot be used here.
+pub(crate) type Found = Result<Backend, String>;
+
+pub(crate) fn over_tcp() -> Found {
+    Ok(Backend {
         fresh: free_port,
         end_may_be_death: true,
+        death_cuts: false,
         unread_cuts: true,
         garbage: tcp_garbage,
-    }
+    })
 }
 
-pub(crate) fn over_shm() -> Backend {
-    Backend {
+pub(crate) fn over_shm() -> Found {
+    Ok(Backend {
         fresh: free_name,
         end_may_be_death: false,
+        death_cuts: false,
         unread_cuts: false,
         garbage: shm_garbage,
-    }
+    })
 }
+
+pub(crate) use crate::fabric::{over_fabric_shm, over_fabric_tcp};
 
 fn free_port() -> Address {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
@@ -54,8 +63,13 @@ fn free_port() -> Address {
 }
 
 pub(crate) fn free_name() -> Address {
-    let name = format!("test-{:016x}", RandomState::new().build_hasher().finish());
+    let name = format!("test-{:016x}", any_number());
     Address::Shm { name }
+}
+
+/// Another one at each call, in each process.
+pub(crate) fn any_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Where a listener by that name has its socket.
@@ -71,7 +85,11 @@ fn tcp_garbage(address: &Address) -> Vec<Box<dyn Any>> {
     let Address::Tcp { host, port } = address else {
         panic!("{address} is not TCP");
     };
-    let visit = || TcpStream::connect((host.as_str(), *port)).unwrap();
+    strangers_on(&format!("{host}:{port}"))
+}
+
+pub(crate) fn strangers_on(place: &str) -> Vec<Box<dyn Any>> {
+    let visit = || TcpStream::connect(place).unwrap();
     visit().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     visit().write_all(&[0xff; 4096]).unwrap();
     drop(visit());
@@ -142,11 +160,68 @@ pub(crate) fn take(door: &mut dyn Door) -> Box<dyn ByteLink> {
     }
 }
 
+/// Lets one in whose link is of this process: it is asked to get on meanwhile.
+pub(crate) fn admit(door: &mut dyn Door, near: &mut dyn ByteLink) -> Box<dyn ByteLink> {
+    let deadline = Deadline::begin();
+    loop {
+        assert_eq!(near.receive().unwrap(), Received::Nothing);
+        if let Some(link) = door.accept().unwrap() {
+            return link;
+        }
+        deadline.check();
+    }
+}
+
+/// [`admit`]s it, and looks at both ends until a byte has come: both know that they are connected.
+pub(crate) fn meet(door: &mut dyn Door, near: &mut dyn ByteLink) -> Box<dyn ByteLink> {
+    let mut far = admit(door, near);
+    let deadline = Deadline::begin();
+    let mut sent = 0;
+    while far.bytes().is_empty() {
+        if sent == 0 {
+            sent = near.send(&[b"?"]).unwrap();
+        }
+        near.receive().unwrap();
+        far.receive().unwrap();
+        deadline.check();
+    }
+    far.used(1);
+    far
+}
+
 /// Two ends of a connection: who connected, who listened.
 pub(crate) struct Pair {
     pub(crate) near: Box<dyn ByteLink>,
     pub(crate) far: Box<dyn ByteLink>,
     _door: Box<dyn Door>,
+}
+
+impl Pair {
+    /// Sends near to far until so much was taken. Far is asked to get on, and reads nothing.
+    pub(crate) fn fill_far(&mut self, writer: &mut Writer, until: u64, dice: &mut Dice) {
+        fill(&mut *self.near, &mut *self.far, writer, until, dice);
+    }
+
+    /// The other way round.
+    pub(crate) fn fill_near(&mut self, writer: &mut Writer, until: u64, dice: &mut Dice) {
+        fill(&mut *self.far, &mut *self.near, writer, until, dice);
+    }
+}
+
+fn fill(
+    from: &mut dyn ByteLink,
+    to: &mut dyn ByteLink,
+    writer: &mut Writer,
+    until: u64,
+    dice: &mut Dice,
+) {
+    let deadline = Deadline::begin();
+    while writer.position < until {
+        writer.offer(from, 1_000, dice).unwrap();
+        to.arm(false).unwrap();
+        to.disarm();
+        deadline.check();
+    }
 }
 
 pub(crate) fn pair(backend: &Backend) -> Pair {
@@ -156,17 +231,7 @@ pub(crate) fn pair(backend: &Backend) -> Pair {
 pub(crate) fn pair_with(backend: &Backend, room: Room) -> Pair {
     let mut door = listen(&(backend.fresh)(), room).unwrap();
     let mut near = connect(&door.address().unwrap(), room).unwrap();
-    let mut far = take(&mut *door);
-    let deadline = Deadline::begin();
-    // A byte each way: both know that they are connected.
-    while near.send(&[b"?"]).unwrap() == 0 {
-        deadline.check();
-    }
-    while far.bytes().is_empty() {
-        far.receive().unwrap();
-        deadline.check();
-    }
-    far.used(1);
+    let far = meet(&mut *door, &mut *near);
     Pair {
         near,
         far,

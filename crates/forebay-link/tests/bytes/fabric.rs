@@ -1,0 +1,88 @@
+//! The backends over libfabric, where it can be loaded.
+
+use std::any::Any;
+
+use forebay_fabric::Libfabric;
+use forebay_link::bytes::Address;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::world::{Backend, Found, any_number, strangers_on};
+
+/// None that the kernel gives away by itself.
+const PORT: u16 = 7_107;
+
+pub(crate) fn over_fabric_tcp() -> Found {
+    let backend = Backend {
+        fresh: own_host,
+        end_may_be_death: false,
+        death_cuts: true,
+        unread_cuts: true,
+        garbage: |address| strangers_on(place_of(address)),
+    };
+    usable("tcp").map(|()| backend)
+}
+
+pub(crate) fn over_fabric_shm() -> Found {
+    let backend = Backend {
+        fresh: free_place,
+        end_may_be_death: false,
+        death_cuts: true,
+        unread_cuts: true,
+        garbage: records,
+    };
+    usable("shm").map(|()| backend)
+}
+
+fn usable(provider: &str) -> Result<(), String> {
+    let found = Libfabric::load().and_then(|libfabric| libfabric.probe(provider));
+    match found {
+        Ok(found) if found.can_be_used => Ok(()),
+        Ok(_) => Err(format!("{provider} cannot be used here")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A loopback host that nobody else has, so that no port has to be free.
+fn own_host() -> Address {
+    let [.., b, c, d] = any_number().to_be_bytes();
+    Address::Fabric {
+        provider: "tcp".into(),
+        place: format!("127.{}.{c}.{}:{PORT}", b.max(1), d.clamp(1, 254)),
+    }
+}
+
+fn free_place() -> Address {
+    Address::Fabric {
+        provider: "shm".into(),
+        place: format!("test-{:016x}", any_number()),
+    }
+}
+
+fn place_of(address: &Address) -> &str {
+    match address {
+        Address::Fabric { place, .. } => place,
+        other => panic!("{other} is not over libfabric"),
+    }
+}
+
+/// On the socket by which two processes of a host find each other.
+fn records(address: &Address) -> Vec<Box<dyn Any>> {
+    let name = format!("forebay-fabric/{}", place_of(address));
+    let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    let visit = || {
+        let flags = SocketFlags::CLOEXEC;
+        let kind = SocketType::SEQPACKET;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
+        rustix::net::connect(&socket, &name).unwrap();
+        socket
+    };
+    let say = |record: &[u8]| {
+        let socket = visit();
+        rustix::net::send(&socket, record, SendFlags::NOSIGNAL).unwrap();
+        socket
+    };
+    drop(visit());
+    drop(say(b"GET / HTTP/1.1\r\n\r\n"));
+    let stay = [say(&[0xff; 4096]), say(&[0]), visit()];
+    stay.map(|socket| Box::new(socket) as Box<dyn Any>).into()
+}
