@@ -401,8 +401,19 @@ impl Drop for Endpoint {
         if self.connected && self.end != End::Open {
             self.drain();
         }
-        if self.connected && matches!(self.joint, Joint::Message) {
-            self.channel.shut_down();
+        if !self.connected {
+            return;
+        }
+        match &mut self.joint {
+            Joint::Message => self.channel.shut_down(),
+            Joint::Local(_) => self.look_at_all(),
+        }
+        if let Joint::Local(local) = &mut self.joint
+            && self.gone.is_none()
+            && self.channel.sends_under_way() > 0
+            && let Some(socket) = local.leave()
+        {
+            self.channel.keep_for(socket);
         }
     }
 }

@@ -114,6 +114,12 @@ impl Local {
         self.socket.as_ref()
     }
 
+    /// Says the end, and gives up the socket.
+    pub(crate) fn leave(&mut self) -> Option<UnixSocket> {
+        let socket = self.socket.take();
+        socket.inspect(UnixSocket::end_sending)
+    }
+
     fn connect(&mut self) -> io::Result<()> {
         match UnixSocket::connect(&self.name) {
             Ok(socket) => {

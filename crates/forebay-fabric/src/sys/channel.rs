@@ -16,6 +16,7 @@ use super::memory::{Arena, Page};
 use super::neighbours::neighbours;
 use super::objects::{Domain, EventQueue, FromCode, Handle, call, name};
 use super::signals::kept;
+use super::unix::UnixSocket;
 use crate::error::{FabricError, Fault};
 
 /// Completions that are read with one call.
@@ -73,6 +74,8 @@ pub(crate) struct Channel {
     /// The own address, where the provider has no connections.
     address: Vec<u8>,
     receive_pages: usize,
+    /// By whose end it shows that nobody reads this end's memory any more.
+    reader: Option<UnixSocket>,
     pub(crate) domain: Arc<Domain>,
 }
 
@@ -121,6 +124,7 @@ impl Channel {
             peer: FI_ADDR_UNSPEC,
             address: Vec::new(),
             receive_pages: room.receive_pages,
+            reader: None,
             domain: Arc::clone(domain),
         };
         channel.enable()?;
@@ -371,6 +375,11 @@ impl Channel {
         store.map_or(0, |store| store.contexts.sends())
     }
 
+    /// This will be dropped with sends under way: the memory stays until the peer at the socket's other end has left.
+    pub(crate) fn keep_for(&mut self, reader: UnixSocket) {
+        self.reader = Some(reader);
+    }
+
     pub(crate) fn fault(&self, code: i64) -> Fault {
         self.library()
             .fault(i32::try_from(code).unwrap_or(libc::EOVERFLOW))
@@ -380,7 +389,9 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         match self.parts.take() {
-            Some(parts) if !self.address.is_empty() => neighbours().close(&self.address, parts),
+            Some(parts) if !self.address.is_empty() => {
+                neighbours().close(&self.address, parts, self.reader.take());
+            }
             parts => drop(parts),
         }
     }

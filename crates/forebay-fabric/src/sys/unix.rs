@@ -110,6 +110,12 @@ impl UnixSocket {
         Ok(())
     }
 
+    /// The peer finds the end; its own end still shows here.
+    pub(crate) fn end_sending(&self) {
+        // SAFETY: the descriptor is open.
+        unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_WR) };
+    }
+
     /// Takes one record; what is longer than the buffer is cut.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Record> {
         let fd = self.0.as_raw_fd();

@@ -1,0 +1,129 @@
+//! A peer in another process that goes while it still sends: what comes of it is right, as far as it comes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+#![allow(clippy::print_stdout, reason = "tests say what they met")]
+
+mod pair;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+use forebay_fabric::{Config, Endpoint, FabricError, Libfabric, Received};
+use pair::{listener, until};
+
+const PLACE: &str = "FABRIC_TEST_PLACE";
+const ROLE: &str = "FABRIC_TEST_ROLE";
+/// The provider copies a short page at once, and a long one when the peer takes it.
+const LONG: usize = 60_000;
+const SHORT: usize = 100;
+const PAGES: u8 = 8;
+
+fn config() -> Config {
+    Config {
+        page_bytes: LONG,
+        receive_pages: usize::from(PAGES) + 1,
+        send_pages: usize::from(PAGES) + 1,
+        ..Config::default()
+    }
+}
+
+/// Not a test of its own: the peer as a process. It sends long pages and short ones in turn, each full of its number, and may be gone before they are taken.
+#[test]
+fn peer() {
+    let (Ok(place), Ok(role)) = (std::env::var(PLACE), std::env::var(ROLE)) else {
+        return;
+    };
+    let libfabric = Libfabric::load().unwrap();
+    let mut endpoint = libfabric.connect("shm", &place, &config()).unwrap();
+    until("the first page is taken", || {
+        (endpoint.send(&[b"met"]).unwrap() > 0).then_some(())
+    });
+    std::io::stdin().read_exact(&mut [0]).unwrap();
+    for number in 0..PAGES {
+        let bytes = if number % 2 == 0 { LONG } else { SHORT };
+        until("a page is taken", || {
+            (endpoint.send(&[&vec![number; bytes]]).unwrap() > 0).then_some(())
+        });
+    }
+    if role == "leaves" {
+        drop(endpoint);
+        use_free_memory();
+    }
+    println!("\nhas sent");
+    std::io::stdin().read_exact(&mut [0]).ok();
+}
+
+/// Whatever was freed is somebody else's now, and full of something else.
+fn use_free_memory() {
+    for _ in 0..200 {
+        let (len, access) = (64 << 10, libc::PROT_READ | libc::PROT_WRITE);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory, of the length that is written.
+        unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            start.cast::<u8>().write_bytes(0xff, len);
+        }
+    }
+}
+
+/// What a peer's pages were, read when it had gone.
+fn read_after(role: &str, goes: impl Fn(&mut Child)) -> Option<usize> {
+    let (_, mut listener) = listener("shm", &config())?;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "peer", "--nocapture"])
+        .env(PLACE, listener.local_address().unwrap())
+        .env(ROLE, role)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut far: Endpoint = until("the peer comes", || listener.accept().unwrap());
+    until("the first page comes", || {
+        (far.receive().unwrap() == Received::Some).then_some(())
+    });
+    far.used(usize::MAX);
+    // From here on nothing is taken until the peer has gone.
+    let mut ears = child.stdin.take().unwrap();
+    ears.write_all(b".").unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap());
+    assert!(said.lines().any(|line| line.unwrap() == "has sent"));
+    goes(&mut child);
+    let mut pages = 0;
+    let error = until("the loss shows", || match far.receive() {
+        Ok(Received::Some) => {
+            let number = pages as u8;
+            assert!(far.bytes().iter().all(|&byte| byte == number), "{number}");
+            far.used(usize::MAX);
+            pages += 1;
+            None
+        }
+        Ok(Received::Nothing) => None,
+        Ok(Received::Ended) => panic!("an end that nobody has declared"),
+        Err(error) => Some(error),
+    });
+    assert!(matches!(error, FabricError::Lost { .. }), "{error}");
+    println!("{pages} pages came");
+    child.kill().ok();
+    child.wait().unwrap();
+    Some(pages)
+}
+
+#[test]
+fn nothing_comes_from_behind_a_page_that_is_missing() {
+    let killed = |child: &mut Child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+    if let Some(pages) = read_after("is killed", killed) {
+        assert_eq!(pages, 0, "the first one lay in the peer's memory");
+    }
+}
+
+#[test]
+fn no_memory_is_sent_that_is_free_again() {
+    read_after("leaves", |_| {});
+}
