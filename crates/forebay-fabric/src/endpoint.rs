@@ -175,7 +175,7 @@ impl Endpoint {
     }
 
     /// Sends the parts, one after the other, as one page. Says how many bytes it took: all, or 0 when no page is free, or when the connection is not
-    /// yet made. A page without bytes is not sent.
+    /// yet made, or when it is gone and something that came before is not read. A page without bytes is not sent.
     ///
     /// # Errors
     /// The connection is gone, or could not be made; or the parts are more than a page.

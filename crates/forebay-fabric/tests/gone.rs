@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use forebay_fabric::{Config, Endpoint, FabricError, Libfabric, Received};
-use pair::{listener, until};
+use pair::{Pair, listener, pair, until};
 
 const PLACE: &str = "FABRIC_TEST_PLACE";
 const ROLE: &str = "FABRIC_TEST_ROLE";
@@ -126,4 +126,40 @@ fn nothing_comes_from_behind_a_page_that_is_missing() {
 #[test]
 fn no_memory_is_sent_that_is_free_again() {
     read_after("leaves", |_| {});
+}
+
+/// What came before a loss can be read, also by one who sends first.
+fn read_before_the_loss_shows(provider: &str) {
+    let Some(Pair {
+        mut near, mut far, ..
+    }) = pair(provider, &config())
+    else {
+        return;
+    };
+    until("a page is taken", || {
+        far.arm(false).unwrap();
+        (near.send(&[b"last"]).unwrap() > 0).then_some(())
+    });
+    until("it is there", || (!far.arm(false).unwrap()).then_some(()));
+    drop(near);
+    until("the end of the connection shows", || {
+        let taken = far.send(&[b"?"]).unwrap();
+        far.arm(false).unwrap();
+        (taken == 0).then_some(())
+    });
+    assert_eq!(far.receive().unwrap(), Received::Some);
+    assert_eq!(far.bytes(), b"last");
+    far.used(usize::MAX);
+    let error = far.send(&[b"?"]).unwrap_err();
+    assert!(matches!(error, FabricError::Lost { .. }), "{error}");
+}
+
+#[test]
+fn what_came_is_read_before_a_loss_shows_over_tcp() {
+    read_before_the_loss_shows("tcp");
+}
+
+#[test]
+fn what_came_is_read_before_a_loss_shows_over_shm() {
+    read_before_the_loss_shows("shm");
 }

@@ -31,6 +31,16 @@ impl Endpoint {
         if !self.connected {
             self.look();
         }
+        self.may_send()
+    }
+
+    /// That the connection is gone shows when all that came before is read.
+    fn may_send(&self) -> Result<bool, FabricError> {
+        let is_page = self.at_hand.is_some() || !self.arrived.is_empty();
+        let has_more = is_page || self.peer_ended && !self.told;
+        if has_more && self.broken.is_none() && self.gone.is_some() {
+            return Ok(false);
+        }
         self.alive()?;
         Ok(self.connected)
     }
@@ -38,7 +48,9 @@ impl Endpoint {
     pub(super) fn free_page(&mut self) -> Result<Option<Page>, FabricError> {
         if self.free_to_send.is_empty() {
             self.look();
-            self.alive()?;
+            if !self.may_send()? {
+                return Ok(None);
+            }
         }
         let page = self.free_to_send.pop();
         if page.is_none() {
@@ -56,7 +68,7 @@ impl Endpoint {
             let fault = self.channel.fault(code);
             self.lose(fault);
         }
-        self.alive()?;
+        self.may_send()?;
         Ok(0)
     }
 

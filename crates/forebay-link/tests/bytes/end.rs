@@ -89,6 +89,10 @@ pub(crate) fn an_end_of_a_peer_that_has_not_read_all(backend: &Backend) {
 }
 
 pub(crate) fn a_peer_that_was_killed_when_all_was_sent(backend: &Backend) {
+    if backend.kills_hang {
+        println!("skipped: a peer that is killed can leave this side stuck");
+        return;
+    }
     let mut door = listen_fresh(backend);
     let mut child = Child::start(Role::SendAndDie, &door.address().unwrap());
     let mut link = take(&mut *door);
@@ -100,6 +104,10 @@ pub(crate) fn a_peer_that_was_killed_when_all_was_sent(backend: &Backend) {
 }
 
 pub(crate) fn a_peer_that_is_killed_in_the_middle(backend: &Backend) {
+    if backend.kills_hang {
+        println!("skipped: a peer that is killed can leave this side stuck");
+        return;
+    }
     let mut dice = Dice::seeded();
     for _ in 0..5 {
         let mut door = listen_fresh(backend);

@@ -16,6 +16,7 @@ pub(crate) fn over_fabric_tcp() -> Found {
         fresh: own_host,
         end_may_be_death: false,
         death_cuts: true,
+        kills_hang: false,
         unread_cuts: true,
         garbage: |address| strangers_on(place_of(address)),
     };
@@ -27,6 +28,8 @@ pub(crate) fn over_fabric_shm() -> Found {
         fresh: free_place,
         end_may_be_death: false,
         death_cuts: true,
+        // The provider has spin locks in the memory that both ends write to: who is killed with one of them never gives it back. Seen once in 25 runs.
+        kills_hang: true,
         unread_cuts: true,
         garbage: records,
     };

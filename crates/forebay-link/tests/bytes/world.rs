@@ -23,6 +23,8 @@ pub(crate) struct Backend {
     pub(crate) end_may_be_death: bool,
     /// Whether some of what a peer's `send` took can be missing when it goes without an end.
     pub(crate) death_cuts: bool,
+    /// Whether a peer that is killed can leave this side stuck.
+    pub(crate) kills_hang: bool,
     /// Whether what a peer leaves unread can cut off what it has sent.
     pub(crate) unread_cuts: bool,
     /// Visits a door in every way that is none of ours; what comes back keeps those there that stay.
@@ -37,6 +39,7 @@ pub(crate) fn over_tcp() -> Found {
         fresh: free_port,
         end_may_be_death: true,
         death_cuts: false,
+        kills_hang: false,
         unread_cuts: true,
         garbage: tcp_garbage,
     })
@@ -47,6 +50,7 @@ pub(crate) fn over_shm() -> Found {
         fresh: free_name,
         end_may_be_death: false,
         death_cuts: false,
+        kills_hang: false,
         unread_cuts: false,
         garbage: shm_garbage,
     })
