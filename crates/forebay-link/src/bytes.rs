@@ -81,17 +81,26 @@ pub enum Received {
 ///
 /// How it ends, seen from the side that stays:
 ///
-/// | the peer | `tcp` | `shm` |
-/// |---|---|---|
-/// | [`finish`](Self::finish)es | all that it sent, then `Ended` | the same |
-/// | and is dropped, all of ours read | the same | the same |
-/// | and is dropped, some of ours unread | `Lost`; the end of what it sent may be missing | all, then `Ended` |
-/// | is dropped, or killed, without `finish` | as above: `Ended` is no proof of an orderly end | all that was taken by its `send`, then `Lost` |
+/// | the peer | `tcp` | `shm` | `fabric+tcp` | `fabric+shm` |
+/// |---|---|---|---|---|
+/// | [`finish`](Self::finish)es | all that it sent, then `Ended` | the same | the same | the same |
+/// | and is dropped, all of ours read | the same | the same | the same, if we take it within 1 s; else as without `finish` | the same |
+/// | and is dropped, some of ours unread | `Lost`; the end of what it sent may be missing | all, then `Ended` | as over `tcp` | all, then `Ended` |
+/// | is dropped without `finish` | as above: `Ended` is no proof of an orderly end | all that was taken by its `send`, then `Lost` | the first pieces of those, then `Lost` | as over `shm` |
+/// | is killed | the same | the same | the same | the first pieces, then `Lost`; or this side hangs for good |
+///
+/// A process that is killed while it has one of the spin locks in the memory that libfabric's provider `shm` shares never gives it back: who may be killed
+/// is better met over `shm`.
 ///
 /// So over TCP an orderly end has to be said in the stream itself. That the peer is gone shows in [`send`](Self::send) sooner or later, as `Lost`;
 /// what was taken meanwhile is lost with it.
 ///
-/// Nothing here waits. An error ends the connection.
+/// Nothing here waits, but for the drop of a link over libfabric that was made and has [`finish`](Self::finish)ed: it takes up to 1 s to send the rest. An
+/// error ends the connection.
+///
+/// A link over libfabric gets on only while it is asked: the connection that is being made, and what [`send`](Self::send) or `finish` has taken, may wait until
+/// the next [`receive`](Self::receive) or [`arm`](Self::arm), on either side, or for the sleep between that its [`fds`](Self::fds) end. So both sides keep asking,
+/// also one that has nothing to receive. Asked by `arm`, a link takes in what has come, as far as it has pages, and leaves it to be received.
 pub trait ByteLink: Send + std::fmt::Debug {
     /// Hands over the parts, one after the other, and says how many bytes were taken: 0 when there is no room, or when the
     /// connection is not yet made. Where pieces are kept, all of it is taken or nothing.

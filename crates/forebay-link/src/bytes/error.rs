@@ -170,3 +170,92 @@ impl From<FabricError> for DoorError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "a test that cannot go on has failed")]
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    fn fault(errno: i32) -> Fault {
+        Fault {
+            errno,
+            text: "so it says".into(),
+        }
+    }
+
+    #[test]
+    fn what_a_peer_does_over_libfabric_is_told_as_everywhere() {
+        let refused = Errno::CONNREFUSED.raw_os_error();
+        let error = ByteLinkError::from(FabricError::Connect {
+            address: "fabric+tcp://a:1".into(),
+            fault: fault(refused),
+        });
+        assert!(!error.is_final());
+        let ByteLinkError::Connect { source, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::ConnectionRefused);
+        let error = ByteLinkError::from(FabricError::Lost {
+            peer: "b".into(),
+            fault: fault(Errno::CONNRESET.raw_os_error()),
+            unconfirmed_pages: 3,
+        });
+        assert!(!error.is_final());
+        let ByteLinkError::Lost { source, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::ConnectionReset);
+        assert!(source.to_string().contains("of 3 pieces"), "{source}");
+        let error = ByteLinkError::from(FabricError::Broken {
+            peer: "b".into(),
+            what: "rules",
+        });
+        assert!(matches!(error, ByteLinkError::Broken { .. }) && !error.is_final());
+        let error = ByteLinkError::from(FabricError::TooLong { bytes: 2, most: 1 });
+        assert!(matches!(
+            error,
+            ByteLinkError::TooLong { bytes: 2, most: 1 }
+        ));
+    }
+
+    #[test]
+    fn a_number_of_libfabrics_own_keeps_its_words() {
+        let source = answer(fault(OWN_FAULTS_FROM));
+        assert!(source.to_string().contains("so it says"), "{source}");
+    }
+
+    #[test]
+    fn what_is_missing_here_is_final() {
+        let missing = FabricError::LibraryMissing {
+            path: "libfabric.so.1".into(),
+            what: "no such file".into(),
+        };
+        assert!(ByteLinkError::from(missing).is_final());
+        let missing = FabricError::ProviderMissing {
+            provider: "verbs".into(),
+            there: Vec::new(),
+        };
+        assert!(ByteLinkError::from(missing).is_final());
+        let passing = FabricError::Call {
+            call: "fi_recv",
+            fault: fault(Errno::NOMEM.raw_os_error()),
+        };
+        assert!(!ByteLinkError::from(passing).is_final());
+    }
+
+    #[test]
+    fn a_place_in_use_is_known_and_has_a_remedy() {
+        let error = DoorError::from(FabricError::Listen {
+            address: "fabric+shm://a".into(),
+            fault: fault(Errno::ADDRINUSE.raw_os_error()),
+        });
+        let DoorError::Listen { source, remedy, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
+        assert!(!remedy.is_empty());
+    }
+}
