@@ -6,13 +6,15 @@ use std::time::Duration;
 use forebay_link::bytes::{ByteLink, ByteLinkError, Received, Room};
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 
-use crate::world::{Backend, Dice, LIMIT, Reader, Writer, pair, pair_with};
+use crate::world::{Backend, Dice, LIMIT, Pair, Reader, Writer, pair, pair_with};
 
 const ROUNDS: u64 = 10_000;
+/// Nothing wakes a sleeper over a link that must be polled: there is less that can go wrong, and each sleep is as long as it was said.
+const POLLED_SHARE: u64 = 20;
 /// How long one sleeps over a link that has nothing to wake it.
 const POLLED: Duration = Duration::from_micros(50);
 const PIECE_BYTES: usize = 40_000;
-const STREAM_BYTES: usize = 20_000 * PIECE_BYTES;
+const PIECES: u64 = 20_000;
 
 /// A link, and how to sleep until it has something.
 struct Sleeper {
@@ -84,6 +86,15 @@ impl Sleeper {
     }
 }
 
+/// One so-many-th of the rounds is played.
+fn share(pair: &Pair) -> u64 {
+    if pair.near.must_be_polled() {
+        POLLED_SHARE
+    } else {
+        1
+    }
+}
+
 /// Of any length around that of a sleeper's way to its sleep.
 fn pause(dice: &mut Dice) {
     match dice.roll(16) {
@@ -97,10 +108,11 @@ pub(crate) fn a_sleeper_is_woken_by_what_comes(backend: &Backend) {
     let mut dice = Dice::seeded();
     let seeds = [dice.roll(1 << 40), dice.roll(1 << 40)];
     let pair = pair(backend);
+    let rounds = ROUNDS / share(&pair);
     let play = |link, seed, serves: bool| {
         let (mut sleeper, mut dice) = (Sleeper::new(link), Dice::new(seed));
         let (mut reader, mut writer) = (Reader::new(), Writer::new());
-        for round in 1..=ROUNDS {
+        for round in 1..=rounds {
             if serves {
                 sleeper.write(&mut writer, round, &mut dice);
             }
@@ -117,7 +129,7 @@ pub(crate) fn a_sleeper_is_woken_by_what_comes(backend: &Backend) {
         let one = scope.spawn(|| play(near, seeds[0], true));
         let two = scope.spawn(|| play(far, seeds[1], false));
         let sleeps = one.join().unwrap().sleeps + two.join().unwrap().sleeps;
-        println!("{sleeps} sleeps in {ROUNDS} rounds");
+        println!("{sleeps} sleeps in {rounds} rounds");
         assert!(sleeps > 0);
     });
 }
@@ -131,11 +143,12 @@ pub(crate) fn a_sleeper_is_woken_by_room(backend: &Backend) {
         pieces: 1,
     };
     let pair = pair_with(backend, room);
+    let stream_bytes = (PIECES / share(&pair)) as usize * PIECE_BYTES;
     let (near, far) = (pair.near, pair.far);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let (mut sleeper, mut dice) = (Sleeper::new(near), Dice::new(seeds[0]));
-            let (piece, mut left) = (vec![7; PIECE_BYTES], STREAM_BYTES);
+            let (piece, mut left) = (vec![7; PIECE_BYTES], stream_bytes);
             while left > 0 {
                 let bytes = left.min(PIECE_BYTES);
                 match sleeper.link.send(&[&piece[..bytes]]).unwrap() {
@@ -165,7 +178,7 @@ pub(crate) fn a_sleeper_is_woken_by_room(backend: &Backend) {
                     .used(PIECE_BYTES.max(sleeper.link.bytes().len()));
                 pause(&mut dice);
             }
-            assert_eq!(come, STREAM_BYTES);
+            assert_eq!(come, stream_bytes);
             println!("{} sleeps of the receiver", sleeper.sleeps);
         });
     });
