@@ -315,12 +315,18 @@ impl Session {
     /// Whether both sides have said all: nothing is to come, nothing to go.
     #[must_use]
     pub fn is_over(&self) -> bool {
+        self.has_heard_all() && self.control.is_empty()
+    }
+
+    /// Whether the peer has said all that it had to say: its totals as a sender, and as a receiver. How the link ends then is no matter.
+    #[must_use]
+    pub fn has_heard_all(&self) -> bool {
         let Some(agreed) = &self.agreed else {
             return false;
         };
         let sent = !agreed.sends || self.farewell.is_some();
         let received = !agreed.receives || self.peer_end.is_some();
-        sent && received && self.control.is_empty()
+        sent && received
     }
 
     /// The bytes that the link is to be given next; what it took of them goes to [`handle_transmitted`](Self::handle_transmitted). They are a

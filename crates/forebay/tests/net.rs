@@ -626,12 +626,16 @@ fn with_a_stopped_one(backend: &str, slow: &str, rate: &str) -> [Value; 3] {
     signal(&stopped, Signal::STOP);
     std::thread::sleep(Duration::from_millis(2600));
     signal(&stopped, Signal::CONT);
-    [publisher, other, stopped].map(|run| {
+    let end = |run: Run| {
         let ended = run.end();
         let summary = ended.json();
         assert_eq!(summary["residual_items"], 0, "{summary}\n{}", ended.stderr);
         summary
-    })
+    };
+    let (published, other) = (end(publisher), end(other));
+    // One that was let go looks for its publisher, and there is none any more.
+    signal(&stopped, Signal::INT);
+    [published, other, end(stopped)]
 }
 
 /// The provider `shm` has spin locks in the memory of both: a process that is stopped within one stops the other.

@@ -120,6 +120,11 @@ impl<R: Role> EndPoint<R> {
         if connection.slot != usize::MAX {
             self.free_slots.push(connection.slot);
         }
+        let parted = if connection.session.has_heard_all() {
+            &Parted::Over
+        } else {
+            parted
+        };
         let reason = parted.reason();
         let peer_known = connection.session.agreed().is_some();
         if connection.dial.is_some() && !peer_known {
