@@ -14,7 +14,8 @@ use anyhow::Result;
 
 /// Moves messages between processes and hosts: point to point, and publish/subscribe by tag.
 ///
-/// The address names the backend: tcp://HOST:PORT between hosts, shm://NAME within one. Nothing is encrypted and nobody is asked who
+/// The address names the backend: tcp://HOST:PORT between hosts, shm://NAME within one, fabric+PROVIDER://PLACE over libfabric, as
+/// fabric+tcp://HOST:PORT. Nothing is encrypted and nobody is asked who
 /// he is: use a network of your own.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:

@@ -26,10 +26,22 @@ pub(crate) fn forebay() -> Command {
 
 /// A run in progress.
 pub(crate) struct Run {
-    child: Child,
+    child: Guarded,
     stdout: JoinHandle<Vec<u8>>,
     stderr: JoinHandle<Vec<u8>>,
     what: String,
+}
+
+/// A process that does not outlive its test, however that ends.
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
 }
 
 /// A run that has ended.
@@ -61,7 +73,7 @@ pub(crate) fn start(command: &mut Command) -> Run {
         drain(child.stderr.take().unwrap()),
     );
     Run {
-        child,
+        child: Guarded(child),
         stdout,
         stderr,
         what,
@@ -70,23 +82,23 @@ pub(crate) fn start(command: &mut Command) -> Run {
 
 impl Run {
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     pub(crate) fn is_over(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
+        self.child.0.try_wait().unwrap().is_some()
     }
 
     /// Waits for the end, at most [`LIMIT`].
     pub(crate) fn end(mut self) -> Ended {
         let limit = Instant::now() + LIMIT;
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.child.0.try_wait().unwrap() {
                 break status;
             }
             if Instant::now() > limit {
-                self.child.kill().unwrap();
-                let _ = self.child.wait();
+                self.child.0.kill().unwrap();
+                let _ = self.child.0.wait();
                 let stderr = self.stderr.join().unwrap();
                 panic!(
                     "{} did not end within {LIMIT:?}\n{}",
