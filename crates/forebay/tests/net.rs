@@ -173,9 +173,6 @@ fn a_file_goes_through(backend: &str) {
 }
 
 fn a_subscriber_gets_its_tags(backend: &str) {
-    if hangs_with_several(backend) {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let (from, to, all) = (
         directory.path().join("from"),
@@ -641,19 +638,7 @@ fn with_a_stopped_one(backend: &str, slow: &str, rate: &str) -> [Value; 3] {
     [published, other, end(stopped)]
 }
 
-/// With several connections in one process a run over libfabric does not end now and then; why is not known yet.
-fn hangs_with_several(backend: &str) -> bool {
-    let left_out = backend.starts_with("fabric");
-    if left_out {
-        eprintln!("left out: several connections of one process over libfabric");
-    }
-    left_out
-}
-
 fn a_subscriber_that_never_reads_costs_itself(backend: &str) {
-    if hangs_with_several(backend) {
-        return;
-    }
     for slow in ["drop-newest", "drop-oldest", "disconnect"] {
         let [published, other, stopped] = with_a_stopped_one(backend, slow, "10000");
         assert_eq!(count(&other, "messages"), 20_000, "{slow}: {other}");
@@ -676,9 +661,6 @@ fn a_subscriber_that_never_reads_costs_itself(backend: &str) {
 }
 
 fn one_that_is_waited_for_is_waited_for_so_long_and_no_longer(backend: &str) {
-    if hangs_with_several(backend) {
-        return;
-    }
     let [published, other, _] = with_a_stopped_one(backend, "block", "10000");
     assert_eq!(count(&other, "messages"), 20_000, "{other}");
     assert_eq!(published["parted"]["slow_receiver"], 1, "{published}");

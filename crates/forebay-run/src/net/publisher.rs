@@ -24,15 +24,18 @@ const SUBSCRIPTIONS_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Publishing {
     engine: forebay_msg::Publisher,
-    /// The engine's numbers of connections.
+    /// The engine's numbers of connections, in the order of ours.
     peers: Vec<(u64, EngineId)>,
 }
 
 impl Publishing {
     fn engine_id(&self, id: u64) -> Option<EngineId> {
-        // Numbers only grow, and so they are in order.
-        let at = self.peers.binary_search_by_key(&id, |(of, _)| *of).ok()?;
+        let at = self.place(id).ok()?;
         Some(self.peers[at].1)
+    }
+
+    fn place(&self, id: u64) -> Result<usize, usize> {
+        self.peers.binary_search_by_key(&id, |(of, _)| *of)
     }
 }
 
@@ -47,7 +50,9 @@ impl Role for Publishing {
             agreed.buffer_bytes,
             agreed.buffer_count,
         )?;
-        self.peers.push((id, added));
+        // Who came later may be the first to say who he is.
+        let (Ok(at) | Err(at)) = self.place(id);
+        self.peers.insert(at, (id, added));
         Ok(())
     }
 
@@ -241,5 +246,41 @@ impl Publisher {
     /// The system refuses to wait, or the books cannot be written.
     pub fn finish(mut self, limit: Duration) -> Result<NetSummary, NetError> {
         self.end_point.finish(limit, &mut |_| {})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_msg::Slow;
+
+    use super::*;
+
+    #[test]
+    fn who_came_later_may_be_the_first_to_subscribe() {
+        let engine = forebay_msg::Publisher::new(&forebay_msg::Config::default()).unwrap();
+        let mut role = Publishing {
+            engine,
+            peers: Vec::new(),
+        };
+        let agreed = Agreed {
+            role: Wants::Subscriber,
+            slow: Slow::Block,
+            epoch: 1,
+            identity: 1,
+            buffer_bytes: 4096,
+            buffer_count: 4,
+            sends: true,
+            receives: false,
+        };
+        let all = vec![Entry { tag: 0, mask: 0 }];
+        for id in [7, 9, 3, 8] {
+            role.opened(id, &agreed).unwrap();
+            assert_eq!(role.subscribe(id, true, all.clone()), None, "{id}");
+        }
+        for id in [3, 7, 8, 9] {
+            assert!(role.outbound(id).is_some(), "{id}");
+            assert!(role.gone(id).is_some(), "{id}");
+            assert!(role.gone(id).is_none(), "{id}");
+        }
     }
 }
