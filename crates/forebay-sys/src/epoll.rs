@@ -3,11 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::SysError;
+
+/// Shorter sleeps end in time: `epoll_wait` knows whole milliseconds only, and 50 µs would become 1 ms.
+const FINE: Duration = Duration::from_millis(10);
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,17 +164,32 @@ impl Poller {
 
     fn round(&mut self, timeout: Option<Duration>) -> Result<(), SysError> {
         self.events.clear();
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
+        let mut timeout = timeout;
+        if let Some(fine) =
+            timeout.filter(|timeout| (Duration::from_nanos(1)..FINE).contains(timeout))
+        {
+            if !self.is_ready_within(fine)? {
+                return Ok(());
+            }
+            timeout = Some(Duration::ZERO);
+        }
         match epoll::wait(
             &self.epoll,
             rustix::buffer::spare_capacity(&mut self.events),
-            timeout.as_ref(),
+            timeout.map(timespec).as_ref(),
         ) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(SysError::new("epoll_wait", "", errno)),
+        }
+    }
+
+    /// Sleeps until something is ready, at most so long; the kernel adds its slack of 50 µs.
+    fn is_ready_within(&self, timeout: Duration) -> Result<bool, SysError> {
+        let mut polled = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match rustix::event::poll(&mut polled, Some(&timespec(timeout))) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(SysError::new("ppoll", "", errno)),
         }
     }
 }
@@ -179,6 +197,13 @@ impl Poller {
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
     }
 }
 
@@ -236,6 +261,27 @@ mod tests {
         assert_eq!(tokens(&mut poller, Duration::ZERO, Duration::ZERO), [1]);
         poller.remove(&level).unwrap();
         assert!(tokens(&mut poller, Duration::ZERO, Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn a_short_sleep_is_short_and_is_ended_by_an_event() {
+        let mut poller = Poller::create(1).unwrap();
+        let event = EventFd::create().unwrap();
+        poller
+            .add(&event, 4, Interest::Readable, Trigger::Level)
+            .unwrap();
+        // The shortest of many: on a busy machine a single one may take any time.
+        let sleeps = std::iter::repeat_with(|| {
+            let start = Instant::now();
+            assert!(tokens(&mut poller, Duration::from_micros(50), Duration::ZERO).is_empty());
+            start.elapsed()
+        });
+        let shortest = sleeps.take(200).min().unwrap();
+        let whole = Duration::from_micros(50)..Duration::from_millis(1);
+        assert!(whole.contains(&shortest), "{shortest:?}");
+        event.signal();
+        let woken = tokens(&mut poller, Duration::from_millis(9), Duration::ZERO);
+        assert_eq!(woken, [4]);
     }
 
     #[test]
