@@ -96,7 +96,7 @@ const PARTS: &[Part] = &[
     ("memory", "memory announced and used", parts::memory),
     (
         "net",
-        "messaging over TCP and shared memory, against iperf3 and libzmq",
+        "messaging over TCP, shared memory and libfabric, against iperf3, libzmq and a bare loop",
         net::net,
     ),
 ];

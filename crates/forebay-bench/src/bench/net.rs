@@ -1,4 +1,4 @@
-//! Messaging, in turns with iperf3 and libzmq.
+//! Messaging, in turns with iperf3, libzmq and a bare loop over libfabric.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::Session;
 use super::line::{Goal, Line};
 use crate::net::Ground;
-use crate::net::peer::{Peer, Peers};
+use crate::net::peer::{BareFabric, BarePattern, Peer, Peers};
 use crate::net::perf::Perf;
 use crate::statistics::{Spread, spread};
 
@@ -22,6 +22,8 @@ const OF_TCP_SMALL: f64 = 0.9;
 /// Times the messages per second of libzmq, and share of its round trip.
 const OF_ZMQ: f64 = 3.0;
 const OF_ZMQ_RTT: f64 = 0.5;
+/// Share of what a bare loop over libfabric carries.
+const OF_FABRIC: f64 = 0.9;
 const SHM_HZ: f64 = 20e6;
 const SHM_RTT_US: f64 = 1.0;
 
@@ -33,10 +35,12 @@ struct Bench<'a> {
 }
 
 /// One of those that take turns.
-enum Turn {
+enum Turn<'a> {
     Ours(Perf),
     /// Another program with messages of so many bytes.
     Theirs(Peer, u32),
+    /// A bare loop over this provider of libfabric, with messages of so many bytes.
+    Bare(&'a BareFabric, BarePattern, &'static str, u32),
 }
 
 pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
@@ -55,6 +59,7 @@ pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
     }
     lines.push(bench.round_trip()?);
     lines.extend(bench.shared_memory()?);
+    lines.extend(bench.fabric()?);
     Ok(lines)
 }
 
@@ -63,7 +68,7 @@ impl Bench<'_> {
         Duration::from_millis(if self.session.quick { 500 } else { 2000 })
     }
 
-    fn perf(&self, backend: &str, message_bytes: u32, answered: bool) -> Turn {
+    fn perf(&self, backend: &str, message_bytes: u32, answered: bool) -> Turn<'static> {
         Turn::Ours(Perf {
             backend: backend.to_owned(),
             buffer_bytes: 64 * KIB,
@@ -75,7 +80,12 @@ impl Bench<'_> {
     }
 
     /// Each in turn, as often as the bench repeats; nothing of a program that is missing.
-    fn alternate(&self, turns: &[Turn], column: &str, scale: f64) -> Result<Vec<Option<Spread>>> {
+    fn alternate(
+        &self,
+        turns: &[Turn<'_>],
+        column: &str,
+        scale: f64,
+    ) -> Result<Vec<Option<Spread>>> {
         let mut found = vec![Vec::new(); turns.len()];
         for _ in 0..self.session.runs() {
             for (turn, values) in turns.iter().zip(&mut found) {
@@ -87,6 +97,10 @@ impl Bench<'_> {
                         let duration = self.duration();
                         self.peers
                             .measure(*peer, "tcp", *bytes, duration, &self.ground)?
+                    }
+                    Turn::Bare(bare, pattern, provider, bytes) => {
+                        let (duration, ground) = (self.duration(), &self.ground);
+                        bare.measure(*pattern, provider, *bytes, BUFFERS, duration, ground)?
                     }
                 };
                 values.push(row.number(column) * scale);
@@ -158,6 +172,71 @@ impl Bench<'_> {
                 .beside("libzmq REQ/REP", zmq)
                 .ratio_goal(Goal::AtMost(OF_ZMQ_RTT)),
             None => line.note("libzmq is missing"),
+        })
+    }
+
+    /// Nothing without libfabric.
+    fn fabric(&self) -> Result<Vec<Line>> {
+        let bare = match BareFabric::build() {
+            Ok(bare) => bare,
+            Err(error) => {
+                eprintln!("  bare libfabric: {error:#}");
+                return Ok(Vec::new());
+            }
+        };
+        let mut lines = Vec::new();
+        for (backend, provider) in [("fabric+tcp", "tcp"), ("fabric+shm", "shm")] {
+            if let Some(skipped) = Perf::trial(backend, &self.ground)? {
+                eprintln!("  {backend}: {}", skipped.reason);
+                continue;
+            }
+            lines.push(self.fabric_stream(&bare, backend, provider)?);
+            lines.push(self.fabric_round_trip(&bare, backend, provider)?);
+        }
+        Ok(lines)
+    }
+
+    fn fabric_stream(
+        &self,
+        bare: &BareFabric,
+        backend: &str,
+        provider: &'static str,
+    ) -> Result<Line> {
+        let bytes = 64 * KIB;
+        // Messages of this size are written in place on our side, too.
+        let turns = [
+            self.perf(backend, bytes, false),
+            Turn::Bare(bare, BarePattern::InPlace, provider, bytes),
+            Turn::Bare(bare, BarePattern::Stream, provider, bytes),
+        ];
+        let found = self.alternate(&turns, GOODPUT, 1e-9)?;
+        let what = format!("{backend}, messages of 64 KiB");
+        let line = Line::new(what, "Gb/s", ours(&found)?);
+        let (Some(none), Some(one)) = (found[1], found[2]) else {
+            return Ok(line);
+        };
+        Ok(line
+            .beside("bare loop of libfabric", none)
+            .ratio_goal(Goal::AtLeast(OF_FABRIC))
+            .note(format!("with one copy, as ours, it has {:.1}", one.median)))
+    }
+
+    fn fabric_round_trip(
+        &self,
+        bare: &BareFabric,
+        backend: &str,
+        provider: &'static str,
+    ) -> Result<Line> {
+        let turns = [
+            self.perf(backend, 64, true),
+            Turn::Bare(bare, BarePattern::RoundTrip, provider, 64),
+        ];
+        let found = self.alternate(&turns, RTT, 1e-3)?;
+        let what = format!("{backend}, median round trip of 64 B");
+        let line = Line::new(what, "µs", ours(&found)?);
+        Ok(match found[1] {
+            Some(bare) => line.beside("bare loop of libfabric", bare),
+            None => line,
         })
     }
 

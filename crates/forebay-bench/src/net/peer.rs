@@ -1,6 +1,8 @@
 //! Other programs that do the same, in the same run.
 
+mod built;
 mod copy;
+mod fabric;
 mod iperf;
 mod pingpong;
 mod zmq;
@@ -14,6 +16,7 @@ use anyhow::{Result, anyhow};
 use super::Skipped;
 use super::ground::Ground;
 use crate::rows::Row;
+pub use fabric::{BareFabric, BarePattern};
 
 /// A program to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,7 +105,7 @@ impl Peer {
 /// The programs that can be run here.
 #[derive(Debug)]
 pub struct Peers {
-    zmq: Option<zmq::Built>,
+    zmq: Option<built::Built>,
     missing: Vec<(&'static str, Skipped)>,
 }
 
@@ -120,7 +123,7 @@ impl Peers {
             let reason = match program {
                 "iperf3" => lacks(program, "--version", "iperf3"),
                 "fi_pingpong" => lacks(program, "-h", "libfabric-bin"),
-                "libzmq" => match zmq::Built::make() {
+                "libzmq" => match zmq::build() {
                     Ok(built) => {
                         found.zmq = Some(built);
                         None
@@ -167,7 +170,9 @@ impl Peers {
             (Peer::Iperf3, _) => iperf::measure(message_bytes, duration, ground),
             (Peer::Memcpy, _) => Ok(copy::measure(message_bytes, duration)),
             (Peer::FiPingpong, _) => pingpong::measure(backend, message_bytes, ground),
-            (_, Some(built)) => built.measure(peer.pattern(), message_bytes, duration, ground),
+            (_, Some(built)) => {
+                zmq::measure(built, peer.pattern(), message_bytes, duration, ground)
+            }
             (_, None) => Err(anyhow!("libzmq is missing")),
         };
         ground.unless_stopped(done)

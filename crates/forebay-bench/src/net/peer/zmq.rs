@@ -1,118 +1,37 @@
-//! libzmq, driven by a small C program that is built when it is needed.
+//! libzmq.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::Result;
 
-use super::super::child::{Running, Says};
-use super::super::ground::{Ground, Side};
-use super::Scratch;
+use super::super::ground::Ground;
+use super::built::{Built, Driver};
 use crate::rows::Row;
 
-const SOURCE: &str = include_str!("../../../reference/zmq.c");
-const SLACK: Duration = Duration::from_secs(20);
-
-/// The built program; removed when dropped.
-#[derive(Debug)]
-pub(super) struct Built {
-    directory: Scratch,
+pub(super) fn build() -> Result<Built> {
+    Built::make(Driver {
+        name: "zmq",
+        library: "libzmq",
+        source: include_str!("../../../reference/zmq.c"),
+        link: "-lzmq",
+        package: "libzmq3-dev",
+    })
 }
 
-impl Built {
-    /// Builds it with the host's C compiler and libzmq.
-    pub(super) fn make() -> Result<Self> {
-        let directory = Scratch::make("zmq").context("making a directory for the reference")?;
-        let built = Self { directory };
-        let source = built.directory.0.join("zmq.c");
-        std::fs::write(&source, SOURCE).context("writing the reference's source")?;
-        let out = Command::new("cc")
-            .args(["-O2", "-o"])
-            .arg(built.program())
-            .arg(&source)
-            .arg("-lzmq")
-            .output()
-            .context("no C compiler; it comes with the Debian package gcc")?;
-        if !out.status.success() {
-            let text = String::from_utf8_lossy(&out.stderr);
-            let line = text
-                .lines()
-                .find(|line| line.contains("error"))
-                .or(text.lines().next());
-            bail!(
-                "the program that drives it cannot be built ({}); it needs the Debian packages libzmq3-dev, gcc and libc6-dev",
-                line.unwrap_or("cc failed").trim()
-            );
-        }
-        Ok(built)
-    }
-
-    fn program(&self) -> PathBuf {
-        self.directory.0.join("zmq")
-    }
-
-    /// Runs a pattern once, over TCP.
-    pub(super) fn measure(
-        &self,
-        pattern: &str,
-        message_bytes: u32,
-        duration: Duration,
-        ground: &Ground<'_>,
-    ) -> Result<Row> {
-        let stop = ground.stop();
-        let side = |side: Side, role: &str, address: &str| {
-            let mut command = ground.command(self.program(), side);
-            let ms = duration.as_millis().to_string();
-            command.args([pattern, role, address, &message_bytes.to_string(), &ms]);
-            Running::start("libzmq", &mut command, Says::OnStderr)
-        };
-        let place = format!("tcp://{}:*", ground.listener());
-        let mut listener = side(Side::Listener, "listen", &place)?;
-        let address = listener.line(SLACK, stop, |line| {
-            line.strip_prefix("listening on ").map(str::to_owned)
-        })?;
-        let sender = side(Side::Sender, "send", &address)?;
-        let sent = result(sender.end(duration + SLACK, stop)?)?;
-        let received = result(listener.end(SLACK, stop)?)?;
-        Ok(row(&sent, &received, message_bytes))
-    }
-}
-
-fn result(ended: super::super::child::Ended) -> Result<Value> {
-    if ended.code != Some(0) {
-        bail!("{}", ended.complaint("libzmq"));
-    }
-    serde_json::from_str(&ended.stdout).context("reading libzmq's result")
-}
-
-fn row(sent: &Value, received: &Value, message_bytes: u32) -> Row {
-    let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or_default();
-    let answered = sent["rtt_samples"].is_number();
-    let rates = if answered { sent } else { received };
-    let (messages, elapsed_s) = (number(rates, "messages"), number(rates, "elapsed_s"));
-    let hz = if elapsed_s > 0.0 {
-        messages / elapsed_s
-    } else {
-        0.0
+/// Runs a pattern once, over TCP.
+pub(super) fn measure(
+    built: &Built,
+    pattern: &str,
+    message_bytes: u32,
+    duration: Duration,
+    ground: &Ground<'_>,
+) -> Result<Row> {
+    let (bytes, ms) = (message_bytes.to_string(), duration.as_millis().to_string());
+    let words = |role: &str, address: &str| {
+        [pattern, role, address, &bytes, &ms]
+            .map(str::to_owned)
+            .to_vec()
     };
-    let mut row = Row::default();
-    row.add("messages", messages);
-    row.add("bytes", messages * f64::from(message_bytes));
-    row.add("elapsed_s", elapsed_s);
-    row.add("message_rate_hz", hz);
-    row.add("goodput_bps", hz * 8.0 * f64::from(message_bytes));
-    if let (true, Value::Object(told)) = (answered, sent) {
-        for (name, value) in told.iter().filter(|cell| cell.0.starts_with("rtt_")) {
-            row.add(name, value.as_f64().unwrap_or_default());
-        }
-    }
-    row.add("cpu_sender_s", number(sent, "cpu_s"));
-    row.add("cpu_receiver_s", number(received, "cpu_s"));
-    row.add(
-        "dropped",
-        number(sent, "messages") - number(received, "messages"),
-    );
-    row
+    let place = format!("tcp://{}:*", ground.listener());
+    built.measure(words, &place, message_bytes, duration, ground)
 }
