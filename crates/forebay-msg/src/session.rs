@@ -381,6 +381,11 @@ impl Session {
         }
     }
 
+    /// Nothing was read until now, though something may have come: the peer's silence so far is not its own.
+    pub fn handle_deafness(&mut self, now_ns: u64) {
+        self.heard_ns = self.heard_ns.max(now_ns);
+    }
+
     /// The time has come for something: says that it is alive, or finds that the peer is not.
     ///
     /// # Errors

@@ -364,3 +364,20 @@ fn a_silent_peer_is_given_up_and_a_quiet_one_is_not() {
     };
     assert_eq!(silent, Err(expected));
 }
+
+#[test]
+fn who_did_not_listen_calls_nobody_silent_and_says_still_that_he_is_there() {
+    let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, false));
+    talk(&mut a, &mut b, whole);
+    for second in 1..40 {
+        let now_ns = second * SECOND_NS;
+        b.session.handle_deafness(now_ns);
+        b.session.handle_time(now_ns).unwrap();
+        assert!(b.say(now_ns, &mut a.inbox, usize::MAX));
+        a.hear(now_ns).unwrap();
+        a.session.handle_time(now_ns).unwrap();
+    }
+    // From then on the peer's silence is its own again.
+    assert_eq!(b.session.handle_time(49 * SECOND_NS - 1), Ok(()));
+    assert!(b.session.handle_time(49 * SECOND_NS).is_err());
+}

@@ -5,9 +5,7 @@
 //! ```
 //!
 //! `publish` counts copies where a message is handed in, `send` and `receive` are the engine's own counts, `deliver` counts where the caller is
-//! called.
-
-use std::path::Path;
+//! called. Who gathers what is delivered says himself what was taken; the rest is held.
 
 use forebay_ledger::{
     Account, Balance, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
@@ -16,6 +14,7 @@ use forebay_ledger::{
 use forebay_sys::clock;
 
 use super::counts::Counts;
+use super::settings::Settings;
 use super::tags::{TagSummary, Tags};
 use crate::error::RunError;
 use crate::run_dir::RunDir;
@@ -47,6 +46,7 @@ pub(super) struct Books {
     directory: Option<RunDir>,
     next_commit_ns: u64,
     tags: Tags,
+    gathers: bool,
     /// The fault switch of the tests: where it says, a message vanishes without being counted.
     leak: Leak,
 }
@@ -100,18 +100,12 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
 
 impl Books {
     /// Books for so many connections at a time; in the run directory `out`, or nowhere but here.
-    pub(super) fn open(
-        role: &str,
-        places: usize,
-        out: Option<&Path>,
-        per_tag: bool,
-        leak: Leak,
-    ) -> Result<Self, RunError> {
+    pub(super) fn open(role: &str, places: usize, settings: &Settings) -> Result<Self, RunError> {
         let run_id = format!("net-{role}-{}", std::process::id());
         let (schema, declared) = declare(&run_id, places)?;
         let mut warnings = Vec::new();
         let mut directory = None;
-        let words = match out {
+        let words = match settings.out.as_deref() {
             Some(out) => {
                 let mut made = RunDir::prepare(out, &run_id, &mut warnings)?;
                 made.reserve(schema.bytes_needed() as u64, places)?;
@@ -137,8 +131,9 @@ impl Books {
             deliver: declared.deliver,
             directory,
             next_commit_ns: 0,
-            tags: Tags::new(per_tag),
-            leak,
+            tags: Tags::new(settings.per_tag),
+            gathers: settings.gathers,
+            leak: settings.leak.clone(),
         })
     }
 
@@ -196,7 +191,18 @@ impl Books {
     pub(super) fn delivered(&mut self, tag: u64, bytes: u64) {
         self.tags.count(tag, 1, bytes);
         self.book.add_tally(self.deliver.incoming, 1, bytes);
-        self.book.add_tally(self.deliver.outgoing, 1, bytes);
+        let to = if self.gathers {
+            self.deliver.held
+        } else {
+            self.deliver.outgoing
+        };
+        self.book.add_tally(to, 1, bytes);
+    }
+
+    /// So many messages that were delivered are no longer held for the caller.
+    pub(super) fn taken(&mut self, messages: u64, bytes: u64) {
+        self.book.add_tally(self.deliver.outgoing, messages, bytes);
+        self.book.sub_tally(self.deliver.held, messages, bytes);
     }
 
     /// What was counted by tag, if that was asked for.

@@ -70,13 +70,7 @@ impl<R: Role> EndPoint<R> {
     fn new(role: R, settings: &Settings) -> Result<Self, NetError> {
         settings.messages.validate()?;
         let places = settings.connections_max.clamp(1, 4096);
-        let books = Books::open(
-            R::NAME,
-            places,
-            settings.out.as_deref(),
-            settings.per_tag,
-            settings.leak.clone(),
-        )?;
+        let books = Books::open(R::NAME, places, settings)?;
         Ok(Self {
             role,
             settings: settings.clone(),
@@ -207,6 +201,19 @@ impl<R: Role> EndPoint<R> {
             }
         }
         Ok(progress)
+    }
+
+    /// Writes and says that this side is there, but reads nothing: what comes waits where it is.
+    pub(super) fn stay(&mut self) -> Result<(), NetError> {
+        self.now_ns = clock::monotonic_ns();
+        for connection in &mut self.connections {
+            connection.session.handle_deafness(self.now_ns);
+        }
+        if self.now_ns >= self.next_tend_ns {
+            self.tend()?;
+        }
+        self.pump();
+        Ok(())
     }
 
     /// Reads and writes one connection.

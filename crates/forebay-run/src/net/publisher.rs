@@ -134,20 +134,8 @@ impl Publisher {
     /// It is longer than the buffers of a subscriber, or the system refuses to wait.
     #[inline]
     pub fn publish(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<u32, NetError> {
-        self.since_clock += 1;
-        if self.since_clock >= CLOCK_EVERY {
-            self.since_clock = 0;
-            self.end_point.now_ns = clock::monotonic_ns();
-        }
         loop {
-            let end_point = &mut self.end_point;
-            if end_point.books.leaks("send") {
-                end_point.books.published(tag, 1, payload.len() as u64);
-                return Ok(1);
-            }
-            let engine = &mut end_point.role.engine;
-            let published = engine.publish(end_point.now_ns, tag, status, payload);
-            if let Some(copies) = self.account(tag, &published, payload)? {
+            if let Some(copies) = self.try_publish(tag, status, payload)? {
                 return Ok(copies);
             }
             if self.end_point.stops() > 0 {
@@ -155,6 +143,33 @@ impl Publisher {
             }
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
         }
+    }
+
+    /// The same without waiting: none when a subscriber of the policy `Block` has no room; then nobody got it, and nothing was counted. Who
+    /// [polls](Self::poll) before he tries again is held up by such a subscriber no longer than the settings' `block_ns` allows.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    #[inline]
+    pub fn try_publish(
+        &mut self,
+        tag: u64,
+        status: u8,
+        payload: &[u8],
+    ) -> Result<Option<u32>, NetError> {
+        self.since_clock += 1;
+        if self.since_clock >= CLOCK_EVERY {
+            self.since_clock = 0;
+            self.end_point.now_ns = clock::monotonic_ns();
+        }
+        let end_point = &mut self.end_point;
+        if end_point.books.leaks("send") {
+            end_point.books.published(tag, 1, payload.len() as u64);
+            return Ok(Some(1));
+        }
+        let engine = &mut end_point.role.engine;
+        let published = engine.publish(end_point.now_ns, tag, status, payload);
+        self.account(tag, &published, payload)
     }
 
     /// Counts what became of a message; none when it has to be published again.
@@ -237,6 +252,11 @@ impl Publisher {
     #[must_use]
     pub fn connections_made(&self) -> u64 {
         self.end_point.made()
+    }
+
+    /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
+    pub fn begin_end(&mut self) {
+        self.end_point.end();
     }
 
     /// Sends what is held, says so, waits up to `limit` for the subscribers' totals, and closes the books; ledger and record stay in the run's

@@ -300,6 +300,12 @@ impl Sender {
         Ok(())
     }
 
+    /// Why there is no connection, as far as it is known.
+    #[must_use]
+    pub fn trouble(&self) -> String {
+        self.end_point.trouble()
+    }
+
     /// Whether the receiver sends back.
     #[must_use]
     pub fn is_answered(&self) -> bool {
@@ -360,6 +366,11 @@ impl Sender {
             .ends
             .iter()
             .all(|(_, end)| end.is_done())
+    }
+
+    /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
+    pub fn begin_end(&mut self) {
+        self.end_point.end();
     }
 
     /// Sends what is held, says so, waits up to `limit` for the receiver's totals, and closes the books; ledger and record stay in the run's

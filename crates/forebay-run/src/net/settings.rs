@@ -30,6 +30,8 @@ pub struct Settings {
     pub backoff: Backoff,
     /// Counts by tag, too.
     pub per_tag: bool,
+    /// What is delivered waits for a caller who says himself what he has [taken](super::Subscriber::taken); until then the books hold it.
+    pub gathers: bool,
     /// Directory of the run, with its ledger; none: the books are kept in this process alone.
     pub out: Option<PathBuf>,
     /// Signals that end waiting: the first one a wait for room or for a receiver, a further one the wait for the end.
@@ -47,6 +49,7 @@ impl Default for Settings {
             timing: Timing::default(),
             backoff: Backoff::default(),
             per_tag: false,
+            gathers: false,
             out: None,
             signals: None,
             leak: Leak::off(),

@@ -146,6 +146,25 @@ impl Subscriber {
         self.end_point.trouble()
     }
 
+    /// Works but for reading, so that the peers know that somebody is there: for who has no room for what they send. That waits with them, and costs
+    /// what the policy for a slow receiver says.
+    ///
+    /// # Errors
+    /// The system refuses to go on.
+    pub fn stay(&mut self) -> Result<(), NetError> {
+        self.end_point.stay()
+    }
+
+    /// So many messages of so many bytes, which were delivered, are in the caller's hands now; for who [gathers](Settings::gathers).
+    pub fn taken(&mut self, messages: u64, bytes: u64) {
+        self.end_point.books.taken(messages, bytes);
+    }
+
+    /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
+    pub fn begin_end(&mut self) {
+        self.end_point.end();
+    }
+
     /// Asks the publishers for the end, waits up to `limit` for what is on its way, and closes the books; ledger and record stay in the run's
     /// directory.
     ///

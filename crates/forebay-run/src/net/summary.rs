@@ -44,6 +44,8 @@ pub struct NetSummary {
     pub dropped: u64,
     /// The same by reason.
     pub dropped_by_reason: BTreeMap<String, u64>,
+    /// Messages that are still inside: at an end that gathers, those that its caller has not taken.
+    pub held: u64,
     /// What the books leave over, in messages.
     pub residual_items: u64,
     /// What they leave over in bytes.
@@ -95,6 +97,7 @@ impl NetSummary {
         self.residual_items = balance.residual_items;
         self.residual_bytes = balance.residual_bytes;
         for line in &balance.accounts {
+            self.held += line.held.items.unsigned_abs();
             if line.place == "send" || line.place == "receive" {
                 self.messages += line.outgoing.items;
                 self.bytes += line.outgoing.bytes;
