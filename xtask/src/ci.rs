@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 
-use crate::{cargo, fuzz, tidy};
+use crate::{cargo, fuzz, python, tidy};
 
 const LOOM_MODULE: &str = "#[cfg(all(test, loom))]";
 const FUZZ_SECONDS_PER_TARGET: u64 = 10;
@@ -44,6 +44,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "test",
         run: test,
+    },
+    Step {
+        name: "python",
+        run: python::run,
     },
     Step {
         name: "loom",

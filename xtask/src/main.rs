@@ -1,4 +1,4 @@
-//! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask fuzz SECONDS`.
+//! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask python`, `cargo xtask fuzz SECONDS`.
 //!
 //! What it is not: a build system. Cargo builds; this crate asks questions that the compiler does not.
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@
 
 mod ci;
 mod fuzz;
+mod python;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask tidy | ci | fuzz SECONDS";
+const USAGE: &str = "usage: cargo xtask tidy | ci | python | fuzz SECONDS";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +35,7 @@ fn run(words: &[String]) -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::run(&root),
         ["ci"] => ci::run(&root),
+        ["python"] => python::run(&root).map(drop),
         ["fuzz", seconds] => fuzz::run(
             &root,
             seconds.parse().context("SECONDS must be a whole number")?,

@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-bench",
         ],
     ),
+    ("forebay-python", &["forebay-run"]),
     ("xtask", &[]),
 ];
 
@@ -58,7 +59,7 @@ const BELOW_FACES: &[&str] = &[
 ];
 
 /// Nothing may rest on these, tests included.
-const FACES: &[&str] = &["forebay", "forebay-bench", "xtask"];
+const FACES: &[&str] = &["forebay", "forebay-bench", "forebay-python", "xtask"];
 
 /// Crates that are told the time and handed bytes, and so need nothing that talks to the system.
 const SANS_IO: &[&str] = &[

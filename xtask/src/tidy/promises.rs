@@ -1,7 +1,7 @@
 //! `docs/SPECIFICATION.md`: each promise links to a test that exists and runs, or says that it is pending.
 //!
 //! A promise is a table row `| ID | promise | bound | held by |`, where ID is a capital letter or two and a number.
-//! The last cell is `*pending*`, or tests as `` `path/to/file.rs::name_of_test` `` joined by commas. A promise of speed is
+//! The last cell is `*pending*`, or tests as `` `path/to/file.rs::name_of_test` `` (or `.py`, for pytest's) joined by commas. A promise of speed is
 //! no test's, as a busy machine would break it: it names a part of the bench, `` `./x bench chain` ``,
 //! or the file of a bench, `` `crates/a/benches/b.rs` ``.
 
@@ -115,6 +115,9 @@ fn broken(tree: &Tree, reference: &str) -> Option<String> {
     let Some(text) = tree.text(path) else {
         return Some(format!("there is no file {path}"));
     };
+    if path.ends_with(".py") {
+        return broken_in_python(path, text, test);
+    }
     let (code, name) = (code_only(text), test.rsplit("::").next().unwrap_or(test));
     if is_listed(&code, name) {
         return None;
@@ -129,6 +132,23 @@ fn broken(tree: &Tree, reference: &str) -> Option<String> {
         }
         Some(_) => None,
     }
+}
+
+/// A test of pytest's: a function of the module, in a file and with a name that it finds.
+fn broken_in_python(path: &str, text: &str, test: &str) -> Option<String> {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    if !file.starts_with("test_") || !test.starts_with("test_") {
+        return Some(format!("'{test}' in {path} is no test"));
+    }
+    let signature = format!("def {test}(");
+    let lines: Vec<&str> = text.lines().collect();
+    let Some(at) = lines.iter().position(|line| line.starts_with(&signature)) else {
+        return Some(format!("there is no test '{test}' in {path}"));
+    };
+    let mut above = lines[..at].iter().rev().take_while(|line| !line.is_empty());
+    above
+        .any(|line| line.starts_with("@pytest.mark.skip"))
+        .then(|| format!("the test '{test}' in {path} is skipped"))
 }
 
 /// Whether a macro of this file makes a test of each name in a list, and this one is in it: alone on a line, with a comma or a path.
@@ -197,6 +217,31 @@ mod tests {
                 found.len() == 1 && found[0].contains(what),
                 "{cell}: {found:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_test_in_python_is_one_that_pytest_finds() {
+        let module = "def test_here(address):\n    pass\n\n\n@pytest.mark.skip(reason='slow')\ndef test_slow():\n    pass\n";
+        for (reference, what) in [
+            ("crates/a/tests/test_net.py::test_here", None),
+            ("crates/a/tests/test_net.py::test_gone", Some("no test")),
+            ("crates/a/tests/test_net.py::test_slow", Some("is skipped")),
+            ("crates/a/tests/test_net.py::here", Some("is no test")),
+            ("crates/a/tests/net.py::test_here", Some("is no test")),
+        ] {
+            let row = format!("| P1 | a | 0 | `{reference}` |");
+            let found = check(&Tree::of(&[
+                (SPECIFICATION, &row),
+                ("crates/a/tests/test_net.py", module),
+                ("crates/a/tests/net.py", module),
+            ]));
+            let found = found.first().map(|finding| finding.what.clone());
+            match (&found, what) {
+                (None, None) => {}
+                (Some(found), Some(what)) => assert!(found.contains(what), "{found}"),
+                _ => panic!("{reference}: {found:?}"),
+            }
         }
     }
 

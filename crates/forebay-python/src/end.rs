@@ -1,0 +1,338 @@
+//! An end point that Python holds: one thread at a time works with it, the interpreter's lock is released meanwhile, signals are looked at between
+//! short waits, and a thread of its own works while Python does something else.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_run::net::{NetError, NetSummary};
+use pyo3::exceptions::PyTimeoutError;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use crate::failure;
+use crate::gathered::{Gathered, Messages};
+use crate::keeper::Keeper;
+use crate::turnstile::{Turn, Turnstile};
+
+/// One wait: a signal, another thread and an order to end cost this much.
+const SLICE: Duration = Duration::from_millis(20);
+/// Messages between two looks at the peers while many are sent.
+const TURN_EVERY: usize = 256;
+/// A batch takes no further message from the peers when it has so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What end points have in common.
+pub(crate) trait End: Send + 'static {
+    /// What it is called in errors.
+    const NAME: &'static str;
+    fn poll(&mut self, most: Duration, to: &mut Gathered) -> Result<bool, NetError>;
+    /// Works without reading.
+    fn stay(&mut self) -> Result<(), NetError> {
+        Ok(())
+    }
+    fn taken(&mut self, _messages: u64, _bytes: u64) {}
+    fn begin_end(&mut self);
+    fn connections(&self) -> usize;
+    /// Closes the books; who is still connected is left.
+    fn finish(self, to: &mut Gathered) -> Result<NetSummary, NetError>;
+}
+
+/// An end point that sends.
+pub(crate) trait Sends: End {
+    /// How many copies went; none when it has to wait.
+    fn try_one(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<Option<u32>, NetError>;
+    /// Why nothing goes on after so long, if that is long enough.
+    fn stuck(&self, waited: Duration) -> Option<NetError>;
+}
+
+/// Messages to send.
+pub(crate) trait Outgoing: Sync {
+    fn len(&self) -> usize;
+    fn message(&self, at: usize) -> (u64, &[u8]);
+}
+
+#[derive(Debug)]
+pub(crate) struct State<E> {
+    /// None when it is closed.
+    end: Option<E>,
+    gathered: Gathered,
+    is_ending: bool,
+    summary: Option<String>,
+    /// How often somebody came.
+    pub(crate) visits: u64,
+}
+
+impl<E: End> State<E> {
+    /// What the keeper does; whether there may be more at once.
+    pub(crate) fn keep(&mut self) -> bool {
+        let Some(end) = &mut self.end else {
+            return false;
+        };
+        // What goes wrong shows itself again to the next caller.
+        if self.gathered.is_full() {
+            end.stay().is_err()
+        } else {
+            end.poll(Duration::ZERO, &mut self.gathered)
+                .unwrap_or(false)
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Held<E: End> {
+    state: Arc<Turnstile<State<E>>>,
+    keeper: Keeper,
+}
+
+impl<E: End> Held<E> {
+    pub(crate) fn new(end: E) -> PyResult<Self> {
+        let state = Arc::new(Turnstile::new(State {
+            end: Some(end),
+            gathered: Gathered::default(),
+            is_ending: false,
+            summary: None,
+            visits: 0,
+        }));
+        let keeper = Keeper::start(Arc::clone(&state))?;
+        Ok(Self { state, keeper })
+    }
+
+    fn enter(&self) -> Turn<'_, State<E>> {
+        let mut state = self.state.enter();
+        state.visits += 1;
+        state
+    }
+
+    /// Does something short with it.
+    pub(crate) fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut E) -> Result<T, NetError> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let mut state = self.enter();
+            let end = state.end.as_mut().ok_or_else(|| failure::closed(E::NAME))?;
+            work(end).map_err(failure::of_net)
+        });
+        self.keeper.nudge();
+        done
+    }
+
+    /// Works until `done` has an answer; none when the time is over.
+    fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        limit: Option<Duration>,
+        mut done: impl FnMut(&mut E, &mut Gathered, Duration) -> Result<Option<T>, NetError> + Send,
+    ) -> PyResult<Option<T>> {
+        let begun = Instant::now();
+        loop {
+            let left = limit.map_or(SLICE, |limit| limit.saturating_sub(begun.elapsed()));
+            let answer = py.detach(|| {
+                let mut state = self.enter();
+                let State { end, gathered, .. } = &mut *state;
+                let end = end.as_mut().ok_or_else(|| failure::closed(E::NAME))?;
+                done(end, gathered, left.min(SLICE)).map_err(failure::of_net)
+            })?;
+            if answer.is_some() {
+                return Ok(answer);
+            }
+            py.check_signals()?;
+            if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Works until something holds.
+    pub(crate) fn until(
+        &self,
+        py: Python<'_>,
+        limit: Option<Duration>,
+        holds: impl Fn(&E) -> bool + Send + Sync,
+        why_not: impl FnOnce(&E) -> String + Send,
+    ) -> PyResult<()> {
+        let there = self.wait(py, limit, |end, gathered, most| {
+            if holds(end) {
+                return Ok(Some(()));
+            }
+            if gathered.is_full() {
+                end.stay()?;
+                std::thread::sleep(most.min(Duration::from_millis(1)));
+            } else {
+                end.poll(most, gathered)?;
+            }
+            Ok(holds(end).then_some(()))
+        })?;
+        match there {
+            Some(()) => Ok(()),
+            None => {
+                let text = self.with(py, |end| Ok(why_not(end)))?;
+                Err(PyTimeoutError::new_err(text))
+            }
+        }
+    }
+
+    /// Takes messages: as many as there are, up to a number, waiting for the first one. `is_over` says that none will come.
+    pub(crate) fn take(
+        &self,
+        py: Python<'_>,
+        most: usize,
+        limit: Option<Duration>,
+        is_over: impl Fn(&E) -> bool + Send + Sync,
+    ) -> PyResult<Messages> {
+        let left = py.detach(|| {
+            let mut state = self.enter();
+            state.end.is_none().then(|| state.gathered.take(most))
+        });
+        match left {
+            // Of those that came with the end.
+            Some(left) if !left.tags.is_empty() => return Ok(left),
+            Some(_) => return Err(failure::closed(E::NAME)),
+            None => {}
+        }
+        let taken = self.wait(py, limit, |end, gathered, slice| {
+            if gathered.len() == 0 {
+                end.poll(slice, gathered)?;
+            }
+            let begun = Instant::now();
+            while gathered.len() > 0
+                && gathered.len() < most
+                && gathered.bytes() < BATCH_BYTES
+                && !gathered.is_full()
+                && begun.elapsed() < SLICE
+                && end.poll(Duration::ZERO, gathered)?
+            {}
+            if gathered.len() == 0 {
+                return Ok(is_over(end).then(Messages::default));
+            }
+            let messages = gathered.take(most);
+            end.taken(messages.tags.len() as u64, messages.data.len() as u64);
+            Ok(Some(messages))
+        });
+        taken.map(Option::unwrap_or_default)
+    }
+
+    /// What is there already, without waiting or working.
+    pub(crate) fn waiting(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.enter().gathered.len())
+    }
+
+    pub(crate) fn is_closed(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.enter().end.is_none())
+    }
+
+    pub(crate) fn summary<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let text = py.detach(|| self.enter().summary.clone());
+        let json = text.map(|text| py.import("json")?.call_method1("loads", (text,)));
+        json.transpose()
+    }
+
+    /// Ends in order within `limit`, and closes the books: also when a signal ends the wait.
+    pub(crate) fn close<'py>(
+        &self,
+        py: Python<'py>,
+        limit: Duration,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        py.detach(|| {
+            let mut state = self.enter();
+            let State { end, is_ending, .. } = &mut *state;
+            if let Some(end) = end.as_mut().filter(|_| !*is_ending) {
+                end.begin_end();
+            }
+            *is_ending = true;
+        });
+        let over = if self.is_closed(py) {
+            Ok(None)
+        } else {
+            self.wait(py, Some(limit), |end, gathered, most| {
+                if end.connections() > 0 {
+                    end.poll(most, gathered)?;
+                }
+                Ok((end.connections() == 0).then_some(()))
+            })
+        };
+        py.detach(|| {
+            self.keeper.stop();
+            let mut state = self.enter();
+            let State {
+                end,
+                gathered,
+                summary,
+                ..
+            } = &mut *state;
+            let Some(end) = end.take() else {
+                return Ok(());
+            };
+            let closed = end.finish(gathered).map_err(failure::of_net)?;
+            let text = serde_json::to_string(&closed);
+            *summary = text.ok();
+            Ok::<(), PyErr>(())
+        })?;
+        over?;
+        self.summary(py)
+    }
+}
+
+impl<E: Sends> Held<E> {
+    /// Sends all of them; how many copies went.
+    pub(crate) fn send(
+        &self,
+        py: Python<'_>,
+        messages: &impl Outgoing,
+        status: u8,
+    ) -> PyResult<u64> {
+        let (mut at, mut copies) = (0, 0_u64);
+        let mut waits_since: Option<Instant> = None;
+        loop {
+            let patience = py.detach(|| {
+                let mut state = self.enter();
+                let State { end, gathered, .. } = &mut *state;
+                let end = end.as_mut().ok_or_else(|| failure::closed(E::NAME))?;
+                let begun = Instant::now();
+                while at < messages.len() {
+                    let (tag, payload) = messages.message(at);
+                    let Some(sent) = end.try_one(tag, status, payload)? else {
+                        let since = *waits_since.get_or_insert_with(Instant::now);
+                        end.poll(SLICE, gathered)?;
+                        return Ok(end.stuck(since.elapsed()));
+                    };
+                    waits_since = None;
+                    copies += u64::from(sent);
+                    at += 1;
+                    if at.is_multiple_of(TURN_EVERY) {
+                        end.poll(Duration::ZERO, gathered)?;
+                        if begun.elapsed() >= SLICE {
+                            break;
+                        }
+                    }
+                }
+                Ok(None)
+            });
+            let patience: Option<NetError> = patience.map_err(|error: Stop| error.0)?;
+            if at == messages.len() {
+                self.keeper.nudge();
+                return Ok(copies);
+            }
+            py.check_signals()?;
+            if let Some(stuck) = patience {
+                return Err(failure::of_net(stuck));
+            }
+        }
+    }
+}
+
+/// An error on its way to Python.
+struct Stop(PyErr);
+
+impl From<PyErr> for Stop {
+    fn from(error: PyErr) -> Self {
+        Self(error)
+    }
+}
+
+impl From<NetError> for Stop {
+    fn from(error: NetError) -> Self {
+        Self(failure::of_net(error))
+    }
+}

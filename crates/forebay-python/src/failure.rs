@@ -1,0 +1,67 @@
+//! Errors in Python's classes, with their text unchanged.
+
+use std::io;
+
+use forebay_run::net::NetError;
+use pyo3::PyErr;
+use pyo3::exceptions::{
+    PyConnectionError, PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,
+};
+
+/// What an end point says.
+pub(crate) fn of_net(error: NetError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        NetError::Setting(_) | NetError::TooLong { .. } => PyValueError::new_err(text),
+        NetError::Stuck { .. } => PyTimeoutError::new_err(text),
+        NetError::Left => PyConnectionError::new_err(text),
+        NetError::Door(_) | NetError::Link(_) => of_system(&error, text),
+        _ => PyRuntimeError::new_err(text),
+    }
+}
+
+/// With the number of the system's error, so that Python finds its subclass.
+fn of_system(error: &NetError, text: String) -> PyErr {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(one) = source {
+        if let Some(code) = one
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::raw_os_error)
+        {
+            return PyOSError::new_err((code, text));
+        }
+        source = one.source();
+    }
+    PyOSError::new_err(text)
+}
+
+/// A value outside of its range.
+pub(crate) fn value(
+    name: &str,
+    value: impl std::fmt::Display,
+    rule: impl std::fmt::Display,
+) -> PyErr {
+    PyValueError::new_err(format!("{name} is {value}; {rule}"))
+}
+
+/// A value of another type.
+pub(crate) fn kind(
+    name: &str,
+    value: &pyo3::Bound<'_, pyo3::PyAny>,
+    rule: impl std::fmt::Display,
+) -> PyErr {
+    use pyo3::types::PyAnyMethods;
+    let shown = value
+        .repr()
+        .map_or_else(|_| "something".into(), |text| text.to_string());
+    let mut shown: String = shown.chars().take(80).collect();
+    if shown.is_empty() {
+        shown.push_str("nothing");
+    }
+    PyTypeError::new_err(format!("{name} is {shown}; {rule}"))
+}
+
+/// Something is asked of what was closed.
+pub(crate) fn closed(what: &str) -> PyErr {
+    PyValueError::new_err(format!("the {what} is closed"))
+}

@@ -1,0 +1,3 @@
+from forebay import net as net
+
+__version__: str
