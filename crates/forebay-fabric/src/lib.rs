@@ -11,6 +11,11 @@
 //! | `verbs`, and others with `FI_EP_MSG` | the provider's | as the provider says |
 //! | `shm` | a socket of this host, by which the death of a peer shows, too | no: [must be polled](Endpoint::must_be_polled) |
 //!
+//! The provider `shm` of libfabric 1.17 keeps each end's queue behind a spin lock in memory that both processes share, and a receiver holds its own
+//! while it takes messages, long ones copied meanwhile. A sender waits for that lock inside of `fi_send`. So a receiver that is stopped (`SIGSTOP`)
+//! there holds its sender up until it goes on, and one that is killed there for ever; nothing outside of the library can end that wait. Whoever
+//! must outlive the death of any peer uses another provider.
+//!
 //! The provider `tcp` believes what comes over an established connection; libfabric is for networks whose hosts are trusted.
 //!
 //! ```
