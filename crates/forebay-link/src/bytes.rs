@@ -1,7 +1,7 @@
 //! Connections that carry bytes in order, and where they come in: what messaging runs over.
 //!
 //! An end point is written once, over [`ByteLink`] and [`Door`]; [`Address`] says which backend it is: `tcp://host:port`, `shm://name` or
-//! `fabric+provider://place`.
+//! `fabric+provider://place`. [`Terms`] say whether TCP is encrypted: beyond this host's loopback somebody has to decide.
 //!
 //! ```
 //! use forebay_link::bytes::{Room, connect, listen};
@@ -26,6 +26,8 @@ mod error;
 mod fabric;
 mod shm;
 mod tcp;
+mod terms;
+mod tls;
 
 use std::os::fd::BorrowedFd;
 
@@ -33,7 +35,10 @@ pub use address::{Address, AddressError};
 pub use error::{ByteLinkError, DoorError};
 pub use fabric::{FabricDoor, FabricLink};
 pub use shm::{ShmDoor, ShmLink};
+use tcp::Reach;
 pub use tcp::{TcpDoor, TcpLink};
+pub use terms::{Security, Terms};
+pub use tls::{CertificateError, CertificateFiles, Certificates, TlsDoor, TlsFault, TlsLink};
 
 /// Descriptors that a link or a door waits for at most.
 pub const FDS_MAX: usize = 2;
@@ -81,21 +86,21 @@ pub enum Received {
 ///
 /// How it ends, seen from the side that stays:
 ///
-/// | the peer | `tcp` | `shm` | `fabric+tcp` | `fabric+shm` |
-/// |---|---|---|---|---|
-/// | [`finish`](Self::finish)es | all that it sent, then `Ended` | the same | the same | the same |
-/// | and is dropped, all of ours read | the same | the same | the same, if we take it within 1 s; else as without `finish` | the same |
-/// | and is dropped, some of ours unread | `Lost`; the end of what it sent may be missing | all, then `Ended` | as over `tcp` | all, then `Ended` |
-/// | is dropped without `finish` | as above: `Ended` is no proof of an orderly end | all that was taken by its `send`, then `Lost` | the first pieces of those, then `Lost` | as over `shm` |
-/// | is killed | the same | the same | the same | the first pieces, then `Lost`; or this side hangs for good |
+/// | the peer | `tcp` | `tcp` with TLS | `shm` | `fabric+tcp` | `fabric+shm` |
+/// |---|---|---|---|---|---|
+/// | [`finish`](Self::finish)es | all that it sent, then `Ended` | the same | the same | the same | the same |
+/// | and is dropped, all of ours read | the same | the same, if we take it within 1 s; else as without `finish` | the same | the same, if we take it within 1 s; else as without `finish` | the same |
+/// | and is dropped, some of ours unread | `Lost`; the end of what it sent may be missing | as over `tcp` | all, then `Ended` | as over `tcp` | all, then `Ended` |
+/// | is dropped without `finish` | as above: `Ended` is no proof of an orderly end | the beginning of what was taken by its `send`, then `Lost` | all that was taken by its `send`, then `Lost` | the first pieces of those, then `Lost` | as over `shm` |
+/// | is killed | the same | the same | the same | the same | the first pieces, then `Lost`; or this side hangs for good |
 ///
 /// A process that is killed while it has one of the spin locks in the memory that libfabric's provider `shm` shares never gives it back: who may be killed
 /// is better met over `shm`.
 ///
-/// So over TCP an orderly end has to be said in the stream itself. That the peer is gone shows in [`send`](Self::send) sooner or later, as `Lost`;
+/// So over plain TCP an orderly end has to be said in the stream itself. That the peer is gone shows in [`send`](Self::send) sooner or later, as `Lost`;
 /// what was taken meanwhile is lost with it.
 ///
-/// Nothing here waits, but for the drop of a link over libfabric that was made and has [`finish`](Self::finish)ed: it takes up to 1 s to send the rest. An
+/// Nothing here waits, but for the drop of a link over TLS or libfabric that was made and has [`finish`](Self::finish)ed: it takes up to 1 s to send the rest. An
 /// error ends the connection.
 ///
 /// A link over libfabric gets on only while it is asked: the connection that is being made, and what [`send`](Self::send) or `finish` has taken, may wait until
@@ -212,12 +217,25 @@ pub struct TurnedAway {
 /// Begins to connect; the link says later what came of it. That nothing listens there shows here or there.
 ///
 /// # Errors
-/// The address cannot be found, nothing listens there, or the room is out of its range.
-pub fn connect(address: &Address, room: Room) -> Result<Box<dyn ByteLink>, ByteLinkError> {
-    match address {
-        Address::Tcp { host, port } => Ok(Box::new(TcpLink::connect(host, *port)?)),
-        Address::Shm { name } => Ok(Box::new(ShmLink::connect(name, room)?)),
-        Address::Fabric { provider, place } => {
+/// The address cannot be found, nothing listens there, it is to be secured and there is nothing to do it with, or the room is out of its range.
+pub fn connect(
+    address: &Address,
+    terms: impl Into<Terms>,
+) -> Result<Box<dyn ByteLink>, ByteLinkError> {
+    let Terms { room, security } = terms.into();
+    match (address, security) {
+        (Address::Tcp { host, port }, Security::Tls(certificates)) => {
+            Ok(Box::new(TlsLink::connect(host, *port, &certificates)?))
+        }
+        (Address::Tcp { host, port }, security) => {
+            let wire = tcp::Wire::connect(host, *port, reach(&security))?;
+            Ok(Box::new(TcpLink::new(wire)))
+        }
+        (Address::Shm { name }, _) => Ok(Box::new(ShmLink::connect(name, room)?)),
+        (address, Security::Tls(_)) if !address.is_local() => Err(ByteLinkError::NotSecurable {
+            address: address.to_string(),
+        }),
+        (Address::Fabric { provider, place }, _) => {
             Ok(Box::new(FabricLink::connect(provider, place, room)?))
         }
     }
@@ -226,13 +244,29 @@ pub fn connect(address: &Address, room: Room) -> Result<Box<dyn ByteLink>, ByteL
 /// Listens.
 ///
 /// # Errors
-/// The address is in use, or cannot be listened on.
-pub fn listen(address: &Address, room: Room) -> Result<Box<dyn Door>, DoorError> {
-    match address {
-        Address::Tcp { host, port } => Ok(Box::new(TcpDoor::listen(host, *port)?)),
-        Address::Shm { name } => Ok(Box::new(ShmDoor::listen(name, room)?)),
-        Address::Fabric { provider, place } => {
+/// The address is in use, cannot be listened on, or is to be secured and there is nothing to do it with.
+pub fn listen(address: &Address, terms: impl Into<Terms>) -> Result<Box<dyn Door>, DoorError> {
+    let Terms { room, security } = terms.into();
+    match (address, security) {
+        (Address::Tcp { host, port }, Security::Tls(certificates)) => {
+            Ok(Box::new(TlsDoor::listen(host, *port, &certificates)?))
+        }
+        (Address::Tcp { host, port }, security) => {
+            Ok(Box::new(TcpDoor::open(host, *port, reach(&security))?))
+        }
+        (Address::Shm { name }, _) => Ok(Box::new(ShmDoor::listen(name, room)?)),
+        (address, Security::Tls(_)) if !address.is_local() => Err(DoorError::NotSecurable {
+            address: address.to_string(),
+        }),
+        (Address::Fabric { provider, place }, _) => {
             Ok(Box::new(FabricDoor::listen(provider, place, room)?))
         }
+    }
+}
+
+fn reach(security: &Security) -> Reach {
+    match security {
+        Security::PlainOnLoopback => Reach::Loopback,
+        Security::Plain | Security::Tls(_) => Reach::Everywhere,
     }
 }

@@ -47,7 +47,9 @@ mod tags;
 
 pub use end_point::{Delivered, PeerId};
 pub use error::NetError;
-pub use forebay_link::bytes::{Address, AddressError};
+pub use forebay_link::bytes::{
+    Address, AddressError, CertificateError, CertificateFiles, Certificates, Security,
+};
 pub use forebay_msg::{Config, Entry, Slow};
 pub use publisher::Publisher;
 pub use receiver::Receiver;

@@ -4,6 +4,7 @@ mod bus;
 mod manner;
 mod perf;
 mod publish;
+mod security;
 mod sink;
 mod source;
 mod subscribe;

@@ -25,6 +25,9 @@ macro_rules! on_every_backend {
         mod over_tcp {
             $(#[test] fn $test() { super::$test("tcp"); })*
         }
+        mod over_tls {
+            $(#[test] fn $test() { super::$test("tls"); })*
+        }
         mod over_shm {
             $(#[test] fn $test() { super::$test("shm"); })*
         }
@@ -70,19 +73,32 @@ fn with_libfabric(test: fn(&str), backend: &str) {
     }
 }
 
+/// Addresses with this port are spoken to over TLS.
+const TLS_PORT: &str = ":7143";
+
+/// This process's host of a number on the loopback network: no port has to be free.
+fn host(number: u32) -> String {
+    let pid = std::process::id();
+    format!("127.{}.{}.{number}", 1 + (pid >> 8) % 250, pid % 256)
+}
+
+/// Certificates for all of them, as options.
+fn certificates() -> &'static [String] {
+    static MADE: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let hosts = (1..=250).map(host).collect();
+        rig::certificates::make(&rig::certificates::directory("net"), hosts)
+    });
+    &MADE
+}
+
 /// An address that nobody else has.
 fn address(backend: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let pid = std::process::id();
     match backend {
-        // A host of its own on the loopback network: no port has to be free.
-        "tcp" | "fabric+tcp" => format!(
-            "{backend}://127.{}.{}.{}:7100",
-            1 + (pid >> 8) % 250,
-            pid % 256,
-            1 + number
-        ),
+        "tcp" | "fabric+tcp" => format!("{backend}://{}:7100", host(1 + number)),
+        "tls" => format!("tcp://{}{TLS_PORT}", host(1 + number)),
         backend => format!("{backend}://test-{pid}-{number}"),
     }
 }
@@ -92,6 +108,9 @@ fn net(verb: &str, address: &str, more: &[&str]) -> Command {
     command
         .args(["net", verb, address, "--format", "json"])
         .args(more);
+    if address.ends_with(TLS_PORT) {
+        command.args(certificates());
+    }
     command
 }
 

@@ -83,6 +83,14 @@ impl<'a> Ground<'a> {
         }
     }
 
+    /// What both sides are told about encryption: between namespaces nobody else is on the way.
+    pub(super) fn security(&self) -> &'static [&'static str] {
+        match &self.namespaces {
+            Some(_) => &["--plain"],
+            None => &[],
+        }
+    }
+
     /// The address of the listener's side.
     pub(super) fn listener(&self) -> Ipv4Addr {
         match &self.namespaces {

@@ -124,7 +124,8 @@ impl Perf {
             .args(["--message-bytes", &self.message_bytes.to_string()])
             .args(["--buffer-bytes", &self.buffer_bytes.to_string()])
             .args(["--buffer-count", &self.buffer_count.to_string()])
-            .args(["--duration", &format!("{}ms", duration.as_millis())]);
+            .args(["--duration", &format!("{}ms", duration.as_millis())])
+            .args(ground.security());
         command
     }
 

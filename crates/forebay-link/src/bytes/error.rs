@@ -6,6 +6,9 @@ use forebay_fabric::{Blame, FabricError, Fault};
 use forebay_sys::SysError;
 use thiserror::Error;
 
+use super::terms::{NOT_SECURABLE, REMEDY};
+use super::tls::TlsFault;
+
 /// Numbers of faults from here on are libfabric's own.
 const OWN_FAULTS_FROM: i32 = 256;
 
@@ -52,6 +55,34 @@ pub enum ByteLinkError {
     /// The library or the provider; what its peers do is one of the others.
     #[error(transparent)]
     Fabric(FabricError),
+    /// The two sides do not come together over TLS.
+    #[error("{peer}: {fault}")]
+    Tls {
+        /// Who.
+        peer: String,
+        /// Why.
+        fault: TlsFault,
+    },
+    /// Plain TCP is no default there.
+    #[error("{address} is not on this host's loopback; {REMEDY}")]
+    NotSecured {
+        /// Where.
+        address: String,
+    },
+    /// Encryption is wanted where there is none.
+    #[error("{address}: only tcp:// is encrypted; {NOT_SECURABLE}")]
+    NotSecurable {
+        /// Where.
+        address: String,
+    },
+    /// TLS compares the host with what stands in the peer's certificate.
+    #[error(
+        "{address}: this host can stand in no certificate; write a name or a number, as in tcp://daq7.example.org:7100"
+    )]
+    Unnameable {
+        /// Where.
+        address: String,
+    },
 }
 
 impl ByteLinkError {
@@ -59,12 +90,17 @@ impl ByteLinkError {
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
-            Self::TooLong { .. } => true,
+            Self::TooLong { .. }
+            | Self::NotSecured { .. }
+            | Self::NotSecurable { .. }
+            | Self::Unnameable { .. } => true,
             Self::Fabric(FabricError::Call { .. }) => false,
             Self::Fabric(error) => error.blame() != Blame::Peer,
-            Self::Connect { .. } | Self::Lost { .. } | Self::Broken { .. } | Self::Resource(_) => {
-                false
-            }
+            Self::Connect { .. }
+            | Self::Lost { .. }
+            | Self::Broken { .. }
+            | Self::Resource(_)
+            | Self::Tls { .. } => false,
         }
     }
 
@@ -78,6 +114,10 @@ impl ByteLinkError {
             Self::Resource(_) => "resource",
             Self::TooLong { .. } => "too_long",
             Self::Fabric(error) => error.reason(),
+            Self::Tls { fault, .. } => fault.reason(),
+            Self::NotSecured { .. } => "not_secured",
+            Self::NotSecurable { .. } => "not_securable",
+            Self::Unnameable { .. } => "unnameable",
         }
     }
 }
@@ -148,6 +188,18 @@ pub enum DoorError {
     /// The library or the provider; what its peers do is one of the others.
     #[error(transparent)]
     Fabric(FabricError),
+    /// Plain TCP is no default there.
+    #[error("{address} is not on this host's loopback; {REMEDY}")]
+    NotSecured {
+        /// Where.
+        address: String,
+    },
+    /// Encryption is wanted where there is none.
+    #[error("{address}: only tcp:// is encrypted; {NOT_SECURABLE}")]
+    NotSecurable {
+        /// Where.
+        address: String,
+    },
 }
 
 impl From<FabricError> for DoorError {

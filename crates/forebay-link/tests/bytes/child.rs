@@ -4,10 +4,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{self, Command, Stdio};
 use std::time::Duration;
 
-use forebay_link::bytes::{Address, ByteLink, Room, connect, listen};
+use forebay_link::bytes::{Address, ByteLink, Room};
 
 use crate::door::connect_and_disconnect;
-use crate::world::{Deadline, Dice, Writer};
+use crate::tls;
+use crate::world::{Deadline, Dice, Writer, connect, listen};
 
 /// What [`Role::SendAndDie`] sends: no backend needs a reader to take so much.
 pub(crate) const SENT_BYTES: u64 = 64 << 10;
@@ -36,10 +37,16 @@ impl Role {
     ];
 }
 
-pub(crate) struct Child(process::Child);
+pub(crate) struct Child {
+    child: process::Child,
+    /// What it proves itself with lies there.
+    _certificates: tempfile::TempDir,
+}
 
 impl Child {
     pub(crate) fn start(role: Role, address: &Address) -> Self {
+        let certificates = tempfile::tempdir().unwrap();
+        tls::own().write(certificates.path());
         let child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -49,20 +56,24 @@ impl Child {
             ])
             .env(ROLE, format!("{role:?}"))
             .env(ADDRESS, address.to_string())
+            .env(tls::CERTIFICATES, certificates.path())
             .stdout(Stdio::null())
             .spawn();
-        Self(child.unwrap())
+        Self {
+            child: child.unwrap(),
+            _certificates: certificates,
+        }
     }
 
     pub(crate) fn kill(&mut self) {
-        self.0.kill().unwrap();
+        self.child.kill().unwrap();
         self.wait_killed();
     }
 
     /// Until it was killed; the link is asked meanwhile to get on, and nothing is read.
     pub(crate) fn wait_killed_beside(&mut self, link: &mut dyn ByteLink) {
         let deadline = Deadline::begin();
-        while self.0.try_wait().unwrap().is_none() {
+        while self.child.try_wait().unwrap().is_none() {
             // That it is lost is found again by who reads.
             let _ = link.arm(false);
             link.disarm();
@@ -72,19 +83,19 @@ impl Child {
     }
 
     fn wait_killed(&mut self) {
-        assert_eq!(self.0.wait().unwrap().signal(), Some(9));
+        assert_eq!(self.child.wait().unwrap().signal(), Some(9));
     }
 
     pub(crate) fn wait_well(&mut self) {
-        assert!(self.0.wait().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
         // Of a test that has failed; one that was waited for is left alone.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::io::ErrorKind;
 
-use forebay_link::bytes::{Address, ByteLink, ByteLinkError, DoorError, Room, connect, listen};
+use forebay_link::bytes::{Address, ByteLink, ByteLinkError, DoorError, Room};
 
 use crate::child::{Child, Role};
-use crate::world::{Backend, Deadline, admit, listen_fresh, meet};
+use crate::world::{Backend, Deadline, admit, connect, listen, listen_fresh, meet};
 
 /// Little memory, for many connections.
 const ROOM: Room = Room {

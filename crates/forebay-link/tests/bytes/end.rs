@@ -2,10 +2,10 @@
 
 use std::io::ErrorKind;
 
-use forebay_link::bytes::{ByteLinkError, Received, Room, connect};
+use forebay_link::bytes::{ByteLinkError, Received, Room};
 
 use crate::child::{self, Child, Role};
-use crate::world::{Backend, Deadline, Dice, Reader, Writer, listen_fresh, pair, take};
+use crate::world::{Backend, Deadline, Dice, Reader, Writer, connect, listen_fresh, pair, take};
 
 const STREAM_BYTES: u64 = 100_000;
 

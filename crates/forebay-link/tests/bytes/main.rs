@@ -16,6 +16,7 @@ mod flow;
 mod hostile;
 mod shm;
 mod sleep;
+mod tls;
 mod world;
 
 /// Each test on each backend, by the name `backend::test`.
@@ -61,4 +62,4 @@ macro_rules! on_every {
 }
 
 // `shm` is the module of the tests that only it has.
-on_every! { over_tcp over_shm over_fabric_tcp over_fabric_shm }
+on_every! { over_tcp over_tls over_shm over_fabric_tcp over_fabric_shm }

@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_link::bytes::{
-    Address, ByteLink, ByteLinkError, Door, Received, Room, ShmDoor, connect, listen,
+    Address, ByteLink, ByteLinkError, Door, DoorError, Received, Room, ShmDoor,
 };
 use forebay_sys::seqpacket::SeqSocket;
+
+use crate::tls::terms;
 
 /// Far beyond what anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -57,13 +59,28 @@ pub(crate) fn over_shm() -> Found {
 }
 
 pub(crate) use crate::fabric::{over_fabric_shm, over_fabric_tcp};
+pub(crate) use crate::tls::over_tls;
 
 fn free_port() -> Address {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    free_port_of("127.0.0.1")
+}
+
+pub(crate) fn free_port_of(host: &str) -> Address {
+    let port = TcpListener::bind((host, 0)).and_then(|socket| socket.local_addr());
     Address::Tcp {
-        host: "127.0.0.1".into(),
+        host: host.into(),
         port: port.unwrap().port(),
     }
+}
+
+/// Connects as the backend of the address does.
+pub(crate) fn connect(address: &Address, room: Room) -> Result<Box<dyn ByteLink>, ByteLinkError> {
+    forebay_link::bytes::connect(address, terms(address, room))
+}
+
+/// Listens so.
+pub(crate) fn listen(address: &Address, room: Room) -> Result<Box<dyn Door>, DoorError> {
+    forebay_link::bytes::listen(address, terms(address, room))
 }
 
 pub(crate) fn free_name() -> Address {
@@ -85,7 +102,7 @@ pub(crate) fn socket_of(address: &Address) -> PathBuf {
     neighbour.path().with_file_name(format!("{name}.sock"))
 }
 
-fn tcp_garbage(address: &Address) -> Vec<Box<dyn Any>> {
+pub(crate) fn tcp_garbage(address: &Address) -> Vec<Box<dyn Any>> {
     let Address::Tcp { host, port } = address else {
         panic!("{address} is not TCP");
     };

@@ -1,6 +1,6 @@
 //! Connecting, and connecting again.
 
-use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Room, connect};
+use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Terms, connect};
 
 use super::settings::Backoff;
 
@@ -50,13 +50,13 @@ impl Dial {
     pub(super) fn attempt(
         &mut self,
         now_ns: u64,
-        room: Room,
+        terms: impl FnOnce() -> Terms,
     ) -> Result<Option<Box<dyn ByteLink>>, ByteLinkError> {
         if self.due_ns.is_none_or(|due_ns| now_ns < due_ns) {
             return Ok(None);
         }
         self.attempts += 1;
-        match connect(&self.address, room) {
+        match connect(&self.address, terms()) {
             Ok(link) => {
                 self.due_ns = None;
                 Ok(Some(link))

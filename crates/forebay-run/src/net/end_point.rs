@@ -98,7 +98,7 @@ impl<R: Role> EndPoint<R> {
         settings: &Settings,
     ) -> Result<Self, NetError> {
         // First of all: an address in use shall leave nothing behind.
-        let door = listen(address, settings.room())?;
+        let door = listen(address, settings.terms())?;
         let mut end_point = Self::new(role, settings)?;
         end_point.entrance = Some(Entrance::open(door, &end_point.hub)?);
         Ok(end_point)

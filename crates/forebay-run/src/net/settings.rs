@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_ledger::Leak;
-use forebay_link::bytes::Room;
+use forebay_link::bytes::{Room, Security, Terms};
 use forebay_msg::Config;
 use forebay_msg::session::{Limits, Timing};
 use forebay_sys::signals::StopSignals;
@@ -28,6 +28,8 @@ pub struct Settings {
     pub timing: Timing,
     /// When a lost connection is made again.
     pub backoff: Backoff,
+    /// Whether `tcp://` is encrypted. Default: plain on loopback, and nowhere else.
+    pub security: Security,
     /// Counts by tag, too.
     pub per_tag: bool,
     /// What is delivered waits for a caller who says himself what he has [taken](super::Subscriber::taken); until then the books hold it.
@@ -48,6 +50,7 @@ impl Default for Settings {
             spin_ns: 50_000,
             timing: Timing::default(),
             backoff: Backoff::default(),
+            security: Security::default(),
             per_tag: false,
             gathers: false,
             out: None,
@@ -83,8 +86,11 @@ impl Settings {
         }
     }
 
-    pub(super) fn room(&self) -> Room {
-        self.room_of(self.messages.buffer_bytes)
+    pub(super) fn terms(&self) -> Terms {
+        Terms {
+            room: self.room_of(self.messages.buffer_bytes),
+            security: self.security.clone(),
+        }
     }
 
     /// Room of a connection whose buffers take so much.

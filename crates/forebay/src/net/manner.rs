@@ -13,6 +13,8 @@ use forebay_run::net::{Config, NetSummary, Settings, Slow};
 use crate::output::{Format, bytes, note_line, parse_bytes, parse_duration, print_line, si};
 use crate::session::{BROKEN, leak_from_env};
 
+use super::security::SecurityArgs;
+
 /// How long an end in order may take.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
 /// Largest buffer: 64 MiB with what stands in front of a message.
@@ -48,6 +50,8 @@ pub(super) struct CommonArgs {
     /// Directory for the ledger and the record of this end, for `forebay top` and `forebay audit`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    security: SecurityArgs,
     /// Text for people on standard error, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
@@ -130,6 +134,7 @@ impl CommonArgs {
             out: self.out.clone(),
             signals: Some(signals),
             leak,
+            security: self.security.read()?,
             ..Settings::default()
         })
     }

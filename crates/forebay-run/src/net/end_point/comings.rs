@@ -55,12 +55,12 @@ impl<R: Role> EndPoint<R> {
         if self.ending {
             return Ok(());
         }
-        let room = self.settings.room();
         for at in 0..self.dials.len() {
             if !self.may_dial(at) {
                 continue;
             }
-            let Some(link) = self.dials[at].attempt(self.now_ns, room)? else {
+            let settings = &self.settings;
+            let Some(link) = self.dials[at].attempt(self.now_ns, || settings.terms())? else {
                 continue;
             };
             let dialer = Dialer {
