@@ -27,6 +27,13 @@ Settings of all end points, as keyword arguments; times are in seconds:
     connections_max   most connections at a time; 128
     per_tag           counts by tag, too; False
     out               directory for the ledger and the record of this end, for `forebay top` and `forebay audit`; None
+    tls_certificate   PEM file of this end's certificate: tcp:// is encrypted, and both sides prove who they are; None
+    tls_key           PEM file of its key; None
+    tls_authority     PEM file of the authority that both sides' certificates are of; None
+    plain             tcp:// without that, beyond this host's loopback too; False
+
+Beyond loopback an end point over tcp:// wants the three files or `plain`; the options of the program are named likewise
+(docs/CONFIGURATION.md says how the files are made).
 """
 
 from forebay._native import Batch, Publisher, Receiver, Sender, Subscriber

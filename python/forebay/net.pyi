@@ -20,6 +20,10 @@ class Settings(TypedDict, total=False):
     connections_max: int
     per_tag: bool
     out: str | PathLike[str] | None
+    tls_certificate: str | PathLike[str] | None
+    tls_key: str | PathLike[str] | None
+    tls_authority: str | PathLike[str] | None
+    plain: bool
 
 # With NumPy the arrays of a batch are numpy.ndarray, else memoryview.
 class Batch:

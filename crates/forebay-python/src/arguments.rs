@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_run::net::{Address, Entry, Settings, Slow};
-use pyo3::exceptions::PyTypeError;
+use forebay_run::net::{Address, CertificateFiles, Certificates, Entry, Security, Settings, Slow};
+use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::failure;
 
 /// Names of the settings, for who writes another one.
-const NAMES: &str = "buffer_bytes, buffer_count, water_mark_bytes, flush_time, block_time, spin_time, connections_max, per_tag, out";
+const NAMES: &str = "buffer_bytes, buffer_count, water_mark_bytes, flush_time, block_time, spin_time, connections_max, per_tag, out, \
+     tls_certificate, tls_key, tls_authority, plain";
 /// Longest time that can be said, in seconds: what nanoseconds in 64 bits hold.
 const SECONDS_MAX: f64 = 1.8e10;
 
@@ -141,11 +142,74 @@ pub(crate) fn settings(given: Option<&Bound<'_, PyDict>>) -> PyResult<Settings> 
             .parse()
             .map_err(|error| failure::value("FOREBAY_LEAK", &text, error))?;
     }
+    let mut asked = Asked::default();
     for (name, object) in given.into_iter().flatten() {
         let name: String = name.extract()?;
-        set(&mut settings, &name, &object)?;
+        if !asked.set(&name, &object)? {
+            set(&mut settings, &name, &object)?;
+        }
     }
+    settings.security = asked.security()?;
     Ok(settings)
+}
+
+/// What is asked for of encryption.
+#[derive(Default)]
+struct Asked {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    authority: Option<PathBuf>,
+    plain: bool,
+}
+
+impl Asked {
+    /// Whether it is one of these settings.
+    fn set(&mut self, name: &str, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let file = match name {
+            "tls_certificate" => &mut self.certificate,
+            "tls_key" => &mut self.key,
+            "tls_authority" => &mut self.authority,
+            "plain" => {
+                self.plain = truth(name, object)?;
+                return Ok(true);
+            }
+            _ => return Ok(false),
+        };
+        if !object.is_none() {
+            *file = Some(path(name, object)?);
+        }
+        Ok(true)
+    }
+
+    fn security(self) -> PyResult<Security> {
+        match (self.certificate, self.key, self.authority, self.plain) {
+            (None, None, None, true) => Ok(Security::Plain),
+            (None, None, None, false) => Ok(Security::PlainOnLoopback),
+            (Some(certificate), Some(key), Some(authority), false) => {
+                let files = CertificateFiles {
+                    certificate,
+                    key,
+                    authority,
+                };
+                Certificates::load(&files)
+                    .map(Security::Tls)
+                    .map_err(|error| PyOSError::new_err(error.to_string()))
+            }
+            _ => Err(PyTypeError::new_err(
+                "tls_certificate, tls_key and tls_authority are given together, and without plain",
+            )),
+        }
+    }
+}
+
+fn truth(name: &str, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let truth = object.extract();
+    truth.map_err(|_| failure::kind(name, object, "it must be True or False"))
+}
+
+fn path(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let path = object.extract();
+    path.map_err(|_| failure::kind(name, object, "it must be a path"))
 }
 
 fn set(settings: &mut Settings, name: &str, object: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -161,18 +225,9 @@ fn set(settings: &mut Settings, name: &str, object: &Bound<'_, PyAny>) -> PyResu
         "block_time" => messages.block_ns = ns(object)?,
         "spin_time" => settings.spin_ns = ns(object)?,
         "connections_max" => settings.connections_max = whole(name, object, 1, 4096)? as usize,
-        "per_tag" => {
-            settings.per_tag = object
-                .extract()
-                .map_err(|_| failure::kind(name, object, "it must be True or False"))?;
-        }
+        "per_tag" => settings.per_tag = truth(name, object)?,
         "out" if object.is_none() => {}
-        "out" => {
-            let path: PathBuf = object
-                .extract()
-                .map_err(|_| failure::kind(name, object, "it must be a path"))?;
-            settings.out = Some(path);
-        }
+        "out" => settings.out = Some(path(name, object)?),
         _ => {
             return Err(PyTypeError::new_err(format!(
                 "there is no setting '{name}'; there are {NAMES}"
