@@ -263,17 +263,20 @@ impl Session {
             .say(&Frame::Subscribed(request, refusal.map(Ok)));
     }
 
-    /// Gives back what was read. Worth a frame when a quarter of the buffers is to be given back, or when there is nothing else to do (`idle`).
-    pub fn give_credit(&mut self, idle: bool) {
+    /// Gives back what was read; whether there was anything to say. Worth a frame when a quarter of the buffers is to be given back, or when its time
+    /// has come although it is less (`all`).
+    pub fn give_credit(&mut self, all: bool) -> bool {
         let (Some(inbound), Some(agreed), None) = (&self.inbound, &self.agreed, &self.peer_end)
         else {
-            return;
+            return false;
         };
         let due = inbound.credit() - self.credit_told;
-        if due > 0 && (idle || due >= u64::from(agreed.buffer_count / 4).max(1)) {
+        let worth_it = due > 0 && (all || due >= u64::from(agreed.buffer_count / 4).max(1));
+        if worth_it {
             self.credit_told += due;
             self.control.say_credit(self.credit_told);
         }
+        worth_it
     }
 
     /// Sends what is held, and then the end.

@@ -28,6 +28,8 @@ pub struct TcpLink {
     to: usize,
     /// The first bytes were looked at.
     looked: bool,
+    /// The last read left nothing behind: the next one would find nothing.
+    is_drained: bool,
 }
 
 impl TcpLink {
@@ -46,6 +48,7 @@ impl TcpLink {
             from: 0,
             to: 0,
             looked: false,
+            is_drained: false,
         }
     }
 
@@ -103,6 +106,9 @@ impl ByteLink for TcpLink {
         if !self.wire.is_connected()? {
             return Ok(Received::Nothing);
         }
+        if std::mem::take(&mut self.is_drained) {
+            return Ok(Received::Nothing);
+        }
         self.make_room();
         loop {
             let room = &mut self.memory[self.to..];
@@ -112,6 +118,7 @@ impl ByteLink for TcpLink {
             return match (&self.wire.socket).read(room) {
                 Ok(0) => Ok(Received::Ended),
                 Ok(count) => {
+                    self.is_drained = count < room.len();
                     self.to += count;
                     self.look()?;
                     Ok(Received::Some)

@@ -180,10 +180,7 @@ impl Connection {
             let Some((frame, bytes)) = parsed else {
                 match self.link.receive()? {
                     Received::Some => continue,
-                    Received::Nothing => {
-                        self.session.give_credit(true);
-                        return Ok(Step::Idle { read });
-                    }
+                    Received::Nothing => return Ok(Step::Idle { read }),
                     Received::Ended => {
                         self.link_ended = true;
                         return self.at_the_end(read);
@@ -263,6 +260,7 @@ impl Connection {
                 Ok(())
             };
         }
+        self.session.give_credit(true);
         self.session
             .handle_time(now_ns)
             .map_err(|error| self.failed(error))

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use forebay_sys::clock;
-
 use super::{Delivered, EndPoint, Role, SLEEP_NS};
 use crate::net::entrance::Entrance;
 use crate::net::error::NetError;
@@ -15,25 +13,27 @@ impl<R: Role> EndPoint<R> {
         most: Duration,
         on: &mut impl FnMut(Delivered<'_>),
     ) -> Result<bool, NetError> {
-        let begun_ns = clock::monotonic_ns();
-        let until_ns = begun_ns.saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
-        let spin_until_ns = begun_ns.saturating_add(self.settings.spin_ns).min(until_ns);
-        loop {
-            if self.turn(on)? {
-                return Ok(true);
-            }
-            if self.now_ns >= until_ns {
-                return Ok(false);
-            }
+        let mut happened = self.turn(on)?;
+        // A turn reads the clock: the first one's time is the begin.
+        let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = self.now_ns.saturating_add(most_ns);
+        let spin_until_ns = self
+            .now_ns
+            .saturating_add(self.settings.spin_ns)
+            .min(until_ns);
+        while !happened && self.now_ns < until_ns {
             if self.now_ns >= spin_until_ns {
                 self.sleep(until_ns)?;
             } else {
                 std::hint::spin_loop();
             }
+            happened = self.turn(on)?;
         }
+        Ok(happened)
     }
 
     fn sleep(&mut self, until_ns: u64) -> Result<(), NetError> {
+        self.give_credit();
         let mut polled = self.entrance.as_ref().is_some_and(Entrance::must_be_polled);
         let mut quiet = true;
         let mut wake_ns = until_ns.min(self.now_ns + SLEEP_NS);
@@ -65,5 +65,21 @@ impl<R: Role> EndPoint<R> {
         }
         self.next_tend_ns = 0;
         Ok(())
+    }
+
+    /// Gives back everything that was read: nothing comes with which it could ride.
+    fn give_credit(&mut self) {
+        let mut at = 0;
+        while at < self.connections.len() {
+            let due = self.connections[at].session.give_credit(true);
+            match if due {
+                self.write(at).map(drop)
+            } else {
+                Ok(())
+            } {
+                Ok(()) => at += 1,
+                Err(parted) => self.part(at, &parted),
+            }
+        }
     }
 }
