@@ -22,6 +22,7 @@
 //! ```
 
 mod address;
+mod apart;
 mod error;
 mod fabric;
 mod shm;
@@ -29,11 +30,14 @@ mod tcp;
 mod terms;
 mod tls;
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 pub use address::{Address, AddressError};
+pub use apart::{Apart, PARTS_MAX};
 pub use error::{ByteLinkError, DoorError};
 pub use fabric::{FabricDoor, FabricLink};
+pub use forebay_ring::{REGION_BYTES_MAX, Region, View};
 pub use shm::{ShmDoor, ShmLink};
 use tcp::Reach;
 pub use tcp::{TcpDoor, TcpLink};
@@ -114,6 +118,34 @@ pub trait ByteLink: Send + std::fmt::Debug {
     /// The connection is gone, or could not be made; this side has finished; where pieces are kept, it is longer than one may be.
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, ByteLinkError>;
 
+    /// Hands over `own`, and behind it ranges of a region, at most [`PARTS_MAX`]; says how many bytes of it all were taken, as [`send`](Self::send) does.
+    ///
+    /// Nothing of the region is copied into memory of this process. Over `shm` the bytes stay where they are, and the peer reads them there: they must
+    /// not change before it has said that it did. Over `tcp` the kernel has its own copy of what was taken.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); or a range is not in the region.
+    fn send_from(
+        &mut self,
+        own: &[u8],
+        region: &Region,
+        ranges: &[Range<usize>],
+    ) -> Result<usize, ByteLinkError> {
+        let mut parts = [&[][..]; 1 + PARTS_MAX];
+        parts[0] = own;
+        for (part, range) in parts[1..].iter_mut().zip(ranges) {
+            *part = in_region(region, range)?;
+        }
+        let count = 1 + ranges.len().min(PARTS_MAX);
+        self.send(&parts[usize::from(own.is_empty())..count])
+    }
+
+    /// What belongs behind [`bytes`](Self::bytes) and lies in the peer's memory: the other end of what [`send_from`](Self::send_from) took, where the
+    /// backend leaves it there. It is at hand until the next [`receive`](Self::receive).
+    fn apart(&self) -> Option<Apart<'_>> {
+        None
+    }
+
     /// Takes what has come, as far as there is room for it.
     ///
     /// # Errors
@@ -165,6 +197,16 @@ pub trait ByteLink: Send + std::fmt::Debug {
 
     /// Who is at the other end, for people.
     fn peer(&self) -> &str;
+}
+
+/// The bytes of a range, if the region has them.
+fn in_region<'a>(region: &'a Region, range: &Range<usize>) -> Result<&'a [u8], ByteLinkError> {
+    let bytes = region.bytes();
+    bytes.get(range.clone()).ok_or(ByteLinkError::OutOfRegion {
+        from: range.start,
+        to: range.end,
+        bytes: bytes.len(),
+    })
 }
 
 /// Where connections come in. Nothing here waits.

@@ -74,6 +74,8 @@ mod producer;
 #[cfg(not(loom))]
 mod record;
 #[cfg(not(loom))]
+mod region;
+#[cfg(not(loom))]
 mod set;
 #[cfg(not(loom))]
 mod spec;
@@ -92,6 +94,7 @@ pub use self::{
     },
     producer::{Loan, Producer, Producers},
     record::{HEADER_BYTES, Meta, RECORD_ALIGN, Record, record_bytes},
+    region::{PeerRegion, REGION_BYTES_MAX, Region},
     set::{RingSetMemory, SIDE_FDS},
     spec::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, RINGS_MAX, RingSetSpec},
     view::{VIEWS_MAX, View, prefetch, write_views, write_views_at},

@@ -135,6 +135,21 @@ impl Mapping {
         access: Access,
     ) -> Result<Self, RingError> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        Self::shared(what, fd, len, access, flags)
+    }
+
+    /// The same for reading; its pages come when they are looked at.
+    pub(crate) fn lazy(what: &'static str, fd: &OwnedFd, len: u64) -> Result<Self, RingError> {
+        Self::shared(what, fd, len, Access::Read, MapFlags::SHARED)
+    }
+
+    fn shared(
+        what: &'static str,
+        fd: &OwnedFd,
+        len: u64,
+        access: Access,
+        flags: MapFlags,
+    ) -> Result<Self, RingError> {
         // SAFETY: the kernel chooses a free range, so no existing object is touched.
         let base = unsafe {
             rustix::mm::mmap(

@@ -52,6 +52,16 @@ pub enum ByteLinkError {
         /// Most.
         most: usize,
     },
+    /// A range that the region does not have: the caller's mistake.
+    #[error("bytes {from} to {to} of a region of {bytes} bytes")]
+    OutOfRegion {
+        /// The range's first byte.
+        from: usize,
+        /// The one behind its last.
+        to: usize,
+        /// Bytes of the region.
+        bytes: usize,
+    },
     /// The library or the provider; what its peers do is one of the others.
     #[error(transparent)]
     Fabric(FabricError),
@@ -91,6 +101,7 @@ impl ByteLinkError {
     pub fn is_final(&self) -> bool {
         match self {
             Self::TooLong { .. }
+            | Self::OutOfRegion { .. }
             | Self::NotSecured { .. }
             | Self::NotSecurable { .. }
             | Self::Unnameable { .. } => true,
@@ -113,6 +124,7 @@ impl ByteLinkError {
             Self::Broken { .. } => "link_broken",
             Self::Resource(_) => "resource",
             Self::TooLong { .. } => "too_long",
+            Self::OutOfRegion { .. } => "out_of_region",
             Self::Fabric(error) => error.reason(),
             Self::Tls { fault, .. } => fault.reason(),
             Self::NotSecured { .. } => "not_secured",
@@ -185,6 +197,16 @@ pub enum DoorError {
     /// The host has not what is needed.
     #[error(transparent)]
     Resource(#[from] SysError),
+    /// A range that the region does not have: the caller's mistake.
+    #[error("bytes {from} to {to} of a region of {bytes} bytes")]
+    OutOfRegion {
+        /// The range's first byte.
+        from: usize,
+        /// The one behind its last.
+        to: usize,
+        /// Bytes of the region.
+        bytes: usize,
+    },
     /// The library or the provider; what its peers do is one of the others.
     #[error(transparent)]
     Fabric(FabricError),

@@ -1,6 +1,7 @@
 //! Over shared memory: two rings per connection, one for each direction, and a Unix socket on which both ends meet.
 //!
-//! The hand-shake is described in `docs/wire/shm.md`. Afterwards the socket says only one thing: that the peer is gone.
+//! The hand-shake is described in `docs/wire/shm.md`. Afterwards the socket says that the peer is gone, and carries regions of memory that the peer may read:
+//! what lies in them is sent by reference.
 
 mod copier;
 mod door;
@@ -8,6 +9,7 @@ mod ends;
 mod greeting;
 mod link;
 mod place;
+mod regions;
 
 use std::io;
 
@@ -58,6 +60,14 @@ fn checked(room: Room) -> io::Result<Room> {
         );
         io::Error::new(io::ErrorKind::InvalidInput, text)
     })
+}
+
+/// Whether that is what a socket says of a peer that is not there any more.
+fn is_gone(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// The host's fault, as this crate names it.

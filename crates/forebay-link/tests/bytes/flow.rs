@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use forebay_link::bytes::{ByteLink, Received, Room};
+use forebay_link::bytes::{Address, ByteLink, Received, Room};
 
-use crate::world::{Backend, Deadline, Dice, Reader, Writer, pair};
+use crate::world::{Backend, Deadline, Dice, Lender, Reader, Writer, pair};
 
 const STREAM_BYTES: u64 = 24 << 20;
 /// More than any backend may take of memory for a receiver that does not read.
@@ -28,6 +28,34 @@ pub(crate) fn bytes_come_whole_and_in_order(backend: &Backend) {
     pair.near.finish();
     reader.look_to_the_end(&mut *pair.far).unwrap();
     assert_eq!(reader.position, writer.position);
+}
+
+/// Bytes of the stream that is sent from a region.
+const LENT_BYTES: u64 = 4 << 20;
+
+pub(crate) fn what_lies_in_a_region_comes_from_there(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let mut pair = pair(backend);
+    let (mut lender, mut reader) = (Lender::new(LENT_BYTES), Reader::new());
+    let deadline = Deadline::begin();
+    while reader.position < LENT_BYTES {
+        for _ in 0..dice.roll(20) {
+            let left = (LENT_BYTES - lender.position) as usize;
+            if left > 0 {
+                let bytes = dice.piece(Room::default().piece_bytes_max).min(left);
+                lender.offer(&mut *pair.near, bytes, &mut dice);
+            }
+        }
+        for _ in 0..dice.roll(20) {
+            reader.look(&mut *pair.far).unwrap();
+        }
+        deadline.check();
+    }
+    pair.near.finish();
+    reader.look_to_the_end(&mut *pair.far).unwrap();
+    assert_eq!(reader.position, lender.position);
+    let stays = matches!(pair.address(), Address::Shm { .. });
+    assert_eq!(reader.apart_bytes > LENT_BYTES / 2, stays);
 }
 
 /// Sends a stream, and reads the peer's, until both have ended.

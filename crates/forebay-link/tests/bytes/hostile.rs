@@ -1,14 +1,14 @@
 //! A peer over shared memory that writes anything into all that it can write: the link says so and ends, and nothing else happens.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Received, Room, ShmDoor};
+use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Received, Region, Room, ShmDoor};
 use forebay_ring::{Meta, Producers, RingSetSpec};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use proptest::prelude::*;
 
-use crate::world::{Dice, free_name, hello, take};
+use crate::world::{Dice, free_name, greeting, hello, take};
 
 const PIECE_BYTES_MAX: usize = 2_000;
 const CAPACITY: u64 = 64 << 10;
@@ -16,9 +16,9 @@ const POSITION_AT: u64 = 128;
 const CLOSED_AT: u64 = 136;
 
 /// An honest listener's end, and all that its peer has.
-struct World {
-    link: Box<dyn ByteLink>,
-    socket: Option<SeqSocket>,
+pub(crate) struct World {
+    pub(crate) link: Box<dyn ByteLink>,
+    pub(crate) socket: Option<SeqSocket>,
     /// Says where it reads.
     consumer_page: OwnedFd,
     data: OwnedFd,
@@ -28,7 +28,7 @@ struct World {
     _door: ShmDoor,
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let Address::Shm { name } = free_name() else {
         panic!("no name");
     };
@@ -71,6 +71,11 @@ enum Move {
     Finish,
     /// The peer's: an honest one, and lies.
     Piece(usize),
+    Region(u64),
+    Reference {
+        count: u32,
+        words: Vec<u64>,
+    },
     ProducerPage(u64, u64),
     ConsumerPage(u64, u64),
     Data(u64, Vec<u8>),
@@ -103,6 +108,9 @@ fn any_move() -> impl Strategy<Value = Move> {
         2 => any::<bool>().prop_map(Move::Sleep),
         1 => Just(Move::Finish),
         6 => (0..PIECE_BYTES_MAX).prop_map(Move::Piece),
+        1 => (0..4_u64).prop_map(Move::Region),
+        2 => (0..6_u32, prop::collection::vec(prop_oneof![0..4_u64, Just(4096), word()], 0..15))
+            .prop_map(|(count, words)| Move::Reference { count, words }),
         1 => (place(), word()).prop_map(|(at, word)| Move::ProducerPage(at, word)),
         1 => (place(), word()).prop_map(|(at, word)| Move::ConsumerPage(at, word)),
         2 => (0..CAPACITY - 64, prop::collection::vec(any::<u8>(), 0..64)).prop_map(|(at, bytes)| Move::Data(at, bytes)),
@@ -134,7 +142,14 @@ impl World {
                 let found = blamed(self.link.receive())?;
                 let bytes = self.link.bytes().len();
                 assert!(bytes <= PIECE_BYTES_MAX);
-                assert_eq!(found == Received::Some, bytes > 0);
+                // A piece may consist of references alone.
+                let some = bytes > 0 || self.link.apart().is_some();
+                assert_eq!(found == Received::Some, some);
+                if let Some(apart) = self.link.apart() {
+                    let mut copy = Vec::new();
+                    apart.copy_to(&mut copy);
+                    assert_eq!(copy.len(), apart.len());
+                }
                 self.link.used(bytes);
             }
             Move::Sleep(for_room) => {
@@ -142,26 +157,45 @@ impl World {
                 self.link.disarm();
             }
             Move::Finish => self.link.finish(),
-            Move::Piece(bytes) => self.piece(*bytes),
+            Move::Piece(bytes) => self.piece(&vec![0xa5; *bytes], 0),
+            Move::Region(number) => self.show(*number),
+            Move::Reference { count, words } => {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                self.piece(&bytes, *count);
+            }
             Move::ProducerPage(at, word) => poke(&self.producer_page, *at, &word.to_ne_bytes()),
             Move::ConsumerPage(at, word) => poke(&self.consumer_page, *at, &word.to_ne_bytes()),
             Move::Data(at, bytes) => poke(&self.data, *at, bytes),
-            Move::Say(bytes) => {
-                if let Some(socket) = &self.socket {
-                    let _ = socket.send(bytes, &[]);
-                }
-            }
+            Move::Say(bytes) => self.say(bytes, &[]),
             Move::Leave => self.socket = None,
         }
         Some(())
     }
 
-    fn piece(&mut self, bytes: usize) {
+    /// A piece that says of itself that it begins with so many references.
+    pub(crate) fn piece(&mut self, bytes: &[u8], references: u32) {
         let ring = &mut self.producers.rings[0];
-        if let Ok(mut loan) = ring.reserve(bytes) {
-            loan.fill(0xa5);
-            loan.commit(bytes, Meta::default());
+        if let Ok(mut loan) = ring.reserve(bytes.len()) {
+            loan.copy_from_slice(bytes);
+            let meta = Meta {
+                tag: references,
+                ..Meta::default()
+            };
+            loan.commit(bytes.len(), meta);
             ring.publish();
+        }
+    }
+
+    /// A region of one page, by that number.
+    pub(crate) fn show(&mut self, number: u64) {
+        let region = Region::create("hostile", 1).unwrap();
+        self.say(&greeting(4, number, 0), &[region.reader_fd().unwrap()]);
+    }
+
+    pub(crate) fn say(&mut self, record: &[u8], fds: &[OwnedFd]) {
+        if let Some(socket) = &self.socket {
+            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            let _ = socket.send(record, &fds);
         }
     }
 }
@@ -194,7 +228,7 @@ fn a_peer_that_scribbles_at_the_same_time_is_survived() {
         std::thread::scope(|scope| {
             scope.spawn(|| scribble(seed, &data, &page, &over));
             for _ in 0..50_000 {
-                world.piece(300);
+                world.piece(&[0xa5; 300], 0);
                 if world.apply(&Move::Receive).is_none() {
                     faults += 1;
                     break;

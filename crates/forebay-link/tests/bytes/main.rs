@@ -5,7 +5,8 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test fails by panicking and prints its seed"
+    clippy::single_range_in_vec_init,
+    reason = "a test fails by panicking and prints its seed; lists of ranges of memory are what is meant"
 )]
 
 mod child;
@@ -14,6 +15,7 @@ mod end;
 mod fabric;
 mod flow;
 mod hostile;
+mod regions;
 mod shm;
 mod sleep;
 mod tls;
@@ -42,6 +44,7 @@ macro_rules! on_every {
             $backend:
                 flow::bytes_come_whole_and_in_order
                 flow::both_directions_at_once
+                flow::what_lies_in_a_region_comes_from_there
                 flow::a_receiver_that_does_not_read_holds_the_sender_back
                 end::the_end_comes_after_everything
                 end::one_side_may_end_before_the_other

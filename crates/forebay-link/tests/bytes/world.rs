@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_link::bytes::{
-    Address, ByteLink, ByteLinkError, Door, DoorError, Received, Room, ShmDoor,
+    Address, ByteLink, ByteLinkError, Door, DoorError, PARTS_MAX, Received, Region, Room, ShmDoor,
 };
 use forebay_sys::seqpacket::SeqSocket;
 
@@ -214,10 +214,14 @@ pub(crate) fn meet(door: &mut dyn Door, near: &mut dyn ByteLink) -> Box<dyn Byte
 pub(crate) struct Pair {
     pub(crate) near: Box<dyn ByteLink>,
     pub(crate) far: Box<dyn ByteLink>,
-    _door: Box<dyn Door>,
+    door: Box<dyn Door>,
 }
 
 impl Pair {
+    pub(crate) fn address(&self) -> Address {
+        self.door.address().unwrap()
+    }
+
     /// Sends near to far until so much was taken. Far is asked to get on, and reads nothing.
     pub(crate) fn fill_far(&mut self, writer: &mut Writer, until: u64, dice: &mut Dice) {
         fill(&mut *self.near, &mut *self.far, writer, until, dice);
@@ -253,11 +257,7 @@ pub(crate) fn pair_with(backend: &Backend, room: Room) -> Pair {
     let mut door = listen(&(backend.fresh)(), room).unwrap();
     let mut near = connect(&door.address().unwrap(), room).unwrap();
     let far = meet(&mut *door, &mut *near);
-    Pair {
-        near,
-        far,
-        _door: door,
-    }
+    Pair { near, far, door }
 }
 
 /// The byte at a place of a stream: different for neighbours and for places a power of two apart.
@@ -303,22 +303,77 @@ impl Writer {
     }
 }
 
+/// Writes the same stream, of which all but the first bytes of a piece stay in a region.
+pub(crate) struct Lender {
+    pub(crate) position: u64,
+    region: Region,
+}
+
+impl Lender {
+    /// Memory in which the stream's first `bytes` lie.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let mut region = Region::create("test", bytes).unwrap();
+        for (place, byte) in (0..).zip(region.bytes_mut()) {
+            *byte = byte_at(place);
+        }
+        Self {
+            position: 0,
+            region,
+        }
+    }
+
+    /// Offers `bytes` more, which the region has.
+    pub(crate) fn offer(&mut self, link: &mut dyn ByteLink, bytes: usize, dice: &mut Dice) {
+        let mut at = self.position as usize;
+        let end = at + bytes;
+        let own = dice.roll(bytes.min(60) as u64 + 1) as usize;
+        let own: Vec<u8> = (self.position..).take(own).map(byte_at).collect();
+        at += own.len();
+        let mut ranges = Vec::new();
+        for _ in 0..dice.roll(PARTS_MAX as u64) {
+            let to = at + dice.roll((end - at) as u64 + 1) as usize;
+            ranges.push(at..to);
+            at = to;
+        }
+        ranges.push(at..end);
+        let taken = link.send_from(&own, &self.region, &ranges).unwrap();
+        assert!(taken <= bytes);
+        self.position += taken as u64;
+    }
+}
+
 /// Reads it again and holds every byte against its place.
 pub(crate) struct Reader {
     pub(crate) position: u64,
+    /// Bytes that were read in the peer's memory.
+    pub(crate) apart_bytes: u64,
 }
 
 impl Reader {
     pub(crate) fn new() -> Self {
-        Self { position: 0 }
+        Self {
+            position: 0,
+            apart_bytes: 0,
+        }
+    }
+
+    fn check(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            assert_eq!(byte, byte_at(self.position), "at {}", self.position);
+            self.position += 1;
+        }
     }
 
     /// One look, all of which is used.
     pub(crate) fn look(&mut self, link: &mut dyn ByteLink) -> Result<Received, ByteLinkError> {
         let found = link.receive()?;
-        for &byte in link.bytes() {
-            assert_eq!(byte, byte_at(self.position), "at {}", self.position);
-            self.position += 1;
+        self.check(link.bytes());
+        if let (Some(apart), Received::Some) = (link.apart(), found) {
+            let mut bytes = Vec::new();
+            apart.copy_to(&mut bytes);
+            assert_eq!(bytes.len(), apart.len());
+            self.check(&bytes);
+            self.apart_bytes += bytes.len() as u64;
         }
         link.used(link.bytes().len());
         assert!(link.bytes().is_empty());

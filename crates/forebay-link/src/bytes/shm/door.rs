@@ -14,7 +14,7 @@ use super::ends::Ends;
 use super::greeting::{GREETING_BYTES, Greeting, Refusal};
 use super::link::ShmLink;
 use super::place::{Claim, Place, own_uid};
-use super::{Room, checked, resource};
+use super::{Room, checked, is_gone, resource};
 use crate::bytes::{Address, ByteLink, Door, DoorError, FDS_MAX, TurnedAway};
 
 /// Connections that may wait to be taken in.
@@ -155,7 +155,7 @@ impl ShmDoor {
         };
         let reason = match Greeting::parse(&record[..bytes]) {
             Ok(Greeting::Hello(wanted)) => return self.welcome(visitor, wanted),
-            Ok(Greeting::Welcome(_) | Greeting::Refusal(_)) => Refusal::Malformed,
+            Ok(_) => Refusal::Malformed,
             Err(reason) => reason,
         };
         self.turned_away.malformed += 1;
@@ -235,13 +235,6 @@ impl Door for ShmDoor {
 fn refuse(socket: &SeqSocket, reason: Refusal) {
     // Who does not hear it sees the end of the connection.
     let _ = socket.send(&Greeting::Refusal(reason).emit(), &[]);
-}
-
-fn is_gone(kind: io::ErrorKind) -> bool {
-    matches!(
-        kind,
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
-    )
 }
 
 fn remedy(kind: io::ErrorKind) -> &'static str {

@@ -66,8 +66,8 @@ impl Ends {
         })
     }
 
-    /// Sends a piece, made of the parts, which are `bytes` long together.
-    pub(super) fn put(&mut self, parts: &[&[u8]], bytes: usize) -> Result<(), Full> {
+    /// Sends a piece, made of the parts, which are `bytes` long together; `meta` says what it begins with.
+    pub(super) fn put(&mut self, parts: &[&[u8]], bytes: usize, meta: Meta) -> Result<(), Full> {
         let mut loan = self.out.reserve(bytes)?;
         let mut left = &mut loan[..];
         for part in parts {
@@ -75,16 +75,16 @@ impl Ends {
             to.copy_from_slice(part);
             left = rest;
         }
-        loan.commit(bytes, Meta::default());
+        loan.commit(bytes, meta);
         self.out.publish();
         self.out_ready.notify();
         Ok(())
     }
 
-    /// Takes the next piece, if there is one; false for none.
-    pub(super) fn take(&mut self, copier: &mut PieceCopier) -> Result<bool, &'static str> {
+    /// Takes the next piece, if there is one: what came with it.
+    pub(super) fn take(&mut self, copier: &mut PieceCopier) -> Result<Option<Meta>, &'static str> {
         let record = match self.input.next() {
-            Ok(None) => return Ok(false),
+            Ok(None) => return Ok(None),
             Ok(Some(record)) => record,
             Err(RingError::Peer { fault, .. }) => return Err(fault.reason()),
             Err(_) => return Err("ring"),
@@ -97,7 +97,7 @@ impl Ends {
         // The copy is ours: the peer may have the place back.
         self.input.release(record.end);
         self.input_free.notify();
-        Ok(true)
+        Ok(Some(record.meta))
     }
 
     /// Whether there is a piece to take.

@@ -1,4 +1,5 @@
-//! The records of the hand-shake: one each way. The layout is described in `docs/wire/shm.md`.
+//! The records on the socket: the hand-shake, one each way, and afterwards regions of memory that the peer may read. The layout is described in
+//! `docs/wire/shm.md`.
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ const VERSION: u16 = 1;
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
 const REFUSAL: u8 = 3;
+const REGION: u8 = 4;
 
 /// What one end says to the other before there is a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(super) enum Greeting {
     Welcome(Room),
     /// The listener; the connection ends.
     Refusal(Refusal),
+    /// Either, once connected: a region of this number; its descriptor comes with it.
+    Region(u64),
 }
 
 /// Why a listener refuses.
@@ -67,19 +71,19 @@ impl fmt::Display for Refusal {
 
 impl Greeting {
     pub(super) fn emit(self) -> [u8; GREETING_BYTES] {
-        let (kind, reason, room) = match self {
-            Self::Hello(room) => (HELLO, 0, Some(room)),
-            Self::Welcome(room) => (WELCOME, 0, Some(room)),
-            Self::Refusal(reason) => (REFUSAL, reason.code(), None),
+        let words = |room: Room| [room.piece_bytes_max as u64, room.pieces as u64];
+        let (kind, reason, words) = match self {
+            Self::Hello(room) => (HELLO, 0, words(room)),
+            Self::Welcome(room) => (WELCOME, 0, words(room)),
+            Self::Refusal(reason) => (REFUSAL, reason.code(), [0; 2]),
+            Self::Region(number) => (REGION, 0, [number, 0]),
         };
         let mut record = [0; GREETING_BYTES];
         record[..4].copy_from_slice(MAGIC);
         record[4..6].copy_from_slice(&VERSION.to_le_bytes());
         (record[6], record[7]) = (kind, reason);
-        if let Some(room) = room {
-            record[8..16].copy_from_slice(&(room.piece_bytes_max as u64).to_le_bytes());
-            record[16..24].copy_from_slice(&(room.pieces as u64).to_le_bytes());
-        }
+        record[8..16].copy_from_slice(&words[0].to_le_bytes());
+        record[16..24].copy_from_slice(&words[1].to_le_bytes());
         record
     }
 
@@ -96,6 +100,7 @@ impl Greeting {
         match (record[6], record[7]) {
             (HELLO, 0) => room(record).map(Self::Hello),
             (WELCOME, 0) => room(record).map(Self::Welcome),
+            (REGION, 0) => Ok(Self::Region(word(record, 8))),
             (REFUSAL, code) => Refusal::of_code(code)
                 .map(Self::Refusal)
                 .ok_or(Refusal::Malformed),
@@ -104,12 +109,15 @@ impl Greeting {
     }
 }
 
+/// The eight bytes at `at`, which is one of the two words' places.
+fn word(record: &[u8; GREETING_BYTES], at: usize) -> u64 {
+    let bytes = record[at..].first_chunk().copied();
+    u64::from_le_bytes(bytes.unwrap_or_default())
+}
+
 fn room(record: &[u8; GREETING_BYTES]) -> Result<Room, Refusal> {
-    let word = |at: usize| {
-        let bytes = record[at..at + 8].try_into().map_err(|_| ())?;
-        usize::try_from(u64::from_le_bytes(bytes)).map_err(|_| ())
-    };
-    let (Ok(piece_bytes_max), Ok(pieces)) = (word(8), word(16)) else {
+    let size = |at| usize::try_from(word(record, at));
+    let (Ok(piece_bytes_max), Ok(pieces)) = (size(8), size(16)) else {
         return Err(Refusal::Malformed);
     };
     let room = Room {
@@ -137,10 +145,10 @@ mod tests {
     #[test]
     fn answers_come_back() {
         let refusals = Refusal::ALL.map(Greeting::Refusal);
-        for greeting in refusals
-            .into_iter()
-            .chain([Greeting::Welcome(Room::default())])
-        {
+        for greeting in refusals.into_iter().chain([
+            Greeting::Welcome(Room::default()),
+            Greeting::Region(1 << 40),
+        ]) {
             assert_eq!(Greeting::parse(&greeting.emit()), Ok(greeting));
         }
     }
@@ -154,7 +162,7 @@ mod tests {
         };
         assert_eq!(with(4, 2), Err(Refusal::Version));
         // Magic, kind, reason, a piece too long, too many pieces, no pieces.
-        for (at, byte) in [(0, 0), (6, 4), (7, 1), (12, 1), (18, 255), (16, 0)] {
+        for (at, byte) in [(0, 0), (6, 5), (7, 1), (12, 1), (18, 255), (16, 0)] {
             assert_eq!(with(at, byte), Err(Refusal::Malformed), "{at}");
         }
         for length in [0, 23] {

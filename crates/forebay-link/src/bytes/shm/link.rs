@@ -1,9 +1,10 @@
 //! A connection.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use forebay_ring::{Full, RingError};
+use forebay_ring::{Full, Meta, Region, RingError};
 use forebay_sys::SysError;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
@@ -12,8 +13,11 @@ use super::copier::PieceCopier;
 use super::ends::{Ends, PEER_FDS, fault_of};
 use super::greeting::{GREETING_BYTES, Greeting, Refusal};
 use super::place::Place;
-use super::{Room, checked, resource};
-use crate::bytes::{Address, ByteLink, ByteLinkError, FDS_MAX, Received};
+use super::regions::{Regions, Shown};
+use super::{Room, checked, is_gone, resource};
+use crate::bytes::{
+    Address, Apart, ByteLink, ByteLinkError, FDS_MAX, PARTS_MAX, Received, in_region,
+};
 
 /// Of so many looks that find nothing, one asks the kernel whether the peer is still there.
 const LOOKS_PER_QUESTION: u32 = 256;
@@ -30,6 +34,7 @@ pub struct ShmLink {
     room: Room,
     ends: Option<Ends>,
     copier: PieceCopier,
+    regions: Regions,
     expected_bytes: usize,
     /// The piece that found no room last.
     waiting_bytes: usize,
@@ -85,6 +90,7 @@ impl ShmLink {
             room,
             ends: None,
             copier: PieceCopier::default(),
+            regions: Regions::default(),
             expected_bytes: 0,
             waiting_bytes: 0,
             idle_looks: 0,
@@ -136,7 +142,9 @@ impl ShmLink {
             Err(Refusal::Version) => {
                 return Err(self.refused(ErrorKind::ConnectionRefused, Refusal::Version));
             }
-            Ok(Greeting::Hello(_)) | Err(_) => return Err(self.broken("greeting")),
+            Ok(Greeting::Hello(_) | Greeting::Region(_)) | Err(_) => {
+                return Err(self.broken("greeting"));
+            }
         };
         if fds.len() != PEER_FDS {
             return Err(self.broken("descriptors"));
@@ -161,17 +169,90 @@ impl ShmLink {
         Ok(room)
     }
 
-    /// Asks the kernel whether the peer is gone.
+    /// Asks the kernel whether the peer is gone, and takes the regions that have come.
     #[cold]
     fn look_for_peer(&mut self) -> Result<bool, ByteLinkError> {
-        if !self.is_gone {
-            self.is_gone = match self.socket.receive(&mut [0])? {
-                Arrived::Nothing => false,
-                Arrived::End => true,
-                Arrived::Record(_) => return Err(self.broken("record_after_greeting")),
+        while !self.is_gone {
+            let (mut record, mut fds) = ([0; GREETING_BYTES + 1], Vec::new());
+            let bytes = match self.socket.receive_with_fds(&mut record, &mut fds)? {
+                Arrived::Nothing => break,
+                Arrived::End => {
+                    self.is_gone = true;
+                    break;
+                }
+                Arrived::Record(bytes) => bytes,
             };
+            let Ok(Greeting::Region(number)) = Greeting::parse(&record[..bytes]) else {
+                return Err(self.broken("record_after_greeting"));
+            };
+            let taken = self.regions.take(number, &fds);
+            taken.map_err(|what| self.broken(what))?;
         }
         Ok(self.is_gone)
+    }
+
+    /// A piece that begins with references has come: they are looked up, and a region that is not yet here is on the socket already.
+    #[cold]
+    fn refer(&mut self, count: u32) -> Result<(), ByteLinkError> {
+        let mut found = self.regions.begin(count, self.copier.bytes());
+        if found == Ok(None) {
+            self.look_for_peer()?;
+            found = self.regions.begin(count, self.copier.bytes());
+        }
+        match found {
+            Ok(Some(bytes)) => {
+                self.copier.used(bytes);
+                Ok(())
+            }
+            Ok(None) => Err(self.broken("unknown_region")),
+            Err(what) => Err(self.broken(what)),
+        }
+    }
+
+    /// Puts a piece into the ring: the parts, which are `bytes` long together. Says whether there was room.
+    fn put(&mut self, parts: &[&[u8]], bytes: usize, meta: Meta) -> Result<bool, ByteLinkError> {
+        let put = self.ends.as_mut().map(|ends| ends.put(parts, bytes, meta));
+        match put {
+            Some(Ok(())) => Ok(true),
+            Some(Err(Full::Peer(fault))) => Err(self.broken(fault.reason())),
+            // The agreed room may be smaller than the one wanted, against which the piece was held before.
+            Some(Err(Full::TooLong { len, max })) => Err(ByteLinkError::TooLong {
+                bytes: len,
+                most: max as usize,
+            }),
+            Some(Err(Full::NoSpace { .. })) | None => {
+                self.waiting_bytes = bytes;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether something of so many bytes can be sent at all now: connected, allowed, and to somebody.
+    fn may_send(&mut self, bytes: usize) -> Result<bool, ByteLinkError> {
+        if self.is_finished {
+            return Err(self.lost(ErrorKind::BrokenPipe, "this side has finished"));
+        }
+        if bytes > self.room.piece_bytes_max {
+            return Err(ByteLinkError::TooLong {
+                bytes,
+                most: self.room.piece_bytes_max,
+            });
+        }
+        if bytes == 0 || !self.is_connected()? {
+            return Ok(false);
+        }
+        if self.is_gone {
+            return self.unsent().map(|_| false);
+        }
+        Ok(true)
+    }
+
+    /// There was no room: now and then it is because nobody is there.
+    fn no_room(&mut self) -> Result<usize, ByteLinkError> {
+        if self.is_gone_after_all()? {
+            return self.unsent();
+        }
+        Ok(0)
     }
 
     /// Nothing came, or there was no room: now and then it is because nobody is there.
@@ -225,44 +306,63 @@ impl ShmLink {
 impl ByteLink for ShmLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, ByteLinkError> {
         let bytes = parts.iter().map(|part| part.len()).sum();
-        if self.is_finished {
-            return Err(self.lost(ErrorKind::BrokenPipe, "this side has finished"));
-        }
-        if bytes > self.room.piece_bytes_max {
-            return Err(ByteLinkError::TooLong {
-                bytes,
-                most: self.room.piece_bytes_max,
-            });
-        }
-        if bytes == 0 || !self.is_connected()? {
+        if !self.may_send(bytes)? {
             return Ok(0);
         }
-        if self.is_gone {
-            return self.unsent();
+        if self.put(parts, bytes, Meta::default())? {
+            return Ok(bytes);
         }
-        let put = self.ends.as_mut().map(|ends| ends.put(parts, bytes));
-        match put {
-            Some(Ok(())) => Ok(bytes),
-            Some(Err(Full::Peer(fault))) => Err(self.broken(fault.reason())),
-            // The agreed room may be smaller than the one wanted, against which the piece was held above.
-            Some(Err(Full::TooLong { len, max })) => Err(ByteLinkError::TooLong {
-                bytes: len,
-                most: max as usize,
-            }),
-            Some(Err(Full::NoSpace { .. })) | None => {
-                self.waiting_bytes = bytes;
-                if self.is_gone_after_all()? {
-                    return self.unsent();
-                }
-                Ok(0)
+        self.no_room()
+    }
+
+    fn send_from(
+        &mut self,
+        own: &[u8],
+        region: &Region,
+        ranges: &[Range<usize>],
+    ) -> Result<usize, ByteLinkError> {
+        let mut parts = [own; 1 + PARTS_MAX];
+        let mut bytes = own.len();
+        for (part, range) in parts[1..].iter_mut().zip(ranges) {
+            *part = in_region(region, range)?;
+            bytes += range.len();
+        }
+        let ranges = &ranges[..ranges.len().min(PARTS_MAX)];
+        if !self.may_send(bytes)? {
+            return Ok(0);
+        }
+        let shown = match self.regions.show(region, &self.socket) {
+            Err(error) if is_gone(error.kind()) => {
+                self.is_gone = true;
+                return self.unsent();
             }
+            shown => shown?,
+        };
+        let put = match shown {
+            Shown::NotNow => false,
+            Shown::TooMany => self.put(&parts[..=ranges.len()], bytes, Meta::default())?,
+            Shown::Yes => {
+                let (references, meta) = Regions::refer(region, ranges);
+                let references = references[..ranges.len()].as_flattened();
+                let short = references.len() + own.len();
+                self.put(&[references, own], short, meta)?
+            }
+        };
+        if put {
+            return Ok(bytes);
         }
+        self.no_room()
+    }
+
+    fn apart(&self) -> Option<Apart<'_>> {
+        self.regions.apart()
     }
 
     fn receive(&mut self) -> Result<Received, ByteLinkError> {
         if !self.copier.is_used_up() {
             return Err(self.broken("a piece ends within a frame"));
         }
+        self.regions.done();
         if self.has_ended {
             return Ok(Received::Ended);
         }
@@ -274,8 +374,12 @@ impl ByteLink for ShmLink {
                 return Ok(Received::Nothing);
             };
             match ends.take(&mut self.copier) {
-                Ok(true) => return Ok(Received::Some),
-                Ok(false) => {}
+                Ok(Some(Meta { tag: 0, .. })) => return Ok(Received::Some),
+                Ok(Some(Meta { tag, .. })) => {
+                    self.refer(tag)?;
+                    return Ok(Received::Some);
+                }
+                Ok(None) => {}
                 Err(what) => return Err(self.broken(what)),
             }
             if ends.is_ended() {

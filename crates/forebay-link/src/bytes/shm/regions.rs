@@ -1,0 +1,156 @@
+//! Memory that stays where it is: what of its own memory the peer may read, and what of the peer's this side may.
+//!
+//! A region goes to the peer once, over the socket, before the first piece that refers to it goes into the ring. Such a piece begins with references, as many
+//! as its record's tag says: number of the region, offset, length, eight bytes each.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+
+use forebay_ring::{Meta, PeerRegion, Region};
+use forebay_sys::SysError;
+use forebay_sys::seqpacket::SeqSocket;
+
+use super::greeting::Greeting;
+use super::resource;
+use crate::bytes::{Apart, PARTS_MAX};
+
+/// Bytes of a reference.
+pub(super) const REFERENCE_BYTES: usize = 24;
+/// Regions of each side. What lies in a further one is copied.
+const REGIONS_MAX: usize = 16;
+
+/// What a piece refers to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reference {
+    /// Place of the region among those that came.
+    region: usize,
+    offset: u64,
+    len: usize,
+}
+
+/// What became of an attempt to let the peer read a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It can.
+    Yes,
+    /// The socket takes nothing now.
+    NotNow,
+    /// It has as many as it may have.
+    TooMany,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    /// Numbers of own regions that the peer has.
+    shown: Vec<u64>,
+    came: Vec<(u64, PeerRegion)>,
+    at_hand: [Reference; PARTS_MAX],
+    /// References at hand.
+    count: usize,
+}
+
+impl Regions {
+    /// Lets the peer read a region, if it cannot already.
+    pub(super) fn show(&mut self, region: &Region, socket: &SeqSocket) -> Result<Shown, SysError> {
+        if self.shown.contains(&region.id()) {
+            return Ok(Shown::Yes);
+        }
+        if self.shown.len() >= REGIONS_MAX {
+            return Ok(Shown::TooMany);
+        }
+        let fd = region.reader_fd().map_err(resource)?;
+        let record = Greeting::Region(region.id()).emit();
+        if !socket.send(&record, &[fd.as_fd()])? {
+            return Ok(Shown::NotNow);
+        }
+        self.shown.push(region.id());
+        Ok(Shown::Yes)
+    }
+
+    /// A region of the peer's has come.
+    pub(super) fn take(&mut self, number: u64, fds: &[OwnedFd]) -> Result<(), &'static str> {
+        let [fd] = fds else {
+            return Err("descriptors");
+        };
+        let known = self.came.iter().any(|(known, _)| *known == number);
+        if known || self.came.len() >= REGIONS_MAX {
+            return Err("regions");
+        }
+        let region = PeerRegion::map(fd).map_err(|_| "region")?;
+        self.came.push((number, region));
+        Ok(())
+    }
+
+    /// References to these ranges, and what says that there are some.
+    pub(super) fn refer(region: &Region, ranges: &[Range<usize>]) -> (References, Meta) {
+        let mut references = [[0; REFERENCE_BYTES]; PARTS_MAX];
+        for (reference, range) in references.iter_mut().zip(ranges) {
+            let words = [region.id(), range.start as u64, range.len() as u64];
+            for (to, word) in reference.chunks_exact_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        let meta = Meta {
+            tag: ranges.len() as u32,
+            ..Meta::default()
+        };
+        (references, meta)
+    }
+
+    /// A piece has come that begins with so many references. Says how many bytes they take; none when it refers to a region that has not come.
+    pub(super) fn begin(
+        &mut self,
+        count: u32,
+        piece: &[u8],
+    ) -> Result<Option<usize>, &'static str> {
+        self.count = 0;
+        let count = count as usize;
+        let bytes = count * REFERENCE_BYTES;
+        if count > PARTS_MAX || piece.len() < bytes {
+            return Err("references");
+        }
+        for (at, words) in piece[..bytes].chunks_exact(REFERENCE_BYTES).enumerate() {
+            let word = |of: usize| {
+                let bytes = words[8 * of..].first_chunk().copied();
+                u64::from_le_bytes(bytes.unwrap_or_default())
+            };
+            let number = word(0);
+            let Some(region) = self.came.iter().position(|(known, _)| *known == number) else {
+                return Ok(None);
+            };
+            let len = usize::try_from(word(2)).map_err(|_| "references")?;
+            let reference = Reference {
+                region,
+                offset: word(1),
+                len,
+            };
+            if self.came[region].1.view(reference.offset, len).is_none() {
+                return Err("references");
+            }
+            self.at_hand[at] = reference;
+        }
+        self.count = count;
+        Ok(Some(bytes))
+    }
+
+    /// Nothing is at hand any more.
+    pub(super) fn done(&mut self) {
+        self.count = 0;
+    }
+
+    /// What the piece at hand refers to.
+    pub(super) fn apart(&self) -> Option<Apart<'_>> {
+        if self.count == 0 {
+            return None;
+        }
+        let mut apart = Apart::default();
+        for reference in &self.at_hand[..self.count] {
+            let (_, region) = self.came.get(reference.region)?;
+            apart.push(region.view(reference.offset, reference.len)?);
+        }
+        Some(apart)
+    }
+}
+
+/// References, as they go into the ring.
+pub(super) type References = [[u8; REFERENCE_BYTES]; PARTS_MAX];

@@ -1,0 +1,124 @@
+//! Memory of one process that others may read: a sealed memory file, mapped for writing by its owner alone.
+
+use std::os::fd::OwnedFd;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::fstat;
+
+use crate::error::RingError;
+use crate::memory::{self, Access, Mapping};
+use crate::view::View;
+
+const REGION: &str = "region";
+/// Most bytes of a region, 64 GiB.
+pub const REGION_BYTES_MAX: u64 = 1 << 36;
+
+/// Memory that others may read.
+#[derive(Debug)]
+pub struct Region {
+    id: u64,
+    fd: OwnedFd,
+    mapping: Mapping,
+}
+
+impl Region {
+    /// Makes a region of `bytes`, rounded up to whole pages, all of it zero and in place. `name` shows up in `/proc/PID/maps`.
+    ///
+    /// # Errors
+    /// No bytes or more than [`REGION_BYTES_MAX`], or the system has not so much memory.
+    pub fn create(name: &str, bytes: u64) -> Result<Self, RingError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let bytes = checked(bytes)?;
+        let fd = memory::create(REGION, &format!("forebay:{name}:region"), bytes)?;
+        let mapping = Mapping::whole(REGION, &fd, bytes, Access::ReadWrite)?;
+        Ok(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            fd,
+            mapping,
+        })
+    }
+
+    /// Its number: no other region of this process has it, also none before.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What lets a peer read it, and not write: see [`PeerRegion::map`].
+    ///
+    /// # Errors
+    /// Descriptors run out.
+    pub fn reader_fd(&self) -> Result<OwnedFd, RingError> {
+        memory::read_only(REGION, &self.fd)
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is so long and lives as long as `self`; only this object's owner writes it, through `bytes_mut`, which needs `self` alone.
+        unsafe { slice::from_raw_parts(self.mapping.base().as_ptr(), self.mapping.len()) }
+    }
+
+    /// All of it, for writing. Whoever reads it meanwhile finds what it finds.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; `self` is borrowed uniquely, so there is no other slice of it in this process, and no other process can write.
+        unsafe { slice::from_raw_parts_mut(self.mapping.base().as_ptr(), self.mapping.len()) }
+    }
+}
+
+/// A region of another process, for reading.
+#[derive(Debug)]
+pub struct PeerRegion {
+    mapping: Mapping,
+}
+
+impl PeerRegion {
+    /// Maps what [`Region::reader_fd`] gave.
+    ///
+    /// # Errors
+    /// It is too large or empty, or can still be cut, so that reading it could end this process.
+    pub fn map(fd: &OwnedFd) -> Result<Self, RingError> {
+        let found = fstat(fd).map_err(|errno| RingError::System {
+            call: "fstat",
+            what: REGION,
+            errno,
+        })?;
+        let bytes = u64::try_from(found.st_size).unwrap_or(0);
+        if checked(bytes)? != bytes {
+            return Err(size(bytes));
+        }
+        memory::verify(REGION, std::os::fd::AsFd::as_fd(fd), bytes)?;
+        // Pages are not touched: what the peer has not written shall cost nothing.
+        let mapping = Mapping::lazy(REGION, fd, bytes)?;
+        Ok(Self { mapping })
+    }
+
+    /// The bytes from `offset` on; none outside of the region.
+    #[must_use]
+    pub fn view(&self, offset: u64, len: usize) -> Option<View<'_>> {
+        let offset = usize::try_from(offset).ok()?;
+        if offset.checked_add(len)? > self.mapping.len() {
+            return None;
+        }
+        // SAFETY: the range lies inside the mapping, checked above, which the view borrows.
+        Some(unsafe { View::new(self.mapping.base().add(offset), len) })
+    }
+}
+
+fn size(found: u64) -> RingError {
+    RingError::Size {
+        what: REGION,
+        expected: REGION_BYTES_MAX,
+        found,
+    }
+}
+
+/// In whole pages.
+fn checked(bytes: u64) -> Result<u64, RingError> {
+    if (1..=REGION_BYTES_MAX).contains(&bytes) {
+        Ok(bytes.next_multiple_of(memory::PAGE_BYTES))
+    } else {
+        Err(size(bytes))
+    }
+}
