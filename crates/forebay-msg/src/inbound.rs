@@ -1,7 +1,9 @@
 //! The receiving end of a connection.
 
 use forebay_wire::net::{BUFFER_COUNT_MAX, DataFields, Frame, NetError, Totals};
-use forebay_wire::netio3::{BufferError, HEAD_BYTES_MAX, HEADER_BYTES, Message, Messages};
+use forebay_wire::netio3::{
+    BufferError, HEAD_BYTES_MAX, HEADER_BYTES, HeadFields, Message, Messages,
+};
 use thiserror::Error;
 
 /// Why a connection has to end.
@@ -52,6 +54,25 @@ pub struct Losses {
     pub broken_bytes: u64,
 }
 
+/// A message whose payload is not in the frame's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// Whose it is.
+    pub tag: u64,
+    /// What its source says of it.
+    pub status: u8,
+    /// Bytes of its payload.
+    pub payload_bytes: usize,
+}
+
+/// A buffer that fits to what came before it.
+struct Begun {
+    /// Bytes of payload that the totals say came since the buffer before.
+    due_bytes: u64,
+    /// Buffers are missing before it.
+    after_gap: bool,
+}
+
 /// The receiving end of a connection: checks numbers and totals, counts.
 #[derive(Debug)]
 pub struct Inbound {
@@ -99,6 +120,53 @@ impl Inbound {
         fields: &DataFields,
         messages: &'a [u8],
     ) -> Result<Reading<'a>, InboundError> {
+        let Some(begun) = self.begin(fields)? else {
+            return Ok(Reading::of(self, &[], 0, 0));
+        };
+        let mut reading = Reading::of(self, messages, fields.messages, begun.due_bytes);
+        reading.after_gap = begun.after_gap;
+        Ok(reading)
+    }
+
+    /// The same for a frame with one message, of whose bytes only the head is here and the payload, of `elsewhere` bytes, in other memory. None: it came
+    /// before, or what it says of itself is wrong; that is counted.
+    ///
+    /// # Errors
+    /// It is none of this connection.
+    pub fn handle_apart(
+        &mut self,
+        fields: &DataFields,
+        head: &[u8],
+        elsewhere: usize,
+    ) -> Result<Option<Apart>, InboundError> {
+        let Some(begun) = self.begin(fields)? else {
+            return Ok(None);
+        };
+        let bytes = elsewhere as u64;
+        let complete = begun.after_gap || begun.due_bytes == bytes;
+        let parsed = HeadFields::first(head).ok().filter(|found| {
+            (found.head_bytes, found.payload_bytes) == (head.len(), elsewhere)
+                && fields.messages == 1
+                && complete
+        });
+        let Some(found) = parsed else {
+            self.losses.broken_buffers += 1;
+            self.losses.broken_messages += u64::from(fields.messages);
+            self.losses.broken_bytes += begun.due_bytes;
+            return Ok(None);
+        };
+        self.taken.messages += 1;
+        self.taken.bytes += bytes;
+        self.losses.gap_bytes += begun.due_bytes.saturating_sub(bytes);
+        Ok(Some(Apart {
+            tag: found.tag,
+            status: found.status,
+            payload_bytes: elsewhere,
+        }))
+    }
+
+    /// Holds the fields of a buffer against what came before it; none for one that came again.
+    fn begin(&mut self, fields: &DataFields) -> Result<Option<Begun>, InboundError> {
         if fields.epoch != self.epoch {
             return Err(InboundError::Epoch {
                 found: fields.epoch,
@@ -107,7 +175,7 @@ impl Inbound {
         }
         if fields.sequence < self.next {
             self.losses.repeated_buffers += 1;
-            return Ok(Reading::of(self, &[], 0, 0));
+            return Ok(None);
         }
         let gap_buffers = fields.sequence - self.next;
         let gap_messages = self.gap_messages(fields, gap_buffers)?;
@@ -117,9 +185,10 @@ impl Inbound {
         self.taken.buffers += 1;
         let due_bytes = fields.bytes_total - self.told[1];
         self.told = [fields.messages_total, fields.bytes_total];
-        let mut reading = Reading::of(self, messages, fields.messages, due_bytes);
-        reading.after_gap = gap_buffers > 0;
-        Ok(reading)
+        Ok(Some(Begun {
+            due_bytes,
+            after_gap: gap_buffers > 0,
+        }))
     }
 
     /// Messages that were in the buffers before this one and never came. What a peer says of its past is held against what came of it.

@@ -34,6 +34,6 @@ mod slow;
 
 pub use config::{Config, ConfigError};
 pub use forebay_wire::net::{Entry, Refusal, Role, Slow, Totals};
-pub use inbound::{Inbound, InboundError, Losses, Reading};
-pub use outbound::{CreditError, Outbound, Pushed};
+pub use inbound::{Apart, Inbound, InboundError, Losses, Reading};
+pub use outbound::{CreditError, Lent, Outbound, Pushed, Transmit};
 pub use publisher::{PeerId, Published, Publisher};

@@ -1,13 +1,16 @@
 //! The sending end of a connection.
 
+mod lent;
+
 use std::collections::VecDeque;
 
 use forebay_wire::net::{DATA_FIELDS_BYTES, DataFields, HEAD_BYTES, Totals};
-use forebay_wire::netio3::{BufferState, BufferWriter, Messages, message_bytes};
+use forebay_wire::netio3::{BufferState, BufferWriter, message_bytes};
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError};
 use crate::slow::{Situation, Verdict, judge};
+pub use lent::{Lent, Transmit};
 
 /// In front of a buffer's messages.
 const FRONT_BYTES: usize = HEAD_BYTES + DATA_FIELDS_BYTES;
@@ -46,6 +49,16 @@ struct Buffer {
     state: BufferState,
     payload_bytes: u64,
     opened_ns: u64,
+    /// The payload of its only message lies elsewhere.
+    lent: Option<u64>,
+}
+
+impl Buffer {
+    /// Bytes of the frame that lie here.
+    fn own_bytes(&self) -> usize {
+        let elsewhere = self.lent.map_or(0, |_| self.payload_bytes as usize);
+        FRONT_BYTES + self.state.len - elsewhere
+    }
 }
 
 /// The sending end of a connection: gathers messages, bounds what is on its way, and counts.
@@ -75,6 +88,8 @@ pub struct Outbound {
     filled: u64,
     given_up: bool,
     closed: bool,
+    /// Memory that was lent and is done with.
+    returned: VecDeque<u64>,
 }
 
 impl Outbound {
@@ -91,6 +106,7 @@ impl Outbound {
             state: BufferState::default(),
             payload_bytes: 0,
             opened_ns: 0,
+            lent: None,
         };
         Ok(Self {
             config: *config,
@@ -110,6 +126,7 @@ impl Outbound {
             filled: 0,
             given_up: false,
             closed: false,
+            returned: VecDeque::new(),
         })
     }
 
@@ -158,18 +175,15 @@ impl Outbound {
         !self.free.is_empty() || self.open.is_some_and(fits)
     }
 
-    /// Whether it may hold its sender up at `now_ns` for want of room.
-    pub(crate) fn would_wait(
-        &mut self,
-        now_ns: u64,
-        tag: u64,
-        status: u8,
-        payload_bytes: usize,
-    ) -> bool {
-        if self.given_up || self.has_room(tag, status, payload_bytes) {
-            return false;
-        }
-        self.judge(now_ns) == Verdict::Wait
+    /// Whether a message that needs a buffer for itself would be taken without waiting.
+    #[must_use]
+    pub fn has_free_buffer(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether it may hold its sender up at `now_ns`, now that it has no room.
+    pub(crate) fn would_wait(&mut self, now_ns: u64) -> bool {
+        !self.given_up && self.judge(now_ns) == Verdict::Wait
     }
 
     /// Bytes of payload that a message may have.
@@ -214,6 +228,7 @@ impl Outbound {
         let buffer = &mut self.buffers[next];
         (buffer.state, buffer.payload_bytes, buffer.opened_ns) =
             (BufferState::default(), 0, now_ns);
+        buffer.lent = None;
         self.open = Some(next);
         Ok(next)
     }
@@ -274,12 +289,20 @@ impl Outbound {
         self.totals.messages_dropped += messages;
         self.totals.bytes_dropped += bytes;
         self.held = [self.held[0] - messages, self.held[1] - bytes];
-        self.free.push(oldest);
+        self.put_back(oldest);
+    }
+
+    /// A buffer is free again.
+    fn put_back(&mut self, at: usize) {
+        self.returned.extend(self.buffers[at].lent.take());
+        self.free.push(at);
     }
 
     /// The receiver has said what it took, after the end: no buffer is on its way any more.
     pub fn handle_farewell(&mut self) {
-        self.free.extend(self.sent.drain(..));
+        while let Some(done) = self.sent.pop_front() {
+            self.put_back(done);
+        }
         self.credited = self.totals.buffers;
     }
 
@@ -327,8 +350,8 @@ impl Outbound {
         )
     }
 
-    /// The frame that is to be handed to the link, from its first byte to its last; the same one until
-    /// [`handle_transmitted`](Self::handle_transmitted).
+    /// The frame that is to be handed to the link, from its first byte to its last, but for what was lent and comes behind it
+    /// ([`frame_from`](Self::frame_from) gives all); the same one until [`handle_transmitted`](Self::handle_transmitted).
     pub fn poll_transmit(&mut self) -> Option<&[u8]> {
         if self.on_link.is_none() {
             let next = self.waiting.pop_front()?;
@@ -345,7 +368,7 @@ impl Outbound {
             self.on_link = Some(next);
         }
         let buffer = &self.buffers[self.on_link?];
-        Some(&buffer.memory[..FRONT_BYTES + buffer.state.len])
+        Some(&buffer.memory[..buffer.own_bytes()])
     }
 
     /// The link has taken the whole frame.
@@ -376,7 +399,9 @@ impl Outbound {
             });
         }
         for _ in credited..given {
-            self.free.extend(self.sent.pop_front());
+            if let Some(done) = self.sent.pop_front() {
+                self.put_back(done);
+            }
         }
         self.credited = given;
         Ok(())
@@ -453,32 +478,6 @@ impl Outbound {
                 self.held[1],
             ),
         ]
-    }
-
-    /// Gives up what is held, as when the connection is gone: it is dropped, and `lost` is told of each message of it by tag and bytes.
-    pub fn abandon(&mut self, mut lost: impl FnMut(u64, usize)) {
-        self.flush();
-        let all: Vec<usize> = self
-            .on_link
-            .take()
-            .into_iter()
-            .chain(self.waiting.drain(..))
-            .collect();
-        for at in all {
-            let buffer = &self.buffers[at];
-            let messages = &buffer.memory[FRONT_BYTES..FRONT_BYTES + buffer.state.len];
-            for message in Messages::new(messages).flatten() {
-                lost(message.tag, message.payload.len());
-                self.totals.messages_dropped += 1;
-                self.totals.bytes_dropped += message.payload.len() as u64;
-                self.held = [
-                    self.held[0] - 1,
-                    self.held[1] - message.payload.len() as u64,
-                ];
-            }
-            self.free.push(at);
-        }
-        self.given_up = true;
     }
 }
 

@@ -173,6 +173,44 @@ impl Publisher {
     /// Sends a message to all subscribers of its tag.
     #[inline]
     pub fn publish(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Published {
+        let bytes = payload.len();
+        self.publish_each(
+            now_ns,
+            tag,
+            bytes,
+            |outbound| outbound.has_room(tag, status, bytes),
+            |outbound| outbound.push(now_ns, tag, status, payload),
+        )
+    }
+
+    /// The same for a payload that stays where its owner has it: see [`Outbound::push_lent`]. Each of those that [took](Published::taken) it returns the token.
+    #[inline]
+    pub fn publish_lent(
+        &mut self,
+        now_ns: u64,
+        tag: u64,
+        status: u8,
+        payload_bytes: usize,
+        token: u64,
+    ) -> Published {
+        self.publish_each(
+            now_ns,
+            tag,
+            payload_bytes,
+            Outbound::has_free_buffer,
+            |outbound| outbound.push_lent(now_ns, tag, status, payload_bytes, token),
+        )
+    }
+
+    #[inline]
+    fn publish_each(
+        &mut self,
+        now_ns: u64,
+        tag: u64,
+        bytes: usize,
+        has_room: impl Fn(&Outbound) -> bool,
+        push: impl Fn(&mut Outbound) -> Pushed,
+    ) -> Published {
         let Self {
             peers,
             routes,
@@ -180,7 +218,7 @@ impl Publisher {
             config,
             ..
         } = self;
-        if payload.len() > config.buffer_bytes as usize {
+        if bytes > config.buffer_bytes as usize {
             return Published {
                 too_long: true,
                 ..Published::default()
@@ -190,14 +228,14 @@ impl Publisher {
         let mut published = Published::default();
         if route.is_empty() {
             unheard[0] += 1;
-            unheard[1] += payload.len() as u64;
+            unheard[1] += bytes as u64;
             return published;
         }
         // Nothing may have happened when the caller is to come again.
         for at in route {
             let outbound = &mut peers[*at].outbound;
-            let fits = payload.len() <= outbound.buffer_bytes() as usize;
-            published.wait |= fits && outbound.would_wait(now_ns, tag, status, payload.len());
+            let fits = bytes <= outbound.buffer_bytes() as usize;
+            published.wait |= fits && !has_room(outbound) && outbound.would_wait(now_ns);
         }
         if published.wait {
             return published;
@@ -205,13 +243,13 @@ impl Publisher {
         for at in route {
             let outbound = &mut peers[*at].outbound;
             let before = outbound.filled();
-            let pushed = outbound.push(now_ns, tag, status, payload);
+            let pushed = push(outbound);
             published.filled |= outbound.filled() != before;
             match pushed {
                 Pushed::Taken => published.taken += 1,
                 Pushed::Dropped | Pushed::GivenUp => published.dropped += 1,
                 Pushed::TooLong => {
-                    outbound.drop_too_long(payload.len());
+                    outbound.drop_too_long(bytes);
                     published.dropped += 1;
                 }
                 // It was asked about just before.

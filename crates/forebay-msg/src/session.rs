@@ -4,10 +4,10 @@ mod control;
 mod error;
 mod side;
 
-use forebay_wire::net::{Entry, Frame, Kind, Refusal, Role, Slow, Subscribe, Totals};
+use forebay_wire::net::{DataFields, Entry, Frame, Kind, Refusal, Role, Slow, Subscribe, Totals};
 
-use crate::inbound::{Inbound, Reading};
-use crate::outbound::Outbound;
+use crate::inbound::{Apart, Inbound, Reading};
+use crate::outbound::{Outbound, Transmit};
 use control::Control;
 pub use error::SessionError;
 use side::Side;
@@ -197,6 +197,23 @@ impl Session {
         }
     }
 
+    /// Takes a buffer with one message whose payload, of `elsewhere` bytes, is in other memory than the frame: see [`Inbound::handle_apart`].
+    ///
+    /// # Errors
+    /// The connection has to end.
+    pub fn handle_apart(
+        &mut self,
+        now_ns: u64,
+        fields: &DataFields,
+        head: &[u8],
+        elsewhere: usize,
+    ) -> Result<Option<Apart>, SessionError> {
+        self.heard_ns = now_ns;
+        let inbound = self.inbound.as_mut().filter(|_| self.peer_end.is_none());
+        let inbound = inbound.ok_or(SessionError::OutOfPlace { kind: Kind::Data })?;
+        Ok(inbound.handle_apart(fields, head, elsewhere)?)
+    }
+
     /// The first frame of the peer.
     fn greet<'a>(&mut self, frame: &Frame<'a>) -> Result<Event<'a>, SessionError> {
         let agreed = match (&self.side, frame) {
@@ -332,31 +349,33 @@ impl Session {
         sent && received
     }
 
-    /// The bytes that the link is to be given next; what it took of them goes to [`handle_transmitted`](Self::handle_transmitted). They are a
-    /// frame, or the rest of one.
-    pub fn poll_transmit<'a>(&'a mut self, outbound: Option<&'a mut Outbound>) -> Option<&'a [u8]> {
+    /// What the link is to be given next; how much it took of that goes to [`handle_transmitted`](Self::handle_transmitted). It is a frame, or the rest
+    /// of one.
+    pub fn poll_transmit<'a>(
+        &'a mut self,
+        outbound: Option<&'a mut Outbound>,
+    ) -> Option<Transmit<'a>> {
         if self.data_taken == 0 && self.control.is_empty() {
             if let Some(outbound) = outbound.filter(|_| !self.end_said) {
                 if self.ending && !outbound.is_waiting() {
                     outbound.flush();
                 }
-                if outbound.is_waiting() {
-                    return outbound.poll_transmit();
+                if outbound.poll_transmit().is_some() {
+                    return outbound.frame_from(0);
                 }
                 if self.ending && self.sends() {
                     self.end_said = true;
                     self.control.say(&Frame::End(outbound.totals()));
                 }
             }
-            return self.control.next();
+        } else if self.data_taken > 0 {
+            return outbound?.frame_from(self.data_taken);
         }
-        if self.data_taken > 0 {
-            return outbound?.poll_transmit()?.get(self.data_taken..);
-        }
-        self.control.next()
+        let bytes = self.control.next()?;
+        Some(Transmit { bytes, lent: None })
     }
 
-    /// The link took so many bytes of what [`poll_transmit`](Self::poll_transmit) gave.
+    /// The link took so many bytes of what [`poll_transmit`](Self::poll_transmit) gave, own and lent.
     pub fn handle_transmitted(
         &mut self,
         now_ns: u64,
@@ -375,10 +394,7 @@ impl Session {
             return;
         };
         self.data_taken += count;
-        if outbound
-            .poll_transmit()
-            .is_none_or(|frame| self.data_taken >= frame.len())
-        {
+        if outbound.frame_from(self.data_taken).is_none() {
             outbound.handle_transmitted();
             self.data_taken = 0;
         }

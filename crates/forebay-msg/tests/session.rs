@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
 use forebay_msg::session::{Dialer, Event, Limits, Listener, Session, SessionError, Timing};
-use forebay_msg::{Config, Entry, Outbound, Pushed, Refusal, Role, Slow};
+use forebay_msg::{Config, Entry, Outbound, Pushed, Refusal, Role, Slow, Transmit};
 use forebay_wire::net::{Frame, Kind, NetError};
 use proptest::prelude::*;
 
@@ -65,7 +65,8 @@ impl End {
 
     /// Hands up to `most` bytes to the other end's inbox; false when there is nothing to say.
     fn say(&mut self, now_ns: u64, to: &mut Vec<u8>, most: usize) -> bool {
-        let Some(bytes) = self.session.poll_transmit(self.outbound.as_mut()) else {
+        let Some(Transmit { bytes, .. }) = self.session.poll_transmit(self.outbound.as_mut())
+        else {
             return false;
         };
         let count = bytes.len().min(most);
@@ -266,7 +267,10 @@ fn what_has_no_place_ends_the_connection() {
         Kind::Farewell,
     ] {
         let frame = match kind {
-            Kind::Hello => End::sender().session.poll_transmit(None).unwrap().to_vec(),
+            Kind::Hello => {
+                let mut sender = End::sender();
+                sender.session.poll_transmit(None).unwrap().bytes.to_vec()
+            }
             Kind::Welcome => [&b"FN\x01\x02\x14\0\0\0"[..], &[1; 16], &[0; 4]].concat(),
             Kind::Data => {
                 let mut outbound = Outbound::new(&Config::default(), 77).unwrap();

@@ -245,6 +245,32 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Reads a frame whose last `elsewhere` bytes are not here: a buffer of messages, which ends within `bytes` otherwise. Its fields, and the bytes
+    /// of messages that are here.
+    ///
+    /// # Errors
+    /// The bytes are no such frame, or not the whole rest of it.
+    pub fn parse_apart(
+        bytes: &'a [u8],
+        elsewhere: usize,
+        buffer_bytes: u32,
+    ) -> Result<(DataFields, &'a [u8]), NetError> {
+        let cut = NetError::Field {
+            kind: Kind::Data,
+            field: "bytes elsewhere",
+            found: elsewhere as u64,
+        };
+        let (head, body) = bytes.split_first_chunk().ok_or(cut)?;
+        let head = Head::parse(head, buffer_bytes)?;
+        let whole = body.len().checked_add(elsewhere);
+        if head.kind != Kind::Data || whole != Some(head.body_bytes as usize) {
+            return Err(cut);
+        }
+        let (fields, messages) = body.split_at_checked(DATA_FIELDS_BYTES).ok_or(cut)?;
+        let fields = DataFields::of_body(fields, messages.len() + elsewhere)?;
+        Ok((fields, messages))
+    }
+
     /// `body` has a length that its kind allows.
     fn of_body(kind: Kind, body: &'a [u8]) -> Result<Self, NetError> {
         let refusal = |code: u32| {

@@ -259,16 +259,60 @@ impl<'a> Messages<'a> {
     /// Takes the message at the front.
     #[inline]
     fn parse(&mut self) -> Result<Message<'a>, BufferError> {
+        let head = HeadFields::parse(self.rest, self.at, self.previous)?;
+        let rest = &self.rest[head.head_bytes..];
+        let Some((payload, rest)) = rest.split_at_checked(head.payload_bytes) else {
+            return Err(BufferError::PayloadCut {
+                at: self.at,
+                have: rest.len(),
+                need: head.payload_bytes,
+            });
+        };
+        self.rest = rest;
+        self.at += head.head_bytes + head.payload_bytes;
+        self.previous = Some(head.tag);
+        Ok(Message {
+            tag: head.tag,
+            status: head.status,
+            payload,
+        })
+    }
+}
+
+/// What the head of a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadFields {
+    /// Whose it is.
+    pub tag: u64,
+    /// What its source says of it.
+    pub status: u8,
+    /// Bytes of the payload.
+    pub payload_bytes: usize,
+    /// Bytes of the head itself.
+    pub head_bytes: usize,
+}
+
+impl HeadFields {
+    /// Reads the head at the front of a buffer's first message, whose payload may lie elsewhere.
+    ///
+    /// # Errors
+    /// It is cut, or has no tag.
+    pub fn first(bytes: &[u8]) -> Result<Self, BufferError> {
+        Self::parse(bytes, 0, None)
+    }
+
+    /// Reads the head at the front of `bytes`, which lie at `at` in their buffer.
+    #[inline]
+    fn parse(bytes: &[u8], at: usize, previous: Option<u64>) -> Result<Self, BufferError> {
         let head_cut = |need| BufferError::HeadCut {
-            at: self.at,
-            have: self.rest.len(),
+            at,
+            have: bytes.len(),
             need,
         };
-        let Some((header, mut rest)) = self.rest.split_first_chunk::<HEADER_BYTES>() else {
+        let Some((header, mut rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(head_cut(HEADER_BYTES));
         };
         let header = u32::from_le_bytes(*header);
-        let size = (header & SIZE) as usize;
         let mut head_bytes = HEADER_BYTES;
         let mut status = 0;
         if header & HAS_STATUS != 0 {
@@ -280,28 +324,18 @@ impl<'a> Messages<'a> {
         }
         let tag = if header & HAS_TAG != 0 {
             head_bytes += TAG_BYTES;
-            let Some((tag, more)) = rest.split_first_chunk::<TAG_BYTES>() else {
+            let Some(tag) = rest.first_chunk::<TAG_BYTES>() else {
                 return Err(head_cut(head_bytes));
             };
-            rest = more;
             u64::from_le_bytes(*tag)
         } else {
-            self.previous.ok_or(BufferError::NoTag)?
+            previous.ok_or(BufferError::NoTag)?
         };
-        let Some((payload, rest)) = rest.split_at_checked(size) else {
-            return Err(BufferError::PayloadCut {
-                at: self.at,
-                have: rest.len(),
-                need: size,
-            });
-        };
-        self.rest = rest;
-        self.at += head_bytes + size;
-        self.previous = Some(tag);
-        Ok(Message {
+        Ok(Self {
             tag,
             status,
-            payload,
+            payload_bytes: (header & SIZE) as usize,
+            head_bytes,
         })
     }
 }
