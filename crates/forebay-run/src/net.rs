@@ -36,6 +36,7 @@ mod end_point;
 mod entrance;
 mod error;
 mod hub;
+mod lends;
 pub mod perf;
 mod publisher;
 mod receiver;
@@ -44,13 +45,16 @@ mod settings;
 mod subscriber;
 mod summary;
 mod tags;
+mod viewed;
 
-pub use end_point::{Delivered, PeerId};
+pub use end_point::PeerId;
 pub use error::NetError;
 pub use forebay_link::bytes::{
-    Address, AddressError, CertificateError, CertificateFiles, Certificates, Security,
+    Address, AddressError, Apart, CertificateError, CertificateFiles, Certificates, PARTS_MAX,
+    Security, View,
 };
 pub use forebay_msg::{Config, Entry, Slow};
+pub use lends::{Memory, MemoryId};
 pub use publisher::Publisher;
 pub use receiver::Receiver;
 pub use sender::{Sender, Sent};
@@ -58,3 +62,4 @@ pub use settings::{Backoff, Settings};
 pub use subscriber::Subscriber;
 pub use summary::{ConnectionSummary, NetSummary};
 pub use tags::TagSummary;
+pub use viewed::{Delivered, Payload, Viewed};

@@ -340,6 +340,12 @@ fn a_publisher_that_comes_again_is_found(backend: &str) {
 }
 
 fn both_sides_measure_the_same(backend: &str) {
+    for mode in ["buffered", "in-place", "unbuffered"] {
+        both_sides_measure(backend, mode);
+    }
+}
+
+fn both_sides_measure(backend: &str, mode: &str) {
     let address = address(backend);
     let receiver = start(&mut net(
         "perf",
@@ -362,6 +368,8 @@ fn both_sides_measure_the_same(backend: &str) {
             "8",
             "--tags",
             "1000",
+            "--mode",
+            mode,
         ],
     ));
     let (sent, received) = (closed(&sender.end()), closed(&receiver.end()));

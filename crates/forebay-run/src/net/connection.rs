@@ -5,10 +5,12 @@ use forebay_msg::Outbound;
 use forebay_msg::session::{Agreed, Event, Session, SessionError};
 use forebay_sys::SysError;
 use forebay_wire::net::{Entry, Frame, Refusal};
-use forebay_wire::netio3::Message;
 
 use super::counts::Counts;
+use super::end_point::PeerId;
 use super::hub::Hub;
+use super::lends::Lends;
+use super::viewed::{Payload, Viewed};
 
 /// Frames of one connection that are taken in one turn: then it is another one's.
 pub(super) const FRAMES_PER_TURN_MAX: u32 = 64;
@@ -73,10 +75,17 @@ pub(super) enum Step {
 }
 
 /// Reads messages; what else has to be acted on.
-fn take(event: Event<'_>, on: impl FnMut(Message<'_>)) -> Option<Step> {
+fn take(event: Event<'_>, peer: PeerId, on: &mut impl FnMut(Viewed<'_>)) -> Option<Step> {
     match event {
         Event::Messages(reading) => {
-            reading.for_each(on);
+            reading.for_each(|message| {
+                on(Viewed {
+                    peer,
+                    tag: message.tag,
+                    status: message.status,
+                    payload: Payload::Here(message.payload),
+                });
+            });
             None
         }
         Event::Opened(agreed) => Some(Step::Opened(agreed)),
@@ -168,10 +177,17 @@ impl Connection {
         now_ns: u64,
         mut outbound: Option<&mut Outbound>,
         frames: &mut u32,
-        on: &mut impl FnMut(u64, Message<'_>),
+        on: &mut impl FnMut(Viewed<'_>),
     ) -> Result<Step, Parted> {
         let mut read = false;
         loop {
+            if self.read_apart(now_ns, on)? {
+                read = true;
+                *frames = frames.saturating_sub(1);
+                if *frames == 0 {
+                    return Ok(Step::Idle { read });
+                }
+            }
             let area_bytes = self.session.area_bytes();
             let parsed = match Frame::parse(self.link.bytes(), area_bytes) {
                 Ok(parsed) => parsed,
@@ -189,11 +205,11 @@ impl Connection {
             };
             read = true;
             *frames = frames.saturating_sub(1);
-            let id = self.id;
+            let peer = PeerId(self.id);
             let taken = self
                 .session
                 .handle_frame(now_ns, frame, outbound.as_deref_mut())
-                .map(|event| take(event, |message| on(id, message)));
+                .map(|event| take(event, peer, on));
             let step = taken.map_err(|error| self.failed(error))?;
             self.link.used(bytes);
             self.session.give_credit(false);
@@ -204,6 +220,37 @@ impl Connection {
                 return Ok(Step::Idle { read });
             }
         }
+    }
+
+    /// Reads a frame whose end lies in the peer's memory, if one is at hand.
+    fn read_apart(&mut self, now_ns: u64, on: &mut impl FnMut(Viewed<'_>)) -> Result<bool, Parted> {
+        let bytes = self.link.bytes();
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        let Some(apart) = self.link.apart() else {
+            return Ok(false);
+        };
+        let area_bytes = self.session.area_bytes();
+        let parsed = Frame::parse_apart(bytes, apart.len(), area_bytes);
+        let (fields, head) = parsed.map_err(|error| self.failed(error.into()))?;
+        let found = self
+            .session
+            .handle_apart(now_ns, &fields, head, apart.len());
+        match found {
+            Ok(Some(found)) => on(Viewed {
+                peer: PeerId(self.id),
+                tag: found.tag,
+                status: found.status,
+                payload: Payload::Apart(apart),
+            }),
+            Ok(None) => {}
+            Err(error) => return Err(self.failed(error)),
+        }
+        let used = bytes.len();
+        self.link.used(used);
+        self.session.give_credit(false);
+        Ok(true)
     }
 
     fn at_the_end(&self, read: bool) -> Result<Step, Parted> {
@@ -229,11 +276,19 @@ impl Connection {
         &mut self,
         now_ns: u64,
         mut outbound: Option<&mut Outbound>,
+        lends: &Lends,
     ) -> Result<bool, Parted> {
         let mut wrote = false;
         self.wants_room = false;
-        while let Some(bytes) = self.session.poll_transmit(outbound.as_deref_mut()) {
-            let taken = self.link.send(&[bytes])?;
+        while let Some(next) = self.session.poll_transmit(outbound.as_deref_mut()) {
+            let taken = match next.lent {
+                None => self.link.send(&[next.bytes])?,
+                Some(lent) => {
+                    let (region, ranges, count) = lends.rest(lent.token, lent.from);
+                    let ranges = &ranges[..count];
+                    self.link.send_from(next.bytes, region, ranges)?
+                }
+            };
             if taken == 0 {
                 self.wants_room = true;
                 break;
@@ -293,8 +348,8 @@ impl Connection {
             self.session.refuse(reason);
         }
         // What a session that was turned away still has to say. Nobody waits for it.
-        if let Some(bytes) = self.session.poll_transmit(None) {
-            let _ = self.link.send(&[bytes]);
+        if let Some(last) = self.session.poll_transmit(None) {
+            let _ = self.link.send(&[last.bytes]);
         }
         self.link.finish();
     }

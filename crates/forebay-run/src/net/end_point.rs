@@ -10,7 +10,6 @@ use forebay_ledger::{Condition, Reason};
 use forebay_link::bytes::{Address, listen};
 use forebay_msg::Entry;
 use forebay_sys::clock;
-use forebay_wire::netio3::Message;
 
 use super::books::Books;
 use super::connection::{Connection, FRAMES_PER_TURN_MAX, Parted, Step};
@@ -19,8 +18,10 @@ use super::dial::Dial;
 use super::entrance::Entrance;
 use super::error::NetError;
 use super::hub::Hub;
+use super::lends::Lends;
 use super::settings::Settings;
 use super::summary::NetSummary;
+use super::viewed::{ApartCopier, Delivered, Viewed};
 use crate::error::RunError;
 pub(super) use role::Role;
 
@@ -33,15 +34,6 @@ const SLEEP_NS: u64 = 50_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub(super) u64);
 
-/// A message, and from whom it is.
-#[derive(Clone, Copy, Debug)]
-pub struct Delivered<'a> {
-    /// The connection.
-    pub peer: PeerId,
-    /// The message.
-    pub message: Message<'a>,
-}
-
 #[derive(Debug)]
 pub(super) struct EndPoint<R> {
     pub(super) role: R,
@@ -52,6 +44,9 @@ pub(super) struct EndPoint<R> {
     entrance: Option<Entrance>,
     dials: Vec<Dial>,
     connections: Vec<Connection>,
+    /// Memory of the user's, from which messages go out.
+    pub(super) lends: Lends,
+    copier: ApartCopier,
     /// Places of accounts that no connection has.
     free_slots: Vec<usize>,
     next_id: u64,
@@ -80,6 +75,8 @@ impl<R: Role> EndPoint<R> {
             entrance: None,
             dials: Vec::new(),
             connections: Vec::new(),
+            lends: Lends::default(),
+            copier: ApartCopier::default(),
             free_slots: (0..places).rev().collect(),
             next_id: 0,
             epoch: clock::realtime_ns(),
@@ -181,7 +178,7 @@ impl<R: Role> EndPoint<R> {
     }
 
     /// One round over everything; whether anything happened.
-    pub(super) fn turn(&mut self, on: &mut impl FnMut(Delivered<'_>)) -> Result<bool, NetError> {
+    pub(super) fn turn(&mut self, on: &mut impl FnMut(Viewed<'_>)) -> Result<bool, NetError> {
         self.now_ns = clock::monotonic_ns();
         if self.now_ns >= self.next_tend_ns {
             self.tend()?;
@@ -217,7 +214,7 @@ impl<R: Role> EndPoint<R> {
     }
 
     /// Reads and writes one connection.
-    fn serve(&mut self, at: usize, on: &mut impl FnMut(Delivered<'_>)) -> Result<bool, Parted> {
+    fn serve(&mut self, at: usize, on: &mut impl FnMut(Viewed<'_>)) -> Result<bool, Parted> {
         let mut frames = FRAMES_PER_TURN_MAX;
         if self.connections[at].is_stranger() {
             let closed = self.closed();
@@ -233,15 +230,12 @@ impl<R: Role> EndPoint<R> {
             } = self;
             let connection = &mut connections[at];
             let outbound = role.outbound(connection.id);
-            let mut deliver = |id, message: Message<'_>| {
+            let mut deliver = |viewed: Viewed<'_>| {
                 if books.leaks("deliver") {
                     return;
                 }
-                books.delivered(message.tag, message.payload.len() as u64);
-                on(Delivered {
-                    peer: PeerId(id),
-                    message,
-                });
+                books.delivered(viewed.tag, viewed.payload.len() as u64);
+                on(viewed);
             };
             match connection.read(self.now_ns, outbound, &mut frames, &mut deliver) {
                 Ok(Step::Idle { read }) => break Ok(read),
@@ -259,8 +253,13 @@ impl<R: Role> EndPoint<R> {
 
     fn write(&mut self, at: usize) -> Result<bool, Parted> {
         let connection = &mut self.connections[at];
-        let outbound = self.role.outbound(connection.id);
-        connection.write(self.now_ns, outbound)
+        let mut outbound = self.role.outbound(connection.id);
+        if let Some(outbound) = &mut outbound {
+            while let Some(number) = outbound.returned() {
+                self.lends.returned(number);
+            }
+        }
+        connection.write(self.now_ns, outbound, &self.lends)
     }
 
     fn act(&mut self, at: usize, step: Step) -> Result<(), Parted> {
@@ -420,7 +419,7 @@ impl<R: Role> EndPoint<R> {
     pub(super) fn finish(
         &mut self,
         limit: Duration,
-        on: &mut impl FnMut(Delivered<'_>),
+        on: &mut impl FnMut(Viewed<'_>),
     ) -> Result<NetSummary, NetError> {
         if !self.ending {
             self.end();

@@ -33,6 +33,48 @@ pub enum NetError {
         /// The buffer's.
         most: u32,
     },
+    /// Misuse: a page that cannot be written yet.
+    #[error(
+        "of the memory's bytes {from} to {to} a message is on its way; wait until it is returned"
+    )]
+    Lent {
+        /// The first byte.
+        from: usize,
+        /// The one behind the last.
+        to: usize,
+    },
+    /// Misuse: a range that the memory does not have.
+    #[error("bytes {from} to {to} are not in the memory, which has {bytes}")]
+    OutOfMemory {
+        /// The first byte.
+        from: usize,
+        /// The one behind the last.
+        to: usize,
+        /// The memory's.
+        bytes: usize,
+    },
+    /// Misuse: memory of a size that cannot be.
+    #[error(
+        "memory of {pages} pages of {page_bytes} bytes; together they may have 1 byte to 64 GiB"
+    )]
+    MemorySize {
+        /// Pages.
+        pages: usize,
+        /// Bytes of each.
+        page_bytes: usize,
+    },
+    /// Misuse: memory of another end point.
+    #[error("the memory is not this end point's: it was registered with another one")]
+    UnknownMemory,
+    /// Misuse: a message of too many parts.
+    #[error(
+        "a message of {parts} parts; at most {} are possible",
+        forebay_link::bytes::PARTS_MAX
+    )]
+    TooManyParts {
+        /// Parts.
+        parts: usize,
+    },
     /// A signal came while something was waited for.
     #[error("interrupted while waiting")]
     Stopped,

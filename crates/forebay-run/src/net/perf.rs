@@ -1,9 +1,11 @@
 //! Measures messaging between two end points: rate, goodput, round-trip time.
 
+mod sending;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_link::bytes::Address;
+use forebay_link::bytes::{Address, View};
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
 use forebay_wire::netio3::Message;
@@ -13,18 +15,15 @@ use serde::Serialize;
 use super::end_point::PeerId;
 use super::error::NetError;
 use super::receiver::Receiver;
-use super::sender::{Sender, Sent};
+use super::sender::Sent;
 use super::settings::Settings;
 use super::summary::NetSummary;
+use super::viewed::Payload;
 
-/// The tag of what is sent, when it is one.
-const TAG: u64 = 1;
 /// One wait: an order to end costs this much.
 const WAIT: Duration = Duration::from_millis(20);
 /// How long an end in order may take.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// Messages between two looks at clock and signals.
-const CLOCK_EVERY: u64 = 256;
 /// What an echo keeps at most while its sender takes nothing back.
 const ANSWERS_BYTES_MAX: usize = 64 << 20;
 /// Longest round trip that is told apart, in ns.
@@ -52,6 +51,8 @@ pub enum PerfMode {
     Buffered,
     /// Lying in the buffer already: written in place, not copied.
     InPlace,
+    /// Staying in memory of the caller's, from which the backend takes them.
+    Unbuffered,
 }
 
 /// A measurement.
@@ -219,7 +220,7 @@ pub fn measure(plan: &PerfPlan, ready: impl FnOnce(&Address)) -> Result<PerfResu
     let mut plan = plan.clone();
     plan.settings.signals = Some(Arc::clone(&signals));
     match plan.role {
-        PerfRole::Send => send(&plan, &signals),
+        PerfRole::Send => sending::send(&plan, &signals),
         PerfRole::Recv => receive(&plan, &signals, ready),
         PerfRole::Echo => echo(&plan, &signals, ready),
     }
@@ -238,12 +239,12 @@ fn receive(
     let patience = Patience::new(plan.duration);
     while !receiver.has_ended() && signals.count() == 0 && !patience.is_over(receiver.senders()) {
         let before = meter.messages;
-        receiver.poll(WAIT, |delivered| {
+        receiver.poll_viewed(WAIT, |viewed| {
             meter.first_ns.get_or_insert_with(clock::monotonic_ns);
             meter.messages += 1;
-            meter.bytes += delivered.message.payload.len() as u64;
+            meter.bytes += viewed.payload.len() as u64;
             if plan.read_all {
-                read = read.wrapping_add(sum(delivered.message.payload));
+                read = read.wrapping_add(sum(viewed.payload));
             }
         })?;
         if meter.messages > before {
@@ -259,8 +260,26 @@ fn receive(
     Ok(meter.result(plan, &address, end_point))
 }
 
-/// Reads every byte.
-fn sum(payload: &[u8]) -> u64 {
+/// Reads every byte, where it lies.
+fn sum(payload: Payload<'_>) -> u64 {
+    match payload {
+        Payload::Here(bytes) => sum_here(bytes),
+        Payload::Apart(apart) => apart
+            .parts()
+            .fold(0, |sum, part| sum.wrapping_add(sum_there(part))),
+    }
+}
+
+fn sum_there(part: View<'_>) -> u64 {
+    let whole = part.len() / 8 * 8;
+    let words = (0..whole).step_by(8).fold(0_u64, |sum, at| {
+        sum.wrapping_add(part.read_u64_le(at).unwrap_or(0))
+    });
+    let rest = (whole..part.len()).filter_map(|at| part.array::<1>(at));
+    rest.fold(words, |sum, [byte]| sum.wrapping_add(u64::from(byte)))
+}
+
+fn sum_here(payload: &[u8]) -> u64 {
     let (words, rest) = payload.as_chunks::<8>();
     let words = words.iter().fold(0_u64, |sum, word| {
         sum.wrapping_add(u64::from_ne_bytes(*word))
@@ -369,89 +388,4 @@ impl Answers {
         receiver.flush();
         Ok(())
     }
-}
-
-fn send(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult, NetError> {
-    let mut sender = Sender::connect(&plan.address, &plan.settings)?;
-    sender.connected(|| signals.count() > 0)?;
-    let mut meter = Meter::new()?;
-    let until_ns = clock::monotonic_ns().saturating_add(plan.duration.as_nanos() as u64);
-    meter.first_ns = Some(clock::monotonic_ns());
-    let done = if sender.is_answered() {
-        ping(plan, &mut sender, &mut meter, until_ns, signals)
-    } else {
-        stream(plan, &mut sender, &mut meter, until_ns, signals)
-    };
-    match done {
-        // An order to end, or a receiver that has enough, is an end like another.
-        Ok(()) | Err(NetError::Stopped | NetError::Left) => {}
-        Err(error) => return Err(error),
-    }
-    meter.bytes = meter.messages * u64::from(plan.message_bytes);
-    sender.flush()?;
-    while !sender.is_done() && sender.is_connected() && signals.count() < 2 {
-        sender.poll(WAIT, |_| {})?;
-    }
-    meter.last_ns = clock::monotonic_ns();
-    let end_point = sender.finish(END_LIMIT)?;
-    Ok(meter.result(plan, &plan.address, end_point))
-}
-
-/// As many messages as go.
-fn stream(
-    plan: &PerfPlan,
-    sender: &mut Sender,
-    meter: &mut Meter,
-    until_ns: u64,
-    signals: &StopSignals,
-) -> Result<(), NetError> {
-    let payload = vec![0x5a_u8; plan.message_bytes as usize];
-    let tags = plan.tags.max(1);
-    let mut tag = 0;
-    loop {
-        for _ in 0..CLOCK_EVERY {
-            match plan.mode {
-                PerfMode::Buffered => sender.send(TAG + tag, 0, &payload)?,
-                PerfMode::InPlace => sender.send_with(TAG + tag, 0, payload.len(), |_| {})?,
-            }
-            meter.messages += 1;
-            tag = if tag + 1 < tags { tag + 1 } else { 0 };
-        }
-        if clock::monotonic_ns() >= until_ns || signals.count() > 0 {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// One message at a time, there and back.
-fn ping(
-    plan: &PerfPlan,
-    sender: &mut Sender,
-    meter: &mut Meter,
-    until_ns: u64,
-    signals: &StopSignals,
-) -> Result<(), NetError> {
-    let payload = vec![0x5a_u8; plan.message_bytes as usize];
-    for round in 0_u64.. {
-        let sent_ns = clock::monotonic_ns();
-        if sent_ns >= until_ns || signals.count() > 0 {
-            break;
-        }
-        sender.send(TAG, 0, &payload)?;
-        sender.flush_now();
-        let mut came = false;
-        while !came && signals.count() == 0 {
-            sender.poll(WAIT, |_| came = true)?;
-            if !sender.is_connected() {
-                return Err(sender.stuck(sent_ns));
-            }
-        }
-        let rtt_ns = clock::monotonic_ns() - sent_ns;
-        meter.messages += 1;
-        if round >= ROUNDS_BEFORE {
-            meter.rtt.saturating_record(rtt_ns);
-        }
-    }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Sends each message to the subscribers of its tag.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use forebay_link::bytes::Address;
@@ -11,6 +12,7 @@ use forebay_sys::clock;
 
 use super::end_point::{EndPoint, Role};
 use super::error::NetError;
+use super::lends::{Memory, MemoryId};
 use super::settings::Settings;
 use super::summary::NetSummary;
 
@@ -138,10 +140,7 @@ impl Publisher {
             if let Some(copies) = self.try_publish(tag, status, payload)? {
                 return Ok(copies);
             }
-            if self.end_point.stops() > 0 {
-                return Err(NetError::Stopped);
-            }
-            self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+            self.wait_for_room()?;
         }
     }
 
@@ -157,11 +156,7 @@ impl Publisher {
         status: u8,
         payload: &[u8],
     ) -> Result<Option<u32>, NetError> {
-        self.since_clock += 1;
-        if self.since_clock >= CLOCK_EVERY {
-            self.since_clock = 0;
-            self.end_point.now_ns = clock::monotonic_ns();
-        }
+        self.look_at_clock();
         let end_point = &mut self.end_point;
         if end_point.books.leaks("send") {
             end_point.books.published(tag, 1, payload.len() as u64);
@@ -169,7 +164,72 @@ impl Publisher {
         }
         let engine = &mut end_point.role.engine;
         let published = engine.publish(end_point.now_ns, tag, status, payload);
-        self.account(tag, &published, payload)
+        self.account(tag, &published, payload.len())
+    }
+
+    /// The same for a message that consists of ranges of [registered](Self::register) memory, at most four, and is not copied. The ranges cannot be
+    /// written until `token` comes out of [`returned`](Self::returned): when all subscribers are through with the message.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish); or it has too many parts, or the memory does not have them.
+    pub fn publish_lent(
+        &mut self,
+        tag: u64,
+        status: u8,
+        memory: MemoryId,
+        parts: &[Range<usize>],
+        token: u64,
+    ) -> Result<u32, NetError> {
+        self.look_at_clock();
+        loop {
+            let end_point = &mut self.end_point;
+            let (number, bytes) = end_point.lends.begin(memory, parts, token)?;
+            let engine = &mut end_point.role.engine;
+            let published = engine.publish_lent(end_point.now_ns, tag, status, bytes, number);
+            end_point.lends.shared(number, published.taken);
+            if let Some(copies) = self.account(tag, &published, bytes)? {
+                if published.taken == 0 {
+                    self.end_point.lends.unused(token);
+                }
+                return Ok(copies);
+            }
+            self.wait_for_room()?;
+        }
+    }
+
+    /// Takes memory into its keeping, from which messages can go out without being copied. It lives as long as the publisher.
+    pub fn register(&mut self, memory: Memory) -> MemoryId {
+        self.end_point.lends.register(memory)
+    }
+
+    /// That memory, to be written.
+    ///
+    /// # Errors
+    /// It is another end point's.
+    pub fn memory(&mut self, id: MemoryId) -> Result<&mut Memory, NetError> {
+        self.end_point.lends.memory(id)
+    }
+
+    /// The next message whose memory is free again, by its token.
+    pub fn returned(&mut self) -> Option<u64> {
+        self.end_point.lends.done()
+    }
+
+    #[inline]
+    fn look_at_clock(&mut self) {
+        self.since_clock += 1;
+        if self.since_clock >= CLOCK_EVERY {
+            self.since_clock = 0;
+            self.end_point.now_ns = clock::monotonic_ns();
+        }
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self) -> Result<(), NetError> {
+        if self.end_point.stops() > 0 {
+            return Err(NetError::Stopped);
+        }
+        self.end_point.wait(ROOM_WAIT, &mut |_| {}).map(drop)
     }
 
     /// Counts what became of a message; none when it has to be published again.
@@ -177,12 +237,12 @@ impl Publisher {
         &mut self,
         tag: u64,
         published: &Published,
-        payload: &[u8],
+        bytes: usize,
     ) -> Result<Option<u32>, NetError> {
         let end_point = &mut self.end_point;
         if published.too_long {
             return Err(NetError::TooLong {
-                bytes: payload.len(),
+                bytes,
                 most: end_point.settings.messages.buffer_bytes,
             });
         }
@@ -191,12 +251,10 @@ impl Publisher {
         }
         let copies = published.taken + published.dropped;
         if copies == 0 {
-            end_point.books.unheard(payload.len() as u64);
+            end_point.books.unheard(bytes as u64);
             return Ok(Some(0));
         }
-        end_point
-            .books
-            .published(tag, copies.into(), payload.len() as u64);
+        end_point.books.published(tag, copies.into(), bytes as u64);
         if published.filled {
             end_point.pump();
         }

@@ -6,11 +6,12 @@ use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Outbound, Pushed, Role as Wants};
 
-use super::end_point::{Delivered, EndPoint, PeerId, Role};
+use super::end_point::{EndPoint, PeerId, Role};
 use super::error::NetError;
 use super::sender::{Ends, Sent};
 use super::settings::Settings;
 use super::summary::NetSummary;
+use super::viewed::{Delivered, Viewed};
 
 #[derive(Debug)]
 pub(super) struct Receiving {
@@ -101,6 +102,18 @@ impl Receiver {
         &mut self,
         most: Duration,
         mut on: impl FnMut(Delivered<'_>),
+    ) -> Result<bool, NetError> {
+        self.end_point.wait_copied(most, &mut on)
+    }
+
+    /// The same for who reads messages where they lie, also in the sender's memory.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn poll_viewed(
+        &mut self,
+        most: Duration,
+        mut on: impl FnMut(Viewed<'_>),
     ) -> Result<bool, NetError> {
         self.end_point.wait(most, &mut on)
     }
@@ -197,6 +210,6 @@ impl Receiver {
         limit: Duration,
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<NetSummary, NetError> {
-        self.end_point.finish(limit, &mut on)
+        self.end_point.finish_copied(limit, &mut on)
     }
 }

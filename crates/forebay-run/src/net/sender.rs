@@ -1,5 +1,7 @@
 //! Sends messages to one receiver.
 
+mod lent;
+
 use std::time::Duration;
 
 use forebay_link::bytes::Address;
@@ -7,10 +9,11 @@ use forebay_msg::session::Agreed;
 use forebay_msg::{Config, ConfigError, Outbound, Pushed, Role as Wants};
 use forebay_sys::clock;
 
-use super::end_point::{Delivered, EndPoint, PeerId, Role};
+use super::end_point::{EndPoint, PeerId, Role};
 use super::error::NetError;
 use super::settings::Settings;
 use super::summary::NetSummary;
+use super::viewed::Delivered;
 
 /// Messages between two looks at the clock.
 const CLOCK_EVERY: u32 = 32;
@@ -197,6 +200,19 @@ impl Sender {
         payload_bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<Sent, NetError> {
+        self.push(tag, payload_bytes, |outbound, now_ns| {
+            outbound.push_with(now_ns, tag, status, payload_bytes, write)
+        })
+    }
+
+    /// Hands a message to the receiver's connection by `push`, and accounts for it.
+    #[inline]
+    fn push(
+        &mut self,
+        tag: u64,
+        payload_bytes: usize,
+        push: impl FnOnce(&mut Outbound, u64) -> Pushed,
+    ) -> Result<Sent, NetError> {
         self.since_clock += 1;
         if self.since_clock >= CLOCK_EVERY {
             self.since_clock = 0;
@@ -217,7 +233,7 @@ impl Sender {
             return Ok(Sent::Taken);
         }
         let before = outbound.filled();
-        let pushed = outbound.push_with(end_point.now_ns, tag, status, payload_bytes, write);
+        let pushed = push(outbound, end_point.now_ns);
         let filled = outbound.filled() != before;
         let most = outbound.buffer_bytes();
         match pushed {
@@ -354,7 +370,7 @@ impl Sender {
         most: Duration,
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<bool, NetError> {
-        self.end_point.wait(most, &mut on)
+        self.end_point.wait_copied(most, &mut on)
     }
 
     /// Whether nothing is in buffers or on its way unread.

@@ -7,10 +7,11 @@ use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Entry, Outbound, Role as Wants, Slow};
 
 use super::bus::{Bus, Finder};
-use super::end_point::{Delivered, EndPoint, Role};
+use super::end_point::{EndPoint, Role};
 use super::error::NetError;
 use super::settings::Settings;
 use super::summary::NetSummary;
+use super::viewed::{Delivered, Viewed};
 
 #[derive(Debug)]
 pub(super) struct Subscribing {
@@ -119,6 +120,19 @@ impl Subscriber {
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<bool, NetError> {
         self.follow();
+        self.end_point.wait_copied(most, &mut on)
+    }
+
+    /// The same for who reads messages where they lie, also in the publisher's memory.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn poll_viewed(
+        &mut self,
+        most: Duration,
+        mut on: impl FnMut(Viewed<'_>),
+    ) -> Result<bool, NetError> {
+        self.follow();
         self.end_point.wait(most, &mut on)
     }
 
@@ -175,6 +189,6 @@ impl Subscriber {
         limit: Duration,
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<NetSummary, NetError> {
-        self.end_point.finish(limit, &mut on)
+        self.end_point.finish_copied(limit, &mut on)
     }
 }

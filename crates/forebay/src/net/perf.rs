@@ -62,6 +62,8 @@ enum ModeArg {
     Buffered,
     /// Payloads lie in the buffers already.
     InPlace,
+    /// Payloads stay in memory of the sender's; over shared memory the receiver reads them there.
+    Unbuffered,
 }
 
 pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
@@ -69,6 +71,7 @@ pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
     let mode = match args.mode {
         Some(ModeArg::Buffered) => PerfMode::Buffered,
         Some(ModeArg::InPlace) => PerfMode::InPlace,
+        Some(ModeArg::Unbuffered) => PerfMode::Unbuffered,
         None if args.message_bytes > settings.messages.buffer_bytes / 2 => PerfMode::InPlace,
         None => PerfMode::Buffered,
     };

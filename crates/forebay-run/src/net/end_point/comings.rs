@@ -105,6 +105,9 @@ impl<R: Role> EndPoint<R> {
         let outbound = self.role.gone(connection.id).map(|mut outbound| {
             let before = outbound.totals();
             outbound.abandon(|_, _| {});
+            while let Some(number) = outbound.returned() {
+                self.lends.returned(number);
+            }
             let after = outbound.totals();
             let lost = [
                 after.messages_dropped - before.messages_dropped,

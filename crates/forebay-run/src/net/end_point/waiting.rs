@@ -2,16 +2,38 @@
 
 use std::time::Duration;
 
-use super::{Delivered, EndPoint, Role, SLEEP_NS};
+use super::{Delivered, EndPoint, NetSummary, Role, SLEEP_NS, Viewed};
 use crate::net::entrance::Entrance;
 use crate::net::error::NetError;
 
 impl<R: Role> EndPoint<R> {
+    /// As [`wait`](Self::wait), for users who want bytes of their own.
+    pub(in crate::net) fn wait_copied(
+        &mut self,
+        most: Duration,
+        on: &mut impl FnMut(Delivered<'_>),
+    ) -> Result<bool, NetError> {
+        let mut copier = std::mem::take(&mut self.copier);
+        let happened = self.wait(most, &mut |viewed| copier.deliver(viewed, on));
+        self.copier = copier;
+        happened
+    }
+
+    /// As [`finish`](Self::finish), for users who want bytes of their own.
+    pub(in crate::net) fn finish_copied(
+        &mut self,
+        limit: Duration,
+        on: &mut impl FnMut(Delivered<'_>),
+    ) -> Result<NetSummary, NetError> {
+        let mut copier = std::mem::take(&mut self.copier);
+        self.finish(limit, &mut |viewed| copier.deliver(viewed, on))
+    }
+
     /// Goes on until something happens or the time is over.
     pub(in crate::net) fn wait(
         &mut self,
         most: Duration,
-        on: &mut impl FnMut(Delivered<'_>),
+        on: &mut impl FnMut(Viewed<'_>),
     ) -> Result<bool, NetError> {
         let mut happened = self.turn(on)?;
         // A turn reads the clock: the first one's time is the begin.
