@@ -238,11 +238,11 @@ fn a_page_is_free_when_all_subscribers_are_through() {
             .unwrap()
             .fill(9);
         let nobody = publisher
-            .publish_lent(6, 0, memory, &[page.clone()], 1)
+            .publish_lent(6, 0, memory, std::slice::from_ref(&page), 1)
             .unwrap();
         assert_eq!((nobody, publisher.returned()), (0, Some(1)));
         let copies = publisher
-            .publish_lent(5, 0, memory, &[page.clone()], 2)
+            .publish_lent(5, 0, memory, std::slice::from_ref(&page), 2)
             .unwrap();
         assert_eq!((copies, publisher.returned()), (2, None));
         let mut one_after_the_other = Vec::new();
