@@ -1,5 +1,6 @@
 //! Messaging measured: pairs of processes of the real program, and other programs that do the same beside them.
 
+mod certificates;
 mod child;
 mod ground;
 mod namespaces;

@@ -54,6 +54,7 @@ pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
         eprintln!("  {skipped}");
     }
     let mut lines = vec![bench.large()?];
+    lines.extend(bench.encrypted(&stop)?);
     for bytes in [64, KIB] {
         lines.extend(bench.small(bytes)?);
     }
@@ -69,14 +70,18 @@ impl Bench<'_> {
     }
 
     fn perf(&self, backend: &str, message_bytes: u32, answered: bool) -> Turn<'static> {
-        Turn::Ours(Perf {
+        Turn::Ours(self.own(backend, message_bytes, answered))
+    }
+
+    fn own(&self, backend: &str, message_bytes: u32, answered: bool) -> Perf {
+        Perf {
             backend: backend.to_owned(),
             buffer_bytes: 64 * KIB,
             buffer_count: BUFFERS,
             message_bytes,
             answered,
             duration: self.duration(),
-        })
+        }
     }
 
     /// Each in turn, as often as the bench repeats; nothing of a program that is missing.
@@ -122,6 +127,26 @@ impl Bench<'_> {
                 .ratio_goal(Goal::AtLeast(OF_TCP)),
             None => line.note("iperf3 is missing"),
         })
+    }
+
+    /// The same with encryption, beside that without, in turns; nothing where there is no `openssl` for the certificates.
+    fn encrypted(&self, stop: &dyn Fn() -> bool) -> Result<Option<Line>> {
+        let Some(secured) = Ground::secured(self.session.program.clone(), stop)? else {
+            eprintln!("  tcp with TLS is left out: openssl is missing (Debian package openssl)");
+            return Ok(None);
+        };
+        let perf = self.own("tcp", 64 * KIB, false);
+        let mut found = [Vec::new(), Vec::new()];
+        for _ in 0..self.session.runs() {
+            for (ground, values) in [&secured, &self.ground].into_iter().zip(&mut found) {
+                self.session.go_on()?;
+                values.push(perf.measure(ground)?.number(GOODPUT) * 1e-9);
+            }
+        }
+        let [tls, plain] = found.map(spread);
+        let tls = tls.context("nothing was measured")?;
+        let line = Line::new("tcp with TLS, messages of 64 KiB", "Gb/s", tls);
+        Ok(plain.map(|plain| line.beside("tcp without", plain)))
     }
 
     /// Of two goals the smaller one holds: nobody sends more than TCP carries.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use anyhow::Result;
 
 use super::Interrupted;
+use super::certificates::Certificates;
 use super::namespaces::Namespaces;
 
 /// One of two sides.
@@ -22,6 +23,7 @@ pub(super) enum Side {
 pub struct Ground<'a> {
     program: PathBuf,
     namespaces: Option<Namespaces>,
+    certificates: Option<Certificates>,
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -32,6 +34,7 @@ impl<'a> Ground<'a> {
         Self {
             program,
             namespaces: None,
+            certificates: None,
             stop,
         }
     }
@@ -44,6 +47,7 @@ impl<'a> Ground<'a> {
         Ok(Self {
             program,
             namespaces: Some(Namespaces::make()?),
+            certificates: None,
             stop,
         })
     }
@@ -83,11 +87,24 @@ impl<'a> Ground<'a> {
         }
     }
 
+    /// The same, over TLS; nothing where no certificates can be made.
+    ///
+    /// # Errors
+    /// `openssl` is there and fails.
+    pub fn secured(program: PathBuf, stop: &'a dyn Fn() -> bool) -> Result<Option<Self>> {
+        let made = Certificates::make()?;
+        Ok(made.map(|certificates| Self {
+            certificates: Some(certificates),
+            ..Self::host(program, stop)
+        }))
+    }
+
     /// What both sides are told about encryption: between namespaces nobody else is on the way.
-    pub(super) fn security(&self) -> &'static [&'static str] {
-        match &self.namespaces {
-            Some(_) => &["--plain"],
-            None => &[],
+    pub(super) fn security(&self) -> Vec<String> {
+        match (&self.certificates, &self.namespaces) {
+            (Some(certificates), _) => certificates.options().to_vec(),
+            (None, Some(_)) => vec!["--plain".into()],
+            (None, None) => Vec::new(),
         }
     }
 
