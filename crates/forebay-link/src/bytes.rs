@@ -152,6 +152,11 @@ pub trait ByteLink: Send + std::fmt::Debug {
     /// The connection is gone, or could not be made; where pieces are kept, the one at hand is not used up.
     fn receive(&mut self) -> Result<Received, ByteLinkError>;
 
+    /// A quick look, without the kernel: whether it is certain that nothing has come. False where only [`receive`](Self::receive) can tell.
+    fn is_quiet(&self) -> bool {
+        false
+    }
+
     /// What was received and not used.
     fn bytes(&self) -> &[u8];
 

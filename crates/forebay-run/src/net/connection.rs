@@ -160,6 +160,11 @@ impl Connection {
         self.dial.is_none() && self.session.agreed().is_none()
     }
 
+    /// Whether it is certain that there is nothing to read, and nothing waits to be written.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.wants_room && self.link.is_quiet()
+    }
+
     pub(super) fn must_be_polled(&self) -> bool {
         self.link.must_be_polled()
     }

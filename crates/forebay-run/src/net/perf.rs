@@ -373,9 +373,10 @@ impl Answers {
         for (peer, tag, status, bytes) in self.messages.drain(..) {
             let payload = &self.bytes[at..at + bytes];
             at += bytes;
-            let patience = Patience::new(END_LIMIT);
+            let mut patience = None;
             while receiver.try_send(peer, tag, status, payload)? == Sent::NotNow {
                 let full = later.bytes.len() >= ANSWERS_BYTES_MAX;
+                let patience = patience.get_or_insert_with(|| Patience::new(END_LIMIT));
                 if full || patience.is_over(0) || !receiver.knows(peer) {
                     break;
                 }

@@ -396,6 +396,13 @@ impl ByteLink for ShmLink {
         }
     }
 
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        let ends = self.ends.as_ref();
+        let quiet = ends.is_some_and(|ends| !ends.has_piece() && !ends.is_ended());
+        quiet && !self.is_gone && self.copier.is_used_up()
+    }
+
     fn bytes(&self) -> &[u8] {
         self.copier.bytes()
     }
