@@ -47,7 +47,7 @@ mod summary;
 mod tags;
 mod viewed;
 
-pub use end_point::PeerId;
+pub use end_point::{Doze, PeerId};
 pub use error::NetError;
 pub use forebay_link::bytes::{
     Address, AddressError, Apart, CertificateError, CertificateFiles, Certificates, PARTS_MAX,

@@ -24,6 +24,7 @@ use super::summary::NetSummary;
 use super::viewed::{ApartCopier, Delivered, Viewed};
 use crate::error::RunError;
 pub(super) use role::Role;
+pub use waiting::Doze;
 
 /// Doors, dials and clocks are looked at so often while there is traffic, in ns.
 const TEND_NS: u64 = 200_000;
@@ -47,6 +48,8 @@ pub(super) struct EndPoint<R> {
     /// Memory of the user's, from which messages go out.
     pub(super) lends: Lends,
     copier: ApartCopier,
+    /// Links were asked to wake this side.
+    is_armed: bool,
     /// Places of accounts that no connection has.
     free_slots: Vec<usize>,
     next_id: u64,
@@ -77,6 +80,7 @@ impl<R: Role> EndPoint<R> {
             connections: Vec::new(),
             lends: Lends::default(),
             copier: ApartCopier::default(),
+            is_armed: false,
             free_slots: (0..places).rev().collect(),
             next_id: 0,
             epoch: clock::realtime_ns(),

@@ -1,5 +1,6 @@
 //! Sleeping until one of many connections has something.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use forebay_link::bytes::{ByteLink, Door};
@@ -8,8 +9,6 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 
 /// Events taken in one round; the others come in the next.
 const EVENTS_MAX: usize = 64;
-/// Longest sleep while something has to be polled that wakes nobody.
-const POLLED_SLEEP: Duration = Duration::from_micros(50);
 
 /// Descriptors of links and doors, and the sleep on all of them.
 #[derive(Debug)]
@@ -65,9 +64,14 @@ impl Hub {
     }
 
     /// Sleeps until something is ready, at most so long.
-    pub(super) fn sleep(&mut self, most: Duration, polled: bool) -> Result<(), SysError> {
-        let most = if polled { most.min(POLLED_SLEEP) } else { most };
+    pub(super) fn sleep(&mut self, most: Duration) -> Result<(), SysError> {
         self.poller.wait(Some(most), Duration::ZERO).map(drop)
+    }
+}
+
+impl AsFd for Hub {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
     }
 }
 

@@ -10,7 +10,7 @@ use forebay_msg::{
 };
 use forebay_sys::clock;
 
-use super::end_point::{EndPoint, Role};
+use super::end_point::{Doze, EndPoint, Role};
 use super::error::NetError;
 use super::lends::{Memory, MemoryId};
 use super::settings::Settings;
@@ -277,6 +277,11 @@ impl Publisher {
     /// The system refuses to wait.
     pub fn poll(&mut self, most: Duration) -> Result<bool, NetError> {
         self.end_point.wait(most, &mut |_| {})
+    }
+
+    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    pub fn doze(&mut self) -> Doze<'_> {
+        self.end_point.doze()
     }
 
     /// Subscribers that are connected now.

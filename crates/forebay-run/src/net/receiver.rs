@@ -6,7 +6,7 @@ use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Outbound, Pushed, Role as Wants};
 
-use super::end_point::{EndPoint, PeerId, Role};
+use super::end_point::{Doze, EndPoint, PeerId, Role};
 use super::error::NetError;
 use super::sender::{Ends, Sent};
 use super::settings::Settings;
@@ -116,6 +116,11 @@ impl Receiver {
         mut on: impl FnMut(Viewed<'_>),
     ) -> Result<bool, NetError> {
         self.end_point.wait(most, &mut on)
+    }
+
+    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    pub fn doze(&mut self) -> Doze<'_> {
+        self.end_point.doze()
     }
 
     /// Sends a message to a sender, if there is room for it and this receiver answers.

@@ -9,7 +9,7 @@ use forebay_msg::session::Agreed;
 use forebay_msg::{Config, ConfigError, Outbound, Pushed, Role as Wants};
 use forebay_sys::clock;
 
-use super::end_point::{EndPoint, PeerId, Role};
+use super::end_point::{Doze, EndPoint, PeerId, Role};
 use super::error::NetError;
 use super::settings::Settings;
 use super::summary::NetSummary;
@@ -371,6 +371,11 @@ impl Sender {
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<bool, NetError> {
         self.end_point.wait_copied(most, &mut on)
+    }
+
+    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    pub fn doze(&mut self) -> Doze<'_> {
+        self.end_point.doze()
     }
 
     /// Whether nothing is in buffers or on its way unread.

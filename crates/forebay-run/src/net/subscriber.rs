@@ -7,7 +7,7 @@ use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Entry, Outbound, Role as Wants, Slow};
 
 use super::bus::{Bus, Finder};
-use super::end_point::{EndPoint, Role};
+use super::end_point::{Doze, EndPoint, Role};
 use super::error::NetError;
 use super::settings::Settings;
 use super::summary::NetSummary;
@@ -134,6 +134,11 @@ impl Subscriber {
     ) -> Result<bool, NetError> {
         self.follow();
         self.end_point.wait(most, &mut on)
+    }
+
+    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    pub fn doze(&mut self) -> Doze<'_> {
+        self.end_point.doze()
     }
 
     /// Publishers that are connected now.

@@ -1,12 +1,26 @@
 //! Waiting: looking again for a moment, and then sleeping.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
+
+use forebay_sys::clock;
 
 use super::{Delivered, EndPoint, NetSummary, Role, SLEEP_NS, Viewed};
 use crate::net::connection::Connection;
 use crate::net::entrance::Entrance;
 use crate::net::error::NetError;
 
+/// What to wait for in a loop of one's own (`poll`, `epoll`, an executor of async tasks), until the end point is polled again.
+#[derive(Clone, Copy, Debug)]
+pub struct Doze<'a> {
+    /// Becomes readable when there is something to do. It is the same as long as the end point lives.
+    pub fd: BorrowedFd<'a>,
+    /// So long at most: then there is something to do by the clock. Zero: there is something already.
+    pub most: Duration,
+}
+
+/// Longest sleep while something has to be polled that wakes nobody, in ns.
+const POLLED_SLEEP_NS: u64 = 50_000;
 /// Quick looks between two turns.
 const LOOKS: u32 = 16;
 /// With more connections, looking at all of them takes as long as a turn.
@@ -41,6 +55,9 @@ impl<R: Role> EndPoint<R> {
         most: Duration,
         on: &mut impl FnMut(Viewed<'_>),
     ) -> Result<bool, NetError> {
+        if self.is_armed {
+            self.disarm();
+        }
         let mut happened = self.turn(on)?;
         // A turn reads the clock: the first one's time is the begin.
         let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
@@ -75,11 +92,22 @@ impl<R: Role> EndPoint<R> {
     }
 
     fn sleep(&mut self, until_ns: u64) -> Result<(), NetError> {
+        if let Some(wake_ns) = self.arm() {
+            let most = wake_ns.min(until_ns).saturating_sub(self.now_ns);
+            self.hub.sleep(Duration::from_nanos(most))?;
+        }
+        self.disarm();
+        Ok(())
+    }
+
+    /// Asks all links to wake this side, and says until when it may sleep; none when there is something to do at once.
+    fn arm(&mut self) -> Option<u64> {
         self.give_credit();
+        self.is_armed = true;
         let mut polled = self.entrance.as_ref().is_some_and(Entrance::must_be_polled);
         let mut quiet = true;
-        let mut wake_ns = until_ns.min(self.now_ns + SLEEP_NS);
         let mut broken = None;
+        let mut wake_ns = self.now_ns + SLEEP_NS;
         for (at, connection) in self.connections.iter_mut().enumerate() {
             polled |= connection.must_be_polled();
             wake_ns = wake_ns.min(connection.poll_timeout());
@@ -88,6 +116,10 @@ impl<R: Role> EndPoint<R> {
                 Err(parted) => broken = Some((at, parted)),
             }
         }
+        if let Some((at, parted)) = broken {
+            self.part(at, &parted);
+            return None;
+        }
         let dials = self.dials.iter().enumerate();
         let dials = dials.filter(|(at, _)| self.may_dial(*at));
         let dials = dials.filter_map(|(_, dial)| dial.due_ns());
@@ -95,18 +127,31 @@ impl<R: Role> EndPoint<R> {
         wake_ns = wake_ns
             .min(due.unwrap_or(u64::MAX))
             .min(self.books.next_commit_ns());
-        if quiet && broken.is_none() {
-            let most = Duration::from_nanos(wake_ns.saturating_sub(self.now_ns));
-            self.hub.sleep(most, polled)?;
+        if polled {
+            wake_ns = wake_ns.min(self.now_ns + POLLED_SLEEP_NS);
         }
+        quiet.then_some(wake_ns)
+    }
+
+    /// Awake: everything is looked at in the next turn.
+    fn disarm(&mut self) {
+        self.is_armed = false;
         for connection in &mut self.connections {
             connection.disarm();
         }
-        if let Some((at, parted)) = broken {
-            self.part(at, &parted);
-        }
         self.next_tend_ns = 0;
-        Ok(())
+    }
+
+    /// For users who wait in a loop of their own: what to wait for, and how long at most.
+    pub(in crate::net) fn doze(&mut self) -> Doze<'_> {
+        self.now_ns = clock::monotonic_ns();
+        let most_ns = self
+            .arm()
+            .map_or(0, |wake_ns| wake_ns - self.now_ns.min(wake_ns));
+        Doze {
+            fd: self.hub.as_fd(),
+            most: Duration::from_nanos(most_ns),
+        }
     }
 
     /// Gives back everything that was read: nothing comes with which it could ride.

@@ -1,0 +1,74 @@
+//! End points in a loop that waits by itself: woken by what comes, and not before.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+
+use std::time::{Duration, Instant};
+
+use forebay_run::net::{Address, Doze, Receiver, Sender, Sent, Settings};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const MESSAGES: u64 = 20;
+
+/// Whether something came before the time was over.
+fn sleep(doze: Doze<'_>) -> bool {
+    let most = Timespec {
+        tv_sec: doze.most.as_secs() as i64,
+        tv_nsec: doze.most.subsec_nanos().into(),
+    };
+    let mut fds = [PollFd::new(&doze.fd, PollFlags::IN)];
+    poll(&mut fds, Some(&most)).unwrap() > 0
+}
+
+/// Sends a message, sleeps until it is confirmed, lies still, and sends the next one.
+fn send(address: &Address) {
+    let mut sender = Sender::connect(address, &Settings::default()).unwrap();
+    let begun = Instant::now();
+    let mut sent = 0;
+    while sent < MESSAGES {
+        assert!(begun.elapsed() < LIMIT, "stuck");
+        let free = sender.is_connected() && sender.is_done();
+        if free && sender.try_send(7, 0, &sent.to_le_bytes()).unwrap() == Sent::Taken {
+            sender.flush().unwrap();
+            sent += 1;
+            if sent == MESSAGES / 2 {
+                // The receiver has nothing to do for a while.
+                std::thread::sleep(Duration::from_millis(300));
+            }
+        }
+        sleep(sender.doze());
+        sender.poll(Duration::ZERO, |_| {}).unwrap();
+    }
+    let summary = sender.finish(LIMIT).unwrap();
+    assert_eq!((summary.residual_items, summary.unconfirmed), (0, 0));
+}
+
+#[test]
+fn it_is_woken_by_what_comes_and_not_before() {
+    let shm = format!("shm://own-loop-{}", std::process::id());
+    for address in ["tcp://127.0.0.1:0", &shm] {
+        let address: Address = address.parse().unwrap();
+        let mut receiver = Receiver::listen(&address, &Settings::default()).unwrap();
+        let address = receiver.address().unwrap();
+        let sending = std::thread::spawn(move || send(&address));
+        let (begun, mut came) = (Instant::now(), 0);
+        let (mut rounds, mut woken) = (0_u64, 0_u64);
+        while !receiver.has_ended() {
+            assert!(begun.elapsed() < LIMIT, "stuck");
+            woken += u64::from(sleep(receiver.doze()));
+            rounds += 1;
+            receiver
+                .poll(Duration::ZERO, |delivered| {
+                    assert_eq!(delivered.message.payload, u64::to_le_bytes(came));
+                    came += 1;
+                })
+                .unwrap();
+        }
+        sending.join().unwrap();
+        let summary = receiver.finish(LIMIT, |_| {}).unwrap();
+        assert_eq!((came, summary.residual_items), (MESSAGES, 0));
+        // Each message may cost some rounds and every 50 ms of silence one: nothing spins.
+        assert!(rounds < 40 * MESSAGES, "{rounds} rounds");
+        assert!(woken >= MESSAGES / 2, "{woken} of {rounds}");
+    }
+}
