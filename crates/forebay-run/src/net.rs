@@ -47,6 +47,7 @@ mod summary;
 mod tags;
 mod viewed;
 
+pub use books::Untaken;
 pub use end_point::{Doze, PeerId};
 pub use error::NetError;
 pub use forebay_link::bytes::{

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `publish` counts copies where a message is handed in, `send` and `receive` are the engine's own counts, `deliver` counts where the caller is
-//! called. Who gathers what is delivered says himself what was taken; the rest is held.
+//! called. Who gathers what is delivered says himself what was taken, and what he threw away; the rest is held.
 
 use forebay_ledger::{
     Account, Balance, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
@@ -25,8 +25,19 @@ const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"]
 const RECEIVE_REASONS: [&str; 2] = ["gap", "broken"];
 /// Reason of the account in front.
 const PUBLISH_REASONS: [&str; 1] = ["no_subscriber"];
+/// Reasons of the account behind, as [`Untaken`] has them.
+const DELIVER_REASONS: [&str; 2] = ["not_wanted", "not_written"];
 /// Books are shown so often, in ns.
 const COMMIT_NS: u64 = 100_000_000;
+
+/// Why a caller who [gathers](Settings::gathers) threw away what was delivered to him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untaken {
+    /// He had enough, or whoever he gives it to has gone.
+    NotWanted,
+    /// It could not be written to where it belongs.
+    NotWritten,
+}
 
 /// Accounts of one place.
 struct Slot {
@@ -74,7 +85,7 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
         builder.account(group, place, "all", Unit::Messages, reasons)
     };
     let (published, publish) = all(&mut builder, "publish", &PUBLISH_REASONS);
-    let (delivered, deliver) = all(&mut builder, "deliver", &[]);
+    let (delivered, deliver) = all(&mut builder, "deliver", &DELIVER_REASONS);
     let mut copies = LinkSpec::new("copies", "all").from(published);
     let mut read = LinkSpec::new("read", "all").to(delivered);
     let mut slots = Vec::with_capacity(places);
@@ -202,6 +213,13 @@ impl Books {
     /// So many messages that were delivered are no longer held for the caller.
     pub(super) fn taken(&mut self, messages: u64, bytes: u64) {
         self.book.add_tally(self.deliver.outgoing, messages, bytes);
+        self.book.sub_tally(self.deliver.held, messages, bytes);
+    }
+
+    /// So many messages that were delivered were thrown away by the caller.
+    pub(super) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
+        let dropped = self.deliver.dropped[why as usize];
+        self.book.add_tally(dropped, messages, bytes);
         self.book.sub_tally(self.deliver.held, messages, bytes);
     }
 

@@ -6,6 +6,7 @@ use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Outbound, Pushed, Role as Wants};
 
+use super::books::Untaken;
 use super::end_point::{Doze, EndPoint, PeerId, Role};
 use super::error::NetError;
 use super::sender::{Ends, Sent};
@@ -199,6 +200,11 @@ impl Receiver {
     /// So many messages of so many bytes, which were delivered, are in the caller's hands now; for who [gathers](Settings::gathers).
     pub fn taken(&mut self, messages: u64, bytes: u64) {
         self.end_point.books.taken(messages, bytes);
+    }
+
+    /// So many messages of so many bytes, which were delivered, were thrown away by the caller; for who [gathers](Settings::gathers).
+    pub fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
+        self.end_point.books.untaken(why, messages, bytes);
     }
 
     /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.

@@ -32,7 +32,8 @@ pub struct Settings {
     pub security: Security,
     /// Counts by tag, too.
     pub per_tag: bool,
-    /// What is delivered waits for a caller who says himself what he has [taken](super::Subscriber::taken); until then the books hold it.
+    /// What is delivered waits for a caller who says himself what he has [taken](super::Subscriber::taken), or
+    /// [not taken](super::Subscriber::untaken); until then the books hold it.
     pub gathers: bool,
     /// Directory of the run, with its ledger; none: the books are kept in this process alone.
     pub out: Option<PathBuf>,

@@ -1,11 +1,16 @@
 //! Where messages go: a file, standard output, or nowhere.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use forebay_run::net::Untaken;
+
+/// What is gathered before it is written; what is as long by itself is not copied.
+const GATHERED_BYTES_MAX: usize = 1 << 18;
 
 /// What becomes of what comes.
 #[derive(Debug, clap::Args)]
@@ -29,34 +34,88 @@ enum As {
     Tagged,
 }
 
+/// Messages, and bytes of their payloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, payload_bytes: usize) {
+        self.messages += 1;
+        self.bytes += payload_bytes as u64;
+    }
+}
+
+/// What became of messages since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Became {
+    /// The system took all bytes of them; or nowhere is where they go.
+    pub(super) written: Sum,
+    /// More than were asked for, or a pipe's reader has gone.
+    pub(super) not_wanted: Sum,
+    /// Writing failed.
+    pub(super) not_written: Sum,
+}
+
 pub(super) struct Sink {
-    to: Option<BufWriter<Box<dyn Write>>>,
+    to: Option<File>,
     as_: As,
     on_stdout: bool,
     name: String,
+    /// What is to be written.
+    gathered: Vec<u8>,
+    /// Where each message in it ends, and the bytes of its payload.
+    ends: Vec<(usize, usize)>,
+    became: Became,
+    /// Why nothing is written any more.
+    fault: Option<Untaken>,
     trouble: Option<io::Error>,
 }
 
 impl SinkArgs {
     pub(super) fn open(&self) -> Result<Sink> {
-        let to: Option<Box<dyn Write>> = match self.output.as_str() {
+        let to = match self.output.as_str() {
             "null" => None,
-            "-" => Some(Box::new(io::stdout().lock())),
+            // Not the library's own, which keeps some of it back and does not say how much was written.
+            "-" => {
+                let own = io::stdout().as_fd().try_clone_to_owned();
+                Some(File::from(own.context("opening standard output")?))
+            }
             path => {
                 let file = File::create_new(Path::new(path)).with_context(|| {
                     format!("creating {path}; a file that is there is not overwritten")
                 })?;
-                Some(Box::new(file))
+                Some(file)
             }
         };
         Ok(Sink {
-            to: to.map(|to| BufWriter::with_capacity(1 << 18, to)),
+            to,
             as_: self.as_,
             on_stdout: self.output == "-",
             name: self.output.clone(),
+            gathered: Vec::new(),
+            ends: Vec::new(),
+            became: Became::default(),
+            fault: None,
             trouble: None,
         })
     }
+}
+
+/// Writes all of it, or says how much was.
+fn write_all(mut to: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut at = 0;
+    while at < bytes.len() {
+        match to.write(&bytes[at..]) {
+            Ok(0) => return (at, Err(ErrorKind::WriteZero.into())),
+            Ok(count) => at += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (at, Err(error)),
+        }
+    }
+    (at, Ok(()))
 }
 
 impl Sink {
@@ -66,43 +125,101 @@ impl Sink {
 
     /// Writes a message; what goes wrong is found by [`check`](Self::check).
     pub(super) fn write(&mut self, tag: u64, payload: &[u8]) {
-        let Some(to) = &mut self.to else {
-            return;
-        };
-        if self.trouble.is_some() {
+        if self.to.is_none() {
+            self.became.written.add(payload.len());
             return;
         }
-        let written = match self.as_ {
-            As::Raw => to.write_all(payload),
-            As::Lines => to.write_all(payload).and_then(|()| to.write_all(b"\n")),
-            As::Tagged => write!(to, "{tag:#018x} {} ", payload.len())
-                .and_then(|()| to.write_all(payload))
-                .and_then(|()| to.write_all(b"\n")),
-        };
-        self.trouble = written.err();
+        if self.gathered.len() + payload.len() > GATHERED_BYTES_MAX {
+            self.flush();
+        }
+        if let Some(why) = self.fault {
+            self.lose(why, payload.len());
+            return;
+        }
+        if self.as_ == As::Tagged {
+            // A vector takes all.
+            let _ = write!(self.gathered, "{tag:#018x} {} ", payload.len());
+        }
+        if payload.len() > GATHERED_BYTES_MAX {
+            self.write_long(payload);
+            return;
+        }
+        self.gathered.extend_from_slice(payload);
+        if self.as_ != As::Raw {
+            self.gathered.push(b'\n');
+        }
+        self.ends.push((self.gathered.len(), payload.len()));
+    }
+
+    /// What is gathered is its head.
+    fn write_long(&mut self, payload: &[u8]) {
+        self.flush();
+        if let (None, Some(to)) = (self.fault, &self.to) {
+            let tail: &[u8] = if self.as_ == As::Raw { b"" } else { b"\n" };
+            let written = write_all(to, payload).1;
+            if let Err(error) = written.and_then(|()| write_all(to, tail).1) {
+                self.fail(error);
+            }
+        }
+        match self.fault {
+            None => self.became.written.add(payload.len()),
+            Some(why) => self.lose(why, payload.len()),
+        }
+    }
+
+    /// Nobody asked for this one.
+    pub(super) fn decline(&mut self, payload: &[u8]) {
+        self.became.not_wanted.add(payload.len());
+    }
+
+    fn lose(&mut self, why: Untaken, payload_bytes: usize) {
+        match why {
+            Untaken::NotWanted => self.became.not_wanted.add(payload_bytes),
+            Untaken::NotWritten => self.became.not_written.add(payload_bytes),
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.fault = Some(if error.kind() == ErrorKind::BrokenPipe {
+            Untaken::NotWanted
+        } else {
+            Untaken::NotWritten
+        });
+        self.trouble = Some(error);
     }
 
     /// Nothing stays behind while nothing comes.
     pub(super) fn flush(&mut self) {
-        if let Some(to) = &mut self.to
-            && self.trouble.is_none()
-        {
-            self.trouble = to.flush().err();
+        let Some(to) = &self.to else {
+            return;
+        };
+        let (written_bytes, written) = write_all(to, &self.gathered);
+        if let Err(error) = written {
+            self.fail(error);
         }
+        let whole = self.ends.partition_point(|(end, _)| *end <= written_bytes);
+        let mut ends = std::mem::take(&mut self.ends);
+        for (at, (_, payload_bytes)) in ends.drain(..).enumerate() {
+            match self.fault {
+                Some(why) if at >= whole => self.lose(why, payload_bytes),
+                _ => self.became.written.add(payload_bytes),
+            }
+        }
+        self.ends = ends;
+        self.gathered.clear();
+    }
+
+    /// What became of messages since this was last asked; of those that are gathered, nothing yet.
+    pub(super) fn became(&mut self) -> Became {
+        std::mem::take(&mut self.became)
     }
 
     /// Whether somebody still wants it; false when a pipe's reader has gone.
     pub(super) fn check(&mut self) -> Result<bool> {
         match self.trouble.take() {
-            None => Ok(true),
-            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.to = None;
-                Ok(false)
-            }
-            Some(error) => {
-                self.to = None;
-                Err(error).with_context(|| format!("writing to {}", self.name))
-            }
+            None => Ok(self.fault != Some(Untaken::NotWanted)),
+            Some(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Some(error) => Err(error).with_context(|| format!("writing to {}", self.name)),
         }
     }
 }

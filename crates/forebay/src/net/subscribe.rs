@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use forebay_run::StopSignals;
 use forebay_run::net::bus::Bus;
-use forebay_run::net::{Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber};
+use forebay_run::net::{
+    Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber, Untaken,
+};
 
 use super::manner::{CommonArgs, END_LIMIT, SlowArg, tag, tell};
-use super::sink::{Sink, SinkArgs};
+use super::sink::{Became, Sink, SinkArgs};
 use crate::output::note_line;
 
 /// One wait: an order to end costs this much.
@@ -89,63 +91,138 @@ trait In {
     fn take(&mut self, most: Duration, on: &mut dyn FnMut(Delivered<'_>))
     -> Result<bool, NetError>;
     fn has_ended(&self) -> bool;
+    fn peers(&self) -> usize;
+    fn begin_end(&mut self);
+    fn account(&mut self, became: &Became);
 }
 
-impl In for Receiver {
-    fn take(
-        &mut self,
-        most: Duration,
-        on: &mut dyn FnMut(Delivered<'_>),
-    ) -> Result<bool, NetError> {
-        self.poll(most, on)
-    }
-
-    fn has_ended(&self) -> bool {
-        Receiver::has_ended(self)
-    }
-}
-
-impl In for Subscriber {
-    fn take(
-        &mut self,
-        most: Duration,
-        on: &mut dyn FnMut(Delivered<'_>),
-    ) -> Result<bool, NetError> {
-        self.poll(most, on)
-    }
-
-    fn has_ended(&self) -> bool {
-        Subscriber::has_ended(self)
-    }
-}
-
-/// Until the end that was asked for.
-fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs, signals: &StopSignals) -> Result<()> {
-    let mut left = end.count.unwrap_or(u64::MAX);
-    let mut flushed = Instant::now();
-    while signals.count() == 0 && left > 0 && !(end.once && from.has_ended()) {
-        let busy = from.take(WAIT, &mut |delivered| {
-            if left > 0 {
-                sink.write(delivered.message.tag, delivered.message.payload);
-                left -= 1;
+macro_rules! messages_from {
+    ($end_point:ident, $peers:ident) => {
+        impl In for $end_point {
+            fn take(
+                &mut self,
+                most: Duration,
+                on: &mut dyn FnMut(Delivered<'_>),
+            ) -> Result<bool, NetError> {
+                self.poll(most, on)
             }
-        })?;
-        if !busy || flushed.elapsed() >= FLUSH {
-            sink.flush();
-            flushed = Instant::now();
+
+            fn has_ended(&self) -> bool {
+                $end_point::has_ended(self)
+            }
+
+            fn peers(&self) -> usize {
+                self.$peers()
+            }
+
+            fn begin_end(&mut self) {
+                $end_point::begin_end(self);
+            }
+
+            fn account(&mut self, became: &Became) {
+                let Became {
+                    written,
+                    not_wanted,
+                    not_written,
+                } = became;
+                self.taken(written.messages, written.bytes);
+                for (why, sum) in [
+                    (Untaken::NotWanted, not_wanted),
+                    (Untaken::NotWritten, not_written),
+                ] {
+                    self.untaken(why, sum.messages, sum.bytes);
+                }
+            }
         }
-        if !sink.check()? {
-            break;
+    };
+}
+
+messages_from!(Receiver, senders);
+messages_from!(Subscriber, publishers);
+
+/// Messages on their way to a sink.
+struct Flow<'a, I> {
+    from: &'a mut I,
+    sink: &'a mut Sink,
+    /// How many are still wanted.
+    left: u64,
+    flushed: Instant,
+}
+
+impl<I: In> Flow<'_, I> {
+    /// One turn.
+    fn turn(&mut self, wait: Duration) -> Result<(), NetError> {
+        let (sink, left) = (&mut *self.sink, &mut self.left);
+        let busy = self.from.take(wait, &mut |delivered| {
+            if *left > 0 {
+                sink.write(delivered.message.tag, delivered.message.payload);
+                *left -= 1;
+            } else {
+                sink.decline(delivered.message.payload);
+            }
+        });
+        if busy.as_ref().is_ok_and(|busy| !busy) || self.flushed.elapsed() >= FLUSH {
+            self.sink.flush();
+            self.flushed = Instant::now();
         }
+        self.from.account(&self.sink.became());
+        busy.map(drop)
     }
-    sink.flush();
-    sink.check().map(drop)
+
+    /// Until the end that was asked for.
+    fn carry(&mut self, once: bool, signals: &StopSignals) -> Result<()> {
+        while signals.count() == 0 && self.left > 0 && !(once && self.from.has_ended()) {
+            self.turn(WAIT)?;
+            if !self.sink.check()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends in order: what is on its way comes, and what is written counts as taken.
+    fn end(&mut self, signals: &StopSignals) -> Result<(), NetError> {
+        let (begun, stops) = (Instant::now(), signals.count());
+        self.from.begin_end();
+        while self.from.peers() > 0 && begun.elapsed() < END_LIMIT && signals.count() == stops {
+            self.turn(WAIT)?;
+        }
+        self.sink.flush();
+        self.from.account(&self.sink.became());
+        Ok(())
+    }
+}
+
+/// Carries messages until the end that was asked for, and ends in order; what went wrong meanwhile.
+fn carry(
+    from: &mut impl In,
+    sink: &mut Sink,
+    end: &EndArgs,
+    signals: &StopSignals,
+) -> Result<Result<()>> {
+    let mut flow = Flow {
+        from,
+        sink,
+        left: end.count.unwrap_or(u64::MAX),
+        flushed: Instant::now(),
+    };
+    let carried = flow.carry(end.once, signals);
+    flow.end(signals)?;
+    Ok(carried.and_then(|()| sink.check().map(drop)))
+}
+
+/// What this side is told: the books hold what the sink has not written.
+fn settings(common: &CommonArgs, signals: &Arc<StopSignals>) -> Result<Settings> {
+    Ok(Settings {
+        gathers: true,
+        ..common.settings(Arc::clone(signals))?
+    })
 }
 
 pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
     let signals = Arc::new(forebay_run::signals()?);
-    let mut settings: Settings = args.common.settings(Arc::clone(&signals))?;
+    let mut settings = settings(&args.common, &signals)?;
     settings.messages.slow = args.slow.into();
     let mut subscriber = match &args.bus {
         Some(bus) => Subscriber::find(bus, &settings)?,
@@ -157,36 +234,23 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     } else {
         &args.tags
     });
-    let carried = carry(&mut subscriber, &mut sink, &args.end, &signals);
-    let more = args.end.count.is_none();
-    let summary = subscriber.finish(END_LIMIT, |delivered| {
-        // What was on its way when the end was asked for.
-        if more {
-            sink.write(delivered.message.tag, delivered.message.payload);
-        }
-    })?;
-    sink.flush();
+    let carried = carry(&mut subscriber, &mut sink, &args.end, &signals)?;
+    // Whoever was there has gone, or had his time.
+    let summary = subscriber.finish(Duration::ZERO, |_| {})?;
     let code = tell(&summary, args.common.format, sink.is_stdout())?;
-    carried.and_then(|()| sink.check().map(drop)).map(|()| code)
+    carried.map(|()| code)
 }
 
 pub(crate) fn receive(args: &RecvArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
     let signals = Arc::new(forebay_run::signals()?);
-    let mut receiver =
-        Receiver::listen(&args.address, &args.common.settings(Arc::clone(&signals))?)?;
+    let mut receiver = Receiver::listen(&args.address, &settings(&args.common, &signals)?)?;
     note_line(format_args!(
         "forebay: listening on {}",
         receiver.address()?
     ));
-    let carried = carry(&mut receiver, &mut sink, &args.end, &signals);
-    let more = args.end.count.is_none();
-    let summary = receiver.finish(END_LIMIT, |delivered| {
-        if more {
-            sink.write(delivered.message.tag, delivered.message.payload);
-        }
-    })?;
-    sink.flush();
+    let carried = carry(&mut receiver, &mut sink, &args.end, &signals)?;
+    let summary = receiver.finish(Duration::ZERO, |_| {})?;
     let code = tell(&summary, args.common.format, sink.is_stdout())?;
-    carried.and_then(|()| sink.check().map(drop)).map(|()| code)
+    carried.map(|()| code)
 }
