@@ -116,6 +116,8 @@ pub(super) struct Connection {
     wants_room: bool,
     polls_room: bool,
     link_ended: bool,
+    /// It seemed silent, and nothing was read since.
+    doubted: bool,
     /// Both sides have said all since then.
     over_since_ns: Option<u64>,
 }
@@ -142,6 +144,7 @@ impl Connection {
             wants_room: false,
             polls_room,
             link_ended: false,
+            doubted: false,
             over_since_ns: None,
         })
     }
@@ -188,6 +191,7 @@ impl Connection {
         loop {
             if self.read_apart(now_ns, on)? {
                 read = true;
+                self.doubted = false;
                 *frames = frames.saturating_sub(1);
                 if *frames == 0 {
                     return Ok(Step::Idle { read });
@@ -209,6 +213,7 @@ impl Connection {
                 }
             };
             read = true;
+            self.doubted = false;
             *frames = frames.saturating_sub(1);
             let peer = PeerId(self.id);
             let taken = self
@@ -321,9 +326,14 @@ impl Connection {
             };
         }
         self.session.give_credit(true);
-        self.session
-            .handle_time(now_ns)
-            .map_err(|error| self.failed(error))
+        match self.session.handle_time(now_ns) {
+            // Perhaps nobody looked for so long: what has come meanwhile is read in this turn, and then it is asked again.
+            Err(SessionError::Silent { .. } | SessionError::NoGreeting) if !self.doubted => {
+                self.doubted = true;
+                Ok(())
+            }
+            looked => looked.map_err(|error| self.failed(error)),
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> u64 {
