@@ -62,7 +62,9 @@ fn tags(bencher: Bencher<'_, '_>, tags: u64) {
     let payload = [7; 64];
     let mut publisher = Publisher::new(&config()).expect("sound");
     let id = publisher.add(1, Slow::Block, 64 << 10, 4).expect("sound");
-    publisher.subscribe(id, (0..tags).map(Entry::one));
+    publisher
+        .subscribe(id, (0..tags).map(Entry::one))
+        .expect("tags are few");
     let mut receiving = Inbound::new(1, 64 << 10);
     bencher.counter(ItemsCount::new(MESSAGES)).bench_local(|| {
         let mut bytes = 0;

@@ -36,4 +36,4 @@ pub use config::{Config, ConfigError};
 pub use forebay_wire::net::{Entry, Refusal, Role, Slow, Totals};
 pub use inbound::{Apart, Inbound, InboundError, Losses, Reading};
 pub use outbound::{CreditError, Lent, Outbound, Pushed, Transmit};
-pub use publisher::{PeerId, Published, Publisher};
+pub use publisher::{PATTERNS_MAX, PeerId, Published, Publisher, TAGS_MAX};

@@ -1,8 +1,8 @@
 //! Who gets which tag.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use forebay_wire::net::{Entry, Slow};
+use forebay_wire::net::{Entry, Refusal, Slow};
 
 use crate::config::{Config, ConfigError};
 use crate::outbound::{Outbound, Pushed};
@@ -33,37 +33,54 @@ struct Peer {
     asked: Asked,
 }
 
-/// The subscriptions of a peer: single tags in order, and the others.
+/// Single tags that a subscriber may ask for: one for each E-link of a large system, many times over.
+pub const TAGS_MAX: usize = 1 << 20;
+/// Patterns that a subscriber may ask for: each of them is looked at when a tag is routed.
+pub const PATTERNS_MAX: usize = 1024;
+/// Tags whose subscribers are remembered. One more, and all are looked up anew.
+const ROUTES_MAX: usize = 1 << 20;
+
+/// The subscriptions of a peer: single tags, and the others, mask first.
 #[derive(Debug, Default)]
 struct Asked {
-    tags: Vec<u64>,
-    patterns: Vec<Entry>,
+    tags: BTreeSet<u64>,
+    patterns: BTreeSet<(u64, u64)>,
 }
 
 impl Asked {
-    fn begin(&mut self, entries: impl IntoIterator<Item = Entry>) {
+    /// All of them, or none when there are too many.
+    fn begin(&mut self, entries: impl IntoIterator<Item = Entry>) -> Result<(), Refusal> {
+        let mut begun = Vec::new();
         for entry in entries {
-            if entry.mask == u64::MAX {
-                self.tags.push(entry.tag);
-            } else if !self.patterns.contains(&entry) {
-                self.patterns.push(entry);
+            let is_new = if entry.mask == u64::MAX {
+                self.tags.insert(entry.tag)
+            } else {
+                self.patterns.insert((entry.mask, entry.tag))
+            };
+            if is_new {
+                begun.push(entry);
+            }
+            if self.tags.len() > TAGS_MAX || self.patterns.len() > PATTERNS_MAX {
+                self.end(begun);
+                return Err(Refusal::TooMany);
             }
         }
-        self.tags.sort_unstable();
-        self.tags.dedup();
+        Ok(())
     }
 
     fn end(&mut self, entries: impl IntoIterator<Item = Entry>) {
-        let mut gone = Self::default();
-        gone.begin(entries);
-        self.tags
-            .retain(|tag| gone.tags.binary_search(tag).is_err());
-        self.patterns.retain(|entry| !gone.patterns.contains(entry));
+        for entry in entries {
+            if entry.mask == u64::MAX {
+                self.tags.remove(&entry.tag);
+            } else {
+                self.patterns.remove(&(entry.mask, entry.tag));
+            }
+        }
     }
 
     fn matches(&self, tag: u64) -> bool {
-        self.tags.binary_search(&tag).is_ok()
-            || self.patterns.iter().any(|entry| entry.matches(tag))
+        let mut patterns = self.patterns.iter();
+        self.tags.contains(&tag) || patterns.any(|&(mask, of)| Entry { tag: of, mask }.matches(tag))
     }
 }
 
@@ -132,11 +149,18 @@ impl Publisher {
         Some(self.peers.remove(at).outbound)
     }
 
-    /// Begins subscriptions; one that is there is not begun twice. False when there is no such peer.
-    pub fn subscribe(&mut self, id: PeerId, entries: impl IntoIterator<Item = Entry>) -> bool {
+    /// Begins subscriptions; one that is there is not begun twice.
+    ///
+    /// # Errors
+    /// `Ending`: there is no such peer. `TooMany`: it would have more than [`TAGS_MAX`] or [`PATTERNS_MAX`]; then none of these begins.
+    pub fn subscribe(
+        &mut self,
+        id: PeerId,
+        entries: impl IntoIterator<Item = Entry>,
+    ) -> Result<(), Refusal> {
         self.routes.clear();
-        let peer = self.find(id);
-        peer.map(|peer| peer.asked.begin(entries)).is_some()
+        let peer = self.find(id).ok_or(Refusal::Ending)?;
+        peer.asked.begin(entries)
     }
 
     /// Ends subscriptions. False when there is no such peer.
@@ -224,6 +248,9 @@ impl Publisher {
                 ..Published::default()
             };
         }
+        if routes.len() >= ROUTES_MAX && !routes.contains_key(&tag) {
+            routes.clear();
+        }
         let route: &[usize] = routes.entry(tag).or_insert_with(|| route(peers, tag));
         let mut published = Published::default();
         if route.is_empty() {
@@ -301,4 +328,24 @@ fn route(peers: &[Peer], tag: u64) -> Box<[usize]> {
         .enumerate()
         .filter(|(_, peer)| peer.asked.matches(tag));
     subscribed.map(|(at, _)| at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use super::*;
+
+    #[test]
+    fn routes_of_any_number_of_tags_take_bounded_memory() {
+        let mut publisher = Publisher::new(&Config::default()).unwrap();
+        let id = publisher.add(1, Slow::DropNewest, 1000, 4).unwrap();
+        publisher.subscribe(id, [Entry::one(7)]).unwrap();
+        for tag in 0..ROUTES_MAX as u64 + 10 {
+            publisher.publish(0, tag, 0, b"");
+            assert!(publisher.routes.len() <= ROUTES_MAX);
+        }
+        assert_eq!(publisher.publish(0, 7, 0, b"").taken, 1);
+        assert_eq!(publisher.peer(id).unwrap().pushed()[0], 2);
+    }
 }

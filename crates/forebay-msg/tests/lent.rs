@@ -145,7 +145,7 @@ fn all_subscribers_have_it_or_none() {
     let mut publisher = Publisher::new(&config(Slow::Block)).unwrap();
     let ids = [1, 2].map(|epoch| publisher.add(epoch, Slow::Block, 100, 1).unwrap());
     for id in ids {
-        publisher.subscribe(id, [Entry::one(5)]);
+        publisher.subscribe(id, [Entry::one(5)]).unwrap();
     }
     assert_eq!(publisher.publish_lent(0, 5, 0, 60, 1).taken, 2);
     let next = publisher.publish_lent(0, 5, 0, 60, 2);

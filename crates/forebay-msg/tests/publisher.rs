@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
-use forebay_msg::{Config, Inbound, PeerId, Published, Publisher, Slow};
-use forebay_wire::net::Entry;
+use forebay_msg::{Config, Inbound, PATTERNS_MAX, PeerId, Published, Publisher, Slow};
+use forebay_wire::net::{Entry, Refusal};
 
 fn publisher() -> Publisher {
     Publisher::new(&Config {
@@ -39,14 +39,17 @@ fn each_gets_its_tags_and_wildcards_match() {
     let mut publisher = publisher();
     let one = publisher.add(1, Slow::Block, 1000, 4).unwrap();
     let all = publisher.add(2, Slow::Block, 1000, 4).unwrap();
-    publisher.subscribe(one, [Entry::one(0x11), Entry::one(0x12), Entry::one(0x11)]);
-    publisher.subscribe(
-        all,
-        [Entry {
-            tag: 0x10,
-            mask: !0xf,
-        }],
-    );
+    let three = [Entry::one(0x11), Entry::one(0x12), Entry::one(0x11)];
+    publisher.subscribe(one, three).unwrap();
+    publisher
+        .subscribe(
+            all,
+            [Entry {
+                tag: 0x10,
+                mask: !0xf,
+            }],
+        )
+        .unwrap();
     assert_eq!(publisher.subscriptions(one), 2);
     for tag in [0x11, 0x13, 0x21, 0x12] {
         publisher.publish(0, tag, 0, b"x");
@@ -60,7 +63,7 @@ fn each_gets_its_tags_and_wildcards_match() {
     );
     // Subscriptions change while it runs.
     publisher.unsubscribe(one, [Entry::one(0x11)]);
-    publisher.subscribe(one, [Entry::one(0x21)]);
+    publisher.subscribe(one, [Entry::one(0x21)]).unwrap();
     for tag in [0x11, 0x21] {
         publisher.publish(0, tag, 0, b"y");
     }
@@ -68,7 +71,8 @@ fn each_gets_its_tags_and_wildcards_match() {
     let gone = publisher.remove(all).unwrap();
     assert_eq!((gone.residual(), gone.held()), ([0, 0], [1, 1]));
     assert_eq!(publisher.publish(0, 0x11, 0, b"z"), Published::default());
-    assert!(!publisher.subscribe(all, [Entry::one(1)]));
+    let gone = publisher.subscribe(all, [Entry::one(1)]);
+    assert_eq!(gone, Err(Refusal::Ending));
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn a_slow_subscriber_costs_itself_only() {
     let slow = publisher.add(1, Slow::DropNewest, 100, 2).unwrap();
     let good = publisher.add(2, Slow::Block, 100, 2).unwrap();
     for id in [slow, good] {
-        publisher.subscribe(id, [Entry::one(5)]);
+        publisher.subscribe(id, [Entry::one(5)]).unwrap();
     }
     let mut inbound = Inbound::new(2, 100);
     let (mut dropped, mut came) = (0, 0);
@@ -104,7 +108,7 @@ fn block_holds_everybody_up_and_nothing_is_sent_twice() {
     let block = publisher.add(1, Slow::Block, 100, 1).unwrap();
     let other = publisher.add(2, Slow::DropOldest, 100, 8).unwrap();
     for id in [block, other] {
-        publisher.subscribe(id, [Entry::one(5)]);
+        publisher.subscribe(id, [Entry::one(5)]).unwrap();
     }
     assert_eq!(publisher.publish(0, 5, 0, &[0; 80]).taken, 2);
     for now_ns in [10, 20, 30] {
@@ -129,7 +133,7 @@ fn a_message_longer_than_a_subscribers_buffers_is_dropped_for_it_alone() {
     let mut ids = Vec::new();
     for (epoch, bytes) in [(1, 100), (2, 1000)] {
         let id = publisher.add(epoch, Slow::Block, bytes, 2).unwrap();
-        publisher.subscribe(id, [Entry::one(5)]);
+        publisher.subscribe(id, [Entry::one(5)]).unwrap();
         ids.push(id);
     }
     let published = publisher.publish(0, 5, 0, &[0; 101]);
@@ -140,4 +144,25 @@ fn a_message_longer_than_a_subscribers_buffers_is_dropped_for_it_alone() {
     let own = Config::default().buffer_bytes as usize;
     let published = publisher.publish(0, 5, 0, &vec![0; own + 1]);
     assert!(published.too_long && published.taken + published.dropped == 0);
+}
+
+#[test]
+fn a_subscriber_has_so_many_patterns_and_no_more() {
+    let mut publisher = publisher();
+    let id = publisher.add(1, Slow::Block, 1000, 4).unwrap();
+    let pattern = |tag| Entry { tag, mask: 0xffff };
+    let most = PATTERNS_MAX as u64;
+    publisher.subscribe(id, (1..most).map(pattern)).unwrap();
+    // Two more, and one that is there already: all or nothing.
+    let refused = publisher.subscribe(id, [1, most, most + 1].map(pattern));
+    assert_eq!(refused, Err(Refusal::TooMany));
+    assert_eq!(publisher.subscriptions(id), PATTERNS_MAX - 1);
+    assert_eq!(publisher.publish(0, 1, 0, b"x").taken, 1);
+    assert_eq!(publisher.publish(0, most, 0, b"x").taken, 0);
+    // What is there counts once, and single tags are another matter.
+    publisher.subscribe(id, (1..=most).map(pattern)).unwrap();
+    publisher.subscribe(id, [Entry::one(1)]).unwrap();
+    publisher.unsubscribe(id, [pattern(1)]);
+    assert_eq!(publisher.subscriptions(id), PATTERNS_MAX);
+    publisher.subscribe(id, [pattern(most + 1)]).unwrap();
 }

@@ -20,8 +20,6 @@ use super::summary::NetSummary;
 const CLOCK_EVERY: u32 = 32;
 /// One wait for a subscriber that holds up all.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
-/// Subscriptions that a subscriber may have: a tag for each E-link of a large system, many times over.
-const SUBSCRIPTIONS_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Publishing {
@@ -79,13 +77,10 @@ impl Role for Publishing {
         let Some(id) = self.engine_id(id) else {
             return Some(Refusal::Ending);
         };
-        if !begin {
-            self.engine.unsubscribe(id, entries);
-        } else if self.engine.subscriptions(id) + entries.len() > SUBSCRIPTIONS_MAX {
-            return Some(Refusal::TooMany);
-        } else {
-            self.engine.subscribe(id, entries);
+        if begin {
+            return self.engine.subscribe(id, entries).err();
         }
+        self.engine.unsubscribe(id, entries);
         None
     }
 
