@@ -23,8 +23,8 @@ use crate::run_dir::RunDir;
 const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];
 /// Reasons of the account of receiving.
 const RECEIVE_REASONS: [&str; 2] = ["gap", "broken"];
-/// Reason of the account in front.
-const PUBLISH_REASONS: [&str; 1] = ["no_subscriber"];
+/// Reasons of the account in front.
+const PUBLISH_REASONS: [&str; 2] = ["no_subscriber", "not_answered"];
 /// Reasons of the account behind, as [`Untaken`] has them.
 const DELIVER_REASONS: [&str; 2] = ["not_wanted", "not_written"];
 /// Books are shown so often, in ns.
@@ -195,6 +195,12 @@ impl Books {
     pub(super) fn unheard(&mut self, bytes: u64) {
         self.book.add_tally(self.publish.incoming, 1, bytes);
         self.book.add_tally(self.publish.dropped[0], 1, bytes);
+    }
+
+    /// A message was to be sent, and was given up before it was handed in.
+    pub(super) fn given_up(&mut self, bytes: u64) {
+        self.book.add_tally(self.publish.incoming, 1, bytes);
+        self.book.add_tally(self.publish.dropped[1], 1, bytes);
     }
 
     /// A message is given to the caller.

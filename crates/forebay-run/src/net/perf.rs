@@ -378,6 +378,7 @@ impl Answers {
                 let full = later.bytes.len() >= ANSWERS_BYTES_MAX;
                 let patience = patience.get_or_insert_with(|| Patience::new(END_LIMIT));
                 if full || patience.is_over(0) || !receiver.knows(peer) {
+                    receiver.give_up(bytes as u64);
                     break;
                 }
                 receiver.poll(WAIT, |delivered| {
@@ -388,5 +389,33 @@ impl Answers {
         self.bytes.clear();
         receiver.flush();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_given_up_is_lost_by_name() {
+        let address = "tcp://127.0.0.1:0".parse().unwrap();
+        let mut receiver = Receiver::listen_and_answer(&address, &Settings::default()).unwrap();
+        let (mut answers, mut later) = (Answers::default(), Answers::default());
+        let message = Message {
+            tag: 1,
+            status: 0,
+            payload: b"there and back",
+        };
+        // From somebody who has gone meanwhile.
+        answers.keep(PeerId(7), &message);
+        answers.keep(PeerId(7), &message);
+        answers.send(&mut receiver, &mut later).unwrap();
+        assert!(answers.is_empty() && later.is_empty());
+        let summary = receiver.finish(Duration::ZERO, |_| {}).unwrap();
+        assert_eq!(summary.dropped_by_reason["not_answered"], 2, "{summary:?}");
+        assert_eq!(summary.dropped, 2);
+        assert!(summary.is_closed(), "{summary:?}");
     }
 }

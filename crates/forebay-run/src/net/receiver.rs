@@ -153,6 +153,11 @@ impl Receiver {
         }
     }
 
+    /// An answer of so many bytes is given up, as its sender has no room for it or is gone: it is lost by the name `not_answered`.
+    pub fn give_up(&mut self, bytes: u64) {
+        self.end_point.books.given_up(bytes);
+    }
+
     /// Lets everything go out that is in buffers.
     pub fn flush(&mut self) {
         self.end_point.role.ends.all().for_each(Outbound::flush);
