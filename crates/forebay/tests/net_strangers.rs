@@ -220,3 +220,24 @@ fn more_than_are_served_are_told_that_it_is_busy() {
     sends(&listening, "10");
     assert_eq!(listening.end()["messages"], 10);
 }
+
+#[test]
+fn a_subscriber_that_is_refused_ends_with_the_reason() {
+    let listening = receiver(30, &[]);
+    let sub = |url: &str, more: &[&str]| {
+        let ended = start(forebay().args(["net", "sub", url]).args(more)).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        ended.stderr
+    };
+    let said = sub(&listening.url(), &[]);
+    assert!(
+        said.contains("role") && said.contains("needs a publisher"),
+        "{said}"
+    );
+    listening.end();
+    let publishing = Listening::start(31, "pub", &["--input", "generate"]);
+    let patterns: Vec<String> = (0..1025).map(|tag| format!("{tag}/0xffff")).collect();
+    let said = sub(&publishing.url(), &["--tag", &patterns.join(",")]);
+    assert!(said.contains("too_many"), "{said}");
+    publishing.end();
+}

@@ -7,7 +7,7 @@ use forebay_sys::SysError;
 use forebay_wire::net::{Entry, Frame, Refusal};
 
 use super::counts::Counts;
-use super::end_point::PeerId;
+use super::end_point::{Asking, PeerId};
 use super::hub::Hub;
 use super::lends::Lends;
 use super::viewed::{Payload, Viewed};
@@ -116,6 +116,8 @@ pub(super) struct Connection {
     wants_room: bool,
     polls_room: bool,
     link_ended: bool,
+    /// When it asks again for what was refused to it.
+    pub(super) asking: Asking,
     /// It seemed silent, and nothing was read since.
     doubted: bool,
     /// Both sides have said all since then.
@@ -144,6 +146,7 @@ impl Connection {
             wants_room: false,
             polls_room,
             link_ended: false,
+            asking: Asking::default(),
             doubted: false,
             over_since_ns: None,
         })

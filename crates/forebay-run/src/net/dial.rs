@@ -20,6 +20,8 @@ pub(super) struct Dial {
     retired: bool,
     /// Why there is no connection, as far as it is known.
     pub(super) trouble: Option<String>,
+    /// What was asked for was refused for good.
+    pub(super) refusal: Option<String>,
     random: u64,
 }
 
@@ -34,6 +36,7 @@ impl Dial {
             has_ended: false,
             retired: false,
             trouble: None,
+            refusal: None,
             // Any odd number: end points that lost the same peer shall not come back at the same moment.
             random: now_ns ^ (u64::from(std::process::id()) << 32) | 1,
         }
@@ -104,6 +107,7 @@ impl Dial {
         self.wait_ns = self.backoff.first_ns;
         self.has_ended = false;
         self.trouble = None;
+        self.refusal = None;
     }
 }
 

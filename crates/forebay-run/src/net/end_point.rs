@@ -1,5 +1,6 @@
 //! What all end points have in common: connections come and go, frames are read and written, clocks looked at, books kept.
 
+mod asking;
 mod comings;
 mod role;
 mod waiting;
@@ -23,6 +24,7 @@ use super::settings::Settings;
 use super::summary::NetSummary;
 use super::viewed::{ApartCopier, Delivered, Viewed};
 use crate::error::RunError;
+pub(super) use asking::Asking;
 pub(super) use role::Role;
 pub use waiting::Doze;
 
@@ -303,10 +305,7 @@ impl<R: Role> EndPoint<R> {
                 connection.session.answer(request, refusal);
             }
             Step::Left => self.role.left(connection.id),
-            Step::Refused(reason) => {
-                let peer = connection.peer();
-                tracing::warn!(peer, ?reason, "a subscription was refused");
-            }
+            Step::Refused(reason) => self.refused(at, reason),
         }
         Ok(())
     }
@@ -317,6 +316,10 @@ impl<R: Role> EndPoint<R> {
             if let Some(agreed) = connection.session.agreed() {
                 let bytes_max = self.settings.room_of(agreed.buffer_bytes).piece_bytes_max;
                 connection.session.subscribe(0, begin, entries, bytes_max);
+                if let Some(dial) = connection.dial {
+                    // What is wanted now is another matter.
+                    self.dials[dial].refusal = None;
+                }
             }
         }
         self.next_tend_ns = 0;
@@ -349,6 +352,7 @@ impl<R: Role> EndPoint<R> {
         }
         self.dial()?;
         self.role.handle_time(now_ns);
+        self.ask_again();
         let mut at = 0;
         while at < self.connections.len() {
             let connection = &mut self.connections[at];

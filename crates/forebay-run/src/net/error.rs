@@ -81,6 +81,14 @@ pub enum NetError {
     /// The receiver wants no more.
     #[error("the receiver has ended and takes no more")]
     Left,
+    /// All publishers refused what was asked for, and would refuse it again.
+    #[error("{peer} refused what was asked for, {why}")]
+    Refused {
+        /// The first of them.
+        peer: String,
+        /// The reason's name, and what it means.
+        why: String,
+    },
     /// Nobody was there, or took anything, for too long.
     #[error("{peer} took nothing for {waited_ms} ms: {why}")]
     Stuck {

@@ -90,6 +90,14 @@ impl Subscriber {
         self.end_point.follow(&addresses);
     }
 
+    /// On a bus others may come, who do not refuse.
+    fn check_refusals(&self) -> Result<(), NetError> {
+        if self.finder.is_some() || self.end_point.ending {
+            return Ok(());
+        }
+        self.end_point.check_refusals()
+    }
+
     /// Begins subscriptions, at all publishers, also at those that come later.
     pub fn subscribe(&mut self, entries: &[Entry]) {
         let known = &mut self.end_point.role.entries;
@@ -114,26 +122,28 @@ impl Subscriber {
     /// Works, and waits up to `most` for something to happen; `on` is given every message. Whether anything happened.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// The system refuses to wait, or all publishers that were named have refused for good what was asked for.
     pub fn poll(
         &mut self,
         most: Duration,
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<bool, NetError> {
         self.follow();
+        self.check_refusals()?;
         self.end_point.wait_copied(most, &mut on)
     }
 
     /// The same for who reads messages where they lie, also in the publisher's memory.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// The system refuses to wait, or all publishers that were named have refused for good what was asked for.
     pub fn poll_viewed(
         &mut self,
         most: Duration,
         mut on: impl FnMut(Viewed<'_>),
     ) -> Result<bool, NetError> {
         self.follow();
+        self.check_refusals()?;
         self.end_point.wait(most, &mut on)
     }
 

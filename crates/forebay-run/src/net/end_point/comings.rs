@@ -2,8 +2,9 @@
 
 use forebay_link::bytes::ByteLink;
 use forebay_msg::Refusal;
-use forebay_msg::session::{Dialer, Listener, Session};
+use forebay_msg::session::{Dialer, Listener, Session, SessionError};
 
+use super::asking::{is_final, told};
 use super::{EndPoint, Role};
 use crate::net::connection::{Connection, Parted};
 use crate::net::counts::Counts;
@@ -177,6 +178,14 @@ impl<R: Role> EndPoint<R> {
             }
             if over && self.role.has_left() {
                 dial.retire();
+            }
+            if let Parted::Session {
+                error: SessionError::Refused { reason },
+                ..
+            } = parted
+                && is_final(*reason)
+            {
+                dial.refusal = Some(told(*reason));
             }
             dial.lost(self.now_ns, parted.to_string());
         }
