@@ -10,7 +10,7 @@ from conftest import LIMIT, wait_until
 
 from forebay.net import Publisher, Sender, Subscriber
 
-KEYS = """messages bytes dropped dropped_by_reason held residual_items residual_bytes connections_made attempts parted unconfirmed
+KEYS = """messages bytes dropped dropped_by_reason held residual_items residual_bytes connections_made attempts parted turned_away accept_errors unconfirmed
 missing_at_peers connections unlisted_connections""".split()
 
 

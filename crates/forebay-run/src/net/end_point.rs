@@ -449,6 +449,10 @@ impl<R: Role> EndPoint<R> {
         let mut summary = std::mem::take(&mut self.summary);
         summary.take(&self.books.balance()?);
         summary.tags = self.books.tags();
+        if let Some(entrance) = &self.entrance {
+            summary.turned_away = entrance.turned_away();
+            summary.accept_errors = entrance.errors;
+        }
         summary.connections_made = self.made;
         summary.attempts = self.dials.iter().map(|dial| dial.attempts).sum();
         let (condition, reason) = match (in_order && !self.tainted, summary.is_closed()) {

@@ -1,6 +1,8 @@
 //! Where connections come in: so many in a round, and none for a moment when the system has no more to give.
 
-use forebay_link::bytes::{Address, ByteLink, Door, DoorError};
+use std::collections::BTreeMap;
+
+use forebay_link::bytes::{Address, ByteLink, Door, DoorError, TurnedAway};
 use forebay_sys::SysError;
 
 use super::hub::Hub;
@@ -30,6 +32,29 @@ impl Entrance {
 
     pub(super) fn address(&self) -> Result<Address, DoorError> {
         self.door.address()
+    }
+
+    /// Who was not let in, by reason.
+    pub(super) fn turned_away(&self) -> BTreeMap<&'static str, u64> {
+        let TurnedAway {
+            other_user,
+            malformed,
+            silent,
+            left,
+            crowded,
+            no_resource,
+            given_up,
+        } = self.door.turned_away();
+        let all = [
+            ("other_user", other_user),
+            ("malformed", malformed),
+            ("silent", silent),
+            ("left", left),
+            ("crowded", crowded),
+            ("no_resource", no_resource),
+            ("given_up", given_up),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     pub(super) fn must_be_polled(&self) -> bool {

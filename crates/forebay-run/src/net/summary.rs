@@ -56,6 +56,10 @@ pub struct NetSummary {
     pub attempts: u64,
     /// Connections that ended otherwise than in order, by reason.
     pub parted: BTreeMap<&'static str, u64>,
+    /// Who came to the door and was not let in, by reason.
+    pub turned_away: BTreeMap<&'static str, u64>,
+    /// How often the system refused to take a connection in.
+    pub accept_errors: u64,
     /// Messages of which nobody said whether they were read.
     pub unconfirmed: u64,
     /// Messages sent less those that the receivers say they took, where they said it.

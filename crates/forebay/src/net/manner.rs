@@ -183,6 +183,17 @@ fn tell_people(summary: &NetSummary) {
             summary.unconfirmed
         ));
     }
+    for (reason, count) in &summary.turned_away {
+        note_line(format_args!(
+            "forebay: {count} who came were not let in: {reason}"
+        ));
+    }
+    if summary.accept_errors > 0 {
+        note_line(format_args!(
+            "forebay: {} times the system refused to take a connection in",
+            summary.accept_errors
+        ));
+    }
     for (reason, count) in &summary.parted {
         note_line(format_args!("forebay: {count} connections ended: {reason}"));
     }
