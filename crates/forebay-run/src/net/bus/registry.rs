@@ -18,6 +18,12 @@ use crate::net::{Address, NetError};
 const CONNECTIONS_MAX: usize = 1024;
 /// Most bytes that wait for a client to take them: one that reads nothing is let go.
 const OUTBOX_BYTES_MAX: usize = 64 << 20;
+/// Most bytes kept for all clients together: what they said, their offers, and what they have not taken. Who needs more is let go.
+const KEPT_BYTES_MAX: usize = 256 << 20;
+/// How long nobody is taken in after the system refused, as without free descriptors, in ns. Whoever comes waits in its backlog.
+const SHUT_NS: u64 = 100_000_000;
+/// What is to be said is written when it is so much, or when nothing more is to be answered.
+const WRITE_BYTES: usize = 64 << 10;
 /// Bytes taken of one client in one turn.
 const TURN_BYTES: usize = 1 << 20;
 /// A client that says nothing for so long is let go, in ns: announcers and finders speak once a second.
@@ -31,6 +37,9 @@ pub struct Registry {
     poller: Poller,
     clients: BTreeMap<u64, Client>,
     next_token: u64,
+    kept_bytes_max: usize,
+    /// Nobody is taken in until then.
+    shut_until_ns: Option<u64>,
     summary: RegistrySummary,
 }
 
@@ -45,6 +54,8 @@ pub struct RegistrySummary {
     pub expired: u64,
     /// Answers with all offers.
     pub answers: u64,
+    /// How often the system refused to take a connection in.
+    pub accept_errors: u64,
     /// Clients let go, by reason.
     pub refused: BTreeMap<&'static str, u64>,
 }
@@ -53,8 +64,13 @@ pub struct RegistrySummary {
 struct Client {
     stream: TcpStream,
     inbox: Vec<u8>,
+    /// No line ends in so many bytes of it.
+    looked: usize,
     outbox: Vec<u8>,
+    /// So many bytes of it are written.
+    written: usize,
     offer: Option<Offer>,
+    offer_bytes: usize,
     until_ns: u64,
     heard_ns: u64,
 }
@@ -80,6 +96,8 @@ impl Registry {
             poller,
             clients: BTreeMap::new(),
             next_token: LISTENER + 1,
+            kept_bytes_max: KEPT_BYTES_MAX,
+            shut_until_ns: None,
             summary: RegistrySummary::default(),
         })
     }
@@ -112,6 +130,10 @@ impl Registry {
     /// # Errors
     /// The system refuses to wait.
     pub fn serve(&mut self, most: Duration) -> Result<(), NetError> {
+        self.open_again(clock::monotonic_ns());
+        let most = self
+            .shut_until_ns
+            .map_or(most, |_| most.min(Duration::from_nanos(SHUT_NS)));
         let ready: Vec<u64> = self
             .poller
             .wait(Some(most), Duration::ZERO)?
@@ -138,8 +160,13 @@ impl Registry {
     fn accept(&mut self, now_ns: u64) {
         // Those beyond the first sixteen have the next turn.
         for _ in 0..16 {
-            let Ok((stream, _)) = self.listener.accept() else {
-                return;
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
+                    _ => return self.shut(&error, now_ns),
+                },
             };
             let token = self.next_token;
             let full = self.clients.len() >= CONNECTIONS_MAX;
@@ -158,13 +185,41 @@ impl Registry {
             let client = Client {
                 stream,
                 inbox: Vec::new(),
+                looked: 0,
                 outbox: Vec::new(),
+                written: 0,
                 offer: None,
+                offer_bytes: 0,
                 until_ns: 0,
                 heard_ns: now_ns,
             };
             self.clients.insert(token, client);
         }
+    }
+
+    /// The door stays ready while it cannot be served, and would wake the registry again at once.
+    fn shut(&mut self, error: &std::io::Error, now_ns: u64) {
+        tracing::warn!(%error, "no connection can be taken in");
+        self.summary.accept_errors += 1;
+        // One that cannot be removed is tried again sooner, and no more than that.
+        let _ = self.poller.remove(&self.listener);
+        self.shut_until_ns = Some(now_ns + SHUT_NS);
+    }
+
+    fn open_again(&mut self, now_ns: u64) {
+        if self
+            .shut_until_ns
+            .is_some_and(|until_ns| now_ns >= until_ns)
+        {
+            let (poller, listener) = (&self.poller, &self.listener);
+            let added = poller.add(listener, LISTENER, Interest::Readable, Trigger::Level);
+            self.shut_until_ns = added.err().map(|_| now_ns + SHUT_NS);
+        }
+    }
+
+    /// Bytes kept for all clients.
+    fn kept_bytes(&self) -> usize {
+        self.clients.values().map(Client::kept_bytes).sum()
     }
 
     /// Reads what a client says and answers; an error lets it go.
@@ -173,12 +228,26 @@ impl Registry {
             return Ok(());
         };
         client.read(now_ns)?;
-        while let Some(line) = self.clients.get_mut(&token).and_then(Client::line) {
-            let answer = self.answer(token, &line, now_ns);
+        // Not in its place while it is answered, line by line.
+        let mut inbox = std::mem::take(&mut client.inbox);
+        let mut looked = std::mem::take(&mut client.looked);
+        let own_bytes = client.kept_bytes();
+        let others = self.kept_bytes() - own_bytes;
+        let mut begin = 0;
+        while let Some(end) = inbox[looked..].iter().position(|byte| *byte == b'\n') {
+            let line = begin..looked + end;
+            looked = line.end + 1;
+            begin = looked;
+            let answer = self.answer(token, &inbox[line], now_ns);
             let refused = matches!(answer, Answer::Refused(_));
             if let Some(client) = self.clients.get_mut(&token) {
                 client.say(&answer)?;
-                client.write()?;
+                if client.outbox.len() - client.written >= WRITE_BYTES || refused {
+                    client.write()?;
+                }
+                if others + inbox.len() + client.kept_bytes() > self.kept_bytes_max {
+                    return Err("memory");
+                }
             }
             if refused {
                 return Err("not_understood");
@@ -187,6 +256,14 @@ impl Registry {
         let Some(client) = self.clients.get_mut(&token) else {
             return Ok(());
         };
+        inbox.drain(..begin);
+        // What a long line took is given back.
+        inbox.shrink_to(inbox.len().max(WRITE_BYTES));
+        client.looked = inbox.len();
+        client.inbox = inbox;
+        if others + client.kept_bytes() > self.kept_bytes_max {
+            return Err("memory");
+        }
         client.write()?;
         let interest = if client.outbox.is_empty() {
             Interest::Readable
@@ -209,6 +286,7 @@ impl Registry {
                 Ok(_) => {
                     if let Some(client) = self.clients.get_mut(&token) {
                         self.summary.offers += u64::from(client.offer.as_ref() != Some(&offer));
+                        client.offer_bytes = line.len();
                         client.offer = Some(offer);
                         client.until_ns = now_ns + LEASE.as_nanos() as u64;
                     }
@@ -225,6 +303,7 @@ impl Registry {
         for (token, client) in &mut self.clients {
             if client.offer.is_some() && now_ns >= client.until_ns {
                 client.offer = None;
+                client.offer_bytes = 0;
                 self.summary.expired += 1;
             }
             if now_ns.saturating_sub(client.heard_ns) >= SILENCE_NS {
@@ -272,18 +351,13 @@ impl Client {
         Ok(())
     }
 
-    /// The next whole line.
-    fn line(&mut self) -> Option<Vec<u8>> {
-        let end = self.inbox.iter().position(|byte| *byte == b'\n')?;
-        let rest = self.inbox.split_off(end + 1);
-        let mut line = std::mem::replace(&mut self.inbox, rest);
-        line.pop();
-        Some(line)
+    fn kept_bytes(&self) -> usize {
+        self.inbox.len() + self.outbox.len() + self.offer_bytes
     }
 
     fn say(&mut self, answer: &Answer) -> Result<(), &'static str> {
         let line = serde_json::to_vec(answer).map_err(|_| "resource")?;
-        if self.outbox.len() + line.len() > OUTBOX_BYTES_MAX {
+        if self.outbox.len() - self.written + line.len() > OUTBOX_BYTES_MAX {
             return Err("slow");
         }
         self.outbox.extend_from_slice(&line);
@@ -292,15 +366,24 @@ impl Client {
     }
 
     fn write(&mut self) -> Result<(), &'static str> {
-        while !self.outbox.is_empty() {
-            match (&self.stream).write(&self.outbox) {
+        while self.written < self.outbox.len() {
+            match (&self.stream).write(&self.outbox[self.written..]) {
                 Ok(0) => return Err("closed"),
-                Ok(count) => drop(self.outbox.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err("closed"),
             }
         }
+        // The front is cut off when it is the larger part: each byte is moved once at the most.
+        if self.written * 2 >= self.outbox.len() {
+            self.outbox.drain(..self.written);
+            self.outbox.shrink_to(self.outbox.len().max(WRITE_BYTES));
+            self.written = 0;
+        }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod hostile;

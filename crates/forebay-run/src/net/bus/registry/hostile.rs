@@ -1,0 +1,125 @@
+//! Clients that say anything, and a system that has no descriptors left.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Instant;
+
+use forebay_msg::Entry;
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const KEPT_BYTES: usize = 100_000;
+
+fn registry() -> (Registry, (String, u16)) {
+    let mut registry = Registry::listen("127.0.0.1", 0).unwrap();
+    registry.kept_bytes_max = KEPT_BYTES;
+    let Address::Tcp { host, port } = registry.address().unwrap() else {
+        unreachable!("it listens on TCP");
+    };
+    (registry, (host, port))
+}
+
+fn connect(at: &(String, u16)) -> TcpStream {
+    let stream = TcpStream::connect(at).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    stream
+}
+
+fn line(request: &Request) -> Vec<u8> {
+    let mut line = serde_json::to_vec(request).unwrap();
+    line.push(b'\n');
+    line
+}
+
+fn announce() -> Vec<u8> {
+    let address = "tcp://127.0.0.1:7100".parse().unwrap();
+    let entries: Vec<Entry> = (0..50).map(Entry::one).collect();
+    line(&Request::Announce(Offer::new("a", &address, &entries)))
+}
+
+/// Serves until it is so.
+fn until(registry: &mut Registry, mut done: impl FnMut(&Registry) -> bool) {
+    let begun = Instant::now();
+    while !done(registry) {
+        assert!(begun.elapsed() < LIMIT);
+        registry.serve(Duration::from_millis(1)).unwrap();
+    }
+}
+
+fn said() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..2_000),
+        Just(line(&Request::Find)),
+        Just(line(&Request::Find).repeat(3_000)),
+        Just(announce()),
+        (1_usize..100).prop_map(|cut| announce()[..cut].to_vec()),
+        Just(vec![b'x'; 70_000]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whatever_is_said_its_memory_is_bounded_and_others_are_served(
+        all in proptest::collection::vec((0_usize..4, said()), 1..20),
+    ) {
+        let (mut registry, at) = registry();
+        let clients: [TcpStream; 4] = std::array::from_fn(|_| connect(&at));
+        until(&mut registry, |registry| registry.summary.connections == 4);
+        for (client, bytes) in &all {
+            // One that was let go is not listened to.
+            let _ = (&clients[*client]).write(bytes);
+            for _ in 0..3 {
+                registry.serve(Duration::ZERO).unwrap();
+                prop_assert!(registry.kept_bytes() <= KEPT_BYTES);
+            }
+        }
+        drop(clients);
+        until(&mut registry, |registry| registry.clients.is_empty());
+        let honest = connect(&at);
+        (&honest).write_all(&line(&Request::Find)).unwrap();
+        let mut answer = Vec::new();
+        until(&mut registry, |_| {
+            let mut piece = [0; 4096];
+            let count = (&honest).read(&mut piece).unwrap_or(0);
+            answer.extend_from_slice(&piece[..count]);
+            answer.ends_with(b"\n")
+        });
+        prop_assert_eq!(answer, b"{\"offers\":[]}\n");
+    }
+}
+
+#[test]
+fn a_client_that_needs_too_much_is_let_go_by_name() {
+    let (mut registry, at) = registry();
+    let clients = [connect(&at), connect(&at)];
+    let long = vec![b'x'; 60_000];
+    for client in &clients {
+        let mut written = 0;
+        until(&mut registry, |_| {
+            written += (&*client).write(&long[written..]).unwrap_or(0);
+            written == long.len()
+        });
+    }
+    until(&mut registry, |registry| registry.clients.len() == 1);
+    assert_eq!(registry.summary.refused.get("memory"), Some(&1));
+}
+
+#[test]
+fn without_descriptors_it_rests_and_opens_again() {
+    let (mut registry, at) = registry();
+    let now_ns = clock::monotonic_ns();
+    let exhausted = std::io::Error::from_raw_os_error(24);
+    registry.shut(&exhausted, now_ns);
+    let _waits = connect(&at);
+    // Nothing wakes it meanwhile.
+    registry.serve(Duration::from_millis(20)).unwrap();
+    let waited_ns = clock::monotonic_ns() - now_ns;
+    assert!(waited_ns >= 20_000_000, "woken after {waited_ns} ns");
+    until(&mut registry, |registry| registry.summary.connections == 1);
+    assert!(clock::monotonic_ns() - now_ns >= SHUT_NS);
+    assert_eq!(registry.summary.accept_errors, 1);
+}
