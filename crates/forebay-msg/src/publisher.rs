@@ -1,6 +1,7 @@
 //! Who gets which tag.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use forebay_wire::net::{Entry, Refusal, Slow};
 
@@ -95,7 +96,7 @@ pub struct Publisher {
     peers: Vec<Peer>,
     next_id: u64,
     /// Places in `peers` by tag, for the subscriptions as they are.
-    routes: HashMap<u64, Box<[usize]>>,
+    routes: HashMap<u64, Route, TagHashes>,
     unheard: [u64; 2],
 }
 
@@ -110,7 +111,7 @@ impl Publisher {
             config: *config,
             peers: Vec::new(),
             next_id: 0,
-            routes: HashMap::new(),
+            routes: HashMap::with_hasher(TagHashes::new()),
             unheard: [0; 2],
         })
     }
@@ -251,7 +252,10 @@ impl Publisher {
         if routes.len() >= ROUTES_MAX && !routes.contains_key(&tag) {
             routes.clear();
         }
-        let route: &[usize] = routes.entry(tag).or_insert_with(|| route(peers, tag));
+        let route = routes
+            .entry(tag)
+            .or_insert_with(|| route(peers, tag))
+            .places();
         let mut published = Published::default();
         if route.is_empty() {
             unheard[0] += 1;
@@ -321,20 +325,97 @@ impl Publisher {
     }
 }
 
+/// Places of the subscribers of a tag. Of most tags there is one, which needs no memory elsewhere.
+#[derive(Debug)]
+enum Route {
+    One(usize),
+    Many(Box<[usize]>),
+}
+
+impl Route {
+    #[inline]
+    fn places(&self) -> &[usize] {
+        match self {
+            Self::One(place) => std::slice::from_ref(place),
+            Self::Many(places) => places,
+        }
+    }
+}
+
 #[cold]
-fn route(peers: &[Peer], tag: u64) -> Box<[usize]> {
+fn route(peers: &[Peer], tag: u64) -> Route {
     let subscribed = peers
         .iter()
         .enumerate()
         .filter(|(_, peer)| peer.asked.matches(tag));
-    subscribed.map(|(at, _)| at).collect()
+    let places: Box<[usize]> = subscribed.map(|(at, _)| at).collect();
+    match *places {
+        [place] => Route::One(place),
+        _ => Route::Many(places),
+    }
+}
+
+/// Hashes of tags: one multiplication, with a start that others do not know. Each message of another tag needs one.
+#[derive(Clone, Copy, Debug)]
+struct TagHashes(u64);
+
+impl TagHashes {
+    fn new() -> Self {
+        Self(RandomState::new().hash_one(0_u64))
+    }
+}
+
+impl BuildHasher for TagHashes {
+    type Hasher = TagHasher;
+
+    #[inline]
+    fn build_hasher(&self) -> TagHasher {
+        TagHasher(self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TagHasher(u64);
+
+impl Hasher for TagHasher {
+    #[inline]
+    fn write_u64(&mut self, tag: u64) {
+        // An odd number without a pattern: 2⁶⁴ over the golden ratio.
+        let product = u128::from(self.0 ^ tag) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+    use std::collections::HashSet;
+
     use super::*;
+
+    #[test]
+    fn tags_in_a_row_and_tags_that_differ_above_are_told_apart() {
+        let hashes = TagHashes::new();
+        for shift in [0, 16, 32, 48] {
+            let all = (0..4096_u64).map(|number| hashes.hash_one(number << shift));
+            let (low, high): (HashSet<u64>, HashSet<u64>) =
+                all.map(|hash| (hash & 0xfff, hash >> 57)).unzip();
+            assert!(low.len() > 1500, "{shift}: {} places", low.len());
+            assert!(high.len() > 64, "{shift}: {} marks", high.len());
+        }
+    }
 
     #[test]
     fn routes_of_any_number_of_tags_take_bounded_memory() {
