@@ -16,6 +16,9 @@
 //! there holds its sender up until it goes on, and one that is killed there for ever; nothing outside of the library can end that wait. Whoever
 //! must outlive the death of any peer uses another provider.
 //!
+//! Over `verbs` nothing lies between the two ends: what the peer has no free page for waits at its sender. An end point that has finished and is dropped
+//! waits one second for the peer to read; if it does not, the peer finds the connection lost where the rest is missing.
+//!
 //! The provider `tcp` believes what comes over an established connection; libfabric is for networks whose hosts are trusted.
 //!
 //! ```

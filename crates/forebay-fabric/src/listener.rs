@@ -9,7 +9,7 @@ use crate::endpoint::{Endpoint, SharedDomain, room};
 use crate::error::FabricError;
 use crate::hello::Hello;
 use crate::joint::{Joint, io_fault, read_record, socket_name};
-use crate::provider::{LOCAL, Libfabric, host_and_port};
+use crate::provider::{Found, LOCAL, Libfabric, host_and_port};
 use crate::sys::{
     Channel, Domain, Event, Fabric, Info, Library, PassiveEndpoint, Record, UnixSocket,
 };
@@ -58,6 +58,7 @@ impl Listener {
             let place = host_and_port(place)?;
             let refused = |error| not_listening(&address, error);
             let info = libfabric.find_at(provider, &found, place, true);
+            let info = info.map_err(|error| in_use(libfabric, provider, &found, place, error));
             let info = info.map_err(refused)?;
             let fabric = Fabric::open(&info)?;
             let domain = Domain::open(&fabric, &info)?;
@@ -287,6 +288,35 @@ fn listen_local(
         silent: VecDeque::new(),
     };
     Ok((inner, fabric, domain))
+}
+
+/// Below, a port can also be one that only root may have.
+const UNPRIVILEGED: u16 = 1024;
+
+/// `verbs` looks for a free address when it is asked for one, and says of a port in use only that it has nothing: another port of the host tells.
+fn in_use(
+    libfabric: &Libfabric,
+    provider: &str,
+    found: &Found,
+    (host, port): (&str, &str),
+    error: FabricError,
+) -> FabricError {
+    let says_nothing = error
+        .fault()
+        .is_some_and(|fault| fault.errno == libc::ENODATA);
+    let may_be = port.parse().is_ok_and(|port: u16| port >= UNPRIVILEGED);
+    if says_nothing
+        && may_be
+        && libfabric
+            .find_at(provider, found, (host, "0"), true)
+            .is_ok()
+    {
+        return FabricError::Call {
+            call: "fi_getinfo",
+            fault: libfabric.0.fault(libc::EADDRINUSE),
+        };
+    }
+    error
 }
 
 fn not_listening(address: &str, error: FabricError) -> FabricError {

@@ -87,11 +87,11 @@ impl Sleeper {
 }
 
 /// One so-many-th of the rounds is played.
-fn share(pair: &Pair) -> u64 {
+fn share(backend: &Backend, pair: &Pair) -> u64 {
     if pair.near.must_be_polled() {
-        POLLED_SHARE
+        POLLED_SHARE.max(backend.share)
     } else {
-        1
+        backend.share
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn a_sleeper_is_woken_by_what_comes(backend: &Backend) {
     let mut dice = Dice::seeded();
     let seeds = [dice.roll(1 << 40), dice.roll(1 << 40)];
     let pair = pair(backend);
-    let rounds = ROUNDS / share(&pair);
+    let rounds = ROUNDS / share(backend, &pair);
     let play = |link, seed, serves: bool| {
         let (mut sleeper, mut dice) = (Sleeper::new(link), Dice::new(seed));
         let (mut reader, mut writer) = (Reader::new(), Writer::new());
@@ -143,7 +143,7 @@ pub(crate) fn a_sleeper_is_woken_by_room(backend: &Backend) {
         pieces: 1,
     };
     let pair = pair_with(backend, room);
-    let stream_bytes = (PIECES / share(&pair)) as usize * PIECE_BYTES;
+    let stream_bytes = (PIECES / share(backend, &pair)) as usize * PIECE_BYTES;
     let (near, far) = (pair.near, pair.far);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -30,6 +30,8 @@ pub(crate) fn over_tls() -> Found {
         death_cuts: true,
         kills_hang: false,
         unread_cuts: true,
+        drop_waits: false,
+        share: 1,
         garbage: tcp_garbage,
     })
 }

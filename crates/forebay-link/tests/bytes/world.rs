@@ -29,6 +29,10 @@ pub(crate) struct Backend {
     pub(crate) kills_hang: bool,
     /// Whether what a peer leaves unread can cut off what it has sent.
     pub(crate) unread_cuts: bool,
+    /// Whether a link that has ended waits, when it is dropped, for the peer to read: nothing between the two keeps what the peer has no room for.
+    pub(crate) drop_waits: bool,
+    /// One so-many-th of what is repeated often is done: an emulated device is slow.
+    pub(crate) share: u64,
     /// Visits a door in every way that is none of ours; what comes back keeps those there that stay.
     pub(crate) garbage: fn(&Address) -> Vec<Box<dyn Any>>,
 }
@@ -43,6 +47,8 @@ pub(crate) fn over_tcp() -> Found {
         death_cuts: false,
         kills_hang: false,
         unread_cuts: true,
+        drop_waits: false,
+        share: 1,
         garbage: tcp_garbage,
     })
 }
@@ -54,11 +60,13 @@ pub(crate) fn over_shm() -> Found {
         death_cuts: false,
         kills_hang: false,
         unread_cuts: false,
+        drop_waits: false,
+        share: 1,
         garbage: shm_garbage,
     })
 }
 
-pub(crate) use crate::fabric::{over_fabric_shm, over_fabric_tcp};
+pub(crate) use crate::fabric::{over_fabric_shm, over_fabric_tcp, over_fabric_verbs};
 pub(crate) use crate::tls::over_tls;
 
 fn free_port() -> Address {
@@ -70,6 +78,13 @@ pub(crate) fn free_port_of(host: &str) -> Address {
     Address::Tcp {
         host: host.into(),
         port: port.unwrap().port(),
+    }
+}
+
+/// Drops a link that has ended; beside the reader where it waits for that.
+pub(crate) fn leave(backend: &Backend, link: Box<dyn ByteLink>) {
+    if backend.drop_waits {
+        std::thread::spawn(move || drop(link));
     }
 }
 
