@@ -68,7 +68,7 @@ pub use endpoint::{Endpoint, Received, Returned, SharedDomain};
 pub use error::{Blame, FabricError, Fault};
 pub use listener::Listener;
 pub use provider::{Libfabric, Provider};
-pub use sys::Region;
+pub use sys::{Region, registered_bytes};
 pub use totals::{ListenerTotals, Totals};
 
 #[cfg(test)]

@@ -24,6 +24,6 @@ pub(crate) use events::Event;
 pub(crate) use info::{Entry, Info, Query};
 pub(crate) use library::Library;
 pub(crate) use memory::Page;
-pub use memory::Region;
+pub use memory::{Region, registered_bytes};
 pub(crate) use objects::{Domain, Fabric, PassiveEndpoint};
 pub(crate) use unix::{Credentials, Record, UnixSocket, own_credentials};

@@ -37,6 +37,7 @@ pub use address::{Address, AddressError};
 pub use apart::{Apart, PARTS_MAX};
 pub use error::{ByteLinkError, DoorError};
 pub use fabric::{FabricDoor, FabricLink};
+pub use forebay_fabric::registered_bytes;
 pub use forebay_ring::{REGION_BYTES_MAX, Region, View};
 pub use shm::{ShmDoor, ShmLink};
 use tcp::Reach;

@@ -1,4 +1,7 @@
-//! Messaging, in turns with iperf3, libzmq and a bare loop over libfabric.
+//! Messaging, in turns with iperf3, libzmq, memcpy and a bare loop over libfabric.
+
+mod fan_out;
+mod in_memory;
 
 use std::time::Duration;
 
@@ -8,7 +11,7 @@ use super::Session;
 use super::line::{Goal, Line};
 use crate::net::Ground;
 use crate::net::peer::{BareFabric, BarePattern, Peer, Peers};
-use crate::net::perf::Perf;
+use crate::net::perf::{Pattern, Perf};
 use crate::statistics::{Spread, spread};
 
 const KIB: u32 = 1024;
@@ -24,8 +27,6 @@ const OF_ZMQ: f64 = 3.0;
 const OF_ZMQ_RTT: f64 = 0.5;
 /// Share of what a bare loop over libfabric carries.
 const OF_FABRIC: f64 = 0.9;
-const SHM_HZ: f64 = 20e6;
-const SHM_RTT_US: f64 = 1.0;
 
 /// What is measured with what.
 struct Bench<'a> {
@@ -48,7 +49,12 @@ pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
     let bench = Bench {
         session,
         ground: Ground::host(session.program.clone(), &stop),
-        peers: Peers::find(&[Peer::Iperf3, Peer::ZmqPushPull, Peer::ZmqReqRep]),
+        peers: Peers::find(&[
+            Peer::Iperf3,
+            Peer::ZmqPushPull,
+            Peer::ZmqReqRep,
+            Peer::Memcpy,
+        ]),
     };
     for skipped in bench.peers.skipped() {
         eprintln!("  {skipped}");
@@ -59,7 +65,10 @@ pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
         lines.extend(bench.small(bytes)?);
     }
     lines.push(bench.round_trip()?);
+    lines.extend(bench.tags()?);
+    lines.extend(bench.subscribers()?);
     lines.extend(bench.shared_memory()?);
+    lines.extend(bench.unbuffered()?);
     lines.extend(bench.fabric()?);
     Ok(lines)
 }
@@ -69,17 +78,17 @@ impl Bench<'_> {
         Duration::from_millis(if self.session.quick { 500 } else { 2000 })
     }
 
-    fn perf(&self, backend: &str, message_bytes: u32, answered: bool) -> Turn<'static> {
-        Turn::Ours(self.own(backend, message_bytes, answered))
+    fn perf(&self, backend: &str, message_bytes: u32, pattern: Pattern) -> Turn<'static> {
+        Turn::Ours(self.own(backend, message_bytes, pattern))
     }
 
-    fn own(&self, backend: &str, message_bytes: u32, answered: bool) -> Perf {
+    fn own(&self, backend: &str, message_bytes: u32, pattern: Pattern) -> Perf {
         Perf {
             backend: backend.to_owned(),
             buffer_bytes: 64 * KIB,
             buffer_count: BUFFERS,
             message_bytes,
-            answered,
+            pattern,
             duration: self.duration(),
         }
     }
@@ -116,7 +125,7 @@ impl Bench<'_> {
 
     fn large(&self) -> Result<Line> {
         let turns = [
-            self.perf("tcp", 64 * KIB, false),
+            self.perf("tcp", 64 * KIB, Pattern::Stream),
             Turn::Theirs(Peer::Iperf3, 64 * KIB),
         ];
         let found = self.alternate(&turns, GOODPUT, 1e-9)?;
@@ -135,7 +144,7 @@ impl Bench<'_> {
             eprintln!("  tcp with TLS is left out: openssl is missing (Debian package openssl)");
             return Ok(None);
         };
-        let perf = self.own("tcp", 64 * KIB, false);
+        let perf = self.own("tcp", 64 * KIB, Pattern::Stream);
         let mut found = [Vec::new(), Vec::new()];
         for _ in 0..self.session.runs() {
             for (ground, values) in [&secured, &self.ground].into_iter().zip(&mut found) {
@@ -152,7 +161,7 @@ impl Bench<'_> {
     /// Of two goals the smaller one holds: nobody sends more than TCP carries.
     fn small(&self, bytes: u32) -> Result<Vec<Line>> {
         let turns = [
-            self.perf("tcp", bytes, false),
+            self.perf("tcp", bytes, Pattern::Stream),
             Turn::Theirs(Peer::ZmqPushPull, bytes),
             Turn::Theirs(Peer::Iperf3, 64 * KIB),
         ];
@@ -187,7 +196,7 @@ impl Bench<'_> {
 
     fn round_trip(&self) -> Result<Line> {
         let turns = [
-            self.perf("tcp", 64, true),
+            self.perf("tcp", 64, Pattern::RoundTrip),
             Turn::Theirs(Peer::ZmqReqRep, 64),
         ];
         let found = self.alternate(&turns, RTT, 1e-3)?;
@@ -230,7 +239,7 @@ impl Bench<'_> {
         let bytes = 64 * KIB;
         // Messages of this size are written in place on our side, too.
         let turns = [
-            self.perf(backend, bytes, false),
+            self.perf(backend, bytes, Pattern::Stream),
             Turn::Bare(bare, BarePattern::InPlace, provider, bytes),
             Turn::Bare(bare, BarePattern::Stream, provider, bytes),
         ];
@@ -253,7 +262,7 @@ impl Bench<'_> {
         provider: &'static str,
     ) -> Result<Line> {
         let turns = [
-            self.perf(backend, 64, true),
+            self.perf(backend, 64, Pattern::RoundTrip),
             Turn::Bare(bare, BarePattern::RoundTrip, provider, 64),
         ];
         let found = self.alternate(&turns, RTT, 1e-3)?;
@@ -263,16 +272,6 @@ impl Bench<'_> {
             Some(bare) => line.beside("bare loop of libfabric", bare),
             None => line,
         })
-    }
-
-    fn shared_memory(&self) -> Result<[Line; 2]> {
-        let rate = self.alternate(&[self.perf("shm", 64, false)], RATE, 1.0)?;
-        let rtt = self.alternate(&[self.perf("shm", 64, true)], RTT, 1e-3)?;
-        Ok([
-            Line::new("shm, messages of 64 B", "1/s", ours(&rate)?).goal(Goal::AtLeast(SHM_HZ)),
-            Line::new("shm, median round trip of 64 B", "µs", ours(&rtt)?)
-                .goal(Goal::AtMost(SHM_RTT_US)),
-        ])
     }
 }
 

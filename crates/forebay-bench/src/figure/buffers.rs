@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::published;
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, median, points, values};
-use crate::net::perf::Perf;
+use crate::net::perf::{Pattern, Perf};
 use crate::plot::{Axis, Chart, Point, Scale, Series};
 use crate::rows::Row;
 
@@ -63,7 +63,7 @@ fn point(backend: &str, kib: u32, count: u32, quick: bool) -> ScanPoint {
         buffer_bytes: kib << 10,
         buffer_count: count,
         message_bytes: kib << 10,
-        answered: false,
+        pattern: Pattern::Stream,
         duration: Duration::from_millis(if quick { 200 } else { 1000 }),
     };
     ScanPoint {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, points, values};
-use crate::net::perf::Perf;
+use crate::net::perf::{Pattern, Perf};
 use crate::plot::{Axis, Chart, Scale, Series};
 use crate::rows::Row;
 
@@ -38,7 +38,7 @@ fn point(number: usize, backend: &str, message_bytes: u32, quick: bool) -> ScanP
         buffer_bytes: BUFFER_BYTES,
         buffer_count: BUFFERS,
         message_bytes,
-        answered: true,
+        pattern: Pattern::RoundTrip,
         duration: Duration::from_millis(if quick { 200 } else { 1000 }),
     };
     ScanPoint {

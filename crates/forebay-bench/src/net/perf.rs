@@ -16,6 +16,76 @@ const SLACK: Duration = Duration::from_secs(25);
 /// How long a trial of a backend sends.
 const TRIAL: Duration = Duration::from_millis(20);
 
+/// Who sends what to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// As many messages as go, from one sender to one receiver.
+    Stream,
+    /// The same, from memory of the sender's.
+    Unbuffered {
+        /// The receiver reads every byte.
+        read_all: bool,
+    },
+    /// Each message comes back before the next one goes.
+    RoundTrip,
+    /// A publisher, and a process with all subscribers.
+    PubSub {
+        /// Tags, used in turn.
+        tags: u64,
+        /// Subscribers, each with a connection of its own.
+        subscribers: u32,
+        /// The tags are dealt out among them.
+        deal_tags: bool,
+    },
+}
+
+impl Pattern {
+    /// How it is named in rows.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Unbuffered { .. } => "unbuffered",
+            Self::RoundTrip => "rtt",
+            Self::PubSub { .. } => "pub_sub",
+        }
+    }
+
+    fn role(self, side: Side) -> &'static str {
+        match (self, side) {
+            (Self::PubSub { .. }, Side::Listener) => "pub",
+            (Self::PubSub { .. }, Side::Sender) => "sub",
+            (Self::RoundTrip, Side::Listener) => "echo",
+            (_, Side::Listener) => "recv",
+            (_, Side::Sender) => "send",
+        }
+    }
+
+    fn arguments(self, side: Side) -> Vec<String> {
+        let with = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        match (self, side) {
+            (
+                Self::PubSub {
+                    tags,
+                    subscribers,
+                    deal_tags,
+                },
+                _,
+            ) => {
+                let numbers = [
+                    format!("--tags={tags}"),
+                    format!("--subscribers={subscribers}"),
+                ];
+                let dealt = deal_tags.then(|| "--deal-tags".to_owned());
+                numbers.into_iter().chain(dealt).collect()
+            }
+            (Self::Unbuffered { .. }, Side::Sender) => with(&["--mode", "unbuffered"]),
+            (Self::Unbuffered { read_all: true }, Side::Listener) => with(&["--read-all"]),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Perf {
@@ -27,8 +97,8 @@ pub struct Perf {
     pub buffer_count: u32,
     /// Payload of a message, in bytes.
     pub message_bytes: u32,
-    /// Each message comes back before the next one goes.
-    pub answered: bool,
+    /// Who sends what to whom.
+    pub pattern: Pattern,
     /// How long the sender sends.
     pub duration: Duration,
 }
@@ -44,26 +114,35 @@ impl Perf {
     }
 
     fn carry_out(&self, ground: &Ground<'_>) -> Result<Row> {
-        let role = if self.answered { "echo" } else { "recv" };
-        let listener = &mut self.command(ground, Side::Listener, &self.place(ground), role);
+        let listener = &mut self.command(ground, Side::Listener, &self.place(ground));
         let mut listener = Running::start("the listening side", listener, Says::OnStderr)?;
         let stop = ground.stop();
         let address = listener.line(SLACK, stop, |line| {
             let found = line.strip_prefix("forebay: listening on ")?;
             Some(found.trim().to_owned())
         })?;
-        let sender = &mut self.command(ground, Side::Sender, &address, "send");
-        let sender = Running::start("the sending side", sender, Says::OnStderr)?;
-        let sent = result(sender.end(self.duration + SLACK, stop)?, "the sending side")?;
-        let received = result(listener.end(SLACK, stop)?, "the listening side")?;
-        Ok(self.row(&sent, &received))
+        let sender = &mut self.command(ground, Side::Sender, &address);
+        let sender = Running::start("the connecting side", sender, Says::OnStderr)?;
+        let connected = sender.end(self.duration + SLACK, stop)?;
+        let connected = result(connected, "the connecting side")?;
+        let listened = result(listener.end(SLACK, stop)?, "the listening side")?;
+        Ok(match self.pattern {
+            Pattern::PubSub { .. } => self.row(&listened, &connected),
+            _ => self.row(&connected, &listened),
+        })
+    }
+
+    /// Whether messages come back.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.pattern == Pattern::RoundTrip
     }
 
     /// Its settings as cells.
     #[must_use]
     pub fn labels(&self) -> Row {
         let mut row = Row::default();
-        row.add("pattern", if self.answered { "rtt" } else { "stream" });
+        row.add("pattern", self.pattern.name());
         row.add("backend", self.backend.as_str());
         row.add("buffer_bytes", f64::from(self.buffer_bytes));
         row.add("buffer_count", f64::from(self.buffer_count));
@@ -82,7 +161,7 @@ impl Perf {
             buffer_bytes: 1024,
             buffer_count: 4,
             message_bytes: 64,
-            answered: false,
+            pattern: Pattern::Stream,
             duration: TRIAL,
         };
         match perf.measure(ground) {
@@ -106,18 +185,13 @@ impl Perf {
         format!("{backend}://{}:0", ground.listener())
     }
 
-    fn command(
-        &self,
-        ground: &Ground<'_>,
-        side: Side,
-        address: &str,
-        role: &str,
-    ) -> std::process::Command {
+    fn command(&self, ground: &Ground<'_>, side: Side, address: &str) -> std::process::Command {
         let mut command = ground.forebay(side);
-        let duration = match side {
-            // How long it waits for a sender.
-            Side::Listener => SLACK,
-            Side::Sender => self.duration,
+        let role = self.pattern.role(side);
+        let duration = match role {
+            "send" | "pub" => self.duration,
+            // How long it waits for one who sends.
+            _ => SLACK,
         };
         command
             .args(["net", "perf", address, "--role", role, "--format", "json"])
@@ -125,6 +199,7 @@ impl Perf {
             .args(["--buffer-bytes", &self.buffer_bytes.to_string()])
             .args(["--buffer-count", &self.buffer_count.to_string()])
             .args(["--duration", &format!("{}ms", duration.as_millis())])
+            .args(self.pattern.arguments(side))
             .args(ground.security());
         command
     }
@@ -133,7 +208,7 @@ impl Perf {
         let mut row = Row::default();
         let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or_default();
         let both = |name: &str| number(sent, name) + number(received, name);
-        let rates = if self.answered { sent } else { received };
+        let rates = if self.is_answered() { sent } else { received };
         for name in [
             "messages",
             "bytes",
@@ -143,7 +218,7 @@ impl Perf {
         ] {
             row.add(name, number(rates, name));
         }
-        if let (true, Value::Object(rtt)) = (self.answered, &sent["rtt_ns"]) {
+        if let (true, Value::Object(rtt)) = (self.is_answered(), &sent["rtt_ns"]) {
             for (name, value) in rtt {
                 let name = if name == "samples" {
                     "rtt_samples".to_owned()
@@ -158,7 +233,22 @@ impl Perf {
         for name in ["dropped", "unconfirmed", "residual_items", "residual_bytes"] {
             row.add(name, both(name));
         }
+        if matches!(self.pattern, Pattern::PubSub { .. }) {
+            add_memory(&mut row, "publisher", &sent["memory"]);
+            add_memory(&mut row, "subscriber", &received["memory"]);
+        }
         row
+    }
+}
+
+/// A side's memory as cells: `publisher_connected_resident_bytes` and so on.
+fn add_memory(row: &mut Row, side: &str, memory: &Value) {
+    let moments = memory.as_object().into_iter().flatten();
+    for (moment, occupied) in moments {
+        for (what, bytes) in occupied.as_object().into_iter().flatten() {
+            let bytes = bytes.as_f64().unwrap_or_default();
+            row.add(&format!("{side}_{moment}_{what}"), bytes);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use forebay_emu::rng::Xoshiro256;
 
 use super::Options;
 use crate::net::peer::Peer;
-use crate::net::perf::Perf;
+use crate::net::perf::{Pattern, Perf};
 use crate::rows::Row;
 
 /// What distinguishes points, in rows.
@@ -56,7 +56,11 @@ impl Point {
             Task::Perf(perf) => format!(
                 "{}{}, {} buffers of {} B, messages of {bytes} B",
                 self.backend,
-                if perf.answered { " round trips" } else { "" },
+                if perf.is_answered() {
+                    " round trips"
+                } else {
+                    ""
+                },
                 perf.buffer_count,
                 perf.buffer_bytes
             ),
@@ -67,7 +71,7 @@ impl Point {
     pub(super) fn labels(&self, options: &Options, network: &str) -> Row {
         let (program, pattern) = match &self.task {
             Task::Peer(peer) => (peer.program(), peer.pattern()),
-            Task::Perf(perf) => ("forebay", if perf.answered { "rtt" } else { "stream" }),
+            Task::Perf(perf) => ("forebay", perf.pattern.name()),
         };
         let mut row = Row::default();
         row.add("program", program);
@@ -91,12 +95,12 @@ pub(super) fn points(options: &Options, backends: &[String]) -> Vec<Point> {
         for &buffer_bytes in &options.buffer_bytes {
             for message_bytes in messages(options, buffer_bytes) {
                 for &buffer_count in &options.buffer_count {
-                    let patterns: &[bool] = if options.rtt {
-                        &[false, true]
+                    let patterns: &[Pattern] = if options.rtt {
+                        &[Pattern::Stream, Pattern::RoundTrip]
                     } else {
-                        &[false]
+                        &[Pattern::Stream]
                     };
-                    points.extend(patterns.iter().map(|&answered| Point {
+                    points.extend(patterns.iter().map(|&pattern| Point {
                         backend: backend.clone(),
                         message_bytes,
                         task: Task::Perf(Perf {
@@ -104,7 +108,7 @@ pub(super) fn points(options: &Options, backends: &[String]) -> Vec<Point> {
                             buffer_bytes,
                             buffer_count,
                             message_bytes,
-                            answered,
+                            pattern,
                             duration: options.duration,
                         }),
                     }));

@@ -14,6 +14,50 @@ use crate::error::FabricError;
 const ALIGN: usize = 4096;
 const LINE: usize = 64;
 
+/// Bytes that are registered now, of all connections of this process.
+static REGISTERED_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of memory that this process has registered now, with all providers: pages of connections, and regions. Whether a provider pins them is its
+/// own affair.
+#[must_use]
+pub fn registered_bytes() -> u64 {
+    REGISTERED_BYTES.load(Ordering::Relaxed)
+}
+
+/// Memory that is registered, counted as long as it is.
+struct Registration {
+    handle: Handle<FidMr>,
+    bytes: u64,
+}
+
+impl Registration {
+    /// Registers memory.
+    ///
+    /// # Safety
+    /// The memory stays where it is until the registration is closed.
+    unsafe fn new(
+        domain: &Domain,
+        start: *const u8,
+        len: usize,
+        access: u64,
+    ) -> Result<Self, FabricError> {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { domain.register(start, len, access) }?;
+        let bytes = len as u64;
+        REGISTERED_BYTES.fetch_add(bytes, Ordering::Relaxed);
+        Ok(Self { handle, bytes })
+    }
+
+    /// Whether it is closed; what is not stays registered.
+    fn close(self) -> bool {
+        let closed = self.handle.close();
+        if closed {
+            REGISTERED_BYTES.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+        closed
+    }
+}
+
 /// The right to one page: whoever has it may touch the page, and the provider may not. There is one for each page.
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -34,7 +78,7 @@ pub(super) struct Arena {
     layout: Layout,
     stride: usize,
     page_bytes: usize,
-    registration: Option<Handle<FidMr>>,
+    registration: Option<Registration>,
 }
 
 // SAFETY: plain memory; who may touch which page is said by `Page`, of which there is one each.
@@ -71,7 +115,8 @@ impl Arena {
         };
         let access = if receives { FI_RECV } else { FI_TRANSMIT };
         // SAFETY: the memory is freed after the registration is closed, see `drop`.
-        let registration = unsafe { domain.register(start.as_ptr(), layout.size(), access) }?;
+        let registration =
+            unsafe { Registration::new(domain, start.as_ptr(), layout.size(), access) }?;
         arena.registration = Some(registration);
         let pages = (0..pages).map(|index| Page {
             arena: arena.id,
@@ -111,7 +156,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let closed = self.registration.take().is_none_or(Handle::close);
+        let closed = self.registration.take().is_none_or(Registration::close);
         if closed {
             // SAFETY: allocated with this layout, and the provider does not know it any more.
             unsafe { dealloc(self.start.as_ptr(), self.layout) }
@@ -120,14 +165,16 @@ impl Drop for Arena {
 }
 
 /// What the provider calls registered memory.
-fn description(registration: Option<&Handle<FidMr>>) -> *mut std::ffi::c_void {
+fn description(registration: Option<&Registration>) -> *mut std::ffi::c_void {
     // SAFETY: the registration is open.
-    registration.map_or(std::ptr::null_mut(), |mr| unsafe { (*mr.raw()).mem_desc })
+    registration.map_or(std::ptr::null_mut(), |mr| unsafe {
+        (*mr.handle.raw()).mem_desc
+    })
 }
 
 /// A caller's memory, registered as a whole.
 struct Shared {
-    registration: Option<Handle<FidMr>>,
+    registration: Option<Registration>,
     memory: NonNull<[u8]>,
     domain: Arc<Domain>,
 }
@@ -139,7 +186,7 @@ unsafe impl Sync for Shared {}
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let closed = self.registration.take().is_none_or(Handle::close);
+        let closed = self.registration.take().is_none_or(Registration::close);
         if closed {
             // SAFETY: it came from a box, and neither a region nor the provider has it any more.
             drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
@@ -166,7 +213,8 @@ impl Region {
         if !range.is_empty() {
             let start = memory.as_ptr().cast::<u8>();
             // SAFETY: the box's memory does not move, and is freed after the registration is closed, see `drop`.
-            let registration = unsafe { domain.register(start, range.len(), FI_TRANSMIT) }?;
+            let registration =
+                unsafe { Registration::new(domain, start, range.len(), FI_TRANSMIT) }?;
             shared.registration = Some(registration);
         }
         Ok(Self {

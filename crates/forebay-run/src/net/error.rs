@@ -89,6 +89,18 @@ pub enum NetError {
         /// The reason's name, and what it means.
         why: String,
     },
+    /// Subscribers that a measurement waits for did not come.
+    #[error(
+        "{came} of {wanted} subscribers came within {seconds} s; start the other side with the same --subscribers, --tags and --deal-tags"
+    )]
+    TooFewSubscribers {
+        /// Who subscribed to something.
+        came: usize,
+        /// Who was waited for.
+        wanted: u32,
+        /// How long, in s.
+        seconds: u64,
+    },
     /// Nobody was there, or took anything, for too long.
     #[error("{peer} took nothing for {waited_ms} ms: {why}")]
     Stuck {

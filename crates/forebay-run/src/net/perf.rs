@@ -1,5 +1,7 @@
 //! Measures messaging between two end points: rate, goodput, round-trip time.
 
+mod memory;
+mod publishing;
 mod sending;
 
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
 use forebay_wire::netio3::Message;
 use hdrhistogram::Histogram;
+pub use memory::{Memory, Occupied};
 use serde::Serialize;
 
 use super::end_point::PeerId;
@@ -41,6 +44,10 @@ pub enum PerfRole {
     Recv,
     /// Listens and sends back.
     Echo,
+    /// Listens and publishes, once all subscribers have said what they want.
+    Pub,
+    /// Connects as so many subscribers and discards.
+    Sub,
 }
 
 /// How payloads get into buffers.
@@ -68,7 +75,11 @@ pub struct PerfPlan {
     pub mode: PerfMode,
     /// Tags, used in turn.
     pub tags: u64,
-    /// How long the sender sends; how long a listener waits for one.
+    /// Subscribers that the publisher waits for, or that this side is.
+    pub subscribers: u32,
+    /// Whether the subscribers deal the tags out among them; else each has all of them.
+    pub deal_tags: bool,
+    /// How long the sender sends or the publisher publishes; how long a side that takes waits for one.
     pub duration: Duration,
     /// Whether the receiver reads every byte.
     pub read_all: bool,
@@ -109,7 +120,7 @@ pub struct PerfResult {
     pub buffer_bytes: u32,
     /// Buffers of a connection.
     pub buffer_count: u32,
-    /// Messages sent, or received.
+    /// Messages sent, published or received; what several subscribers receive is counted for each.
     pub messages: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
@@ -130,6 +141,9 @@ pub struct PerfResult {
     pub residual_items: u64,
     /// What they leave over in bytes.
     pub residual_bytes: u64,
+    /// Memory of this process, of a publisher and of subscribers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// Processor time of this process over the measurement, in s.
     pub cpu_seconds: f64,
     /// Everything else that the end point has to say.
@@ -189,8 +203,8 @@ impl Meter {
             role: plan.role,
             address: address.to_string(),
             message_bytes: match self.bytes.checked_div(self.messages) {
-                // A side that listens learns how long they are.
-                Some(mean) if plan.role != PerfRole::Send => mean as u32,
+                // A side that takes learns how long they are.
+                Some(mean) if !matches!(plan.role, PerfRole::Send | PerfRole::Pub) => mean as u32,
                 _ => plan.message_bytes,
             },
             buffer_bytes: plan.settings.messages.buffer_bytes,
@@ -205,6 +219,7 @@ impl Meter {
             unconfirmed: end_point.unconfirmed,
             residual_items: end_point.residual_items,
             residual_bytes: end_point.residual_bytes,
+            memory: None,
             cpu_seconds: (clock::process_cpu_ns() - self.begun_cpu_ns) as f64 / 1e9,
             end_point,
         }
@@ -223,6 +238,8 @@ pub fn measure(plan: &PerfPlan, ready: impl FnOnce(&Address)) -> Result<PerfResu
         PerfRole::Send => sending::send(&plan, &signals),
         PerfRole::Recv => receive(&plan, &signals, ready),
         PerfRole::Echo => echo(&plan, &signals, ready),
+        PerfRole::Pub => publishing::publish(&plan, &signals, ready),
+        PerfRole::Sub => publishing::subscribe(&plan, &signals),
     }
 }
 

@@ -89,11 +89,38 @@ impl NetSummary {
         }
         self.unconfirmed += one.unconfirmed;
         self.missing_at_peers += one.missing_at_peer.unwrap_or(0);
+        self.list(one);
+    }
+
+    fn list(&mut self, one: ConnectionSummary) {
         if self.connections.len() == LISTED_MAX {
             self.connections.remove(0);
             self.unlisted_connections += 1;
         }
         self.connections.push(one);
+    }
+
+    /// Takes in what another end point of this process did. Tags are not told apart over several.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        for (reason, items) in other.dropped_by_reason {
+            *self.dropped_by_reason.entry(reason).or_default() += items;
+        }
+        self.held += other.held;
+        self.residual_items += other.residual_items;
+        self.residual_bytes += other.residual_bytes;
+        self.connections_made += other.connections_made;
+        self.attempts += other.attempts;
+        for (reason, count) in other.parted {
+            *self.parted.entry(reason).or_default() += count;
+        }
+        self.unconfirmed += other.unconfirmed;
+        self.missing_at_peers += other.missing_at_peers;
+        self.unlisted_connections += other.unlisted_connections;
+        other.connections.into_iter().for_each(|one| self.list(one));
+        self.tags = None;
     }
 
     /// Takes the sums from the books.

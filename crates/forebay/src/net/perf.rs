@@ -13,7 +13,8 @@ use super::manner::{CommonArgs, message_bytes, rate};
 use crate::output::{Format, note_line, print_line};
 use crate::session::BROKEN;
 
-/// Measures messaging between two end points: one side listens (recv or echo), the other one sends.
+/// Measures messaging between end points: one side listens (recv or echo), the other one sends; or one side publishes (pub) to subscribers of the
+/// other (sub).
 ///
 /// To a side that echoes, one message goes at a time, and round-trip times are measured; else as many as go. Rates run from the first byte to
 /// the last. Exits with 1 when the books do not close.
@@ -30,16 +31,22 @@ pub(crate) struct PerfArgs {
     /// Payload of a message.
     #[arg(long, value_name = "SIZE", default_value = "1Ki", value_parser = message_bytes)]
     message_bytes: u32,
-    /// How payloads get into buffers; the default copies messages that share a buffer with others, and leaves those in place that fill one.
+    /// How a sender's payloads get into buffers; the default copies messages that share a buffer with others, and leaves those in place that fill one.
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
-    /// Tags, used in turn.
+    /// Tags, used in turn; both sides of publish and subscribe are told the same number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     tags: u64,
-    /// How long the sender sends; how long a listener waits for one.
+    /// Subscribers that the publisher waits for, or that a side of subscribers is; each has a connection of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    subscribers: u32,
+    /// The subscribers deal the tags out among them; else each of them has all.
+    #[arg(long)]
+    deal_tags: bool,
+    /// How long the sender sends or the publisher publishes; how long a side that takes waits for one.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::range::duration)]
     duration: Duration,
-    /// The receiver reads every byte.
+    /// Who receives reads every byte.
     #[arg(long)]
     read_all: bool,
     #[command(flatten)]
@@ -54,6 +61,10 @@ enum RoleArg {
     Recv,
     /// Listens and sends back.
     Echo,
+    /// Listens and publishes.
+    Pub,
+    /// Connects as subscribers and discards.
+    Sub,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -81,10 +92,14 @@ pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
             RoleArg::Send => PerfRole::Send,
             RoleArg::Recv => PerfRole::Recv,
             RoleArg::Echo => PerfRole::Echo,
+            RoleArg::Pub => PerfRole::Pub,
+            RoleArg::Sub => PerfRole::Sub,
         },
         message_bytes: args.message_bytes,
         mode,
         tags: args.tags,
+        subscribers: args.subscribers,
+        deal_tags: args.deal_tags,
         duration: args.duration,
         read_all: args.read_all,
         settings,

@@ -8,9 +8,9 @@ use crate::net::lends::{Memory, MemoryId};
 use crate::net::sender::Sender;
 
 /// The tag of what is sent, when it is one.
-const TAG: u64 = 1;
+pub(super) const TAG: u64 = 1;
 /// Messages between two looks at clock and signals.
-const CLOCK_EVERY: u64 = 256;
+pub(super) const CLOCK_EVERY: u64 = 256;
 
 pub(super) fn send(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult, NetError> {
     let mut sender = Sender::connect(&plan.address, &plan.settings)?;
