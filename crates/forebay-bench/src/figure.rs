@@ -6,6 +6,7 @@ mod grid;
 mod huge;
 mod loss;
 mod mark;
+mod memory;
 mod published;
 mod report;
 mod round_trip;

@@ -177,6 +177,66 @@ fn figures_of_messaging_have_rows_and_name_what_is_left_out() {
     }
 }
 
+/// Every backend is measured on one connection and on several, or named with the reason why not.
+#[test]
+fn memory_is_told_for_every_backend_that_can_be_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["figure", "F10", "--quick", "--format", "json", "--out"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(report["rows_with_residual"], 0);
+    let csv = fs::read_to_string(directory.path().join("F10.csv")).unwrap();
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let heading = lines.next().unwrap();
+    let at = |name: &str| heading.iter().position(|cell| *cell == name).unwrap();
+    let rows: Vec<Vec<&str>> = lines.collect();
+    let number = |row: &[&str], name: &str| row[at(name)].parse::<f64>().unwrap();
+    let skipped = report["skipped"].as_array().unwrap();
+    for backend in ["tcp", "shm", "fabric+tcp", "fabric+shm"] {
+        let of_backend: Vec<_> = rows
+            .iter()
+            .filter(|row| row[at("backend")] == backend)
+            .collect();
+        if let Some(skipped) = skipped.iter().find(|skipped| skipped["what"] == backend) {
+            assert!(backend.starts_with("fabric+"), "{skipped}");
+            assert!(!skipped["reason"].as_str().unwrap().is_empty());
+            assert!(of_backend.is_empty(), "{backend}");
+            continue;
+        }
+        // 1, 100 and 10,000 tags on one connection, and 100 on 100.
+        assert_eq!(of_backend.len(), 4, "{backend}: {text}");
+        for row in &of_backend {
+            for side in ["publisher", "subscriber"] {
+                let resident = number(row, &format!("{side}_connected_resident_bytes"));
+                assert!(resident > 1e6, "{backend}: {resident}");
+                let registered = number(row, &format!("{side}_connected_registered_bytes"));
+                // Buffers of a connection, in both directions.
+                let least = 2.0 * 4.0 * 65_536.0 * number(row, "connections");
+                let is_fabric = backend.starts_with("fabric+");
+                assert!(
+                    if is_fabric {
+                        registered >= least
+                    } else {
+                        registered == 0.0
+                    },
+                    "{backend}, {side}: {registered}"
+                );
+            }
+        }
+    }
+    for file in ["svg", "png", "json", "parquet"] {
+        assert!(
+            directory.path().join(format!("F10.{file}")).exists(),
+            "{file}"
+        );
+    }
+}
+
 #[test]
 fn an_unknown_figure_is_refused_with_the_known_ones() {
     let out = Command::new(env!("CARGO_BIN_EXE_forebay"))
@@ -200,8 +260,8 @@ fn the_list_names_every_figure() {
         .map(|entry| entry["id"].as_str().unwrap())
         .collect();
     let all = [
-        "F1", "F2", "F3", "F4", "F5", "H1", "H2", "H3", "H4", "H5", "H6", "H7", "H8", "H10", "H13",
-        "H14", "H16",
+        "F1", "F2", "F3", "F4", "F5", "F10", "H1", "H2", "H3", "H4", "H5", "H6", "H7", "H8", "H10",
+        "H13", "H14", "H16",
     ];
     assert_eq!(ids, all);
 }

@@ -1,7 +1,7 @@
 //! The list of figures.
 
 use super::scan::Scan;
-use super::{buffers, grid, huge, loss, mark, round_trip, sources, test2};
+use super::{buffers, grid, huge, loss, mark, memory, round_trip, sources, test2};
 use crate::plot::Chart;
 use crate::rows::Row;
 
@@ -78,6 +78,17 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         compare: round_trip::compare,
         remark: "Both sides are processes on this host, over loopback or shared memory: no wire and no card. One message at a time, there and back, in \
                  64 buffers of 64 KiB; the first 100 round trips of a run do not count.",
+    },
+    Definition {
+        id: "F10",
+        title: "Memory over the number of tags, on one connection and on one for each tag",
+        published: "the reason to keep TCP: RDMA needs a buffer for each E-link, no number printed (netio3)",
+        scan: memory::scan,
+        charts: memory::charts,
+        compare: memory::compare,
+        remark: "Publisher and subscribers are two processes on this host, over loopback or shared memory, messages of 1 KiB, 4 buffers of 64 KiB for a \
+                 connection. Resident memory is the kernel's VmRSS of one process; shared memory counts on both sides, and what the kernel has in \
+                 sockets on none. Registered is what is made known to libfabric. Connections for each tag: up to 1,000, over libfabric up to 100.",
     },
     Definition {
         id: "H1",
