@@ -103,6 +103,15 @@ impl Sweep<'_> {
         }
         grid::shuffle(&mut points, self.options.seed);
         let all = points.len();
+        anyhow::ensure!(
+            all > 0,
+            "there is nothing to measure: no backend can be used, or no message fits into a buffer; {}",
+            self.skipped
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; ")
+        );
         points.retain(|point| {
             !store.has(
                 &point.labels(self.options, self.ground.name()),

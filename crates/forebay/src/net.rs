@@ -16,8 +16,9 @@ use anyhow::Result;
 /// Moves messages between processes and hosts: point to point, and publish/subscribe by tag.
 ///
 /// The address names the backend: tcp://HOST:PORT between hosts, shm://NAME within one, fabric+PROVIDER://PLACE over libfabric, as
-/// fabric+tcp://HOST:PORT. Nothing is encrypted and nobody is asked who
-/// he is: use a network of your own.
+/// fabric+tcp://HOST:PORT. Over tcp:// beyond this host, both sides prove who they are and all is encrypted, unless both say --plain;
+/// over shm:// only processes of the same user meet; over fabric+PROVIDER:// nothing is encrypted and nobody is asked who he is: use a network of
+/// your own.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   forebay net recv tcp://127.0.0.1:7100 --once &

@@ -25,7 +25,7 @@ pub enum NetError {
     Run(#[from] RunError),
     /// Misuse: a message longer than a buffer.
     #[error(
-        "a message of {bytes} bytes is longer than a buffer of {most}; raise buffer_bytes on both sides, or split it"
+        "a message of {bytes} bytes is longer than a buffer of {most}; raise buffer_bytes (--buffer-bytes) on both sides, or split it"
     )]
     TooLong {
         /// Its payload.

@@ -143,9 +143,20 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
     let carried = carry(&mut source, &mut publisher, &signals);
     // Nobody shall come any more.
     drop(announced);
+    say_what_is_waited_for(&signals);
     let summary = publisher.finish(END_LIMIT)?;
     let code = tell(&summary, args.common.format, false)?;
     carried.map(|()| code)
+}
+
+/// Who asked for the end shall not wonder why it takes its time.
+fn say_what_is_waited_for(signals: &StopSignals) {
+    if signals.count() > 0 {
+        note_line(format_args!(
+            "forebay: ending; the other side has {} s to take what is on its way, a second signal ends at once",
+            END_LIMIT.as_secs()
+        ));
+    }
 }
 
 pub(crate) fn send(args: &SendArgs) -> Result<ExitCode> {
@@ -154,6 +165,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<ExitCode> {
     let mut sender = Sender::connect(&args.address, &args.common.settings(Arc::clone(&signals))?)?;
     sender.connected(|| signals.count() > 0)?;
     let carried = carry(&mut source, &mut sender, &signals);
+    say_what_is_waited_for(&signals);
     let summary = sender.finish(END_LIMIT)?;
     let code = tell(&summary, args.common.format, false)?;
     carried.map(|()| code)

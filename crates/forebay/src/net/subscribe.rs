@@ -53,7 +53,7 @@ pub(crate) struct SubArgs {
 /// Listens. Ends by Ctrl-C, after --count messages, or with --once when the senders have ended. Exits with 1 when the books do not close.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay net recv tcp://0.0.0.0:7100 --output data.raw --as raw --once"
+    after_help = "Example: forebay net recv tcp://127.0.0.1:7100 --output data.raw --as raw --once"
 )]
 pub(crate) struct RecvArgs {
     /// Where to listen.
@@ -71,7 +71,7 @@ struct EndArgs {
     /// Ends after so many messages.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Ends when the publishers have ended in order, or when the senders have gone.
+    /// Ends when the publishers have ended in order (one that is lost is waited for), or when the senders have gone, however they went.
     #[arg(long)]
     once: bool,
 }
