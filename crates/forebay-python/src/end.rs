@@ -9,11 +9,15 @@ use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
+use crate::arguments;
+use crate::batch::Batch;
 use crate::failure;
 use crate::gathered::{Gathered, Messages};
 use crate::keeper::Keeper;
 use crate::turnstile::{Turn, Turnstile};
 
+/// How long an end in order may take when nothing else is said.
+const END_LIMIT: Duration = Duration::from_secs(10);
 /// One wait: a signal, another thread and an order to end cost this much.
 const SLICE: Duration = Duration::from_millis(20);
 /// Messages between two looks at the peers while many are sent.
@@ -173,8 +177,34 @@ impl<E: End> Held<E> {
         }
     }
 
+    /// Takes a batch, as `receive` of either end that receives is asked for one.
+    pub(crate) fn receive(
+        &self,
+        py: Python<'_>,
+        max_messages: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Batch> {
+        let most = match max_messages {
+            Some(most) => arguments::whole("max_messages", most, 1, i64::MAX as u64)? as usize,
+            None => usize::MAX,
+        };
+        let messages = self.take(py, most, arguments::timeout(timeout)?, |_| false)?;
+        Batch::new(py, messages)
+    }
+
+    /// Takes the next batch; none when `is_over` says that none will come.
+    pub(crate) fn next(
+        &self,
+        py: Python<'_>,
+        is_over: impl Fn(&E) -> bool + Send + Sync,
+    ) -> PyResult<Option<Batch>> {
+        let messages = self.take(py, usize::MAX, None, is_over)?;
+        let is_end = messages.tags.is_empty();
+        (!is_end).then(|| Batch::new(py, messages)).transpose()
+    }
+
     /// Takes messages: as many as there are, up to a number, waiting for the first one. `is_over` says that none will come.
-    pub(crate) fn take(
+    fn take(
         &self,
         py: Python<'_>,
         most: usize,
@@ -228,12 +258,13 @@ impl<E: End> Held<E> {
         json.transpose()
     }
 
-    /// Ends in order within `limit`, and closes the books: also when a signal ends the wait.
+    /// Ends in order within `timeout`, and closes the books: also when a signal ends the wait.
     pub(crate) fn close<'py>(
         &self,
         py: Python<'py>,
-        limit: Duration,
+        timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let limit = arguments::timeout(timeout)?.unwrap_or(END_LIMIT);
         py.detach(|| {
             let mut state = self.enter();
             let State { end, is_ending, .. } = &mut *state;

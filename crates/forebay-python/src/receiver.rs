@@ -12,9 +12,6 @@ use crate::end::{End, Held};
 use crate::failure;
 use crate::gathered::Gathered;
 
-/// How long an end in order may take when nothing else is said.
-const END_LIMIT: Duration = Duration::from_secs(10);
-
 impl End for net::Receiver {
     const NAME: &'static str = "receiver";
 
@@ -83,14 +80,7 @@ impl Receiver {
         max_messages: Option<&Bound<'py, PyAny>>,
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
-        let most = match max_messages {
-            Some(most) => arguments::whole("max_messages", most, 1, i64::MAX as u64)? as usize,
-            None => usize::MAX,
-        };
-        let messages = self
-            .held
-            .take(py, most, arguments::timeout(timeout)?, |_| false)?;
-        Batch::new(py, messages)
+        self.held.receive(py, max_messages, timeout)
     }
 
     /// Messages that came and wait for `receive` in this process.
@@ -111,11 +101,7 @@ impl Receiver {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let messages = self
-            .held
-            .take(py, usize::MAX, None, net::Receiver::has_ended)?;
-        let is_end = messages.tags.is_empty();
-        (!is_end).then(|| Batch::new(py, messages)).transpose()
+        self.held.next(py, net::Receiver::has_ended)
     }
 
     /// Senders that are connected now.
@@ -131,8 +117,7 @@ impl Receiver {
         py: Python<'py>,
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let limit = arguments::timeout(timeout)?.unwrap_or(END_LIMIT);
-        self.held.close(py, limit)
+        self.held.close(py, timeout)
     }
 
     /// What `close` has returned: a dict with the keys of `forebay net … --format json`; None before.
@@ -159,6 +144,6 @@ impl Receiver {
 
     #[pyo3(signature = (*_error))]
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.held.close(py, END_LIMIT).map(drop)
+        self.held.close(py, None).map(drop)
     }
 }

@@ -12,9 +12,6 @@ use crate::end::{End, Held, Sends};
 use crate::failure;
 use crate::gathered::Gathered;
 
-/// How long an end in order may take when nothing else is said.
-const END_LIMIT: Duration = Duration::from_secs(10);
-
 /// A sender, whom it sends to, and how long it waits for him.
 #[derive(Debug)]
 pub(crate) struct Sending {
@@ -145,8 +142,7 @@ impl Sender {
         py: Python<'py>,
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let limit = arguments::timeout(timeout)?.unwrap_or(END_LIMIT);
-        self.held.close(py, limit)
+        self.held.close(py, timeout)
     }
 
     /// What `close` has returned: a dict with the keys of `forebay net … --format json`; None before.
@@ -174,6 +170,6 @@ impl Sender {
 
     #[pyo3(signature = (*_error))]
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.held.close(py, END_LIMIT).map(drop)
+        self.held.close(py, None).map(drop)
     }
 }
