@@ -112,7 +112,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Does an absolute path with this beginning stand in the line? `target/work/` is not one.
+/// Does an absolute path with this beginning stand in the line? The same words further on in a longer path are none.
 fn begins_path(line: &str, path: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || "_-.~/}$)*".contains(c);
     line.match_indices(path)
