@@ -37,6 +37,31 @@ pub struct Conditions {
     pub date: String,
 }
 
+/// The same, as one host tells it to another.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+pub struct Told {
+    /// The program's version.
+    pub version: String,
+    /// What was built.
+    pub commit: String,
+    /// The host's name.
+    pub host: String,
+    /// Release of its kernel.
+    pub kernel: String,
+    /// Its processor.
+    pub cpu: String,
+    /// CPUs that may be used.
+    pub cpus: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Load average over a minute.
+    pub load: f64,
+    /// When, as local time with its offset.
+    pub date: String,
+    /// What makes any number of this host and this build doubtful.
+    pub warnings: Vec<String>,
+}
+
 /// Mean of what the kernel tells of the CPUs' clocks, in MHz.
 fn clock_mhz() -> f64 {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -174,5 +199,56 @@ impl Conditions {
             "{} CPUs {}, Linux {}, load before {:.2}, commit {}, {}",
             self.cpus, self.cpu, self.kernel, self.load_before, self.commit, self.date
         )
+    }
+}
+
+impl Told {
+    /// This host and this program, now.
+    #[must_use]
+    pub fn here() -> Self {
+        let now = Conditions::now();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            warnings: now.doubts(),
+            commit: now.commit.to_owned(),
+            host: now.host,
+            kernel: now.kernel,
+            cpu: now.cpu,
+            cpus: now.cpus,
+            memory_bytes: now.memory_bytes,
+            load: now.load_before,
+            date: now.date,
+        }
+    }
+
+    /// As cells of a row of a measurement that this host took part in as the other side.
+    #[must_use]
+    pub fn row(&self) -> Row {
+        let mut row = Row::default();
+        row.add("peer_host", self.host.as_str());
+        row.add("peer_kernel", self.kernel.as_str());
+        row.add("peer_cpu", self.cpu.as_str());
+        row.add("peer_cpus", self.cpus);
+        row.add("peer_commit", self.commit.as_str());
+        row
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut lines = vec![format!(
+            "{}: {} CPUs {}, Linux {}, load {:.2}, Forebay {} (commit {}), {}",
+            self.host,
+            self.cpus,
+            self.cpu,
+            self.kernel,
+            self.load,
+            self.version,
+            self.commit,
+            self.date
+        )];
+        let warnings = self.warnings.iter();
+        lines.extend(warnings.map(|warning| format!("WARNING: {warning}")));
+        lines.join("\n")
     }
 }

@@ -6,10 +6,12 @@ mod ground;
 mod namespaces;
 pub mod peer;
 pub mod perf;
+mod remote;
 
 use std::fmt::{self, Display};
 
 pub use ground::Ground;
+pub use remote::{PeerHost, Target};
 
 /// The user wants the measurement to end: what runs is ended, and what it measured does not count.
 #[derive(Debug)]

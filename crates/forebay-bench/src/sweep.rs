@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use crate::conditions::Conditions;
 use crate::net::peer::{Peer, Peers};
 use crate::net::perf::Perf;
-use crate::net::{Ground, Interrupted, Skipped};
+use crate::net::{Ground, Interrupted, PeerHost, Skipped};
 use crate::progress::Progress;
 use crate::rows::Row;
 use grid::{Point, Task};
@@ -45,6 +45,8 @@ pub struct Options {
     pub seed: u64,
     /// Each side in a network namespace of its own.
     pub apart: bool,
+    /// Another host, on which the listening side runs.
+    pub peer: Option<PeerHost>,
     /// Only what the directory lacks.
     pub resume: bool,
     /// Where the rows go.
@@ -61,17 +63,21 @@ pub fn run(options: &Options, say: impl Fn(&str)) -> Result<Report> {
     let signals = forebay_run::signals()?;
     let stop = || signals.count() > 0;
     let conditions = Conditions::now();
-    let ground = if options.apart {
-        Ground::apart(options.program.clone(), &stop)?
-    } else {
-        Ground::host(options.program.clone(), &stop)
+    let program = options.program.clone();
+    let ground = match &options.peer {
+        Some(peer) => {
+            say(&format!("connecting to {}", peer.target));
+            Ground::away(program, peer.clone(), &stop)?
+        }
+        None if options.apart => Ground::apart(program, &stop)?,
+        None => Ground::host(program, &stop),
     };
     let mut store = Store::open(&options.out, options.resume)?;
     let mut sweep = Sweep {
         options,
         conditions,
         ground,
-        peers: Peers::find(&[]),
+        peers: Peers::default(),
         skipped: Vec::new(),
         failed: Vec::new(),
     };
@@ -114,7 +120,7 @@ impl Sweep<'_> {
         );
         points.retain(|point| {
             !store.has(
-                &point.labels(self.options, self.ground.name()),
+                &point.labels(self.options, &self.ground.name()),
                 self.options.repeats,
             )
         });
@@ -152,7 +158,7 @@ impl Sweep<'_> {
     fn add_peers(&mut self, points: &mut Vec<Point>, backends: &[String]) {
         let peers = grid::peers(self.options, backends);
         let wanted: Vec<Peer> = peers.iter().filter_map(Point::peer).collect();
-        self.peers = Peers::find(&wanted);
+        self.peers = Peers::find(&wanted, &self.ground);
         self.skipped.extend(self.peers.skipped().cloned());
         let there = |point: &Point| point.peer().is_some_and(|peer| self.peers.has(peer));
         points.extend(peers.into_iter().filter(there));
@@ -198,7 +204,7 @@ impl Sweep<'_> {
     }
 
     fn row(&self, point: &Point, repeat: usize, load_before: f64, measured: &Row) -> Row {
-        let mut row = point.labels(self.options, self.ground.name());
+        let mut row = point.labels(self.options, &self.ground.name());
         row.add("repeat", repeat);
         row.add("repeats", self.options.repeats);
         row.extend(measured);
@@ -215,6 +221,9 @@ impl Sweep<'_> {
         row.add("seed", self.options.seed);
         row.add("version", env!("CARGO_PKG_VERSION"));
         row.extend(&self.conditions.row());
+        if let Some(told) = self.ground.told() {
+            row.extend(&told.row());
+        }
         row
     }
 
@@ -222,6 +231,16 @@ impl Sweep<'_> {
         let mut warnings = self.conditions.doubts();
         warnings.extend(self.conditions.clock_drift());
         warnings.extend(store.foreign(&self.conditions));
+        if let Some(told) = self.ground.told() {
+            let of_peer = told.warnings.iter();
+            warnings.extend(of_peer.map(|warning| format!("{}: {warning}", told.host)));
+            if told.commit != self.conditions.commit {
+                warnings.push(format!(
+                    "{} has another build ({}, here {})",
+                    told.host, told.commit, self.conditions.commit
+                ));
+            }
+        }
         let points = summary::points(store.rows());
         warnings.extend(summary::doubts(&points, self.options));
         Report {

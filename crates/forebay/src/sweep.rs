@@ -1,10 +1,13 @@
 //! `forebay sweep`: every combination of some settings, measured.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use forebay_bench::conditions::Told;
+use forebay_bench::net::{PeerHost, Target};
 use forebay_bench::sweep::{self, Options, Report};
 
 use crate::figure::INTERRUPTED;
@@ -20,7 +23,19 @@ pub(crate) struct SweepArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    Net(NetArgs),
+    Net(Box<NetArgs>),
+    Conditions(ConditionsArgs),
+}
+
+/// Says what this host and this program are, and what makes numbers measured here doubtful.
+///
+/// `forebay sweep net --peer` asks the other host for it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: ssh daq2 forebay sweep conditions")]
+struct ConditionsArgs {
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
 /// Measures messaging: both sides are processes of this program, and other programs do the same beside them.
@@ -30,9 +45,9 @@ enum Verb {
 /// with the same sizes where they are installed; the columns ratio_* set our rows beside their medians. Ctrl-C keeps what is
 /// there. Exits with 1 when the books of a run do not close or a point gave no result.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example: forebay sweep net --backend tcp,shm --buffer-bytes 1Ki,64Ki --buffer-count 1,16,256 --rtt --out sweep"
-)]
+#[command(after_help = "Examples:
+  forebay sweep net --backend tcp,shm --buffer-bytes 1Ki,64Ki --buffer-count 1,16,256 --rtt --out sweep
+  forebay sweep net --backend tcp --peer ssh://daq@daq2 --peer-address 10.0.1.2 --out two-hosts")]
 struct NetArgs {
     /// Schemes of addresses; one that cannot be used here is named and left out.
     #[arg(long, value_name = "SCHEME", value_delimiter = ',', default_value = "tcp,shm", value_parser = backend)]
@@ -64,6 +79,29 @@ struct NetArgs {
     /// Each side in a network namespace of its own, joined by a virtual wire; needs root.
     #[arg(long)]
     netns: bool,
+    /// Another host, on which the receiving side runs; this program must be there too, of the same version.
+    ///
+    /// What goes between the hosts is made up and not encrypted. Its programs end when this one does, however it does.
+    #[arg(
+        long,
+        value_name = "ssh://[USER@]HOST[:PORT]",
+        conflicts_with = "netns"
+    )]
+    peer: Option<Target>,
+    /// Where this program is on the peer.
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "forebay",
+        requires = "peer"
+    )]
+    peer_program: String,
+    /// Where the data goes on the peer, when that is not where ssh goes.
+    #[arg(long, value_name = "IP", requires = "peer")]
+    peer_address: Option<IpAddr>,
+    /// The program that reaches the peer, with options; OpenSSH's.
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "peer")]
+    ssh: String,
     /// Goes on with the rows of the directory: measured is what it lacks.
     #[arg(long)]
     resume: bool,
@@ -90,8 +128,40 @@ fn size(text: &str) -> Result<u32, String> {
     }
 }
 
+impl NetArgs {
+    fn peer(&self) -> Result<Option<PeerHost>> {
+        let Some(target) = self.peer.clone() else {
+            return Ok(None);
+        };
+        let ssh: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
+        ensure!(
+            !ssh.is_empty(),
+            "--ssh: it names no program; leave it out for OpenSSH's"
+        );
+        Ok(Some(PeerHost {
+            target,
+            program: self.peer_program.clone(),
+            address: self.peer_address,
+            ssh,
+        }))
+    }
+}
+
 pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode> {
-    let Verb::Net(args) = &args.verb;
+    match &args.verb {
+        Verb::Net(args) => net(args),
+        Verb::Conditions(args) => {
+            let told = Told::here();
+            match args.format {
+                Format::Text => print_line(told.text()),
+                Format::Json => print_line(serde_json::to_string(&told)?),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn net(args: &NetArgs) -> Result<ExitCode> {
     let options = Options {
         backends: args.backend.clone(),
         buffer_bytes: args.buffer_bytes.clone(),
@@ -103,6 +173,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode> {
         references: !args.no_references,
         seed: args.seed,
         apart: args.netns,
+        peer: args.peer()?,
         resume: args.resume,
         out: args.out.clone(),
         program: std::env::current_exe().context("finding this program")?,

@@ -46,15 +46,17 @@ enum Turn<'a> {
 
 pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
     let stop = || session.signals.count() > 0;
+    let ground = Ground::host(session.program.clone(), &stop);
+    let wanted = [
+        Peer::Iperf3,
+        Peer::ZmqPushPull,
+        Peer::ZmqReqRep,
+        Peer::Memcpy,
+    ];
     let bench = Bench {
         session,
-        ground: Ground::host(session.program.clone(), &stop),
-        peers: Peers::find(&[
-            Peer::Iperf3,
-            Peer::ZmqPushPull,
-            Peer::ZmqReqRep,
-            Peer::Memcpy,
-        ]),
+        peers: Peers::find(&wanted, &ground),
+        ground,
     };
     for skipped in bench.peers.skipped() {
         eprintln!("  {skipped}");

@@ -46,7 +46,8 @@ impl Running {
     /// Starts `command`; `says` is the output that [`line`](Self::line) reads, the other one is kept until the end.
     pub(super) fn start(name: &str, command: &mut Command, says: Says) -> Result<Self> {
         let mut child = command
-            .stdin(Stdio::null())
+            // Held open, and closed when this process ends, however it does: what runs on another host watches it.
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -1,6 +1,5 @@
 //! Two network namespaces and the wire between them, made and removed by the measurement itself.
 
-use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
@@ -49,13 +48,16 @@ impl Namespaces {
     }
 
     /// `program` in one of them.
-    pub(super) fn command(&self, program: &OsStr, side: Side) -> Command {
+    pub(super) fn command(&self, program: &Command, side: Side) -> Command {
         let name = match side {
             Side::Listener => &self.listener,
             Side::Sender => &self.sender,
         };
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", name]).arg(program);
+        command
+            .args(["netns", "exec", name])
+            .arg(program.get_program())
+            .args(program.get_args());
         command
     }
 }

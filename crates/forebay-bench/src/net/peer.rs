@@ -14,7 +14,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 
 use super::Skipped;
-use super::ground::Ground;
+use super::ground::{Ground, Side};
+use super::remote::NOT_FOUND;
 use crate::rows::Row;
 pub use fabric::{BareFabric, BarePattern};
 
@@ -103,7 +104,7 @@ impl Peer {
 }
 
 /// The programs that can be run here.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Peers {
     zmq: Option<built::Built>,
     missing: Vec<(&'static str, Skipped)>,
@@ -112,7 +113,7 @@ pub struct Peers {
 impl Peers {
     /// Looks which of the `wanted` can be run here, and builds what must be built.
     #[must_use]
-    pub fn find(wanted: &[Peer]) -> Self {
+    pub fn find(wanted: &[Peer], ground: &Ground<'_>) -> Self {
         let mut found = Self {
             zmq: None,
             missing: Vec::new(),
@@ -120,9 +121,13 @@ impl Peers {
         let mut programs: Vec<&'static str> = wanted.iter().map(|peer| peer.program()).collect();
         programs.dedup();
         for program in programs {
+            if let Some(excluded) = ground.excludes(program) {
+                found.missing.push((program, excluded));
+                continue;
+            }
             let reason = match program {
-                "iperf3" => lacks(program, "--version", "iperf3"),
-                "fi_pingpong" => lacks(program, "-h", "libfabric-bin"),
+                "iperf3" => lacks(program, "--version", "iperf3", ground),
+                "fi_pingpong" => lacks(program, "-h", "libfabric-bin", ground),
                 "libzmq" => match zmq::build() {
                     Ok(built) => {
                         found.zmq = Some(built);
@@ -179,12 +184,24 @@ impl Peers {
     }
 }
 
-/// Why `program` cannot be run, if it cannot.
-fn lacks(program: &str, harmless: &str, package: &str) -> Option<String> {
-    let run = Command::new(program).arg(harmless).output();
-    run.err().map(|error| {
-        format!("{program} cannot be run ({error}); it comes with the Debian package {package}")
-    })
+/// Why `program` cannot be run on both sides, if it cannot.
+fn lacks(program: &str, harmless: &str, package: &str, ground: &Ground<'_>) -> Option<String> {
+    let reason = [Side::Sender, Side::Listener]
+        .into_iter()
+        .find_map(|side| {
+            let mut command = Command::new(program);
+            command.arg(harmless);
+            match ground.output(command, side) {
+                Err(error) => Some(error.to_string()),
+                Ok(said) if said.status.code() == Some(NOT_FOUND) => {
+                    Some("the peer has it not".into())
+                }
+                Ok(_) => None,
+            }
+        })?;
+    Some(format!(
+        "{program} cannot be run ({reason}); it comes with the Debian package {package}"
+    ))
 }
 
 /// A directory that is removed when dropped.

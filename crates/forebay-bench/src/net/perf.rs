@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::child::{Ended, Running, Says};
+use super::child::{Ended, Says};
 use super::ground::{Ground, Side};
 use super::{Interrupted, Skipped};
 use crate::rows::Row;
@@ -114,15 +114,20 @@ impl Perf {
     }
 
     fn carry_out(&self, ground: &Ground<'_>) -> Result<Row> {
-        let listener = &mut self.command(ground, Side::Listener, &self.place(ground));
-        let mut listener = Running::start("the listening side", listener, Says::OnStderr)?;
+        let listener = self.command(ground, Side::Listener, &self.place(ground));
+        let mut listener = ground.start(
+            "the listening side",
+            listener,
+            Side::Listener,
+            Says::OnStderr,
+        )?;
         let stop = ground.stop();
         let address = listener.line(SLACK, stop, |line| {
             let found = line.strip_prefix("forebay: listening on ")?;
             Some(found.trim().to_owned())
         })?;
-        let sender = &mut self.command(ground, Side::Sender, &address);
-        let sender = Running::start("the connecting side", sender, Says::OnStderr)?;
+        let sender = self.command(ground, Side::Sender, &address);
+        let sender = ground.start("the connecting side", sender, Side::Sender, Says::OnStderr)?;
         let connected = sender.end(self.duration + SLACK, stop)?;
         let connected = result(connected, "the connecting side")?;
         let listened = result(listener.end(SLACK, stop)?, "the listening side")?;
@@ -156,6 +161,9 @@ impl Perf {
     /// # Errors
     /// The user wants it to end.
     pub fn trial(backend: &str, ground: &Ground<'_>) -> Result<Option<Skipped>> {
+        if let Some(excluded) = ground.excludes(backend) {
+            return Ok(Some(excluded));
+        }
         let perf = Self {
             backend: backend.to_owned(),
             buffer_bytes: 1024,
@@ -182,7 +190,7 @@ impl Perf {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             return format!("{backend}://sweep-{}-{number}", std::process::id());
         }
-        format!("{backend}://{}:0", ground.listener())
+        format!("{backend}://{}", ground.listening())
     }
 
     fn command(&self, ground: &Ground<'_>, side: Side, address: &str) -> std::process::Command {

@@ -193,6 +193,7 @@ mod tests {
             references: true,
             seed: 1,
             apart: false,
+            peer: None,
             resume: false,
             out: "out".into(),
             program: "forebay".into(),

@@ -13,9 +13,23 @@ use crate::rows::{Cell, Column, CsvFile, Row, csv, parquet};
 use crate::statistics::spread;
 
 /// Columns with words.
-const WORDS: [&str; 12] = [
-    "program", "pattern", "backend", "network", "books", "version", "host", "kernel", "cpu",
-    "commit", "profile", "date",
+const WORDS: [&str; 16] = [
+    "program",
+    "pattern",
+    "backend",
+    "network",
+    "books",
+    "version",
+    "host",
+    "kernel",
+    "cpu",
+    "commit",
+    "profile",
+    "date",
+    "peer_host",
+    "peer_kernel",
+    "peer_cpu",
+    "peer_commit",
 ];
 /// Columns with numbers between the labels and the conditions.
 const MEASURED: [&str; 21] = [
@@ -42,7 +56,7 @@ const MEASURED: [&str; 21] = [
     "books",
 ];
 /// Columns after the ratios.
-const CONDITIONS: [&str; 11] = [
+const CONDITIONS: [&str; 16] = [
     "load_before",
     "seed",
     "version",
@@ -54,6 +68,11 @@ const CONDITIONS: [&str; 11] = [
     "commit",
     "profile",
     "date",
+    "peer_host",
+    "peer_kernel",
+    "peer_cpu",
+    "peer_cpus",
+    "peer_commit",
 ];
 
 /// All columns, the same in every file.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::super::child::{Ended, Running, Says};
+use super::super::child::{Ended, Says};
 use super::super::ground::{Ground, Side};
 use super::Scratch;
 use crate::rows::Row;
@@ -80,9 +80,9 @@ impl Built {
     ) -> Result<Row> {
         let stop = ground.stop();
         let side = |side: Side, role: &str, address: &str| {
-            let mut command = ground.command(self.program(), side);
+            let mut command = Command::new(self.program());
             command.args(words(role, address));
-            Running::start(self.driver.library, &mut command, Says::OnStderr)
+            ground.start(self.driver.library, command, side, Says::OnStderr)
         };
         let mut listener = side(Side::Listener, "listen", place)?;
         let address = listener.line(SLACK, stop, |line| {

@@ -64,7 +64,7 @@ impl BareFabric {
                 .map(str::to_owned)
                 .to_vec()
         };
-        let place = format!("{}:0", ground.listener());
+        let place = ground.listening().to_string();
         let done = self
             .0
             .measure(words, &place, message_bytes, duration, ground);

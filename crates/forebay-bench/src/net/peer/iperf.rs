@@ -1,11 +1,12 @@
 //! `iperf3`: what TCP gives with writes of a message's size.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::super::child::{Running, Says};
+use super::super::child::Says;
 use super::super::ground::{Ground, Side};
 use crate::rows::Row;
 
@@ -17,17 +18,18 @@ pub(super) fn measure(message_bytes: u32, duration: Duration, ground: &Ground<'_
     let address = ground.own_address().to_string();
     let stop = ground.stop();
     let seconds = duration.as_secs_f64().ceil().max(1.0);
-    let mut server = ground.command("iperf3", Side::Listener);
+    let mut server = Command::new("iperf3");
     server.args(["-s", "-1", "--forceflush", "-B", &address, "-p", PORT]);
-    let mut server = Running::start("iperf3 -s", &mut server, Says::OnStdout)?;
+    let mut server = ground.start("iperf3 -s", server, Side::Listener, Says::OnStdout)?;
     server.line(SLACK, stop, |line| {
         line.starts_with("Server listening").then_some(())
     })?;
-    let mut client = ground.command("iperf3", Side::Sender);
+    let mut client = Command::new("iperf3");
     client.args(["-c", &address, "-p", PORT, "-J"]);
     client.args(["-l", &message_bytes.to_string(), "-t", &seconds.to_string()]);
     let limit = Duration::from_secs_f64(seconds) + SLACK;
-    let client = Running::start("iperf3 -c", &mut client, Says::OnStderr)?.end(limit, stop)?;
+    let client = ground.start("iperf3 -c", client, Side::Sender, Says::OnStderr)?;
+    let client = client.end(limit, stop)?;
     if client.code != Some(0) {
         bail!("{}", client.complaint("iperf3"));
     }

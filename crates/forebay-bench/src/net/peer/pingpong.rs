@@ -1,10 +1,11 @@
 //! `fi_pingpong`: libfabric's own round trips, over the provider of a fabric backend.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::super::child::{Running, Says};
+use super::super::child::Says;
 use super::super::ground::{Ground, Side};
 use crate::rows::Row;
 
@@ -22,15 +23,15 @@ pub(super) fn measure(backend: &str, message_bytes: u32, ground: &Ground<'_>) ->
     let port = free_port()?;
     let size = message_bytes.to_string();
     let common = ["-p", provider, "-e", end_point, "-I", ROUNDS, "-S", &size];
-    let mut listener = ground.command("fi_pingpong", Side::Listener);
+    let mut listener = Command::new("fi_pingpong");
     listener.args(common).args(["-B", &port]);
-    let listener = Running::start("fi_pingpong", &mut listener, Says::OnStderr)?;
+    let listener = ground.start("fi_pingpong", listener, Side::Listener, Says::OnStderr)?;
     let address = ground.listener().to_string();
     let until = Instant::now() + READY_LIMIT;
     let told = loop {
-        let mut sender = ground.command("fi_pingpong", Side::Sender);
+        let mut sender = Command::new("fi_pingpong");
         sender.args(common).args(["-P", &port, &address]);
-        let sender = Running::start("fi_pingpong", &mut sender, Says::OnStderr)?;
+        let sender = ground.start("fi_pingpong", sender, Side::Sender, Says::OnStderr)?;
         let ended = sender.end(LIMIT, ground.stop())?;
         match ended.code {
             Some(0) => break ended.stdout,
