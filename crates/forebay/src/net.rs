@@ -1,5 +1,21 @@
 //! `forebay net`: messages between processes and hosts.
 
+/// What stands under the help of each verb: what its exit codes mean.
+macro_rules! with_exit_codes {
+    ($example:literal) => {
+        concat!(
+            $example,
+            "
+
+Exit codes:
+  0  done, and the books close; losses, if any, have names
+  1  the books do not close: a residual, or a receiver that says it took less than was sent
+  2  it could not be done: a mistake on the command line, something that the host or the other side refuses, or nobody there;
+     the error says what would be right"
+        )
+    };
+}
+
 mod bus;
 mod manner;
 mod perf;
@@ -20,9 +36,9 @@ use anyhow::Result;
 /// over shm:// only processes of the same user meet; over fabric+PROVIDER:// nothing is encrypted and nobody is asked who he is: use a network of
 /// your own.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = with_exit_codes!("Example:
   forebay net recv tcp://127.0.0.1:7100 --once &
-  seq 1000 | forebay net send tcp://127.0.0.1:7100")]
+  seq 1000 | forebay net send tcp://127.0.0.1:7100"))]
 pub(crate) struct NetArgs {
     #[command(subcommand)]
     verb: Verb,

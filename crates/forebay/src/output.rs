@@ -83,6 +83,12 @@ pub(crate) fn si(value: f64, unit: &str) -> String {
     format!("{scaled:.digits$} {prefix}{unit}")
 }
 
+/// A number of things, as `1 message` or `2 messages`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    let many = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{many}")
+}
+
 /// Reads `15s`, `250ms`, `2m`, `1h` or a bare number of seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time; write it as 15s, 250ms, 2m or 1h");
@@ -167,6 +173,8 @@ mod tests {
         assert_eq!(bytes(25_420.0), "25.4 kB");
         assert_eq!(bytes(999.0), "999 B");
         assert_eq!(si(80_000.0, "Hz"), "80.0 kHz");
+        assert_eq!(counted(1, "message"), "1 message");
+        assert_eq!(counted(0, "message"), "0 messages");
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub struct PerfPlan {
     pub subscribers: u32,
     /// Whether the subscribers deal the tags out among them; else each has all of them.
     pub deal_tags: bool,
-    /// How long the sender sends or the publisher publishes; how long a side that takes waits for one.
+    /// How long the sender sends or the publisher publishes; how long a side that takes waits for one, at its begin and after one was lost.
     pub duration: Duration,
     /// Whether the receiver reads every byte.
     pub read_all: bool,
@@ -146,6 +146,9 @@ pub struct PerfResult {
     pub memory: Option<Memory>,
     /// Processor time of this process over the measurement, in s.
     pub cpu_seconds: f64,
+    /// Why there is nothing to measure, on a side that takes and to which nobody came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nobody_came: Option<String>,
     /// Everything else that the end point has to say.
     pub end_point: NetSummary,
 }
@@ -221,6 +224,7 @@ impl Meter {
             residual_bytes: end_point.residual_bytes,
             memory: None,
             cpu_seconds: (clock::process_cpu_ns() - self.begun_cpu_ns) as f64 / 1e9,
+            nobody_came: None,
             end_point,
         }
     }
@@ -253,7 +257,7 @@ fn receive(
     ready(&address);
     let mut meter = Meter::new()?;
     let mut read = 0_u64;
-    let patience = Patience::new(plan.duration);
+    let mut patience = Patience::new(plan.duration);
     while !receiver.has_ended() && signals.count() == 0 && !patience.is_over(receiver.senders()) {
         let before = meter.messages;
         receiver.poll_viewed(WAIT, |viewed| {
@@ -274,7 +278,8 @@ fn receive(
         meter.messages += 1;
         meter.bytes += delivered.message.payload.len() as u64;
     })?;
-    Ok(meter.result(plan, &address, end_point))
+    let result = meter.result(plan, &address, end_point);
+    Ok(patience.judge(plan, result, None))
 }
 
 /// Reads every byte, where it lies.
@@ -305,20 +310,52 @@ fn sum_here(payload: &[u8]) -> u64 {
         .fold(words, |sum, byte| sum.wrapping_add(u64::from(*byte)))
 }
 
-/// How long a listener waits for somebody.
+/// How long a side waits while nobody is there.
 struct Patience {
-    until_ns: u64,
+    limit: Duration,
+    /// Nobody has been there since then.
+    alone_since_ns: Option<u64>,
+    ran_out: bool,
 }
 
 impl Patience {
     fn new(limit: Duration) -> Self {
         Self {
-            until_ns: clock::monotonic_ns().saturating_add(limit.as_nanos() as u64),
+            limit,
+            alone_since_ns: Some(clock::monotonic_ns()),
+            ran_out: false,
         }
     }
 
-    fn is_over(&self, peers: usize) -> bool {
-        peers == 0 && clock::monotonic_ns() >= self.until_ns
+    fn is_over(&mut self, peers: usize) -> bool {
+        if peers > 0 {
+            self.alone_since_ns = None;
+            return false;
+        }
+        let now_ns = clock::monotonic_ns();
+        let since_ns = *self.alone_since_ns.get_or_insert(now_ns);
+        self.ran_out = u128::from(now_ns.saturating_sub(since_ns)) >= self.limit.as_nanos();
+        self.ran_out
+    }
+
+    /// A wait that ended by itself, and to which nobody came, measured nothing.
+    fn judge(&self, plan: &PerfPlan, result: PerfResult, why: Option<String>) -> PerfResult {
+        if !self.ran_out || result.end_point.connections_made > 0 {
+            return result;
+        }
+        let (peer, role) = match plan.role {
+            PerfRole::Sub => ("publisher", "pub"),
+            _ => ("sender", "send"),
+        };
+        let (address, seconds) = (&result.address, self.limit.as_secs_f64());
+        let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+        let text = format!(
+            "no {peer} came at {address} within {seconds} s{why}; start the other side, with --role {role}, or give this one a longer --duration"
+        );
+        PerfResult {
+            nobody_came: Some(text),
+            ..result
+        }
     }
 }
 
@@ -331,7 +368,7 @@ fn echo(
     let address = receiver.address()?;
     ready(&address);
     let mut meter = Meter::new()?;
-    let patience = Patience::new(plan.duration);
+    let mut patience = Patience::new(plan.duration);
     let (mut back, mut later) = (Answers::default(), Answers::default());
     let mut sent_ns = None;
     while !receiver.has_ended() && signals.count() == 0 && !patience.is_over(receiver.senders()) {
@@ -361,7 +398,8 @@ fn echo(
         std::mem::swap(&mut back, &mut later);
     }
     let end_point = receiver.finish(END_LIMIT, |_| {})?;
-    Ok(meter.result(plan, &address, end_point))
+    let result = meter.result(plan, &address, end_point);
+    Ok(patience.judge(plan, result, None))
 }
 
 /// Messages that are to go back.

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use forebay_run::net::Address;
 use forebay_run::net::bus::Registry;
 
-use crate::output::{Format, note_line, print_line};
+use crate::output::{Format, counted, note_line, print_line};
 
 /// One turn: an order to end costs this much.
 const TURN: Duration = Duration::from_millis(20);
@@ -16,10 +16,10 @@ const TURN: Duration = Duration::from_millis(20);
 ///
 /// An offer that is not renewed for 5 s vanishes, and one whose publisher ends at once. Ends by Ctrl-C.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = with_exit_codes!("Example:
   forebay net bus tcp://127.0.0.1:7000 &
   forebay net sub --bus tcp://127.0.0.1:7000 --tag 42 &
-  seq 10 | forebay net pub tcp://127.0.0.1:0 --bus tcp://127.0.0.1:7000 --tag 42")]
+  seq 10 | forebay net pub tcp://127.0.0.1:0 --bus tcp://127.0.0.1:7000 --tag 42"))]
 pub(crate) struct BusArgs {
     /// Where to listen: tcp://HOST:PORT.
     address: Address,
@@ -45,8 +45,11 @@ pub(crate) fn run(args: &BusArgs) -> Result<ExitCode> {
     match args.format {
         Format::Json => print_line(serde_json::to_string(summary)?),
         Format::Text => print_line(format_args!(
-            "{} connections, {} offers, {} of them ended with their lease, {} answers",
-            summary.connections, summary.offers, summary.expired, summary.answers
+            "{}, {}, {} of them ended with their lease, {}",
+            counted(summary.connections, "connection"),
+            counted(summary.offers, "offer"),
+            summary.expired,
+            counted(summary.answers, "answer"),
         )),
     }
     Ok(ExitCode::SUCCESS)

@@ -10,13 +10,17 @@ use clap::ValueEnum;
 use forebay_run::StopSignals;
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
 
-use crate::output::{Format, bytes, note_line, parse_bytes, parse_duration, print_line, si};
+use crate::output::{
+    Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, si,
+};
 use crate::session::{BROKEN, leak_from_env};
 
 use super::security::SecurityArgs;
 
 /// How long an end in order may take.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
+/// Shortest time that a peer is waited for.
+const BLOCK_MIN: Duration = Duration::from_millis(1);
 /// Largest buffer: 64 MiB with what stands in front of a message.
 const BUFFER_BYTES_MAX: u64 = (64 << 20) - 13;
 
@@ -35,8 +39,8 @@ pub(super) struct CommonArgs {
     /// A buffer goes out at the latest so long after its first message.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
     flush: Duration,
-    /// How long a peer that takes nothing, or is not there, is waited for.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    /// How long a peer that takes nothing, or is not there, is waited for; from 1ms.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = block)]
     block: Duration,
     /// How long a wait looks again and again before it sleeps.
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = parse_duration)]
@@ -60,14 +64,14 @@ pub(super) struct CommonArgs {
 /// What becomes of messages for which this subscriber is too slow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum SlowArg {
-    /// The publisher waits, for a bounded time.
+    /// The publisher waits, as long as its own --block says; then the connection is ended, and what waited is lost by name.
     #[default]
     Block,
     /// What is new is dropped.
     DropNewest,
     /// What has waited longest is dropped.
     DropOldest,
-    /// The connection is ended.
+    /// The connection is ended at once, and what waited is lost by name.
     Disconnect,
 }
 
@@ -84,6 +88,16 @@ impl From<SlowArg> for Slow {
 
 fn buffer_bytes(text: &str) -> Result<u32, String> {
     size(text, BUFFER_BYTES_MAX)
+}
+
+/// Without any time to wait nobody could be connected to.
+fn block(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        time if time < BLOCK_MIN => Err(
+            "it is too short for a connection to be made, or room for a message to be found; write 1ms or more".into(),
+        ),
+        time => Ok(time),
+    }
 }
 
 /// Reads the size of a message.
@@ -162,25 +176,26 @@ pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -
 
 fn tell_people(summary: &NetSummary) {
     note_line(format_args!(
-        "forebay: {} messages ({}), {} lost by name, residual {}",
-        summary.messages,
+        "forebay: {} ({}), {} lost by name, residual {}",
+        counted(summary.messages, "message"),
         bytes(summary.bytes as f64),
         summary.dropped,
         summary.residual_items
     ));
     for (reason, items) in &summary.dropped_by_reason {
-        note_line(format_args!("forebay: {items} messages lost: {reason}"));
+        let messages = counted(*items, "message");
+        note_line(format_args!("forebay: {messages} lost: {reason}"));
     }
     if summary.missing_at_peers != 0 {
         note_line(format_args!(
-            "forebay: {} messages were sent that the receivers say they did not take",
-            summary.missing_at_peers
+            "forebay: sent and, as the receivers say, not taken by them: {}",
+            counted(summary.missing_at_peers.unsigned_abs(), "message")
         ));
     }
     if summary.unconfirmed > 0 {
         note_line(format_args!(
-            "forebay: {} messages were sent of which nobody said whether they were read",
-            summary.unconfirmed
+            "forebay: sent, and nobody said whether it was read: {}",
+            counted(summary.unconfirmed, "message")
         ));
     }
     for (reason, count) in &summary.turned_away {
@@ -190,12 +205,13 @@ fn tell_people(summary: &NetSummary) {
     }
     if summary.accept_errors > 0 {
         note_line(format_args!(
-            "forebay: {} times the system refused to take a connection in",
-            summary.accept_errors
+            "forebay: the system refused {} to take a connection in",
+            counted(summary.accept_errors, "time")
         ));
     }
     for (reason, count) in &summary.parted {
-        note_line(format_args!("forebay: {count} connections ended: {reason}"));
+        let connections = counted(*count, "connection");
+        note_line(format_args!("forebay: {connections} ended: {reason}"));
     }
 }
 

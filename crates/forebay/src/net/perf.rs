@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use forebay_run::net::Address;
 use forebay_run::net::perf::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
@@ -17,11 +17,11 @@ use crate::session::BROKEN;
 /// other (sub).
 ///
 /// To a side that echoes, one message goes at a time, and round-trip times are measured; else as many as go. Rates run from the first byte to
-/// the last. Exits with 1 when the books do not close.
+/// the last.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = with_exit_codes!("Example:
   forebay net perf tcp://127.0.0.1:7100 --role recv &
-  forebay net perf tcp://127.0.0.1:7100 --role send --message-bytes 64 --duration 5s")]
+  forebay net perf tcp://127.0.0.1:7100 --role send --message-bytes 64 --duration 5s"))]
 pub(crate) struct PerfArgs {
     /// Where the listening side listens.
     address: Address,
@@ -43,7 +43,8 @@ pub(crate) struct PerfArgs {
     /// The subscribers deal the tags out among them; else each of them has all.
     #[arg(long)]
     deal_tags: bool,
-    /// How long the sender sends or the publisher publishes; how long a side that takes waits for one.
+    /// How long the sender sends or the publisher publishes; how long a side that takes waits for one, at its begin and after one was lost. It is a
+    /// failure (exit code 2) when none came at all.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::range::duration)]
     duration: Duration,
     /// Who receives reads every byte.
@@ -109,10 +110,13 @@ pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
     })?;
     match args.common.format {
         Format::Json => print_line(serde_json::to_string(&result)?),
+        Format::Text if result.nobody_came.is_some() => {}
         Format::Text => tell(&result),
     }
-    let closed = result.residual_items == 0 && result.residual_bytes == 0;
-    Ok(if closed {
+    if let Some(why) = result.nobody_came {
+        bail!(why);
+    }
+    Ok(if result.end_point.is_closed() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(BROKEN)

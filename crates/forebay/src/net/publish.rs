@@ -11,16 +11,16 @@ use forebay_run::net::{Address, NetError, Publisher, Sender};
 
 use super::manner::{CommonArgs, END_LIMIT, tell};
 use super::source::{Next, Source, SourceArgs};
-use crate::output::note_line;
+use crate::output::{counted, note_line};
 
 /// One wait: an order to end costs this much.
 const WAIT: Duration = Duration::from_millis(20);
 
 /// Publishes messages: each goes to the subscribers of its tag.
 ///
-/// Listens; subscribers connect. Ends with its input, or by Ctrl-C. Exits with 1 when the books do not close.
+/// Listens; subscribers connect. Ends with its input, or by Ctrl-C.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: seq 1000 | forebay net pub tcp://127.0.0.1:7100 --tag 42")]
+#[command(after_help = with_exit_codes!("Example: seq 1000 | forebay net pub tcp://127.0.0.1:7100 --tag 42"))]
 pub(crate) struct PubArgs {
     /// Where to listen.
     address: Address,
@@ -49,10 +49,10 @@ pub(crate) struct PubArgs {
 
 /// Sends messages to one receiver.
 ///
-/// Connects to it, and again when the connection is lost. Ends with its input, or by Ctrl-C. Exits with 1 when the books do not close.
+/// Connects to it, and again when the connection is lost. Ends with its input, or by Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay net send tcp://127.0.0.1:7100 --input data.raw --cut pieces --message-bytes 64Ki"
+    after_help = with_exit_codes!("Example: forebay net send tcp://127.0.0.1:7100 --input data.raw --cut pieces --message-bytes 64Ki")
 )]
 pub(crate) struct SendArgs {
     /// Where the receiver listens.
@@ -133,8 +133,8 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
     };
     if args.subscribers > 0 {
         note_line(format_args!(
-            "forebay: waiting for {} subscribers",
-            args.subscribers
+            "forebay: waiting for {}",
+            counted(args.subscribers as u64, "subscriber")
         ));
     }
     while publisher.ready_subscribers() < args.subscribers && signals.count() == 0 {

@@ -24,9 +24,9 @@ const FLUSH: Duration = Duration::from_millis(100);
 /// Subscribes to tags and writes what comes.
 ///
 /// Connects to the publishers, and again when a connection is lost or there is no publisher yet. Ends by Ctrl-C, after --count messages, or with
-/// --once when the publishers end. Exits with 1 when the books do not close.
+/// --once when the publishers end.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: forebay net sub tcp://127.0.0.1:7100 --tag 42 --once")]
+#[command(after_help = with_exit_codes!("Example: forebay net sub tcp://127.0.0.1:7100 --tag 42 --once"))]
 pub(crate) struct SubArgs {
     /// Where the publishers listen.
     #[arg(required_unless_present = "bus")]
@@ -50,10 +50,10 @@ pub(crate) struct SubArgs {
 
 /// Receives messages of any number of senders and writes them.
 ///
-/// Listens. Ends by Ctrl-C, after --count messages, or with --once when the senders have ended. Exits with 1 when the books do not close.
+/// Listens. Ends by Ctrl-C, after --count messages, or with --once when the senders have ended.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay net recv tcp://127.0.0.1:7100 --output data.raw --as raw --once"
+    after_help = with_exit_codes!("Example: forebay net recv tcp://127.0.0.1:7100 --output data.raw --as raw --once")
 )]
 pub(crate) struct RecvArgs {
     /// Where to listen.

@@ -67,7 +67,7 @@ pub(super) fn publish(
         begun: Occupied::now(),
         ..Memory::default()
     };
-    let patience = Patience::new(SUBSCRIBERS_LIMIT);
+    let mut patience = Patience::new(SUBSCRIBERS_LIMIT);
     while (publisher.subscriptions() as u64) < subscriptions(plan) && signals.count() == 0 {
         publisher.poll(WAIT)?;
         if patience.is_over(0) {
@@ -144,7 +144,7 @@ pub(super) fn subscribe(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfRe
     }
     let mut meter = Meter::new()?;
     let mut read = 0_u64;
-    let patience = Patience::new(plan.duration);
+    let mut patience = Patience::new(plan.duration);
     let mut next = 0;
     while signals.count() == 0 && !subscribers.iter().all(Subscriber::has_ended) {
         let before = meter.messages;
@@ -189,6 +189,7 @@ pub(super) fn subscribe(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfRe
     }
     // Kept, so that reading every byte is not optimized away.
     std::hint::black_box(read);
+    let why = subscribers.first().map(Subscriber::trouble);
     let mut end_point = NetSummary::default();
     for subscriber in subscribers {
         end_point.absorb(subscriber.finish(END_LIMIT, |delivered| {
@@ -196,8 +197,9 @@ pub(super) fn subscribe(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfRe
             meter.bytes += delivered.message.payload.len() as u64;
         })?);
     }
-    Ok(PerfResult {
+    let result = PerfResult {
         memory: Some(memory),
         ..meter.result(plan, &plan.address, end_point)
-    })
+    };
+    Ok(patience.judge(plan, result, why))
 }
