@@ -59,3 +59,71 @@ fn a_measurement_to_which_nobody_came_is_no_result() {
         );
     }
 }
+
+#[test]
+fn pipes_and_devices_take_what_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let receive = |to: &str, number: u8| {
+        let address = address(number);
+        let receiver = start(&mut net(&["recv", &address, "--once", "--output", to]));
+        let generated = [
+            "--input",
+            "generate",
+            "--count",
+            "3",
+            "--message-bytes",
+            "9",
+        ];
+        let sender = start(&mut net(&[&["send", &address][..], &generated].concat()));
+        (receiver, sender)
+    };
+    for (number, to) in ["/dev/null", "/dev/stdout", pipe.to_str().unwrap()]
+        .into_iter()
+        .enumerate()
+    {
+        let (receiver, sender) = receive(to, 20 + number as u8);
+        let read = to.ends_with("pipe").then(|| fs::read(&pipe).unwrap());
+        let ended = receiver.end();
+        assert_eq!(ended.code(), Some(0), "{to}: {}", ended.stderr);
+        assert_eq!(sender.end().code(), Some(0), "{to}");
+        let bytes = if to == "/dev/null" { 0 } else { 30 };
+        let came = read.map_or(ended.stdout.len(), |read| read.len());
+        assert_eq!(came, bytes, "{to}");
+    }
+    // A file that is there is not overwritten, also by the way of a link.
+    let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+    fs::write(&file, "kept").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        refused(
+            &["recv", &address(29), "--output", path.to_str().unwrap()],
+            &["not overwritten"],
+        );
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+    // Behind what stands in a file already.
+    let mut behind = net(&[
+        "recv",
+        &address(28),
+        "--count",
+        "0",
+        "--output",
+        "/dev/stdout",
+    ]);
+    behind.stderr(std::process::Stdio::null());
+    let status = behind
+        .stdout(File::options().append(true).open(&file).unwrap())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+}

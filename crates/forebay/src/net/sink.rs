@@ -1,8 +1,9 @@
 //! Where messages go: a file, standard output, or nowhere.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ const GATHERED_BYTES_MAX: usize = 1 << 18;
 /// What becomes of what comes.
 #[derive(Debug, clap::Args)]
 pub(super) struct SinkArgs {
-    /// A file, `-` for standard output, or `null` for nowhere.
+    /// A file that is not there yet, a pipe or a device that is, `-` for standard output, or `null` for nowhere.
     #[arg(long, value_name = "TO", default_value = "-")]
     output: String,
     /// How messages are written.
@@ -76,24 +77,22 @@ pub(super) struct Sink {
 
 impl SinkArgs {
     pub(super) fn open(&self) -> Result<Sink> {
+        // Where standard output is a file, opening it anew would begin at the front of what is there.
+        let own_names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+        let on_stdout = own_names.contains(&self.output.as_str());
         let to = match self.output.as_str() {
             "null" => None,
             // Not the library's own, which keeps some of it back and does not say how much was written.
-            "-" => {
+            _ if on_stdout => {
                 let own = io::stdout().as_fd().try_clone_to_owned();
                 Some(File::from(own.context("opening standard output")?))
             }
-            path => {
-                let file = File::create_new(Path::new(path)).with_context(|| {
-                    format!("creating {path}; a file that is there is not overwritten")
-                })?;
-                Some(file)
-            }
+            path => Some(open(Path::new(path))?),
         };
         Ok(Sink {
             to,
             as_: self.as_,
-            on_stdout: self.output == "-",
+            on_stdout,
             name: self.output.clone(),
             gathered: Vec::new(),
             ends: Vec::new(),
@@ -102,6 +101,24 @@ impl SinkArgs {
             trouble: None,
         })
     }
+}
+
+/// Makes a file, or opens a pipe or a device that is there: those keep nothing that could be overwritten. A pipe is waited for until somebody reads.
+fn open(path: &Path) -> Result<File> {
+    let keeps_nothing = |data: io::Result<Metadata>| {
+        data.is_ok_and(|data| data.file_type().is_fifo() || data.file_type().is_char_device())
+    };
+    let shown = path.display();
+    if keeps_nothing(path.metadata()) {
+        let opened = File::options().write(true).open(path);
+        let file = opened.with_context(|| format!("opening {shown}"))?;
+        // It may be another one meanwhile.
+        if keeps_nothing(file.metadata()) {
+            return Ok(file);
+        }
+    }
+    File::create_new(path)
+        .with_context(|| format!("creating {shown}; a file that is there is not overwritten"))
 }
 
 /// Writes all of it, or says how much was.
