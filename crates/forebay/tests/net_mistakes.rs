@@ -127,3 +127,30 @@ fn pipes_and_devices_take_what_comes() {
     assert!(status.success());
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
 }
+
+#[test]
+fn a_second_run_in_a_directory_warns_of_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    for _ in 0..3 {
+        let ended = start(&mut net(&[
+            "recv",
+            &address(30),
+            "--count",
+            "0",
+            "--out",
+            out,
+        ]))
+        .end();
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("WARN"), "{}", ended.stderr);
+    }
+    let names = fs::read_dir(out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.collect();
+    for front in ["ledger-net-receiver-", "run-net-receiver-"] {
+        let older = names.iter().filter(|name| name.starts_with(front));
+        assert_eq!(older.count(), 2, "{names:?}");
+    }
+}

@@ -12,9 +12,11 @@ use forebay_ledger::{
     RunWriter, Schema, SchemaBuilder, Unit, Words,
 };
 use forebay_sys::clock;
+use serde::Serialize;
 
 use super::counts::Counts;
 use super::settings::Settings;
+use super::summary::NetSummary;
 use super::tags::{TagSummary, Tags};
 use crate::error::RunError;
 use crate::run_dir::RunDir;
@@ -68,6 +70,14 @@ struct Declared {
     slots: Vec<Slot>,
     publish: Account,
     deliver: Account,
+}
+
+/// What stays of an end point beside its ledger.
+#[derive(Serialize)]
+struct Record<'a> {
+    run_id: &'a str,
+    #[serde(flatten)]
+    summary: &'a NetSummary,
 }
 
 impl std::fmt::Debug for Books {
@@ -262,10 +272,16 @@ impl Books {
     }
 
     /// Leaves the ledger and the record in the run's directory, if there is one.
-    pub(super) fn keep(&mut self, record: &str) -> Result<(), RunError> {
+    pub(super) fn keep(&mut self, summary: &NetSummary) -> Result<(), RunError> {
         if let Some(directory) = &mut self.directory {
+            let record = Record {
+                run_id: directory.run_id(),
+                summary,
+            };
+            let record = serde_json::to_string_pretty(&record);
+            let record = record.map_err(RunError::not_sayable("record"))?;
             directory.keep_ledger()?;
-            directory.write_record(record)?;
+            directory.write_record(&record)?;
         }
         Ok(())
     }

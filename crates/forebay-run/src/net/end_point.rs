@@ -23,7 +23,6 @@ use super::lends::Lends;
 use super::settings::Settings;
 use super::summary::NetSummary;
 use super::viewed::{ApartCopier, Delivered, Viewed};
-use crate::error::RunError;
 pub(super) use asking::Asking;
 pub(super) use role::Role;
 pub use waiting::Doze;
@@ -461,9 +460,7 @@ impl<R: Role> EndPoint<R> {
             (true, true) => (Condition::Complete, Reason::Requested),
         };
         self.books.close(condition, reason);
-        let record = serde_json::to_string_pretty(&summary);
-        self.books
-            .keep(&record.map_err(RunError::not_sayable("record"))?)?;
+        self.books.keep(&summary)?;
         Ok(summary)
     }
 }

@@ -26,12 +26,16 @@ pub(super) struct Older {
 
 /// What a record is read for.
 #[derive(Deserialize)]
-struct Record {
-    summary: RecordSummary,
+#[serde(untagged)]
+enum Record {
+    /// Of a run that builds events.
+    Events { summary: Named },
+    /// Of an end point of messaging.
+    Messages(Named),
 }
 
 #[derive(Deserialize)]
-struct RecordSummary {
+struct Named {
     run_id: String,
 }
 
@@ -185,7 +189,8 @@ fn run_of(record: &Path) -> Option<String> {
         return None;
     }
     let record: Record = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
-    Some(record.summary.run_id).filter(|id| is_plain(id))
+    let (Record::Events { summary: named } | Record::Messages(named)) = record;
+    Some(named.run_id).filter(|id| is_plain(id))
 }
 
 /// A name that nothing has.
