@@ -61,6 +61,17 @@ fn a_measurement_to_which_nobody_came_is_no_result() {
 }
 
 #[test]
+fn what_is_mistyped_is_told_with_what_would_be_right() {
+    let address = address(10);
+    refused(
+        &["send", &address, "--input", "nowhere/it/is"],
+        &["nowhere/it/is", "generate", "No such file"],
+    );
+    refused(&["send", &address, "--block", "0s"], &["--block", "1ms"]);
+    refused(&["sub", "tcp://::1:7100"], &["tcp://[::1]:7100"]);
+}
+
+#[test]
 fn pipes_and_devices_take_what_comes() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");
@@ -153,4 +164,35 @@ fn a_second_run_in_a_directory_warns_of_nothing() {
         let older = names.iter().filter(|name| name.starts_with(front));
         assert_eq!(older.count(), 2, "{names:?}");
     }
+}
+
+#[test]
+fn a_bus_without_a_registry_is_told_with_what_to_do() {
+    let bus = address(40);
+    let generated = ["--input", "generate", "--count", "1", "--subscribers", "0"];
+    let publisher = address(41);
+    let said = |bus: &str| {
+        let ended = start(&mut net(&[
+            &["pub", &publisher, "--bus", bus][..],
+            &generated,
+        ]
+        .concat()))
+        .end();
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        ended.stderr
+    };
+    let nobody = said(&bus);
+    assert!(
+        nobody.contains(&format!("`forebay net bus {bus}`")),
+        "{nobody}"
+    );
+    // A receiver is no registry.
+    let receiver = address(42);
+    let listening = start(&mut net(&["recv", &receiver, "--output", "null"]));
+    let port = receiver.strip_prefix("tcp://").unwrap();
+    rig::wait_for("the receiver", || std::net::TcpStream::connect(port).ok());
+    let other = said(&receiver);
+    assert!(other.contains("is no registry"), "{other}");
+    assert!(rig::signal("INT", listening.pid()));
+    listening.end();
 }

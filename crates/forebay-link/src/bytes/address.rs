@@ -55,6 +55,14 @@ pub enum AddressError {
         /// What was given.
         text: String,
     },
+    /// A number of IPv6 without brackets: where it ends and the port begins is anybody's guess.
+    #[error("{text}: a number of IPv6 stands in brackets; write {right}")]
+    Brackets {
+        /// What was given.
+        text: String,
+        /// What may have been meant.
+        right: String,
+    },
     /// The name is empty, too long or has other characters.
     #[error(
         "{text}: no name of 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.'; as in shm://run7"
@@ -120,8 +128,29 @@ impl FromStr for Address {
     }
 }
 
+/// What a number of IPv6 without brackets may have meant: all but a long last part the number, or all of it.
+fn without_brackets(text: &str, place: &str) -> Option<AddressError> {
+    let is_number = |text: &str| text.parse::<std::net::Ipv6Addr>().is_ok();
+    let is_port = |text: &str| text.len() > 2 && text.parse::<u16>().is_ok();
+    let parts = place.rsplit_once(':');
+    let with_port = parts.filter(|(host, port)| is_number(host) && is_port(port));
+    let (host, port) = match with_port {
+        Some(parts) => parts,
+        None if is_number(place) => (place, "PORT"),
+        None => return None,
+    };
+    let backend = text.strip_suffix(place).unwrap_or("tcp://");
+    Some(AddressError::Brackets {
+        text: text.into(),
+        right: format!("{backend}[{host}]:{port}"),
+    })
+}
+
 /// Takes `host:port` or `[IPv6]:port` apart.
 pub(super) fn host_and_port(text: &str, place: &str) -> Result<(String, u16), AddressError> {
+    if let Some(error) = without_brackets(text, place) {
+        return Err(error);
+    }
     let (host, port) = place
         .rsplit_once(':')
         .ok_or_else(|| AddressError::Port { text: text.into() })?;
@@ -215,14 +244,20 @@ mod tests {
         ] {
             assert!(matches!(error(text), AddressError::Port { .. }), "{text}");
         }
-        for text in [
-            "tcp://:1",
-            "tcp://::1:1",
-            "tcp://[]:1",
-            "tcp://a/b:1",
-            "tcp://a b:1",
-        ] {
+        for text in ["tcp://:1", "tcp://[]:1", "tcp://a/b:1", "tcp://a b:1"] {
             assert!(matches!(error(text), AddressError::Host { .. }), "{text}");
+        }
+        for (text, right) in [
+            ("tcp://::1", "tcp://[::1]:PORT"),
+            ("tcp://::1:7100", "tcp://[::1]:7100"),
+            (
+                "fabric+tcp://fe80::1:2:3",
+                "fabric+tcp://[fe80::1:2:3]:PORT",
+            ),
+        ] {
+            let error = error(text);
+            assert!(matches!(error, AddressError::Brackets { .. }), "{text}");
+            assert!(error.to_string().ends_with(right), "{error}");
         }
         for text in ["shm://", "shm://a/b", "shm://../a", "fabric+shm://a b"] {
             assert!(matches!(error(text), AddressError::Name { .. }), "{text}");

@@ -186,7 +186,7 @@ impl SourceArgs {
                 let path = PathBuf::from(path);
                 let file = File::open(&path).with_context(|| {
                     format!(
-                        "opening {}; write ./generate for a file of that name",
+                        "opening the input {}; name a file that is there, `-` for standard input, or `generate` for messages that are made up",
                         path.display()
                     )
                 })?;

@@ -106,9 +106,21 @@ pub(super) fn told(error: &CertificateError) -> (String, &'static str) {
             "is not for this use".into(),
             "have one made with extendedKeyUsage=serverAuth,clientAuth",
         ),
+        CertificateError::BadEncoding => {
+            ("is damaged".into(), "have a new one made by its authority")
+        }
+        // What rustls hands on of the library below it, which has no other name here.
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => (
+            "is an authority's own, as a self-signed one is, and proves nobody's name".into(),
+            "have one made for this host by that authority, with basicConstraints=CA:FALSE",
+        ),
+        CertificateError::Other(_) => (
+            "is not made as those of a host are".into(),
+            "have a new one made by its authority, as docs/CONFIGURATION.md says",
+        ),
         other => (
             format!("cannot be used ({other})"),
-            "have a new one made by the authority",
+            "have a new one made by its authority, as docs/CONFIGURATION.md says",
         ),
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use forebay_link::bytes::Certificates;
+use rcgen::{BasicConstraints, IsCa};
 
 use super::{Authority, HOST, Pems};
 
@@ -49,6 +50,13 @@ fn what_does_not_fit_together_is_named() {
         params.extended_key_usages.truncate(1);
     });
     refused(&for_servers, &["not for this use", "serverAuth,clientAuth"]);
+    // As a self-signed one is made by default.
+    let authoritys = authority.issue_with(&[HOST], |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
+    refused(&authoritys, &["self-signed", "CA:FALSE"]);
+    let told = authoritys.load().unwrap_err().to_string();
+    assert!(!told.contains("Other"), "{told}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Keeps an offer on a bus.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,6 +131,27 @@ fn announce(
     }
 }
 
+/// What to do about a bus that does not work.
+fn remedy(error: &io::Error, place: &str) -> String {
+    let is_registry = place.starts_with("tcp://");
+    match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            format!("no registry listens there: `forebay net bus {place}` starts one")
+        }
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+            if is_registry =>
+        {
+            "what listens there is no registry: give --bus the address of a `forebay net bus`"
+                .into()
+        }
+        ErrorKind::NotFound if !is_registry => {
+            "no publisher has made that directory yet, or it is another one".into()
+        }
+        _ if is_registry => "see whether the host is right and can be reached".into(),
+        _ => "see whether the directory is right and can be read and written".into(),
+    }
+}
+
 /// Tells when a bus goes away and when it comes back, once each.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
@@ -146,8 +167,9 @@ impl Trouble {
             }
             Err(error) if !self.there => {
                 self.there = true;
+                let remedy = remedy(&error, place);
                 tracing::warn!(
-                    "the bus {place} does not work: {error}; it is tried again every second"
+                    "the bus {place} does not work: {error}; {remedy}; it is tried again every second"
                 );
             }
             _ => {}
