@@ -345,6 +345,33 @@ fn views_read_words_in_both_orders_and_nothing_outside() {
 }
 
 #[test]
+fn a_view_is_looked_at_in_blocks_and_appended_whole() {
+    let mut world = World::new(0);
+    // Two blocks and a rest.
+    let sent: Vec<u8> = (0..9000_u32).map(|at| (at % 251) as u8).collect();
+    let mut loan = world.producers.rings[0].reserve(sent.len()).unwrap();
+    loan.copy_from_slice(&sent);
+    loan.commit(sent.len(), Meta::default());
+    world.producers.rings[0].publish();
+    let record = world.consumers.rings[0].next().unwrap().unwrap();
+    let view = world.consumers.rings[0]
+        .view(record.position, sent.len())
+        .unwrap();
+    let (mut seen, mut blocks) = (Vec::new(), 0);
+    view.each_block(|block| {
+        seen.extend_from_slice(block);
+        blocks += 1;
+    });
+    assert_eq!((&seen, blocks), (&sent, 3));
+    let mut appended = vec![255];
+    view.append_to(&mut appended);
+    assert_eq!((appended[0], &appended[1..]), (255, sent.as_slice()));
+    view.part(0, 0)
+        .unwrap()
+        .each_block(|_| panic!("there is nothing in it"));
+}
+
+#[test]
 fn a_view_goes_to_a_file_without_a_copy() {
     let mut world = World::new(0u64.wrapping_sub(64));
     let record = one_record(&mut world);

@@ -42,11 +42,7 @@ impl<'a> Apart<'a> {
 
     /// Appends a copy of all of it.
     pub fn copy_to(&self, to: &mut Vec<u8>) {
-        for part in self.parts() {
-            let from = to.len();
-            to.resize(from + part.len(), 0);
-            // It has exactly that length.
-            let _copied = part.copy_to(0, &mut to[from..]);
-        }
+        to.reserve(self.len);
+        self.parts().for_each(|part| part.append_to(to));
     }
 }

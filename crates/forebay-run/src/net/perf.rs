@@ -7,7 +7,7 @@ mod sending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_link::bytes::{Address, View};
+use forebay_link::bytes::Address;
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
 use forebay_wire::netio3::Message;
@@ -286,19 +286,14 @@ fn receive(
 fn sum(payload: Payload<'_>) -> u64 {
     match payload {
         Payload::Here(bytes) => sum_here(bytes),
-        Payload::Apart(apart) => apart
-            .parts()
-            .fold(0, |sum, part| sum.wrapping_add(sum_there(part))),
+        Payload::Apart(apart) => {
+            let mut sum = 0_u64;
+            apart
+                .parts()
+                .for_each(|part| part.each_block(|block| sum = sum.wrapping_add(sum_here(block))));
+            sum
+        }
     }
-}
-
-fn sum_there(part: View<'_>) -> u64 {
-    let whole = part.len() / 8 * 8;
-    let words = (0..whole).step_by(8).fold(0_u64, |sum, at| {
-        sum.wrapping_add(part.read_u64_le(at).unwrap_or(0))
-    });
-    let rest = (whole..part.len()).filter_map(|at| part.array::<1>(at));
-    rest.fold(words, |sum, [byte]| sum.wrapping_add(u64::from(byte)))
 }
 
 fn sum_here(payload: &[u8]) -> u64 {
