@@ -29,6 +29,7 @@ mod config;
 mod inbound;
 mod outbound;
 mod publisher;
+mod routes;
 pub mod session;
 mod slow;
 

@@ -1,12 +1,12 @@
 //! Who gets which tag.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::collections::BTreeSet;
 
 use forebay_wire::net::{Entry, Refusal, Slow};
 
 use crate::config::{Config, ConfigError};
 use crate::outbound::{Outbound, Pushed};
+use crate::routes::Routes;
 
 /// A subscriber's connection. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,8 +38,6 @@ struct Peer {
 pub const TAGS_MAX: usize = 1 << 20;
 /// Patterns that a subscriber may ask for: each of them is looked at when a tag is routed.
 pub const PATTERNS_MAX: usize = 1024;
-/// Tags whose subscribers are remembered. One more, and all are looked up anew.
-const ROUTES_MAX: usize = 1 << 20;
 
 /// The subscriptions of a peer: single tags, and the others, mask first.
 #[derive(Debug, Default)]
@@ -96,7 +94,7 @@ pub struct Publisher {
     peers: Vec<Peer>,
     next_id: u64,
     /// Places in `peers` by tag, for the subscriptions as they are.
-    routes: HashMap<u64, Route, TagHashes>,
+    routes: Routes,
     unheard: [u64; 2],
 }
 
@@ -111,7 +109,7 @@ impl Publisher {
             config: *config,
             peers: Vec::new(),
             next_id: 0,
-            routes: HashMap::with_hasher(TagHashes::new()),
+            routes: Routes::new(),
             unheard: [0; 2],
         })
     }
@@ -249,13 +247,7 @@ impl Publisher {
                 ..Published::default()
             };
         }
-        if routes.len() >= ROUTES_MAX && !routes.contains_key(&tag) {
-            routes.clear();
-        }
-        let route = routes
-            .entry(tag)
-            .or_insert_with(|| route(peers, tag))
-            .places();
+        let route = routes.places(tag, || subscribed(peers, tag));
         let mut published = Published::default();
         if route.is_empty() {
             unheard[0] += 1;
@@ -325,108 +317,11 @@ impl Publisher {
     }
 }
 
-/// Places of the subscribers of a tag. Of most tags there is one, which needs no memory elsewhere.
-#[derive(Debug)]
-enum Route {
-    One(usize),
-    Many(Box<[usize]>),
-}
-
-impl Route {
-    #[inline]
-    fn places(&self) -> &[usize] {
-        match self {
-            Self::One(place) => std::slice::from_ref(place),
-            Self::Many(places) => places,
-        }
-    }
-}
-
 #[cold]
-fn route(peers: &[Peer], tag: u64) -> Route {
+fn subscribed(peers: &[Peer], tag: u64) -> Box<[usize]> {
     let subscribed = peers
         .iter()
         .enumerate()
         .filter(|(_, peer)| peer.asked.matches(tag));
-    let places: Box<[usize]> = subscribed.map(|(at, _)| at).collect();
-    match *places {
-        [place] => Route::One(place),
-        _ => Route::Many(places),
-    }
-}
-
-/// Hashes of tags: one multiplication, with a start that others do not know. Each message of another tag needs one.
-#[derive(Clone, Copy, Debug)]
-struct TagHashes(u64);
-
-impl TagHashes {
-    fn new() -> Self {
-        Self(RandomState::new().hash_one(0_u64))
-    }
-}
-
-impl BuildHasher for TagHashes {
-    type Hasher = TagHasher;
-
-    #[inline]
-    fn build_hasher(&self) -> TagHasher {
-        TagHasher(self.0)
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct TagHasher(u64);
-
-impl Hasher for TagHasher {
-    #[inline]
-    fn write_u64(&mut self, tag: u64) {
-        // An odd number without a pattern: 2⁶⁴ over the golden ratio.
-        let product = u128::from(self.0 ^ tag) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = (product >> 64) as u64 ^ product as u64;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn tags_in_a_row_and_tags_that_differ_above_are_told_apart() {
-        let hashes = TagHashes::new();
-        for shift in [0, 16, 32, 48] {
-            let all = (0..4096_u64).map(|number| hashes.hash_one(number << shift));
-            let (low, high): (HashSet<u64>, HashSet<u64>) =
-                all.map(|hash| (hash & 0xfff, hash >> 57)).unzip();
-            assert!(low.len() > 1500, "{shift}: {} places", low.len());
-            assert!(high.len() > 64, "{shift}: {} marks", high.len());
-        }
-    }
-
-    #[test]
-    fn routes_of_any_number_of_tags_take_bounded_memory() {
-        let mut publisher = Publisher::new(&Config::default()).unwrap();
-        let id = publisher.add(1, Slow::DropNewest, 1000, 4).unwrap();
-        publisher.subscribe(id, [Entry::one(7)]).unwrap();
-        for tag in 0..ROUTES_MAX as u64 + 10 {
-            publisher.publish(0, tag, 0, b"");
-            assert!(publisher.routes.len() <= ROUTES_MAX);
-        }
-        assert_eq!(publisher.publish(0, 7, 0, b"").taken, 1);
-        assert_eq!(publisher.peer(id).unwrap().pushed()[0], 2);
-    }
+    subscribed.map(|(at, _)| at).collect()
 }
