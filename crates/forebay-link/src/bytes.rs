@@ -41,7 +41,7 @@ pub use forebay_fabric::registered_bytes;
 pub use forebay_ring::{REGION_BYTES_MAX, Region, View};
 pub use shm::{ShmDoor, ShmLink};
 use tcp::Reach;
-pub use tcp::{TcpDoor, TcpLink};
+pub use tcp::{Round, TcpDoor, TcpLink};
 pub use terms::{Security, Terms};
 pub use tls::{CertificateError, CertificateFiles, Certificates, TlsDoor, TlsFault, TlsLink};
 
@@ -270,13 +270,26 @@ pub fn connect(
     address: &Address,
     terms: impl Into<Terms>,
 ) -> Result<Box<dyn ByteLink>, ByteLinkError> {
+    connect_next(address, terms, &mut Round::default())
+}
+
+/// The same, for who tries again: over TCP to the next address of those that the host's name has.
+///
+/// # Errors
+/// As [`connect`]; that an address cannot be reached is no error while there are others in the round.
+pub fn connect_next(
+    address: &Address,
+    terms: impl Into<Terms>,
+    round: &mut Round,
+) -> Result<Box<dyn ByteLink>, ByteLinkError> {
     let Terms { room, security } = terms.into();
     match (address, security) {
         (Address::Tcp { host, port }, Security::Tls(certificates)) => {
-            Ok(Box::new(TlsLink::connect(host, *port, &certificates)?))
+            let link = TlsLink::connect_next(host, *port, &certificates, round)?;
+            Ok(Box::new(link))
         }
         (Address::Tcp { host, port }, security) => {
-            let wire = tcp::Wire::connect(host, *port, reach(&security))?;
+            let wire = tcp::Wire::connect(host, *port, reach(&security), round)?;
             Ok(Box::new(TcpLink::new(wire)))
         }
         (Address::Shm { name }, _) => Ok(Box::new(ShmLink::connect(name, room)?)),

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::tls::TlsFault;
 use super::{Address, ByteLink, ByteLinkError, Door, DoorError, FDS_MAX, Received};
+pub use wire::Round;
 pub(super) use wire::{Reach, Wire};
 
 /// Room for what was received at the least: so much comes in one system call.
@@ -38,7 +39,9 @@ impl TcpLink {
     /// # Errors
     /// The name is unknown, or the system refuses at once.
     pub fn connect(host: &str, port: u16) -> Result<Self, ByteLinkError> {
-        Ok(Self::new(Wire::connect(host, port, Reach::Everywhere)?))
+        let mut round = Round::default();
+        let wire = Wire::connect(host, port, Reach::Everywhere, &mut round)?;
+        Ok(Self::new(wire))
     }
 
     pub(super) fn new(wire: Wire) -> Self {

@@ -17,7 +17,7 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls_pki_types::ServerName;
 
-use super::tcp::{Reach, TcpDoor, Wire};
+use super::tcp::{Reach, Round, TcpDoor, Wire};
 use super::{Address, ByteLink, ByteLinkError, Door, DoorError, FDS_MAX, Received};
 pub use certificates::{CertificateError, CertificateFiles, Certificates};
 pub use fault::TlsFault;
@@ -64,12 +64,22 @@ impl TlsLink {
         port: u16,
         certificates: &Certificates,
     ) -> Result<Self, ByteLinkError> {
+        Self::connect_next(host, port, certificates, &mut Round::default())
+    }
+
+    /// The same to the next address of the round.
+    pub(super) fn connect_next(
+        host: &str,
+        port: u16,
+        certificates: &Certificates,
+        round: &mut Round,
+    ) -> Result<Self, ByteLinkError> {
         let Ok(name) = ServerName::try_from(host.to_owned()) else {
             let host = host.to_owned();
             let address = Address::Tcp { host, port }.to_string();
             return Err(ByteLinkError::Unnameable { address });
         };
-        let wire = Wire::connect(host, port, Reach::Everywhere)?;
+        let wire = Wire::connect(host, port, Reach::Everywhere, round)?;
         let records = Records::connect(certificates, name).map_err(|error| ByteLinkError::Tls {
             peer: wire.peer.clone(),
             fault: error.into(),

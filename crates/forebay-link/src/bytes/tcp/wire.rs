@@ -1,5 +1,6 @@
 //! The socket of a connection over TCP, and how it is made.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -31,44 +32,88 @@ impl Reach {
     }
 }
 
+/// The addresses of a host's name: each attempt to connect takes the next one, and when all were tried the name is looked up anew.
+#[derive(Debug, Default)]
+pub struct Round {
+    left: VecDeque<SocketAddr>,
+    addresses: usize,
+}
+
+impl Round {
+    /// These addresses; else they are those that the name has.
+    #[must_use]
+    pub fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let left: VecDeque<_> = addresses.into_iter().collect();
+        Self {
+            addresses: left.len(),
+            left,
+        }
+    }
+
+    /// Whether all addresses were tried, or none is known yet.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// How many the name has.
+    #[must_use]
+    pub fn addresses(&self) -> usize {
+        self.addresses
+    }
+
+    /// The next one on which an attempt begins.
+    fn begin(&mut self) -> Result<(Socket, SocketAddr), (io::Error, Option<SocketAddr>)> {
+        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+        let mut tried = None;
+        while let Some(address) = self.left.pop_front() {
+            tried = Some(address);
+            match begin(address) {
+                Ok(socket) => return Ok((socket, address)),
+                Err(error) => last = error,
+            }
+        }
+        Err((last, tried))
+    }
+}
+
 /// A socket that is connected, or is being so.
 #[derive(Debug)]
 pub(in crate::bytes) struct Wire {
     pub(in crate::bytes) socket: TcpStream,
     pub(in crate::bytes) peer: String,
     connected: bool,
+    /// Which of a name's addresses it is, for people.
+    tried: String,
 }
 
 impl Wire {
-    /// Begins to connect to the first address that the host's name has.
+    /// Begins to connect to the next address of the round.
     pub(in crate::bytes) fn connect(
         host: &str,
         port: u16,
         reach: Reach,
+        round: &mut Round,
     ) -> Result<Self, ByteLinkError> {
         let peer = name(host, port);
-        let refused = |source| ByteLinkError::Connect {
-            address: peer.clone(),
-            source,
-        };
-        let found = resolve(host, port).map_err(refused)?;
-        if !reach.covers(&found) {
-            return Err(ByteLinkError::NotSecured { address: peer });
-        }
-        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in found {
-            match begin(address) {
-                Ok(socket) => {
-                    return Ok(Self {
-                        socket: socket.into(),
-                        peer,
-                        connected: false,
-                    });
-                }
-                Err(error) => last = error,
+        let refused = |source, address: String| ByteLinkError::Connect { address, source };
+        if round.is_over() {
+            let found = resolve(host, port).map_err(|error| refused(error, peer.clone()))?;
+            if !reach.covers(&found) {
+                return Err(ByteLinkError::NotSecured { address: peer });
             }
+            *round = Round::of(found);
         }
-        Err(refused(last))
+        match round.begin() {
+            Ok((socket, address)) => Ok(Self {
+                socket: socket.into(),
+                connected: false,
+                tried: tried(&peer, host, address),
+                peer,
+            }),
+            Err((error, Some(address))) => Err(refused(error, tried(&peer, host, address))),
+            Err((error, None)) => Err(refused(error, peer)),
+        }
     }
 
     /// One that came.
@@ -79,6 +124,7 @@ impl Wire {
             socket,
             peer: format!("tcp://{peer}"),
             connected: true,
+            tried: String::new(),
         })
     }
 
@@ -88,7 +134,7 @@ impl Wire {
             return Ok(true);
         }
         let refused = |source| ByteLinkError::Connect {
-            address: self.peer.clone(),
+            address: self.tried.clone(),
             source,
         };
         if let Some(error) = self.socket.take_error().map_err(refused)? {
@@ -142,6 +188,14 @@ fn name(host: &str, port: u16) -> String {
     Address::Tcp { host, port }.to_string()
 }
 
+/// Where an attempt went, when the name does not say it.
+fn tried(peer: &str, host: &str, address: SocketAddr) -> String {
+    match host.parse::<IpAddr>() {
+        Ok(_) => peer.to_owned(),
+        Err(_) => format!("{peer} ({})", address.ip()),
+    }
+}
+
 fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(number) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(number, port)]);
@@ -190,5 +244,51 @@ fn remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::AddrNotAvailable => "; `ip address` shows the addresses of this host",
         ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Whether an attempt came to a connection.
+    fn outcome(wire: &mut Wire) -> Result<(), ByteLinkError> {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !wire.is_connected()? {
+            assert!(Instant::now() < until, "nothing came of the attempt");
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn each_attempt_takes_the_next_address_and_then_the_name_is_looked_up_anew() {
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = door.local_addr().unwrap();
+        let port = there.port();
+        // Nobody listens on this port of the first one.
+        let away = SocketAddr::from(([127, 9, 8, 7], port));
+        let mut round = Round::of([away, there]);
+        let attempt = |round: &mut Round| {
+            let mut wire = Wire::connect("localhost", port, Reach::Loopback, round)?;
+            outcome(&mut wire)
+        };
+        let refused = attempt(&mut round).unwrap_err().to_string();
+        assert!(
+            refused.contains("localhost") && refused.contains("127.9.8.7"),
+            "{refused}"
+        );
+        assert!(!round.is_over());
+        attempt(&mut round).unwrap();
+        assert!(round.is_over());
+        // What the system knows of the name.
+        let _ = attempt(&mut round);
+        let known = resolve("localhost", port).unwrap();
+        assert_eq!(round.addresses(), known.len());
+        assert_eq!(round.left.len(), known.len() - 1);
     }
 }
