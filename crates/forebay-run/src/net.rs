@@ -36,6 +36,7 @@ mod end_point;
 mod entrance;
 mod error;
 mod hub;
+mod lasting;
 mod lends;
 pub mod perf;
 mod publisher;

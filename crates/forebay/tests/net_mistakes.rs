@@ -9,6 +9,8 @@
 mod rig;
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::Command;
 
 use rig::{Ended, forebay, start};
@@ -195,4 +197,68 @@ fn a_bus_without_a_registry_is_told_with_what_to_do() {
     assert!(other.contains("is no registry"), "{other}");
     assert!(rig::signal("INT", listening.pid()));
     listening.end();
+}
+
+/// A program that says the same to everybody, on a port of its own.
+fn chatter(says: &'static [u8]) -> String {
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", door.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for came in door.incoming() {
+            // Who has gone already does not hear it. What is left unread would cut the answer off.
+            let _ = came.and_then(|mut stream| {
+                stream.write_all(says)?;
+                stream.read(&mut [0; 64])
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn something_else_that_listens_ends_the_attempts() {
+    let generated = ["--input", "generate", "--count", "3", "--block", "60s"];
+    let ssh = chatter(b"SSH-2.0-OpenSSH_9.2\r\n");
+    let newer = chatter(b"FN\x02\x02\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    for (address, said) in [
+        (&ssh, "no end point of `forebay net`"),
+        (&newer, "same version"),
+    ] {
+        refused(
+            &[&["send", address][..], &generated].concat(),
+            &[address, "3 times in a row", said],
+        );
+        refused(&["sub", address], &[address, "3 times in a row", said]);
+    }
+    // Another one may still come where nobody listens.
+    let nobody = address(50);
+    let both = start(&mut net(&["sub", &ssh, &nobody, "--once"]));
+    let pieces = ["--input", "generate", "--count", "3"];
+    let publisher = start(&mut net(&[&["pub", &nobody][..], &pieces].concat()));
+    assert_eq!(publisher.end().code(), Some(0));
+    assert!(rig::signal("INT", both.pid()));
+    let both = both.end();
+    assert_eq!(both.stdout.lines().count(), 3, "{}", both.stderr);
+}
+
+#[test]
+fn the_wrong_kind_of_end_is_told_at_once() {
+    let (receiver, publisher) = (address(60), address(61));
+    let listening = [
+        start(&mut net(&["recv", &receiver, "--output", "null"])),
+        start(&mut net(&["pub", &publisher, "--input", "generate"])),
+    ];
+    let generated = ["--input", "generate", "--count", "3", "--block", "60s"];
+    refused(
+        &["sub", &receiver],
+        &[&receiver, "role", "needs a publisher"],
+    );
+    refused(
+        &[&["send", &publisher][..], &generated].concat(),
+        &[&publisher, "role", "a sender a receiver"],
+    );
+    for one in listening {
+        assert!(rig::signal("INT", one.pid()));
+        assert_eq!(one.end().code(), Some(0));
+    }
 }

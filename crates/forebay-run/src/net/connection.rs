@@ -26,6 +26,11 @@ pub(super) enum Parted {
     /// The peer ended the link, and had not said all.
     #[error("{peer} has gone without saying so")]
     Cut { peer: String },
+    /// The peer ended the link and had not said anything.
+    #[error(
+        "{peer} ended the connection without a word: it ends just now, or is no end point of `forebay net` over this backend"
+    )]
+    Wordless { peer: String },
     #[error(transparent)]
     Link(#[from] ByteLinkError),
     #[error("{peer}: {error}")]
@@ -45,7 +50,7 @@ impl Parted {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Over => "over",
-            Self::Cut { .. } => "connection_lost",
+            Self::Cut { .. } | Self::Wordless { .. } => "connection_lost",
             Self::Link(error) => error.reason(),
             Self::Session { error, .. } => error.reason(),
             Self::Crowded { .. } => "crowded",
@@ -274,8 +279,11 @@ impl Connection {
             // What was just read may have to be answered first.
             return Ok(Step::Idle { read });
         }
-        Err(Parted::Cut {
-            peer: self.link.peer().to_owned(),
+        let peer = self.link.peer().to_owned();
+        Err(if self.dial.is_some() && self.session.agreed().is_none() {
+            Parted::Wordless { peer }
+        } else {
+            Parted::Cut { peer }
         })
     }
 

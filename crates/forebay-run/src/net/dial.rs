@@ -1,7 +1,9 @@
 //! Connecting, and connecting again.
 
-use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Terms, connect};
+use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Round, Terms, connect_next};
 
+use super::connection::Parted;
+use super::lasting::{Lasting, tries_to_be_sure};
 use super::settings::Backoff;
 
 /// One peer that this side connects to.
@@ -9,6 +11,10 @@ use super::settings::Backoff;
 pub(super) struct Dial {
     pub(super) address: Address,
     backoff: Backoff,
+    /// Addresses of the host's name that are still to be tried before the next wait.
+    round: Round,
+    /// Attempts in a row that came to nothing for a reason that lasts.
+    mistakes: usize,
     /// The next wait.
     wait_ns: u64,
     /// When the next attempt is due; none while there is a connection.
@@ -20,8 +26,8 @@ pub(super) struct Dial {
     retired: bool,
     /// Why there is no connection, as far as it is known.
     pub(super) trouble: Option<String>,
-    /// What was asked for was refused for good.
-    pub(super) refusal: Option<String>,
+    /// It is refused for good, or something else is there than what is looked for.
+    pub(super) refusal: Option<Lasting>,
     random: u64,
 }
 
@@ -30,6 +36,8 @@ impl Dial {
         Self {
             address,
             backoff,
+            round: Round::default(),
+            mistakes: 0,
             wait_ns: backoff.first_ns,
             due_ns: Some(now_ns),
             attempts: 0,
@@ -59,17 +67,34 @@ impl Dial {
             return Ok(None);
         }
         self.attempts += 1;
-        match connect(&self.address, terms()) {
+        match connect_next(&self.address, terms(), &mut self.round) {
             Ok(link) => {
                 self.due_ns = None;
                 Ok(Some(link))
             }
             Err(error) if error.is_final() => Err(error),
             Err(error) => {
+                self.mistakes = 0;
                 self.lost(now_ns, error.to_string());
                 Ok(None)
             }
         }
+    }
+
+    /// An attempt came to nothing: for a reason that would be the same again, of which `tries` in a row are no accident, or for another one. Whether it
+    /// is now known to be for good.
+    pub(super) fn judge(&mut self, parted: &Parted) -> bool {
+        let Some(tries) = tries_to_be_sure(parted) else {
+            self.mistakes = 0;
+            return false;
+        };
+        self.mistakes += 1;
+        // Another of the host's addresses may be the right one.
+        if self.mistakes < tries.max(self.round.addresses()) || self.refusal.is_some() {
+            return false;
+        }
+        self.refusal = Some(Lasting::of(parted, &self.address, self.mistakes));
+        true
     }
 
     /// The connection is gone, or was not made.
@@ -77,10 +102,14 @@ impl Dial {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
+        self.trouble = Some(why);
+        if !self.round.is_over() {
+            self.due_ns = (!self.retired).then_some(now_ns);
+            return;
+        }
         let jitter_ns = self.random % (self.wait_ns / 2 + 1);
         self.due_ns = (!self.retired).then(|| now_ns + self.wait_ns + jitter_ns);
         self.wait_ns = (self.wait_ns * 2).min(self.backoff.most_ns);
-        self.trouble = Some(why);
     }
 
     /// The peer has vanished from the bus: a connection that is there lives on, and no other one is made.
@@ -105,6 +134,8 @@ impl Dial {
     /// The peer has welcomed.
     pub(super) fn made(&mut self) {
         self.wait_ns = self.backoff.first_ns;
+        self.round = Round::default();
+        self.mistakes = 0;
         self.has_ended = false;
         self.trouble = None;
         self.refusal = None;
@@ -114,6 +145,9 @@ impl Dial {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use forebay_msg::Refusal;
+    use forebay_msg::session::SessionError;
 
     use super::*;
 
@@ -136,5 +170,45 @@ mod tests {
         dial.made();
         dial.lost(0, "gone".into());
         assert!(dial.due_ns().unwrap() <= 150);
+    }
+
+    #[test]
+    fn the_other_addresses_of_a_name_are_tried_before_a_wait() {
+        let address = "tcp://daq:1".parse().unwrap();
+        let mut dial = Dial::new(address, Backoff::default(), 7);
+        let at = |last: u8| ([127, 0, 0, last], 1).into();
+        dial.round = Round::of([at(1), at(2)]);
+        dial.lost(1_000, "refused".into());
+        assert_eq!(dial.due_ns(), Some(1_000));
+        dial.round = Round::of([]);
+        dial.lost(1_000, "refused".into());
+        assert!(dial.due_ns().unwrap() > 1_000 + dial.backoff.first_ns - 1);
+    }
+
+    #[test]
+    fn what_lasts_is_believed_after_some_times_in_a_row() {
+        let address = "tcp://127.0.0.1:1".parse().unwrap();
+        let mut dial = Dial::new(address, Backoff::default(), 7);
+        let garbage = || Parted::Session {
+            peer: "a".into(),
+            error: SessionError::Frame(forebay_wire::net::NetError::Magic { found: *b"SS" }),
+        };
+        let refuses = |reason| Parted::Session {
+            peer: "a".into(),
+            error: SessionError::Refused { reason: Ok(reason) },
+        };
+        let accident = Parted::Wordless { peer: "a".into() };
+        for parted in [&garbage(), &garbage(), &accident, &refuses(Refusal::Busy)] {
+            assert!(!dial.judge(parted));
+        }
+        assert!(!dial.judge(&garbage()) && !dial.judge(&garbage()));
+        assert!(dial.refusal.is_none());
+        assert!(dial.judge(&garbage()));
+        assert!(matches!(
+            dial.refusal,
+            Some(Lasting::NoEndPoint { times: 3, .. })
+        ));
+        dial.made();
+        assert!(dial.refusal.is_none() && dial.judge(&refuses(Refusal::Role)));
     }
 }

@@ -23,7 +23,7 @@ use super::lends::Lends;
 use super::settings::Settings;
 use super::summary::NetSummary;
 use super::viewed::{ApartCopier, Delivered, Viewed};
-pub(super) use asking::Asking;
+pub(super) use asking::{Asking, is_final, told};
 pub(super) use role::Role;
 pub use waiting::Doze;
 

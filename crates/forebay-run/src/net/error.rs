@@ -89,6 +89,26 @@ pub enum NetError {
         /// The reason's name, and what it means.
         why: String,
     },
+    /// Something else is there than what is looked for.
+    #[error("{peer}: {what}, {times} times in a row; {remedy}")]
+    NoEndPoint {
+        /// Where.
+        peer: String,
+        /// What it says.
+        what: String,
+        /// How often it said so.
+        times: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The two sides' certificates or encryption do not fit together.
+    #[error("{what} ({times} times in a row)")]
+    NotTogether {
+        /// Where, what it is, and what to do.
+        what: String,
+        /// How often it happened.
+        times: usize,
+    },
     /// Subscribers that a measurement waits for did not come.
     #[error(
         "{came} of {wanted} subscribers came within {seconds} s; start the other side with the same --subscribers, --tags and --deal-tags"

@@ -255,7 +255,8 @@ impl Sender {
     /// Sends a message, and waits for a receiver and for room as long as the settings' `block_ns` allows.
     ///
     /// # Errors
-    /// It is longer than a buffer, nobody took anything for so long, the receiver wants no more, or a signal came.
+    /// It is longer than a buffer, nobody took anything for so long, the receiver wants no more or refuses for good, something else listens there, or a
+    /// signal came.
     #[inline]
     pub fn send(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
         match self.try_send(tag, status, payload)? {
@@ -282,6 +283,7 @@ impl Sender {
                 return Err(NetError::Stopped);
             }
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+            self.end_point.check_refusals()?;
             self.check_patience(begun_ns)?;
         }
         Ok(())
@@ -298,7 +300,7 @@ impl Sender {
     /// Waits for a receiver as long as the settings' `block_ns` allows, or until `give_up` says so.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or what listens there is none and will be none.
     pub fn connected(&mut self, give_up: impl Fn() -> bool) -> Result<(), NetError> {
         let begun_ns = clock::monotonic_ns();
         let mut told = false;
@@ -310,6 +312,7 @@ impl Sender {
                 tracing::warn!("no receiver yet, still trying: {why}");
             }
             if !self.is_connected() {
+                self.end_point.check_refusals()?;
                 self.check_patience(begun_ns)?;
             }
         }
@@ -364,12 +367,15 @@ impl Sender {
     /// Works, and waits up to `most` for something to happen; whether anything did. `on` is given what a receiver that answers has sent.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// The system refuses to wait, the receiver refuses for good, or something else listens there.
     pub fn poll(
         &mut self,
         most: Duration,
         mut on: impl FnMut(Delivered<'_>),
     ) -> Result<bool, NetError> {
+        if !self.end_point.ending {
+            self.end_point.check_refusals()?;
+        }
         self.end_point.wait_copied(most, &mut on)
     }
 

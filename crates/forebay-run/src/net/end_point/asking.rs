@@ -5,6 +5,7 @@ use forebay_msg::session::SessionError;
 
 use super::{EndPoint, Role};
 use crate::net::error::NetError;
+use crate::net::lasting::Lasting;
 use crate::net::settings::Backoff;
 
 /// When a connection asks again for what was refused to it.
@@ -28,12 +29,12 @@ impl Asking {
 }
 
 /// Whether it would be refused again; a reason that is not known here will not be understood later either.
-pub(super) fn is_final(reason: Result<Refusal, u32>) -> bool {
+pub(in crate::net) fn is_final(reason: Result<Refusal, u32>) -> bool {
     !matches!(reason, Ok(Refusal::Busy | Refusal::Ending))
 }
 
 /// The reason's name, and what it means.
-pub(super) fn told(reason: Result<Refusal, u32>) -> String {
+pub(in crate::net) fn told(reason: Result<Refusal, u32>) -> String {
     let name = reason.map_or("unknown", Refusal::name);
     format!("{name}: {}", SessionError::Refused { reason })
 }
@@ -47,7 +48,11 @@ impl<R: Role> EndPoint<R> {
         if !is_final(reason) {
             connection.asking.later(self.settings.backoff, self.now_ns);
         } else if let Some(dial) = connection.dial {
-            self.dials[dial].refusal = Some(told(reason));
+            let dial = &mut self.dials[dial];
+            dial.refusal = Some(Lasting::Refused {
+                peer: dial.address.to_string(),
+                why: told(reason),
+            });
         }
     }
 
@@ -67,17 +72,14 @@ impl<R: Role> EndPoint<R> {
         }
     }
 
-    /// Nobody is left who has not refused for good what this side asks for.
+    /// Nobody is left who does not refuse for good what this side asks for, or is no end point at all.
     pub(in crate::net) fn check_refusals(&self) -> Result<(), NetError> {
         let mut wanted = self.dials.iter().filter(|dial| !dial.is_retired());
         let Some(first) = wanted.clone().next() else {
             return Ok(());
         };
         match &first.refusal {
-            Some(why) if wanted.all(|dial| dial.refusal.is_some()) => Err(NetError::Refused {
-                peer: first.address.to_string(),
-                why: why.clone(),
-            }),
+            Some(why) if wanted.all(|dial| dial.refusal.is_some()) => Err(why.clone().into()),
             _ => Ok(()),
         }
     }

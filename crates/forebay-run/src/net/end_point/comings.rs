@@ -4,7 +4,6 @@ use forebay_link::bytes::ByteLink;
 use forebay_msg::Refusal;
 use forebay_msg::session::{Dialer, Listener, Session, SessionError};
 
-use super::asking::{is_final, told};
 use super::{EndPoint, Role};
 use crate::net::connection::{Connection, Parted};
 use crate::net::counts::Counts;
@@ -171,6 +170,14 @@ impl<R: Role> EndPoint<R> {
         connection.part(&self.hub, refusal);
         let over = matches!(parted, Parted::Over);
         self.tainted |= peer_known && !over;
+        let is_only = self.dials.len() == 1;
+        let refused = matches!(
+            parted,
+            Parted::Session {
+                error: SessionError::Refused { .. },
+                ..
+            }
+        );
         if let Some(dial) = connection.dial {
             let dial = &mut self.dials[dial];
             if peer_known {
@@ -179,13 +186,9 @@ impl<R: Role> EndPoint<R> {
             if over && self.role.has_left() {
                 dial.retire();
             }
-            if let Parted::Session {
-                error: SessionError::Refused { reason },
-                ..
-            } = parted
-                && is_final(*reason)
-            {
-                dial.refusal = Some(told(*reason));
+            if (!peer_known || refused) && dial.judge(parted) && !is_only {
+                // Who waits for nobody else is told by an error.
+                tracing::warn!("no use to try again, until something changes there: {parted}");
             }
             dial.lost(self.now_ns, parted.to_string());
         }

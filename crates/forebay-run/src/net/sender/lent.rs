@@ -68,6 +68,7 @@ impl Sender {
                 return Err(NetError::Stopped);
             }
             self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+            self.end_point.check_refusals()?;
             self.check_patience(begun_ns)?;
         }
         Ok(())
