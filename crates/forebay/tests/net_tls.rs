@@ -271,3 +271,69 @@ fn the_documented_commands_make_certificates_that_work() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert_eq!(ended.stdout, "hello\n", "{}", ended.stderr);
 }
+
+#[test]
+fn a_registry_speaks_tls_with_those_of_its_authority_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let [ours, other] = ["ours", "other"].map(|name| made(&directory.path().join(name), 6));
+    let place = format!("{}:7300", host(6));
+    let bus = format!("tcp://{place}");
+    let net = |words: &[&str], security: &[String]| {
+        let mut command = forebay();
+        command.arg("net").args(words).args(["--format", "json"]);
+        start(command.args(security))
+    };
+    let registry = net(&["bus", &bus], &ours);
+    drop(connect(&place));
+    let find = [
+        "sub", "--bus", &bus, "--tag", "7", "--output", "null", "--count", "5",
+    ];
+    let subscriber = net(&find, &ours);
+    // These two find nobody: one is no stranger to the authority, but speaks plainly; the other is of another one.
+    let strangers = [net(&find, &[]), net(&find, &other)];
+    let listen = format!("tcp://{}:0", host(6));
+    let publisher = net(
+        &[
+            "pub",
+            &listen,
+            "--bus",
+            &bus,
+            "--tag",
+            "7",
+            "--name",
+            "p",
+            "--input",
+            "generate",
+            "--count",
+            "5",
+            "--subscribers",
+            "1",
+        ],
+        &ours,
+    );
+    assert_eq!(publisher.end().json_of(0)["messages"], 5);
+    assert_eq!(subscriber.end().json_of(0)["messages"], 5);
+    let says = strangers.map(|run| {
+        kill_process(Pid::from_raw(run.pid() as i32).unwrap(), Signal::INT).unwrap();
+        run.end().stderr
+    });
+    assert!(
+        says[0].contains("it speaks TLS, and this side does not"),
+        "{}",
+        says[0]
+    );
+    assert!(says[1].contains("--tls-authority"), "{}", says[1]);
+    kill_process(Pid::from_raw(registry.pid() as i32).unwrap(), Signal::INT).unwrap();
+    let summary = registry.end().json_of(0);
+    for reason in ["plain_peer", "certificate_refused"] {
+        assert!(
+            summary["refused"][reason].as_u64() > Some(0),
+            "{reason}: {summary}"
+        );
+    }
+    // Beyond loopback it does not begin without a word about it.
+    told(
+        &net(&["bus", "tcp://0.0.0.0:0"], &[]).end(),
+        &["--tls-authority", "--plain"],
+    );
+}

@@ -4,7 +4,7 @@
 //! looks at all offers now and then. Both do so in a thread of their own, so that a bus that is slow or away holds up no message.
 //!
 //! * `dir:PATH`: a file of JSON lines for each publisher, as the field's own bus has it; on a file system that all of them see.
-//! * `tcp://HOST:PORT`: a [`Registry`], which is asked and told in JSON lines.
+//! * `tcp://HOST:PORT`: a [`Registry`], which is asked and told in JSON lines, over TLS where messages are.
 
 mod announcer;
 mod directory;
@@ -132,8 +132,8 @@ impl Offer {
 pub enum Bus {
     /// A file for each publisher.
     Directory(PathBuf),
-    /// Host and port of a registry.
-    Registry(String, u16),
+    /// The address of a registry, of TCP.
+    Registry(Address),
 }
 
 impl FromStr for Bus {
@@ -144,7 +144,7 @@ impl FromStr for Bus {
             return Ok(Self::Directory(path.into()));
         }
         match text.parse() {
-            Ok(Address::Tcp { host, port }) => Ok(Self::Registry(host, port)),
+            Ok(place @ Address::Tcp { .. }) => Ok(Self::Registry(place)),
             _ => Err("it is no bus; write dir:/path/of/a/directory or tcp://HOST:PORT".into()),
         }
     }
@@ -154,11 +154,7 @@ impl fmt::Display for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => write!(f, "dir:{}", path.display()),
-            Self::Registry(host, port) => Address::Tcp {
-                host: host.clone(),
-                port: *port,
-            }
-            .fmt(f),
+            Self::Registry(place) => place.fmt(f),
         }
     }
 }

@@ -74,7 +74,7 @@ impl Subscriber {
     /// A setting is out of range, or the system refuses a thread.
     pub fn find(bus: &Bus, settings: &Settings) -> Result<Self, NetError> {
         let mut subscriber = Self::connect(&[], settings)?;
-        subscriber.finder = Some(Finder::start(bus)?);
+        subscriber.finder = Some(Finder::start(bus, &settings.security)?);
         Ok(subscriber)
     }
 

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use forebay_run::net::Address;
 use forebay_run::net::bus::Registry;
 
+use super::security::SecurityArgs;
 use crate::output::{Format, counted, note_line, print_line};
 
 /// One turn: an order to end costs this much.
@@ -23,17 +24,19 @@ const TURN: Duration = Duration::from_millis(20);
 pub(crate) struct BusArgs {
     /// Where to listen: tcp://HOST:PORT.
     address: Address,
+    #[command(flatten)]
+    security: SecurityArgs,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(crate) fn run(args: &BusArgs) -> Result<ExitCode> {
-    let Address::Tcp { host, port } = &args.address else {
+    if !matches!(args.address, Address::Tcp { .. }) {
         bail!("{}: a registry listens on tcp://HOST:PORT", args.address);
-    };
+    }
     let signals = forebay_run::signals()?;
-    let mut registry = Registry::listen(host, *port)?;
+    let mut registry = Registry::listen(&args.address, &args.security.read()?)?;
     note_line(format_args!(
         "forebay: listening on {}",
         registry.address()?

@@ -114,8 +114,8 @@ fn carry(source: &mut Source, out: &mut impl Out, signals: &StopSignals) -> Resu
 pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
     let mut source = args.source.open()?;
     let signals = Arc::new(forebay_run::signals()?);
-    let mut publisher =
-        Publisher::listen(&args.address, &args.common.settings(Arc::clone(&signals))?)?;
+    let settings = args.common.settings(Arc::clone(&signals))?;
+    let mut publisher = Publisher::listen(&args.address, &settings)?;
     note_line(format_args!(
         "forebay: publishing on {}",
         publisher.address()?
@@ -127,7 +127,7 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
                 .clone()
                 .map_or_else(|| publisher.address(), Ok)?;
             let offer = Offer::new(&args.name, &address, &args.source.entries());
-            Some(Announcer::start(bus, offer)?)
+            Some(Announcer::start(bus, offer, &settings.security)?)
         }
         None => None,
     };

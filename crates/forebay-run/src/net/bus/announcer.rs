@@ -1,13 +1,15 @@
 //! Keeps an offer on a bus.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::lines::{Answer, Client, Request};
+use forebay_link::bytes::{Address, Security};
+
+use super::lines::{Answer, BusError, Client, Request};
 use super::{BEAT, Bus, NAP, Offer, OfferError, directory};
 use crate::error::RunError;
 
@@ -24,7 +26,7 @@ impl Announcer {
     ///
     /// # Errors
     /// The offer is none.
-    pub fn start(bus: &Bus, offer: Offer) -> Result<Self, AnnounceError> {
+    pub fn start(bus: &Bus, offer: Offer, security: &Security) -> Result<Self, AnnounceError> {
         offer.check()?;
         let end = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&end);
@@ -41,9 +43,12 @@ impl Announcer {
                     ),
                 )
             }
-            Bus::Registry(host, port) => {
-                Carrier::Registry(host.clone(), *port, None, Request::Announce(offer))
-            }
+            Bus::Registry(place) => Carrier::Registry(Announcing {
+                place: place.clone(),
+                security: security.clone(),
+                client: None,
+                request: Request::Announce(offer),
+            }),
         };
         // The first time here, so that who starts it sees that it works.
         carrier.renew(&mut Trouble::default());
@@ -96,60 +101,68 @@ pub enum AnnounceError {
 
 enum Carrier {
     File(PathBuf, String),
-    Registry(String, u16, Option<Client>, Request),
+    Registry(Announcing),
 }
 
 impl Carrier {
     fn renew(&mut self, trouble: &mut Trouble) {
-        let (done, place) = match self {
-            Self::File(path, line) => (directory::renew(path, line), path.display().to_string()),
-            Self::Registry(host, port, client, request) => {
-                let place = format!("tcp://{host}:{port}");
-                (announce(host, *port, client, request), place)
+        match self {
+            Self::File(path, line) => {
+                let done = directory::renew(path, line).map_err(BusError::from);
+                trouble.tell(done, &path.display().to_string());
             }
+            Self::Registry(announcing) => {
+                trouble.tell(announcing.renew(), &announcing.place.to_string());
+            }
+        }
+    }
+}
+
+/// An offer at a registry.
+struct Announcing {
+    place: Address,
+    security: Security,
+    client: Option<Client>,
+    request: Request,
+}
+
+impl Announcing {
+    fn renew(&mut self) -> Result<(), BusError> {
+        let mut there = match self.client.take() {
+            Some(there) => there,
+            None => Client::connect(&self.place, &self.security)?,
         };
-        trouble.tell(done, &place);
-    }
-}
-
-fn announce(
-    host: &str,
-    port: u16,
-    client: &mut Option<Client>,
-    request: &Request,
-) -> io::Result<()> {
-    let mut there = match client.take() {
-        Some(there) => there,
-        None => Client::connect(host, port)?,
-    };
-    match there.ask(request)? {
-        Answer::Refused(why) => Err(io::Error::other(why)),
-        _ => {
-            *client = Some(there);
-            Ok(())
+        match there.ask(&self.request)? {
+            Answer::Refused(why) => Err(BusError::Refused(why)),
+            _ => {
+                self.client = Some(there);
+                Ok(())
+            }
         }
     }
 }
 
-/// What to do about a bus that does not work.
-fn remedy(error: &io::Error, place: &str) -> String {
+/// What to do about a bus that does not work; nothing when the error says it.
+fn remedy(error: &BusError, place: &str) -> String {
     let is_registry = place.starts_with("tcp://");
-    match error.kind() {
-        ErrorKind::ConnectionRefused => {
-            format!("no registry listens there: `forebay net bus {place}` starts one")
+    let words = match error.kind() {
+        None => return String::new(),
+        Some(ErrorKind::ConnectionRefused) => {
+            return format!("; no registry listens there: `forebay net bus {place}` starts one");
         }
-        ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+        Some(ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
             if is_registry =>
         {
-            "what listens there is no registry: give --bus the address of a `forebay net bus`"
-                .into()
+            "what listens there is no registry, or one that speaks TLS when this side does not, or the other way round: give --bus the address of \
+             a `forebay net bus`, and both the same --tls-… or --plain"
         }
-        ErrorKind::NotFound if !is_registry => {
-            "no publisher has made that directory yet, or it is another one".into()
+        Some(ErrorKind::NotFound) if !is_registry => {
+            "no publisher has made that directory yet, or it is another one"
         }
-        _ if is_registry => "see whether the host is right and can be reached".into(),
-        _ => "see whether the directory is right and can be read and written".into(),
-    }
+        _ if is_registry => "see whether the host is right and can be reached",
+        _ => "see whether the directory is right and can be read and written",
+    };
+    format!("; {words}")
 }
 
 /// Tells when a bus goes away and when it comes back, once each.
@@ -159,7 +172,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    pub(super) fn tell(&mut self, done: io::Result<()>, place: &str) {
+    pub(super) fn tell(&mut self, done: Result<(), BusError>, place: &str) {
         match done {
             Ok(()) if self.there => {
                 self.there = false;
@@ -169,7 +182,7 @@ impl Trouble {
                 self.there = true;
                 let remedy = remedy(&error, place);
                 tracing::warn!(
-                    "the bus {place} does not work: {error}; {remedy}; it is tried again every second"
+                    "the bus {place} does not work: {error}{remedy}; it is tried again every second"
                 );
             }
             _ => {}

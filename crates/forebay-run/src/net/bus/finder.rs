@@ -1,7 +1,6 @@
 //! Looks at all offers of a bus.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::announcer::Trouble;
-use super::lines::{Answer, Client, Request};
+use forebay_link::bytes::Security;
+
+use super::lines::{Answer, BusError, Client, Request};
 use super::{BEAT, Bus, NAP, Offer, directory};
 use crate::error::RunError;
 
@@ -34,11 +35,12 @@ impl Finder {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(bus: &Bus) -> Result<Self, RunError> {
+    pub fn start(bus: &Bus, security: &Security) -> Result<Self, RunError> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let mut looker = Looker {
             bus: bus.clone(),
+            security: security.clone(),
             client: None,
             told: BTreeSet::new(),
         };
@@ -107,23 +109,24 @@ impl Drop for Finder {
 
 struct Looker {
     bus: Bus,
+    security: Security,
     client: Option<Client>,
     /// Files that were said to be wrong: once is enough.
     told: BTreeSet<PathBuf>,
 }
 
 impl Looker {
-    fn look(&mut self) -> io::Result<Vec<Offer>> {
+    fn look(&mut self) -> Result<Vec<Offer>, BusError> {
         match &self.bus {
-            Bus::Directory(path) => directory::read(path, &mut |file, error| {
+            Bus::Directory(path) => Ok(directory::read(path, &mut |file, error| {
                 if self.told.insert(file.to_owned()) {
                     tracing::warn!("{}: {error}", file.display());
                 }
-            }),
-            Bus::Registry(host, port) => {
+            })?),
+            Bus::Registry(place) => {
                 let mut client = match self.client.take() {
                     Some(client) => client,
-                    None => Client::connect(host, *port)?,
+                    None => Client::connect(place, &self.security)?,
                 };
                 match client.ask(&Request::Find)? {
                     Answer::Offers(mut offers) => {
@@ -131,8 +134,8 @@ impl Looker {
                         offers.retain(|offer| offer.check().is_ok());
                         Ok(offers)
                     }
-                    Answer::Refused(why) => Err(io::Error::other(why)),
-                    Answer::Kept => Err(io::Error::other("no answer to what was asked")),
+                    Answer::Refused(why) => Err(BusError::Refused(why)),
+                    Answer::Kept => Err(BusError::Refused("no answer to what was asked".into())),
                 }
             }
         }

@@ -1,14 +1,20 @@
 //! What is said to a registry and by it: one JSON object on each line.
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, ErrorKind};
+use std::time::Instant;
 
+use forebay_link::bytes::{self, Address, ByteLink, ByteLinkError, Received, Security, Terms};
+use forebay_sys::SysError;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::{EXCHANGE_LIMIT, Offer};
+use crate::net::hub::Hub;
 
 /// Longest line: an offer of all tags that it may have.
 pub(super) const LINE_BYTES_MAX: usize = 4 << 20;
+/// Longest answer: a client takes no more of a registry that goes on and on.
+const ANSWER_BYTES_MAX: usize = 16 * LINE_BYTES_MAX;
 
 /// What a registry is told or asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,41 +41,91 @@ pub(super) enum Answer {
 /// A client's connection to a registry.
 #[derive(Debug)]
 pub(super) struct Client {
-    stream: BufReader<TcpStream>,
+    link: Box<dyn ByteLink>,
+    hub: Hub,
 }
 
 impl Client {
-    pub(super) fn connect(host: &str, port: u16) -> io::Result<Self> {
-        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, EXCHANGE_LIMIT) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(EXCHANGE_LIMIT))?;
-                    stream.set_write_timeout(Some(EXCHANGE_LIMIT))?;
-                    return Ok(Self {
-                        stream: BufReader::new(stream),
-                    });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+    pub(super) fn connect(place: &Address, security: &Security) -> Result<Self, BusError> {
+        let terms = Terms {
+            security: security.clone(),
+            ..Terms::default()
+        };
+        let link = bytes::connect(place, terms)?;
+        let hub = Hub::new()?;
+        hub.add(&*link, true)?;
+        Ok(Self { link, hub })
     }
 
     /// Says one thing and reads the answer to it.
-    pub(super) fn ask(&mut self, request: &Request) -> io::Result<Answer> {
-        let mut line = serde_json::to_vec(request)?;
+    pub(super) fn ask(&mut self, request: &Request) -> Result<Answer, BusError> {
+        let until = Instant::now() + EXCHANGE_LIMIT;
+        let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line)?;
+        let mut unsaid = line.as_slice();
         let mut answer = Vec::new();
-        let limit = LINE_BYTES_MAX as u64 * 16;
-        (&mut self.stream)
-            .take(limit)
-            .read_until(b'\n', &mut answer)?;
-        if answer.last() != Some(&b'\n') {
-            return Err(ErrorKind::UnexpectedEof.into());
+        while answer.last() != Some(&b'\n') {
+            if !unsaid.is_empty() {
+                let taken = self.link.send(&[unsaid])?;
+                unsaid = &unsaid[taken..];
+            }
+            match self.link.receive()? {
+                Received::Some => {
+                    let bytes = self.link.bytes();
+                    answer.extend_from_slice(bytes);
+                    let count = bytes.len();
+                    self.link.used(count);
+                }
+                Received::Nothing => self.wait(until, !unsaid.is_empty())?,
+                Received::Ended => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
+            }
+            if answer.len() > ANSWER_BYTES_MAX {
+                return Err(io::Error::from(ErrorKind::InvalidData).into());
+            }
         }
-        Ok(serde_json::from_slice(&answer)?)
+        Ok(serde_json::from_slice(&answer).map_err(io::Error::from)?)
+    }
+
+    fn wait(&mut self, until: Instant, for_room: bool) -> Result<(), BusError> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::from(ErrorKind::TimedOut).into());
+        }
+        self.hub.change(&*self.link, for_room)?;
+        if self.link.arm(for_room)? {
+            self.hub.sleep(left)?;
+        }
+        self.link.disarm();
+        Ok(())
+    }
+}
+
+/// Why a bus does not work.
+#[derive(Debug, Error)]
+pub(super) enum BusError {
+    /// The system, or what was said.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// Its descriptors.
+    #[error(transparent)]
+    Resource(#[from] SysError),
+    /// The connection.
+    #[error(transparent)]
+    Link(#[from] ByteLinkError),
+    /// The registry's own words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl BusError {
+    /// What kind the system says it is; none when the error says itself what to do.
+    pub(super) fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::System(error) => Some(error.kind()),
+            Self::Link(
+                ByteLinkError::Connect { source, .. } | ByteLinkError::Lost { source, .. },
+            ) => Some(source.kind()),
+            Self::Resource(_) | Self::Link(_) | Self::Refused(_) => None,
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! The registry: takes offers for a lease each, and tells them to who asks.
 
-use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_sys::clock;
+use forebay_link::bytes::{
+    self, ByteLink, ByteLinkError, Door, DoorError, Received, Security, Terms,
+};
 use forebay_sys::epoll::{Interest, Poller, Trigger};
+use forebay_sys::{SysError, clock};
 use serde::Serialize;
 
 use super::lines::{Answer, LINE_BYTES_MAX, Request};
 use super::{LEASE, Offer};
-use crate::error::RunError;
 use crate::net::{Address, NetError};
 
 /// Most connections at a time.
@@ -33,9 +33,11 @@ const LISTENER: u64 = 0;
 /// A registry at work.
 #[derive(Debug)]
 pub struct Registry {
-    listener: TcpListener,
+    door: Box<dyn Door>,
     poller: Poller,
     clients: BTreeMap<u64, Client>,
+    /// Those whose turn ended before all was read that has come.
+    unread: BTreeSet<u64>,
     next_token: u64,
     kept_bytes_max: usize,
     /// Nobody is taken in until then.
@@ -62,7 +64,7 @@ pub struct RegistrySummary {
 
 #[derive(Debug)]
 struct Client {
-    stream: TcpStream,
+    link: Box<dyn ByteLink>,
     inbox: Vec<u8>,
     /// No line ends in so many bytes of it.
     looked: usize,
@@ -76,30 +78,29 @@ struct Client {
 }
 
 impl Registry {
-    /// Listens.
+    /// Listens; its clients are held to the same security as those who send and receive messages.
     ///
     /// # Errors
-    /// The address is in use, or none of this host.
-    pub fn listen(host: &str, port: u16) -> Result<Self, NetError> {
-        let place = Address::Tcp {
-            host: host.to_owned(),
-            port,
-        }
-        .to_string();
-        let failed = |error| RunError::file("listening on", place.clone())(error);
-        let listener = TcpListener::bind((host, port)).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+    /// The address is none of TCP, is in use, or none of this host; or it is beyond loopback and nothing is said about encryption.
+    pub fn listen(address: &Address, security: &Security) -> Result<Self, NetError> {
+        let terms = Terms {
+            security: security.clone(),
+            ..Terms::default()
+        };
+        let door = bytes::listen(address, terms)?;
         let poller = Poller::create(64)?;
-        poller.add(&listener, LISTENER, Interest::Readable, Trigger::Level)?;
-        Ok(Self {
-            listener,
+        let registry = Self {
+            door,
             poller,
             clients: BTreeMap::new(),
+            unread: BTreeSet::new(),
             next_token: LISTENER + 1,
             kept_bytes_max: KEPT_BYTES_MAX,
             shut_until_ns: None,
             summary: RegistrySummary::default(),
-        })
+        };
+        registry.open()?;
+        Ok(registry)
     }
 
     /// Where it really listens.
@@ -107,12 +108,7 @@ impl Registry {
     /// # Errors
     /// The system does not say.
     pub fn address(&self) -> Result<Address, NetError> {
-        let found = self.listener.local_addr();
-        let found = found.map_err(RunError::file("asking for", "the registry's address"))?;
-        Ok(Address::Tcp {
-            host: found.ip().to_string(),
-            port: found.port(),
-        })
+        Ok(self.door.address()?)
     }
 
     /// Offers that it keeps now.
@@ -134,11 +130,15 @@ impl Registry {
         let most = self
             .shut_until_ns
             .map_or(most, |_| most.min(Duration::from_nanos(SHUT_NS)));
-        let ready: Vec<u64> = self
-            .poller
-            .wait(Some(most), Duration::ZERO)?
-            .map(|ready| ready.token)
-            .collect();
+        // What a link has taken out of its socket already wakes nobody.
+        let most = if self.unread.is_empty() {
+            most
+        } else {
+            Duration::ZERO
+        };
+        let mut ready = std::mem::take(&mut self.unread);
+        let woken = self.poller.wait(Some(most), Duration::ZERO)?;
+        ready.extend(woken.map(|ready| ready.token));
         let now_ns = clock::monotonic_ns();
         for token in ready {
             if token == LISTENER {
@@ -160,22 +160,16 @@ impl Registry {
     fn accept(&mut self, now_ns: u64) {
         // Those beyond the first sixteen have the next turn.
         for _ in 0..16 {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return,
-                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
-                    _ => return self.shut(&error, now_ns),
-                },
+            let link = match self.door.accept() {
+                Ok(Some(link)) => link,
+                Ok(None) => return,
+                Err(error) => return self.shut(&error, now_ns),
             };
             let token = self.next_token;
             let full = self.clients.len() >= CONNECTIONS_MAX;
-            let added = !full
-                && stream.set_nonblocking(true).is_ok()
-                && self
-                    .poller
-                    .add(&stream, token, Interest::Readable, Trigger::Level)
-                    .is_ok();
+            let poller = &self.poller;
+            let add = |fd| poller.add(fd, token, Interest::Readable, Trigger::Level);
+            let added = !full && link.fds().into_iter().flatten().all(|fd| add(fd).is_ok());
             if !added {
                 *self.summary.refused.entry("busy").or_default() += 1;
                 continue;
@@ -183,7 +177,7 @@ impl Registry {
             self.next_token += 1;
             self.summary.connections += 1;
             let client = Client {
-                stream,
+                link,
                 inbox: Vec::new(),
                 looked: 0,
                 outbox: Vec::new(),
@@ -197,12 +191,22 @@ impl Registry {
         }
     }
 
+    fn open(&self) -> Result<(), SysError> {
+        for fd in self.door.fds().into_iter().flatten() {
+            let (interest, trigger) = (Interest::Readable, Trigger::Level);
+            self.poller.add(fd, LISTENER, interest, trigger)?;
+        }
+        Ok(())
+    }
+
     /// The door stays ready while it cannot be served, and would wake the registry again at once.
-    fn shut(&mut self, error: &std::io::Error, now_ns: u64) {
+    fn shut(&mut self, error: &DoorError, now_ns: u64) {
         tracing::warn!(%error, "no connection can be taken in");
         self.summary.accept_errors += 1;
-        // One that cannot be removed is tried again sooner, and no more than that.
-        let _ = self.poller.remove(&self.listener);
+        for fd in self.door.fds().into_iter().flatten() {
+            // One that cannot be removed is tried again sooner, and no more than that.
+            let _ = self.poller.remove(fd);
+        }
         self.shut_until_ns = Some(now_ns + SHUT_NS);
     }
 
@@ -211,9 +215,7 @@ impl Registry {
             .shut_until_ns
             .is_some_and(|until_ns| now_ns >= until_ns)
         {
-            let (poller, listener) = (&self.poller, &self.listener);
-            let added = poller.add(listener, LISTENER, Interest::Readable, Trigger::Level);
-            self.shut_until_ns = added.err().map(|_| now_ns + SHUT_NS);
+            self.shut_until_ns = self.open().err().map(|_| now_ns + SHUT_NS);
         }
     }
 
@@ -227,7 +229,9 @@ impl Registry {
         let Some(client) = self.clients.get_mut(&token) else {
             return Ok(());
         };
-        client.read(now_ns)?;
+        if client.read(now_ns)? {
+            self.unread.insert(token);
+        }
         // Not in its place while it is answered, line by line.
         let mut inbox = std::mem::take(&mut client.inbox);
         let mut looked = std::mem::take(&mut client.looked);
@@ -265,14 +269,20 @@ impl Registry {
             return Err("memory");
         }
         client.write()?;
-        let interest = if client.outbox.is_empty() {
-            Interest::Readable
-        } else {
+        let for_room = !client.outbox.is_empty();
+        let asleep = client.link.arm(for_room).map_err(|error| lost(&error))?;
+        client.link.disarm();
+        if !asleep {
+            self.unread.insert(token);
+        }
+        let interest = if for_room {
             Interest::Both
+        } else {
+            Interest::Readable
         };
-        let changed = self
-            .poller
-            .modify(&client.stream, token, interest, Trigger::Level);
+        let poller = &self.poller;
+        let mut fds = client.link.fds().into_iter().flatten();
+        let changed = fds.try_for_each(|fd| poller.modify(fd, token, interest, Trigger::Level));
         changed.map_err(|_| "resource")
     }
 
@@ -317,8 +327,10 @@ impl Registry {
 
     fn let_go(&mut self, token: u64, reason: &'static str) {
         if let Some(client) = self.clients.remove(&token) {
-            // It leaves the poller with its descriptor, too.
-            let _ = self.poller.remove(&client.stream);
+            for fd in client.link.fds().into_iter().flatten() {
+                // It leaves the poller with its descriptor, too.
+                let _ = self.poller.remove(fd);
+            }
         }
         if reason != "closed" {
             *self.summary.refused.entry(reason).or_default() += 1;
@@ -327,28 +339,29 @@ impl Registry {
 }
 
 impl Client {
-    fn read(&mut self, now_ns: u64) -> Result<(), &'static str> {
-        let mut piece = [0; 16 << 10];
-        for _ in 0..TURN_BYTES / piece.len() {
-            match (&self.stream).read(&mut piece) {
-                Ok(0) => return Err("closed"),
-                Ok(count) => {
-                    self.heard_ns = now_ns;
-                    self.inbox.extend_from_slice(&piece[..count]);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err("closed"),
+    /// Takes in what has come; true when more may be there.
+    fn read(&mut self, now_ns: u64) -> Result<bool, &'static str> {
+        let full = self.inbox.len() + TURN_BYTES;
+        while self.inbox.len() < full {
+            match self.link.receive().map_err(|error| lost(&error))? {
+                Received::Nothing => return Ok(false),
+                Received::Ended => return Err("closed"),
+                Received::Some => {}
             }
+            self.heard_ns = now_ns;
+            let bytes = self.link.bytes();
+            self.inbox.extend_from_slice(bytes);
+            let count = bytes.len();
+            self.link.used(count);
             if self.inbox.len() > LINE_BYTES_MAX {
                 return if self.inbox.contains(&b'\n') {
-                    Ok(())
+                    Ok(true)
                 } else {
                     Err("too_long")
                 };
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn kept_bytes(&self) -> usize {
@@ -367,12 +380,10 @@ impl Client {
 
     fn write(&mut self) -> Result<(), &'static str> {
         while self.written < self.outbox.len() {
-            match (&self.stream).write(&self.outbox[self.written..]) {
-                Ok(0) => return Err("closed"),
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err("closed"),
+            let rest = &self.outbox[self.written..];
+            match self.link.send(&[rest]).map_err(|error| lost(&error))? {
+                0 => break,
+                count => self.written += count,
             }
         }
         // The front is cut off when it is the larger part: each byte is moved once at the most.
@@ -382,6 +393,17 @@ impl Client {
             self.written = 0;
         }
         Ok(())
+    }
+}
+
+/// Its name in the summary; one who just goes is not refused.
+fn lost(error: &ByteLinkError) -> &'static str {
+    match error {
+        ByteLinkError::Lost { .. } => "closed",
+        error => {
+            tracing::warn!(%error, "a client is let go");
+            error.reason()
+        }
     }
 }
 

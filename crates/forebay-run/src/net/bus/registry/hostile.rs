@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Instant;
 
 use forebay_msg::Entry;
@@ -13,7 +15,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const KEPT_BYTES: usize = 100_000;
 
 fn registry() -> (Registry, (String, u16)) {
-    let mut registry = Registry::listen("127.0.0.1", 0).unwrap();
+    let place = "tcp://127.0.0.1:0".parse().unwrap();
+    let mut registry = Registry::listen(&place, &Security::default()).unwrap();
     registry.kept_bytes_max = KEPT_BYTES;
     let Address::Tcp { host, port } = registry.address().unwrap() else {
         unreachable!("it listens on TCP");
@@ -112,7 +115,10 @@ fn a_client_that_needs_too_much_is_let_go_by_name() {
 fn without_descriptors_it_rests_and_opens_again() {
     let (mut registry, at) = registry();
     let now_ns = clock::monotonic_ns();
-    let exhausted = std::io::Error::from_raw_os_error(24);
+    let exhausted = DoorError::Accept {
+        address: "tcp://127.0.0.1:0".into(),
+        source: std::io::Error::from_raw_os_error(24),
+    };
     registry.shut(&exhausted, now_ns);
     let _waits = connect(&at);
     // Nothing wakes it meanwhile.
