@@ -39,7 +39,7 @@ pub enum Event<'a> {
 /// it in.
 ///
 /// Ends: who sends says its totals when all is sent ([`end`](Self::end)), who receives answers with what it took; a receiver may ask for the end
-/// ([`leave`](Self::leave)).
+/// ([`leave`](Self::leave)), and one that is too slow is [let go](Self::let_go).
 #[derive(Debug)]
 pub struct Session {
     side: Side,
@@ -57,7 +57,11 @@ pub struct Session {
     said_ns: u64,
     ending: bool,
     end_said: bool,
+    /// The receiver is let go instead.
+    letting_go: bool,
     peer_end: Option<Totals>,
+    /// Messages and bytes that the sender has dropped, as it says at the end.
+    dropped_by_peer: Option<[u64; 2]>,
     farewell: Option<Totals>,
 }
 
@@ -91,7 +95,9 @@ impl Session {
             said_ns: now_ns,
             ending: false,
             end_said: false,
+            letting_go: false,
             peer_end: None,
+            dropped_by_peer: None,
             farewell: None,
         }
     }
@@ -128,6 +134,12 @@ impl Session {
     #[must_use]
     pub fn peer_end(&self) -> Option<&Totals> {
         self.peer_end.as_ref()
+    }
+
+    /// Messages and bytes that the sender dropped instead of sending them here, when it has said so.
+    #[must_use]
+    pub fn dropped_by_peer(&self) -> Option<[u64; 2]> {
+        self.dropped_by_peer
     }
 
     /// What the receiver took, when it has said so.
@@ -177,8 +189,18 @@ impl Session {
                     inbound.handle_end(&totals)?;
                 }
                 self.peer_end = Some(totals);
+                self.dropped_by_peer = Some([totals.messages_dropped, totals.bytes_dropped]);
                 self.say_farewell();
                 Ok(Event::PeerEnded(totals))
+            }
+            Frame::LetGo(totals) if self.inbound.is_some() && self.peer_end.is_none() => {
+                if let Some(inbound) = &mut self.inbound {
+                    inbound.handle_end(&totals)?;
+                }
+                self.dropped_by_peer = Some([totals.messages_dropped, totals.bytes_dropped]);
+                Err(SessionError::LetGo {
+                    messages: totals.messages_dropped,
+                })
             }
             Frame::Farewell(totals) if self.end_said && self.farewell.is_none() => {
                 self.farewell = Some(totals);
@@ -301,6 +323,12 @@ impl Session {
         self.ending = true;
     }
 
+    /// The receiver is too slow: what is on its way to the link goes out, and then the totals, with the reason. The receiver does not answer.
+    pub fn let_go(&mut self) {
+        self.ending = true;
+        self.letting_go = true;
+    }
+
     /// A receiver wants no more: the sender shall end.
     pub fn leave(&mut self) {
         if self.inbound.is_some() && self.peer_end.is_none() {
@@ -365,7 +393,12 @@ impl Session {
                 }
                 if self.ending && self.sends() {
                     self.end_said = true;
-                    self.control.say(&Frame::End(outbound.totals()));
+                    let totals = outbound.totals();
+                    self.control.say(&if self.letting_go {
+                        Frame::LetGo(totals)
+                    } else {
+                        Frame::End(totals)
+                    });
                 }
             }
         } else if self.data_taken > 0 {

@@ -296,6 +296,41 @@ fn what_has_no_place_ends_the_connection() {
 }
 
 #[test]
+fn who_is_let_go_is_told_why_and_what_it_missed() {
+    let (mut publisher, mut subscriber) = (
+        End::listen(Role::Subscriber, false),
+        End::dial(Role::Subscriber),
+    );
+    talk(&mut publisher, &mut subscriber, whole);
+    let outbound = publisher.outbound.as_mut().unwrap();
+    // Three buffers; the oldest make room.
+    for tag in 0..6 {
+        outbound.push(0, tag, 0, &[0; 150]);
+    }
+    outbound.flush();
+    // One has begun to go out, and has to go on; two have not.
+    assert!(publisher.say(0, &mut subscriber.inbox, 10));
+    let mut lost = [0; 2];
+    let outbound = publisher.outbound.as_mut().unwrap();
+    outbound.let_go(|_, bytes| lost = [lost[0] + 1, lost[1] + bytes]);
+    assert_eq!((lost, outbound.residual()), ([2, 300], [0, 0]));
+    publisher.session.let_go();
+    while publisher.say(0, &mut subscriber.inbox, 7) {}
+    let told = subscriber.hear(0).unwrap_err();
+    assert_eq!(told, SessionError::LetGo { messages: 5 });
+    assert_eq!(told.reason(), "too_slow");
+    assert_eq!(subscriber.got.len(), 1);
+    assert_eq!(subscriber.session.dropped_by_peer(), Some([5, 750]));
+    let inbound = subscriber.session.inbound().unwrap();
+    assert_eq!(
+        (inbound.told(), inbound.losses().gap_messages),
+        ([1, 150], 0)
+    );
+    // That is no end in order.
+    assert!(!subscriber.session.has_heard_all() && !publisher.session.has_heard_all());
+}
+
+#[test]
 fn one_that_asks_and_does_not_read_is_let_go() {
     let (mut a, mut b) = (
         End::dial(Role::Subscriber),

@@ -10,7 +10,7 @@
 //! subscribe  tags to begin or end  subscribed   answer to it
 //! credit     buffers given back    data         a buffer of messages, with the totals up to its end
 //! leave      wants no more         end          its totals; nothing more comes
-//! farewell   its totals
+//! farewell   its totals                     let go     its totals; the receiver was too slow
 //!
 //! either: alive, when there was nothing else to say
 //! ```
@@ -79,10 +79,12 @@ pub enum Kind {
     Alive = 10,
     /// The receiver wants no more: the sender ends.
     Leave = 11,
+    /// The receiver is too slow; the connection ends.
+    LetGo = 12,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Hello,
         Self::Welcome,
         Self::Refuse,
@@ -94,6 +96,7 @@ impl Kind {
         Self::Farewell,
         Self::Alive,
         Self::Leave,
+        Self::LetGo,
     ];
 
     /// Least and most bytes of a body.
@@ -112,7 +115,7 @@ impl Kind {
                 DATA_FIELDS_BYTES as u32 + BUFFER_BYTES_MAX,
             ),
             Self::Credit => (CREDIT_BYTES, CREDIT_BYTES),
-            Self::End | Self::Farewell => (TOTALS_BYTES, TOTALS_BYTES),
+            Self::End | Self::Farewell | Self::LetGo => (TOTALS_BYTES, TOTALS_BYTES),
             Self::Alive | Self::Leave => (0, 0),
         }
     }
@@ -132,6 +135,7 @@ impl fmt::Display for Kind {
             Self::Farewell => "farewell",
             Self::Alive => "alive",
             Self::Leave => "leave",
+            Self::LetGo => "let go",
         })
     }
 }
@@ -161,6 +165,8 @@ pub enum Frame<'a> {
     Alive,
     /// The receiver wants no more.
     Leave,
+    /// The totals of a sender that lets its receiver go, as it is too slow.
+    LetGo(Totals),
 }
 
 /// The head of a frame.
@@ -295,6 +301,7 @@ impl<'a> Frame<'a> {
             Kind::Farewell => Self::Farewell(Totals::of_body(body)),
             Kind::Alive => Self::Alive,
             Kind::Leave => Self::Leave,
+            Kind::LetGo => Self::LetGo(Totals::of_body(body)),
         })
     }
 
@@ -313,6 +320,7 @@ impl<'a> Frame<'a> {
             Self::Farewell(_) => Kind::Farewell,
             Self::Alive => Kind::Alive,
             Self::Leave => Kind::Leave,
+            Self::LetGo(_) => Kind::LetGo,
         }
     }
 
@@ -334,7 +342,7 @@ impl<'a> Frame<'a> {
                 return [&fields.to_bytes()[..], messages].concat();
             }
             Self::Credit(sequence) => sequence.to_le_bytes().to_vec(),
-            Self::End(totals) | Self::Farewell(totals) => totals.body(),
+            Self::End(totals) | Self::Farewell(totals) | Self::LetGo(totals) => totals.body(),
             Self::Alive | Self::Leave => alloc::vec::Vec::new(),
         };
         let kind = self.kind();

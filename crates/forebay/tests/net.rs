@@ -677,7 +677,10 @@ fn a_subscriber_that_never_reads_costs_itself(backend: &str) {
                 count(&published["parted"], "slow_receiver") > 0,
                 "{published}"
             );
+            assert!(count(&stopped["parted"], "too_slow") > 0, "{stopped}");
+            assert!(count(&stopped, "dropped_at_peers") > 0, "{stopped}");
         } else {
+            assert_eq!(count(&stopped, "dropped_at_peers"), lost, "{stopped}");
             assert_eq!(
                 count(&stopped, "messages") + lost,
                 20_000,
@@ -688,9 +691,12 @@ fn a_subscriber_that_never_reads_costs_itself(backend: &str) {
 }
 
 fn one_that_is_waited_for_is_waited_for_so_long_and_no_longer(backend: &str) {
-    let [published, other, _] = with_a_stopped_one(backend, "block", "10000");
+    let [published, other, stopped] = with_a_stopped_one(backend, "block", "10000");
     assert_eq!(count(&other, "messages"), 20_000, "{other}");
     assert_eq!(published["parted"]["slow_receiver"], 1, "{published}");
+    // It is told that it was let go, and what it missed by then.
+    assert_eq!(stopped["parted"]["too_slow"], 1, "{stopped}");
+    assert!(count(&stopped, "dropped_at_peers") > 0, "{stopped}");
 }
 
 /// What was typed goes out at once, though no more is typed, and an order to end is obeyed meanwhile.

@@ -82,14 +82,25 @@ impl Outbound {
     /// The connection is gone. What is held is dropped, and `lost` is told of each message of it by tag and bytes. What is
     /// [unconfirmed](Self::unconfirmed) stays so, and all memory that was lent is returned.
     pub fn abandon(&mut self, mut lost: impl FnMut(u64, usize)) {
+        if let Some(begun) = self.on_link.take() {
+            self.drop_held(&[begun], &mut lost);
+        }
+        self.let_go(lost);
+        for at in &self.sent {
+            self.returned.extend(self.buffers[*at].lent.take());
+        }
+    }
+
+    /// The receiver is let go: what is held and has not begun to go out is dropped, and `lost` is told of it as by [`abandon`](Self::abandon).
+    pub fn let_go(&mut self, mut lost: impl FnMut(u64, usize)) {
         self.flush();
-        let all: Vec<usize> = self
-            .on_link
-            .take()
-            .into_iter()
-            .chain(self.waiting.drain(..))
-            .collect();
-        for at in all {
+        let waiting: Vec<usize> = self.waiting.drain(..).collect();
+        self.drop_held(&waiting, &mut lost);
+        self.given_up = true;
+    }
+
+    fn drop_held(&mut self, held: &[usize], lost: &mut impl FnMut(u64, usize)) {
+        for at in held.iter().copied() {
             let buffer = &self.buffers[at];
             let mut bytes = &buffer.memory[FRONT_BYTES..buffer.own_bytes()];
             let mut drop_one = |tag, bytes: usize| {
@@ -110,9 +121,5 @@ impl Outbound {
             }
             self.put_back(at);
         }
-        for at in &self.sent {
-            self.returned.extend(self.buffers[*at].lent.take());
-        }
-        self.given_up = true;
     }
 }

@@ -46,6 +46,14 @@ pub enum SessionError {
         /// Why.
         reason: Refusal,
     },
+    /// The sender ended the connection because of this receiver.
+    #[error(
+        "this side was too slow and is let go; {messages} messages for it were dropped there. Take them faster, give it more buffers (--buffer-count), or choose what is dropped (--slow)"
+    )]
+    LetGo {
+        /// How many it dropped in all.
+        messages: u64,
+    },
     /// Nobody said who he is in time.
     #[error("no greeting came")]
     NoGreeting,
@@ -88,6 +96,7 @@ impl SessionError {
             Self::Beyond { .. } | Self::Inbound(InboundError::Totals { .. }) => "bad_field",
             Self::Refused { .. } => "refused",
             Self::Turned { .. } => "turned_away",
+            Self::LetGo { .. } => "too_slow",
             Self::Unread { .. } => "answers_unread",
             Self::NoGreeting => "no_greeting",
             Self::Silent { .. } => "silent",

@@ -17,6 +17,9 @@ pub(super) const FRAMES_PER_TURN_MAX: u32 = 64;
 /// A connection that is over stays so long for the peer to find its end, in ns.
 const LINGER_NS: u64 = 1_000_000_000;
 
+/// A receiver that is too slow has so long to take what tells it that it is let go, in ns.
+const LET_GO_NS: u64 = 5_000_000_000;
+
 /// Why a connection is over.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Parted {
@@ -125,6 +128,10 @@ pub(super) struct Connection {
     pub(super) asking: Asking,
     /// It seemed silent, and nothing was read since.
     doubted: bool,
+    /// Held when it was given up, in messages and bytes.
+    pub(super) lost: [u64; 2],
+    /// The peer is let go since then.
+    let_go_ns: Option<u64>,
     /// Both sides have said all since then.
     over_since_ns: Option<u64>,
 }
@@ -153,12 +160,30 @@ impl Connection {
             link_ended: false,
             asking: Asking::default(),
             doubted: false,
+            lost: [0; 2],
+            let_go_ns: None,
             over_since_ns: None,
         })
     }
 
     pub(super) fn peer(&self) -> &str {
         self.link.peer()
+    }
+
+    /// Lets the peer go, which is too slow, as soon as it has taken what says so.
+    pub(super) fn let_go(&mut self, now_ns: u64) {
+        self.let_go_ns = Some(now_ns);
+        self.session.let_go();
+    }
+
+    /// Whether the peer is being let go.
+    pub(super) fn is_let_go(&self) -> bool {
+        self.let_go_ns.is_some()
+    }
+
+    /// Whether the peer is known, and stays.
+    pub(super) fn is_open(&self) -> bool {
+        self.session.agreed().is_some() && !self.is_let_go()
     }
 
     /// Whether there is something to say and the link had no room for it.
@@ -336,6 +361,14 @@ impl Connection {
                 Ok(())
             };
         }
+        if self
+            .let_go_ns
+            .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= LET_GO_NS)
+        {
+            return Err(Parted::Slow {
+                peer: self.link.peer().to_owned(),
+            });
+        }
         self.session.give_credit(true);
         match self.session.handle_time(now_ns) {
             // Perhaps nobody looked for so long: what has come meanwhile is read in this turn, and then it is asked again.
@@ -350,7 +383,12 @@ impl Connection {
     pub(super) fn poll_timeout(&self) -> u64 {
         match self.over_since_ns {
             Some(since_ns) => since_ns + LINGER_NS,
-            None => self.session.poll_timeout(),
+            None => {
+                let patience = self
+                    .let_go_ns
+                    .map_or(u64::MAX, |since_ns| since_ns + LET_GO_NS);
+                self.session.poll_timeout().min(patience)
+            }
         }
     }
 

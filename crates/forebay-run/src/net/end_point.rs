@@ -151,7 +151,7 @@ impl<R: Role> EndPoint<R> {
 
     /// Connections whose peers are known.
     pub(super) fn open_connections(&self) -> usize {
-        let open = |connection: &&Connection| connection.session.agreed().is_some();
+        let open = |connection: &&Connection| connection.is_open();
         self.connections.iter().filter(open).count()
     }
 
@@ -359,10 +359,8 @@ impl<R: Role> EndPoint<R> {
                 .role
                 .outbound(connection.id)
                 .is_some_and(|end| end.is_given_up());
-            let tended = if slow {
-                Err(Parted::Slow {
-                    peer: connection.peer().to_owned(),
-                })
+            let tended = if slow && !connection.is_let_go() {
+                self.let_go(at)
             } else {
                 connection.tend(now_ns)
             };
@@ -381,7 +379,7 @@ impl<R: Role> EndPoint<R> {
     pub(super) fn settle(&mut self) {
         for connection in &mut self.connections {
             let outbound = self.role.outbound(connection.id);
-            let counts = Counts::of(&connection.session, outbound.as_deref(), [0; 2]);
+            let counts = Counts::of(&connection.session, outbound.as_deref(), connection.lost);
             self.books
                 .settle(connection.slot, &connection.counted, &counts);
             connection.counted = counts;

@@ -67,6 +67,11 @@ impl Role for Publishing {
         }
     }
 
+    fn lets_go(&mut self, id: u64) -> bool {
+        self.left(id);
+        true
+    }
+
     fn gone(&mut self, id: u64) -> Option<Outbound> {
         let engine_id = self.engine_id(id)?;
         self.peers.retain(|(of, _)| *of != id);

@@ -29,6 +29,9 @@ pub struct ConnectionSummary {
     pub lost: u64,
     /// Messages sent of which nobody said whether they were read.
     pub unconfirmed: u64,
+    /// Messages for this side that the peer says it dropped, as this side was too slow for its policy or they were longer than its buffers; none when it
+    /// did not say.
+    pub dropped_at_peer: Option<u64>,
     /// Messages sent less those that the peer says it took; none when it did not say.
     pub missing_at_peer: Option<i64>,
 }
@@ -62,6 +65,8 @@ pub struct NetSummary {
     pub accept_errors: u64,
     /// Messages of which nobody said whether they were read.
     pub unconfirmed: u64,
+    /// Messages for this side that the senders say they dropped, where they said it. They are in the senders' books, not in these.
+    pub dropped_at_peers: u64,
     /// Messages sent less those that the receivers say they took, where they said it.
     pub missing_at_peers: i64,
     /// The last connections.
@@ -88,6 +93,7 @@ impl NetSummary {
             *self.parted.entry(one.end).or_default() += 1;
         }
         self.unconfirmed += one.unconfirmed;
+        self.dropped_at_peers += one.dropped_at_peer.unwrap_or(0);
         self.missing_at_peers += one.missing_at_peer.unwrap_or(0);
         self.list(one);
     }
@@ -117,6 +123,7 @@ impl NetSummary {
             *self.parted.entry(reason).or_default() += count;
         }
         self.unconfirmed += other.unconfirmed;
+        self.dropped_at_peers += other.dropped_at_peers;
         self.missing_at_peers += other.missing_at_peers;
         self.unlisted_connections += other.unlisted_connections;
         other.connections.into_iter().for_each(|one| self.list(one));
@@ -156,6 +163,7 @@ impl ConnectionSummary {
             dropped: counts.slow[0] + counts.lost[0] + counts.too_long[0],
             lost: counts.gap[0] + counts.broken[0],
             unconfirmed: 0,
+            dropped_at_peer: None,
             missing_at_peer: None,
         }
     }

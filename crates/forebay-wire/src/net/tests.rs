@@ -97,6 +97,10 @@ fn each_frame_comes_back() {
         Frame::Subscribed(4, None),
         Frame::Subscribed(5, Some(Ok(Refusal::TooMany))),
         Frame::Farewell(Totals::default()),
+        Frame::LetGo(Totals {
+            messages_dropped: 7,
+            ..Totals::default()
+        }),
     ] {
         let bytes = frame.emit();
         assert_eq!(Frame::parse(&bytes, LIMIT), Ok(Some((frame, bytes.len()))));

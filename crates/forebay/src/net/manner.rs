@@ -186,6 +186,12 @@ fn tell_people(summary: &NetSummary) {
         let messages = counted(*items, "message");
         note_line(format_args!("forebay: {messages} lost: {reason}"));
     }
+    if summary.dropped_at_peers > 0 {
+        note_line(format_args!(
+            "forebay: dropped by the senders, as this side was too slow (--slow) or they were too long for it (--buffer-bytes): {}",
+            counted(summary.dropped_at_peers, "message")
+        ));
+    }
     if summary.missing_at_peers != 0 {
         note_line(format_args!(
             "forebay: sent and, as the receivers say, not taken by them: {}",

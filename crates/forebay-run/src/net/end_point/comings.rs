@@ -99,32 +99,54 @@ impl<R: Role> EndPoint<R> {
         }
     }
 
+    /// The receiver at the other end is too slow. It is told, if it takes that in time.
+    pub(super) fn let_go(&mut self, at: usize) -> Result<(), Parted> {
+        let connection = &mut self.connections[at];
+        let slow = Parted::Slow {
+            peer: connection.peer().to_owned(),
+        };
+        if !self.role.lets_go(connection.id) {
+            return Err(slow);
+        }
+        let Some(outbound) = self.role.outbound(connection.id) else {
+            return Err(slow);
+        };
+        outbound.let_go(|_, bytes| {
+            connection.lost[0] += 1;
+            connection.lost[1] += bytes as u64;
+        });
+        connection.let_go(self.now_ns);
+        Ok(())
+    }
+
     /// A connection is over: closes its account.
     pub(super) fn part(&mut self, at: usize, parted: &Parted) {
         let mut connection = self.connections.remove(at);
+        let mut lost = connection.lost;
         let outbound = self.role.gone(connection.id).map(|mut outbound| {
-            let before = outbound.totals();
-            outbound.abandon(|_, _| {});
+            outbound.abandon(|_, bytes| {
+                lost[0] += 1;
+                lost[1] += bytes as u64;
+            });
             while let Some(number) = outbound.returned() {
                 self.lends.returned(number);
             }
-            let after = outbound.totals();
-            let lost = [
-                after.messages_dropped - before.messages_dropped,
-                after.bytes_dropped - before.bytes_dropped,
-            ];
-            (outbound, lost)
+            outbound
         });
-        let lost = outbound.as_ref().map_or([0; 2], |(_, lost)| *lost);
-        let outbound = outbound.map(|(outbound, _)| outbound);
         let counts = Counts::of(&connection.session, outbound.as_ref(), lost);
         self.books
             .settle(connection.slot, &connection.counted, &counts);
         if connection.slot != usize::MAX {
             self.free_slots.push(connection.slot);
         }
+        let slow = Parted::Slow {
+            peer: connection.peer().to_owned(),
+        };
         let parted = if connection.session.has_heard_all() {
             &Parted::Over
+        } else if connection.is_let_go() {
+            // However it went then.
+            &slow
         } else {
             parted
         };
@@ -154,6 +176,10 @@ impl<R: Role> EndPoint<R> {
             self.last_trouble = Some(parted.to_string());
         }
         let mut summary = ConnectionSummary::of(connection.peer(), reason, &counts);
+        summary.dropped_at_peer = connection
+            .session
+            .dropped_by_peer()
+            .map(|[messages, _]| messages);
         if let Some(outbound) = &outbound {
             let sent = outbound.totals().messages;
             match connection.session.farewell() {
@@ -166,7 +192,8 @@ impl<R: Role> EndPoint<R> {
         if peer_known || connection.dial.is_none() {
             self.summary.add(summary);
         }
-        let refusal = matches!(parted, Parted::Slow { .. }).then_some(Refusal::Busy);
+        let is_slow = matches!(parted, Parted::Slow { .. });
+        let refusal = (is_slow && !connection.is_let_go()).then_some(Refusal::Busy);
         connection.part(&self.hub, refusal);
         let over = matches!(parted, Parted::Over);
         self.tainted |= peer_known && !over;

@@ -19,6 +19,10 @@ pub(in crate::net) trait Role {
     fn has_left(&self) -> bool {
         false
     }
+    /// The receiver of a connection is too slow: nothing more is pushed to it. False where that is not told to receivers.
+    fn lets_go(&mut self, _id: u64) -> bool {
+        false
+    }
     /// A connection is gone: its sending end.
     fn gone(&mut self, id: u64) -> Option<Outbound>;
     /// Subscriptions begin or end.
