@@ -127,6 +127,9 @@ pub struct Verdict {
     pub condition: Condition,
     /// Why.
     pub reason: Reason,
+    /// Of when the books are, in ns since the Unix epoch, for a run that did not end by itself: its last sign of life. What happened after it is in no
+    /// books.
+    pub as_of_ns: Option<u64>,
     /// Lines that do not close, the greatest first.
     pub offenders: Vec<Offender>,
     /// What had neither arrived nor been lost. In an interrupted run: in flight when the run died.
@@ -175,6 +178,7 @@ pub fn audit(snapshot: &Snapshot, supervisor: Supervisor) -> Verdict {
         phase,
         condition,
         reason,
+        as_of_ns: died.then_some(balance.run.heartbeat_ns.max(balance.run.start_ns)),
         offenders,
         underway,
         unknown_links: unknown

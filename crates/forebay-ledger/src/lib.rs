@@ -58,6 +58,7 @@ mod layout;
 mod leak;
 mod link;
 mod loss;
+mod moment;
 pub mod prometheus;
 mod run;
 mod schema;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::audit::{Offender, Phase, Underway, Verdict};
 use crate::balance::{Amount, DropLine, Level, Residual};
+use crate::moment::Moment;
 use crate::run::Reason;
 use crate::table::{Table, bytes, items};
 use crate::unit::Unit;
@@ -303,7 +304,8 @@ impl Verdict {
                 0 => String::new(),
                 n => format!(" ({n} senders keep no books: unknown)"),
             };
-            return format!("The books {verb}{unknown}.\n");
+            let then = self.as_of_ns.map_or("", |_| ", as of then");
+            return format!("{}The books {verb}{then}{unknown}.\n", self.as_of_text());
         }
         let lines = self
             .offenders
@@ -312,10 +314,22 @@ impl Verdict {
             .map(|line| format!("  {line}\n"));
         let lines: String = lines.collect();
         format!(
-            "THE BOOKS DO NOT CLOSE:\n{}{lines}{}",
+            "{}THE BOOKS DO NOT CLOSE:\n{}{lines}{}",
+            self.as_of_text(),
             self.offending_places_text(),
             more(self.offenders.len())
         )
+    }
+
+    /// What is to be known of the books of a run that was killed.
+    fn as_of_text(&self) -> String {
+        self.as_of_ns.map_or_else(String::new, |ns| {
+            format!(
+                "The run did not end by itself: it was killed, or its host went down.\nIts last sign of life is of {}; what it did after its books were \
+                 last written is in none.\n",
+                Moment(ns)
+            )
+        })
     }
 
     /// The sum of each place where several owners' lines do not close.

@@ -18,6 +18,8 @@ fn the_sheet_of_a_leaking_and_of_a_dead_run() {
         if ends {
             path.run
                 .finish(Condition::Complete, Reason::LimitReached, 9_000);
+        } else {
+            path.run.heartbeat(1_795_343_085_123_000_000);
         }
         text += &format!("{}\n", path.audit(Supervisor::Gone));
     }
