@@ -2,7 +2,8 @@
 //!
 //! The live ledger lies in `/dev/shm`: a mapped file on a disk makes a data path wait for the disk whenever the
 //! kernel writes its pages back. The run's directory holds a link to it while the run lives (a `kill -9`
-//! leaves both, for the post-mortem) and the ledger itself afterwards. `ledger` and `run.json` are those of the last
+//! leaves both, for the post-mortem; the next run in the directory takes the ledger there, and one of messaging is removed from memory by any later
+//! end point when it is a day old) and the ledger itself afterwards. `ledger` and `run.json` are those of the last
 //! run in that directory; older ones are kept as `ledger-RUN` and `run-RUN.json`, and files of those names that are no
 //! run's at all as `ledger-old` and `run-old.json`. A run that does not begin leaves the directory as it was.
 //!
@@ -10,6 +11,7 @@
 //! tells better than a process number whether a run is going on there. Room for ledger and record is taken at the start,
 //! so that a run that fills its disk can still say so.
 
+mod forgotten;
 mod older;
 
 use std::fs::{self, File, TryLockError};
@@ -22,6 +24,7 @@ use forebay_ledger::{LedgerReader, Words};
 use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
+pub(crate) use forgotten::remove_forgotten;
 use older::Older;
 
 const LEDGER: &str = "ledger";
@@ -50,6 +53,8 @@ pub struct RunDir {
     made: bool,
     older: Older,
     _lock: Option<File>,
+    /// Says to others that the ledger in memory is in use.
+    ledger: Option<File>,
 }
 
 impl RunDir {
@@ -79,6 +84,7 @@ impl RunDir {
             made,
             older,
             _lock: lock,
+            ledger: None,
         })
     }
 
@@ -114,6 +120,11 @@ impl RunDir {
     pub fn create_ledger(&mut self, bytes: u64) -> Result<(Words, OwnedFd), RunError> {
         let (mapping, file) = Mapping::create_file(&self.memory, bytes)?;
         self.live = true;
+        self.ledger = file.try_clone().ok();
+        if let Some(ledger) = &self.ledger {
+            // Where there are no locks, its age has to do.
+            let _ = ledger.try_lock();
+        }
         let link = self.path.join(LEDGER);
         if link != self.memory {
             std::os::unix::fs::symlink(&self.memory, &link)
@@ -252,7 +263,7 @@ pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
     if fs::symlink_metadata(&file).is_ok_and(|data| data.is_symlink()) && !file.exists() {
         let gone = io::Error::new(
             io::ErrorKind::NotFound,
-            "the run was killed and its memory is gone (the host was restarted)",
+            "the run was killed and its memory is gone (the host was restarted, or a day has passed and an end point of messaging tidied up)",
         );
         return Err(RunError::File {
             what: "opening the ledger",

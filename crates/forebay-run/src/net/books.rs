@@ -19,7 +19,7 @@ use super::settings::Settings;
 use super::summary::NetSummary;
 use super::tags::{TagSummary, Tags};
 use crate::error::RunError;
-use crate::run_dir::RunDir;
+use crate::run_dir::{RunDir, remove_forgotten};
 
 /// Reasons of the account of sending.
 const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];
@@ -128,6 +128,13 @@ impl Books {
         let mut directory = None;
         let words = match settings.out.as_deref() {
             Some(out) => {
+                let forgotten = remove_forgotten(clock::realtime_ns());
+                if forgotten > 0 {
+                    tracing::info!(
+                        forgotten,
+                        "ledgers of killed end points were removed from memory"
+                    );
+                }
                 let mut made = RunDir::prepare(out, &run_id, &mut warnings)?;
                 made.reserve(schema.bytes_needed() as u64, places)?;
                 let (words, _) = made.create_ledger(schema.bytes_needed() as u64)?;
