@@ -2,8 +2,10 @@
 //!
 //! It maps the ledger and reads; the data path does not notice.
 
+mod events;
 mod fill;
 pub(crate) mod live;
+mod messages;
 mod page;
 mod sample;
 mod screen;

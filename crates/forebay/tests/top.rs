@@ -291,3 +291,48 @@ fn a_terminal_is_restored_by_a_key_and_by_a_signal() {
     }
     end(&mut run);
 }
+
+#[test]
+fn an_end_point_of_messaging_is_told_in_messages() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let address = format!("shm://top-{}", std::process::id());
+    let net = |arguments: &[&str]| {
+        let mut command = forebay();
+        let quiet = command
+            .args(["net", arguments[0], &address])
+            .args(&arguments[1..]);
+        quiet
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let out_text = out.to_str().unwrap();
+    let mut receiver = net(&["recv", "--output", "null", "--once", "--out", out_text]);
+    let mut sender = net(&[
+        "send",
+        "--input",
+        "generate",
+        "--count",
+        "700",
+        "--message-bytes",
+        "10",
+    ]);
+    assert!(sender.wait().unwrap().success() && receiver.wait().unwrap().success());
+    let page = top(&["--once"], &out);
+    assert!(
+        page.contains("0 messages sent, 700 received, 0 lost by name"),
+        "{page}"
+    );
+    assert!(!page.contains("event"), "{page}");
+    let view: Value = serde_json::from_str(&top(&["--format", "json"], &out)).unwrap();
+    let messages = &view["messages"];
+    assert_eq!(
+        (&messages["received"], &messages["bytes"]),
+        (&700.into(), &7_000.into()),
+        "{view}"
+    );
+    assert!(messages["rate_hz"].as_f64().unwrap() > 0.0, "{view}");
+    assert!(view["events"].is_null(), "{view}");
+}

@@ -74,7 +74,7 @@ impl Live {
 
 /// A run in one line: rates, the fill of each stage, losses, what no account explains.
 fn line(view: &View) -> String {
-    let events = &view.events;
+    let events = view.events.unwrap_or_default();
     let fill: Vec<String> = view
         .fills
         .iter()

@@ -90,17 +90,16 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
         State::Ended => Style::new().fg(Color::Yellow),
         State::Killed => Style::new().fg(Color::Red),
     };
-    let events = &view.events;
-    let mut lines = vec![
-        Line::from(vec![
-            Span::styled(
-                format!("run {}  ", view.run_id),
-                Style::new().add_modifier(Modifier::BOLD),
-            ),
-            Span::styled(state, style.add_modifier(Modifier::BOLD)),
-            Span::raw(format!("  {:.1} s{paused}", view.running_s)),
-        ]),
-        plain(format!(
+    let mut lines = vec![Line::from(vec![
+        Span::styled(
+            format!("run {}  ", view.run_id),
+            Style::new().add_modifier(Modifier::BOLD),
+        ),
+        Span::styled(state, style.add_modifier(Modifier::BOLD)),
+        Span::raw(format!("  {:.1} s{paused}", view.running_s)),
+    ])];
+    if let Some(events) = &view.events {
+        lines.push(plain(format!(
             "{} events complete, {} incomplete, {} discarded   {}   {}/s   (over {:.1} s)",
             events.complete,
             events.partial,
@@ -108,8 +107,19 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
             si(events.rate_hz, "Hz"),
             bytes(events.data_rate_bytes_per_s),
             view.rates_over_s,
-        )),
-    ];
+        )));
+    }
+    if let Some(messages) = &view.messages {
+        lines.push(plain(format!(
+            "{} messages sent, {} received, {} lost by name   {}   {}/s   (over {:.1} s)",
+            messages.sent,
+            messages.received,
+            messages.dropped,
+            si(messages.rate_hz, "Hz"),
+            bytes(messages.data_rate_bytes_per_s),
+            view.rates_over_s,
+        )));
+    }
     lines.push(residual(view));
     lines
 }
@@ -240,7 +250,8 @@ fn places(view: &View, lines: &mut Vec<Line<'static>>) {
 
 fn drops(view: &View, lines: &mut Vec<Line<'static>>) {
     if view.drops.is_empty() && view.host.is_empty() {
-        let lacking = view.events.partial + view.events.discarded;
+        let events = view.events.unwrap_or_default();
+        let lacking = events.partial + events.discarded;
         lines.push(plain(match lacking {
             0 => "nothing lost".to_owned(),
             lacking => format!("nothing dropped; {lacking} events lack sources"),

@@ -176,9 +176,11 @@ fn rates_are_differences_over_the_time_between_two_looks() {
         (view.state, view.rates_over_s, view.running_s),
         (State::Live, 2.0, 4.0)
     );
-    assert_eq!((view.events.complete, view.events.partial), (4990, 10));
+    let events = view.events.unwrap();
+    assert_eq!((events.complete, events.partial), (4990, 10));
+    assert_eq!(view.messages, None);
     assert_eq!(
-        (view.events.rate_hz, view.events.data_rate_bytes_per_s),
+        (events.rate_hz, events.data_rate_bytes_per_s),
         (2000.0, 680_000.0)
     );
     let receiver = view
@@ -274,7 +276,10 @@ fn a_killed_run_and_an_ended_one_say_so() {
     let ended = Watch::new().view(world.sample(100, Supervisor::Gone));
     assert_eq!((ended.state, ended.running_s), (State::Ended, 7.0));
     // Over the time in which events were built.
-    assert_eq!((ended.rates_over_s, ended.events.rate_hz), (4.0, 1000.0));
+    assert_eq!(
+        (ended.rates_over_s, ended.events.unwrap().rate_hz),
+        (4.0, 1000.0)
+    );
     assert!(page::text(&ended, &Wish::default()).contains("ENDED: complete (limit reached)"));
 }
 

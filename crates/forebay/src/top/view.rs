@@ -5,7 +5,9 @@ use forebay_ledger::{
 };
 use serde::Serialize;
 
+use super::events::{Events, events, span_s};
 use super::fill::{Fill, fills};
+use super::messages::{self, Messages};
 use super::sample::Sample;
 use super::source::{Source, sources};
 
@@ -15,7 +17,7 @@ const ALARM_HOLD_NS: u64 = 1_000_000_000;
 const OWNERS_NAMED: usize = 3;
 
 /// Places in the order of the data; others come behind, as they were declared.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 20] = [
     "generator",
     "capture",
     "reassembly",
@@ -30,6 +32,12 @@ const ORDER: [&str; 14] = [
     "offer",
     "sink_queue",
     "sink",
+    "publish",
+    "copies",
+    "send",
+    "receive",
+    "read",
+    "deliver",
 ];
 
 /// A run as it stands.
@@ -45,7 +53,12 @@ pub(super) struct View {
     pub(super) running_s: f64,
     /// Time over which rates are taken: between two looks, or the whole run when it is over.
     pub(super) rates_over_s: f64,
-    pub(super) events: Events,
+    /// Of a run that builds events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) events: Option<Events>,
+    /// Of an end point of messaging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) messages: Option<Messages>,
     pub(super) places: Vec<Place>,
     pub(super) fills: Vec<Fill>,
     pub(super) drops: Vec<Lost>,
@@ -62,17 +75,6 @@ pub(super) enum State {
     Live,
     Ended,
     Killed,
-}
-
-/// What the builder made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Events {
-    pub(super) complete: u64,
-    pub(super) partial: u64,
-    pub(super) discarded: u64,
-    pub(super) bytes: u64,
-    pub(super) rate_hz: f64,
-    pub(super) data_rate_bytes_per_s: f64,
 }
 
 /// Items and bytes with their rates.
@@ -155,11 +157,6 @@ impl Watch {
         let state = state(now);
         let residual = self.residuals(now, state);
         let before = self.before.as_ref().filter(|_| state == State::Live);
-        let seconds = match before {
-            Some(before) => (now.at - before.at).as_secs_f64(),
-            None => span_s(&metrics),
-        };
-        let rates = Rates { before, seconds };
         let status = now.snapshot.run;
         let end_ns = if status.end_ns == 0 {
             now.now_ns
@@ -172,15 +169,24 @@ impl Watch {
         } else {
             end_ns
         };
+        let running_s = end_ns.saturating_sub(status.start_ns) as f64 / 1e9;
+        let seconds = match before {
+            Some(before) => (now.at - before.at).as_secs_f64(),
+            None if messages::is_of(now) => running_s,
+            None => span_s(&metrics),
+        };
+        let rates = Rates { before, seconds };
+        let messages = messages::messages(now, &rates);
         View {
             run_id: now.snapshot.run_id().to_owned(),
             state,
             condition: now.verdict.condition.name(),
             reason: now.verdict.reason.name(),
             supervisor_pid: status.supervisor_pid,
-            running_s: end_ns.saturating_sub(status.start_ns) as f64 / 1e9,
+            running_s,
             rates_over_s: seconds,
-            events: events(now, &metrics, &rates),
+            events: messages.is_none().then(|| events(now, &metrics, &rates)),
+            messages,
             places: places(now, &rates),
             fills: fills(&metrics),
             drops: drops(now, &rates),
@@ -254,17 +260,6 @@ fn state(sample: &Sample) -> State {
     }
 }
 
-/// Time over which the run built events, for rates without a look before.
-fn span_s(metrics: &super::sample::Metrics<'_>) -> f64 {
-    let trigger = metrics.value("generator", "start_ns", "");
-    let first = match trigger {
-        0 => metrics.value("builder", "first_message_ns", ""),
-        trigger => trigger,
-    };
-    let last = metrics.value("builder", "last_event_ns", "");
-    last.saturating_sub(first) as f64 / 1e9
-}
-
 /// Differences to the look before.
 pub(super) struct Rates<'a> {
     before: Option<&'a Sample>,
@@ -284,30 +279,6 @@ impl<'a> Rates<'a> {
         }
         let then = self.before.map_or(0, then);
         now.saturating_sub(then) as f64 / self.seconds
-    }
-}
-
-fn events(now: &Sample, metrics: &super::sample::Metrics<'_>, rates: &Rates<'_>) -> Events {
-    let out = |sample: &Sample| {
-        let lines = sample
-            .verdict
-            .balance
-            .accounts
-            .iter()
-            .filter(|line| line.place == "events");
-        lines.fold((0, 0), |sum, line| {
-            (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
-        })
-    };
-    let count = |name| metrics.value("builder", name, "");
-    let (items, bytes) = out(now);
-    Events {
-        complete: count("events_complete"),
-        partial: count("events_partial"),
-        discarded: count("events_discarded"),
-        bytes,
-        rate_hz: rates.of(items, |sample| out(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| out(sample).1),
     }
 }
 

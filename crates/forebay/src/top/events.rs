@@ -1,0 +1,53 @@
+//! What a builder of events made.
+
+use serde::Serialize;
+
+use super::sample::{Metrics, Sample};
+use super::view::Rates;
+
+/// What the builder made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(super) struct Events {
+    pub(super) complete: u64,
+    pub(super) partial: u64,
+    pub(super) discarded: u64,
+    pub(super) bytes: u64,
+    pub(super) rate_hz: f64,
+    pub(super) data_rate_bytes_per_s: f64,
+}
+
+/// Time over which the run built events, for rates without a look before.
+pub(super) fn span_s(metrics: &Metrics<'_>) -> f64 {
+    let trigger = metrics.value("generator", "start_ns", "");
+    let first = match trigger {
+        0 => metrics.value("builder", "first_message_ns", ""),
+        trigger => trigger,
+    };
+    let last = metrics.value("builder", "last_event_ns", "");
+    last.saturating_sub(first) as f64 / 1e9
+}
+
+/// What the builder made, and how fast.
+pub(super) fn events(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) -> Events {
+    let out = |sample: &Sample| {
+        let lines = sample
+            .verdict
+            .balance
+            .accounts
+            .iter()
+            .filter(|line| line.place == "events");
+        lines.fold((0, 0), |sum, line| {
+            (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
+        })
+    };
+    let count = |name| metrics.value("builder", name, "");
+    let (items, bytes) = out(now);
+    Events {
+        complete: count("events_complete"),
+        partial: count("events_partial"),
+        discarded: count("events_discarded"),
+        bytes,
+        rate_hz: rates.of(items, |sample| out(sample).0),
+        data_rate_bytes_per_s: rates.of(bytes, |sample| out(sample).1),
+    }
+}

@@ -1,0 +1,56 @@
+//! What an end point of messaging did.
+
+use serde::Serialize;
+
+use super::sample::Sample;
+use super::view::{Rates, losses};
+
+/// Messages of an end point, in all copies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(super) struct Messages {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    /// Lost by name.
+    pub(super) dropped: u64,
+    /// Bytes of the payloads of those sent and received.
+    pub(super) bytes: u64,
+    pub(super) rate_hz: f64,
+    pub(super) data_rate_bytes_per_s: f64,
+}
+
+/// Items and bytes that left a place.
+fn out(sample: &Sample, place: &str) -> (u64, u64) {
+    let accounts = &sample.verdict.balance.accounts;
+    let lines = accounts.iter().filter(|line| line.place == place);
+    lines.fold((0, 0), |sum, line| {
+        (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
+    })
+}
+
+/// Both ways together.
+fn moved(sample: &Sample) -> (u64, u64) {
+    let (sent, received) = (out(sample, "send"), out(sample, "receive"));
+    (sent.0 + received.0, sent.1 + received.1)
+}
+
+/// Whether a ledger is that of an end point: it delivers, and builds nothing.
+pub(super) fn is_of(sample: &Sample) -> bool {
+    let has = |place: &str| {
+        let accounts = &sample.verdict.balance.accounts;
+        accounts.iter().any(|line| line.place == place)
+    };
+    has("deliver") && !has("events")
+}
+
+/// What it did, if it is one.
+pub(super) fn messages(now: &Sample, rates: &Rates<'_>) -> Option<Messages> {
+    let (items, bytes) = moved(now);
+    is_of(now).then(|| Messages {
+        sent: out(now, "send").0,
+        received: out(now, "receive").0,
+        dropped: losses(now).map(|(_, _, line)| line.items).sum(),
+        bytes,
+        rate_hz: rates.of(items, |sample| moved(sample).0),
+        data_rate_bytes_per_s: rates.of(bytes, |sample| moved(sample).1),
+    })
+}
