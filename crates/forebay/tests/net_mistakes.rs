@@ -262,3 +262,19 @@ fn the_wrong_kind_of_end_is_told_at_once() {
         assert_eq!(one.end().code(), Some(0));
     }
 }
+
+#[test]
+fn each_verb_says_what_its_exit_codes_mean() {
+    for verb in ["perf", "pub", "sub", "send", "recv", "bus"] {
+        let help = start(&mut net(&[verb, "--help"])).end();
+        let (_, codes) = help.stdout.split_once("Exit codes:").unwrap();
+        for line in [
+            "0  done",
+            "1  the books do not close",
+            "2  it could not be done",
+        ] {
+            assert!(codes.contains(line), "{verb}: {codes}");
+        }
+    }
+    refused(&["recv", "nowhere"], &["no such backend"]);
+}
