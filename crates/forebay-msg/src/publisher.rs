@@ -21,10 +21,21 @@ pub struct Published {
     pub dropped: u32,
     /// A subscriber of the policy `Block` has no room: nothing was done; come again when credit came.
     pub wait: bool,
+    /// A subscriber has no room, as far as credit was read, and it was only to be published if all have: nothing was done.
+    pub short: bool,
     /// It is longer than our own buffers: nothing was done. One that only some subscribers' buffers do not take is dropped for those.
     pub too_long: bool,
     /// A buffer of one of them became full, and is to go out.
     pub filled: bool,
+}
+
+/// What is to happen when a subscriber has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Short {
+    /// Nothing: the caller looks whether there is credit.
+    Ask,
+    /// What its policy says.
+    Decide,
 }
 
 #[derive(Debug)]
@@ -193,14 +204,36 @@ impl Publisher {
         peer.map_or(0, |peer| peer.asked.tags.len() + peer.asked.patterns.len())
     }
 
-    /// Sends a message to all subscribers of its tag.
+    /// Sends a message to all subscribers of its tag; what one costs who has no room is decided by his policy.
     #[inline]
     pub fn publish(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Published {
+        self.publish_or(Short::Decide, now_ns, tag, status, payload)
+    }
+
+    /// The same only if all of them have room: a chance to read what they have given back before a policy decides.
+    #[inline]
+    pub fn publish_if_room(
+        &mut self,
+        now_ns: u64,
+        tag: u64,
+        status: u8,
+        payload: &[u8],
+    ) -> Published {
+        self.publish_or(Short::Ask, now_ns, tag, status, payload)
+    }
+
+    #[inline]
+    fn publish_or(
+        &mut self,
+        short: Short,
+        now_ns: u64,
+        tag: u64,
+        status: u8,
+        payload: &[u8],
+    ) -> Published {
         let bytes = payload.len();
         self.publish_each(
-            now_ns,
-            tag,
-            bytes,
+            (short, now_ns, tag, bytes),
             |outbound| outbound.has_room(tag, status, bytes),
             |outbound| outbound.push(now_ns, tag, status, payload),
         )
@@ -217,20 +250,24 @@ impl Publisher {
         token: u64,
     ) -> Published {
         self.publish_each(
-            now_ns,
-            tag,
-            payload_bytes,
+            (Short::Decide, now_ns, tag, payload_bytes),
             Outbound::has_free_buffer,
             |outbound| outbound.push_lent(now_ns, tag, status, payload_bytes, token),
         )
     }
 
+    /// Whether a message that needs a buffer for itself has one at all subscribers of its tag.
+    pub fn has_free_buffers(&mut self, tag: u64) -> bool {
+        let Self { peers, routes, .. } = self;
+        let route = routes.places(tag, || subscribed(peers, tag));
+        let mut ends = route.iter().map(|at| &peers[*at].outbound);
+        ends.all(Outbound::has_free_buffer)
+    }
+
     #[inline]
     fn publish_each(
         &mut self,
-        now_ns: u64,
-        tag: u64,
-        bytes: usize,
+        (short, now_ns, tag, bytes): (Short, u64, u64, usize),
         has_room: impl Fn(&Outbound) -> bool,
         push: impl Fn(&mut Outbound) -> Pushed,
     ) -> Published {
@@ -257,10 +294,15 @@ impl Publisher {
         // Nothing may have happened when the caller is to come again.
         for at in route {
             let outbound = &mut peers[*at].outbound;
-            let fits = bytes <= outbound.buffer_bytes() as usize;
-            published.wait |= fits && !has_room(outbound) && outbound.would_wait(now_ns);
+            if bytes > outbound.buffer_bytes() as usize || has_room(outbound) {
+                continue;
+            }
+            match short {
+                Short::Ask => published.short = true,
+                Short::Decide => published.wait |= outbound.would_wait(now_ns),
+            }
         }
-        if published.wait {
+        if published.wait || published.short {
             return published;
         }
         for at in route {

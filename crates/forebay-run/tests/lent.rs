@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use forebay_link::bytes::{self, Region, Room};
 use forebay_run::net::{
     Address, Entry, Memory, NetError, Payload, Publisher, Receiver, Sender, Settings, Subscriber,
 };
@@ -266,4 +267,24 @@ fn a_page_is_free_when_all_subscribers_are_through() {
         }
         assert_eq!(one_after_the_other, [None, Some(2)]);
     }
+}
+
+#[test]
+fn a_piece_without_a_head_ends_its_connection_by_name() {
+    let address: Address = addresses()[1].clone();
+    let mut receiver = Receiver::listen(&address, &settings()).unwrap();
+    let region = Region::create("headless", 1).unwrap();
+    let mut liar = bytes::connect(&address, Room::default()).unwrap();
+    let mut waits = patience();
+    while liar.send_from(&[], &region, &[0..64]).unwrap_or(1) == 0 {
+        waits();
+        receiver.poll(MOMENT, |_| {}).unwrap();
+    }
+    let before = Instant::now();
+    while before.elapsed() < Duration::from_millis(200) {
+        receiver.poll(MOMENT, |_| {}).unwrap();
+    }
+    let summary = receiver.finish(LIMIT, |_| {}).unwrap();
+    assert_eq!(summary.parted.get("bad_field"), Some(&1), "{summary:?}");
+    assert!(summary.is_closed(), "{summary:?}");
 }

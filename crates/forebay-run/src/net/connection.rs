@@ -267,13 +267,11 @@ impl Connection {
 
     /// Reads a frame whose end lies in the peer's memory, if one is at hand.
     fn read_apart(&mut self, now_ns: u64, on: &mut impl FnMut(Viewed<'_>)) -> Result<bool, Parted> {
-        let bytes = self.link.bytes();
-        if bytes.is_empty() {
-            return Ok(false);
-        }
         let Some(apart) = self.link.apart() else {
             return Ok(false);
         };
+        // Without a head in front of it, it is no frame, and nothing would use it up.
+        let bytes = self.link.bytes();
         let area_bytes = self.session.area_bytes();
         let parsed = Frame::parse_apart(bytes, apart.len(), area_bytes);
         let (fields, head) = parsed.map_err(|error| self.failed(error.into()))?;

@@ -133,7 +133,7 @@ impl Publisher {
     /// the settings' `block_ns` allows.
     ///
     /// # Errors
-    /// It is longer than the buffers of a subscriber, or the system refuses to wait.
+    /// It is longer than the publisher's own buffers, or the system refuses to wait. Where it is longer than a subscriber's, it is dropped for that one alone.
     #[inline]
     pub fn publish(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<u32, NetError> {
         loop {
@@ -163,7 +163,18 @@ impl Publisher {
             return Ok(Some(1));
         }
         let engine = &mut end_point.role.engine;
-        let published = engine.publish(end_point.now_ns, tag, status, payload);
+        let mut published = engine.publish_if_room(end_point.now_ns, tag, status, payload);
+        if published.short {
+            end_point.look_for_credit(|end_point| {
+                let engine = &mut end_point.role.engine;
+                published = engine.publish_if_room(end_point.now_ns, tag, status, payload);
+                published.short
+            })?;
+        }
+        if published.short {
+            let engine = &mut end_point.role.engine;
+            published = engine.publish(end_point.now_ns, tag, status, payload);
+        }
         self.account(tag, &published, payload.len())
     }
 
@@ -183,6 +194,10 @@ impl Publisher {
         self.look_at_clock();
         loop {
             let end_point = &mut self.end_point;
+            if !end_point.role.engine.has_free_buffers(tag) {
+                end_point
+                    .look_for_credit(|end_point| !end_point.role.engine.has_free_buffers(tag))?;
+            }
             let (number, bytes) = end_point.lends.begin(memory, parts, token)?;
             let engine = &mut end_point.role.engine;
             let published = engine.publish_lent(end_point.now_ns, tag, status, bytes, number);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{Config, ConfigError, Outbound, Pushed, Role as Wants};
+use forebay_msg::{Config, ConfigError, Outbound, Pushed, Role as Wants, Slow};
 use forebay_sys::clock;
 
 use super::end_point::{Doze, EndPoint, PeerId, Role};
@@ -219,6 +219,16 @@ impl Sender {
             self.end_point.now_ns = clock::monotonic_ns();
         }
         let end_point = &mut self.end_point;
+        if end_point.settings.messages.slow != Slow::Block {
+            let is_short = |end_point: &mut EndPoint<Sending>| {
+                let first = end_point.role.ends.ends.first();
+                first.is_some_and(|end| !end.1.has_free_buffer())
+            };
+            // What a receiver that answers has said waits for the next poll.
+            if is_short(end_point) && !end_point.is_answered() {
+                end_point.look_for_credit(is_short)?;
+            }
+        }
         if end_point.role.ends.has_left {
             return Err(NetError::Left);
         }
@@ -277,21 +287,27 @@ impl Sender {
         payload_bytes: usize,
         mut write: impl FnMut(&mut [u8]),
     ) -> Result<(), NetError> {
-        let begun_ns = self.end_point.now_ns;
+        let mut begun_ns = None;
         while self.try_send_with(tag, status, payload_bytes, &mut write)? == Sent::NotNow {
-            if self.end_point.stops() > 0 {
-                return Err(NetError::Stopped);
-            }
-            self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
-            self.end_point.check_refusals()?;
-            self.check_patience(begun_ns)?;
+            self.wait_for_room(&mut begun_ns)?;
         }
         Ok(())
     }
 
+    /// Waits for a moment; `begun_ns` is when that began, which is now for who had no time yet.
+    #[cold]
+    fn wait_for_room(&mut self, begun_ns: &mut Option<u64>) -> Result<(), NetError> {
+        let begun_ns = *begun_ns.get_or_insert_with(clock::monotonic_ns);
+        if self.end_point.stops() > 0 {
+            return Err(NetError::Stopped);
+        }
+        self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+        self.end_point.check_refusals()?;
+        self.check_patience(begun_ns)
+    }
+
     #[cold]
     fn send_later(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
-        self.end_point.now_ns = clock::monotonic_ns();
         self.send_with(tag, status, payload.len(), |place| {
             place.copy_from_slice(payload)
         })

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{NetError, ROOM_WAIT, Sender, Sent};
+use super::{NetError, Sender, Sent};
 use crate::net::lends::{Memory, MemoryId};
 
 impl Sender {
@@ -62,14 +62,9 @@ impl Sender {
         parts: &[Range<usize>],
         token: u64,
     ) -> Result<(), NetError> {
-        let begun_ns = self.end_point.now_ns;
+        let mut begun_ns = None;
         while self.try_send_lent(tag, status, memory, parts, token)? == Sent::NotNow {
-            if self.end_point.stops() > 0 {
-                return Err(NetError::Stopped);
-            }
-            self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
-            self.end_point.check_refusals()?;
-            self.check_patience(begun_ns)?;
+            self.wait_for_room(&mut begun_ns)?;
         }
         Ok(())
     }
