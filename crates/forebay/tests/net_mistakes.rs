@@ -9,9 +9,9 @@
 mod rig;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rig::{Ended, forebay, start};
 
@@ -132,7 +132,7 @@ fn pipes_and_devices_take_what_comes() {
         "--output",
         "/dev/stdout",
     ]);
-    behind.stderr(std::process::Stdio::null());
+    behind.stderr(Stdio::null());
     let status = behind
         .stdout(File::options().append(true).open(&file).unwrap())
         .status()
@@ -277,4 +277,23 @@ fn each_verb_says_what_its_exit_codes_mean() {
         }
     }
     refused(&["recv", "nowhere"], &["no such backend"]);
+}
+
+#[test]
+fn a_subscriber_says_why_it_still_waits() {
+    let address = address(70);
+    let mut command = net(&["sub", &address]);
+    let mut waits = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(waits.stderr.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert!(
+        line.contains("no publisher yet") && line.contains(&address) && line.contains("refused"),
+        "{line}"
+    );
+    assert!(rig::signal("INT", waits.id()));
+    assert!(waits.wait().unwrap().success());
 }

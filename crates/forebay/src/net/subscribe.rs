@@ -18,6 +18,9 @@ use crate::output::note_line;
 /// One wait: an order to end costs this much.
 const WAIT: Duration = Duration::from_millis(20);
 
+/// Who waits for a publisher is told why after so long.
+const TELL: Duration = Duration::from_secs(1);
+
 /// What comes is written at the latest so long after, however much comes.
 const FLUSH: Duration = Duration::from_millis(100);
 
@@ -94,10 +97,12 @@ trait In {
     fn peers(&self) -> usize;
     fn begin_end(&mut self);
     fn account(&mut self, became: &Became);
+    /// Why nobody has been there yet, where this side looks for somebody.
+    fn is_missing(&self) -> Option<String>;
 }
 
 macro_rules! messages_from {
-    ($end_point:ident, $peers:ident) => {
+    ($end_point:ident, $peers:ident, $missing:expr) => {
         impl In for $end_point {
             fn take(
                 &mut self,
@@ -119,6 +124,10 @@ macro_rules! messages_from {
                 $end_point::begin_end(self);
             }
 
+            fn is_missing(&self) -> Option<String> {
+                $missing(self)
+            }
+
             fn account(&mut self, became: &Became) {
                 let Became {
                     written,
@@ -137,8 +146,10 @@ macro_rules! messages_from {
     };
 }
 
-messages_from!(Receiver, senders);
-messages_from!(Subscriber, publishers);
+messages_from!(Receiver, senders, |_| None);
+messages_from!(Subscriber, publishers, |end: &Subscriber| {
+    (end.connections_made() == 0).then(|| end.trouble())
+});
 
 /// Messages on their way to a sink.
 struct Flow<'a, I> {
@@ -147,6 +158,8 @@ struct Flow<'a, I> {
     /// How many are still wanted.
     left: u64,
     flushed: Instant,
+    begun: Instant,
+    told: bool,
 }
 
 impl<I: In> Flow<'_, I> {
@@ -169,10 +182,24 @@ impl<I: In> Flow<'_, I> {
         busy.map(drop)
     }
 
+    /// Says once that nobody is there yet.
+    fn tell(&mut self) {
+        if self.told || self.begun.elapsed() < TELL {
+            return;
+        }
+        self.told = true;
+        if let Some(why) = self.from.is_missing() {
+            note_line(format_args!(
+                "forebay: no publisher yet, still trying: {why}"
+            ));
+        }
+    }
+
     /// Until the end that was asked for.
     fn carry(&mut self, once: bool, signals: &StopSignals) -> Result<()> {
         while signals.count() == 0 && self.left > 0 && !(once && self.from.has_ended()) {
             self.turn(WAIT)?;
+            self.tell();
             if !self.sink.check()? {
                 break;
             }
@@ -205,6 +232,8 @@ fn carry(
         sink,
         left: end.count.unwrap_or(u64::MAX),
         flushed: Instant::now(),
+        begun: Instant::now(),
+        told: false,
     };
     let carried = flow.carry(end.once, signals);
     flow.end(signals)?;
