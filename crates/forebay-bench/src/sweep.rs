@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::conditions::Conditions;
 use crate::net::peer::{Peer, Peers};
-use crate::net::perf::Perf;
+use crate::net::perf::{BOOKS_OPEN, Perf};
 use crate::net::{Ground, Interrupted, PeerHost, Skipped};
 use crate::progress::Progress;
 use crate::rows::Row;
@@ -208,7 +208,8 @@ impl Sweep<'_> {
         row.add("repeat", repeat);
         row.add("repeats", self.options.repeats);
         row.extend(measured);
-        let left = ["residual_items", "residual_bytes"].map(|name| measured.number(name));
+        let left = ["residual_items", "residual_bytes", BOOKS_OPEN];
+        let left = left.map(|name| measured.number(name));
         row.add(
             "books",
             if left.iter().any(|left| *left > 0.0) {

@@ -74,7 +74,8 @@ impl<E: End> State<E> {
         };
         // What goes wrong shows itself again to the next caller.
         if self.gathered.is_full() {
-            end.stay().is_err()
+            let _shown_later = end.stay();
+            false
         } else {
             end.poll(Duration::ZERO, &mut self.gathered)
                 .unwrap_or(false)

@@ -11,6 +11,8 @@ use super::ground::{Ground, Side};
 use super::{Interrupted, Skipped};
 use crate::rows::Row;
 
+/// The cell that is not 0 when a side says that its books do not close.
+pub(crate) const BOOKS_OPEN: &str = "books_open";
 /// How long a side may take beyond the time that is measured.
 const SLACK: Duration = Duration::from_secs(25);
 /// How long a trial of a backend sends.
@@ -129,12 +131,18 @@ impl Perf {
         let sender = self.command(ground, Side::Sender, &address);
         let sender = ground.start("the connecting side", sender, Side::Sender, Says::OnStderr)?;
         let connected = sender.end(self.duration + SLACK, stop)?;
-        let connected = result(connected, "the connecting side")?;
-        let listened = result(listener.end(SLACK, stop)?, "the listening side")?;
-        Ok(match self.pattern {
+        let (connected, one_closed) = result(connected, "the connecting side")?;
+        let listened = listener.end(SLACK, stop)?;
+        let (listened, other_closed) = result(listened, "the listening side")?;
+        let mut row = match self.pattern {
             Pattern::PubSub { .. } => self.row(&listened, &connected),
             _ => self.row(&connected, &listened),
-        })
+        };
+        row.add(
+            BOOKS_OPEN,
+            f64::from(u8::from(!(one_closed && other_closed))),
+        );
+        Ok(row)
     }
 
     /// Whether messages come back.
@@ -260,10 +268,12 @@ fn add_memory(row: &mut Row, side: &str, memory: &Value) {
     }
 }
 
-/// The JSON of a side; one whose books do not close exits with 1 and tells it there.
-fn result(ended: Ended, name: &str) -> Result<Value> {
+/// The JSON of a side, and whether it says that its books close: else it exits with 1, whatever it is that does not fit.
+fn result(ended: Ended, name: &str) -> Result<(Value, bool)> {
     if !matches!(ended.code, Some(0 | 1)) || ended.stdout.trim().is_empty() {
         bail!("{}", ended.complaint(name));
     }
-    serde_json::from_str(&ended.stdout).with_context(|| format!("reading the result of {name}"))
+    let told = serde_json::from_str(&ended.stdout);
+    let told = told.with_context(|| format!("reading the result of {name}"))?;
+    Ok((told, ended.code == Some(0)))
 }

@@ -174,13 +174,25 @@ pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -
     })
 }
 
+/// What the books leave over, for people: messages alone, unless there is more to say.
+pub(super) fn residual(summary: &NetSummary) -> String {
+    let mut text = summary.residual_items.to_string();
+    if summary.residual_bytes > 0 {
+        text += &format!(" and {}", counted(summary.residual_bytes, "byte"));
+    }
+    if !summary.is_closed() {
+        text += ": THE BOOKS DO NOT CLOSE";
+    }
+    text
+}
+
 fn tell_people(summary: &NetSummary) {
     note_line(format_args!(
         "forebay: {} ({}), {} lost by name, residual {}",
         counted(summary.messages, "message"),
         bytes(summary.bytes as f64),
         summary.dropped,
-        summary.residual_items
+        residual(summary),
     ));
     for (reason, items) in &summary.dropped_by_reason {
         let messages = counted(*items, "message");

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use forebay_run::net::Address;
 use forebay_run::net::perf::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
 
-use super::manner::{CommonArgs, message_bytes, rate};
+use super::manner::{CommonArgs, message_bytes, rate, residual};
 use crate::output::{Format, note_line, print_line};
 use crate::session::BROKEN;
 
@@ -140,6 +140,14 @@ fn tell(result: &PerfResult) {
     }
     print_line(format_args!(
         "lost by name {}, unconfirmed {}, residual {}",
-        result.dropped, result.unconfirmed, result.residual_items
+        result.dropped,
+        result.unconfirmed,
+        residual(&result.end_point)
     ));
+    let missing = result.end_point.missing_at_peers;
+    if missing != 0 {
+        print_line(format_args!(
+            "sent and, as the receivers say, not taken by them: {missing}"
+        ));
+    }
 }

@@ -84,7 +84,11 @@ pub(super) fn publish(
     match stream(plan, &mut publisher, &mut meter, until_ns, signals) {
         // An order to end is an end like another.
         Ok(()) | Err(NetError::Stopped) => {}
-        Err(error) => return Err(error),
+        Err(error) => {
+            // Its books are closed all the same.
+            publisher.finish(END_LIMIT)?;
+            return Err(error);
+        }
     }
     meter.bytes = meter.messages * u64::from(plan.message_bytes);
     publisher.flush()?;

@@ -26,7 +26,11 @@ pub(super) fn send(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult,
     match done {
         // An order to end, or a receiver that has enough, is an end like another.
         Ok(()) | Err(NetError::Stopped | NetError::Left) => {}
-        Err(error) => return Err(error),
+        Err(error) => {
+            // Its books are closed all the same, and what they say stays in the run's directory.
+            sender.finish(END_LIMIT)?;
+            return Err(error);
+        }
     }
     meter.bytes = meter.messages * u64::from(plan.message_bytes);
     sender.flush()?;
