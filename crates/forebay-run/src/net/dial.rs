@@ -1,10 +1,18 @@
 //! Connecting, and connecting again.
 
+use std::net::IpAddr;
+use std::thread::JoinHandle;
+
 use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Round, Terms, connect_next};
 
 use super::connection::Parted;
 use super::lasting::{Lasting, tries_to_be_sure};
 use super::settings::Backoff;
+
+/// So often it is looked whether a name has been looked up, in ns.
+const LOOK_UP_NS: u64 = 1_000_000;
+
+type Found = Result<Round, ByteLinkError>;
 
 /// One peer that this side connects to.
 #[derive(Debug)]
@@ -13,6 +21,9 @@ pub(super) struct Dial {
     backoff: Backoff,
     /// Addresses of the host's name that are still to be tried before the next wait.
     round: Round,
+    /// The name is being looked up, elsewhere: while a name server is away, those that are connected are served.
+    looking: Option<JoinHandle<Found>>,
+    look_up: fn(&str, u16) -> Found,
     /// Attempts in a row that came to nothing for a reason that lasts.
     mistakes: usize,
     /// The next wait.
@@ -37,6 +48,8 @@ impl Dial {
             address,
             backoff,
             round: Round::default(),
+            looking: None,
+            look_up: Round::look_up,
             mistakes: 0,
             wait_ns: backoff.first_ns,
             due_ns: Some(now_ns),
@@ -66,6 +79,19 @@ impl Dial {
         if self.due_ns.is_none_or(|due_ns| now_ns < due_ns) {
             return Ok(None);
         }
+        match self.addresses() {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                self.attempts += 1;
+                self.mistakes = 0;
+                self.lost(now_ns, error.to_string());
+                return Ok(None);
+            }
+            None => {
+                self.due_ns = Some(now_ns + LOOK_UP_NS);
+                return Ok(None);
+            }
+        }
         self.attempts += 1;
         match connect_next(&self.address, terms(), &mut self.round) {
             Ok(link) => {
@@ -79,6 +105,29 @@ impl Dial {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether there is an address to try; none while a name is being looked up.
+    fn addresses(&mut self) -> Option<Result<(), ByteLinkError>> {
+        let Address::Tcp { host, port } = &self.address else {
+            return Some(Ok(()));
+        };
+        if !self.round.is_over() || host.parse::<IpAddr>().is_ok() {
+            return Some(Ok(()));
+        }
+        let Some(looking) = self.looking.take() else {
+            let (host, port, look_up) = (host.clone(), *port, self.look_up);
+            let thread = std::thread::Builder::new().name("look-up".into());
+            // Without a thread it is tried again.
+            self.looking = thread.spawn(move || look_up(&host, port)).ok();
+            return None;
+        };
+        if !looking.is_finished() {
+            self.looking = Some(looking);
+            return None;
+        }
+        // One that panicked has found nothing, and the next one may.
+        Some(looking.join().ok()?.map(|round| self.round = round))
     }
 
     /// An attempt came to nothing: for a reason that would be the same again, of which `tries` in a row are no accident, or for another one. Whether it
@@ -146,6 +195,8 @@ impl Dial {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+    use std::sync::{Condvar, Mutex};
+
     use forebay_msg::Refusal;
     use forebay_msg::session::SessionError;
 
@@ -170,6 +221,34 @@ mod tests {
         dial.made();
         dial.lost(0, "gone".into());
         assert!(dial.due_ns().unwrap() <= 150);
+    }
+
+    #[test]
+    fn a_name_that_takes_long_to_be_looked_up_holds_nobody_up() {
+        static IS_THERE: Mutex<bool> = Mutex::new(false);
+        static CAME: Condvar = Condvar::new();
+        let address = "tcp://daq:1".parse().unwrap();
+        let mut dial = Dial::new(address, Backoff::default(), 7);
+        dial.look_up = |_, _| {
+            let guard = IS_THERE.lock().unwrap();
+            drop(CAME.wait_while(guard, |is_there| !*is_there).unwrap());
+            Ok(Round::of([([127, 0, 0, 1], 1).into()]))
+        };
+        for now_ns in [7, 7 + LOOK_UP_NS, 7 + 2 * LOOK_UP_NS] {
+            assert!(dial.attempt(now_ns, Terms::default).unwrap().is_none());
+            assert_eq!(dial.due_ns(), Some(now_ns + LOOK_UP_NS));
+            assert_eq!(dial.attempts, 0);
+        }
+        *IS_THERE.lock().unwrap() = true;
+        CAME.notify_all();
+        let mut now_ns = 8 + 2 * LOOK_UP_NS;
+        while dial.attempts == 0 {
+            now_ns += LOOK_UP_NS;
+            // Nobody listens there, which shows now or later.
+            let _ = dial.attempt(now_ns, Terms::default).unwrap();
+            std::thread::yield_now();
+        }
+        assert!(dial.round.is_over());
     }
 
     #[test]

@@ -50,6 +50,18 @@ impl Round {
         }
     }
 
+    /// The addresses that a host's name has now. That may take long where a name server does not answer.
+    ///
+    /// # Errors
+    /// The name is unknown, or nobody answers.
+    pub fn look_up(host: &str, port: u16) -> Result<Self, ByteLinkError> {
+        let found = resolve(host, port).map_err(|source| ByteLinkError::Connect {
+            address: name(host, port),
+            source,
+        })?;
+        Ok(Self::of(found))
+    }
+
     /// Whether all addresses were tried, or none is known yet.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -98,11 +110,10 @@ impl Wire {
         let peer = name(host, port);
         let refused = |source, address: String| ByteLinkError::Connect { address, source };
         if round.is_over() {
-            let found = resolve(host, port).map_err(|error| refused(error, peer.clone()))?;
-            if !reach.covers(&found) {
-                return Err(ByteLinkError::NotSecured { address: peer });
-            }
-            *round = Round::of(found);
+            *round = Round::look_up(host, port)?;
+        }
+        if !reach.covers(round.left.make_contiguous()) {
+            return Err(ByteLinkError::NotSecured { address: peer });
         }
         match round.begin() {
             Ok((socket, address)) => Ok(Self {
