@@ -12,7 +12,6 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_fabric::{Config, Endpoint, Libfabric, Received};
@@ -179,7 +178,13 @@ fn round_trip(mut near: Endpoint, mut far: Endpoint, bytes: usize, run: Duration
 
 /// Pages per second.
 fn stream(mut near: Endpoint, mut far: Endpoint, bytes: usize, region: bool, run: Duration) -> f64 {
-    let memory = Arc::new(near.domain().register(vec![1; bytes].into()).unwrap());
+    let mut memory = Some(near.domain().register(vec![1; 64 * bytes].into()).unwrap());
+    let split = || {
+        memory
+            .as_mut()
+            .map(|memory| memory.split_off(memory.bytes().len() - bytes))
+    };
+    let mut pieces: Vec<_> = std::iter::repeat_with(split).take(64).collect();
     let sink = std::thread::spawn(move || {
         while next(&mut far) {
             far.used(bytes);
@@ -193,11 +198,15 @@ fn stream(mut near: Endpoint, mut far: Endpoint, bytes: usize, region: bool, run
         for _ in 0..64 {
             if region {
                 let mut spins = 0;
-                while near.send_region(&[], &memory, 0..bytes, 0).unwrap() == 0 {
+                let mut piece = pieces.pop().flatten();
+                while near.send_piece(&mut piece, bytes, None, 0).unwrap() == 0 {
                     rest(&mut near, false, &mut spins);
-                    while near.returned().is_some() {}
+                    let back = std::iter::from_fn(|| near.returned());
+                    pieces.extend(back.map(|returned| Some(returned.piece)));
+                    piece = piece.or_else(|| pieces.pop().flatten());
                 }
-                while near.returned().is_some() {}
+                let back = std::iter::from_fn(|| near.returned());
+                pieces.extend(back.map(|returned| Some(returned.piece)));
             } else {
                 send(&mut near, &page);
             }

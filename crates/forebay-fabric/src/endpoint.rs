@@ -12,7 +12,7 @@ use crate::error::{FabricError, Fault};
 use crate::hello::Hello;
 use crate::joint::Joint;
 use crate::provider::{LOCAL, Libfabric, host_and_port};
-use crate::sys::{Channel, Completion, Domain, Fabric, Opened, Page, Region, Room};
+use crate::sys::{Channel, Completion, Domain, Fabric, Opened, Page, Region, Room, SharedMemory};
 use crate::totals::Totals;
 
 /// What came.
@@ -26,11 +26,11 @@ pub enum Received {
     Ended,
 }
 
-/// A send from a region that is done.
+/// A send of a piece that is done.
 #[derive(Debug)]
 pub struct Returned {
-    /// The region, as it was given.
-    pub region: Arc<Region>,
+    /// The piece, as it was given.
+    pub piece: Region,
     /// The caller's number.
     pub user: u64,
     /// Whether it was sent; else it is not known whether it arrived.
@@ -57,6 +57,15 @@ impl SharedDomain {
     /// The provider cannot take it, as when the limit of locked memory (`ulimit -l`) is reached.
     pub fn register(&self, memory: Box<[u8]>) -> Result<Region, FabricError> {
         Region::register(&self.0, memory)
+    }
+
+    /// Maps memory that others write, and registers it to be sent from. `file` is a memory file that is sealed against shrinking; its pages may be
+    /// read-only. What is written there while it is sent arrives as it is found.
+    ///
+    /// # Errors
+    /// It is no such file, or empty; or as [`register`](Self::register).
+    pub fn share(&self, file: BorrowedFd<'_>) -> Result<SharedMemory, FabricError> {
+        SharedMemory::map(&self.0, file)
     }
 }
 
@@ -90,6 +99,8 @@ pub struct Endpoint {
     /// Kept for its memory.
     found: Vec<Completion>,
     idle_looks: u32,
+    /// What was refused last was a piece.
+    wants_piece: bool,
     totals: Totals,
 }
 
@@ -150,6 +161,7 @@ impl Endpoint {
             end: End::Open,
             found: Vec::new(),
             idle_looks: 0,
+            wants_piece: false,
             totals: Totals::default(),
         };
         endpoint.post_receives();
@@ -184,6 +196,7 @@ impl Endpoint {
         if bytes == 0 || !self.is_ready()? {
             return Ok(0);
         }
+        self.wants_piece = false;
         let Some(mut page) = self.free_page()? else {
             return Ok(0);
         };
@@ -201,56 +214,79 @@ impl Endpoint {
         }
     }
 
-    /// Sends `head` and behind it a range of the region, as one page of the peer's, and copies only the head. Says how many bytes it took: all, or 0
-    /// when there is no room. The region comes back in [`returned`](Self::returned) with the number `user`; until then it cannot be written.
+    /// Sends the first `len` bytes of a piece of registered memory, and behind them ranges of memory that others write, as one page of the peer's, and
+    /// copies nothing. Says how many bytes it took: all, or 0 when there is no room. What is taken is the provider's, and `piece` is empty, until it comes
+    /// back in [`returned`](Self::returned) with the number `user`; the ranges must not change so long. Without a piece nothing is sent.
     ///
     /// # Errors
-    /// As [`send`](Self::send); or the range is not in the region, or the region not of this end point's domain.
-    pub fn send_region(
+    /// As [`send`](Self::send); or a range is not in its memory, or memory is not of this end point's domain, or there are more than
+    /// [`ranges_max`](Self::ranges_max).
+    pub fn send_piece(
         &mut self,
-        head: &[&[u8]],
-        region: &Arc<Region>,
-        range: Range<usize>,
+        piece: &mut Option<Region>,
+        len: usize,
+        behind: Option<(&Arc<SharedMemory>, &[Range<usize>])>,
         user: u64,
     ) -> Result<usize, FabricError> {
-        let len = region.bytes().len();
-        if range.start > range.end || range.end > len {
-            let (from, to) = (range.start, range.end);
-            return Err(FabricError::OutOfRegion { from, to, len });
-        }
-        if self.channel.is_foreign(region) {
-            return Err(FabricError::ForeignRegion);
-        }
-        let bytes = self.measure(head, range.len())?;
+        let Some(own) = piece else { return Ok(0) };
+        let bytes = self.measure(&[], self.bytes_of(own, len, behind)?)?;
         if bytes == 0 || !self.is_ready()? {
             return Ok(0);
         }
-        let head_bytes = bytes - range.len();
-        let mut page = None;
-        if head_bytes > 0 {
-            let Some(mut free) = self.free_page()? else {
-                return Ok(0);
-            };
-            gather(self.channel.page_to_send(&mut free), head);
-            page = Some((free, head_bytes));
-        }
-        let posted = self
-            .channel
-            .post_region(page, Arc::clone(region), range, user);
-        match posted {
+        let Some(own) = piece.take() else {
+            return Ok(0);
+        };
+        match self.channel.post_piece(own, len, behind, user) {
             Ok(()) => {
                 self.totals.pages_sent += 1;
                 self.totals.bytes_sent += bytes as u64;
                 Ok(bytes)
             }
             Err(refused) => {
-                self.free_to_send.extend(refused.back);
+                *piece = Some(refused.back);
+                self.wants_piece = true;
                 self.no_room(refused.code)
             }
         }
     }
 
-    /// The next region that is done with.
+    /// Ranges of [`SharedMemory`] that go behind a piece at most.
+    #[must_use]
+    pub fn ranges_max(&self) -> usize {
+        self.channel.parts_max() - 1
+    }
+
+    /// Bytes of a piece's beginning and of the ranges behind it, if there are such.
+    fn bytes_of(
+        &self,
+        piece: &Region,
+        len: usize,
+        behind: Option<(&Arc<SharedMemory>, &[Range<usize>])>,
+    ) -> Result<usize, FabricError> {
+        let has = |range: &Range<usize>, len: usize| {
+            let (from, to) = (range.start, range.end);
+            let inside = from <= to && to <= len;
+            inside
+                .then_some(to - from)
+                .ok_or(FabricError::OutOfRegion { from, to, len })
+        };
+        let mut bytes = has(&(0..len), piece.bytes().len())?;
+        let (memory, ranges) = behind.unzip();
+        let ranges = ranges.unwrap_or_default();
+        for range in ranges {
+            bytes += has(range, memory.map_or(0, |memory| memory.len()))?;
+        }
+        if ranges.len() > self.ranges_max() {
+            let (ranges, most) = (ranges.len(), self.ranges_max());
+            return Err(FabricError::TooManyRanges { ranges, most });
+        }
+        if self.channel.is_foreign(piece, memory) {
+            return Err(FabricError::ForeignRegion);
+        }
+        Ok(bytes)
+    }
+
+    /// The next piece that is done with.
     pub fn returned(&mut self) -> Option<Returned> {
         self.returned.pop_front()
     }
@@ -329,7 +365,12 @@ impl Endpoint {
         if !self.told {
             self.alive()?;
         }
-        if for_room && self.connected && self.gone.is_none() && !self.free_to_send.is_empty() {
+        let has_room = if self.wants_piece {
+            self.channel.has_context()
+        } else {
+            !self.free_to_send.is_empty()
+        };
+        if for_room && self.connected && self.gone.is_none() && has_room {
             return Ok(false);
         }
         Ok(self.gone.is_some() || self.must_be_polled() || self.channel.may_sleep())

@@ -177,6 +177,19 @@ pub enum FabricError {
     /// A region that another domain knows, and this provider needs it registered: the caller's mistake.
     #[error("the region is registered with another domain than the connection's")]
     ForeignRegion,
+    /// More ranges behind a piece than the provider takes in one send: the caller's mistake.
+    #[error("{ranges} ranges behind a piece; the provider takes at most {most} in one send")]
+    TooManyRanges {
+        /// There are.
+        ranges: usize,
+        /// Most.
+        most: usize,
+    },
+    /// What is to be shared could shrink while it is read, is empty, or is no memory file: the caller's mistake.
+    #[error(
+        "only a memory file (memfd_create) that has bytes and the seal F_SEAL_SHRINK can be shared"
+    )]
+    NotShareable,
 }
 
 impl FabricError {
@@ -198,7 +211,9 @@ impl FabricError {
             Self::TooLong { .. }
             | Self::AfterEnd
             | Self::OutOfRegion { .. }
-            | Self::ForeignRegion => Blame::Misuse,
+            | Self::ForeignRegion
+            | Self::TooManyRanges { .. }
+            | Self::NotShareable => Blame::Misuse,
         }
     }
 
@@ -223,6 +238,8 @@ impl FabricError {
             Self::AfterEnd => "after_end",
             Self::OutOfRegion { .. } => "out_of_region",
             Self::ForeignRegion => "foreign_region",
+            Self::TooManyRanges { .. } => "too_many_ranges",
+            Self::NotShareable => "not_shareable",
         }
     }
 

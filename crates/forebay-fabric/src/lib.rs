@@ -68,7 +68,7 @@ pub use endpoint::{Endpoint, Received, Returned, SharedDomain};
 pub use error::{Blame, FabricError, Fault};
 pub use listener::Listener;
 pub use provider::{Libfabric, Provider};
-pub use sys::{Region, registered_bytes};
+pub use sys::{Region, SharedMemory, registered_bytes};
 pub use totals::{ListenerTotals, Totals};
 
 #[cfg(test)]
@@ -82,6 +82,7 @@ mod tests {
         moves::<Endpoint>();
         moves::<Listener>();
         is_shared::<Region>();
+        is_shared::<SharedMemory>();
         is_shared::<SharedDomain>();
         is_shared::<Libfabric>();
     }

@@ -14,6 +14,7 @@ mod library;
 mod memory;
 mod neighbours;
 mod objects;
+mod shared;
 mod signals;
 mod unix;
 
@@ -26,4 +27,5 @@ pub(crate) use library::Library;
 pub(crate) use memory::Page;
 pub use memory::{Region, registered_bytes};
 pub(crate) use objects::{Domain, Fabric, PassiveEndpoint};
+pub use shared::SharedMemory;
 pub(crate) use unix::{Credentials, Record, UnixSocket, own_credentials};

@@ -26,6 +26,7 @@ fn config() -> Config {
         page_bytes: LONG,
         receive_pages: usize::from(PAGES) + 1,
         send_pages: usize::from(PAGES) + 1,
+        region_sends: usize::from(PAGES),
         ..Config::default()
     }
 }
@@ -42,13 +43,25 @@ fn peer() {
         (endpoint.send(&[b"met"]).unwrap() > 0).then_some(())
     });
     std::io::stdin().read_exact(&mut [0]).unwrap();
+    let mut memory = endpoint
+        .domain()
+        .register(vec![0; LONG * usize::from(PAGES)].into());
     for number in 0..PAGES {
         let bytes = if number % 2 == 0 { LONG } else { SHORT };
+        let memory = memory.as_mut().unwrap();
+        let mut piece = Some(memory.split_off(memory.bytes().len() - LONG));
+        piece.as_mut().unwrap().bytes_mut().fill(number);
         until("a page is taken", || {
-            (endpoint.send(&[&vec![number; bytes]]).unwrap() > 0).then_some(())
+            let taken = if role == "leaves with pieces" {
+                endpoint.send_piece(&mut piece, bytes, None, 0)
+            } else {
+                endpoint.send(&[&vec![number; bytes]])
+            };
+            (taken.unwrap() > 0).then_some(())
         });
     }
-    if role == "leaves" {
+    drop(memory);
+    if role.starts_with("leaves") {
         drop(endpoint);
         use_free_memory();
     }
@@ -126,6 +139,11 @@ fn nothing_comes_from_behind_a_page_that_is_missing() {
 #[test]
 fn no_memory_is_sent_that_is_free_again() {
     read_after("leaves", |_| {});
+}
+
+#[test]
+fn no_piece_is_sent_that_is_free_again() {
+    read_after("leaves with pieces", |_| {});
 }
 
 /// What came before a loss can be read, also by one who sends first.

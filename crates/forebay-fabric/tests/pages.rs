@@ -4,18 +4,8 @@
 
 mod pair;
 
-use std::sync::Arc;
-
 use forebay_fabric::{Config, Endpoint, FabricError, Received};
-use pair::{Pair, deadline, libfabric, pair, until};
-
-/// Sends one page; over `shm`, both ends have to look before the first one goes out.
-fn push(from: &mut Endpoint, to: &mut Endpoint, page: &[u8]) {
-    until("a page goes out", || {
-        to.receive().unwrap();
-        (from.send(&[page]).unwrap() > 0).then_some(())
-    });
-}
+use pair::{Pair, deadline, libfabric, pair, pattern, push, until};
 
 /// One page from one end to the other.
 fn carry(from: &mut Endpoint, to: &mut Endpoint, page: &[u8]) {
@@ -27,11 +17,6 @@ fn carry(from: &mut Endpoint, to: &mut Endpoint, page: &[u8]) {
     assert_eq!(to.bytes(), page);
     to.used(page.len());
     assert!(to.bytes().is_empty());
-}
-
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let byte = |at: usize| (seed.wrapping_mul(31).wrapping_add(at as u64 * 7)) as u8;
-    (0..len).map(byte).collect()
 }
 
 fn sizes_both_ways(provider: &str) {
@@ -264,69 +249,6 @@ fn what_was_sent_comes_though_the_sender_is_dropped_over_tcp() {
 #[test]
 fn what_was_sent_comes_though_the_sender_is_dropped_over_shm() {
     dropped_after_the_end("shm");
-}
-
-fn from_a_region(provider: &str) {
-    let config = Config {
-        region_sends: 4,
-        send_pages: 4,
-        ..Config::default()
-    };
-    let Some(Pair {
-        mut near, mut far, ..
-    }) = pair(provider, &config)
-    else {
-        return;
-    };
-    let memory = pattern(3, 200_000).into_boxed_slice();
-    let mut first = near.domain().register(memory).unwrap();
-    let mut second = first.split_off(100_000);
-    second.bytes_mut()[0] = 77;
-    let second = Arc::new(second);
-    for (head, range) in [(&b"head"[..], 0..60_000), (b"", 5..6), (b"all head", 9..9)] {
-        until("a region goes out", || {
-            far.receive().unwrap();
-            let taken = near
-                .send_region(&[head], &second, range.clone(), 42)
-                .unwrap();
-            (taken > 0).then_some(())
-        });
-        until("it comes", || {
-            near.receive().unwrap();
-            (far.receive().unwrap() == Received::Some).then_some(())
-        });
-        assert_eq!(far.bytes(), [head, &second.bytes()[range]].concat());
-        far.used(usize::MAX);
-        let returned = until("it comes back", || {
-            near.receive().unwrap();
-            far.receive().unwrap();
-            near.returned()
-        });
-        assert_eq!((returned.user, returned.sent), (42, true));
-        assert!(Arc::ptr_eq(&returned.region, &second));
-    }
-    let outside = near.send_region(&[], &second, 99_999..100_001, 0);
-    assert!(matches!(
-        outside,
-        Err(FabricError::OutOfRegion { len: 100_000, .. })
-    ));
-    let long = near.send_region(&[], &second, 0..70_000, 0);
-    assert!(matches!(
-        long,
-        Err(FabricError::TooLong { most: 66_000, .. })
-    ));
-    assert!(Arc::into_inner(second).is_some(), "nothing holds it");
-    assert_eq!(first.bytes(), &pattern(3, 200_000)[..100_000]);
-}
-
-#[test]
-fn a_region_is_sent_from_without_a_copy_over_tcp() {
-    from_a_region("tcp");
-}
-
-#[test]
-fn a_region_is_sent_from_without_a_copy_over_shm() {
-    from_a_region("shm");
 }
 
 fn smaller_pages(provider: &str) {

@@ -176,10 +176,9 @@ impl Endpoint {
                 self.free_to_send.push(page);
                 self.count(sent);
             }
-            (Posted::Region { head, region, user }, _) => {
-                self.free_to_send.extend(head);
+            (Posted::Piece { piece, user, .. }, _) => {
                 self.count(sent);
-                self.returned.push_back(Returned { region, user, sent });
+                self.returned.push_back(Returned { piece, user, sent });
             }
             (Posted::End, Ok(_)) => self.end = End::Sent,
             (Posted::End, Err(_)) => {}

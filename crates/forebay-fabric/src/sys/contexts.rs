@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::abi::FiContext2;
 use super::memory::{Page, Region};
+use super::shared::SharedMemory;
 
 /// What an operation holds until it is complete.
 #[derive(Debug)]
@@ -15,10 +16,11 @@ pub(crate) enum Posted {
     Receive(Page),
     /// A page that goes out.
     Send(Page),
-    /// A part of a region that goes out, behind a head in a page.
-    Region {
-        head: Option<Page>,
-        region: Arc<Region>,
+    /// A piece that goes out, and memory of which something goes out behind it.
+    Piece {
+        piece: Region,
+        #[expect(dead_code, reason = "held so that it stays mapped")]
+        behind: Option<Arc<SharedMemory>>,
         user: u64,
     },
     /// The message without bytes: the end of this side.
@@ -56,6 +58,11 @@ impl Contexts {
         self.loose.pop()
     }
 
+    /// Whether one is free.
+    pub(super) fn has_loose(&self) -> bool {
+        !self.loose.is_empty()
+    }
+
     /// Notes what is about to be posted, and gives the context for it.
     pub(super) fn occupy(&mut self, at: usize, what: Posted) -> *mut c_void {
         let before = self.posted[at].replace(what);
@@ -67,7 +74,7 @@ impl Contexts {
     /// What was posted there; the context is free again.
     pub(super) fn vacate(&mut self, at: usize) -> Option<Posted> {
         let what = self.posted.get_mut(at)?.take();
-        if matches!(what, Some(Posted::Region { .. } | Posted::End)) {
+        if matches!(what, Some(Posted::Piece { .. } | Posted::End)) {
             self.loose.push(at);
         }
         what
@@ -86,7 +93,7 @@ impl Contexts {
     /// Sends that are under way.
     pub(super) fn sends(&self) -> usize {
         let is_send =
-            |what: &&Option<Posted>| matches!(what, Some(Posted::Send(_) | Posted::Region { .. }));
+            |what: &&Option<Posted>| matches!(what, Some(Posted::Send(_) | Posted::Piece { .. }));
         self.posted.iter().filter(is_send).count()
     }
 }

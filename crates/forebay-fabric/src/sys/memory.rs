@@ -25,7 +25,7 @@ pub fn registered_bytes() -> u64 {
 }
 
 /// Memory that is registered, counted as long as it is.
-struct Registration {
+pub(super) struct Registration {
     handle: Handle<FidMr>,
     bytes: u64,
 }
@@ -35,7 +35,7 @@ impl Registration {
     ///
     /// # Safety
     /// The memory stays where it is until the registration is closed.
-    unsafe fn new(
+    pub(super) unsafe fn new(
         domain: &Domain,
         start: *const u8,
         len: usize,
@@ -49,7 +49,7 @@ impl Registration {
     }
 
     /// Whether it is closed; what is not stays registered.
-    fn close(self) -> bool {
+    pub(super) fn close(self) -> bool {
         let closed = self.handle.close();
         if closed {
             REGISTERED_BYTES.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl Drop for Arena {
 }
 
 /// What the provider calls registered memory.
-fn description(registration: Option<&Registration>) -> *mut std::ffi::c_void {
+pub(super) fn description(registration: Option<&Registration>) -> *mut std::ffi::c_void {
     // SAFETY: the registration is open.
     registration.map_or(std::ptr::null_mut(), |mr| unsafe {
         (*mr.handle.raw()).mem_desc
@@ -195,7 +195,7 @@ impl Drop for Shared {
 }
 
 /// A part of a caller's memory that the provider can send from without a copy. It is written through a unique reference, so not while something of
-/// it is posted: a send holds an `Arc` of it.
+/// it is posted: a send holds it.
 pub struct Region {
     shared: Arc<Shared>,
     range: Range<usize>,

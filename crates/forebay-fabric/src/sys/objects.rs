@@ -170,6 +170,8 @@ pub(crate) struct Domain {
     pub(super) handle: Handle<FidDomain>,
     pub(crate) name: String,
     pub(super) mr_mode: c_int,
+    /// Parts of memory that one send may have.
+    pub(super) send_parts: usize,
     next_key: AtomicU64,
     pub(super) fabric: Arc<Fabric>,
 }
@@ -192,6 +194,7 @@ impl Domain {
             handle,
             name: info.first().domain(),
             mr_mode: info.first().mr_mode(),
+            send_parts: info.first().send_parts(),
             next_key: AtomicU64::new(1),
             fabric: Arc::clone(fabric),
         }))

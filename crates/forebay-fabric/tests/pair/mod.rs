@@ -135,3 +135,16 @@ pub(crate) fn packet_socket(name: &str, record: &[u8]) -> std::os::fd::OwnedFd {
         std::os::fd::OwnedFd::from_raw_fd(fd)
     }
 }
+
+/// Sends one page; over `shm`, both ends have to look before the first one goes out.
+pub(crate) fn push(from: &mut Endpoint, to: &mut Endpoint, page: &[u8]) {
+    until("a page goes out", || {
+        to.receive().unwrap();
+        (from.send(&[page]).unwrap() > 0).then_some(())
+    });
+}
+
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let byte = |at: usize| (seed.wrapping_mul(31).wrapping_add(at as u64 * 7)) as u8;
+    (0..len).map(byte).collect()
+}

@@ -9,7 +9,11 @@ use super::super::abi::{FI_ADDR_UNSPEC, FI_MR_LOCAL, FiOpsMsg};
 use super::super::contexts::Posted;
 use super::super::memory::{Page, Region};
 use super::super::objects::{FromCode, call};
+use super::super::shared::SharedMemory;
 use super::{Channel, Refused};
+
+/// Parts of one send: a piece and a few ranges.
+const PARTS_MAX: usize = 8;
 
 impl Channel {
     /// Lets the provider fill the page.
@@ -60,64 +64,93 @@ impl Channel {
         }
     }
 
-    /// Whether the provider must know a region before it is sent from, and does not know this one.
-    pub(crate) fn is_foreign(&self, region: &Region) -> bool {
-        self.domain.mr_mode & FI_MR_LOCAL != 0 && !region.is_of(&self.domain)
+    /// Whether the provider must know memory before it is sent from, and does not know this.
+    pub(crate) fn is_foreign(&self, piece: &Region, behind: Option<&Arc<SharedMemory>>) -> bool {
+        let domain = &self.domain;
+        let known = piece.is_of(domain) && behind.is_none_or(|memory| memory.is_of(domain));
+        domain.mr_mode & FI_MR_LOCAL != 0 && !known
     }
 
-    /// Sends a head from a page, if there is one, and a range of a region behind it. The range must lie in the region.
-    pub(crate) fn post_region(
+    /// Sends the beginning of a piece, and behind it ranges of other memory: at most [`parts_max`](Self::parts_max) parts. All of it must lie there.
+    pub(crate) fn post_piece(
         &mut self,
-        head: Option<(Page, usize)>,
-        region: Arc<Region>,
-        range: Range<usize>,
+        piece: Region,
+        len: usize,
+        behind: Option<(&Arc<SharedMemory>, &[Range<usize>])>,
         user: u64,
-    ) -> Result<(), Refused<Option<Page>>> {
+    ) -> Result<(), Refused<Region>> {
         let (ep, peer) = (self.ep().raw(), self.peer);
         let domain = Arc::clone(&self.domain);
-        let store = self.store();
-        let (head, head_len) = head.map_or((None, 0), |(page, len)| (Some(page), len));
-        let Some(at) = store.contexts.loose() else {
+        let contexts = &mut self.store().contexts;
+        let Some(at) = contexts.loose() else {
             let code = -i64::from(libc::EAGAIN);
-            return Err(Refused { back: head, code });
+            return Err(Refused { back: piece, code });
         };
-        let mut parts = [part(ptr::null_mut(), 0); 2];
-        let mut descriptions = [ptr::null_mut::<c_void>(); 2];
+        let mut parts = [part(ptr::null_mut(), 0); PARTS_MAX];
+        let mut descriptions = [ptr::null_mut::<c_void>(); PARTS_MAX];
         let mut count = 0;
-        if let Some(page) = &head {
-            let (start, description) = store.send.place(page);
-            let len = store.send.bytes(page).len().min(head_len);
-            (parts[0], descriptions[0]) = (part(start, len), description);
-            count = 1;
+        let mut add = |start: *mut u8, len: usize, description| {
+            if len > 0 {
+                (parts[count], descriptions[count]) = (part(start, len), description);
+                count += 1;
+            }
+        };
+        let (start, description) = piece.place(&domain);
+        add(start, piece.bytes()[..len].len(), description);
+        if let Some((memory, ranges)) = behind {
+            for range in ranges {
+                let (start, description) = memory.place(range, &domain);
+                add(start, range.len(), description);
+            }
         }
-        let body = &region.bytes()[range];
-        let (_, description) = region.place(&domain);
-        (parts[count], descriptions[count]) =
-            (part(body.as_ptr().cast_mut(), body.len()), description);
-        let posted = Posted::Region { head, region, user };
-        let context = store.contexts.occupy(at, posted);
-        // SAFETY: page and region are held by the context until the completion, and nobody writes there meanwhile: a region is written
-        // through a unique reference only. Lists are copied by the call, as FI_ASYNC_IOV was not offered.
+        let behind = behind.map(|(memory, _)| Arc::clone(memory));
+        let posted = Posted::Piece {
+            piece,
+            behind,
+            user,
+        };
+        let context = contexts.occupy(at, posted);
+        // SAFETY: all parts lie in the piece and the memory behind it, which the context holds until the completion. A piece is written through a unique
+        // reference only, and nobody has one meanwhile; the other memory is a mapping of its own that nothing in this process writes through, and
+        // is read here by nobody but the provider. Lists are copied by the call, as FI_ASYNC_IOV was not offered.
         let code = unsafe {
-            call!(
-                (*ep).msg,
-                FiOpsMsg.sendv(
-                    ep,
-                    parts.as_ptr(),
-                    descriptions.as_mut_ptr(),
-                    count + 1,
-                    peer,
-                    context
+            if count == 1 {
+                let (start, len) = (parts[0].iov_base, parts[0].iov_len);
+                call!(
+                    (*ep).msg,
+                    FiOpsMsg.send(ep, start, len, descriptions[0], peer, context)
                 )
-            )
+            } else {
+                call!(
+                    (*ep).msg,
+                    FiOpsMsg.sendv(
+                        ep,
+                        parts.as_ptr(),
+                        descriptions.as_mut_ptr(),
+                        count,
+                        peer,
+                        context
+                    )
+                )
+            }
         };
         if code >= 0 {
             return Ok(());
         }
-        match store.contexts.vacate(at) {
-            Some(Posted::Region { head: back, .. }) => Err(Refused { back, code }),
+        match contexts.vacate(at) {
+            Some(Posted::Piece { piece: back, .. }) => Err(Refused { back, code }),
             _ => unreachable!("a send was noted there"),
         }
+    }
+
+    /// Whether one more piece could be posted.
+    pub(crate) fn has_context(&mut self) -> bool {
+        self.store().contexts.has_loose()
+    }
+
+    /// Parts that a send takes.
+    pub(crate) fn parts_max(&self) -> usize {
+        self.domain.send_parts.clamp(1, PARTS_MAX)
     }
 
     /// Sends a message without bytes.
