@@ -25,6 +25,7 @@ mod address;
 mod apart;
 mod error;
 mod fabric;
+mod piece;
 mod shm;
 mod tcp;
 mod terms;
@@ -39,6 +40,7 @@ pub use error::{ByteLinkError, DoorError};
 pub use fabric::{FabricDoor, FabricLink};
 pub use forebay_fabric::registered_bytes;
 pub use forebay_ring::{REGION_BYTES_MAX, Region, View};
+pub use piece::{Lending, Piece};
 pub use shm::{ShmDoor, ShmLink};
 use tcp::Reach;
 pub use tcp::{Round, TcpDoor, TcpLink};
@@ -141,6 +143,11 @@ pub trait ByteLink: Send + std::fmt::Debug {
         self.send(&parts[usize::from(own.is_empty())..count])
     }
 
+    /// How pieces go out from memory of the link's own, where that saves a copy. None where a backend copies what it sends in any case, or the kernel does.
+    fn lending(&mut self) -> Option<&mut dyn Lending> {
+        None
+    }
+
     /// What belongs behind [`bytes`](Self::bytes) and lies in the peer's memory: the other end of what [`send_from`](Self::send_from) took, where the
     /// backend leaves it there. It is at hand until the next [`receive`](Self::receive).
     fn apart(&self) -> Option<Apart<'_>> {
@@ -164,7 +171,7 @@ pub trait ByteLink: Send + std::fmt::Debug {
     /// The first so many of [`bytes`](Self::bytes) are done with.
     fn used(&mut self, count: usize);
 
-    /// Bytes that the link has copied on their way in, beside the copies that the kernel makes.
+    /// Bytes that the link has copied on their way in or out, beside the copies that the kernel makes.
     fn copied_bytes(&self) -> u64 {
         0
     }

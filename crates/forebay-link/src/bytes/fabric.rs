@@ -1,5 +1,8 @@
 //! Over libfabric.
 
+mod lending;
+
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -7,8 +10,13 @@ use std::sync::OnceLock;
 use forebay_fabric::{Config, Endpoint, FabricError, Libfabric, Listener};
 
 use super::{
-    Address, ByteLink, ByteLinkError, Door, DoorError, FDS_MAX, Received, Room, TurnedAway,
+    Address, ByteLink, ByteLinkError, Door, DoorError, FDS_MAX, Lending, Piece, Received, Room,
+    TurnedAway,
 };
+use lending::Shared;
+
+/// Pages for what is sent by itself. What is sent in pieces has memory of its own.
+const SEND_PAGES_MAX: usize = 16;
 
 /// The library, once it could be loaded.
 fn library() -> Result<&'static Libfabric, FabricError> {
@@ -24,16 +32,22 @@ fn config(room: Room) -> Config {
     Config {
         page_bytes: room.piece_bytes_max,
         receive_pages: room.pieces,
-        send_pages: room.pieces,
+        send_pages: room.pieces.min(SEND_PAGES_MAX),
+        region_sends: room.pieces,
         ..Config::default()
     }
 }
 
-/// A connection over libfabric. A piece is a page of registered memory, and is copied into it; what comes is read where the provider put it.
+/// A connection over libfabric. What is written into its [pieces](Lending::pieces) goes out from there; all else is copied into a page of registered
+/// memory. What comes is read where the provider put it.
 #[derive(Debug)]
 pub struct FabricLink {
     endpoint: Endpoint,
     copied_bytes: u64,
+    /// Regions of the user's from which the provider sends.
+    shared: Vec<Shared>,
+    /// Pieces that were copied.
+    copied: VecDeque<(u64, Piece)>,
 }
 
 impl FabricLink {
@@ -50,25 +64,32 @@ impl FabricLink {
         Self {
             endpoint,
             copied_bytes: 0,
+            shared: Vec::new(),
+            copied: VecDeque::new(),
         }
     }
 
-    fn ended(&self) -> ByteLinkError {
-        ByteLinkError::Lost {
-            peer: self.peer().into(),
-            source: io::Error::new(io::ErrorKind::BrokenPipe, FabricError::AfterEnd),
+    fn unsent(&self, error: FabricError) -> ByteLinkError {
+        match error {
+            FabricError::AfterEnd => ByteLinkError::Lost {
+                peer: self.peer().into(),
+                source: io::Error::new(io::ErrorKind::BrokenPipe, FabricError::AfterEnd),
+            },
+            error => error.into(),
         }
     }
 }
 
 impl ByteLink for FabricLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, ByteLinkError> {
-        let taken = match self.endpoint.send(parts) {
-            Err(FabricError::AfterEnd) => return Err(self.ended()),
-            answer => answer?,
-        };
+        let taken = self.endpoint.send(parts);
+        let taken = taken.map_err(|error| self.unsent(error))?;
         self.copied_bytes += taken as u64;
         Ok(taken)
+    }
+
+    fn lending(&mut self) -> Option<&mut dyn Lending> {
+        Some(self)
     }
 
     fn receive(&mut self) -> Result<Received, ByteLinkError> {
@@ -108,7 +129,7 @@ impl ByteLink for FabricLink {
     }
 
     fn arm(&mut self, for_room: bool) -> Result<bool, ByteLinkError> {
-        Ok(self.endpoint.arm(for_room)?)
+        Ok(self.endpoint.arm(for_room)? && self.copied.is_empty())
     }
 
     fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX] {

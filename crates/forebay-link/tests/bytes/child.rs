@@ -7,11 +7,14 @@ use std::time::Duration;
 use forebay_link::bytes::{Address, ByteLink, Room};
 
 use crate::door::connect_and_disconnect;
+use crate::pieces::Lender;
 use crate::tls;
 use crate::world::{Deadline, Dice, Writer, connect, listen};
 
 /// What [`Role::SendAndDie`] sends: no backend needs a reader to take so much.
 pub(crate) const SENT_BYTES: u64 = 64 << 10;
+/// What [`Role::LendForever`] has to send: more than anybody reads before he kills it.
+const LENT_BYTES: u64 = 24 << 20;
 const ROLE: &str = "BYTES_ROLE";
 const ADDRESS: &str = "BYTES_ADDRESS";
 
@@ -22,6 +25,10 @@ pub(crate) enum Role {
     SendAndDie,
     /// Connects and sends a stream until it is killed.
     SendForever,
+    /// The same, from the link's own pieces and from a region.
+    LendForever,
+    /// Connects and reads until it is killed.
+    ReadForever,
     /// Listens, and lets everybody in, until it is killed.
     Listen,
     /// Connects and disconnects often and counts its descriptors.
@@ -29,9 +36,11 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 6] = [
         Self::SendAndDie,
         Self::SendForever,
+        Self::LendForever,
+        Self::ReadForever,
         Self::Listen,
         Self::CountDescriptors,
     ];
@@ -112,6 +121,28 @@ fn role_of_a_child() {
     match role.unwrap() {
         Role::SendAndDie => send(&address, SENT_BYTES),
         Role::SendForever => send(&address, u64::MAX),
+        Role::LendForever => {
+            let mut link = connect(&address, Room::default()).unwrap();
+            let mut lender = Lender::new(&mut *link, LENT_BYTES).unwrap();
+            let mut dice = Dice::new(7);
+            loop {
+                let left = usize::try_from(LENT_BYTES - lender.position).unwrap();
+                let bytes = left.min(60_000);
+                lender.offer(&mut *link, bytes, &mut dice).unwrap();
+                link.receive().unwrap();
+            }
+        }
+        Role::ReadForever => {
+            let mut link = connect(&address, Room::default()).unwrap();
+            let mut said = 0;
+            loop {
+                if said == 0 {
+                    said = link.send(&[b"?"]).unwrap();
+                }
+                link.receive().unwrap();
+                link.used(link.bytes().len());
+            }
+        }
         Role::Listen => {
             let mut door = listen(&address, Room::default()).unwrap();
             let mut links = Vec::new();

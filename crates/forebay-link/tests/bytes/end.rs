@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use forebay_link::bytes::{ByteLinkError, Received, Room};
 
 use crate::child::{self, Child, Role};
+use crate::pieces::Lender;
 use crate::world::{
     Backend, Deadline, Dice, Reader, Writer, connect, leave, listen_fresh, pair, take,
 };
@@ -130,6 +131,84 @@ pub(crate) fn a_peer_that_is_killed_in_the_middle(backend: &Backend) {
         child.kill();
         let end = reader.look_to_the_end(&mut *link);
         assert_end(backend, &end);
+    }
+}
+
+/// Whether a backend lends pieces.
+fn lends(backend: &Backend) -> bool {
+    let lends = pair(backend).near.lending().is_some();
+    if !lends {
+        println!("it lends no pieces");
+    }
+    lends
+}
+
+/// What came is whole and in order as far as it comes, though the sender's memory goes with it.
+pub(crate) fn a_peer_that_is_killed_while_its_pieces_are_under_way(backend: &Backend) {
+    if backend.kills_hang {
+        println!("skipped: a peer that is killed can leave this side stuck");
+        return;
+    }
+    if !lends(backend) {
+        return;
+    }
+    let mut dice = Dice::seeded();
+    for _ in 0..5 {
+        let mut door = listen_fresh(backend);
+        let mut child = Child::start(Role::LendForever, &door.address().unwrap());
+        let mut link = take(&mut *door);
+        let mut reader = Reader::new();
+        let (deadline, enough) = (Deadline::begin(), dice.roll(4 << 20));
+        while reader.position < enough {
+            reader.look(&mut *link).unwrap();
+            deadline.check();
+        }
+        child.kill();
+        let end = reader.look_to_the_end(&mut *link);
+        assert_end(backend, &end);
+    }
+}
+
+/// Each piece is at one place: with its user, or with the link, which is lost.
+pub(crate) fn a_receiver_that_is_killed_while_pieces_are_under_way(backend: &Backend) {
+    if backend.kills_hang {
+        println!("skipped: a peer that is killed can leave this side stuck");
+        return;
+    }
+    if !lends(backend) {
+        return;
+    }
+    let mut dice = Dice::seeded();
+    for _ in 0..5 {
+        let mut door = listen_fresh(backend);
+        let mut child = Child::start(Role::ReadForever, &door.address().unwrap());
+        let mut link = take(&mut *door);
+        let deadline = Deadline::begin();
+        while link.bytes().is_empty() {
+            link.receive().unwrap();
+            deadline.check();
+        }
+        link.used(1);
+        let mut lender = Lender::new(&mut *link, 16 << 20).unwrap();
+        let enough = dice.roll(4 << 20);
+        let mut killed = false;
+        let lost = loop {
+            if lender.position >= enough && !killed {
+                child.kill();
+                killed = true;
+            }
+            let offered = lender.offer(&mut *link, 60_000, &mut dice);
+            if let Err(error) = offered.and_then(|_| link.receive()) {
+                break error;
+            }
+            deadline.check();
+        };
+        assert!(killed, "{lost}");
+        assert!(matches!(lost, ByteLinkError::Lost { .. }), "{lost}");
+        lender.take_back(&mut *link);
+        drop(link);
+        // What came back is there to be written, whatever became of the link.
+        lender.write_all();
     }
 }
 

@@ -15,6 +15,7 @@ mod end;
 mod fabric;
 mod flow;
 mod hostile;
+mod pieces;
 mod regions;
 mod shm;
 mod sleep;
@@ -46,12 +47,18 @@ macro_rules! on_every {
                 flow::both_directions_at_once
                 flow::what_lies_in_a_region_comes_from_there
                 flow::a_receiver_that_does_not_read_holds_the_sender_back
+                pieces::what_is_written_into_pieces_goes_out_from_there
+                pieces::pieces_come_back_when_they_are_read
+                pieces::what_cannot_be_sent_leaves_the_piece_where_it_is
+                pieces::many_regions_come_all_the_same
                 end::the_end_comes_after_everything
                 end::one_side_may_end_before_the_other
                 end::a_link_dropped_without_an_end
                 end::an_end_of_a_peer_that_has_not_read_all
                 end::a_peer_that_was_killed_when_all_was_sent
                 end::a_peer_that_is_killed_in_the_middle
+                end::a_peer_that_is_killed_while_its_pieces_are_under_way
+                end::a_receiver_that_is_killed_while_pieces_are_under_way
                 end::nobody_listens
                 door::an_address_is_in_use
                 door::a_dead_listener_leaves_its_address
