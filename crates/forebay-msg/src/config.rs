@@ -1,6 +1,6 @@
 //! Settings of a connection.
 
-use forebay_wire::net::{BUFFER_BYTES_MAX, BUFFER_COUNT_MAX, Slow};
+use forebay_wire::net::{BUFFER_BYTES_MAX, BUFFER_COUNT_MAX, DATA_FIELDS_BYTES, HEAD_BYTES, Slow};
 use forebay_wire::netio3::HEAD_BYTES_MAX;
 use thiserror::Error;
 
@@ -69,6 +69,12 @@ impl Config {
             1,
             u32::MAX.into(),
         )
+    }
+
+    /// Bytes of memory that a buffer needs: a frame of it, from the first byte to the last.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        HEAD_BYTES + DATA_FIELDS_BYTES + self.area_bytes()
     }
 
     /// Bytes of messages, heads included, that a buffer takes.

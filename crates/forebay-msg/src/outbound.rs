@@ -1,19 +1,22 @@
 //! The sending end of a connection.
 
+mod books;
+mod buffer;
+mod given;
 mod lent;
 
 use std::collections::VecDeque;
 
-use forebay_wire::net::{DATA_FIELDS_BYTES, DataFields, HEAD_BYTES, Totals};
+use forebay_wire::net::{DataFields, Totals};
 use forebay_wire::netio3::{BufferState, BufferWriter, message_bytes};
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError};
 use crate::slow::{Situation, Verdict, judge};
+pub use buffer::Memory;
+use buffer::{Buffer, FRONT_BYTES};
+pub use given::OnLink;
 pub use lent::{Lent, Transmit};
-
-/// In front of a buffer's messages.
-const FRONT_BYTES: usize = HEAD_BYTES + DATA_FIELDS_BYTES;
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,33 +45,17 @@ pub struct CreditError {
     pub sent: u64,
 }
 
-/// A buffer of messages, with room for its frame's head in front.
-#[derive(Debug)]
-struct Buffer {
-    memory: Box<[u8]>,
-    state: BufferState,
-    payload_bytes: u64,
-    opened_ns: u64,
-    /// The payload of its only message lies elsewhere.
-    lent: Option<u64>,
-}
-
-impl Buffer {
-    /// Bytes of the frame that lie here.
-    fn own_bytes(&self) -> usize {
-        let elsewhere = self.lent.map_or(0, |_| self.payload_bytes as usize);
-        FRONT_BYTES + self.state.len - elsewhere
-    }
-}
-
 /// The sending end of a connection: gathers messages, bounds what is on its way, and counts.
 ///
 /// `pushed = sent + dropped + held`, in messages and in bytes of payload, each counted where it happens.
+///
+/// Its buffers are in memory of its own, or in [given](Self::in_memory) memory, which a link may [take](Self::on_link) and send from. Such a buffer is
+/// free when the receiver has given it back and its memory has [come back](Self::give_back), too.
 #[derive(Debug)]
-pub struct Outbound {
+pub struct Outbound<M = Box<[u8]>> {
     config: Config,
     epoch: u64,
-    buffers: Vec<Buffer>,
+    buffers: Vec<Buffer<M>>,
     free: Vec<usize>,
     open: Option<usize>,
     /// Closed, and none of it is with the link yet.
@@ -98,11 +85,26 @@ impl Outbound {
     /// # Errors
     /// A setting outside its range.
     pub fn new(config: &Config, epoch: u64) -> Result<Self, ConfigError> {
+        Self::in_memory(config, epoch, |bytes| vec![0; bytes].into())
+    }
+}
+
+impl<M: Memory> Outbound<M> {
+    /// The same with buffers in memory that `memory` gives, so many bytes each.
+    ///
+    /// # Errors
+    /// A setting outside its range.
+    pub fn in_memory(
+        config: &Config,
+        epoch: u64,
+        mut memory: impl FnMut(usize) -> M,
+    ) -> Result<Self, ConfigError> {
         config.validate()?;
-        let bytes = FRONT_BYTES + config.area_bytes();
+        let bytes = config.frame_bytes();
         let count = config.buffer_count as usize;
-        let buffer = || Buffer {
-            memory: vec![0; bytes].into(),
+        let mut buffer = || Buffer {
+            memory: Some(memory(bytes)),
+            is_done: false,
             state: BufferState::default(),
             payload_bytes: 0,
             opened_ns: 0,
@@ -255,7 +257,11 @@ impl Outbound {
         write: impl FnOnce(&mut [u8]),
     ) -> Pushed {
         let buffer = &mut self.buffers[at];
-        let mut writer = BufferWriter::resume(&mut buffer.memory[FRONT_BYTES..], buffer.state);
+        let Some(memory) = &mut buffer.memory else {
+            return Pushed::Wait;
+        };
+        let area = &mut memory.as_mut()[FRONT_BYTES..];
+        let mut writer = BufferWriter::resume(area, buffer.state);
         let Some(place) = writer.reserve(tag, status, payload_bytes) else {
             return Pushed::TooLong;
         };
@@ -292,9 +298,14 @@ impl Outbound {
         self.put_back(oldest);
     }
 
-    /// A buffer is free again.
+    /// A buffer is free again, or will be when its memory comes back.
     fn put_back(&mut self, at: usize) {
-        self.returned.extend(self.buffers[at].lent.take());
+        let buffer = &mut self.buffers[at];
+        if buffer.memory.is_none() {
+            buffer.is_done = true;
+            return;
+        }
+        self.returned.extend(buffer.lent.take());
         self.free.push(at);
     }
 
@@ -364,11 +375,12 @@ impl Outbound {
                 messages: buffer.state.messages,
                 bytes: buffer.state.len as u32,
             };
-            buffer.memory[..FRONT_BYTES].copy_from_slice(&fields.to_bytes());
+            let memory = buffer.memory.as_mut()?.as_mut();
+            memory[..FRONT_BYTES].copy_from_slice(&fields.to_bytes());
             self.on_link = Some(next);
         }
         let buffer = &self.buffers[self.on_link?];
-        Some(&buffer.memory[..buffer.own_bytes()])
+        Some(&buffer.memory.as_ref()?.as_ref()[..buffer.own_bytes()])
     }
 
     /// The link has taken the whole frame.
@@ -419,65 +431,6 @@ impl Outbound {
     #[must_use]
     pub fn filled(&self) -> u64 {
         self.filled
-    }
-
-    /// Messages and bytes that were sent and not given back: when the connection breaks, nobody here can say whether they were read.
-    #[must_use]
-    pub fn unconfirmed(&self) -> [u64; 2] {
-        self.sent.iter().fold([0; 2], |sum, at| {
-            let buffer = &self.buffers[*at];
-            [
-                sum[0] + u64::from(buffer.state.messages),
-                sum[1] + buffer.payload_bytes,
-            ]
-        })
-    }
-
-    /// Whether everything that was pushed is sent, and given back.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.held[0] == 0 && self.credited == self.totals.buffers
-    }
-
-    /// What was sent and dropped so far; with nothing held, what the end frame says.
-    #[must_use]
-    pub fn totals(&self) -> Totals {
-        self.totals
-    }
-
-    /// Messages and bytes pushed: taken or dropped.
-    #[must_use]
-    pub fn pushed(&self) -> [u64; 2] {
-        self.pushed
-    }
-
-    /// Messages and bytes in buffers that the link has not taken.
-    #[must_use]
-    pub fn held(&self) -> [u64; 2] {
-        self.held
-    }
-
-    /// Pushed − sent − dropped − held, in messages and bytes; anything but 0 is a fault of this engine.
-    #[must_use]
-    pub fn residual(&self) -> [i128; 2] {
-        let left = |pushed: u64, sent: u64, dropped: u64, held: u64| {
-            i128::from(pushed) - i128::from(sent) - i128::from(dropped) - i128::from(held)
-        };
-        let totals = &self.totals;
-        [
-            left(
-                self.pushed[0],
-                totals.messages,
-                totals.messages_dropped,
-                self.held[0],
-            ),
-            left(
-                self.pushed[1],
-                totals.bytes,
-                totals.bytes_dropped,
-                self.held[1],
-            ),
-        ]
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use forebay_wire::net::{Entry, Refusal, Slow};
 
 use crate::config::{Config, ConfigError};
-use crate::outbound::{Outbound, Pushed};
+use crate::outbound::{Memory, Outbound, Pushed};
 use crate::routes::Routes;
 
 /// A subscriber's connection. Numbers are not used again.
@@ -39,9 +39,9 @@ enum Short {
 }
 
 #[derive(Debug)]
-struct Peer {
+struct Peer<M> {
     id: PeerId,
-    outbound: Outbound,
+    outbound: Outbound<M>,
     asked: Asked,
 }
 
@@ -100,9 +100,9 @@ impl Asked {
 /// The subscribers of a tag are looked up once and remembered until a subscription changes, so that the cost of a message does not grow with
 /// the number of tags or subscriptions.
 #[derive(Debug)]
-pub struct Publisher {
+pub struct Publisher<M = Box<[u8]>> {
     config: Config,
-    peers: Vec<Peer>,
+    peers: Vec<Peer<M>>,
     next_id: u64,
     /// Places in `peers` by tag, for the subscriptions as they are.
     routes: Routes,
@@ -110,6 +110,23 @@ pub struct Publisher {
 }
 
 impl Publisher {
+    /// A subscriber has connected: `epoch` is its connection's, the buffers are those agreed with it.
+    ///
+    /// # Errors
+    /// A setting outside its range.
+    pub fn add(
+        &mut self,
+        epoch: u64,
+        slow: Slow,
+        buffer_bytes: u32,
+        buffer_count: u32,
+    ) -> Result<PeerId, ConfigError> {
+        let own = |bytes| vec![0; bytes].into();
+        self.add_in_memory(epoch, slow, [buffer_bytes, buffer_count], own)
+    }
+}
+
+impl<M: Memory> Publisher<M> {
     /// A publisher without subscribers; `config` holds for each of its connections, but for the policy, which is the subscriber's own.
     ///
     /// # Errors
@@ -125,16 +142,16 @@ impl Publisher {
         })
     }
 
-    /// A subscriber has connected: `epoch` is its connection's, the buffers are those agreed with it.
+    /// A subscriber has connected, as [`add`](Publisher::add) says, and its buffers, which are so long and so many, are in memory that `memory` gives.
     ///
     /// # Errors
     /// A setting outside its range.
-    pub fn add(
+    pub fn add_in_memory(
         &mut self,
         epoch: u64,
         slow: Slow,
-        buffer_bytes: u32,
-        buffer_count: u32,
+        [buffer_bytes, buffer_count]: [u32; 2],
+        memory: impl FnMut(usize) -> M,
     ) -> Result<PeerId, ConfigError> {
         let config = Config {
             slow,
@@ -146,14 +163,14 @@ impl Publisher {
         self.next_id += 1;
         self.peers.push(Peer {
             id,
-            outbound: Outbound::new(&config, epoch)?,
+            outbound: Outbound::in_memory(&config, epoch, memory)?,
             asked: Asked::default(),
         });
         Ok(id)
     }
 
     /// A connection is gone: gives its sending end, whose books are to be closed.
-    pub fn remove(&mut self, id: PeerId) -> Option<Outbound> {
+    pub fn remove(&mut self, id: PeerId) -> Option<Outbound<M>> {
         let at = self.place(id)?;
         self.routes.clear();
         Some(self.peers.remove(at).outbound)
@@ -187,7 +204,7 @@ impl Publisher {
         peer.map(|peer| peer.asked = Asked::default()).is_some()
     }
 
-    fn find(&mut self, id: PeerId) -> Option<&mut Peer> {
+    fn find(&mut self, id: PeerId) -> Option<&mut Peer<M>> {
         let at = self.place(id)?;
         Some(&mut self.peers[at])
     }
@@ -268,8 +285,8 @@ impl Publisher {
     fn publish_each(
         &mut self,
         (short, now_ns, tag, bytes): (Short, u64, u64, usize),
-        has_room: impl Fn(&Outbound) -> bool,
-        push: impl Fn(&mut Outbound) -> Pushed,
+        has_room: impl Fn(&Outbound<M>) -> bool,
+        push: impl Fn(&mut Outbound<M>) -> Pushed,
     ) -> Published {
         let Self {
             peers,
@@ -331,12 +348,12 @@ impl Publisher {
     }
 
     /// The sending end of a connection.
-    pub fn peer(&mut self, id: PeerId) -> Option<&mut Outbound> {
+    pub fn peer(&mut self, id: PeerId) -> Option<&mut Outbound<M>> {
         self.find(id).map(|peer| &mut peer.outbound)
     }
 
     /// All connections.
-    pub fn peers(&mut self) -> impl Iterator<Item = (PeerId, &mut Outbound)> {
+    pub fn peers(&mut self) -> impl Iterator<Item = (PeerId, &mut Outbound<M>)> {
         self.peers
             .iter_mut()
             .map(|peer| (peer.id, &mut peer.outbound))
@@ -360,7 +377,7 @@ impl Publisher {
 }
 
 #[cold]
-fn subscribed(peers: &[Peer], tag: u64) -> Box<[usize]> {
+fn subscribed<M>(peers: &[Peer<M>], tag: u64) -> Box<[usize]> {
     let subscribed = peers
         .iter()
         .enumerate()

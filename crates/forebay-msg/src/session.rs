@@ -7,7 +7,7 @@ mod side;
 use forebay_wire::net::{DataFields, Entry, Frame, Kind, Refusal, Role, Slow, Subscribe, Totals};
 
 use crate::inbound::{Apart, Inbound, Reading};
-use crate::outbound::{Outbound, Transmit};
+use crate::outbound::{Memory, Outbound, Transmit};
 use control::Control;
 pub use error::SessionError;
 use side::Side;
@@ -152,11 +152,11 @@ impl Session {
     ///
     /// # Errors
     /// The connection has to end.
-    pub fn handle_frame<'a>(
+    pub fn handle_frame<'a, M: Memory>(
         &'a mut self,
         now_ns: u64,
         frame: Frame<'a>,
-        outbound: Option<&mut Outbound>,
+        outbound: Option<&mut Outbound<M>>,
     ) -> Result<Event<'a>, SessionError> {
         self.heard_ns = now_ns;
         if self.control.len() > CONTROL_FRAMES_MAX {
@@ -379,9 +379,9 @@ impl Session {
 
     /// What the link is to be given next; how much it took of that goes to [`handle_transmitted`](Self::handle_transmitted). It is a frame, or the rest
     /// of one.
-    pub fn poll_transmit<'a>(
+    pub fn poll_transmit<'a, M: Memory>(
         &'a mut self,
-        outbound: Option<&'a mut Outbound>,
+        outbound: Option<&'a mut Outbound<M>>,
     ) -> Option<Transmit<'a>> {
         if self.data_taken == 0 && self.control.is_empty() {
             if let Some(outbound) = outbound.filter(|_| !self.end_said) {
@@ -405,15 +405,19 @@ impl Session {
             return outbound?.frame_from(self.data_taken);
         }
         let bytes = self.control.next()?;
-        Some(Transmit { bytes, lent: None })
+        Some(Transmit {
+            bytes,
+            is_buffer: false,
+            lent: None,
+        })
     }
 
     /// The link took so many bytes of what [`poll_transmit`](Self::poll_transmit) gave, own and lent.
-    pub fn handle_transmitted(
+    pub fn handle_transmitted<M: Memory>(
         &mut self,
         now_ns: u64,
         count: usize,
-        outbound: Option<&mut Outbound>,
+        outbound: Option<&mut Outbound<M>>,
     ) {
         if count == 0 {
             return;

@@ -269,7 +269,12 @@ fn what_has_no_place_ends_the_connection() {
         let frame = match kind {
             Kind::Hello => {
                 let mut sender = End::sender();
-                sender.session.poll_transmit(None).unwrap().bytes.to_vec()
+                sender
+                    .session
+                    .poll_transmit(None::<&mut Outbound>)
+                    .unwrap()
+                    .bytes
+                    .to_vec()
             }
             Kind::Welcome => [&b"FN\x01\x02\x14\0\0\0"[..], &[1; 16], &[0; 4]].concat(),
             Kind::Data => {

@@ -28,6 +28,7 @@
 //! ```
 
 mod books;
+mod buffers;
 pub mod bus;
 mod connection;
 mod counts;

@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::print_stdout,
     clippy::single_range_in_vec_init,
     reason = "a test may stop at what must not be; lists of ranges of memory are what is meant"
 )]
@@ -18,14 +19,32 @@ const LIMIT: Duration = Duration::from_secs(20);
 const PAGES: usize = 8;
 const PAGE_BYTES: usize = 4_096;
 
-fn addresses() -> [Address; 2] {
-    let shm = format!(
-        "shm://lent-{}-{:?}",
+/// Of every backend that can be used here.
+fn addresses() -> Vec<Address> {
+    let place = format!(
+        "lent-{}-{:?}",
         std::process::id(),
         std::thread::current().id()
     );
-    let shm: String = shm.chars().filter(|c| !"()".contains(*c)).collect();
-    ["tcp://127.0.0.1:0", &shm].map(|text| text.parse().unwrap())
+    let place: String = place.chars().filter(|c| !"()".contains(*c)).collect();
+    let all = [
+        "tcp://127.0.0.1:0",
+        &format!("shm://{place}"),
+        "fabric+tcp://127.0.0.1:0",
+        &format!("fabric+shm://{place}"),
+    ];
+    let all = all.into_iter().map(|text| text.parse().unwrap());
+    let usable = |address: &Address| {
+        let opened = forebay_link::bytes::listen(address, Room::default());
+        let skipped = opened
+            .err()
+            .filter(|_| matches!(address, Address::Fabric { .. }));
+        skipped.is_none_or(|error| {
+            println!("skipped: {address}: {error}");
+            false
+        })
+    };
+    all.filter(usable).collect()
 }
 
 fn settings() -> Settings {

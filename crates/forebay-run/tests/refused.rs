@@ -7,12 +7,14 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use forebay_msg::session::{Event, Limits, Listener, Session, Timing};
-use forebay_msg::{Refusal, Role};
+use forebay_msg::{Outbound, Refusal, Role};
 use forebay_run::net::{Address, Entry, NetError, Receiver, Settings, Subscriber};
 use forebay_wire::net::Frame;
 
 const MOMENT: Duration = Duration::from_millis(1);
 const LIMIT: Duration = Duration::from_secs(30);
+/// It sends no messages.
+const NOBODY: Option<&mut Outbound> = None;
 
 /// A publisher that answers each subscription as it is told.
 struct Publisher {
@@ -69,7 +71,7 @@ impl Publisher {
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
         while let Some((frame, bytes)) = Frame::parse(&self.came, session.area_bytes()).unwrap() {
-            let request = match session.handle_frame(0, frame, None).unwrap() {
+            let request = match session.handle_frame(0, frame, NOBODY).unwrap() {
                 Event::Subscribe(subscribe) => Some(subscribe.request),
                 _ => None,
             };
@@ -79,10 +81,10 @@ impl Publisher {
             }
             self.came.drain(..bytes);
         }
-        while let Some(next) = session.poll_transmit(None) {
+        while let Some(next) = session.poll_transmit(NOBODY) {
             let bytes = next.bytes.len();
             stream.write_all(next.bytes).unwrap();
-            session.handle_transmitted(0, bytes, None);
+            session.handle_transmitted(0, bytes, NOBODY);
         }
     }
 }

@@ -254,7 +254,10 @@ impl Bench<'_> {
         Ok(line
             .beside("bare loop of libfabric", none)
             .ratio_goal(Goal::AtLeast(OF_FABRIC))
-            .note(format!("with one copy, as ours, it has {:.1}", one.median)))
+            .note(format!(
+                "with a copy of each message it has {:.1}",
+                one.median
+            )))
     }
 
     fn fabric_round_trip(

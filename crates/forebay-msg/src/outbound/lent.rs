@@ -2,7 +2,7 @@
 
 use forebay_wire::netio3::{BufferState, Head, Messages};
 
-use super::{FRONT_BYTES, Outbound, Pushed, count};
+use super::{FRONT_BYTES, Memory, Outbound, Pushed, count};
 
 /// Memory that a frame's end lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +20,13 @@ pub struct Lent {
 pub struct Transmit<'a> {
     /// Bytes that lie here.
     pub bytes: &'a [u8],
+    /// Whether that is a buffer of messages, whose memory the link may [take](Outbound::on_link), or a frame of another kind.
+    pub is_buffer: bool,
     /// The others.
     pub lent: Option<Lent>,
 }
 
-impl Outbound {
+impl<M: Memory> Outbound<M> {
     /// Takes a message of `payload_bytes` that lie in memory of the caller's, which he calls `token`: not a byte of it is copied. It takes a buffer
     /// for itself. The memory must stay as it is until the token comes out of [`returned`](Self::returned), as it does when the receiver has given the buffer back,
     /// or the connection is over; only what was [taken](Pushed::Taken) is lent.
@@ -43,7 +45,10 @@ impl Outbound {
         let head = Head::emit(None, tag, status, payload_bytes);
         let head = head.as_bytes();
         let buffer = &mut self.buffers[at];
-        buffer.memory[FRONT_BYTES..FRONT_BYTES + head.len()].copy_from_slice(head);
+        let Some(memory) = &mut buffer.memory else {
+            return Pushed::Wait;
+        };
+        memory.as_mut()[FRONT_BYTES..FRONT_BYTES + head.len()].copy_from_slice(head);
         buffer.state = BufferState {
             len: head.len() + payload_bytes,
             messages: 1,
@@ -57,11 +62,11 @@ impl Outbound {
         Pushed::Taken
     }
 
-    /// What is left of the frame on the link behind its first `taken` bytes; none when that is all of it.
+    /// What is left of the frame on the link behind its first `taken` bytes; none when that is all of it, or when the link has its memory.
     #[must_use]
     pub fn frame_from(&self, taken: usize) -> Option<Transmit<'_>> {
         let buffer = &self.buffers[self.on_link?];
-        let own = &buffer.memory[..buffer.own_bytes()];
+        let own = &buffer.memory.as_ref()?.as_ref()[..buffer.own_bytes()];
         let lent = buffer.lent.map(|token| Lent {
             token,
             from: taken.saturating_sub(own.len()),
@@ -69,6 +74,7 @@ impl Outbound {
         });
         let left = Transmit {
             bytes: &own[taken.min(own.len())..],
+            is_buffer: true,
             lent: lent.filter(|lent| lent.from < lent.bytes),
         };
         (!left.bytes.is_empty() || left.lent.is_some()).then_some(left)
@@ -86,9 +92,9 @@ impl Outbound {
             self.drop_held(&[begun], &mut lost);
         }
         self.let_go(lost);
-        for at in &self.sent {
-            self.returned.extend(self.buffers[*at].lent.take());
-        }
+        // Of what was sent, also of what the receiver has given back and the link has not.
+        let lent = self.buffers.iter_mut().filter_map(|one| one.lent.take());
+        self.returned.extend(lent);
     }
 
     /// The receiver is let go: what is held and has not begun to go out is dropped, and `lost` is told of it as by [`abandon`](Self::abandon).
@@ -102,7 +108,9 @@ impl Outbound {
     fn drop_held(&mut self, held: &[usize], lost: &mut impl FnMut(u64, usize)) {
         for at in held.iter().copied() {
             let buffer = &self.buffers[at];
-            let mut bytes = &buffer.memory[FRONT_BYTES..buffer.own_bytes()];
+            // What the link has not taken has its memory.
+            let memory = buffer.memory.as_ref().map(AsRef::as_ref);
+            let mut bytes = memory.map_or(&[][..], |all| &all[FRONT_BYTES..buffer.own_bytes()]);
             let mut drop_one = |tag, bytes: usize| {
                 lost(tag, bytes);
                 self.totals.messages_dropped += 1;

@@ -1,11 +1,11 @@
 //! A link and the session on it.
 
 use forebay_link::bytes::{ByteLink, ByteLinkError, Received};
-use forebay_msg::Outbound;
 use forebay_msg::session::{Agreed, Event, Session, SessionError};
 use forebay_sys::SysError;
 use forebay_wire::net::{Entry, Frame, Refusal};
 
+use super::buffers::{Buffers, Outbound};
 use super::counts::Counts;
 use super::end_point::{Asking, PeerId};
 use super::hub::Hub;
@@ -123,6 +123,8 @@ pub(super) struct Connection {
     /// There is something to say and no room for it.
     wants_room: bool,
     polls_room: bool,
+    /// The link takes buffers, and gives them back when they are sent.
+    is_lending: bool,
     link_ended: bool,
     /// When it asks again for what was refused to it.
     pub(super) asking: Asking,
@@ -157,6 +159,7 @@ impl Connection {
             counted: Counts::default(),
             wants_room: false,
             polls_room,
+            is_lending: false,
             link_ended: false,
             asking: Asking::default(),
             doubted: false,
@@ -315,6 +318,36 @@ impl Connection {
         Ok(self.link.expect(bytes_max)?)
     }
 
+    /// Memory for the buffers of what this side sends.
+    pub(super) fn buffers(&mut self, agreed: &Agreed) -> Result<Buffers, Parted> {
+        self.is_lending = self.link.lending().is_some();
+        Ok(Buffers::of(&mut *self.link, agreed)?)
+    }
+
+    /// Buffers that the link needs no more.
+    pub(super) fn take_back(&mut self, outbound: &mut Outbound) {
+        if let Some(lending) = self.link.lending().filter(|_| self.is_lending) {
+            while let Some((number, memory)) = lending.returned() {
+                outbound.give_back(number, memory);
+            }
+        }
+    }
+
+    /// Lets the link have the buffer that is to go out, whole; how much of it was taken.
+    fn lend(&mut self, outbound: Option<&mut Outbound>, lends: &Lends) -> Result<usize, Parted> {
+        let lending = self.link.lending();
+        let (Some(lending), Some(buffer)) = (lending, outbound.and_then(Outbound::on_link)) else {
+            return Ok(0);
+        };
+        let (own_bytes, number) = (buffer.own_bytes, buffer.number);
+        let Some(lent) = buffer.lent else {
+            return Ok(lending.send_piece(buffer.memory, own_bytes, None, number)?);
+        };
+        let (region, ranges, count) = lends.rest(lent.token, lent.from);
+        let behind = Some((region, &ranges[..count]));
+        Ok(lending.send_piece(buffer.memory, own_bytes, behind, number)?)
+    }
+
     /// Says what there is to say, as far as there is room; whether anything went.
     pub(super) fn write(
         &mut self,
@@ -326,6 +359,9 @@ impl Connection {
         self.wants_room = false;
         while let Some(next) = self.session.poll_transmit(outbound.as_deref_mut()) {
             let taken = match next.lent {
+                _ if self.is_lending && next.is_buffer => {
+                    self.lend(outbound.as_deref_mut(), lends)?
+                }
                 None => self.link.send(&[next.bytes])?,
                 Some(lent) => {
                     let (region, ranges, count) = lends.rest(lent.token, lent.from);
@@ -410,7 +446,7 @@ impl Connection {
             self.session.refuse(reason);
         }
         // What a session that was turned away still has to say. Nobody waits for it.
-        if let Some(last) = self.session.poll_transmit(None) {
+        if let Some(last) = self.session.poll_transmit(None::<&mut Outbound>) {
             let _ = self.link.send(&[last.bytes]);
         }
         self.link.finish();

@@ -1,7 +1,9 @@
 //! What a connection has counted.
 
+use forebay_msg::Inbound;
 use forebay_msg::session::Session;
-use forebay_msg::{Inbound, Outbound};
+
+use super::buffers::Outbound;
 
 /// Items and bytes of everything that a connection counts, from its begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

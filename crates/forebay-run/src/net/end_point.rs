@@ -294,6 +294,7 @@ impl<R: Role> EndPoint<R> {
         let connection = &mut self.connections[at];
         let mut outbound = self.role.outbound(connection.id);
         if let Some(outbound) = &mut outbound {
+            connection.take_back(outbound);
             while let Some(number) = outbound.returned() {
                 self.lends.returned(number);
             }
@@ -311,7 +312,8 @@ impl<R: Role> EndPoint<R> {
                     // It was asked before whether there is one.
                     connection.slot = self.free_slots.pop().unwrap_or(usize::MAX);
                 }
-                if self.role.opened(connection.id, &agreed).is_err() {
+                let buffers = connection.buffers(&agreed)?;
+                if self.role.opened(connection.id, &agreed, buffers).is_err() {
                     // The limits were held against our own; nothing is left that could be wrong.
                     return Err(Parted::Over);
                 }

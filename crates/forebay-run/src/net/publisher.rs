@@ -3,13 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_link::bytes::Address;
+use forebay_link::bytes::{Address, Piece};
 use forebay_msg::session::Agreed;
-use forebay_msg::{
-    ConfigError, Entry, Outbound, PeerId as EngineId, Published, Refusal, Role as Wants,
-};
+use forebay_msg::{ConfigError, Entry, PeerId as EngineId, Published, Refusal, Role as Wants};
 use forebay_sys::clock;
 
+use super::buffers::{Buffers, Outbound};
 use super::end_point::{Doze, EndPoint, Role};
 use super::error::NetError;
 use super::lends::{Memory, MemoryId};
@@ -23,7 +22,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Publishing {
-    engine: forebay_msg::Publisher,
+    engine: forebay_msg::Publisher<Piece>,
     /// The engine's numbers of connections, in the order of ours.
     peers: Vec<(u64, EngineId)>,
 }
@@ -43,13 +42,16 @@ impl Role for Publishing {
     const NAME: &'static str = "publisher";
     const WANTS: Wants = Wants::Subscriber;
 
-    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
-        let added = self.engine.add(
-            agreed.epoch,
-            agreed.slow,
-            agreed.buffer_bytes,
-            agreed.buffer_count,
-        )?;
+    fn opened(
+        &mut self,
+        id: u64,
+        agreed: &Agreed,
+        mut buffers: Buffers,
+    ) -> Result<(), ConfigError> {
+        let shape = [agreed.buffer_bytes, agreed.buffer_count];
+        let memory = |bytes| buffers.next(bytes);
+        let engine = &mut self.engine;
+        let added = engine.add_in_memory(agreed.epoch, agreed.slow, shape, memory)?;
         // Who came later may be the first to say who he is.
         let (Ok(at) | Err(at)) = self.place(id);
         self.peers.insert(at, (id, added));
@@ -372,7 +374,7 @@ mod tests {
         };
         let all = vec![Entry { tag: 0, mask: 0 }];
         for id in [7, 9, 3, 8] {
-            role.opened(id, &agreed).unwrap();
+            role.opened(id, &agreed, Buffers::default()).unwrap();
             assert_eq!(role.subscribe(id, true, all.clone()), None, "{id}");
         }
         for id in [3, 7, 8, 9] {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{ConfigError, Outbound, Pushed, Role as Wants};
+use forebay_msg::{ConfigError, Pushed, Role as Wants};
 
 use super::books::Untaken;
+use super::buffers::{Buffers, Outbound};
 use super::end_point::{Doze, EndPoint, PeerId, Role};
 use super::error::NetError;
 use super::sender::{Ends, Sent};
@@ -28,8 +29,8 @@ impl Role for Receiving {
         self.answers
     }
 
-    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
-        self.ends.open(id, agreed)
+    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), ConfigError> {
+        self.ends.open(id, agreed, buffers)
     }
 
     #[inline]

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{Config, ConfigError, Outbound, Pushed, Role as Wants, Slow};
+use forebay_msg::{Config, ConfigError, Pushed, Role as Wants, Slow};
 use forebay_sys::clock;
 
+use super::buffers::{Buffers, Outbound};
 use super::end_point::{Doze, EndPoint, PeerId, Role};
 use super::error::NetError;
 use super::settings::Settings;
@@ -50,14 +51,21 @@ impl Ends {
         }
     }
 
-    pub(super) fn open(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
+    pub(super) fn open(
+        &mut self,
+        id: u64,
+        agreed: &Agreed,
+        mut buffers: Buffers,
+    ) -> Result<(), ConfigError> {
         if agreed.sends {
             let config = Config {
                 buffer_bytes: agreed.buffer_bytes,
                 buffer_count: agreed.buffer_count,
                 ..self.config
             };
-            self.ends.push((id, Outbound::new(&config, agreed.epoch)?));
+            let memory = |bytes| buffers.next(bytes);
+            let outbound = Outbound::in_memory(&config, agreed.epoch, memory)?;
+            self.ends.push((id, outbound));
         }
         Ok(())
     }
@@ -104,8 +112,8 @@ impl Role for Sending {
     const NAME: &'static str = "sender";
     const WANTS: Wants = Wants::Sender;
 
-    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), ConfigError> {
-        self.ends.open(id, agreed)
+    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), ConfigError> {
+        self.ends.open(id, agreed, buffers)
     }
 
     #[inline]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{ConfigError, Entry, Outbound, Role as Wants, Slow};
+use forebay_msg::{ConfigError, Entry, Role as Wants, Slow};
 
 use super::books::Untaken;
+use super::buffers::{Buffers, Outbound};
 use super::bus::{Bus, Finder};
 use super::end_point::{Doze, EndPoint, Role};
 use super::error::NetError;
@@ -24,7 +25,7 @@ impl Role for Subscribing {
     const NAME: &'static str = "subscriber";
     const WANTS: Wants = Wants::Subscriber;
 
-    fn opened(&mut self, _id: u64, _agreed: &Agreed) -> Result<(), ConfigError> {
+    fn opened(&mut self, _: u64, _: &Agreed, _: Buffers) -> Result<(), ConfigError> {
         Ok(())
     }
 

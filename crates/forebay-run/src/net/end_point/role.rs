@@ -1,7 +1,9 @@
 //! What differs between end points.
 
 use forebay_msg::session::Agreed;
-use forebay_msg::{Entry, Outbound, Refusal, Role as Wants, Slow};
+use forebay_msg::{ConfigError, Entry, Refusal, Role as Wants, Slow};
+
+use crate::net::buffers::{Buffers, Outbound};
 
 /// What differs between end points.
 pub(in crate::net) trait Role {
@@ -9,8 +11,8 @@ pub(in crate::net) trait Role {
     const NAME: &'static str;
     /// What who connects wants: a side that listens serves it, a side that connects asks for it.
     const WANTS: Wants;
-    /// A connection is made.
-    fn opened(&mut self, id: u64, agreed: &Agreed) -> Result<(), forebay_msg::ConfigError>;
+    /// A connection is made; its buffers, if it sends, are there.
+    fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), ConfigError>;
     /// The sending end of a connection.
     fn outbound(&mut self, id: u64) -> Option<&mut Outbound>;
     /// The receiver of a connection wants no more.

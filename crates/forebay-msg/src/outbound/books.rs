@@ -1,0 +1,64 @@
+//! What was taken, sent, dropped and is held.
+
+use super::{Outbound, Totals};
+
+impl<M> Outbound<M> {
+    /// Messages and bytes that were sent and not given back: when the connection breaks, nobody here can say whether they were read.
+    #[must_use]
+    pub fn unconfirmed(&self) -> [u64; 2] {
+        self.sent.iter().fold([0; 2], |sum, at| {
+            let buffer = &self.buffers[*at];
+            [
+                sum[0] + u64::from(buffer.state.messages),
+                sum[1] + buffer.payload_bytes,
+            ]
+        })
+    }
+
+    /// Whether everything that was pushed is sent, and given back.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.held[0] == 0 && self.credited == self.totals.buffers
+    }
+
+    /// What was sent and dropped so far; with nothing held, what the end frame says.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Messages and bytes pushed: taken or dropped.
+    #[must_use]
+    pub fn pushed(&self) -> [u64; 2] {
+        self.pushed
+    }
+
+    /// Messages and bytes in buffers that the link has not taken.
+    #[must_use]
+    pub fn held(&self) -> [u64; 2] {
+        self.held
+    }
+
+    /// Pushed − sent − dropped − held, in messages and bytes; anything but 0 is a fault of this engine.
+    #[must_use]
+    pub fn residual(&self) -> [i128; 2] {
+        let left = |pushed: u64, sent: u64, dropped: u64, held: u64| {
+            i128::from(pushed) - i128::from(sent) - i128::from(dropped) - i128::from(held)
+        };
+        let totals = &self.totals;
+        [
+            left(
+                self.pushed[0],
+                totals.messages,
+                totals.messages_dropped,
+                self.held[0],
+            ),
+            left(
+                self.pushed[1],
+                totals.bytes,
+                totals.bytes_dropped,
+                self.held[1],
+            ),
+        ]
+    }
+}
