@@ -185,6 +185,11 @@ pub trait ByteLink: Send + std::fmt::Debug {
     /// Nothing more is sent: the peer finds the end when it has read all.
     fn finish(&mut self);
 
+    /// Whether it has [`finish`](Self::finish)ed and has still something to hand over, so that a drop would wait for that.
+    fn lingers(&mut self) -> bool {
+        false
+    }
+
     /// Before a sleep: asks to be woken by one of [`fds`](Self::fds) when something comes, or also, when `for_room`, when there is room again.
     /// False: there is something, do not sleep. Room is room for what was refused last.
     ///

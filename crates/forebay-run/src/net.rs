@@ -38,6 +38,7 @@ mod entrance;
 mod error;
 mod hub;
 mod lasting;
+mod leaving;
 mod lends;
 pub mod perf;
 mod publisher;

@@ -250,11 +250,7 @@ impl Endpoint {
 
     pub(super) fn drain(&mut self) {
         let begun = Instant::now();
-        while self.gone.is_none()
-            && self.broken.is_none()
-            && !self.is_drained()
-            && begun.elapsed() < DRAIN_LIMIT
-        {
+        while self.drains() && begun.elapsed() < DRAIN_LIMIT {
             std::thread::sleep(DRAIN_STEP);
         }
     }

@@ -124,6 +124,10 @@ impl ByteLink for FabricLink {
         Ok(())
     }
 
+    fn lingers(&mut self) -> bool {
+        self.endpoint.drains()
+    }
+
     fn finish(&mut self) {
         self.endpoint.finish();
     }

@@ -306,6 +306,10 @@ impl ByteLink for TlsLink {
         Ok(true)
     }
 
+    fn lingers(&mut self) -> bool {
+        self.finished && self.records.is_known() && !self.records.outgoing().is_empty()
+    }
+
     fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX] {
         [Some(self.poller.as_fd()), None]
     }
@@ -317,11 +321,8 @@ impl ByteLink for TlsLink {
 
 impl Drop for TlsLink {
     fn drop(&mut self) {
-        if !self.finished || !self.records.is_known() {
-            return;
-        }
         let until = Instant::now() + LEAVE_TIME;
-        while !self.records.outgoing().is_empty() {
+        while self.lingers() {
             let left = until.saturating_duration_since(Instant::now());
             let Ok(most) = Timespec::try_from(left) else {
                 return;

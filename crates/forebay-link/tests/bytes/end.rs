@@ -27,6 +27,26 @@ pub(crate) fn the_end_comes_after_everything(backend: &Backend) {
     assert_eq!(pair.far.receive().unwrap(), Received::Ended, "it stays so");
 }
 
+pub(crate) fn who_has_handed_over_everything_can_be_dropped_without_a_wait(backend: &Backend) {
+    let mut dice = Dice::seeded();
+    let mut pair = pair(backend);
+    let mut writer = Writer::new();
+    pair.fill_far(&mut writer, STREAM_BYTES, &mut dice);
+    assert!(!pair.near.lingers(), "nobody wants to leave");
+    pair.near.finish();
+    // What was taken may lie with the sender until it is read.
+    let mut reader = Reader::new();
+    let deadline = Deadline::begin();
+    while reader.position < writer.position || pair.near.lingers() {
+        deadline.check();
+        reader.look(&mut *pair.far).unwrap();
+        pair.near.arm(false).unwrap();
+        pair.near.disarm();
+    }
+    leave(backend, pair.near);
+    reader.look_to_the_end(&mut *pair.far).unwrap();
+}
+
 pub(crate) fn one_side_may_end_before_the_other(backend: &Backend) {
     let mut dice = Dice::seeded();
     let mut pair = pair(backend);

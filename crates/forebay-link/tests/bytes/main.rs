@@ -52,6 +52,7 @@ macro_rules! on_every {
                 pieces::what_cannot_be_sent_leaves_the_piece_where_it_is
                 pieces::many_regions_come_all_the_same
                 end::the_end_comes_after_everything
+                end::who_has_handed_over_everything_can_be_dropped_without_a_wait
                 end::one_side_may_end_before_the_other
                 end::a_link_dropped_without_an_end
                 end::an_end_of_a_peer_that_has_not_read_all

@@ -439,8 +439,8 @@ impl Connection {
         self.link.disarm();
     }
 
-    /// Leaves the hub; tells the peer why, if there is room for it.
-    pub(super) fn part(&mut self, hub: &Hub, reason: Option<Refusal>) {
+    /// Leaves the hub; tells the peer why, if there is room for it. What is left is to be [let go](super::leaving::Leaving).
+    pub(super) fn part(mut self, hub: &Hub, reason: Option<Refusal>) -> Box<dyn ByteLink> {
         hub.remove(&*self.link);
         if let Some(reason) = reason {
             self.session.refuse(reason);
@@ -450,5 +450,6 @@ impl Connection {
             let _ = self.link.send(&[last.bytes]);
         }
         self.link.finish();
+        self.link
     }
 }

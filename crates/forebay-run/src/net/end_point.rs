@@ -19,6 +19,7 @@ use super::dial::Dial;
 use super::entrance::Entrance;
 use super::error::NetError;
 use super::hub::Hub;
+use super::leaving::Leaving;
 use super::lends::Lends;
 use super::settings::Settings;
 use super::summary::NetSummary;
@@ -48,6 +49,7 @@ pub(super) struct EndPoint<R> {
     entrance: Option<Entrance>,
     dials: Vec<Dial>,
     connections: Vec<Connection>,
+    leaving: Leaving,
     /// Memory of the user's, from which messages go out.
     pub(super) lends: Lends,
     copier: ApartCopier,
@@ -84,6 +86,7 @@ impl<R: Role> EndPoint<R> {
             entrance: None,
             dials: Vec::new(),
             connections: Vec::new(),
+            leaving: Leaving::default(),
             lends: Lends::default(),
             copier: ApartCopier::default(),
             is_armed: false,

@@ -121,7 +121,7 @@ impl<R: Role> EndPoint<R> {
 
     /// A connection is over: closes its account.
     pub(super) fn part(&mut self, at: usize, parted: &Parted) {
-        let mut connection = self.connections.remove(at);
+        let connection = self.connections.remove(at);
         let mut lost = connection.lost;
         let outbound = self.role.gone(connection.id).map(|mut outbound| {
             outbound.abandon(|_, bytes| {
@@ -194,7 +194,8 @@ impl<R: Role> EndPoint<R> {
         }
         let is_slow = matches!(parted, Parted::Slow { .. });
         let refusal = (is_slow && !connection.is_let_go()).then_some(Refusal::Busy);
-        connection.part(&self.hub, refusal);
+        let dial = connection.dial;
+        self.leaving.add(connection.part(&self.hub, refusal));
         let over = matches!(parted, Parted::Over);
         self.tainted |= peer_known && !over;
         let is_only = self.dials.len() == 1;
@@ -205,7 +206,7 @@ impl<R: Role> EndPoint<R> {
                 ..
             }
         );
-        if let Some(dial) = connection.dial {
+        if let Some(dial) = dial {
             let dial = &mut self.dials[dial];
             if peer_known {
                 dial.has_ended = over;
