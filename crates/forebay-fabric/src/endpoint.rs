@@ -350,15 +350,6 @@ impl Endpoint {
         self.end == End::Sent && self.channel.sends_under_way() == 0
     }
 
-    /// Whether it has [`finish`](Self::finish)ed and its drop would wait until all is out of its hands.
-    pub fn drains(&mut self) -> bool {
-        self.connected
-            && self.end != End::Open
-            && self.gone.is_none()
-            && self.broken.is_none()
-            && !self.is_drained()
-    }
-
     /// Before a sleep: false when there is something, or, with `for_room`, when there is room to send; then do not sleep. An end point that
     /// [must be polled](Self::must_be_polled) has nothing to wake a sleeper.
     ///

@@ -248,6 +248,15 @@ impl Endpoint {
         }
     }
 
+    /// Whether it has [`finish`](Self::finish)ed and its drop would wait until all is out of its hands.
+    pub fn drains(&mut self) -> bool {
+        self.connected
+            && self.end != End::Open
+            && self.gone.is_none()
+            && self.broken.is_none()
+            && !self.is_drained()
+    }
+
     pub(super) fn drain(&mut self) {
         let begun = Instant::now();
         while self.drains() && begun.elapsed() < DRAIN_LIMIT {

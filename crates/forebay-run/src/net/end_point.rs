@@ -30,8 +30,6 @@ pub use waiting::Doze;
 
 /// Doors, dials and clocks are looked at so often while there is traffic, in ns.
 const TEND_NS: u64 = 200_000;
-/// After each look for credit in vain the next one waits twice as long, up to 2 to this power of what a look takes.
-const LOOKS_IN_VAIN_MAX: u32 = 6;
 /// Longest sleep, in ns: an order to end costs this much.
 const SLEEP_NS: u64 = 50_000_000;
 
@@ -213,33 +211,6 @@ impl<R: Role> EndPoint<R> {
             }
         }
         Ok(progress)
-    }
-
-    /// Somebody has no room, as far as it is known: what he has given back may lie unread, and it is read before a policy decides. `is_short` says whether that
-    /// helped. Who gives nothing back costs the others a small part of their time, and less each time.
-    #[cold]
-    pub(super) fn look_for_credit(
-        &mut self,
-        mut is_short: impl FnMut(&mut Self) -> bool,
-    ) -> Result<(), NetError> {
-        let begun_ns = clock::monotonic_ns();
-        self.now_ns = begun_ns;
-        if begun_ns < self.next_look_ns {
-            return Ok(());
-        }
-        self.turn(&mut |_| {})?;
-        self.now_ns = clock::monotonic_ns();
-        let in_vain = is_short(self);
-        self.looks_in_vain = if in_vain {
-            (self.looks_in_vain + 1).min(LOOKS_IN_VAIN_MAX)
-        } else {
-            0
-        };
-        if in_vain {
-            let took_ns = self.now_ns - begun_ns;
-            self.next_look_ns = self.now_ns + (took_ns << self.looks_in_vain);
-        }
-        Ok(())
     }
 
     /// Writes and says that this side is there, but reads nothing: what comes waits where it is.

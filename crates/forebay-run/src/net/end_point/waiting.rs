@@ -19,6 +19,8 @@ pub struct Doze<'a> {
     pub most: Duration,
 }
 
+/// After each look for credit in vain the next one waits twice as long, up to 2 to this power of what a look takes.
+const LOOKS_IN_VAIN_MAX: u32 = 6;
 /// Longest sleep while something has to be polled that wakes nobody, in ns.
 const POLLED_SLEEP_NS: u64 = 50_000;
 /// Quick looks between two turns.
@@ -97,6 +99,33 @@ impl<R: Role> EndPoint<R> {
             self.hub.sleep(Duration::from_nanos(most))?;
         }
         self.disarm();
+        Ok(())
+    }
+
+    /// Somebody has no room, as far as it is known: what he has given back may lie unread, and it is read before a policy decides. `is_short` says whether that
+    /// helped. Who gives nothing back costs the others a small part of their time, and less each time.
+    #[cold]
+    pub(in crate::net) fn look_for_credit(
+        &mut self,
+        mut is_short: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), NetError> {
+        let begun_ns = clock::monotonic_ns();
+        self.now_ns = begun_ns;
+        if begun_ns < self.next_look_ns {
+            return Ok(());
+        }
+        self.turn(&mut |_| {})?;
+        self.now_ns = clock::monotonic_ns();
+        let in_vain = is_short(self);
+        self.looks_in_vain = if in_vain {
+            (self.looks_in_vain + 1).min(LOOKS_IN_VAIN_MAX)
+        } else {
+            0
+        };
+        if in_vain {
+            let took_ns = self.now_ns - begun_ns;
+            self.next_look_ns = self.now_ns + (took_ns << self.looks_in_vain);
+        }
         Ok(())
     }
 
