@@ -33,6 +33,19 @@ pub enum InboundError {
         /// What came.
         sent: u64,
     },
+    /// A buffer that cannot be read to its end.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
+    /// A buffer that does not hold what it says.
+    #[error("a buffer says {said} {what} and holds {found}, or more")]
+    Holds {
+        /// Of what.
+        what: &'static str,
+        /// What it says.
+        said: u64,
+        /// What was found, at which it was read no further.
+        found: u64,
+    },
 }
 
 /// What the buffers' numbers and totals say is lost, repeated or broken.
@@ -46,9 +59,9 @@ pub struct Losses {
     pub gap_bytes: u64,
     /// Buffers that came again, and were not looked at.
     pub repeated_buffers: u64,
-    /// Buffers that end within a message, or hold another number of messages than they say.
+    /// Buffers that end within a message, or hold another number of messages or bytes than they say: one at most, after which the connection ends.
     pub broken_buffers: u64,
-    /// Messages that were in them by their own field and could not be read.
+    /// Messages that were in them by their own field and were not read.
     pub broken_messages: u64,
     /// Bytes of their payloads.
     pub broken_bytes: u64,
@@ -66,10 +79,13 @@ pub struct Apart {
 }
 
 /// A buffer that fits to what came before it.
+#[derive(Clone, Copy, Debug, Default)]
 struct Begun {
+    /// Messages that it says it holds.
+    said: u32,
     /// Bytes of payload that the totals say came since the buffer before.
     due_bytes: u64,
-    /// Buffers are missing before it.
+    /// Messages are missing before it, and some of these bytes are theirs.
     after_gap: bool,
 }
 
@@ -83,6 +99,8 @@ pub struct Inbound {
     /// The sender's totals at the end of the last buffer.
     told: [u64; 2],
     losses: Losses,
+    /// The buffer after which nothing more is taken.
+    wrong: Option<InboundError>,
 }
 
 impl Inbound {
@@ -96,6 +114,7 @@ impl Inbound {
             taken: Totals::default(),
             told: [0; 2],
             losses: Losses::default(),
+            wrong: None,
         }
     }
 
@@ -120,19 +139,16 @@ impl Inbound {
         fields: &DataFields,
         messages: &'a [u8],
     ) -> Result<Reading<'a>, InboundError> {
-        let Some(begun) = self.begin(fields)? else {
-            return Ok(Reading::of(self, &[], 0, 0));
-        };
-        let mut reading = Reading::of(self, messages, fields.messages, begun.due_bytes);
-        reading.after_gap = begun.after_gap;
-        Ok(reading)
+        let begun = self.begin(fields)?;
+        let messages = begun.map_or(&[][..], |_| messages);
+        Ok(Reading::of(self, messages, begun.unwrap_or_default()))
     }
 
     /// The same for a frame with one message, of whose bytes only the head is here and the payload, of `elsewhere` bytes, in other memory. None: it came
-    /// before, or what it says of itself is wrong; that is counted.
+    /// before.
     ///
     /// # Errors
-    /// It is none of this connection.
+    /// It is none of this connection, or what it says of itself is wrong; then that is counted, and nothing more is taken.
     pub fn handle_apart(
         &mut self,
         fields: &DataFields,
@@ -142,22 +158,17 @@ impl Inbound {
         let Some(begun) = self.begin(fields)? else {
             return Ok(None);
         };
-        let bytes = elsewhere as u64;
-        let complete = begun.after_gap || begun.due_bytes == bytes;
-        let parsed = HeadFields::first(head).ok().filter(|found| {
-            (found.head_bytes, found.payload_bytes) == (head.len(), elsewhere)
-                && fields.messages == 1
-                && complete
-        });
-        let Some(found) = parsed else {
-            self.losses.broken_buffers += 1;
-            self.losses.broken_messages += u64::from(fields.messages);
-            self.losses.broken_bytes += begun.due_bytes;
-            return Ok(None);
+        let found = match begun.only_one(head, elsewhere) {
+            Ok(found) => found,
+            Err(wrong) => {
+                self.give_up(wrong, begun.said, begun.due_bytes);
+                return Err(wrong);
+            }
         };
+        let bytes = elsewhere as u64;
         self.taken.messages += 1;
         self.taken.bytes += bytes;
-        self.losses.gap_bytes += begun.due_bytes.saturating_sub(bytes);
+        self.losses.gap_bytes += begun.due_bytes - bytes;
         Ok(Some(Apart {
             tag: found.tag,
             status: found.status,
@@ -165,8 +176,25 @@ impl Inbound {
         }))
     }
 
+    /// A buffer is not what it says: so much of it was not read, and nothing more is.
+    fn give_up(&mut self, wrong: InboundError, messages: u32, bytes: u64) {
+        self.losses.broken_buffers += 1;
+        self.losses.broken_messages += u64::from(messages);
+        self.losses.broken_bytes += bytes;
+        self.wrong = Some(wrong);
+    }
+
+    /// Whether all buffers so far were what they said.
+    ///
+    /// # Errors
+    /// One was not: the connection has to end.
+    pub fn check(&self) -> Result<(), InboundError> {
+        self.wrong.map_or(Ok(()), Err)
+    }
+
     /// Holds the fields of a buffer against what came before it; none for one that came again.
     fn begin(&mut self, fields: &DataFields) -> Result<Option<Begun>, InboundError> {
+        self.check()?;
         if fields.epoch != self.epoch {
             return Err(InboundError::Epoch {
                 found: fields.epoch,
@@ -186,8 +214,9 @@ impl Inbound {
         let due_bytes = fields.bytes_total - self.told[1];
         self.told = [fields.messages_total, fields.bytes_total];
         Ok(Some(Begun {
+            said: fields.messages,
             due_bytes,
-            after_gap: gap_buffers > 0,
+            after_gap: gap_messages > 0,
         }))
     }
 
@@ -277,39 +306,116 @@ impl Inbound {
     }
 }
 
-/// The messages of a buffer; what is not read is skipped, and counted all the same.
+impl Begun {
+    /// Holds a head of a buffer's only message, whose payload is elsewhere, against what the buffer says.
+    fn only_one(&self, head: &[u8], elsewhere: usize) -> Result<HeadFields, InboundError> {
+        let found = HeadFields::first(head)?;
+        let have = head.len() - found.head_bytes + elsewhere;
+        if found.payload_bytes != have || found.head_bytes != head.len() {
+            return Err(InboundError::Holds {
+                what: "bytes",
+                said: found.payload_bytes as u64,
+                found: have as u64,
+            });
+        }
+        self.check_messages(1)?;
+        self.check_bytes(elsewhere as u64)?;
+        Ok(found)
+    }
+
+    fn check_messages(&self, found: u32) -> Result<(), InboundError> {
+        if found == self.said {
+            return Ok(());
+        }
+        Err(InboundError::Holds {
+            what: "messages",
+            said: self.said.into(),
+            found: found.into(),
+        })
+    }
+
+    fn check_bytes(&self, found: u64) -> Result<(), InboundError> {
+        let fits = found == self.due_bytes || (self.after_gap && found < self.due_bytes);
+        if fits {
+            return Ok(());
+        }
+        Err(InboundError::Holds {
+            what: "bytes",
+            said: self.due_bytes,
+            found,
+        })
+    }
+}
+
+/// The messages of a buffer, no more of them than it says; what is not read is skipped, and counted all the same. At its end
+/// [`finish`](Self::finish) tells whether the buffer was what it says.
 #[derive(Debug)]
 pub struct Reading<'a> {
     inbound: &'a mut Inbound,
     messages: Messages<'a>,
-    said: u32,
+    begun: Begun,
     read: u32,
-    /// Bytes of payload that the totals say came since the buffer before; those that do not are the gap's.
-    due_bytes: u64,
     read_bytes: u64,
-    /// Buffers are missing before it.
-    after_gap: bool,
-    broken: Option<BufferError>,
+    wrong: Option<InboundError>,
+    is_closed: bool,
 }
 
 impl<'a> Reading<'a> {
-    fn of(inbound: &'a mut Inbound, messages: &'a [u8], said: u32, due_bytes: u64) -> Self {
+    fn of(inbound: &'a mut Inbound, messages: &'a [u8], begun: Begun) -> Self {
         Self {
             inbound,
             messages: Messages::new(messages),
-            said,
+            begun,
             read: 0,
-            due_bytes,
             read_bytes: 0,
-            after_gap: false,
-            broken: None,
+            wrong: None,
+            is_closed: false,
         }
     }
 
-    /// Why the buffer could not be read to its end, if so.
-    #[must_use]
-    pub fn broken(&self) -> Option<BufferError> {
-        self.broken
+    /// Skips what is left.
+    ///
+    /// # Errors
+    /// The buffer is cut, or does not hold what it says: the connection has to end.
+    pub fn finish(mut self) -> Result<(), InboundError> {
+        self.close();
+        self.inbound.check()
+    }
+
+    /// Closes the buffer's account.
+    fn close(&mut self) {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
+        while self.next().is_some() {}
+        let (begun, read_bytes) = (self.begun, self.read_bytes);
+        let complete = self.wrong.map_or(Ok(()), Err);
+        let complete = complete
+            .and_then(|()| begun.check_messages(self.read))
+            .and_then(|()| begun.check_bytes(read_bytes));
+        // Neither can be below 0: reading stops at what was said.
+        let unread_bytes = begun.due_bytes - read_bytes;
+        match complete {
+            Ok(()) => self.inbound.losses.gap_bytes += unread_bytes,
+            Err(wrong) => {
+                let unread = begun.said - self.read;
+                self.inbound.give_up(wrong, unread, unread_bytes);
+            }
+        }
+    }
+
+    /// There is more than was said: none of it is taken.
+    #[cold]
+    fn stop(&mut self, message: &Message<'_>) {
+        self.messages = Messages::new(&[]);
+        let beyond = self.begun.check_messages(self.read.saturating_add(1));
+        let beyond = if self.read == self.begun.said {
+            beyond
+        } else {
+            let bytes = self.read_bytes + message.payload.len() as u64;
+            self.begun.check_bytes(bytes)
+        };
+        self.wrong = beyond.err();
     }
 }
 
@@ -321,6 +427,11 @@ impl<'a> Iterator for Reading<'a> {
         match self.messages.next()? {
             Ok(message) => {
                 let bytes = message.payload.len() as u64;
+                let room_bytes = self.begun.due_bytes - self.read_bytes;
+                if self.read == self.begun.said || bytes > room_bytes {
+                    self.stop(&message);
+                    return None;
+                }
                 self.read += 1;
                 self.read_bytes += bytes;
                 self.inbound.taken.messages += 1;
@@ -328,7 +439,7 @@ impl<'a> Iterator for Reading<'a> {
                 Some(message)
             }
             Err(error) => {
-                self.broken = Some(error);
+                self.wrong = Some(error.into());
                 None
             }
         }
@@ -337,14 +448,6 @@ impl<'a> Iterator for Reading<'a> {
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        while self.next().is_some() {}
-        let complete = self.after_gap || self.read_bytes == self.due_bytes;
-        if self.broken.is_some() || self.read != self.said || !complete {
-            self.inbound.losses.broken_buffers += 1;
-            self.inbound.losses.broken_messages += u64::from(self.said.saturating_sub(self.read));
-            self.inbound.losses.broken_bytes += self.due_bytes.saturating_sub(self.read_bytes);
-        } else {
-            self.inbound.losses.gap_bytes += self.due_bytes.saturating_sub(self.read_bytes);
-        }
+        self.close();
     }
 }

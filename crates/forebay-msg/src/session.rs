@@ -23,7 +23,7 @@ pub enum Event<'a> {
     None,
     /// The peer is known, and messages may go.
     Opened(Agreed),
-    /// Messages: read them.
+    /// Messages: read them, and [`finish`](Reading::finish).
     Messages(Reading<'a>),
     /// Subscriptions: carry them out, and [`answer`](Session::answer).
     Subscribe(Subscribe<'a>),
@@ -159,6 +159,7 @@ impl Session {
         outbound: Option<&mut Outbound<M>>,
     ) -> Result<Event<'a>, SessionError> {
         self.heard_ns = now_ns;
+        self.check_inbound()?;
         if self.control.len() > CONTROL_FRAMES_MAX {
             return Err(SessionError::Unread {
                 frames: self.control.len(),
@@ -236,6 +237,12 @@ impl Session {
         Ok(inbound.handle_apart(fields, head, elsewhere)?)
     }
 
+    /// A buffer that was not what it says is the last frame that is taken.
+    fn check_inbound(&self) -> Result<(), SessionError> {
+        let checked = self.inbound.as_ref().map_or(Ok(()), Inbound::check);
+        Ok(checked?)
+    }
+
     /// The first frame of the peer.
     fn greet<'a>(&mut self, frame: &Frame<'a>) -> Result<Event<'a>, SessionError> {
         let agreed = match (&self.side, frame) {
@@ -303,8 +310,11 @@ impl Session {
     }
 
     /// Gives back what was read; whether there was anything to say. Worth a frame when a quarter of the buffers is to be given back, or when its time
-    /// has come although it is less (`all`).
+    /// has come although it is less (`all`). Nothing is given back to a peer that is to be let go.
     pub fn give_credit(&mut self, all: bool) -> bool {
+        if self.check_inbound().is_err() {
+            return false;
+        }
         let (Some(inbound), Some(agreed), None) = (&self.inbound, &self.agreed, &self.peer_end)
         else {
             return false;
@@ -445,8 +455,9 @@ impl Session {
     /// The time has come for something: says that it is alive, or finds that the peer is not.
     ///
     /// # Errors
-    /// The peer said nothing for too long.
+    /// The peer said nothing for too long, or a buffer of it was not what it says.
     pub fn handle_time(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        self.check_inbound()?;
         let silent_ns = now_ns.saturating_sub(self.heard_ns);
         if self.agreed.is_none() {
             if now_ns.saturating_sub(self.begun_ns) >= self.timing.greeting_ns {

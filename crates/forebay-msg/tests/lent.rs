@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use forebay_msg::session::SessionError;
 use forebay_msg::{Apart, Config, Inbound, Lent, Outbound, Publisher, Pushed, Slow};
 use forebay_wire::net::{Entry, Frame};
 use proptest::prelude::*;
@@ -89,7 +90,7 @@ fn a_link_that_takes_little_gets_the_rest_of_it() {
     assert_eq!(rest(own + 50), None);
 }
 
-/// A head that says something else than what lies elsewhere is counted as broken, and nothing is delivered.
+/// A head that says something else than what lies elsewhere is counted as broken, nothing is delivered, and nothing more is taken.
 #[test]
 fn a_head_that_does_not_fit_is_broken() {
     let lies: [fn(&mut Vec<u8>); 4] = [
@@ -113,13 +114,15 @@ fn a_head_that_does_not_fit_is_broken() {
             frame[24] = 2;
         }
         let (fields, head) = Frame::parse_apart(&frame, 50, 200).unwrap();
-        assert_eq!(
-            receiving.handle_apart(&fields, head, 50),
-            Ok(None),
-            "{number}"
-        );
-        assert_eq!(receiving.losses().broken_buffers, 1, "{number}");
+        let wrong = receiving.handle_apart(&fields, head, 50).unwrap_err();
+        let reason = SessionError::from(wrong).reason();
+        assert_eq!(reason, ["wrong_count", "no_tag"][usize::from(number == 1)]);
+        let losses = receiving.losses();
+        assert_eq!(losses.broken_buffers, 1, "{number}");
         assert_eq!(receiving.totals().messages, 0);
+        let broken = [losses.broken_messages, losses.broken_bytes];
+        assert_eq!(receiving.told(), broken, "{number}");
+        assert_eq!(receiving.handle_apart(&fields, head, 50), Err(wrong));
     }
     // A repetition is not looked at.
     let mut sending = Outbound::new(&config(Slow::Block), EPOCH).unwrap();

@@ -171,6 +171,10 @@ fn gaps_repetitions_and_truncations_are_found_and_sized() {
     let losses = receiving.losses();
     assert_eq!((losses.broken_buffers, losses.broken_messages), (1, 1));
     assert_eq!(receiving.missing(&sending.totals()), [5, 80]);
+    // That was its last one.
+    let wrong = receiving.handle_frame(&frames[4]).unwrap_err();
+    assert!(matches!(wrong, InboundError::Buffer(_)), "{wrong}");
+    let mut receiving = Inbound::new(EPOCH, 100);
     let other = Outbound::new(&config(Slow::Block), 1).map(|mut other| {
         other.push(0, 1, 0, b"x");
         other.flush();

@@ -12,7 +12,7 @@ pub enum SessionError {
     /// The bytes are no frame.
     #[error(transparent)]
     Frame(#[from] NetError),
-    /// A buffer that is none of this connection.
+    /// A buffer that is none of this connection, or is not what it says.
     #[error(transparent)]
     Inbound(#[from] InboundError),
     /// Credit that cannot be.
@@ -92,6 +92,8 @@ impl SessionError {
             Self::Frame(error) | Self::Inbound(InboundError::Frame(error)) => error.reason(),
             Self::Inbound(InboundError::NotData) | Self::OutOfPlace { .. } => "out_of_place",
             Self::Inbound(InboundError::Epoch { .. }) => "wrong_epoch",
+            Self::Inbound(InboundError::Buffer(error)) => error.reason(),
+            Self::Inbound(InboundError::Holds { .. }) => "wrong_count",
             Self::Credit(_) => "bad_credit",
             Self::Beyond { .. } | Self::Inbound(InboundError::Totals { .. }) => "bad_field",
             Self::Refused { .. } => "refused",

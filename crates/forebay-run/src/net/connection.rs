@@ -83,10 +83,14 @@ pub(super) enum Step {
 }
 
 /// Reads messages; what else has to be acted on.
-fn take(event: Event<'_>, peer: PeerId, on: &mut impl FnMut(Viewed<'_>)) -> Option<Step> {
-    match event {
-        Event::Messages(reading) => {
-            reading.for_each(|message| {
+fn take(
+    event: Event<'_>,
+    peer: PeerId,
+    on: &mut impl FnMut(Viewed<'_>),
+) -> Result<Option<Step>, SessionError> {
+    Ok(match event {
+        Event::Messages(mut reading) => {
+            reading.by_ref().for_each(|message| {
                 on(Viewed {
                     peer,
                     tag: message.tag,
@@ -94,6 +98,7 @@ fn take(event: Event<'_>, peer: PeerId, on: &mut impl FnMut(Viewed<'_>)) -> Opti
                     payload: Payload::Here(message.payload),
                 });
             });
+            reading.finish()?;
             None
         }
         Event::Opened(agreed) => Some(Step::Opened(agreed)),
@@ -105,7 +110,7 @@ fn take(event: Event<'_>, peer: PeerId, on: &mut impl FnMut(Viewed<'_>)) -> Opti
         Event::Answered(_, Some(reason)) => Some(Step::Refused(reason)),
         Event::PeerLeaves => Some(Step::Left),
         Event::Answered(_, None) | Event::PeerEnded(_) | Event::None => None,
-    }
+    })
 }
 
 /// One connection of an end point.
@@ -255,7 +260,7 @@ impl Connection {
             let taken = self
                 .session
                 .handle_frame(now_ns, frame, outbound.as_deref_mut())
-                .map(|event| take(event, peer, on));
+                .and_then(|event| take(event, peer, on));
             let step = taken.map_err(|error| self.failed(error))?;
             self.link.used(bytes);
             self.session.give_credit(false);
