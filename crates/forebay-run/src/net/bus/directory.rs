@@ -1,9 +1,13 @@
 //! Offers as files of JSON lines: one file for each publisher, whose time says when it was renewed.
 
-use std::fs;
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::lines::LINE_BYTES_MAX;
 use super::{LEASE, Offer};
@@ -24,19 +28,65 @@ pub(super) fn path(directory: &Path, offer: &Offer) -> PathBuf {
 
 /// Writes an offer, or renews it.
 pub(super) fn renew(path: &Path, line: &str) -> io::Result<()> {
-    if fs::read_to_string(path).is_ok_and(|there| there == line) {
-        return fs::File::options()
-            .append(true)
-            .open(path)?
-            .set_modified(SystemTime::now());
+    if let Ok(file) = open(path) {
+        let mut there = String::new();
+        let limited = (&file).take(line.len() as u64 + 1);
+        let read = BufReader::new(limited).read_to_string(&mut there);
+        if read.is_ok() && there == line {
+            return file.set_modified(SystemTime::now());
+        }
     }
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
     // Nobody shall read half of it.
     let new = path.with_extension("new");
-    fs::write(&new, line)?;
+    let mut file = match create(&new) {
+        // What a run left that was killed, or what somebody put there: the name can be guessed.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            fs::remove_file(&new)?;
+            create(&new)
+        }
+        file => file,
+    }?;
+    file.write_all(line.as_bytes())?;
     fs::rename(&new, path)
+}
+
+/// Makes a file that was not there.
+fn create(path: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .create_new(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+}
+
+/// Opens a regular file. A FIFO would hold up who opens it until somebody writes, and a link leads out of the directory.
+fn open(path: &Path) -> io::Result<File> {
+    let none = |what| {
+        let why = format!("{what} is no regular file: it is passed over; remove it");
+        io::Error::new(ErrorKind::InvalidInput, why)
+    };
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = File::options()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    let file = match file {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            return Err(none("a symbolic link"));
+        }
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+            return Err(none("a socket"));
+        }
+        file => file?,
+    };
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(none("it"))
+    }
 }
 
 /// All offers that were renewed lately. Files that are none, or not to be read, are told to `wrong` and cost no other one.
@@ -64,9 +114,9 @@ pub(super) fn read(
 
 fn read_file(path: &Path, offers: &mut Vec<Offer>) -> Result<(), String> {
     let told = |error: io::Error| error.to_string();
-    let file = match fs::File::open(path) {
+    let file = match open(path) {
         // Its publisher has just ended.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         file => file.map_err(told)?,
     };
     let modified = file
@@ -91,4 +141,109 @@ fn read_file(path: &Path, offers: &mut Vec<Offer>) -> Result<(), String> {
         offers.push(offer);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use forebay_msg::Entry;
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    fn offer() -> Offer {
+        let address = "tcp://127.0.0.1:7100".parse().unwrap();
+        Offer::new("a", &address, &[Entry::one(7)])
+    }
+
+    fn line() -> String {
+        format!("{}\n", serde_json::to_string(&offer()).unwrap())
+    }
+
+    /// Does it in a thread of its own, which may hang for ever.
+    fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || tell.send(work()));
+        told.recv_timeout(LIMIT).unwrap()
+    }
+
+    fn fifo(path: &Path) {
+        mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_regular_file_holds_nobody_up_and_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let bus = directory.path().to_owned();
+        fifo(&bus.join("fifo.ndjson"));
+        std::fs::create_dir(bus.join("folder.ndjson")).unwrap();
+        let elsewhere = directory.path().join("elsewhere");
+        std::fs::write(&elsewhere, line()).unwrap();
+        symlink(&elsewhere, bus.join("link.ndjson")).unwrap();
+        renew(&path(&bus, &offer()), &line()).unwrap();
+        let (offers, wrong) = in_time(move || {
+            let mut wrong = BTreeMap::new();
+            let offers = read(&bus, &mut |path, why| {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                wrong.insert(name, why);
+            });
+            (offers.unwrap(), wrong)
+        });
+        assert_eq!(offers, [offer()]);
+        let names: Vec<&str> = wrong.keys().map(String::as_str).collect();
+        assert_eq!(names, ["fifo.ndjson", "folder.ndjson", "link.ndjson"]);
+        for why in wrong.values() {
+            assert!(why.contains("no regular file"), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_offer_is_written_through_nothing_that_others_have_put_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let bus = directory.path().join("bus");
+        std::fs::create_dir(&bus).unwrap();
+        let theirs = directory.path().join("theirs");
+        std::fs::write(&theirs, "theirs").unwrap();
+        let ours = path(&bus, &offer());
+        for put in [
+            |_: &Path, at: &Path| fifo(at),
+            |theirs: &Path, at: &Path| {
+                symlink(theirs, at).unwrap();
+            },
+        ] {
+            let new = ours.with_extension("new");
+            // What was left of a run that was killed, or put there by somebody.
+            put(&theirs, &new);
+            std::fs::remove_file(&ours).ok();
+            put(&theirs, &ours);
+            let at = ours.clone();
+            in_time(move || renew(&at, &line())).unwrap();
+            assert!(std::fs::symlink_metadata(&ours).unwrap().is_file());
+            assert_eq!(std::fs::read_to_string(&ours).unwrap(), line());
+            assert!(!new.exists(), "{}", new.display());
+            assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "theirs");
+        }
+    }
+
+    #[test]
+    fn renewing_makes_it_young_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let ours = path(directory.path(), &offer());
+        renew(&ours, &line()).unwrap();
+        let old = SystemTime::now() - 2 * LEASE;
+        let file = std::fs::File::options().append(true).open(&ours).unwrap();
+        file.set_modified(old).unwrap();
+        let found = || read(directory.path(), &mut |_, why| assert_eq!(why, ""));
+        assert!(found().unwrap().is_empty());
+        renew(&ours, &line()).unwrap();
+        assert_eq!(found().unwrap(), [offer()]);
+    }
 }

@@ -118,11 +118,18 @@ struct Looker {
 impl Looker {
     fn look(&mut self) -> Result<Vec<Offer>, BusError> {
         match &self.bus {
-            Bus::Directory(path) => Ok(directory::read(path, &mut |file, error| {
-                if self.told.insert(file.to_owned()) {
-                    tracing::warn!("{}: {error}", file.display());
-                }
-            })?),
+            Bus::Directory(path) => {
+                let mut wrong = BTreeSet::new();
+                let offers = directory::read(path, &mut |file, error| {
+                    if !self.told.contains(file) {
+                        tracing::warn!("{}: {error}", file.display());
+                    }
+                    wrong.insert(file.to_owned());
+                })?;
+                // No more of them are kept than there are.
+                self.told = wrong;
+                Ok(offers)
+            }
             Bus::Registry(place) => {
                 let mut client = match self.client.take() {
                     Some(client) => client,
