@@ -17,6 +17,8 @@ type Found = Result<Round, ByteLinkError>;
 /// One peer that this side connects to.
 #[derive(Debug)]
 pub(super) struct Dial {
+    /// Its number, which is not used again: others go, and it moves up.
+    pub(super) id: usize,
     pub(super) address: Address,
     backoff: Backoff,
     /// Addresses of the host's name that are still to be tried before the next wait.
@@ -31,6 +33,8 @@ pub(super) struct Dial {
     /// When the next attempt is due; none while there is a connection.
     due_ns: Option<u64>,
     pub(super) attempts: u64,
+    /// There is a connection, or one is being made.
+    pub(super) is_connected: bool,
     /// The last connection ended in order.
     pub(super) has_ended: bool,
     /// The peer is gone for good: it is not tried again.
@@ -43,8 +47,9 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    pub(super) fn new(address: Address, backoff: Backoff, now_ns: u64) -> Self {
+    pub(super) fn new(id: usize, address: Address, backoff: Backoff, now_ns: u64) -> Self {
         Self {
+            id,
             address,
             backoff,
             round: Round::default(),
@@ -54,6 +59,7 @@ impl Dial {
             wait_ns: backoff.first_ns,
             due_ns: Some(now_ns),
             attempts: 0,
+            is_connected: false,
             has_ended: false,
             retired: false,
             trouble: None,
@@ -209,7 +215,7 @@ mod tests {
             first_ns: 100,
             most_ns: 1_000,
         };
-        let mut dial = Dial::new(address, backoff, 7);
+        let mut dial = Dial::new(0, address, backoff, 7);
         let mut waits = Vec::new();
         for _ in 0..6 {
             dial.lost(0, "gone".into());
@@ -228,7 +234,7 @@ mod tests {
         static IS_THERE: Mutex<bool> = Mutex::new(false);
         static CAME: Condvar = Condvar::new();
         let address = "tcp://daq:1".parse().unwrap();
-        let mut dial = Dial::new(address, Backoff::default(), 7);
+        let mut dial = Dial::new(0, address, Backoff::default(), 7);
         dial.look_up = |_, _| {
             let guard = IS_THERE.lock().unwrap();
             drop(CAME.wait_while(guard, |is_there| !*is_there).unwrap());
@@ -254,7 +260,7 @@ mod tests {
     #[test]
     fn the_other_addresses_of_a_name_are_tried_before_a_wait() {
         let address = "tcp://daq:1".parse().unwrap();
-        let mut dial = Dial::new(address, Backoff::default(), 7);
+        let mut dial = Dial::new(0, address, Backoff::default(), 7);
         let at = |last: u8| ([127, 0, 0, last], 1).into();
         dial.round = Round::of([at(1), at(2)]);
         dial.lost(1_000, "refused".into());
@@ -267,7 +273,7 @@ mod tests {
     #[test]
     fn what_lasts_is_believed_after_some_times_in_a_row() {
         let address = "tcp://127.0.0.1:1".parse().unwrap();
-        let mut dial = Dial::new(address, Backoff::default(), 7);
+        let mut dial = Dial::new(0, address, Backoff::default(), 7);
         let garbage = || Parted::Session {
             peer: "a".into(),
             error: SessionError::Frame(forebay_wire::net::NetError::Magic { found: *b"SS" }),

@@ -2,6 +2,7 @@
 
 mod asking;
 mod comings;
+mod following;
 mod role;
 mod waiting;
 
@@ -25,6 +26,7 @@ use super::settings::Settings;
 use super::summary::NetSummary;
 use super::viewed::{ApartCopier, Delivered, Viewed};
 pub(super) use asking::{Asking, is_final, told};
+use following::dialled;
 pub(super) use role::Role;
 pub use waiting::Doze;
 
@@ -46,6 +48,13 @@ pub(super) struct EndPoint<R> {
     hub: Hub,
     entrance: Option<Entrance>,
     dials: Vec<Dial>,
+    next_dial: usize,
+    /// It goes by a bus: who has vanished from there and is not connected is forgotten.
+    follows: bool,
+    /// There are more on the bus than are followed.
+    is_crowded: bool,
+    /// Attempts to connect to those who are forgotten.
+    forgotten_attempts: u64,
     connections: Vec<Connection>,
     leaving: Leaving,
     /// Memory of the user's, from which messages go out.
@@ -83,6 +92,10 @@ impl<R: Role> EndPoint<R> {
             hub: Hub::new()?,
             entrance: None,
             dials: Vec::new(),
+            next_dial: 0,
+            follows: false,
+            is_crowded: false,
+            forgotten_attempts: 0,
             connections: Vec::new(),
             leaving: Leaving::default(),
             lends: Lends::default(),
@@ -123,8 +136,7 @@ impl<R: Role> EndPoint<R> {
         for address in addresses {
             // One that is named twice would send everything twice.
             if !end_point.dials.iter().any(|dial| dial.address == *address) {
-                let dial = Dial::new(address.clone(), settings.backoff, end_point.now_ns);
-                end_point.dials.push(dial);
+                end_point.add_dial(address);
             }
         }
         end_point.dial()?;
@@ -136,25 +148,6 @@ impl<R: Role> EndPoint<R> {
             Some(entrance) => Ok(entrance.address()?),
             None => Ok(self.dials[0].address.clone()),
         }
-    }
-
-    /// Connects to all of these, and to no others again.
-    pub(super) fn follow(&mut self, addresses: &[Address]) {
-        for dial in &mut self.dials {
-            if addresses.contains(&dial.address) {
-                // One with a connection has nothing to do.
-                dial.revive(self.now_ns);
-            } else {
-                dial.retire();
-            }
-        }
-        for address in addresses {
-            if !self.dials.iter().any(|dial| dial.address == *address) {
-                let dial = Dial::new(address.clone(), self.settings.backoff, self.now_ns);
-                self.dials.push(dial);
-            }
-        }
-        self.next_tend_ns = 0;
     }
 
     /// Connections whose peers are known.
@@ -293,8 +286,8 @@ impl<R: Role> EndPoint<R> {
                 }
                 let room = self.settings.room_of(agreed.buffer_bytes);
                 connection.expect(room.piece_bytes_max)?;
-                if let Some(dial) = connection.dial {
-                    self.dials[dial].made();
+                if let Some(dial) = dialled(&mut self.dials, connection.dial) {
+                    dial.made();
                 }
                 let entries = self.role.entries();
                 connection
@@ -325,9 +318,9 @@ impl<R: Role> EndPoint<R> {
             if let Some(agreed) = connection.session.agreed() {
                 let bytes_max = self.settings.room_of(agreed.buffer_bytes).piece_bytes_max;
                 connection.session.subscribe(0, begin, entries, bytes_max);
-                if let Some(dial) = connection.dial {
+                if let Some(dial) = dialled(&mut self.dials, connection.dial) {
                     // What is wanted now is another matter.
-                    self.dials[dial].refusal = None;
+                    dial.refusal = None;
                 }
             }
         }
@@ -461,7 +454,8 @@ impl<R: Role> EndPoint<R> {
             summary.accept_errors = entrance.errors;
         }
         summary.connections_made = self.made;
-        summary.attempts = self.dials.iter().map(|dial| dial.attempts).sum();
+        let attempts = self.dials.iter().map(|dial| dial.attempts);
+        summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
         let (condition, reason) = match (in_order && !self.tainted, summary.is_closed()) {
             (_, false) => (Condition::Tainted, Reason::Residual),
             (false, true) => (Condition::Tainted, Reason::ConnectionLost),

@@ -57,6 +57,8 @@ pub struct NetSummary {
     pub connections_made: u64,
     /// Attempts to connect.
     pub attempts: u64,
+    /// Addresses on the bus beyond those that are followed, 4,096; the most at a time.
+    pub not_followed: u64,
     /// Connections that ended otherwise than in order, by reason.
     pub parted: BTreeMap<&'static str, u64>,
     /// Who came to the door and was not let in, by reason.
@@ -119,6 +121,7 @@ impl NetSummary {
         self.residual_bytes += other.residual_bytes;
         self.connections_made += other.connections_made;
         self.attempts += other.attempts;
+        self.not_followed = self.not_followed.max(other.not_followed);
         for (reason, count) in other.parted {
             *self.parted.entry(reason).or_default() += count;
         }

@@ -227,6 +227,12 @@ fn tell_people(summary: &NetSummary) {
             counted(summary.accept_errors, "time")
         ));
     }
+    if summary.not_followed > 0 {
+        note_line(format_args!(
+            "forebay: on the bus, and too many to be followed: {}",
+            counted(summary.not_followed, "publisher")
+        ));
+    }
     for (reason, count) in &summary.parted {
         let connections = counted(*count, "connection");
         note_line(format_args!("forebay: {connections} ended: {reason}"));

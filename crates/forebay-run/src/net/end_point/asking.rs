@@ -3,7 +3,7 @@
 use forebay_msg::Refusal;
 use forebay_msg::session::SessionError;
 
-use super::{EndPoint, Role};
+use super::{EndPoint, Role, dialled};
 use crate::net::error::NetError;
 use crate::net::lasting::Lasting;
 use crate::net::settings::Backoff;
@@ -47,8 +47,7 @@ impl<R: Role> EndPoint<R> {
         tracing::warn!(peer, ?reason, "a subscription was refused");
         if !is_final(reason) {
             connection.asking.later(self.settings.backoff, self.now_ns);
-        } else if let Some(dial) = connection.dial {
-            let dial = &mut self.dials[dial];
+        } else if let Some(dial) = dialled(&mut self.dials, connection.dial) {
             dial.refusal = Some(Lasting::Refused {
                 peer: dial.address.to_string(),
                 why: told(reason),

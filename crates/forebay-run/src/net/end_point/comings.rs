@@ -4,9 +4,10 @@ use forebay_link::bytes::ByteLink;
 use forebay_msg::Refusal;
 use forebay_msg::session::{Dialer, Listener, Session, SessionError};
 
-use super::{EndPoint, Role};
+use super::{EndPoint, Role, dialled};
 use crate::net::connection::{Connection, Parted};
 use crate::net::counts::Counts;
+use crate::net::dial::Dial;
 use crate::net::error::NetError;
 use crate::net::summary::ConnectionSummary;
 
@@ -46,9 +47,8 @@ impl<R: Role> EndPoint<R> {
     }
 
     /// Whether a connection is wanted there, and there is a place for it.
-    pub(super) fn may_dial(&self, at: usize) -> bool {
-        let is_there = self.connections.iter().any(|one| one.dial == Some(at));
-        !is_there && !self.ending && !self.free_slots.is_empty()
+    pub(super) fn may_dial(&self, dial: &Dial) -> bool {
+        !dial.is_connected && !self.ending && !self.free_slots.is_empty()
     }
 
     pub(super) fn dial(&mut self) -> Result<(), NetError> {
@@ -56,7 +56,7 @@ impl<R: Role> EndPoint<R> {
             return Ok(());
         }
         for at in 0..self.dials.len() {
-            if !self.may_dial(at) {
+            if !self.may_dial(&self.dials[at]) {
                 continue;
             }
             let settings = &self.settings;
@@ -71,7 +71,8 @@ impl<R: Role> EndPoint<R> {
             let limits = self.settings.limits();
             let session = Session::dial(dialer, limits, self.settings.timing, self.now_ns);
             let slot = self.free_slots.pop();
-            self.keep(link, session, Some(at), slot);
+            let dial = self.dials[at].id;
+            self.keep(link, session, Some(dial), slot);
         }
         Ok(())
     }
@@ -87,13 +88,18 @@ impl<R: Role> EndPoint<R> {
         self.next_id += 1;
         let place = slot.unwrap_or(usize::MAX);
         match Connection::new(id, link, session, dial, place, &self.hub) {
-            Ok(connection) => self.connections.push(connection),
+            Ok(connection) => {
+                self.connections.push(connection);
+                if let Some(dial) = dialled(&mut self.dials, dial) {
+                    dial.is_connected = true;
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be served");
                 *self.summary.parted.entry("resource").or_default() += 1;
                 self.free_slots.extend(slot);
-                if let Some(dial) = dial {
-                    self.dials[dial].lost(self.now_ns, error.to_string());
+                if let Some(dial) = dialled(&mut self.dials, dial) {
+                    dial.lost(self.now_ns, error.to_string());
                 }
             }
         }
@@ -206,8 +212,8 @@ impl<R: Role> EndPoint<R> {
                 ..
             }
         );
-        if let Some(dial) = dial {
-            let dial = &mut self.dials[dial];
+        if let Some(dial) = dialled(&mut self.dials, dial) {
+            dial.is_connected = false;
             if peer_known {
                 dial.has_ended = over;
             }
@@ -220,5 +226,6 @@ impl<R: Role> EndPoint<R> {
             }
             dial.lost(self.now_ns, parted.to_string());
         }
+        self.forget();
     }
 }

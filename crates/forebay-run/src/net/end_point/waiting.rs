@@ -7,6 +7,7 @@ use forebay_sys::clock;
 
 use super::{Delivered, EndPoint, NetSummary, Role, SLEEP_NS, Viewed};
 use crate::net::connection::Connection;
+use crate::net::dial::Dial;
 use crate::net::entrance::Entrance;
 use crate::net::error::NetError;
 
@@ -149,9 +150,8 @@ impl<R: Role> EndPoint<R> {
             self.part(at, &parted);
             return None;
         }
-        let dials = self.dials.iter().enumerate();
-        let dials = dials.filter(|(at, _)| self.may_dial(*at));
-        let dials = dials.filter_map(|(_, dial)| dial.due_ns());
+        let dials = self.dials.iter().filter(|dial| self.may_dial(dial));
+        let dials = dials.filter_map(Dial::due_ns);
         let due = dials.chain(self.role.poll_timeout()).min();
         wake_ns = wake_ns
             .min(due.unwrap_or(u64::MAX))
