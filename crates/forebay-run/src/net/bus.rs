@@ -116,6 +116,12 @@ impl Offer {
         Ok(self.address.parse()?)
     }
 
+    /// Bytes of memory, which are fewer than those of its line.
+    fn bytes(&self) -> usize {
+        let texts = self.name.len() + self.address.len() + self.host.len();
+        size_of_val(self.tags.as_slice()) + texts
+    }
+
     /// Whether it has a tag that one of `entries` asks for.
     #[must_use]
     pub fn has_any(&self, entries: &[Entry]) -> bool {

@@ -89,9 +89,10 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// All offers that were renewed lately. Files that are none, or not to be read, are told to `wrong` and cost no other one.
+/// All offers that were renewed lately, up to so many bytes. Files that are none, or not to be read, are told to `wrong` and cost no other one.
 pub(super) fn read(
     directory: &Path,
+    bytes_max: usize,
     wrong: &mut impl FnMut(&Path, String),
 ) -> io::Result<Vec<Offer>> {
     let mut offers = Vec::new();
@@ -104,9 +105,21 @@ pub(super) fn read(
         .take(FILES_MAX)
         .collect();
     files.sort();
+    let mut bytes = 0;
     for path in files {
+        let before = offers.len();
         if let Err(error) = read_file(&path, &mut offers) {
             wrong(&path, error);
+        }
+        bytes += offers[before..].iter().map(Offer::bytes).sum::<usize>();
+        if bytes > bytes_max {
+            offers.truncate(before);
+            let why = format!(
+                "offers of more than {bytes_max} bytes: those from {} on are not looked at",
+                path.display()
+            );
+            wrong(directory, why);
+            break;
         }
     }
     Ok(offers)
@@ -191,7 +204,7 @@ mod tests {
         renew(&path(&bus, &offer()), &line()).unwrap();
         let (offers, wrong) = in_time(move || {
             let mut wrong = BTreeMap::new();
-            let offers = read(&bus, &mut |path, why| {
+            let offers = read(&bus, usize::MAX, &mut |path, why| {
                 let name = path.file_name().unwrap().to_string_lossy().into_owned();
                 wrong.insert(name, why);
             });
@@ -241,9 +254,27 @@ mod tests {
         let old = SystemTime::now() - 2 * LEASE;
         let file = std::fs::File::options().append(true).open(&ours).unwrap();
         file.set_modified(old).unwrap();
-        let found = || read(directory.path(), &mut |_, why| assert_eq!(why, ""));
+        let found = || {
+            read(directory.path(), usize::MAX, &mut |_, why| {
+                assert_eq!(why, "")
+            })
+        };
         assert!(found().unwrap().is_empty());
         renew(&ours, &line()).unwrap();
         assert_eq!(found().unwrap(), [offer()]);
+    }
+
+    #[test]
+    fn so_many_bytes_of_offers_are_looked_at_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..9 {
+            let file = directory.path().join(format!("{number}.ndjson"));
+            std::fs::write(file, line()).unwrap();
+        }
+        let mut wrong = Vec::new();
+        let bytes_max = 4 * offer().bytes() + 1;
+        let offers = read(directory.path(), bytes_max, &mut |_, why| wrong.push(why)).unwrap();
+        assert_eq!((offers.len(), wrong.len()), (4, 1));
+        assert!(wrong[0].contains("4.ndjson on"), "{wrong:?}");
     }
 }

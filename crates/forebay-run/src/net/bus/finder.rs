@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::announcer::Trouble;
 use forebay_link::bytes::Security;
 
-use super::lines::{Answer, BusError, Client, Request};
+use super::lines::{Answer, BusError, Client, OFFERS_BYTES_MAX, Request};
 use super::{BEAT, Bus, NAP, Offer, directory};
 use crate::error::RunError;
 
@@ -50,7 +50,7 @@ impl Finder {
             while !theirs.end.load(Ordering::Relaxed) {
                 if last.is_none_or(|last| last.elapsed() >= BEAT) {
                     last = Some(Instant::now());
-                    let found = looker.look();
+                    let found = looker.look(&theirs.end);
                     trouble.tell(
                         found.map(|offers| theirs.take(offers)),
                         &looker.bus.to_string(),
@@ -116,11 +116,11 @@ struct Looker {
 }
 
 impl Looker {
-    fn look(&mut self) -> Result<Vec<Offer>, BusError> {
+    fn look(&mut self, end: &AtomicBool) -> Result<Vec<Offer>, BusError> {
         match &self.bus {
             Bus::Directory(path) => {
                 let mut wrong = BTreeSet::new();
-                let offers = directory::read(path, &mut |file, error| {
+                let offers = directory::read(path, OFFERS_BYTES_MAX, &mut |file, error| {
                     if !self.told.contains(file) {
                         tracing::warn!("{}: {error}", file.display());
                     }
@@ -135,16 +135,99 @@ impl Looker {
                     Some(client) => client,
                     None => Client::connect(place, &self.security)?,
                 };
-                match client.ask(&Request::Find)? {
-                    Answer::Offers(mut offers) => {
-                        self.client = Some(client);
-                        offers.retain(|offer| offer.check().is_ok());
-                        Ok(offers)
-                    }
-                    Answer::Refused(why) => Err(BusError::Refused(why)),
-                    Answer::Kept => Err(BusError::Refused("no answer to what was asked".into())),
-                }
+                let offers = all_of(&mut client, end)?;
+                self.client = Some(client);
+                Ok(offers)
             }
         }
+    }
+}
+
+/// Asks a registry page by page; who is to end meanwhile wants to know no more of it.
+fn all_of(client: &mut Client, end: &AtomicBool) -> Result<Vec<Offer>, BusError> {
+    let refused = |why: &str| Err(BusError::Refused(why.to_owned()));
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    let mut before = None;
+    loop {
+        let request = before.map_or(Request::Find, Request::FindAfter);
+        let (mut offers, last) = match client.ask(&request)? {
+            Answer::Offers(offers) => (offers, None),
+            Answer::Page { offers, last } => (offers, Some(last)),
+            Answer::Refused(why) => return Err(BusError::Refused(why)),
+            Answer::Kept => return refused("no answer to what was asked"),
+        };
+        if last.is_some() && (offers.is_empty() || last <= before) {
+            return refused("its pages come to no end");
+        }
+        offers.retain(|offer| offer.check().is_ok());
+        bytes += offers.iter().map(Offer::bytes).sum::<usize>();
+        if bytes > OFFERS_BYTES_MAX {
+            return refused("it has more offers than any registry keeps");
+        }
+        all.append(&mut offers);
+        before = last;
+        if last.is_none() || end.load(Ordering::Relaxed) {
+            return Ok(all);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What comes of a registry that says these lines, one after the other and again and again.
+    fn found(lines: &[&str]) -> Result<Vec<Offer>, BusError> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = format!("tcp://{}", listener.local_addr().unwrap());
+        let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+        let registry = std::thread::spawn(move || {
+            let stream = listener.accept().unwrap().0;
+            let asked = BufReader::new(&stream).lines();
+            for (_, line) in asked.map_while(Result::ok).zip(lines.iter().cycle()) {
+                (&stream).write_all(line.as_bytes()).unwrap();
+            }
+        });
+        let security = Security::default();
+        let mut client = Client::connect(&place.parse().unwrap(), &security).unwrap();
+        let found = all_of(&mut client, &AtomicBool::new(false));
+        drop(client);
+        registry.join().unwrap();
+        found
+    }
+
+    const OFFER: &str =
+        r#"{"name":"a","address":"tcp://127.0.0.1:1","tags":[],"host":"h","pid":1}"#;
+
+    #[test]
+    fn pages_come_one_after_the_other() {
+        let page = format!(r#"{{"page":{{"offers":[{OFFER},{OFFER}],"last":7}}}}"#);
+        let last = format!(r#"{{"offers":[{OFFER}]}}"#);
+        assert_eq!(found(&[&page, &last]).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_registry_that_goes_on_and_on_is_left() {
+        let same = format!(r#"{{"page":{{"offers":[{OFFER}],"last":7}}}}"#);
+        let empty = r#"{"page":{"offers":[],"last":7}}"#;
+        for line in [&same, empty] {
+            let error = found(&[line]).unwrap_err().to_string();
+            assert!(error.contains("no end"), "{error}");
+        }
+        let tags = r#"{"tag":1,"mask":1},"#.repeat(60_000);
+        let large = |last: u64| {
+            let offer = OFFER.replace("[]", &format!("[{}]", tags.trim_end_matches(',')));
+            format!(r#"{{"page":{{"offers":[{offer}],"last":{last}}}}}"#)
+        };
+        // 150 MB of them.
+        let pages: Vec<String> = (1..150).map(large).collect();
+        let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+        let error = found(&pages).unwrap_err().to_string();
+        assert!(error.contains("more offers than"), "{error}");
     }
 }

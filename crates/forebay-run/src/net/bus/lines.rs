@@ -13,8 +13,12 @@ use crate::net::hub::Hub;
 
 /// Longest line: an offer of all tags that it may have.
 pub(super) const LINE_BYTES_MAX: usize = 4 << 20;
-/// Longest answer: a client takes no more of a registry that goes on and on.
-const ANSWER_BYTES_MAX: usize = 16 * LINE_BYTES_MAX;
+/// A page of offers has so many bytes at the most, or one offer.
+pub(super) const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Longest answer, a page: a client takes no more of a registry that goes on and on.
+const ANSWER_BYTES_MAX: usize = LINE_BYTES_MAX + (4 << 10);
+/// All offers of a bus together, in bytes of their lines: a registry keeps no more of them, and nobody looks at more.
+pub(super) const OFFERS_BYTES_MAX: usize = 128 << 20;
 
 /// What a registry is told or asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +26,10 @@ const ANSWER_BYTES_MAX: usize = 16 * LINE_BYTES_MAX;
 pub(super) enum Request {
     /// Keeps this connection's offer for another lease.
     Announce(Offer),
-    /// Asks for all offers.
+    /// Asks for all offers, of which the answer may have only the first.
     Find,
+    /// Asks for those behind a page.
+    FindAfter(u64),
 }
 
 /// What it answers.
@@ -32,8 +38,15 @@ pub(super) enum Request {
 pub(super) enum Answer {
     /// The offer is kept.
     Kept,
-    /// All offers.
+    /// All offers that are left.
     Offers(Vec<Offer>),
+    /// The next ones, and there are more behind `last`.
+    Page {
+        /// At least one.
+        offers: Vec<Offer>,
+        /// Rises from page to page.
+        last: u64,
+    },
     /// What was said cannot be served.
     Refused(String),
 }

@@ -1,6 +1,7 @@
 //! The registry: takes offers for a lease each, and tells them to who asks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use forebay_link::bytes::{
@@ -10,7 +11,7 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::{SysError, clock};
 use serde::Serialize;
 
-use super::lines::{Answer, LINE_BYTES_MAX, Request};
+use super::lines::{Answer, LINE_BYTES_MAX, OFFERS_BYTES_MAX, PAGE_BYTES_MAX, Request};
 use super::{LEASE, Offer};
 use crate::net::{Address, NetError};
 
@@ -39,10 +40,18 @@ pub struct Registry {
     /// Those whose turn ended before all was read that has come.
     unread: BTreeSet<u64>,
     next_token: u64,
-    kept_bytes_max: usize,
+    bounds: Bounds,
     /// Nobody is taken in until then.
     shut_until_ns: Option<u64>,
     summary: RegistrySummary,
+}
+
+/// What a registry keeps at the most.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    offers_bytes: usize,
+    kept_bytes: usize,
+    lease_ns: u64,
 }
 
 /// What a registry did.
@@ -54,7 +63,7 @@ pub struct RegistrySummary {
     pub offers: u64,
     /// Offers whose lease ended without an end.
     pub expired: u64,
-    /// Answers with all offers.
+    /// Answers with offers, one for each page.
     pub answers: u64,
     /// How often the system refused to take a connection in.
     pub accept_errors: u64,
@@ -71,8 +80,8 @@ struct Client {
     outbox: Vec<u8>,
     /// So many bytes of it are written.
     written: usize,
-    offer: Option<Offer>,
-    offer_bytes: usize,
+    /// The text of its offer, or nothing.
+    offer: Vec<u8>,
     until_ns: u64,
     heard_ns: u64,
 }
@@ -95,7 +104,11 @@ impl Registry {
             clients: BTreeMap::new(),
             unread: BTreeSet::new(),
             next_token: LISTENER + 1,
-            kept_bytes_max: KEPT_BYTES_MAX,
+            bounds: Bounds {
+                offers_bytes: OFFERS_BYTES_MAX,
+                kept_bytes: KEPT_BYTES_MAX,
+                lease_ns: LEASE.as_nanos() as u64,
+            },
             shut_until_ns: None,
             summary: RegistrySummary::default(),
         };
@@ -109,16 +122,6 @@ impl Registry {
     /// The system does not say.
     pub fn address(&self) -> Result<Address, NetError> {
         Ok(self.door.address()?)
-    }
-
-    /// Offers that it keeps now.
-    #[must_use]
-    pub fn offers(&self) -> Vec<Offer> {
-        let offers = self
-            .clients
-            .values()
-            .filter_map(|client| client.offer.clone());
-        offers.collect()
     }
 
     /// Serves for up to `most`.
@@ -182,8 +185,7 @@ impl Registry {
                 looked: 0,
                 outbox: Vec::new(),
                 written: 0,
-                offer: None,
-                offer_bytes: 0,
+                offer: Vec::new(),
                 until_ns: 0,
                 heard_ns: now_ns,
             };
@@ -242,19 +244,18 @@ impl Registry {
             let line = begin..looked + end;
             looked = line.end + 1;
             begin = looked;
-            let answer = self.answer(token, &inbox[line], now_ns);
-            let refused = matches!(answer, Answer::Refused(_));
+            let (answer, refused) = self.answer(token, &inbox[line], now_ns);
             if let Some(client) = self.clients.get_mut(&token) {
                 client.say(&answer)?;
-                if client.outbox.len() - client.written >= WRITE_BYTES || refused {
+                if client.outbox.len() - client.written >= WRITE_BYTES || refused.is_some() {
                     client.write()?;
                 }
-                if others + inbox.len() + client.kept_bytes() > self.kept_bytes_max {
+                if others + inbox.len() + client.kept_bytes() > self.bounds.kept_bytes {
                     return Err("memory");
                 }
             }
-            if refused {
-                return Err("not_understood");
+            if let Some(reason) = refused {
+                return Err(reason);
             }
         }
         let Some(client) = self.clients.get_mut(&token) else {
@@ -265,7 +266,7 @@ impl Registry {
         inbox.shrink_to(inbox.len().max(WRITE_BYTES));
         client.looked = inbox.len();
         client.inbox = inbox;
-        if others + client.kept_bytes() > self.kept_bytes_max {
+        if others + client.kept_bytes() > self.bounds.kept_bytes {
             return Err("memory");
         }
         client.write()?;
@@ -286,34 +287,78 @@ impl Registry {
         changed.map_err(|_| "resource")
     }
 
-    fn answer(&mut self, token: u64, line: &[u8], now_ns: u64) -> Answer {
-        match serde_json::from_slice(line) {
-            Ok(Request::Find) => {
-                self.summary.answers += 1;
-                Answer::Offers(self.offers())
-            }
-            Ok(Request::Announce(offer)) => match offer.check() {
-                Ok(_) => {
-                    if let Some(client) = self.clients.get_mut(&token) {
-                        self.summary.offers += u64::from(client.offer.as_ref() != Some(&offer));
-                        client.offer_bytes = line.len();
-                        client.offer = Some(offer);
-                        client.until_ns = now_ns + LEASE.as_nanos() as u64;
-                    }
-                    Answer::Kept
-                }
-                Err(error) => Answer::Refused(error.to_string()),
+    /// The text of the answer, and why that is the last one.
+    fn answer(&mut self, token: u64, line: &[u8], now_ns: u64) -> (Vec<u8>, Option<&'static str>) {
+        let (reason, why) = match serde_json::from_slice(line) {
+            Ok(Request::Find) => return (self.page(Bound::Unbounded), None),
+            Ok(Request::FindAfter(last)) => return (self.page(Bound::Excluded(last)), None),
+            Ok(Request::Announce(offer)) => match self.announce(token, &offer, now_ns) {
+                Ok(()) => return (text(&Answer::Kept), None),
+                Err(refused) => refused,
             },
-            Err(error) => Answer::Refused(format!("no request: {error}")),
+            Err(error) => ("not_understood", format!("no request: {error}")),
+        };
+        (text(&Answer::Refused(why)), Some(reason))
+    }
+
+    /// Keeps an offer, or says by name and in words why not.
+    fn announce(
+        &mut self,
+        token: u64,
+        offer: &Offer,
+        now_ns: u64,
+    ) -> Result<(), (&'static str, String)> {
+        let wrong = offer.check().err();
+        wrong.map_or(Ok(()), |error| Err(("not_understood", error.to_string())))?;
+        let offer = text(offer);
+        let others = self.clients.iter().filter(|(other, _)| **other != token);
+        let others: usize = others.map(|(_, client)| client.offer.len()).sum();
+        let most = self.bounds.offers_bytes;
+        if offer.len() > LINE_BYTES_MAX || others + offer.len() > most {
+            let why = format!(
+                "{} bytes of an offer, beside {others} of the others; one has up to {LINE_BYTES_MAX}, and a registry keeps {most}: offer fewer tags, \
+                 or start a further registry",
+                offer.len()
+            );
+            return Err(("full", why));
         }
+        if let Some(client) = self.clients.get_mut(&token) {
+            self.summary.offers += u64::from(client.offer != offer);
+            client.offer = offer;
+            client.until_ns = now_ns + self.bounds.lease_ns;
+        }
+        Ok(())
+    }
+
+    /// Offers of the clients behind one, so many as fit. Who comes later is behind all others, so that nobody is passed over.
+    fn page(&mut self, after: Bound<u64>) -> Vec<u8> {
+        self.summary.answers += 1;
+        let mut page = Vec::new();
+        let (mut head, mut end) = (&b"{\"offers\":["[..], "]}".to_owned());
+        let mut last = 0;
+        for (token, client) in self.clients.range((after, Bound::Unbounded)) {
+            if client.offer.is_empty() {
+                continue;
+            }
+            if !page.is_empty() {
+                if page.len() + client.offer.len() >= PAGE_BYTES_MAX {
+                    head = &b"{\"page\":{\"offers\":["[..];
+                    end = format!("],\"last\":{last}}}}}");
+                    break;
+                }
+                page.push(b',');
+            }
+            page.extend_from_slice(&client.offer);
+            last = *token;
+        }
+        [head, &page, end.as_bytes()].concat()
     }
 
     fn expire(&mut self, now_ns: u64) {
         let mut silent = Vec::new();
         for (token, client) in &mut self.clients {
-            if client.offer.is_some() && now_ns >= client.until_ns {
-                client.offer = None;
-                client.offer_bytes = 0;
+            if !client.offer.is_empty() && now_ns >= client.until_ns {
+                client.offer = Vec::new();
                 self.summary.expired += 1;
             }
             if now_ns.saturating_sub(client.heard_ns) >= SILENCE_NS {
@@ -365,15 +410,14 @@ impl Client {
     }
 
     fn kept_bytes(&self) -> usize {
-        self.inbox.len() + self.outbox.len() + self.offer_bytes
+        self.inbox.len() + self.outbox.len() + self.offer.len()
     }
 
-    fn say(&mut self, answer: &Answer) -> Result<(), &'static str> {
-        let line = serde_json::to_vec(answer).map_err(|_| "resource")?;
+    fn say(&mut self, line: &[u8]) -> Result<(), &'static str> {
         if self.outbox.len() - self.written + line.len() > OUTBOX_BYTES_MAX {
             return Err("slow");
         }
-        self.outbox.extend_from_slice(&line);
+        self.outbox.extend_from_slice(line);
         self.outbox.push(b'\n');
         Ok(())
     }
@@ -396,6 +440,11 @@ impl Client {
     }
 }
 
+/// As JSON; of what a registry says or keeps nothing has none.
+fn text(said: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(said).unwrap_or_default()
+}
+
 /// Its name in the summary; one who just goes is not refused.
 fn lost(error: &ByteLinkError) -> &'static str {
     match error {
@@ -409,3 +458,5 @@ fn lost(error: &ByteLinkError) -> &'static str {
 
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod large;

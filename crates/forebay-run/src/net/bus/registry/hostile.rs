@@ -11,26 +11,32 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 const KEPT_BYTES: usize = 100_000;
 
-fn registry() -> (Registry, (String, u16)) {
+/// One that keeps little.
+fn small() -> (Registry, (String, u16)) {
+    let (mut registry, at) = registry();
+    registry.bounds.kept_bytes = KEPT_BYTES;
+    (registry, at)
+}
+
+pub(super) fn registry() -> (Registry, (String, u16)) {
     let place = "tcp://127.0.0.1:0".parse().unwrap();
-    let mut registry = Registry::listen(&place, &Security::default()).unwrap();
-    registry.kept_bytes_max = KEPT_BYTES;
+    let registry = Registry::listen(&place, &Security::default()).unwrap();
     let Address::Tcp { host, port } = registry.address().unwrap() else {
         unreachable!("it listens on TCP");
     };
     (registry, (host, port))
 }
 
-fn connect(at: &(String, u16)) -> TcpStream {
+pub(super) fn connect(at: &(String, u16)) -> TcpStream {
     let stream = TcpStream::connect(at).unwrap();
     stream.set_nonblocking(true).unwrap();
     stream
 }
 
-fn line(request: &Request) -> Vec<u8> {
+pub(super) fn line(request: &Request) -> Vec<u8> {
     let mut line = serde_json::to_vec(request).unwrap();
     line.push(b'\n');
     line
@@ -43,7 +49,7 @@ fn announce() -> Vec<u8> {
 }
 
 /// Serves until it is so.
-fn until(registry: &mut Registry, mut done: impl FnMut(&Registry) -> bool) {
+pub(super) fn until(registry: &mut Registry, mut done: impl FnMut(&Registry) -> bool) {
     let begun = Instant::now();
     while !done(registry) {
         assert!(begun.elapsed() < LIMIT);
@@ -69,7 +75,7 @@ proptest! {
     fn whatever_is_said_its_memory_is_bounded_and_others_are_served(
         all in proptest::collection::vec((0_usize..4, said()), 1..20),
     ) {
-        let (mut registry, at) = registry();
+        let (mut registry, at) = small();
         let clients: [TcpStream; 4] = std::array::from_fn(|_| connect(&at));
         until(&mut registry, |registry| registry.summary.connections == 4);
         for (client, bytes) in &all {
@@ -97,7 +103,7 @@ proptest! {
 
 #[test]
 fn a_client_that_needs_too_much_is_let_go_by_name() {
-    let (mut registry, at) = registry();
+    let (mut registry, at) = small();
     let clients = [connect(&at), connect(&at)];
     let long = vec![b'x'; 60_000];
     for client in &clients {
@@ -113,7 +119,7 @@ fn a_client_that_needs_too_much_is_let_go_by_name() {
 
 #[test]
 fn without_descriptors_it_rests_and_opens_again() {
-    let (mut registry, at) = registry();
+    let (mut registry, at) = small();
     let now_ns = clock::monotonic_ns();
     let exhausted = DoorError::Accept {
         address: "tcp://127.0.0.1:0".into(),
