@@ -24,6 +24,7 @@ mod security;
 mod sink;
 mod source;
 mod subscribe;
+mod writer;
 
 use std::process::ExitCode;
 

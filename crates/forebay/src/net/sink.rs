@@ -5,13 +5,21 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use forebay_run::net::Untaken;
 
-/// What is gathered before it is written; what is as long by itself is not copied.
-const GATHERED_BYTES_MAX: usize = 1 << 18;
+use super::writer::{Batch, Writer, Written};
+
+/// When so much is gathered while earlier messages are being written, no more are taken for now.
+const GATHERED_BYTES: usize = 1 << 18;
+/// So much is gathered at the most: what comes in one turn is more than that only where buffers are very large, and then that turn waits.
+const GATHERED_BYTES_MAX: usize = 32 << 20;
+
+/// One wait for an output.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// What becomes of what comes.
 #[derive(Debug, clap::Args)]
@@ -61,14 +69,17 @@ pub(super) struct Became {
 }
 
 pub(super) struct Sink {
-    to: Option<File>,
+    /// None for nowhere.
+    writer: Option<Writer>,
     as_: As,
     on_stdout: bool,
     name: String,
     /// What is to be written.
-    gathered: Vec<u8>,
-    /// Where each message in it ends, and the bytes of its payload.
-    ends: Vec<(usize, usize)>,
+    gathered: Batch,
+    /// The messages that are being written, as in their batch.
+    under_way: Vec<(usize, usize)>,
+    /// Memory for what is gathered next.
+    spare: Batch,
     became: Became,
     /// Why nothing is written any more.
     fault: Option<Untaken>,
@@ -89,13 +100,16 @@ impl SinkArgs {
             }
             path => Some(open(Path::new(path))?),
         };
+        let writer = to.map(Writer::start).transpose();
+        let writer = writer.context("starting the thread that writes")?;
         Ok(Sink {
-            to,
+            writer,
             as_: self.as_,
             on_stdout,
             name: self.output.clone(),
-            gathered: Vec::new(),
-            ends: Vec::new(),
+            gathered: Batch::default(),
+            under_way: Vec::new(),
+            spare: Batch::default(),
             became: Became::default(),
             fault: None,
             trouble: None,
@@ -121,67 +135,35 @@ fn open(path: &Path) -> Result<File> {
         .with_context(|| format!("creating {shown}; a file that is there is not overwritten"))
 }
 
-/// Writes all of it, or says how much was.
-fn write_all(mut to: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
-    let mut at = 0;
-    while at < bytes.len() {
-        match to.write(&bytes[at..]) {
-            Ok(0) => return (at, Err(ErrorKind::WriteZero.into())),
-            Ok(count) => at += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return (at, Err(error)),
-        }
-    }
-    (at, Ok(()))
-}
-
 impl Sink {
     pub(super) fn is_stdout(&self) -> bool {
         self.on_stdout
     }
 
-    /// Writes a message; what goes wrong is found by [`check`](Self::check).
+    /// Takes a message to be written; what goes wrong is found by [`check`](Self::check).
     pub(super) fn write(&mut self, tag: u64, payload: &[u8]) {
-        if self.to.is_none() {
+        if self.writer.is_none() {
             self.became.written.add(payload.len());
             return;
         }
-        if self.gathered.len() + payload.len() > GATHERED_BYTES_MAX {
-            self.flush();
+        if self.gathered.bytes.len() + payload.len() > GATHERED_BYTES_MAX {
+            while self.settle(PATIENCE) {}
+            self.begin();
         }
         if let Some(why) = self.fault {
             self.lose(why, payload.len());
             return;
         }
+        let Batch { bytes, ends } = &mut self.gathered;
         if self.as_ == As::Tagged {
             // A vector takes all.
-            let _ = write!(self.gathered, "{tag:#018x} {} ", payload.len());
+            let _ = write!(bytes, "{tag:#018x} {} ", payload.len());
         }
-        if payload.len() > GATHERED_BYTES_MAX {
-            self.write_long(payload);
-            return;
-        }
-        self.gathered.extend_from_slice(payload);
+        bytes.extend_from_slice(payload);
         if self.as_ != As::Raw {
-            self.gathered.push(b'\n');
+            bytes.push(b'\n');
         }
-        self.ends.push((self.gathered.len(), payload.len()));
-    }
-
-    /// What is gathered is its head.
-    fn write_long(&mut self, payload: &[u8]) {
-        self.flush();
-        if let (None, Some(to)) = (self.fault, &self.to) {
-            let tail: &[u8] = if self.as_ == As::Raw { b"" } else { b"\n" };
-            let written = write_all(to, payload).1;
-            if let Err(error) = written.and_then(|()| write_all(to, tail).1) {
-                self.fail(error);
-            }
-        }
-        match self.fault {
-            None => self.became.written.add(payload.len()),
-            Some(why) => self.lose(why, payload.len()),
-        }
+        ends.push((bytes.len(), payload.len()));
     }
 
     /// Nobody asked for this one.
@@ -205,25 +187,97 @@ impl Sink {
         self.trouble = Some(error);
     }
 
-    /// Nothing stays behind while nothing comes.
+    /// Lets what is gathered be written, if what was written before is done with. Nothing waits.
     pub(super) fn flush(&mut self) {
-        let Some(to) = &self.to else {
+        if !self.settle(Duration::ZERO) {
+            self.begin();
+        }
+    }
+
+    /// Whether so much is gathered that it is to be written at once.
+    pub(super) fn has_much(&self) -> bool {
+        self.gathered.bytes.len() >= GATHERED_BYTES
+    }
+
+    /// Whether so much is gathered, and the output takes so little, that no more is to be taken for now.
+    pub(super) fn is_behind(&self) -> bool {
+        self.has_much() && self.is_writing()
+    }
+
+    fn is_writing(&self) -> bool {
+        self.writer.as_ref().is_some_and(Writer::is_busy)
+    }
+
+    /// Whether something is not yet written.
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_writing() || !self.gathered.ends.is_empty()
+    }
+
+    /// Waits up to `most` for what is being written, and then lets the next be written.
+    pub(super) fn wait(&mut self, most: Duration) {
+        self.settle(most);
+        self.flush();
+    }
+
+    /// Gives up what is not yet written: nobody knows how much of it is.
+    pub(super) fn abandon(&mut self) {
+        let under_way = self
+            .under_way
+            .drain(..)
+            .map(|(_, payload_bytes)| payload_bytes);
+        let gathered = self
+            .gathered
+            .ends
+            .drain(..)
+            .map(|(_, payload_bytes)| payload_bytes);
+        let lost: Vec<usize> = under_way.chain(gathered).collect();
+        lost.into_iter()
+            .for_each(|payload_bytes| self.lose(Untaken::NotWritten, payload_bytes));
+    }
+
+    fn begin(&mut self) {
+        let (Some(writer), false) = (&mut self.writer, self.gathered.ends.is_empty()) else {
             return;
         };
-        let (written_bytes, written) = write_all(to, &self.gathered);
-        if let Err(error) = written {
+        let next = std::mem::take(&mut self.spare);
+        let batch = std::mem::replace(&mut self.gathered, next);
+        self.under_way.clone_from(&batch.ends);
+        writer.begin(batch);
+    }
+
+    /// Takes in what became of what was being written, if that shows within `most`. Whether something is still being written.
+    fn settle(&mut self, most: Duration) -> bool {
+        let done = self.writer.as_mut().and_then(|writer| writer.done(most));
+        let Some(written) = done else {
+            return self.is_writing();
+        };
+        let Written {
+            mut batch,
+            bytes,
+            outcome,
+        } = written;
+        if let Err(error) = outcome {
             self.fail(error);
         }
-        let whole = self.ends.partition_point(|(end, _)| *end <= written_bytes);
-        let mut ends = std::mem::take(&mut self.ends);
-        for (at, (_, payload_bytes)) in ends.drain(..).enumerate() {
+        let under_way = std::mem::take(&mut self.under_way);
+        let whole = under_way.partition_point(|(end, _)| *end <= bytes);
+        for (at, (_, payload_bytes)) in under_way.into_iter().enumerate() {
             match self.fault {
                 Some(why) if at >= whole => self.lose(why, payload_bytes),
                 _ => self.became.written.add(payload_bytes),
             }
         }
-        self.ends = ends;
-        self.gathered.clear();
+        if let Some(why) = self.fault {
+            // Nothing more is written.
+            let gathered = std::mem::take(&mut self.gathered);
+            for (_, payload_bytes) in gathered.ends {
+                self.lose(why, payload_bytes);
+            }
+        }
+        batch.bytes.clear();
+        batch.ends.clear();
+        self.spare = batch;
+        false
     }
 
     /// What became of messages since this was last asked; of those that are gathered, nothing yet.

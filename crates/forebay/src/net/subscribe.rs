@@ -93,6 +93,8 @@ fn entry(text: &str) -> Result<Entry, String> {
 trait In {
     fn take(&mut self, most: Duration, on: &mut dyn FnMut(Delivered<'_>))
     -> Result<bool, NetError>;
+    /// Does all but take more.
+    fn stay(&mut self) -> Result<(), NetError>;
     fn has_ended(&self) -> bool;
     fn peers(&self) -> usize;
     fn begin_end(&mut self);
@@ -110,6 +112,10 @@ macro_rules! messages_from {
                 on: &mut dyn FnMut(Delivered<'_>),
             ) -> Result<bool, NetError> {
                 self.poll(most, on)
+            }
+
+            fn stay(&mut self) -> Result<(), NetError> {
+                $end_point::stay(self)
             }
 
             fn has_ended(&self) -> bool {
@@ -165,6 +171,9 @@ struct Flow<'a, I> {
 impl<I: In> Flow<'_, I> {
     /// One turn.
     fn turn(&mut self, wait: Duration) -> Result<(), NetError> {
+        if self.sink.is_behind() {
+            return self.wait_for_output(wait);
+        }
         let (sink, left) = (&mut *self.sink, &mut self.left);
         let busy = self.from.take(wait, &mut |delivered| {
             if *left > 0 {
@@ -174,12 +183,21 @@ impl<I: In> Flow<'_, I> {
                 sink.decline(delivered.message.payload);
             }
         });
-        if busy.as_ref().is_ok_and(|busy| !busy) || self.flushed.elapsed() >= FLUSH {
+        let idle = busy.as_ref().is_ok_and(|busy| !busy);
+        if idle || self.sink.has_much() || self.flushed.elapsed() >= FLUSH {
             self.sink.flush();
             self.flushed = Instant::now();
         }
         self.from.account(&self.sink.became());
         busy.map(drop)
+    }
+
+    /// The output takes little or nothing: what comes waits with its senders, who are told that somebody is here.
+    fn wait_for_output(&mut self, wait: Duration) -> Result<(), NetError> {
+        self.from.stay()?;
+        self.sink.wait(wait);
+        self.from.account(&self.sink.became());
+        Ok(())
     }
 
     /// Says once that nobody is there yet.
@@ -214,7 +232,17 @@ impl<I: In> Flow<'_, I> {
         while self.from.peers() > 0 && begun.elapsed() < END_LIMIT && signals.count() == stops {
             self.turn(WAIT)?;
         }
-        self.sink.flush();
+        let mut told = false;
+        while self.sink.is_pending() && signals.count() == stops {
+            self.wait_for_output(WAIT)?;
+            if !told && begun.elapsed() >= END_LIMIT {
+                told = true;
+                note_line(format_args!(
+                    "forebay: waiting for the output to take what has come; Ctrl-C gives it up"
+                ));
+            }
+        }
+        self.sink.abandon();
         self.from.account(&self.sink.became());
         Ok(())
     }

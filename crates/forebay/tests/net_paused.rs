@@ -1,0 +1,125 @@
+//! An output that takes nothing for a while: nobody is lost for it, and an order to end is obeyed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rig::{Run, forebay, start, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// More than a pipe, the connection and all buffers take.
+const MESSAGES: u64 = 40_000;
+const MESSAGE_BYTES: usize = 1000;
+
+struct Paused {
+    receiver: Run,
+    sender: Run,
+    pipe: File,
+    _directory: TempDir,
+}
+
+fn pipe(directory: &Path) -> PathBuf {
+    let path = directory.join("pipe");
+    let made = Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    path
+}
+
+/// A receiver that writes into a pipe which is open and not read, and its sender.
+fn paused(name: &str) -> Paused {
+    let directory = tempfile::tempdir().unwrap();
+    let path = pipe(directory.path());
+    let address = format!("shm://paused-{name}-{}", std::process::id());
+    let net = |verb: &str, more: &[&str]| {
+        let mut command = forebay();
+        command.args(["net", verb, &address, "--format", "json"]);
+        start(command.args(more))
+    };
+    let output = [
+        "--once",
+        "--buffer-count",
+        "4",
+        "--output",
+        path.to_str().unwrap(),
+    ];
+    let receiver = net("recv", &output);
+    let pipe = File::open(&path).unwrap();
+    let (count, bytes) = (MESSAGES.to_string(), MESSAGE_BYTES.to_string());
+    let generated = [
+        "--input",
+        "generate",
+        "--count",
+        &count,
+        "--message-bytes",
+        &bytes,
+    ];
+    let patience = ["--block", "60s", "--buffer-count", "4"];
+    let sender = net("send", &[generated.as_slice(), &patience].concat());
+    Paused {
+        receiver,
+        sender,
+        pipe,
+        _directory: directory,
+    }
+}
+
+#[test]
+fn an_output_that_takes_nothing_for_a_while_costs_no_connection() {
+    let paused = paused("while");
+    // Longer than a peer may be silent: the pause is what this is about.
+    std::thread::sleep(Duration::from_secs(12));
+    let mut bytes = 0;
+    let mut lines = BufReader::new(paused.pipe);
+    let mut line = Vec::new();
+    let mut count = 0;
+    while lines.read_until(b'\n', &mut line).unwrap() > 0 {
+        bytes += line.len();
+        count += 1;
+        line.clear();
+    }
+    let sent = paused.sender.end().json_of(0);
+    let received = paused.receiver.end().json_of(0);
+    for summary in [&sent, &received] {
+        assert_eq!(summary["messages"], MESSAGES, "{summary}");
+        assert_eq!(summary["connections_made"], 1, "{summary}");
+        assert!(
+            summary["parted"].as_object().unwrap().is_empty(),
+            "{summary}"
+        );
+    }
+    assert!(bytes >= MESSAGES as usize * MESSAGE_BYTES && count >= MESSAGES);
+}
+
+#[test]
+fn an_order_to_end_is_obeyed_while_nothing_is_taken() {
+    let mut paused = paused("end");
+    // Something has come, and the rest does not fit.
+    paused.pipe.read_exact(&mut [0; 4096]).unwrap();
+    let end = |run: &Run| {
+        kill_process(Pid::from_raw(run.pid() as i32).unwrap(), Signal::INT).unwrap();
+    };
+    end(&paused.receiver);
+    // The first order lets what has come be written, the second one gives that up.
+    wait_for("the end", || {
+        end(&paused.receiver);
+        paused.receiver.is_over().then_some(())
+    });
+    let received = paused.receiver.end().json();
+    assert_eq!(received["residual_items"], 0, "{received}");
+    assert_eq!(received["held"], 0, "{received}");
+    let lost = received["dropped_by_reason"]["not_written"].as_u64();
+    assert!(lost > Some(0), "{received}");
+    end(&paused.sender);
+    drop(paused.sender.end());
+}
