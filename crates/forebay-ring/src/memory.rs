@@ -27,11 +27,33 @@ fn system(call: &'static str, what: &'static str) -> impl FnOnce(Errno) -> RingE
 
 /// A memory file of a fixed size, which nobody but this user can open again for writing.
 pub(crate) fn create(what: &'static str, name: &str, bytes: u64) -> Result<OwnedFd, RingError> {
+    let fd = unsealed(what, name, bytes)?;
+    seal(what, &fd, SEALS)?;
+    Ok(fd)
+}
+
+/// A memory file of a fixed size that is written through one mapping alone, the one that is returned: nobody can make another one for writing, however he
+/// opens the file.
+pub(crate) fn create_own(
+    what: &'static str,
+    name: &str,
+    bytes: u64,
+) -> Result<(OwnedFd, Mapping), RingError> {
+    let fd = unsealed(what, name, bytes)?;
+    let mapping = Mapping::whole(what, &fd, bytes, Access::ReadWrite)?;
+    seal(what, &fd, SEALS | SealFlags::FUTURE_WRITE)?;
+    Ok((fd, mapping))
+}
+
+fn seal(what: &'static str, fd: &OwnedFd, seals: SealFlags) -> Result<(), RingError> {
+    rustix::fs::fcntl_add_seals(fd, seals).map_err(system("fcntl(F_ADD_SEALS)", what))
+}
+
+fn unsealed(what: &'static str, name: &str, bytes: u64) -> Result<OwnedFd, RingError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create(name, flags).map_err(system("memfd_create", what))?;
     rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR).map_err(system("fchmod", what))?;
     rustix::fs::ftruncate(&fd, bytes).map_err(system("ftruncate", what))?;
-    rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(system("fcntl(F_ADD_SEALS)", what))?;
     Ok(fd)
 }
 

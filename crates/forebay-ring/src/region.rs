@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::fstat;
 
 use crate::error::RingError;
-use crate::memory::{self, Access, Mapping};
+use crate::memory::{self, Mapping};
 use crate::view::View;
 
 const REGION: &str = "region";
@@ -30,8 +30,7 @@ impl Region {
     pub fn create(name: &str, bytes: u64) -> Result<Self, RingError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let bytes = checked(bytes)?;
-        let fd = memory::create(REGION, &format!("forebay:{name}:region"), bytes)?;
-        let mapping = Mapping::whole(REGION, &fd, bytes, Access::ReadWrite)?;
+        let (fd, mapping) = memory::create_own(REGION, &format!("forebay:{name}:region"), bytes)?;
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             fd,
@@ -62,7 +61,8 @@ impl Region {
 
     /// All of it, for writing. Whoever reads it meanwhile finds what it finds.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; `self` is borrowed uniquely, so there is no other slice of it in this process, and no other process can write.
+        // SAFETY: as above; `self` is borrowed uniquely, so there is no other slice of it in this process, and no other process can write: the file is sealed
+        // against all writing but through this mapping.
         unsafe { slice::from_raw_parts_mut(self.mapping.base().as_ptr(), self.mapping.len()) }
     }
 }
@@ -120,5 +120,37 @@ fn checked(bytes: u64) -> Result<u64, RingError> {
         Ok(bytes.next_multiple_of(memory::PAGE_BYTES))
     } else {
         Err(size(bytes))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::memory::Access;
+
+    #[test]
+    fn nobody_else_can_write_it_however_he_opens_it() {
+        let mut region = Region::create("own", 4096).unwrap();
+        region.bytes_mut()[..4].copy_from_slice(b"mine");
+        let reader = region.reader_fd().unwrap();
+        // The same user may open it for writing, which gives him nothing.
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let mut opened = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
+        assert!(opened.write(b"theirs").is_err());
+        let fd = OwnedFd::from(opened);
+        assert!(Mapping::whole(REGION, &fd, 4096, Access::ReadWrite).is_err());
+        let peer = PeerRegion::map(&fd).unwrap();
+        assert_eq!(peer.view(0, 4).unwrap().to_vec(), b"mine");
+        region.bytes_mut()[..4].copy_from_slice(b"next");
+        assert_eq!(peer.view(0, 4).unwrap().to_vec(), b"next");
     }
 }
