@@ -56,10 +56,10 @@ perf() {
     say "net perf $url, --role $1, messages of $2 bytes"
     sent=$(counter sent_pkts)
     lo=$(packets_of_lo)
-    timeout 120 "$here/forebay" net perf "$url" --role "$1" --message-bytes "$2" --duration 60s --format json >listener.json 2>listener.log &
+    timeout 120 "$here/forebay" net perf "$url" --plain --role "$1" --message-bytes "$2" --duration 60s --format json >listener.json 2>listener.log &
     listener=$!
     FI_LOG_LEVEL=info FI_LOG_PROV=verbs \
-        timeout 120 "$here/forebay" net perf "$url" --role send --message-bytes "$2" --duration 5s --format json >sender.json 2>sender.log
+        timeout 120 "$here/forebay" net perf "$url" --plain --role send --message-bytes "$2" --duration 5s --format json >sender.json 2>sender.log
     code=$?
     wait "$listener" || code=$?
     [ "$code" -eq 0 ] || fail "net perf $1 $2: exit code $code"

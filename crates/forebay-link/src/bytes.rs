@@ -305,9 +305,16 @@ pub fn connect_next(
             Ok(Box::new(TcpLink::new(wire)))
         }
         (Address::Shm { name }, _) => Ok(Box::new(ShmLink::connect(name, room)?)),
-        (address, Security::Tls(_)) if !address.is_local() => Err(ByteLinkError::NotSecurable {
-            address: address.to_string(),
-        }),
+        (Address::Fabric { provider, .. }, Security::Tls(_)) if provider != "shm" => {
+            Err(ByteLinkError::NotSecurable {
+                address: address.to_string(),
+            })
+        }
+        (Address::Fabric { .. }, Security::PlainOnLoopback) if !address.is_local() => {
+            Err(ByteLinkError::Unencrypted {
+                address: address.to_string(),
+            })
+        }
         (Address::Fabric { provider, place }, _) => {
             Ok(Box::new(FabricLink::connect(provider, place, room)?))
         }
@@ -328,9 +335,16 @@ pub fn listen(address: &Address, terms: impl Into<Terms>) -> Result<Box<dyn Door
             Ok(Box::new(TcpDoor::open(host, *port, reach(&security))?))
         }
         (Address::Shm { name }, _) => Ok(Box::new(ShmDoor::listen(name, room)?)),
-        (address, Security::Tls(_)) if !address.is_local() => Err(DoorError::NotSecurable {
-            address: address.to_string(),
-        }),
+        (Address::Fabric { provider, .. }, Security::Tls(_)) if provider != "shm" => {
+            Err(DoorError::NotSecurable {
+                address: address.to_string(),
+            })
+        }
+        (Address::Fabric { .. }, Security::PlainOnLoopback) if !address.is_local() => {
+            Err(DoorError::Unencrypted {
+                address: address.to_string(),
+            })
+        }
         (Address::Fabric { provider, place }, _) => {
             Ok(Box::new(FabricDoor::listen(provider, place, room)?))
         }

@@ -87,15 +87,17 @@ impl Address {
     /// Whether only this host can come to it.
     #[must_use]
     pub fn is_local(&self) -> bool {
+        let is_here = |host: &str| {
+            let number = host.parse::<std::net::IpAddr>();
+            host == "localhost" || number.is_ok_and(|ip| ip.to_canonical().is_loopback())
+        };
         match self {
-            Self::Tcp { host, .. } => {
-                host == "localhost"
-                    || host
-                        .parse::<std::net::IpAddr>()
-                        .is_ok_and(|ip| ip.is_loopback())
-            }
+            Self::Tcp { host, .. } => is_here(host),
             Self::Shm { .. } => true,
-            Self::Fabric { provider, .. } => provider == "shm",
+            Self::Fabric { provider, place } => {
+                let place = host_and_port("", place);
+                provider == "shm" || place.is_ok_and(|(host, _)| is_here(&host))
+            }
         }
     }
 }
@@ -271,10 +273,12 @@ mod tests {
         let is_local = |text: &str| text.parse::<Address>().unwrap().is_local();
         assert!(is_local("tcp://127.0.0.5:1") && is_local("tcp://[::1]:1") && is_local("shm://a"));
         assert!(is_local("tcp://localhost:1") && is_local("fabric+shm://a"));
+        assert!(is_local("fabric+tcp://127.0.0.1:0") && is_local("fabric+tcp://[::1]:7"));
         assert!(
             !is_local("tcp://10.0.0.1:1")
                 && !is_local("tcp://0.0.0.0:1")
                 && !is_local("fabric+tcp://a:1")
+                && !is_local("fabric+verbs://[fe80::1]:1")
         );
     }
 }

@@ -6,7 +6,7 @@ use forebay_fabric::{Blame, FabricError, Fault};
 use forebay_sys::SysError;
 use thiserror::Error;
 
-use super::terms::{NOT_SECURABLE, REMEDY};
+use super::terms::{NOT_SECURABLE, REMEDY, UNENCRYPTED};
 use super::tls::TlsFault;
 
 /// Numbers of faults from here on are libfabric's own.
@@ -79,6 +79,12 @@ pub enum ByteLinkError {
         /// Where.
         address: String,
     },
+    /// libfabric's connections are never encrypted, and beyond this host that has to be said.
+    #[error("{address} is not on this host's loopback; {UNENCRYPTED}")]
+    Unencrypted {
+        /// Where.
+        address: String,
+    },
     /// Encryption is wanted where there is none.
     #[error("{address}: only tcp:// is encrypted; {NOT_SECURABLE}")]
     NotSecurable {
@@ -103,6 +109,7 @@ impl ByteLinkError {
             Self::TooLong { .. }
             | Self::OutOfRegion { .. }
             | Self::NotSecured { .. }
+            | Self::Unencrypted { .. }
             | Self::NotSecurable { .. }
             | Self::Unnameable { .. } => true,
             Self::Fabric(FabricError::Call { .. }) => false,
@@ -128,6 +135,7 @@ impl ByteLinkError {
             Self::Fabric(error) => error.reason(),
             Self::Tls { fault, .. } => fault.reason(),
             Self::NotSecured { .. } => "not_secured",
+            Self::Unencrypted { .. } => "unencrypted",
             Self::NotSecurable { .. } => "not_securable",
             Self::Unnameable { .. } => "unnameable",
         }
@@ -213,6 +221,12 @@ pub enum DoorError {
     /// Plain TCP is no default there.
     #[error("{address} is not on this host's loopback; {REMEDY}")]
     NotSecured {
+        /// Where.
+        address: String,
+    },
+    /// libfabric's connections are never encrypted, and beyond this host that has to be said.
+    #[error("{address} is not on this host's loopback; {UNENCRYPTED}")]
+    Unencrypted {
         /// Where.
         address: String,
     },

@@ -8,7 +8,7 @@ use super::tls::Certificates;
 pub struct Terms {
     /// Memory, where the backend has its own.
     pub room: Room,
-    /// Whether `tcp://` is encrypted; other backends do not look at it.
+    /// Whether `tcp://` is encrypted, and whether what is not may leave this host.
     pub security: Security,
 }
 
@@ -39,3 +39,6 @@ pub(super) const REMEDY: &str = "give --tls-certificate, --tls-key and --tls-aut
 /// What to do where nothing can be encrypted.
 pub(super) const NOT_SECURABLE: &str = "write tcp://HOST:PORT, or leave --tls-certificate, --tls-key and --tls-authority away, if everybody on the way may \
      read and change what is sent";
+/// What to do where nothing is encrypted, and that is no default.
+pub(super) const UNENCRYPTED: &str = "what goes over libfabric is not encrypted: give --plain, if everybody on the way may read and change it, or write \
+     tcp://HOST:PORT and give --tls-certificate, --tls-key and --tls-authority";

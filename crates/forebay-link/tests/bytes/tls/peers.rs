@@ -193,3 +193,18 @@ fn what_cannot_be_encrypted_is_refused_when_it_is_to_be() {
         "{refused}"
     );
 }
+
+#[test]
+fn libfabric_does_not_leave_the_host_without_a_word() {
+    for address in ["fabric+tcp://0.0.0.0:0", "fabric+verbs://192.0.2.1:7100"] {
+        let address: Address = address.parse().unwrap();
+        let refused = forebay_link::bytes::connect(&address, Room::default()).unwrap_err();
+        assert!(matches!(refused, ByteLinkError::Unencrypted { .. }) && refused.is_final());
+        told(&refused, &["--plain", "--tls-certificate"]);
+        let refused = forebay_link::bytes::listen(&address, Room::default()).unwrap_err();
+        assert!(
+            matches!(refused, DoorError::Unencrypted { .. }),
+            "{refused}"
+        );
+    }
+}
