@@ -77,7 +77,7 @@ impl Publisher {
 
     /// Sends a message to all subscribers of its tag: how many there were.
     ///
-    /// `data` is any buffer. Waits for a subscriber with the policy 'block' that has no room, for `block_time` at most.
+    /// `data` is any buffer; nothing may write to it until this returns. Waits for a subscriber with the policy 'block' that has no room, for `block_time` at most.
     /// Raises ValueError when it is longer than a buffer.
     #[pyo3(signature = (tag, data, status=None))]
     fn publish(
