@@ -1,12 +1,13 @@
 //! The registry: takes offers for a lease each, and tells them to who asks.
 
+mod client;
+
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-use forebay_link::bytes::{
-    self, ByteLink, ByteLinkError, Door, DoorError, Received, Security, Terms,
-};
+use forebay_link::bytes::{self, Door, DoorError, Security, Terms};
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::{SysError, clock};
 use serde::Serialize;
@@ -14,19 +15,21 @@ use serde::Serialize;
 use super::lines::{Answer, LINE_BYTES_MAX, OFFERS_BYTES_MAX, PAGE_BYTES_MAX, Request};
 use super::{LEASE, Offer};
 use crate::net::{Address, NetError};
+use client::{Client, lost};
 
 /// Most connections at a time.
 const CONNECTIONS_MAX: usize = 1024;
-/// Most bytes that wait for a client to take them: one that reads nothing is let go.
-const OUTBOX_BYTES_MAX: usize = 64 << 20;
-/// Most bytes kept for all clients together: what they said, their offers, and what they have not taken. Who needs more is let go.
-const KEPT_BYTES_MAX: usize = 256 << 20;
+/// Most bytes kept for all clients together beside their offers: what they have said, and what they have not taken. Beyond that the one is let go of whom
+/// most is kept.
+const QUEUED_BYTES_MAX: usize = 128 << 20;
+/// An answer that is not taken within this lets its client go, in ns.
+const SLOW_NS: u64 = 5_000_000_000;
 /// How long nobody is taken in after the system refused, as without free descriptors, in ns. Whoever comes waits in its backlog.
 const SHUT_NS: u64 = 100_000_000;
-/// What is to be said is written when it is so much, or when nothing more is to be answered.
-const WRITE_BYTES: usize = 64 << 10;
-/// Bytes taken of one client in one turn.
+/// Bytes taken of one client or told to it in one turn.
 const TURN_BYTES: usize = 1 << 20;
+/// A line takes as much of a turn as so many bytes, at the least.
+const LINE_COST_BYTES: usize = 4 << 10;
 /// A client that says nothing for so long is let go, in ns: announcers and finders speak once a second.
 const SILENCE_NS: u64 = 60_000_000_000;
 const LISTENER: u64 = 0;
@@ -50,7 +53,7 @@ pub struct Registry {
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     offers_bytes: usize,
-    kept_bytes: usize,
+    queued_bytes: usize,
     lease_ns: u64,
 }
 
@@ -69,21 +72,6 @@ pub struct RegistrySummary {
     pub accept_errors: u64,
     /// Clients let go, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-}
-
-#[derive(Debug)]
-struct Client {
-    link: Box<dyn ByteLink>,
-    inbox: Vec<u8>,
-    /// No line ends in so many bytes of it.
-    looked: usize,
-    outbox: Vec<u8>,
-    /// So many bytes of it are written.
-    written: usize,
-    /// The text of its offer, or nothing.
-    offer: Vec<u8>,
-    until_ns: u64,
-    heard_ns: u64,
 }
 
 impl Registry {
@@ -106,7 +94,7 @@ impl Registry {
             next_token: LISTENER + 1,
             bounds: Bounds {
                 offers_bytes: OFFERS_BYTES_MAX,
-                kept_bytes: KEPT_BYTES_MAX,
+                queued_bytes: QUEUED_BYTES_MAX,
                 lease_ns: LEASE.as_nanos() as u64,
             },
             shut_until_ns: None,
@@ -149,6 +137,7 @@ impl Registry {
             } else if let Err(reason) = self.speak(token, now_ns) {
                 self.let_go(token, reason);
             }
+            self.make_room();
         }
         self.expire(now_ns);
         Ok(())
@@ -179,17 +168,7 @@ impl Registry {
             }
             self.next_token += 1;
             self.summary.connections += 1;
-            let client = Client {
-                link,
-                inbox: Vec::new(),
-                looked: 0,
-                outbox: Vec::new(),
-                written: 0,
-                offer: Vec::new(),
-                until_ns: 0,
-                heard_ns: now_ns,
-            };
-            self.clients.insert(token, client);
+            self.clients.insert(token, Client::new(link, now_ns));
         }
     }
 
@@ -221,63 +200,75 @@ impl Registry {
         }
     }
 
-    /// Bytes kept for all clients.
-    fn kept_bytes(&self) -> usize {
-        self.clients.values().map(Client::kept_bytes).sum()
+    /// Bytes kept for all clients beside their offers.
+    fn queued_bytes(&self) -> usize {
+        self.clients.values().map(Client::queued_bytes).sum()
+    }
+
+    /// Who has least of it pays for nobody else: the one goes of whom most is kept, of several the one that has not taken its answer for the longest time.
+    fn make_room(&mut self) {
+        while self.queued_bytes() > self.bounds.queued_bytes {
+            let most = self.clients.iter().max_by_key(|(_, client)| {
+                let owed_since_ns = client.owed_since_ns().unwrap_or(u64::MAX);
+                (client.queued_bytes(), Reverse(owed_since_ns))
+            });
+            let Some(token) = most.map(|(token, _)| *token) else {
+                return;
+            };
+            self.let_go(token, "memory");
+        }
     }
 
     /// Reads what a client says and answers; an error lets it go.
     fn speak(&mut self, token: u64, now_ns: u64) -> Result<(), &'static str> {
+        let mut left = TURN_BYTES;
         let Some(client) = self.clients.get_mut(&token) else {
             return Ok(());
         };
-        if client.read(now_ns)? {
-            self.unread.insert(token);
-        }
-        // Not in its place while it is answered, line by line.
-        let mut inbox = std::mem::take(&mut client.inbox);
-        let mut looked = std::mem::take(&mut client.looked);
-        let own_bytes = client.kept_bytes();
-        let others = self.kept_bytes() - own_bytes;
-        let mut begin = 0;
-        while let Some(end) = inbox[looked..].iter().position(|byte| *byte == b'\n') {
-            let line = begin..looked + end;
-            looked = line.end + 1;
-            begin = looked;
-            let (answer, refused) = self.answer(token, &inbox[line], now_ns);
+        client.write()?;
+        while left > 0 {
+            let Some(client) = self.clients.get_mut(&token) else {
+                return Ok(());
+            };
+            if client.owed_since_ns().is_some() {
+                // What it says further waits where it is: it gets no second answer before it has taken the first.
+                client.look()?;
+                break;
+            }
+            let Some(line) = client.line() else {
+                match client.read(now_ns)? {
+                    0 => break,
+                    count => left = left.saturating_sub(count),
+                }
+                continue;
+            };
+            let said = client.take_said();
+            let (answer, refused) = self.answer(token, &said[line], now_ns);
+            left = left.saturating_sub(answer.len().max(LINE_COST_BYTES));
             if let Some(client) = self.clients.get_mut(&token) {
-                client.say(&answer)?;
-                if client.outbox.len() - client.written >= WRITE_BYTES || refused.is_some() {
-                    client.write()?;
-                }
-                if others + inbox.len() + client.kept_bytes() > self.bounds.kept_bytes {
-                    return Err("memory");
-                }
+                client.give_back(said);
+                client.say(answer, now_ns)?;
             }
             if let Some(reason) = refused {
                 return Err(reason);
             }
         }
+        self.rest(token, left == 0)
+    }
+
+    /// Waits for more of a client, or for the room to tell it more.
+    fn rest(&mut self, token: u64, has_more: bool) -> Result<(), &'static str> {
         let Some(client) = self.clients.get_mut(&token) else {
             return Ok(());
         };
-        inbox.drain(..begin);
-        // What a long line took is given back.
-        inbox.shrink_to(inbox.len().max(WRITE_BYTES));
-        client.looked = inbox.len();
-        client.inbox = inbox;
-        if others + client.kept_bytes() > self.bounds.kept_bytes {
-            return Err("memory");
-        }
-        client.write()?;
-        let for_room = !client.outbox.is_empty();
+        let for_room = client.owed_since_ns().is_some();
         let asleep = client.link.arm(for_room).map_err(|error| lost(&error))?;
         client.link.disarm();
-        if !asleep {
+        if has_more && !for_room || !asleep {
             self.unread.insert(token);
         }
-        let interest = if for_room {
-            Interest::Both
+        let interest = if for_room && client.link.room_is_writable() {
+            Interest::Writable
         } else {
             Interest::Readable
         };
@@ -287,18 +278,18 @@ impl Registry {
         changed.map_err(|_| "resource")
     }
 
-    /// The text of the answer, and why that is the last one.
+    /// The line of the answer, and why that is the last one.
     fn answer(&mut self, token: u64, line: &[u8], now_ns: u64) -> (Vec<u8>, Option<&'static str>) {
         let (reason, why) = match serde_json::from_slice(line) {
             Ok(Request::Find) => return (self.page(Bound::Unbounded), None),
             Ok(Request::FindAfter(last)) => return (self.page(Bound::Excluded(last)), None),
             Ok(Request::Announce(offer)) => match self.announce(token, &offer, now_ns) {
-                Ok(()) => return (text(&Answer::Kept), None),
+                Ok(()) => return (said(&Answer::Kept), None),
                 Err(refused) => refused,
             },
             Err(error) => ("not_understood", format!("no request: {error}")),
         };
-        (text(&Answer::Refused(why)), Some(reason))
+        (said(&Answer::Refused(why)), Some(reason))
     }
 
     /// Keeps an offer, or says by name and in words why not.
@@ -325,6 +316,7 @@ impl Registry {
         if let Some(client) = self.clients.get_mut(&token) {
             self.summary.offers += u64::from(client.offer != offer);
             client.offer = offer;
+            client.offer.shrink_to_fit();
             client.until_ns = now_ns + self.bounds.lease_ns;
         }
         Ok(())
@@ -351,22 +343,28 @@ impl Registry {
             page.extend_from_slice(&client.offer);
             last = *token;
         }
-        [head, &page, end.as_bytes()].concat()
+        [head, &page, end.as_bytes(), b"\n"].concat()
     }
 
     fn expire(&mut self, now_ns: u64) {
-        let mut silent = Vec::new();
+        let mut gone = Vec::new();
         for (token, client) in &mut self.clients {
             if !client.offer.is_empty() && now_ns >= client.until_ns {
                 client.offer = Vec::new();
                 self.summary.expired += 1;
             }
-            if now_ns.saturating_sub(client.heard_ns) >= SILENCE_NS {
-                silent.push(*token);
+            let lasts = |since_ns: u64, limit_ns| now_ns.saturating_sub(since_ns) >= limit_ns;
+            if client
+                .owed_since_ns()
+                .is_some_and(|since_ns| lasts(since_ns, SLOW_NS))
+            {
+                gone.push((*token, "slow"));
+            } else if lasts(client.heard_ns, SILENCE_NS) {
+                gone.push((*token, "silent"));
             }
         }
-        for token in silent {
-            self.let_go(token, "silent");
+        for (token, reason) in gone {
+            self.let_go(token, reason);
         }
     }
 
@@ -383,77 +381,13 @@ impl Registry {
     }
 }
 
-impl Client {
-    /// Takes in what has come; true when more may be there.
-    fn read(&mut self, now_ns: u64) -> Result<bool, &'static str> {
-        let full = self.inbox.len() + TURN_BYTES;
-        while self.inbox.len() < full {
-            match self.link.receive().map_err(|error| lost(&error))? {
-                Received::Nothing => return Ok(false),
-                Received::Ended => return Err("closed"),
-                Received::Some => {}
-            }
-            self.heard_ns = now_ns;
-            let bytes = self.link.bytes();
-            self.inbox.extend_from_slice(bytes);
-            let count = bytes.len();
-            self.link.used(count);
-            if self.inbox.len() > LINE_BYTES_MAX {
-                return if self.inbox.contains(&b'\n') {
-                    Ok(true)
-                } else {
-                    Err("too_long")
-                };
-            }
-        }
-        Ok(true)
-    }
-
-    fn kept_bytes(&self) -> usize {
-        self.inbox.len() + self.outbox.len() + self.offer.len()
-    }
-
-    fn say(&mut self, line: &[u8]) -> Result<(), &'static str> {
-        if self.outbox.len() - self.written + line.len() > OUTBOX_BYTES_MAX {
-            return Err("slow");
-        }
-        self.outbox.extend_from_slice(line);
-        self.outbox.push(b'\n');
-        Ok(())
-    }
-
-    fn write(&mut self) -> Result<(), &'static str> {
-        while self.written < self.outbox.len() {
-            let rest = &self.outbox[self.written..];
-            match self.link.send(&[rest]).map_err(|error| lost(&error))? {
-                0 => break,
-                count => self.written += count,
-            }
-        }
-        // The front is cut off when it is the larger part: each byte is moved once at the most.
-        if self.written * 2 >= self.outbox.len() {
-            self.outbox.drain(..self.written);
-            self.outbox.shrink_to(self.outbox.len().max(WRITE_BYTES));
-            self.written = 0;
-        }
-        Ok(())
-    }
+fn said(answer: &Answer) -> Vec<u8> {
+    [&text(answer)[..], b"\n"].concat()
 }
 
 /// As JSON; of what a registry says or keeps nothing has none.
 fn text(said: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(said).unwrap_or_default()
-}
-
-/// Its name in the summary; one who just goes is not refused.
-fn lost(error: &ByteLinkError) -> &'static str {
-    match error {
-        ByteLinkError::Lost { .. } => "closed",
-        error => {
-            tracing::warn!(%error, "a client is let go");
-            error.reason()
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ fn say(registry: &mut Registry, stream: &TcpStream, line: &[u8]) {
 }
 
 /// What it answers to one line; nothing when it has let that client go.
-fn ask(registry: &mut Registry, stream: &TcpStream, line: &[u8]) -> Option<Answer> {
+pub(super) fn ask(registry: &mut Registry, stream: &TcpStream, line: &[u8]) -> Option<Answer> {
     say(registry, stream, line);
     let mut answer = Vec::new();
     let mut piece = vec![0; 1 << 20];
@@ -65,6 +65,101 @@ fn offers_of_any_sum_are_found() {
         found > 0
     });
     assert_eq!(found, 19);
+}
+
+/// An offer of which two fill a page.
+fn middling() -> Vec<u8> {
+    let address = "tcp://127.0.0.1:7100".parse().unwrap();
+    let entries: Vec<Entry> = (0..1000).map(|at| Entry::one(u64::MAX - at)).collect();
+    line(&Request::Announce(Offer::new("a", &address, &entries)))
+}
+
+/// Publishers with offers that fill many pages.
+fn publishers(registry: &mut Registry, at: &(String, u16)) -> Vec<TcpStream> {
+    // Nobody renews here.
+    registry.bounds.lease_ns = 600_000_000_000;
+    let all: Vec<TcpStream> = (0..80).map(|_| connect(at)).collect();
+    for one in &all {
+        assert_eq!(ask(registry, one, &middling()), Some(Answer::Kept));
+    }
+    all
+}
+
+/// How many offers a client is told page by page, which is not let go.
+fn told(registry: &mut Registry, client: &TcpStream) -> Option<usize> {
+    let mut request = Request::Find;
+    let mut count = 0;
+    loop {
+        match ask(registry, client, &line(&request))? {
+            Answer::Page { offers, last } => {
+                count += offers.len();
+                request = Request::FindAfter(last);
+            }
+            Answer::Offers(offers) => return Some(count + offers.len()),
+            _ => return None,
+        }
+    }
+}
+
+#[test]
+fn who_takes_much_memory_costs_nobody_else() {
+    let (mut registry, at) = registry();
+    let honest = connect(&at);
+    let publishers = publishers(&mut registry, &at);
+    let large = connect(&at);
+    assert_eq!(ask(&mut registry, &large, &largest()), Some(Answer::Kept));
+    // With the real limits: lines that never end, of all sizes, until there is no room left for another one.
+    let mut hostile = Vec::new();
+    for (bytes, count) in [(3_900_000, 75), (500_000, 10), (20_000, 30)] {
+        let endless = vec![b'x'; bytes];
+        for _ in 0..count {
+            let one = connect(&at);
+            hostile.push(one);
+            let come = 82 + hostile.len() as u64;
+            until(&mut registry, |registry| {
+                registry.summary.connections == come
+            });
+            let token = registry.next_token - 1;
+            say(&mut registry, &hostile[hostile.len() - 1], &endless);
+            // It has read all of it, or has let it go.
+            let is_kept = |client: &Client| client.queued_bytes() >= bytes;
+            until(&mut registry, |registry| {
+                registry.clients.get(&token).is_none_or(is_kept)
+            });
+        }
+    }
+    assert_eq!(told(&mut registry, &honest), Some(publishers.len() + 1));
+    assert_eq!(ask(&mut registry, &honest, &middling()), Some(Answer::Kept));
+    assert_eq!(registry.summary.offers, 82);
+    let refused: Vec<_> = registry.summary.refused.keys().collect();
+    assert_eq!(refused, [&"memory"]);
+}
+
+#[test]
+fn who_asks_and_does_not_read_is_told_one_page_and_let_go() {
+    let (mut registry, at) = registry();
+    let honest = connect(&at);
+    let publishers = publishers(&mut registry, &at);
+    let hostile: Vec<TcpStream> = (0..4).map(|_| connect(&at)).collect();
+    let mut most = 0;
+    for one in &hostile {
+        let finds = line(&Request::Find).repeat(500);
+        say(&mut registry, one, &finds);
+        for _ in 0..1000 {
+            registry.serve(Duration::ZERO).unwrap();
+            most = most.max(registry.queued_bytes());
+        }
+    }
+    assert!(
+        most < 4 * 2 * PAGE_BYTES_MAX,
+        "{most} bytes for four clients"
+    );
+    // The kernel keeps less than they have asked for.
+    let is_owed = |client: &&Client| client.owed_since_ns().is_some();
+    assert_eq!(registry.clients.values().filter(is_owed).count(), 4);
+    assert_eq!(told(&mut registry, &honest), Some(publishers.len()));
+    registry.expire(clock::monotonic_ns() + SLOW_NS);
+    assert_eq!(registry.summary.refused, BTreeMap::from([("slow", 4)]));
 }
 
 #[test]
