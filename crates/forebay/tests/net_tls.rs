@@ -8,10 +8,11 @@
 
 mod rig;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rig::{Ended, Run, certificates, forebay, start, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -284,7 +285,8 @@ fn a_registry_speaks_tls_with_those_of_its_authority_alone() {
         start(command.args(security))
     };
     let registry = net(&["bus", &bus], &ours);
-    drop(connect(&place));
+    // It says nothing, not even a hand-shake.
+    let mut silent = connect(&place);
     let find = [
         "sub", "--bus", &bus, "--tag", "7", "--output", "null", "--count", "5",
     ];
@@ -323,9 +325,12 @@ fn a_registry_speaks_tls_with_those_of_its_authority_alone() {
         says[0]
     );
     assert!(says[1].contains("--tls-authority"), "{}", says[1]);
+    let limit = Duration::from_secs(30);
+    silent.set_read_timeout(Some(limit)).unwrap();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0, "it is let go");
     kill_process(Pid::from_raw(registry.pid() as i32).unwrap(), Signal::INT).unwrap();
     let summary = registry.end().json_of(0);
-    for reason in ["plain_peer", "certificate_refused"] {
+    for reason in ["plain_peer", "certificate_refused", "silent"] {
         assert!(
             summary["refused"][reason].as_u64() > Some(0),
             "{reason}: {summary}"

@@ -32,6 +32,9 @@ const TURN_BYTES: usize = 1 << 20;
 const LINE_COST_BYTES: usize = 4 << 10;
 /// A client that says nothing for so long is let go, in ns: announcers and finders speak once a second.
 const SILENCE_NS: u64 = 60_000_000_000;
+/// One that has made no whole request within this, or no hand-shake, is let go, in ns.
+const STRANGER_NS: u64 = 5_000_000_000;
+const BUSY: &str = "too many connections: start a further registry";
 const LISTENER: u64 = 0;
 
 /// A registry at work.
@@ -52,6 +55,7 @@ pub struct Registry {
 /// What a registry keeps at the most.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
+    connections: usize,
     offers_bytes: usize,
     queued_bytes: usize,
     lease_ns: u64,
@@ -93,6 +97,7 @@ impl Registry {
             unread: BTreeSet::new(),
             next_token: LISTENER + 1,
             bounds: Bounds {
+                connections: CONNECTIONS_MAX,
                 offers_bytes: OFFERS_BYTES_MAX,
                 queued_bytes: QUEUED_BYTES_MAX,
                 lease_ns: LEASE.as_nanos() as u64,
@@ -152,18 +157,23 @@ impl Registry {
     fn accept(&mut self, now_ns: u64) {
         // Those beyond the first sixteen have the next turn.
         for _ in 0..16 {
-            let link = match self.door.accept() {
+            let mut link = match self.door.accept() {
                 Ok(Some(link)) => link,
                 Ok(None) => return,
                 Err(error) => return self.shut(&error, now_ns),
             };
             let token = self.next_token;
-            let full = self.clients.len() >= CONNECTIONS_MAX;
+            if self.clients.len() >= self.bounds.connections {
+                self.crowd_out(now_ns);
+            }
+            let full = self.clients.len() >= self.bounds.connections;
             let poller = &self.poller;
             let add = |fd| poller.add(fd, token, Interest::Readable, Trigger::Level);
             let added = !full && link.fds().into_iter().flatten().all(|fd| add(fd).is_ok());
             if !added {
                 *self.summary.refused.entry("busy").or_default() += 1;
+                // Who cannot be told at once sees that it is over.
+                let _ = link.send(&[&said(&Answer::Refused(BUSY.to_owned()))]);
                 continue;
             }
             self.next_token += 1;
@@ -197,6 +207,19 @@ impl Registry {
             .is_some_and(|until_ns| now_ns >= until_ns)
         {
             self.shut_until_ns = self.open().err().map(|_| now_ns + SHUT_NS);
+        }
+    }
+
+    /// Makes room for one who has come: the oldest stranger goes, or the one without an offer that has said nothing for the longest time, if it has not for a lease.
+    fn crowd_out(&mut self, now_ns: u64) {
+        let stranger = self.clients.iter().find(|(_, client)| client.is_stranger);
+        let silent = self.clients.iter().filter(|(_, client)| {
+            let silent_ns = now_ns.saturating_sub(client.heard_ns);
+            client.offer.is_empty() && silent_ns >= self.bounds.lease_ns
+        });
+        let silent = || silent.min_by_key(|(_, client)| client.heard_ns);
+        if let Some(token) = stranger.or_else(silent).map(|(token, _)| *token) {
+            self.let_go(token, "crowded");
         }
     }
 
@@ -247,6 +270,7 @@ impl Registry {
             left = left.saturating_sub(answer.len().max(LINE_COST_BYTES));
             if let Some(client) = self.clients.get_mut(&token) {
                 client.give_back(said);
+                client.is_stranger &= refused.is_some();
                 client.say(answer, now_ns)?;
             }
             if let Some(reason) = refused {
@@ -359,7 +383,9 @@ impl Registry {
                 .is_some_and(|since_ns| lasts(since_ns, SLOW_NS))
             {
                 gone.push((*token, "slow"));
-            } else if lasts(client.heard_ns, SILENCE_NS) {
+            } else if lasts(client.heard_ns, SILENCE_NS)
+                || client.is_stranger && lasts(client.came_ns, STRANGER_NS)
+            {
                 gone.push((*token, "silent"));
             }
         }

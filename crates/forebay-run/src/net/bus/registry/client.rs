@@ -23,7 +23,10 @@ pub(super) struct Client {
     /// The text of its offer, or nothing.
     pub(super) offer: Vec<u8>,
     pub(super) until_ns: u64,
+    pub(super) came_ns: u64,
     pub(super) heard_ns: u64,
+    /// It has made no whole request yet.
+    pub(super) is_stranger: bool,
 }
 
 impl Client {
@@ -38,7 +41,9 @@ impl Client {
             owed_since_ns: None,
             offer: Vec::new(),
             until_ns: 0,
+            came_ns: now_ns,
             heard_ns: now_ns,
+            is_stranger: true,
         }
     }
 

@@ -133,3 +133,79 @@ fn without_descriptors_it_rests_and_opens_again() {
     assert!(clock::monotonic_ns() - now_ns >= SHUT_NS);
     assert_eq!(registry.summary.accept_errors, 1);
 }
+
+const PLACES: u64 = 8;
+
+/// One of few places, which connections that say nothing have taken, or only the beginning of a request.
+fn crowded() -> (Registry, (String, u16), Vec<TcpStream>) {
+    let (mut registry, at) = registry();
+    registry.bounds.connections = PLACES as usize;
+    let strangers: Vec<TcpStream> = (0..PLACES).map(|_| connect(&at)).collect();
+    until(&mut registry, |registry| {
+        registry.summary.connections == PLACES
+    });
+    (&strangers[1]).write_all(&announce()[..9]).unwrap();
+    (registry, at, strangers)
+}
+
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let (mut registry, at, _strangers) = crowded();
+    let honest: Vec<TcpStream> = (0..PLACES).map(|_| connect(&at)).collect();
+    for one in &honest {
+        assert_eq!(ask(&mut registry, one, &announce()), Some(Answer::Kept));
+    }
+    assert_eq!(
+        registry.summary.refused,
+        BTreeMap::from([("crowded", PLACES)])
+    );
+    // Those who are served stay, and one more is told.
+    let late = connect(&at);
+    let answer = ask(&mut registry, &late, b"");
+    assert!(matches!(answer, Some(Answer::Refused(why)) if why.contains("too many")));
+    assert_eq!(registry.clients.len() as u64, PLACES);
+    assert_eq!(registry.summary.refused.get("busy"), Some(&1));
+}
+
+#[test]
+fn who_has_only_asked_and_is_silent_makes_room_after_a_lease() {
+    let (mut registry, _at, strangers) = crowded();
+    assert_eq!(
+        ask(&mut registry, &strangers[0], &announce()),
+        Some(Answer::Kept)
+    );
+    for one in &strangers[1..] {
+        // The first of them has begun to say something else, and is a stranger.
+        ask(&mut registry, one, &line(&Request::Find));
+    }
+    until(&mut registry, |registry| {
+        registry.clients.len() as u64 == PLACES - 1
+    });
+    let now_ns = clock::monotonic_ns();
+    registry.crowd_out(now_ns);
+    assert_eq!(registry.clients.len() as u64, PLACES - 1);
+    let lease_ns = registry.bounds.lease_ns;
+    for left in (1..PLACES - 1).rev() {
+        registry.crowd_out(now_ns + lease_ns);
+        assert_eq!(registry.clients.len() as u64, left);
+    }
+    // It has an offer.
+    registry.crowd_out(now_ns + lease_ns);
+    assert_eq!(registry.clients.len(), 1);
+}
+
+#[test]
+fn a_stranger_has_five_seconds_for_a_whole_request() {
+    let (mut registry, _at, strangers) = crowded();
+    ask(&mut registry, &strangers[2], &line(&Request::Find)).unwrap();
+    let came_ns = registry.clients.values().map(|client| client.came_ns);
+    let (first_ns, last_ns) = (came_ns.clone().min().unwrap(), came_ns.max().unwrap());
+    registry.expire(first_ns + 4_999_999_999);
+    assert_eq!(registry.clients.len() as u64, PLACES);
+    registry.expire(last_ns + 5_000_000_000);
+    assert_eq!(registry.clients.len(), 1);
+    assert_eq!(
+        registry.summary.refused,
+        BTreeMap::from([("silent", PLACES - 1)])
+    );
+}
