@@ -23,6 +23,10 @@ fn signal(run: &Run, signal: Signal) {
 
 /// A registry on a host of its own on the loopback network: where it is.
 fn registry(number: u8) -> (Run, String) {
+    registry_saying(number, "json")
+}
+
+fn registry_saying(number: u8, format: &str) -> (Run, String) {
     let pid = std::process::id();
     let address = format!("127.{}.{}.{number}:7300", 1 + (pid >> 8) % 250, pid % 256);
     let run = start(forebay().args([
@@ -30,7 +34,7 @@ fn registry(number: u8) -> (Run, String) {
         "bus",
         &format!("tcp://{address}"),
         "--format",
-        "json",
+        format,
     ]));
     wait_for("the registry", || TcpStream::connect(&address).ok());
     (run, address)
@@ -213,4 +217,15 @@ fn a_silent_offer_ends_with_its_lease_and_garbage_costs_nobody_else() {
         json!({"not_understood": 4, "too_long": 1}),
         "{summary}"
     );
+}
+
+#[test]
+fn people_are_told_who_was_let_go() {
+    let (registry, address) = registry_saying(4, "text");
+    let mut stranger = TcpStream::connect(&address).unwrap();
+    assert!(ask(&mut stranger, "HELO")["refused"].is_string());
+    signal(&registry, Signal::INT);
+    let ended = registry.end();
+    let let_go = "1 client let go: not_understood\n";
+    assert!(ended.stdout.ends_with(let_go), "{}", ended.stdout);
 }

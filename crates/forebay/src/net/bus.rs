@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use forebay_run::net::Address;
-use forebay_run::net::bus::Registry;
+use forebay_run::net::bus::{Registry, RegistrySummary};
 
 use super::security::SecurityArgs;
 use crate::output::{Format, counted, note_line, print_line};
@@ -47,13 +47,55 @@ pub(crate) fn run(args: &BusArgs) -> Result<ExitCode> {
     let summary = registry.summary();
     match args.format {
         Format::Json => print_line(serde_json::to_string(summary)?),
-        Format::Text => print_line(format_args!(
-            "{}, {}, {} of them ended with their lease, {}",
-            counted(summary.connections, "connection"),
-            counted(summary.offers, "offer"),
-            summary.expired,
-            counted(summary.answers, "answer"),
-        )),
+        Format::Text => lines(summary).into_iter().for_each(print_line),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What it did, for people.
+fn lines(summary: &RegistrySummary) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}, {}, {} of them ended with their lease, {}",
+        counted(summary.connections, "connection"),
+        counted(summary.offers, "offer"),
+        summary.expired,
+        counted(summary.answers, "answer"),
+    )];
+    for (reason, count) in &summary.refused {
+        let clients = counted(*count, "client");
+        lines.push(format!("{clients} let go: {reason}"));
+    }
+    if summary.accept_errors > 0 {
+        let times = counted(summary.accept_errors, "time");
+        lines.push(format!(
+            "the system refused {times} to take a connection in"
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_who_was_let_go_and_what_the_system_refused() {
+        let mut summary = RegistrySummary {
+            connections: 3,
+            offers: 1,
+            expired: 1,
+            answers: 2,
+            ..RegistrySummary::default()
+        };
+        let first = "3 connections, 1 offer, 1 of them ended with their lease, 2 answers";
+        assert_eq!(lines(&summary), [first]);
+        summary.refused = [("memory", 2), ("silent", 1)].into();
+        summary.accept_errors = 1;
+        let more = [
+            "2 clients let go: memory",
+            "1 client let go: silent",
+            "the system refused 1 time to take a connection in",
+        ];
+        assert_eq!(lines(&summary)[1..], more);
+    }
 }
