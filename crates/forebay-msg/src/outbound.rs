@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::config::{Config, ConfigError};
 use crate::slow::{Situation, Verdict, judge};
+pub use books::Dropped;
 pub use buffer::Memory;
 use buffer::{Buffer, FRONT_BYTES};
 pub use given::OnLink;
@@ -67,10 +68,10 @@ pub struct Outbound<M = Box<[u8]>> {
     credited: u64,
     pushed: [u64; 2],
     held: [u64; 2],
+    /// Without drops, which have a tally for each reason.
     totals: Totals,
     stuck_since_ns: Option<u64>,
-    /// Messages and bytes that were longer than the receiver's buffers; they are in the totals' drops, too.
-    too_long: [u64; 2],
+    dropped: Dropped,
     /// Buffers that were closed so far.
     filled: u64,
     given_up: bool,
@@ -124,7 +125,7 @@ impl<M: Memory> Outbound<M> {
             held: [0; 2],
             totals: Totals::default(),
             stuck_since_ns: None,
-            too_long: [0; 2],
+            dropped: Dropped::default(),
             filled: 0,
             given_up: false,
             closed: false,
@@ -279,10 +280,8 @@ impl<M: Memory> Outbound<M> {
     }
 
     fn drop_new(&mut self, payload_bytes: usize, what: Pushed) -> Pushed {
-        let bytes = payload_bytes as u64;
-        count(&mut self.pushed, 1, bytes);
-        self.totals.messages_dropped += 1;
-        self.totals.bytes_dropped += bytes;
+        count(&mut self.pushed, 1, payload_bytes as u64);
+        count(&mut self.dropped.slow, 1, payload_bytes as u64);
         what
     }
 
@@ -292,8 +291,7 @@ impl<M: Memory> Outbound<M> {
         };
         let buffer = &self.buffers[oldest];
         let (messages, bytes) = (u64::from(buffer.state.messages), buffer.payload_bytes);
-        self.totals.messages_dropped += messages;
-        self.totals.bytes_dropped += bytes;
+        count(&mut self.dropped.slow, messages, bytes);
         self.held = [self.held[0] - messages, self.held[1] - bytes];
         self.put_back(oldest);
     }
@@ -325,14 +323,8 @@ impl<M: Memory> Outbound<M> {
 
     /// A message that others take is longer than this receiver's buffers: it is dropped, and counted.
     pub fn drop_too_long(&mut self, payload_bytes: usize) {
-        self.drop_new(payload_bytes, Pushed::Dropped);
-        count(&mut self.too_long, 1, payload_bytes as u64);
-    }
-
-    /// Messages and bytes that were longer than the receiver's buffers.
-    #[must_use]
-    pub fn too_long(&self) -> [u64; 2] {
-        self.too_long
+        count(&mut self.pushed, 1, payload_bytes as u64);
+        count(&mut self.dropped.too_long, 1, payload_bytes as u64);
     }
 
     /// Closes the open buffer: it goes out next.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
-use forebay_msg::{Config, Inbound, InboundError, Losses, Outbound, Pushed, Slow, Totals};
+use forebay_msg::{Config, Dropped, Inbound, InboundError, Losses, Outbound, Pushed, Slow, Totals};
 use forebay_wire::net::DataFields;
 use proptest::prelude::*;
 
@@ -137,6 +137,37 @@ fn a_slow_receiver_costs_what_the_policy_says() {
     sending.abandon(|tag, bytes| lost.push((tag, bytes)));
     assert_eq!(lost, [(1, 60); 3]);
     assert_eq!((sending.residual(), sending.held()), ([0, 0], [0, 0]));
+}
+
+#[test]
+fn what_is_dropped_is_counted_by_its_reason_where_it_happens() {
+    for policy in [Slow::DropNewest, Slow::DropOldest, Slow::Disconnect] {
+        // Three buffers, of one message each, and one message more.
+        let mut sending = Outbound::new(&config(policy), EPOCH).unwrap();
+        for number in 0..4 {
+            sending.push(0, 1, 0, &[number; 60]);
+        }
+        sending.flush();
+        let mut expected = Dropped {
+            slow: [1, 60],
+            ..Dropped::default()
+        };
+        assert_eq!(sending.dropped(), expected, "{policy:?}");
+        sending.drop_too_long(101);
+        expected.too_long = [1, 101];
+        assert_eq!(sending.dropped(), expected, "{policy:?}");
+        // One is on its way, and two wait; the receiver is let go, and then the connection is gone.
+        assert!(sending.poll_transmit().is_some());
+        sending.let_go(|_, _| {});
+        expected.lost = [2, 120];
+        assert_eq!(sending.dropped(), expected, "{policy:?}");
+        sending.abandon(|_, _| {});
+        expected.lost = [3, 180];
+        assert_eq!(sending.dropped(), expected, "{policy:?}");
+        let totals = sending.totals();
+        assert_eq!([totals.messages_dropped, totals.bytes_dropped], [5, 341]);
+        assert_eq!((sending.residual(), sending.held()), ([0, 0], [0, 0]));
+    }
 }
 
 #[test]

@@ -139,7 +139,11 @@ fn a_message_longer_than_a_subscribers_buffers_is_dropped_for_it_alone() {
     let published = publisher.publish(0, 5, 0, &[0; 101]);
     assert_eq!((published.taken, published.dropped), (1, 1));
     let small = publisher.peer(ids[0]).unwrap();
-    assert_eq!((small.too_long(), small.residual()), ([1, 101], [0, 0]));
+    assert_eq!(
+        (small.dropped().too_long, small.residual()),
+        ([1, 101], [0, 0])
+    );
+    assert_eq!(small.dropped().sum(), [1, 101], "it has one reason only");
     // Beyond our own it is the caller's mistake, whoever listens.
     let own = Config::default().buffer_bytes as usize;
     let published = publisher.publish(0, 5, 0, &vec![0; own + 1]);

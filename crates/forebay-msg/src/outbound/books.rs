@@ -2,6 +2,25 @@
 
 use super::{Outbound, Totals};
 
+/// Messages and bytes that were dropped, each counted by its reason where that happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// For want of credit, as the policy for a slow receiver says.
+    pub slow: [u64; 2],
+    /// Held when the connection was gone or the receiver let go.
+    pub lost: [u64; 2],
+    /// Longer than the receiver's buffers.
+    pub too_long: [u64; 2],
+}
+
+impl Dropped {
+    /// All of them.
+    #[must_use]
+    pub fn sum(&self) -> [u64; 2] {
+        [0, 1].map(|of| self.slow[of] + self.lost[of] + self.too_long[of])
+    }
+}
+
 impl<M> Outbound<M> {
     /// Messages and bytes that were sent and not given back: when the connection breaks, nobody here can say whether they were read.
     #[must_use]
@@ -24,7 +43,18 @@ impl<M> Outbound<M> {
     /// What was sent and dropped so far; with nothing held, what the end frame says.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.totals
+        let [messages_dropped, bytes_dropped] = self.dropped.sum();
+        Totals {
+            messages_dropped,
+            bytes_dropped,
+            ..self.totals
+        }
+    }
+
+    /// What was dropped so far.
+    #[must_use]
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
     }
 
     /// Messages and bytes pushed: taken or dropped.
@@ -45,7 +75,7 @@ impl<M> Outbound<M> {
         let left = |pushed: u64, sent: u64, dropped: u64, held: u64| {
             i128::from(pushed) - i128::from(sent) - i128::from(dropped) - i128::from(held)
         };
-        let totals = &self.totals;
+        let totals = self.totals();
         [
             left(
                 self.pushed[0],

@@ -113,8 +113,7 @@ impl<M: Memory> Outbound<M> {
             let mut bytes = memory.map_or(&[][..], |all| &all[FRONT_BYTES..buffer.own_bytes()]);
             let mut drop_one = |tag, bytes: usize| {
                 lost(tag, bytes);
-                self.totals.messages_dropped += 1;
-                self.totals.bytes_dropped += bytes as u64;
+                count(&mut self.dropped.lost, 1, bytes as u64);
                 self.held = [self.held[0] - 1, self.held[1] - bytes as u64];
             };
             if buffer.lent.is_some() {

@@ -135,8 +135,6 @@ pub(super) struct Connection {
     pub(super) asking: Asking,
     /// It seemed silent, and nothing was read since.
     doubted: bool,
-    /// Held when it was given up, in messages and bytes.
-    pub(super) lost: [u64; 2],
     /// The peer is let go since then.
     let_go_ns: Option<u64>,
     /// Both sides have said all since then.
@@ -168,7 +166,6 @@ impl Connection {
             link_ended: false,
             asking: Asking::default(),
             doubted: false,
-            lost: [0; 2],
             let_go_ns: None,
             over_since_ns: None,
         })

@@ -31,11 +31,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of(session: &Session, outbound: Option<&Outbound>, lost: [u64; 2]) -> Self {
-        let mut counts = Self {
-            lost,
-            ..Self::default()
-        };
+    pub(super) fn of(session: &Session, outbound: Option<&Outbound>) -> Self {
+        let mut counts = Self::default();
         if let Some(outbound) = outbound {
             counts.send(outbound);
         }
@@ -46,15 +43,11 @@ impl Counts {
     }
 
     fn send(&mut self, outbound: &Outbound) {
-        let totals = outbound.totals();
+        let (totals, dropped) = (outbound.totals(), outbound.dropped());
         self.pushed = outbound.pushed();
         self.held = outbound.held();
         self.sent = [totals.messages, totals.bytes];
-        self.too_long = outbound.too_long();
-        self.slow = [
-            totals.messages_dropped - self.lost[0] - self.too_long[0],
-            totals.bytes_dropped - self.lost[1] - self.too_long[1],
-        ];
+        (self.slow, self.lost, self.too_long) = (dropped.slow, dropped.lost, dropped.too_long);
     }
 
     fn receive(&mut self, inbound: &Inbound) {

@@ -382,7 +382,7 @@ impl<R: Role> EndPoint<R> {
     pub(super) fn settle(&mut self) {
         for connection in &mut self.connections {
             let outbound = self.role.outbound(connection.id);
-            let counts = Counts::of(&connection.session, outbound.as_deref(), connection.lost);
+            let counts = Counts::of(&connection.session, outbound.as_deref());
             self.books
                 .settle(connection.slot, &connection.counted, &counts);
             connection.counted = counts;

@@ -117,10 +117,7 @@ impl<R: Role> EndPoint<R> {
         let Some(outbound) = self.role.outbound(connection.id) else {
             return Err(slow);
         };
-        outbound.let_go(|_, bytes| {
-            connection.lost[0] += 1;
-            connection.lost[1] += bytes as u64;
-        });
+        outbound.let_go(|_, _| {});
         connection.let_go(self.now_ns);
         Ok(())
     }
@@ -128,18 +125,14 @@ impl<R: Role> EndPoint<R> {
     /// A connection is over: closes its account.
     pub(super) fn part(&mut self, at: usize, parted: &Parted) {
         let connection = self.connections.remove(at);
-        let mut lost = connection.lost;
         let outbound = self.role.gone(connection.id).map(|mut outbound| {
-            outbound.abandon(|_, bytes| {
-                lost[0] += 1;
-                lost[1] += bytes as u64;
-            });
+            outbound.abandon(|_, _| {});
             while let Some(number) = outbound.returned() {
                 self.lends.returned(number);
             }
             outbound
         });
-        let counts = Counts::of(&connection.session, outbound.as_ref(), lost);
+        let counts = Counts::of(&connection.session, outbound.as_ref());
         self.books
             .settle(connection.slot, &connection.counted, &counts);
         if connection.slot != usize::MAX {
