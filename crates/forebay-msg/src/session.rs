@@ -1,10 +1,11 @@
 //! A connection from its first frame to its last: who is there, what was agreed, who ends when, and whether the peer is still alive.
 
+mod asking;
 mod control;
 mod error;
 mod side;
 
-use forebay_wire::net::{DataFields, Entry, Frame, Kind, Refusal, Role, Slow, Subscribe, Totals};
+use forebay_wire::net::{DataFields, Frame, Kind, Refusal, Role, Slow, Subscribe, Totals};
 
 use crate::inbound::{Apart, Inbound, Reading};
 use crate::outbound::{Memory, Outbound, Transmit};
@@ -13,8 +14,8 @@ pub use error::SessionError;
 use side::Side;
 pub use side::{Agreed, Dialer, Limits, Listener, Timing};
 
-/// Frames other than buffers that may wait for a peer to take them: one that asks and does not read is let go.
-const CONTROL_FRAMES_MAX: usize = 1024;
+/// Answers that may wait for a peer to take them: one that asks and does not read is let go.
+const ANSWERS_MAX: usize = 1024;
 
 /// What a frame brought.
 #[derive(Debug)]
@@ -160,10 +161,9 @@ impl Session {
     ) -> Result<Event<'a>, SessionError> {
         self.heard_ns = now_ns;
         self.check_inbound()?;
-        if self.control.len() > CONTROL_FRAMES_MAX {
-            return Err(SessionError::Unread {
-                frames: self.control.len(),
-            });
+        let frames = self.control.answers();
+        if frames > ANSWERS_MAX {
+            return Err(SessionError::Unread { frames });
         }
         if self.agreed.is_none() {
             return self.greet(&frame);
@@ -286,27 +286,6 @@ impl Session {
 
     fn sends(&self) -> bool {
         self.agreed.is_some_and(|agreed| agreed.sends)
-    }
-
-    /// Asks for subscriptions to begin or end, as many as go into frames of `frame_bytes_max`; each frame has the number `request`.
-    pub fn subscribe(
-        &mut self,
-        request: u32,
-        begin: bool,
-        entries: &[Entry],
-        frame_bytes_max: usize,
-    ) {
-        let per_frame = Subscribe::entries_in(frame_bytes_max).max(1);
-        for some in entries.chunks(per_frame) {
-            self.control
-                .say_bytes(Subscribe::to_frame(request, begin, some));
-        }
-    }
-
-    /// Answers a subscription.
-    pub fn answer(&mut self, request: u32, refusal: Option<Refusal>) {
-        self.control
-            .say(&Frame::Subscribed(request, refusal.map(Ok)));
     }
 
     /// Gives back what was read; whether there was anything to say. Worth a frame when a quarter of the buffers is to be given back, or when its time

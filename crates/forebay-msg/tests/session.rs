@@ -368,6 +368,48 @@ fn one_that_asks_and_does_not_read_is_let_go() {
     }
 }
 
+/// What this side asks for is no answer that the peer does not read, however much of it waits.
+#[test]
+fn own_subscriptions_do_not_count_as_answers() {
+    let connected = || {
+        let (mut a, mut b) = (
+            End::dial(Role::Subscriber),
+            End::listen(Role::Subscriber, false),
+        );
+        talk(&mut a, &mut b, whole);
+        (a, b)
+    };
+    let entries: Vec<Entry> = (0..5_000).map(Entry::one).collect();
+    // One call with frames of one entry, and calls that each have their own number.
+    for numbered in [false, true] {
+        let (mut a, mut b) = connected();
+        if numbered {
+            for (request, one) in (0..).zip(&entries) {
+                a.session.subscribe(request, true, &[*one], 4096);
+            }
+        } else {
+            a.session.subscribe(0, true, &entries, 32);
+        }
+        a.inbox.extend(Frame::Alive.emit());
+        assert_eq!(a.hear(0), Ok(()), "numbered {numbered}");
+        talk(&mut a, &mut b, whole);
+        assert_eq!((b.asked, a.answered.len()), (entries.clone(), 5_000));
+    }
+    // Many calls of one number go together, but for what the link has begun to take, and for what ends others.
+    let (mut a, mut b) = connected();
+    a.session.subscribe(0, true, &entries[..1], 1 << 20);
+    assert!(a.say(0, &mut b.inbox, 3));
+    for one in &entries[1..] {
+        a.session.subscribe(0, true, &[*one], 1 << 20);
+    }
+    a.session.subscribe(0, false, &entries[..9], 1 << 20);
+    a.session.subscribe(0, true, &entries[..9], 1 << 20);
+    talk(&mut a, &mut b, whole);
+    let asked = [&entries[..], &entries[..9], &entries[..9]].concat();
+    assert_eq!(b.asked, asked);
+    assert_eq!(a.answered, [(0, true); 5], "1, 4,096, 903, 9 and 9 entries");
+}
+
 /// With something on its way that the link does not take, there is nothing to wake up for before the peer counts as silent.
 #[test]
 fn a_link_that_takes_nothing_is_no_reason_to_turn() {

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::{
-    BUFFER_BYTES_MAX, BUFFER_COUNT_MAX, DATA_FIELDS_BYTES, ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES,
-    Head, Kind, NetError, SUBSCRIBE_FIELDS_BYTES,
+    BUFFER_BYTES_MAX, BUFFER_COUNT_MAX, DATA_FIELDS_BYTES, ENTRIES_MAX, ENTRY_BYTES, Frame,
+    HEAD_BYTES, Head, Kind, NetError, SUBSCRIBE_FIELDS_BYTES,
 };
 
 /// What who connects wants to do.
@@ -164,11 +164,41 @@ impl Subscribe<'_> {
         );
         out.extend_from_slice(&request.to_le_bytes());
         out.extend_from_slice(&u32::from(begin).to_le_bytes());
-        for entry in entries {
-            out.extend_from_slice(&entry.tag.to_le_bytes());
-            out.extend_from_slice(&entry.mask.to_le_bytes());
-        }
+        write_entries(&mut out, entries);
         out
+    }
+
+    /// Adds entries to a frame of the same request, up to `entries_max` in it: how many went in. None do when it is another frame.
+    pub fn extend_frame(
+        frame: &mut alloc::vec::Vec<u8>,
+        request: u32,
+        begin: bool,
+        entries: &[Entry],
+        entries_max: usize,
+    ) -> usize {
+        let Ok(Some((Frame::Subscribe(there), _))) = Frame::parse(frame, 0) else {
+            return 0;
+        };
+        if (there.request, there.begin) != (request, begin) {
+            return 0;
+        }
+        let have = there.entries.len() / ENTRY_BYTES as usize;
+        let room = entries_max.min(ENTRIES_MAX).saturating_sub(have);
+        let entries = &entries[..entries.len().min(room)];
+        let head = Head {
+            kind: Kind::Subscribe,
+            body_bytes: SUBSCRIBE_FIELDS_BYTES + ENTRY_BYTES * (have + entries.len()) as u32,
+        };
+        frame[..HEAD_BYTES].copy_from_slice(&head.emit());
+        write_entries(frame, entries);
+        entries.len()
+    }
+}
+
+fn write_entries(out: &mut alloc::vec::Vec<u8>, entries: &[Entry]) {
+    for entry in entries {
+        out.extend_from_slice(&entry.tag.to_le_bytes());
+        out.extend_from_slice(&entry.mask.to_le_bytes());
     }
 }
 
