@@ -36,5 +36,7 @@ mod slow;
 pub use config::{Config, ConfigError};
 pub use forebay_wire::net::{Entry, Refusal, Role, Slow, Totals};
 pub use inbound::{Apart, Inbound, InboundError, Losses, Reading};
-pub use outbound::{CreditError, Dropped, Lent, Memory, OnLink, Outbound, Pushed, Transmit};
+pub use outbound::{
+    CreditError, Dropped, FarewellError, Lent, Memory, OnLink, Outbound, Pushed, Transmit,
+};
 pub use publisher::{PATTERNS_MAX, PeerId, Published, Publisher, TAGS_MAX};

@@ -46,6 +46,18 @@ pub struct CreditError {
     pub sent: u64,
 }
 
+/// A farewell that cannot be: the peer says that more came than was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the peer says that {found} {what} came; {sent} were sent")]
+pub struct FarewellError {
+    /// Of what.
+    pub what: &'static str,
+    /// What it says: taken, and broken.
+    pub found: u64,
+    /// Sent.
+    pub sent: u64,
+}
+
 /// The sending end of a connection: gathers messages, bounds what is on its way, and counts.
 ///
 /// `pushed = sent + dropped + held`, in messages and in bytes of payload, each counted where it happens.
@@ -308,11 +320,27 @@ impl<M: Memory> Outbound<M> {
     }
 
     /// The receiver has said what it took, after the end: no buffer is on its way any more.
-    pub fn handle_farewell(&mut self) {
+    ///
+    /// # Errors
+    /// It says more than was sent.
+    pub fn handle_farewell(&mut self, took: &Totals) -> Result<(), FarewellError> {
+        let sent = &self.totals;
+        let messages = took.messages.saturating_add(took.messages_dropped);
+        let bytes = took.bytes.saturating_add(took.bytes_dropped);
+        for (what, found, sent) in [
+            ("buffers", took.buffers, sent.buffers),
+            ("messages", messages, sent.messages),
+            ("bytes", bytes, sent.bytes),
+        ] {
+            if found > sent {
+                return Err(FarewellError { what, found, sent });
+            }
+        }
         while let Some(done) = self.sent.pop_front() {
             self.put_back(done);
         }
         self.credited = self.totals.buffers;
+        Ok(())
     }
 
     /// Takes nothing more: each further message has to wait. What is held goes out.

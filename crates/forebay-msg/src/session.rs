@@ -204,10 +204,10 @@ impl Session {
                 })
             }
             Frame::Farewell(totals) if self.end_said && self.farewell.is_none() => {
-                self.farewell = Some(totals);
                 if let Some(outbound) = outbound {
-                    outbound.handle_farewell();
+                    outbound.handle_farewell(&totals)?;
                 }
+                self.farewell = Some(totals);
                 Ok(Event::None)
             }
             Frame::Leave if self.sends() => {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forebay_msg::{Config, Inbound, Outbound, Pushed, Slow};
+use forebay_msg::{Config, Inbound, Outbound, Pushed, Slow, Totals};
 use forebay_wire::net::Frame;
 use proptest::prelude::*;
 
@@ -260,7 +260,12 @@ proptest! {
         if ends_in_order {
             sending.close();
             at_link.extend(std::iter::from_fn(|| take(&mut sending)));
-            sending.handle_farewell();
+            let took = Totals {
+                messages_dropped: 0,
+                bytes_dropped: 0,
+                ..sending.totals()
+            };
+            sending.handle_farewell(&took).unwrap();
             for sent in at_link {
                 sending.give_back(sent.number, sent.memory);
             }

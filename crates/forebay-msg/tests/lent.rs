@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use forebay_msg::session::SessionError;
-use forebay_msg::{Apart, Config, Inbound, Lent, Outbound, Publisher, Pushed, Slow};
+use forebay_msg::{Apart, Config, Inbound, Lent, Outbound, Publisher, Pushed, Slow, Totals};
 use forebay_wire::net::{Entry, Frame};
 use proptest::prelude::*;
 
@@ -242,7 +242,12 @@ proptest! {
         if ends_in_order {
             sending.close();
             let _ = carry(&mut sending, &mut receiving);
-            sending.handle_farewell();
+            let took = Totals {
+                messages_dropped: 0,
+                bytes_dropped: 0,
+                ..sending.totals()
+            };
+            sending.handle_farewell(&took).unwrap();
         } else {
             sending.abandon(|_, _| {});
         }

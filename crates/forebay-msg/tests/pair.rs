@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
+use forebay_msg::session::SessionError;
 use forebay_msg::{Config, Dropped, Inbound, InboundError, Losses, Outbound, Pushed, Slow, Totals};
 use forebay_wire::net::DataFields;
 use proptest::prelude::*;
@@ -226,6 +227,39 @@ fn credit_that_cannot_be_is_refused() {
     assert!(sending.handle_credit(2).is_err());
     sending.handle_credit(1).unwrap();
     assert!(sending.handle_credit(0).is_err());
+}
+
+/// A receiver cannot have taken more than it was sent.
+#[test]
+fn a_farewell_that_cannot_be_is_refused() {
+    let after = |lie: fn(&mut Totals)| {
+        let mut sending = Outbound::new(&config(Slow::Block), EPOCH).unwrap();
+        sending.push(0, 1, 0, &[0; 10]);
+        sending.push(0, 1, 0, &[0; 10]);
+        sending.flush();
+        sending.poll_transmit();
+        sending.handle_transmitted();
+        let mut took = sending.totals();
+        lie(&mut took);
+        let ended = sending.handle_farewell(&took).map_err(SessionError::from);
+        (ended.map_err(|error| error.reason()), sending.unconfirmed())
+    };
+    assert_eq!(after(|_| ()), (Ok(()), [0, 0]));
+    // Less is no lie: it is missing.
+    let less = after(|took| (took.messages, took.bytes) = (1, 10));
+    assert_eq!(less, (Ok(()), [0, 0]));
+    let lies: [fn(&mut Totals); 7] = [
+        |took| took.messages = 3,
+        |took| took.messages = u64::MAX,
+        |took| took.messages_dropped = 1,
+        |took| took.messages_dropped = u64::MAX,
+        |took| took.bytes = 21,
+        |took| took.bytes_dropped = u64::MAX,
+        |took| took.buffers = 2,
+    ];
+    for (number, lie) in lies.into_iter().enumerate() {
+        assert_eq!(after(lie), (Err("bad_field"), [2, 20]), "{number}");
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use forebay_wire::net::{Kind, NetError, Refusal};
 use thiserror::Error;
 
 use crate::inbound::InboundError;
-use crate::outbound::CreditError;
+use crate::outbound::{CreditError, FarewellError};
 
 /// Why a connection has to end before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -18,6 +18,9 @@ pub enum SessionError {
     /// Credit that cannot be.
     #[error(transparent)]
     Credit(#[from] CreditError),
+    /// Totals of a receiver that cannot be.
+    #[error(transparent)]
+    Farewell(#[from] FarewellError),
     /// A frame that has no place here, or not now.
     #[error("a {kind} frame where none belongs")]
     OutOfPlace {
@@ -95,7 +98,9 @@ impl SessionError {
             Self::Inbound(InboundError::Buffer(error)) => error.reason(),
             Self::Inbound(InboundError::Holds { .. }) => "wrong_count",
             Self::Credit(_) => "bad_credit",
-            Self::Beyond { .. } | Self::Inbound(InboundError::Totals { .. }) => "bad_field",
+            Self::Beyond { .. }
+            | Self::Farewell(_)
+            | Self::Inbound(InboundError::Totals { .. }) => "bad_field",
             Self::Refused { .. } => "refused",
             Self::Turned { .. } => "turned_away",
             Self::LetGo { .. } => "too_slow",

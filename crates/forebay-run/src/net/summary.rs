@@ -32,8 +32,10 @@ pub struct ConnectionSummary {
     /// Messages for this side that the peer says it dropped, as this side was too slow for its policy or they were longer than its buffers; none when it
     /// did not say.
     pub dropped_at_peer: Option<u64>,
-    /// Messages sent less those that the peer says it took; none when it did not say.
-    pub missing_at_peer: Option<i64>,
+    /// Messages sent less those that the peer says it took; none when it did not say, or said more than was sent, which ends the connection.
+    pub missing_at_peer: Option<u64>,
+    /// Bytes of their payloads.
+    pub missing_bytes_at_peer: Option<u64>,
 }
 
 /// What an end point did.
@@ -70,7 +72,9 @@ pub struct NetSummary {
     /// Messages for this side that the senders say they dropped, where they said it. They are in the senders' books, not in these.
     pub dropped_at_peers: u64,
     /// Messages sent less those that the receivers say they took, where they said it.
-    pub missing_at_peers: i64,
+    pub missing_at_peers: u64,
+    /// Bytes of their payloads.
+    pub missing_bytes_at_peers: u64,
     /// The last connections.
     pub connections: Vec<ConnectionSummary>,
     /// Connections before these.
@@ -87,7 +91,9 @@ impl NetSummary {
     /// Whether nothing is left over, here or at a receiver that said what it took.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.residual_items == 0 && self.residual_bytes == 0 && self.missing_at_peers == 0
+        let residual = [self.residual_items, self.residual_bytes];
+        let missing = [self.missing_at_peers, self.missing_bytes_at_peers];
+        residual == [0; 2] && missing == [0; 2]
     }
 
     pub(super) fn add(&mut self, one: ConnectionSummary) {
@@ -95,8 +101,10 @@ impl NetSummary {
             *self.parted.entry(one.end).or_default() += 1;
         }
         self.unconfirmed += one.unconfirmed;
-        self.dropped_at_peers += one.dropped_at_peer.unwrap_or(0);
-        self.missing_at_peers += one.missing_at_peer.unwrap_or(0);
+        // What peers say is not ours to believe: it may be any number.
+        add(&mut self.dropped_at_peers, one.dropped_at_peer);
+        add(&mut self.missing_at_peers, one.missing_at_peer);
+        add(&mut self.missing_bytes_at_peers, one.missing_bytes_at_peer);
         self.list(one);
     }
 
@@ -126,8 +134,10 @@ impl NetSummary {
             *self.parted.entry(reason).or_default() += count;
         }
         self.unconfirmed += other.unconfirmed;
-        self.dropped_at_peers += other.dropped_at_peers;
-        self.missing_at_peers += other.missing_at_peers;
+        add(&mut self.dropped_at_peers, Some(other.dropped_at_peers));
+        add(&mut self.missing_at_peers, Some(other.missing_at_peers));
+        let bytes = other.missing_bytes_at_peers;
+        add(&mut self.missing_bytes_at_peers, Some(bytes));
         self.unlisted_connections += other.unlisted_connections;
         other.connections.into_iter().for_each(|one| self.list(one));
         self.tags = None;
@@ -154,6 +164,10 @@ impl NetSummary {
     }
 }
 
+fn add(sum: &mut u64, one: Option<u64>) {
+    *sum = sum.saturating_add(one.unwrap_or(0));
+}
+
 impl ConnectionSummary {
     pub(super) fn of(peer: &str, end: &'static str, counts: &Counts) -> Self {
         Self {
@@ -168,6 +182,7 @@ impl ConnectionSummary {
             unconfirmed: 0,
             dropped_at_peer: None,
             missing_at_peer: None,
+            missing_bytes_at_peer: None,
         }
     }
 }

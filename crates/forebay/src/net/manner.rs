@@ -204,10 +204,12 @@ fn tell_people(summary: &NetSummary) {
             counted(summary.dropped_at_peers, "message")
         ));
     }
-    if summary.missing_at_peers != 0 {
+    let missing_bytes = summary.missing_bytes_at_peers;
+    if summary.missing_at_peers > 0 || missing_bytes > 0 {
         note_line(format_args!(
-            "forebay: sent and, as the receivers say, not taken by them: {}",
-            counted(summary.missing_at_peers.unsigned_abs(), "message")
+            "forebay: sent and, as the receivers say, not taken by them: {}, {}",
+            counted(summary.missing_at_peers, "message"),
+            counted(missing_bytes, "byte"),
         ));
     }
     if summary.unconfirmed > 0 {

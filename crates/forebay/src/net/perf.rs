@@ -144,10 +144,11 @@ fn tell(result: &PerfResult) {
         result.unconfirmed,
         residual(&result.end_point)
     ));
-    let missing = result.end_point.missing_at_peers;
-    if missing != 0 {
+    let end_point = &result.end_point;
+    let [missing, missing_bytes] = [end_point.missing_at_peers, end_point.missing_bytes_at_peers];
+    if missing > 0 || missing_bytes > 0 {
         print_line(format_args!(
-            "sent and, as the receivers say, not taken by them: {missing}"
+            "sent and, as the receivers say, not taken by them: {missing}, bytes {missing_bytes}"
         ));
     }
 }

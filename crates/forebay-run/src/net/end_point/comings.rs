@@ -180,10 +180,12 @@ impl<R: Role> EndPoint<R> {
             .dropped_by_peer()
             .map(|[messages, _]| messages);
         if let Some(outbound) = &outbound {
-            let sent = outbound.totals().messages;
+            let sent = outbound.totals();
             match connection.session.farewell() {
+                // More than was sent is no farewell.
                 Some(took) => {
-                    summary.missing_at_peer = Some(sent as i64 - took.messages as i64);
+                    summary.missing_at_peer = sent.messages.checked_sub(took.messages);
+                    summary.missing_bytes_at_peer = sent.bytes.checked_sub(took.bytes);
                 }
                 None => summary.unconfirmed = outbound.unconfirmed()[0],
             }
