@@ -58,8 +58,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// All of them, or none when there are too many.
-    fn begin(&mut self, entries: impl IntoIterator<Item = Entry>) -> Result<(), Refusal> {
+    /// All of them, or none when there are too many: those that were not there.
+    fn begin(&mut self, entries: impl IntoIterator<Item = Entry>) -> Result<Vec<Entry>, Refusal> {
         let mut begun = Vec::new();
         for entry in entries {
             let is_new = if entry.mask == u64::MAX {
@@ -75,17 +75,27 @@ impl Asked {
                 return Err(Refusal::TooMany);
             }
         }
-        Ok(())
+        Ok(begun)
     }
 
-    fn end(&mut self, entries: impl IntoIterator<Item = Entry>) {
+    /// Those that were there.
+    fn end(&mut self, entries: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
+        let mut ended = Vec::new();
         for entry in entries {
-            if entry.mask == u64::MAX {
-                self.tags.remove(&entry.tag);
+            let was_there = if entry.mask == u64::MAX {
+                self.tags.remove(&entry.tag)
             } else {
-                self.patterns.remove(&(entry.mask, entry.tag));
+                self.patterns.remove(&(entry.mask, entry.tag))
+            };
+            if was_there {
+                ended.push(entry);
             }
         }
+        ended
+    }
+
+    fn len(&self) -> usize {
+        self.tags.len() + self.patterns.len()
     }
 
     fn matches(&self, tag: u64) -> bool {
@@ -97,8 +107,8 @@ impl Asked {
 /// Sends each message to the subscribers of its tag. What one of them costs is counted at its own connection, and no other one feels it,
 /// but for the policy `Block`, which holds up all.
 ///
-/// The subscribers of a tag are looked up once and remembered until a subscription changes, so that the cost of a message does not grow with
-/// the number of tags or subscriptions.
+/// The subscribers of a tag are looked up once and remembered until a subscription of that tag, or of a pattern, changes, so that the cost of a message does
+/// not grow with the number of tags or subscriptions.
 #[derive(Debug)]
 pub struct Publisher<M = Box<[u8]>> {
     config: Config,
@@ -172,8 +182,12 @@ impl<M: Memory> Publisher<M> {
     /// A connection is gone: gives its sending end, whose books are to be closed.
     pub fn remove(&mut self, id: PeerId) -> Option<Outbound<M>> {
         let at = self.place(id)?;
-        self.routes.clear();
-        Some(self.peers.remove(at).outbound)
+        let gone = self.peers.remove(at);
+        // Those who came later move up.
+        if at < self.peers.len() || gone.asked.len() > 0 {
+            self.routes.clear();
+        }
+        Some(gone.outbound)
     }
 
     /// Begins subscriptions; one that is there is not begun twice.
@@ -185,23 +199,43 @@ impl<M: Memory> Publisher<M> {
         id: PeerId,
         entries: impl IntoIterator<Item = Entry>,
     ) -> Result<(), Refusal> {
-        self.routes.clear();
         let peer = self.find(id).ok_or(Refusal::Ending)?;
-        peer.asked.begin(entries)
+        let begun = peer.asked.begin(entries)?;
+        self.forget(&begun);
+        Ok(())
     }
 
     /// Ends subscriptions. False when there is no such peer.
     pub fn unsubscribe(&mut self, id: PeerId, entries: impl IntoIterator<Item = Entry>) -> bool {
-        self.routes.clear();
-        let peer = self.find(id);
-        peer.map(|peer| peer.asked.end(entries)).is_some()
+        let Some(peer) = self.find(id) else {
+            return false;
+        };
+        let ended = peer.asked.end(entries);
+        self.forget(&ended);
+        true
     }
 
     /// Ends all subscriptions of a peer. False when there is no such peer.
     pub fn unsubscribe_all(&mut self, id: PeerId) -> bool {
-        self.routes.clear();
-        let peer = self.find(id);
-        peer.map(|peer| peer.asked = Asked::default()).is_some()
+        let Some(peer) = self.find(id) else {
+            return false;
+        };
+        let asked = std::mem::take(&mut peer.asked);
+        if asked.len() > 0 {
+            self.routes.clear();
+        }
+        true
+    }
+
+    /// Routes that have changed with these subscriptions are looked up anew: that of a single tag, or all.
+    fn forget(&mut self, changed: &[Entry]) {
+        if changed.iter().any(|entry| entry.mask != u64::MAX) {
+            self.routes.clear();
+            return;
+        }
+        for entry in changed {
+            self.routes.forget(entry.tag);
+        }
     }
 
     fn find(&mut self, id: PeerId) -> Option<&mut Peer<M>> {
@@ -218,7 +252,7 @@ impl<M: Memory> Publisher<M> {
     #[must_use]
     pub fn subscriptions(&self, id: PeerId) -> usize {
         let peer = self.place(id).map(|at| &self.peers[at]);
-        peer.map_or(0, |peer| peer.asked.tags.len() + peer.asked.patterns.len())
+        peer.map_or(0, |peer| peer.asked.len())
     }
 
     /// Sends a message to all subscribers of its tag; what one costs who has no room is decided by his policy.
@@ -383,4 +417,63 @@ fn subscribed<M>(peers: &[Peer<M>], tag: u64) -> Box<[usize]> {
         .enumerate()
         .filter(|(_, peer)| peer.asked.matches(tag));
     subscribed.map(|(at, _)| at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use super::*;
+
+    /// What a subscriber says costs the others no more than it changes.
+    #[test]
+    fn only_what_changes_is_looked_up_anew() {
+        let config = Config {
+            buffer_bytes: 100,
+            buffer_count: 2,
+            ..Config::default()
+        };
+        let mut publisher: Publisher = Publisher::new(&config).unwrap();
+        let one = publisher.add(1, Slow::DropOldest, 100, 2).unwrap();
+        let other = publisher.add(2, Slow::DropOldest, 100, 2).unwrap();
+        let pattern = |tag| Entry { tag, mask: 0xffff };
+        let all = [0, 1, 2, 3].map(Entry::one);
+        publisher.subscribe(one, all).unwrap();
+        publisher.subscribe(other, [pattern(9)]).unwrap();
+        let publish = |publisher: &mut Publisher| {
+            let sent = (0..10).map(|tag| publisher.publish(0, tag, 0, b"x").taken);
+            sent.collect::<Vec<_>>()
+        };
+        assert_eq!(publish(&mut publisher), [1, 1, 1, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(publisher.routes.known(), 10);
+        // Nothing changes.
+        publisher.subscribe(one, all).unwrap();
+        publisher.subscribe(other, [pattern(9)]).unwrap();
+        let too_many = (0..=PATTERNS_MAX as u64).map(pattern);
+        let refused = publisher.subscribe(one, too_many);
+        assert_eq!(refused, Err(Refusal::TooMany));
+        assert!(publisher.unsubscribe(one, [pattern(9), Entry::one(7)]));
+        let late = publisher.add(3, Slow::DropOldest, 100, 2).unwrap();
+        assert!(publisher.unsubscribe_all(late));
+        assert!(publisher.remove(late).is_some());
+        assert_eq!(publisher.subscribe(late, all), Err(Refusal::Ending));
+        assert!(!publisher.unsubscribe(late, all) && !publisher.unsubscribe_all(late));
+        assert_eq!(publisher.routes.known(), 10);
+        // Two tags change, and one of them twice.
+        publisher.subscribe(other, [1, 4].map(Entry::one)).unwrap();
+        assert!(publisher.unsubscribe(other, [Entry::one(1)]));
+        assert_eq!(publisher.routes.known(), 8);
+        assert_eq!(publish(&mut publisher), [1, 1, 1, 1, 1, 0, 0, 0, 0, 1]);
+        assert_eq!(publish(&mut publisher), [1, 1, 1, 1, 1, 0, 0, 0, 0, 1]);
+        assert_eq!(publisher.routes.known(), 10);
+        // A pattern may be of any tag, and a place of any route.
+        publisher.subscribe(one, [pattern(9)]).unwrap();
+        assert_eq!(publisher.routes.known(), 0);
+        assert_eq!(publish(&mut publisher), [1, 1, 1, 1, 1, 0, 0, 0, 0, 2]);
+        assert!(publisher.remove(one).is_some());
+        assert_eq!(publisher.routes.known(), 0);
+        assert_eq!(publish(&mut publisher), [0, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+        assert!(publisher.unsubscribe_all(other));
+        assert_eq!(publish(&mut publisher), [0; 10]);
+    }
 }

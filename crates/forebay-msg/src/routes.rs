@@ -2,9 +2,14 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 /// Tags whose subscribers are remembered. One more, and all are looked up anew.
 const ROUTES_MAX: usize = 1 << 20;
+/// Places in all lists, 32 MiB of them. With more, all are looked up anew.
+const PLACES_MAX: usize = 1 << 22;
+/// Stands for the list of a tag whose subscribers have changed. There are fewer lists than places.
+const CHANGED: u32 = u32::MAX;
 
 /// Places of subscribers by tag.
 ///
@@ -15,8 +20,10 @@ pub(crate) struct Routes {
     /// In the order in which they came first.
     order: Vec<Step>,
     by_tag: HashMap<u64, Found, TagHashes>,
-    lists: Vec<Box<[usize]>>,
-    by_places: HashMap<Box<[usize]>, u32>,
+    lists: Vec<Arc<[usize]>>,
+    by_places: HashMap<Arc<[usize]>, u32>,
+    /// In all lists.
+    places: usize,
     /// In `order`, where the last tag was found.
     last: usize,
 }
@@ -41,6 +48,7 @@ impl Routes {
             by_tag: HashMap::with_hasher(TagHashes::new()),
             lists: Vec::new(),
             by_places: HashMap::new(),
+            places: 0,
             last: 0,
         }
     }
@@ -51,7 +59,23 @@ impl Routes {
         self.by_tag.clear();
         self.lists.clear();
         self.by_places.clear();
+        self.places = 0;
         self.last = 0;
+    }
+
+    /// Forgets the places of a tag.
+    pub(crate) fn forget(&mut self, tag: u64) {
+        if let Some(found) = self.by_tag.get_mut(&tag) {
+            found.list = CHANGED;
+            self.order[found.step as usize].list = CHANGED;
+        }
+    }
+
+    /// Tags whose places are known.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        let known = |step: &&Step| step.list != CHANGED;
+        self.order.iter().filter(known).count()
     }
 
     /// The places of a tag, which `look_up` finds when they are not known.
@@ -67,50 +91,69 @@ impl Routes {
     /// The last tag again, or the one after it.
     #[inline]
     fn expected(&mut self, tag: u64) -> Option<u32> {
+        let known = |step: &Step| Some(step.list).filter(|list| *list != CHANGED);
         let again = self.order.get(self.last)?;
         if again.tag == tag {
-            return Some(again.list);
+            return known(again);
         }
         let after = if self.last + 1 < self.order.len() {
             self.last + 1
         } else {
             0
         };
-        let next = self.order[after];
-        (next.tag == tag).then(|| {
-            self.last = after;
-            next.list
-        })
+        let next = &self.order[after];
+        if next.tag != tag {
+            return None;
+        }
+        self.last = after;
+        known(next)
     }
 
     #[inline]
     fn find(&mut self, tag: u64, look_up: impl FnOnce() -> Box<[usize]>) -> u32 {
-        if let Some(found) = self.by_tag.get(&tag) {
-            self.last = found.step as usize;
-            return found.list;
+        match self.by_tag.get(&tag) {
+            Some(found) if found.list != CHANGED => {
+                self.last = found.step as usize;
+                found.list
+            }
+            _ => self.add(tag, look_up()),
         }
-        self.add(tag, look_up())
     }
 
     #[cold]
     fn add(&mut self, tag: u64, places: Box<[usize]>) -> u32 {
-        if self.order.len() >= ROUTES_MAX {
+        let is_new = !self.by_tag.contains_key(&tag);
+        let more = if self.by_places.contains_key(&*places) {
+            0
+        } else {
+            places.len()
+        };
+        if (is_new && self.order.len() >= ROUTES_MAX) || self.places + more > PLACES_MAX {
             self.clear();
         }
-        let list = match self.by_places.get(&places) {
-            Some(list) => *list,
-            None => {
-                // At most one for each tag, of which there are fewer than 2³².
-                let list = self.lists.len() as u32;
-                self.lists.push(places.clone());
-                self.by_places.insert(places, list);
-                list
-            }
-        };
+        let list = self.list_of(places);
+        if let Some(found) = self.by_tag.get_mut(&tag) {
+            found.list = list;
+            self.last = found.step as usize;
+            self.order[self.last].list = list;
+            return list;
+        }
         self.last = self.order.len();
         let step = self.last as u32;
         self.order.push(Step { tag, list });
         self.by_tag.insert(tag, Found { step, list });
+        list
+    }
+
+    fn list_of(&mut self, places: Box<[usize]>) -> u32 {
+        if let Some(list) = self.by_places.get(&*places) {
+            return *list;
+        }
+        let list = self.lists.len() as u32;
+        self.places += places.len();
+        let places: Arc<[usize]> = places.into();
+        self.lists.push(Arc::clone(&places));
+        self.by_places.insert(places, list);
         list
     }
 }
@@ -212,5 +255,43 @@ mod tests {
             [5].into()
         });
         assert_eq!((places, looked_up), ([5].as_slice(), 1));
+    }
+
+    #[test]
+    fn a_tag_that_has_changed_is_looked_up_again_and_no_other() {
+        let mut routes = Routes::new();
+        for tag in 0..10 {
+            routes.places(tag, || [1].into());
+        }
+        let never = || -> Box<[usize]> { unreachable!("it is known") };
+        // The last one, the one after it, and one that needs the table.
+        for tag in [9, 0, 5] {
+            routes.forget(tag);
+            assert_eq!(routes.known(), 9);
+            assert_eq!(routes.places(tag, || [2, 3].into()), [2, 3]);
+            assert_eq!(routes.places(tag, never), [2, 3]);
+            assert_eq!(routes.places(1, never), [1]);
+            assert_eq!(routes.places(tag, never), [2, 3]);
+        }
+        routes.forget(77);
+        assert_eq!((routes.order.len(), routes.lists.len()), (10, 2));
+    }
+
+    #[test]
+    fn places_of_any_number_of_subscribers_take_bounded_memory() {
+        let mut routes = Routes::new();
+        let of = |tag: u64| -> Box<[usize]> { (tag as usize..tag as usize + 4096).collect() };
+        let mut most = 0;
+        for tag in 0..1100 {
+            // One tag that changes all the time, and others.
+            routes.forget(0);
+            assert_eq!(routes.places(tag % 2 * tag, || of(tag)), &*of(tag));
+            let sum: usize = routes.lists.iter().map(|list| list.len()).sum();
+            assert_eq!(sum, routes.places);
+            assert_eq!(routes.by_places.len(), routes.lists.len());
+            most = most.max(sum);
+        }
+        assert_eq!(most, PLACES_MAX, "and all were forgotten then");
+        assert!(routes.places < PLACES_MAX / 2);
     }
 }
