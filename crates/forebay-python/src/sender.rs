@@ -43,7 +43,7 @@ impl End for Sending {
 impl Sends for Sending {
     fn try_one(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<Option<u32>, NetError> {
         let sent = self.end.try_send(tag, status, payload)?;
-        Ok((sent == net::Sent::Taken).then_some(1))
+        Ok((sent != net::Sent::NotNow).then_some(1))
     }
 
     fn stuck(&self, waited: Duration) -> Option<NetError> {

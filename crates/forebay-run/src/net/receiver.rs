@@ -141,10 +141,15 @@ impl Receiver {
             return Ok(Sent::NotNow);
         };
         let most = outbound.buffer_bytes();
-        match outbound.push(end_point.now_ns, tag, status, payload) {
+        let pushed = outbound.push(end_point.now_ns, tag, status, payload);
+        match pushed {
             Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
                 end_point.books.published(tag, 1, payload.len() as u64);
-                Ok(Sent::Taken)
+                Ok(if pushed == Pushed::Taken {
+                    Sent::Taken
+                } else {
+                    Sent::Dropped
+                })
             }
             Pushed::Wait => Ok(Sent::NotNow),
             Pushed::TooLong => Err(NetError::TooLong {

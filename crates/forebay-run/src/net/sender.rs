@@ -27,8 +27,10 @@ const TELL_NS: u64 = 1_000_000_000;
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is in a buffer.
+    /// It is in a buffer, and counted.
     Taken,
+    /// Its receiver has taken nothing for too long and is given up: the message is dropped, and counted. It is not to be sent again.
+    Dropped,
     /// There is no room, or no receiver: nothing was counted.
     NotNow,
 }
@@ -255,22 +257,27 @@ impl Sender {
         let filled = outbound.filled() != before;
         let most = outbound.buffer_bytes();
         match pushed {
+            Pushed::TooLong => Err(NetError::TooLong {
+                bytes: payload_bytes,
+                most,
+            }),
+            Pushed::Wait => Ok(Sent::NotNow),
             Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
                 end_point.books.published(tag, 1, payload_bytes as u64);
                 if filled {
                     end_point.pump();
                 }
-                Ok(Sent::Taken)
+                Ok(if pushed == Pushed::Taken {
+                    Sent::Taken
+                } else {
+                    Sent::Dropped
+                })
             }
-            Pushed::Wait => Ok(Sent::NotNow),
-            Pushed::TooLong => Err(NetError::TooLong {
-                bytes: payload_bytes,
-                most,
-            }),
         }
     }
 
-    /// Sends a message, and waits for a receiver and for room as long as the settings' `block_ns` allows.
+    /// Sends a message, and waits for a receiver and for room as long as the settings' `block_ns` allows. One that is [dropped](Sent::Dropped) is in the books
+    /// and no error.
     ///
     /// # Errors
     /// It is longer than a buffer, nobody took anything for so long, the receiver wants no more or refuses for good, something else listens there, or a
@@ -278,7 +285,7 @@ impl Sender {
     #[inline]
     pub fn send(&mut self, tag: u64, status: u8, payload: &[u8]) -> Result<(), NetError> {
         match self.try_send(tag, status, payload)? {
-            Sent::Taken => Ok(()),
+            Sent::Taken | Sent::Dropped => Ok(()),
             Sent::NotNow => self.send_later(tag, status, payload),
         }
     }

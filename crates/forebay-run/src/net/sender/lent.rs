@@ -42,8 +42,8 @@ impl Sender {
         });
         if !taken {
             self.end_point.lends.shared(number, 0);
-            if matches!(sent, Ok(Sent::Taken)) {
-                // Dropped by the policy: its memory is free at once.
+            if matches!(sent, Ok(Sent::Dropped)) {
+                // Its memory is free at once.
                 self.end_point.lends.unused(token);
             }
         }
