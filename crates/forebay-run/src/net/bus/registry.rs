@@ -52,13 +52,16 @@ pub struct Registry {
     summary: RegistrySummary,
 }
 
-/// What a registry keeps at the most.
+/// What a registry keeps at the most, and how long it waits.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     connections: usize,
     offers_bytes: usize,
     queued_bytes: usize,
     lease_ns: u64,
+    slow_ns: u64,
+    stranger_ns: u64,
+    silence_ns: u64,
 }
 
 /// What a registry did.
@@ -101,6 +104,9 @@ impl Registry {
                 offers_bytes: OFFERS_BYTES_MAX,
                 queued_bytes: QUEUED_BYTES_MAX,
                 lease_ns: LEASE.as_nanos() as u64,
+                slow_ns: SLOW_NS,
+                stranger_ns: STRANGER_NS,
+                silence_ns: SILENCE_NS,
             },
             shut_until_ns: None,
             summary: RegistrySummary::default(),
@@ -380,11 +386,11 @@ impl Registry {
             let lasts = |since_ns: u64, limit_ns| now_ns.saturating_sub(since_ns) >= limit_ns;
             if client
                 .owed_since_ns()
-                .is_some_and(|since_ns| lasts(since_ns, SLOW_NS))
+                .is_some_and(|since_ns| lasts(since_ns, self.bounds.slow_ns))
             {
                 gone.push((*token, "slow"));
-            } else if lasts(client.heard_ns, SILENCE_NS)
-                || client.is_stranger && lasts(client.came_ns, STRANGER_NS)
+            } else if lasts(client.heard_ns, self.bounds.silence_ns)
+                || client.is_stranger && lasts(client.came_ns, self.bounds.stranger_ns)
             {
                 gone.push((*token, "silent"));
             }

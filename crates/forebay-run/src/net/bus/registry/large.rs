@@ -11,6 +11,20 @@ use super::hostile::{connect, line, registry, until};
 use super::*;
 use crate::net::bus::{Bus, Finder, TAGS_MAX};
 
+/// One with the real limits but for time: much is said here, by a slow host perhaps, and nobody renews.
+fn patient() -> (Registry, (String, u16)) {
+    let (mut registry, at) = registry();
+    let long_ns = 600_000_000_000;
+    registry.bounds = Bounds {
+        lease_ns: long_ns,
+        slow_ns: long_ns,
+        stranger_ns: long_ns,
+        silence_ns: long_ns,
+        ..registry.bounds
+    };
+    (registry, at)
+}
+
 /// As long as offers get.
 fn largest() -> Vec<u8> {
     let address = "tcp://127.0.0.1:7100".parse().unwrap();
@@ -47,9 +61,7 @@ pub(super) fn ask(registry: &mut Registry, stream: &TcpStream, line: &[u8]) -> O
 
 #[test]
 fn offers_of_any_sum_are_found() {
-    let (mut registry, at) = registry();
-    // Nobody renews here.
-    registry.bounds.lease_ns = 600_000_000_000;
+    let (mut registry, at) = patient();
     let offer = largest();
     // More than 64 MiB.
     let publishers: Vec<TcpStream> = (0..19).map(|_| connect(&at)).collect();
@@ -76,8 +88,6 @@ fn middling() -> Vec<u8> {
 
 /// Publishers with offers that fill many pages.
 fn publishers(registry: &mut Registry, at: &(String, u16)) -> Vec<TcpStream> {
-    // Nobody renews here.
-    registry.bounds.lease_ns = 600_000_000_000;
     let all: Vec<TcpStream> = (0..80).map(|_| connect(at)).collect();
     for one in &all {
         assert_eq!(ask(registry, one, &middling()), Some(Answer::Kept));
@@ -103,7 +113,7 @@ fn told(registry: &mut Registry, client: &TcpStream) -> Option<usize> {
 
 #[test]
 fn who_takes_much_memory_costs_nobody_else() {
-    let (mut registry, at) = registry();
+    let (mut registry, at) = patient();
     let honest = connect(&at);
     let publishers = publishers(&mut registry, &at);
     let large = connect(&at);
@@ -137,7 +147,7 @@ fn who_takes_much_memory_costs_nobody_else() {
 
 #[test]
 fn who_asks_and_does_not_read_is_told_one_page_and_let_go() {
-    let (mut registry, at) = registry();
+    let (mut registry, at) = patient();
     let honest = connect(&at);
     let publishers = publishers(&mut registry, &at);
     let hostile: Vec<TcpStream> = (0..4).map(|_| connect(&at)).collect();
@@ -158,13 +168,14 @@ fn who_asks_and_does_not_read_is_told_one_page_and_let_go() {
     let is_owed = |client: &&Client| client.owed_since_ns().is_some();
     assert_eq!(registry.clients.values().filter(is_owed).count(), 4);
     assert_eq!(told(&mut registry, &honest), Some(publishers.len()));
+    registry.bounds.slow_ns = SLOW_NS;
     registry.expire(clock::monotonic_ns() + SLOW_NS);
     assert_eq!(registry.summary.refused, BTreeMap::from([("slow", 4)]));
 }
 
 #[test]
 fn what_all_offers_take_is_bounded_and_who_is_beyond_is_told() {
-    let (mut registry, at) = registry();
+    let (mut registry, at) = patient();
     let offer = |tags: u64| {
         let address = "tcp://127.0.0.1:7100".parse().unwrap();
         let entries: Vec<Entry> = (0..tags).map(Entry::one).collect();
@@ -193,7 +204,7 @@ fn what_all_offers_take_is_bounded_and_who_is_beyond_is_told() {
 
 #[test]
 fn an_offer_that_is_longer_than_it_seems_is_refused() {
-    let (mut registry, at) = registry();
+    let (mut registry, at) = patient();
     // Tags as arrays, and a host of any length.
     let mut said = br#"{"announce":{"name":"a","address":"tcp://127.0.0.1:1","host":""#.to_vec();
     said.resize(LINE_BYTES_MAX - (6 * TAGS_MAX) - 100, b'h');
