@@ -167,6 +167,13 @@ impl Dial {
         self.wait_ns = (self.wait_ns * 2).min(self.backoff.most_ns);
     }
 
+    /// It cannot be connected to from here, as long as it is what it is.
+    pub(super) fn give_up(&mut self, why: String) {
+        tracing::warn!("{}: not tried again: {why}", self.address);
+        self.due_ns = None;
+        self.trouble = Some(why);
+    }
+
     /// The peer has vanished from the bus: a connection that is there lives on, and no other one is made.
     pub(super) fn retire(&mut self) {
         self.retired = true;

@@ -60,8 +60,15 @@ impl<R: Role> EndPoint<R> {
                 continue;
             }
             let settings = &self.settings;
-            let Some(link) = self.dials[at].attempt(self.now_ns, || settings.terms())? else {
-                continue;
+            let link = match self.dials[at].attempt(self.now_ns, || settings.terms()) {
+                Ok(Some(link)) => link,
+                Ok(None) => continue,
+                // Somebody on the bus has said so, which is no fault of this side or of the others there.
+                Err(error) if self.follows => {
+                    self.dials[at].give_up(error.to_string());
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
             };
             let dialer = Dialer {
                 role: R::WANTS,

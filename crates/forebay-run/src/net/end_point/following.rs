@@ -182,6 +182,27 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_nobody_here_can_connect_to_costs_the_others_nothing() {
+        let settings = Settings::default();
+        let place = "tcp://127.0.0.1:0".parse().unwrap();
+        let mut publisher = Publisher::listen(&place, &settings).unwrap();
+        // Nobody has said that plain will do there.
+        let beyond = ["tcp://192.0.2.1:1", "tcp://192.0.2.2:1"].map(|text| text.parse().unwrap());
+        let [first, second] = beyond;
+        let mut end_point = following();
+        end_point.follow(&[first, second, publisher.address().unwrap()]);
+        until(&mut end_point, |one| {
+            publisher.poll(Duration::ZERO).unwrap();
+            one.open_connections() == 1
+        });
+        assert_eq!(end_point.dials.len(), 3);
+        let attempts = end_point.dials.iter().map(|dial| dial.attempts);
+        assert_eq!(attempts.collect::<Vec<_>>(), [1, 1, 1]);
+        let trouble = end_point.trouble();
+        assert!(trouble.contains("--plain"), "{trouble}");
+    }
+
+    #[test]
     fn so_many_are_followed_and_no_more_and_they_stay() {
         let most = FOLLOWED_MAX as u32;
         let mut end_point = following();
