@@ -9,6 +9,7 @@
 //! | HADES units, messages and sub-events | [`mod@unit`], [`hadtu`], [`subevent`] |
 //! | HADES list-mode data files (HLD) | [`hld`], [`hld_name`], [`hld_scan`] |
 //! | the stream to a remote mover | [`mover`] |
+//! | blocks of a FELIX card: E-links, subchunks, chunks of its data generator, messages about triggers | [`felix`] |
 //! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
 //!
 //! ```
@@ -36,6 +37,7 @@ extern crate alloc;
 extern crate std;
 
 mod error;
+pub mod felix;
 pub mod hadtu;
 pub mod hld;
 pub mod hld_name;
