@@ -195,7 +195,11 @@ impl<'a> BufferWriter<'a> {
         let end = payload_at.checked_add(payload_bytes)?;
         let place = self.buffer.get_mut(self.len..end)?;
         let (front, payload) = place.split_at_mut(head.len());
-        front.copy_from_slice(head);
+        match <&mut [u8; HEADER_BYTES]>::try_from(&mut *front) {
+            // Most of them: a copy of a length that the compiler knows.
+            Ok(front) => front.copy_from_slice(&head[..HEADER_BYTES]),
+            Err(_) => front.copy_from_slice(head),
+        }
         self.len = end;
         self.messages += 1;
         self.previous = Some(tag);

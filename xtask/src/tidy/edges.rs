@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
     ("forebay-msg", &["forebay-wire"]),
+    ("forebay-readout", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-bench", BELOW_FACES),
@@ -43,6 +44,7 @@ const BELOW_RUN: &[&str] = &[
     "forebay-link",
     "forebay-evb",
     "forebay-msg",
+    "forebay-readout",
     "forebay-emu",
 ];
 
@@ -55,6 +57,7 @@ const BELOW_FACES: &[&str] = &[
     "forebay-link",
     "forebay-evb",
     "forebay-msg",
+    "forebay-readout",
     "forebay-emu",
 ];
 
@@ -67,6 +70,7 @@ const SANS_IO: &[&str] = &[
     "forebay-ledger",
     "forebay-evb",
     "forebay-msg",
+    "forebay-readout",
     "forebay-emu",
 ];
 const SYSTEM: &[&str] = &[

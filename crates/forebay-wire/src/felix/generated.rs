@@ -185,7 +185,7 @@ mod tests {
     };
 
     #[test]
-    fn a_chunk_is_as_the_generator_of_the_firmware_makes_it() {
+    fn a_golden_chunk_is_as_the_generator_of_the_firmware_makes_it() {
         let mut chunk = [0xff; 12];
         assert!(CHUNK.emit(&mut chunk));
         assert_eq!(chunk, [0xaa, 0, 4, 0x42, 0x21, 0xbb, 0xaa, 16, 0, 1, 2, 3]);

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_has_its_fields_at_their_bytes() {
+    fn a_golden_message_has_its_fields_at_their_bytes() {
         let message = TtcMessage {
             bunch: 0xdeb,
             l1id: 0x12_3456,
