@@ -288,6 +288,44 @@ fn a_page_is_free_when_all_subscribers_are_through() {
     }
 }
 
+/// As many at once as one turn of a receiver takes in, and more.
+#[test]
+fn any_number_of_them_may_come_at_once() {
+    const MANY: u64 = 200;
+    for address in addresses() {
+        let mut settings = settings();
+        settings.messages.buffer_count = 256;
+        let mut receiver = Receiver::listen(&address, &settings).unwrap();
+        let address = receiver.address().unwrap();
+        let mut sender = Sender::connect(&address, &settings).unwrap();
+        let memory = sender.register(Memory::create("many", 1, PAGE_BYTES).unwrap());
+        let mut waits = patience();
+        while !sender.is_connected() {
+            waits();
+            sender.poll(MOMENT, |_| {}).unwrap();
+            receiver.poll(Duration::ZERO, |_| {}).unwrap();
+        }
+        for message in 0..MANY {
+            sender
+                .send_lent(message, 0, memory, &[0..100], message)
+                .unwrap();
+        }
+        sender.poll(Duration::ZERO, |_| {}).unwrap();
+        let mut came = 0;
+        while came < MANY {
+            waits();
+            receiver.poll_viewed(MOMENT, |_| came += 1).unwrap();
+            sender.poll(Duration::ZERO, |_| {}).unwrap();
+        }
+        let (sent, received) = finish(sender, receiver);
+        assert!(
+            sent.parted.is_empty() && received.parted.is_empty(),
+            "{received:?}"
+        );
+        assert_eq!((sent.messages, received.messages), (MANY, MANY));
+    }
+}
+
 #[test]
 fn a_piece_without_a_head_ends_its_connection_by_name() {
     let address: Address = addresses()[1].clone();

@@ -242,7 +242,10 @@ impl Connection {
             };
             let Some((frame, bytes)) = parsed else {
                 match self.link.receive()? {
-                    Received::Some => continue,
+                    Received::Some => {
+                        self.check_head()?;
+                        continue;
+                    }
                     Received::Nothing => return Ok(Step::Idle { read }),
                     Received::Ended => {
                         self.link_ended = true;
@@ -272,11 +275,14 @@ impl Connection {
 
     /// Reads a frame whose end lies in the peer's memory, if one is at hand.
     fn read_apart(&mut self, now_ns: u64, on: &mut impl FnMut(Viewed<'_>)) -> Result<bool, Parted> {
+        let bytes = self.link.bytes();
+        if bytes.is_empty() {
+            // None, or one that is done with.
+            return Ok(false);
+        }
         let Some(apart) = self.link.apart() else {
             return Ok(false);
         };
-        // Without a head in front of it, it is no frame, and nothing would use it up.
-        let bytes = self.link.bytes();
         let area_bytes = self.session.area_bytes();
         let parsed = Frame::parse_apart(bytes, apart.len(), area_bytes);
         let (fields, head) = parsed.map_err(|error| self.failed(error.into()))?;
@@ -297,6 +303,20 @@ impl Connection {
         self.link.used(used);
         self.session.give_credit(false);
         Ok(true)
+    }
+
+    /// What lies in the peer's memory has a head in front of it, else it is no frame, and nothing would use it up.
+    fn check_head(&self) -> Result<(), Parted> {
+        let Some(apart) = self.link.apart() else {
+            return Ok(());
+        };
+        if !self.link.bytes().is_empty() {
+            return Ok(());
+        }
+        let headless = Frame::parse_apart(&[], apart.len(), self.session.area_bytes());
+        headless
+            .map(drop)
+            .map_err(|error| self.failed(error.into()))
     }
 
     fn at_the_end(&self, read: bool) -> Result<Step, Parted> {

@@ -17,19 +17,19 @@ const REGIONS_MAX: usize = 16;
 const ALIGN: usize = 4096;
 const LINE: usize = 64;
 
-/// A user's region, as the provider knows it.
+/// A user's region, as the provider knows it; none where it does not take memory that may only be read: for RDMA, Linux 6.1 wants to be able to write it.
 #[derive(Debug)]
 pub(super) struct Shared {
     id: u64,
-    memory: Arc<SharedMemory>,
+    memory: Option<Arc<SharedMemory>>,
 }
 
 impl FabricLink {
-    /// The provider's view of a region; none when there are too many.
+    /// The provider's view of a region; none when there are too many, or it takes none.
     fn share(&mut self, region: &Region) -> Result<Option<Arc<SharedMemory>>, ByteLinkError> {
         let known = self.shared.iter().find(|shared| shared.id == region.id());
         if let Some(known) = known {
-            return Ok(Some(Arc::clone(&known.memory)));
+            return Ok(known.memory.clone());
         }
         if self.shared.len() >= REGIONS_MAX {
             return Ok(None);
@@ -37,12 +37,14 @@ impl FabricLink {
         let file = region.reader_fd();
         let file =
             file.map_err(|error| SysError::new("open", "region", std::io::Error::other(error)))?;
-        let memory = Arc::new(self.endpoint.domain().share(file.as_fd())?);
+        let memory = self.endpoint.domain().share(file.as_fd());
+        // What is not taken is copied, as what lies in one region too many.
+        let memory = memory.ok().map(Arc::new);
         self.shared.push(Shared {
             id: region.id(),
-            memory: Arc::clone(&memory),
+            memory: memory.clone(),
         });
-        Ok(Some(memory))
+        Ok(memory)
     }
 
     /// Where the provider cannot send from: a copy goes out, and the piece comes back at once.
