@@ -51,6 +51,8 @@ pub struct Options {
     pub resume: bool,
     /// Where the rows go.
     pub out: PathBuf,
+    /// A file for that directory, by name and content: what the sweep was begun with.
+    pub begun_with: Option<(&'static str, String)>,
     /// `forebay`, which both sides are.
     pub program: PathBuf,
 }
@@ -73,6 +75,10 @@ pub fn run(options: &Options, say: impl Fn(&str)) -> Result<Report> {
         None => Ground::host(program, &stop),
     };
     let mut store = Store::open(&options.out, options.resume)?;
+    if let Some((name, text)) = &options.begun_with {
+        let file = options.out.join(name);
+        std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
     let mut sweep = Sweep {
         options,
         conditions,

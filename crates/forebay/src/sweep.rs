@@ -1,11 +1,13 @@
 //! `forebay sweep`: every combination of some settings, measured.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use clap::{Args, FromArgMatches};
 use forebay_bench::conditions::Told;
 use forebay_bench::net::{PeerHost, Target};
 use forebay_bench::sweep::{self, Options, Report};
@@ -20,6 +22,9 @@ pub(crate) struct SweepArgs {
     #[command(subcommand)]
     verb: Verb,
 }
+
+/// In the directory of the rows: the options with which they were begun.
+const OPTIONS_FILE: &str = "options.json";
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
@@ -102,7 +107,8 @@ struct NetArgs {
     /// The program that reaches the peer, with options; OpenSSH's.
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "peer")]
     ssh: String,
-    /// Goes on with the rows of the directory: measured is what it lacks.
+    /// Goes on with the rows of the directory, with the options that they were begun with: measured is what it lacks. Options that are given count
+    /// instead of those.
     #[arg(long)]
     resume: bool,
     /// Leaves other programs out.
@@ -161,7 +167,65 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode> {
     }
 }
 
-fn net(args: &NetArgs) -> Result<ExitCode> {
+/// Words of the command line behind `sweep net`.
+fn own_words() -> Vec<String> {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let behind = words.skip_while(|word| word != "sweep").skip(1);
+    behind.skip_while(|word| word != "net").skip(1).collect()
+}
+
+/// Those of them that say what is measured, and not where and how it is told.
+fn lasting_words(words: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (name, has_value) = word
+            .split_once('=')
+            .map_or((word.as_str(), false), |parts| (parts.0, true));
+        match name {
+            "--resume" => {}
+            "--out" | "--format" => {
+                // Its value is the next word, unless it has it already.
+                let _value = (!has_value).then(|| words.next());
+            }
+            _ => kept.push(word.clone()),
+        }
+    }
+    kept
+}
+
+/// The options that a directory's rows were begun with, under those that are given now.
+fn resumed(out: &Path) -> Result<Option<NetArgs>> {
+    let file = out.join(OPTIONS_FILE);
+    let begun: Vec<String> = match std::fs::read(&file) {
+        Ok(text) => {
+            serde_json::from_slice(&text).with_context(|| format!("reading {}", file.display()))?
+        }
+        // Begun by an older version, or by nobody.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", file.display())),
+    };
+    let words = ["net".to_owned()]
+        .into_iter()
+        .chain(begun)
+        .chain(own_words());
+    let command = NetArgs::augment_args(clap::Command::new("net")).args_override_self(true);
+    let matches = command.try_get_matches_from(words).with_context(|| {
+        format!(
+            "the options in {} do not go with those that are given",
+            file.display()
+        )
+    })?;
+    Ok(Some(NetArgs::from_arg_matches(&matches)?))
+}
+
+fn net(given: &NetArgs) -> Result<ExitCode> {
+    let begun = if given.resume {
+        resumed(&given.out)?
+    } else {
+        None
+    };
+    let args = begun.as_ref().unwrap_or(given);
     let options = Options {
         backends: args.backend.clone(),
         buffer_bytes: args.buffer_bytes.clone(),
@@ -176,7 +240,17 @@ fn net(args: &NetArgs) -> Result<ExitCode> {
         peer: args.peer()?,
         resume: args.resume,
         out: args.out.clone(),
+        begun_with: None,
         program: std::env::current_exe().context("finding this program")?,
+    };
+    let words = match &begun {
+        // What it was begun with stays what it is gone on with.
+        Some(_) => None,
+        None => Some(serde_json::to_string(&lasting_words(&own_words()))?),
+    };
+    let options = Options {
+        begun_with: words.map(|words| (OPTIONS_FILE, words)),
+        ..options
     };
     let report = sweep::run(&options, |line| note_line(format_args!("forebay: {line}")))?;
     match args.format {

@@ -149,6 +149,29 @@ fn going_on_measures_only_what_is_missing() {
     assert_eq!(rows, parquet(directory.path()));
 }
 
+#[test]
+fn going_on_takes_the_options_that_it_was_begun_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let begun = "--no-references --backend shm --buffer-bytes 4Ki --buffer-count 2 --repeat 1 --duration 20ms --rtt";
+    start(&mut sweep(directory.path(), begun)).end().json_of(0);
+    assert_eq!(csv(directory.path()).len(), 2);
+    let again = start(&mut sweep(directory.path(), "--resume")).end();
+    assert!(
+        again.stderr.contains("2 points, 0 of them to be measured"),
+        "{}",
+        again.stderr
+    );
+    again.json_of(0);
+    let more = start(&mut sweep(directory.path(), "--resume --buffer-count 2,4")).end();
+    assert!(
+        more.stderr.contains("4 points, 2 of them to be measured"),
+        "{}",
+        more.stderr
+    );
+    more.json_of(0);
+    assert_eq!(csv(directory.path()).len(), 4);
+}
+
 /// Processes whose parent is `pid`.
 fn children(pid: u32) -> Vec<u32> {
     let pids = std::fs::read_dir("/proc").unwrap();

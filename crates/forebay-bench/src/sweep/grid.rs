@@ -196,6 +196,7 @@ mod tests {
             peer: None,
             resume: false,
             out: "out".into(),
+            begun_with: None,
             program: "forebay".into(),
         }
     }

@@ -38,6 +38,11 @@ pub struct ConnectionSummary {
     pub missing_bytes_at_peer: Option<u64>,
 }
 
+impl ConnectionSummary {
+    /// How it ended when it did so in order.
+    pub const IN_ORDER: &str = "over";
+}
+
 /// What an end point did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NetSummary {

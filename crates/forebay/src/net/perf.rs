@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use forebay_run::net::Address;
 use forebay_run::net::perf::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
+use forebay_run::net::{Address, ConnectionSummary};
 
 use super::manner::{CommonArgs, message_bytes, rate, residual};
 use crate::output::{Format, note_line, print_line};
@@ -116,11 +116,25 @@ pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
     if let Some(why) = result.nobody_came {
         bail!(why);
     }
+    if let Some(cut) = cut_off(&result) {
+        bail!(
+            "the measurement was cut off: the connection with {} ended by {}, and what was measured until then is no result",
+            cut.peer,
+            cut.end
+        );
+    }
     Ok(if result.end_point.is_closed() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(BROKEN)
     })
+}
+
+/// A connection that carried what is measured, and did not end in order. Strangers who came by are none.
+fn cut_off(result: &PerfResult) -> Option<&ConnectionSummary> {
+    let carried = |one: &&ConnectionSummary| one.messages_sent + one.messages_received > 0;
+    let mut connections = result.end_point.connections.iter().filter(carried);
+    connections.find(|one| one.end != ConnectionSummary::IN_ORDER)
 }
 
 fn tell(result: &PerfResult) {
