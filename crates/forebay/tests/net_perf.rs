@@ -8,7 +8,8 @@
 
 mod rig;
 
-use rig::{Run, forebay, start};
+use rig::{Run, forebay, start, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn side(address: &str, role: &str, arguments: &[&str]) -> Run {
@@ -92,4 +93,33 @@ fn tags_that_are_dealt_out_come_once() {
             .sum();
         assert_eq!(count(connection, "messages_received"), expected);
     }
+}
+
+#[test]
+fn a_measurement_whose_connection_is_lost_is_no_result() {
+    let address = format!("shm://perf-cut-{}", std::process::id());
+    let receiver = side(&address, "recv", &["--duration", "20s"]);
+    let sender = side(&address, "send", &["--duration", "20s"]);
+    // Something is on its way as soon as the sender uses its processor.
+    wait_for("traffic", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", sender.pid())).ok()?;
+        let user: u64 = stat
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .nth(11)?
+            .parse()
+            .ok()?;
+        (user >= 10).then_some(())
+    });
+    kill_process(Pid::from_raw(sender.pid() as i32).unwrap(), Signal::KILL).unwrap();
+    let ended = receiver.end();
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("cut off") && ended.stderr.contains("connection_lost"),
+        "{}",
+        ended.stderr
+    );
+    let told: Value = serde_json::from_str(ended.stdout.trim()).unwrap();
+    assert_eq!(count(&told, "residual_items"), 0, "{told}");
 }

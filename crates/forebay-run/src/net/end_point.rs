@@ -392,9 +392,12 @@ impl<R: Role> EndPoint<R> {
 
     /// Why nothing goes on, as far as it is known.
     pub(super) fn trouble(&self) -> String {
+        if self.open_connections() > 0 {
+            return "it is connected and takes nothing: its reader or its output is slow or stopped (a longer --block waits longer)".into();
+        }
         let dialled = self.dials.iter().find_map(|dial| dial.trouble.clone());
         let known = dialled.or_else(|| self.last_trouble.clone());
-        known.unwrap_or_else(|| "nothing is known to be wrong".into())
+        known.unwrap_or_else(|| "nobody has answered yet".into())
     }
 
     fn say_end(connection: &mut Connection) {

@@ -174,6 +174,10 @@ impl Subscriber {
     /// Why there is no connection, as far as it is known.
     #[must_use]
     pub fn trouble(&self) -> String {
+        if self.finder.is_some() && !self.end_point.has_dials() {
+            return "nobody on the bus offers what is subscribed to, as far as it can be read"
+                .into();
+        }
         self.end_point.trouble()
     }
 

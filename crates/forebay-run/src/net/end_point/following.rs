@@ -18,6 +18,11 @@ impl<R: Role> EndPoint<R> {
         self.dials.push(dial);
     }
 
+    /// Whether there is somebody to connect to.
+    pub(in crate::net) fn has_dials(&self) -> bool {
+        !self.dials.is_empty()
+    }
+
     /// Connects to all of these, and to no others again.
     pub(in crate::net) fn follow(&mut self, addresses: &[Address]) {
         self.follows = true;
