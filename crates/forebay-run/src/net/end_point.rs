@@ -13,7 +13,7 @@ use forebay_link::bytes::{Address, listen};
 use forebay_msg::Entry;
 use forebay_sys::clock;
 
-use super::books::Books;
+use super::books::{Books, Untaken};
 use super::connection::{Connection, FRAMES_PER_TURN_MAX, Parted, Step};
 use super::counts::Counts;
 use super::dial::Dial;
@@ -71,6 +71,8 @@ pub(super) struct EndPoint<R> {
     next_look_ns: u64,
     looks_in_vain: u32,
     pub(super) ending: bool,
+    /// Nobody takes any more what comes.
+    pub(super) declines: bool,
     made: u64,
     /// A connection ended otherwise than in order.
     tainted: bool,
@@ -108,6 +110,7 @@ impl<R: Role> EndPoint<R> {
             next_look_ns: 0,
             looks_in_vain: 0,
             ending: false,
+            declines: false,
             made: 0,
             tainted: false,
             summary: NetSummary::default(),
@@ -232,6 +235,7 @@ impl<R: Role> EndPoint<R> {
                 role,
                 connections,
                 books,
+                declines,
                 ..
             } = self;
             let connection = &mut connections[at];
@@ -240,8 +244,13 @@ impl<R: Role> EndPoint<R> {
                 if books.leaks("deliver") {
                     return;
                 }
-                books.delivered(viewed.tag, viewed.payload.len() as u64);
-                on(viewed);
+                let bytes = viewed.payload.len() as u64;
+                books.delivered(viewed.tag, bytes);
+                if *declines {
+                    books.untaken(Untaken::NotWanted, 1, bytes);
+                } else {
+                    on(viewed);
+                }
             };
             match connection.read(self.now_ns, outbound, &mut frames, &mut deliver) {
                 Ok(Step::Idle { read }) => break Ok(read),
@@ -392,9 +401,6 @@ impl<R: Role> EndPoint<R> {
 
     /// Why nothing goes on, as far as it is known.
     pub(super) fn trouble(&self) -> String {
-        if self.open_connections() > 0 {
-            return "it is connected and takes nothing: its reader or its output is slow or stopped (a longer --block waits longer)".into();
-        }
         let dialled = self.dials.iter().find_map(|dial| dial.trouble.clone());
         let known = dialled.or_else(|| self.last_trouble.clone());
         known.unwrap_or_else(|| "nobody has answered yet".into())

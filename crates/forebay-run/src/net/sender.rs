@@ -376,7 +376,11 @@ impl Sender {
         NetError::Stuck {
             peer: address.map_or_else(|_| String::new(), |at| at.to_string()),
             waited_ms: clock::monotonic_ns().saturating_sub(begun_ns) / 1_000_000,
-            why: self.end_point.trouble(),
+            why: if self.is_connected() {
+                "it is connected, and its reader or its output is slow or stopped (a longer --block waits longer)".into()
+            } else {
+                self.end_point.trouble()
+            },
         }
     }
 

@@ -200,6 +200,11 @@ impl Subscriber {
         self.end_point.books.untaken(why, messages, bytes);
     }
 
+    /// What comes from now on is lost as not wanted, and handed to nobody; for who [gathers](Settings::gathers) and has enough.
+    pub fn decline(&mut self) {
+        self.end_point.declines = true;
+    }
+
     /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
     pub fn begin_end(&mut self) {
         self.end_point.end();

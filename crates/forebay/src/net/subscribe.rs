@@ -293,6 +293,7 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     });
     let carried = carry(&mut subscriber, &mut sink, &args.end, &signals)?;
     // Whoever was there has gone, or had his time.
+    subscriber.decline();
     let summary = subscriber.finish(Duration::ZERO, |_| {})?;
     let code = tell(&summary, args.common.format, sink.is_stdout())?;
     carried.map(|()| code)
@@ -307,6 +308,7 @@ pub(crate) fn receive(args: &RecvArgs) -> Result<ExitCode> {
         receiver.address()?
     ));
     let carried = carry(&mut receiver, &mut sink, &args.end, &signals)?;
+    receiver.decline();
     let summary = receiver.finish(Duration::ZERO, |_| {})?;
     let code = tell(&summary, args.common.format, sink.is_stdout())?;
     carried.map(|()| code)
