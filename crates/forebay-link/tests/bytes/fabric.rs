@@ -21,6 +21,7 @@ pub(crate) fn over_fabric_tcp() -> Found {
         kills_hang: false,
         unread_cuts: true,
         drop_waits: false,
+        copies_regions: false,
         share: 1,
         garbage: |address| strangers_on(place_of(address)),
     };
@@ -36,6 +37,7 @@ pub(crate) fn over_fabric_shm() -> Found {
         kills_hang: true,
         unread_cuts: false,
         drop_waits: false,
+        copies_regions: false,
         share: 1,
         garbage: records,
     };
@@ -56,6 +58,7 @@ pub(crate) fn over_fabric_verbs() -> Found {
         kills_hang: false,
         unread_cuts: true,
         drop_waits: true,
+        copies_regions: true,
         share: 50,
         garbage: verbs_strangers,
     };

@@ -122,7 +122,10 @@ pub(crate) fn what_is_written_into_pieces_goes_out_from_there(backend: &Backend)
     assert!(most_at_link > 1, "one at a time");
     // Only a piece with more ranges behind it than the provider takes in one send is copied.
     let copied = pair.near.copied_bytes() - copied_before;
-    assert!(copied < STREAM_BYTES / 2, "{copied} bytes were copied");
+    assert!(
+        backend.copies_regions || copied < STREAM_BYTES / 2,
+        "{copied} bytes were copied"
+    );
     pair.near.finish();
     reader.look_to_the_end(&mut *pair.far).unwrap();
     assert_eq!(reader.position, lender.position);
@@ -145,7 +148,10 @@ pub(crate) fn pieces_come_back_when_they_are_read(backend: &Backend) {
         pair.far.disarm();
         deadline.check();
     }
-    assert!(lender.at_link() > 0, "nothing holds the sender back");
+    assert!(
+        backend.copies_regions || lender.at_link() > 0,
+        "nothing holds the sender back"
+    );
     let mut reader = Reader::new();
     while lender.at_link() > 0 || reader.position < lender.position {
         assert_eq!(pair.near.receive().unwrap(), Received::Nothing);
@@ -226,5 +232,6 @@ pub(crate) fn many_regions_come_all_the_same(backend: &Backend) {
         assert_eq!(pair.far.bytes(), [b'x', number, number, number]);
         pair.far.used(4);
     }
-    assert_eq!(pair.near.copied_bytes() - copied_before, 4 * 4);
+    let copied = if backend.copies_regions { 20 } else { 4 };
+    assert_eq!(pair.near.copied_bytes() - copied_before, copied * 4);
 }

@@ -31,6 +31,7 @@ pub(crate) fn over_tls() -> Found {
         kills_hang: false,
         unread_cuts: true,
         drop_waits: false,
+        copies_regions: false,
         share: 1,
         garbage: tcp_garbage,
     })

@@ -31,6 +31,8 @@ pub(crate) struct Backend {
     pub(crate) unread_cuts: bool,
     /// Whether a link that has ended waits, when it is dropped, for the peer to read: nothing between the two keeps what the peer has no room for.
     pub(crate) drop_waits: bool,
+    /// Whether ranges of regions are copied: for RDMA, Linux 6.1 takes no memory that may only be read.
+    pub(crate) copies_regions: bool,
     /// One so-many-th of what is repeated often is done: an emulated device is slow.
     pub(crate) share: u64,
     /// Visits a door in every way that is none of ours; what comes back keeps those there that stay.
@@ -48,6 +50,7 @@ pub(crate) fn over_tcp() -> Found {
         kills_hang: false,
         unread_cuts: true,
         drop_waits: false,
+        copies_regions: false,
         share: 1,
         garbage: tcp_garbage,
     })
@@ -61,6 +64,7 @@ pub(crate) fn over_shm() -> Found {
         kills_hang: false,
         unread_cuts: false,
         drop_waits: false,
+        copies_regions: false,
         share: 1,
         garbage: shm_garbage,
     })
