@@ -1,11 +1,19 @@
 //! Figures and benches: what is measured is kept when the user loses patience, and nothing goes on behind their back.
-#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at what must not be"
+)]
+
+mod rig;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rig::children_of;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -19,20 +27,6 @@ fn figure(arguments: &[&str], out: &Path) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
-}
-
-/// Processes whose parent is `pid`.
-fn children(pid: u32) -> Vec<u32> {
-    let pids = fs::read_dir("/proc").unwrap();
-    let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|child| {
-        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|rest| rest.1.split_whitespace().nth(1)?.parse().ok());
-        parent == Some(pid)
-    })
-    .collect()
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -71,7 +65,7 @@ fn an_interrupted_bench_keeps_what_is_measured_and_says_so() {
         Some(()).filter(|()| says.next().unwrap().unwrap().starts_with("memory:"))
     });
     let stages = until("its stages", || {
-        let stages = children(child.id());
+        let stages = children_of(child.id());
         (stages.len() >= 3).then_some(stages)
     });
     interrupt(child.id());
@@ -111,7 +105,7 @@ fn an_interrupt_keeps_the_rows_so_far_and_leaves_no_process() {
         (text.lines().count() >= 2).then_some(())
     });
     let stages = until("the stages of the next run", || {
-        let stages = children(child.id());
+        let stages = children_of(child.id());
         (stages.len() >= 3).then_some(stages)
     });
     interrupt(child.id());

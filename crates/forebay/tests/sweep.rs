@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use rig::{forebay, start, wait_for};
+use rig::{children_of, forebay, start, wait_for};
 use serde_json::Value;
 
 /// A row by its columns; cells as text, missing ones empty.
@@ -172,20 +172,6 @@ fn going_on_takes_the_options_that_it_was_begun_with() {
     assert_eq!(csv(directory.path()).len(), 4);
 }
 
-/// Processes whose parent is `pid`.
-fn children(pid: u32) -> Vec<u32> {
-    let pids = std::fs::read_dir("/proc").unwrap();
-    let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|child| {
-        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|rest| rest.1.split_whitespace().nth(1)?.parse().ok());
-        parent == Some(pid)
-    })
-    .collect()
-}
-
 #[test]
 fn an_interrupt_keeps_whole_points_and_leaves_no_process() {
     let directory = tempfile::tempdir().unwrap();
@@ -201,7 +187,7 @@ fn an_interrupt_keeps_whole_points_and_leaves_no_process() {
         line.starts_with("[2/4]").then_some(())
     });
     let sides = wait_for("both sides", || {
-        let sides = children(child.id());
+        let sides = children_of(child.id());
         (sides.len() == 2).then_some(sides)
     });
     let kill = format!("kill -INT {}", child.id());

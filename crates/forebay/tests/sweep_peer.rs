@@ -8,13 +8,12 @@
 
 mod rig;
 
-use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rig::{forebay, start, wait_for};
+use rig::{descendants_of, forebay, start, wait_for};
 use tempfile::TempDir;
 
 const SSHD: &str = "/usr/sbin/sshd";
@@ -94,7 +93,7 @@ impl Host {
 
     /// Whether something that it runs has this word in its command line.
     fn runs(&self, word: &str) -> bool {
-        descendants(self.sshd.id()).iter().any(|pid| {
+        descendants_of(self.sshd.id()).iter().any(|pid| {
             let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = words.split(|byte| *byte == 0);
             words.any(|found| found == word.as_bytes())
@@ -107,33 +106,6 @@ impl Drop for Host {
         let _ = self.sshd.kill();
         let _ = self.sshd.wait();
     }
-}
-
-/// All processes below `root`.
-fn descendants(root: u32) -> Vec<u32> {
-    let mut parents = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").unwrap() {
-        let name = entry.unwrap().file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|rest| rest.1.split_whitespace().nth(1)?.parse::<u32>().ok());
-        parents.insert(pid, parent.unwrap_or_default());
-    }
-    let below = |pid: &u32| {
-        let mut at = *pid;
-        while let Some(&parent) = parents.get(&at) {
-            if parent == root {
-                return true;
-            }
-            at = parent;
-        }
-        false
-    };
-    parents.keys().copied().filter(below).collect()
 }
 
 /// The binary's path.
@@ -171,7 +143,7 @@ fn the_receiving_side_runs_there_and_its_conditions_are_in_the_rows() {
         assert_eq!(line.matches(name.trim()).count(), 2, "{line}");
     }
     wait_for("the end of its connection", || {
-        descendants(host.sshd.id()).is_empty().then_some(())
+        descendants_of(host.sshd.id()).is_empty().then_some(())
     });
 }
 

@@ -170,18 +170,8 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 /// Children of `parent` that are stages, by name.
 pub(crate) fn stages_of(parent: u32) -> BTreeMap<String, u32> {
     let mut stages = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        if parent_of(pid) != Some(parent) {
-            continue;
-        }
-        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+    for pid in children_of(parent) {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<_> = line
             .split(|byte| *byte == 0)
             .map(String::from_utf8_lossy)
@@ -193,6 +183,28 @@ pub(crate) fn stages_of(parent: u32) -> BTreeMap<String, u32> {
         }
     }
     stages
+}
+
+/// All processes.
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Processes whose parent is `parent`.
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
+    processes()
+        .filter(|pid| parent_of(*pid) == Some(parent))
+        .collect()
+}
+
+/// All processes below `root`.
+pub(crate) fn descendants_of(root: u32) -> Vec<u32> {
+    let below = |pid: &u32| {
+        let mut above = std::iter::successors(parent_of(*pid), |at| parent_of(*at));
+        above.any(|at| at == root)
+    };
+    processes().filter(below).collect()
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
