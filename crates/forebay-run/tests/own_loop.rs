@@ -10,14 +10,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 const LIMIT: Duration = Duration::from_secs(20);
 const MESSAGES: u64 = 20;
 
-/// Whether something came before the time was over.
+/// Sleeps as it is told; whether it slept all its time and nothing woke it.
 fn sleep(doze: Doze<'_>) -> bool {
     let most = Timespec {
         tv_sec: doze.most.as_secs() as i64,
         tv_nsec: doze.most.subsec_nanos().into(),
     };
     let mut fds = [PollFd::new(&doze.fd, PollFlags::IN)];
-    poll(&mut fds, Some(&most)).unwrap() > 0
+    poll(&mut fds, Some(&most)).unwrap() == 0 && !doze.most.is_zero()
 }
 
 /// Sends a message, sleeps until it is confirmed, lies still, and sends the next one.
@@ -52,10 +52,11 @@ fn it_is_woken_by_what_comes_and_not_before() {
         let address = receiver.address().unwrap();
         let sending = std::thread::spawn(move || send(&address));
         let (begun, mut came) = (Instant::now(), 0);
-        let (mut rounds, mut woken) = (0_u64, 0_u64);
+        let (mut rounds, mut slept_through) = (0_u64, 0_u64);
         while !receiver.has_ended() {
             assert!(begun.elapsed() < LIMIT, "stuck");
-            woken += u64::from(sleep(receiver.doze()));
+            let before = came;
+            let by_time = sleep(receiver.doze());
             rounds += 1;
             receiver
                 .poll(Duration::ZERO, |delivered| {
@@ -63,12 +64,18 @@ fn it_is_woken_by_what_comes_and_not_before() {
                     came += 1;
                 })
                 .unwrap();
+            slept_through += u64::from(by_time && came > before);
         }
         sending.join().unwrap();
         let summary = receiver.finish(LIMIT, |_| {}).unwrap();
         assert_eq!((came, summary.residual_items), (MESSAGES, 0));
         // Each message may cost some rounds and every 50 ms of silence one: nothing spins.
         assert!(rounds < 40 * MESSAGES, "{rounds} rounds");
-        assert!(woken >= MESSAGES / 2, "{woken} of {rounds}");
+        // What comes while it goes to sleep is found there, and what comes later wakes it: no message waits until the time is over.
+        // One may come just as it is.
+        assert!(
+            slept_through <= MESSAGES / 4,
+            "{slept_through} of {MESSAGES} messages were slept through"
+        );
     }
 }
