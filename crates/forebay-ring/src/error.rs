@@ -21,6 +21,14 @@ pub enum PeerFault {
         /// The largest value possible.
         limit: u64,
     },
+    /// The peer's index lies within a block.
+    #[error("the peer's index lies within a block: {found}, which is no multiple of {step}")]
+    IndexUneven {
+        /// The value in the peer's page.
+        found: u64,
+        /// Bytes of a block.
+        step: u64,
+    },
     /// The published bytes end inside a record's header.
     #[error("record at {position}: {available} bytes are published, a header has 32")]
     HeaderCut {
@@ -93,6 +101,7 @@ impl PeerFault {
         match self {
             PeerFault::IndexBackwards { .. } => "index_backwards",
             PeerFault::IndexBeyond { .. } => "index_beyond",
+            PeerFault::IndexUneven { .. } => "index_uneven",
             PeerFault::HeaderCut { .. } => "header_cut",
             PeerFault::RecordTooLong { .. } => "record_too_long",
             PeerFault::RecordBeyondTail { .. } => "record_beyond_tail",
@@ -114,6 +123,26 @@ pub enum SpecFault {
         found: usize,
         /// The limit.
         max: usize,
+    },
+    /// Blocks of a length that is not a power of two, or too small, or too large.
+    #[error("blocks of {found} B; a power of two from {min} to {max} B is possible")]
+    BlockBytes {
+        /// Length asked for.
+        found: u32,
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// So many blocks are not a power of two, or too few, or too many.
+    #[error("{found} blocks; a power of two from {min} to {max} is possible")]
+    Blocks {
+        /// Number asked for.
+        found: u64,
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
     },
     /// A capacity is not a power of two, or too small, or too large.
     #[error("ring {ring}: capacity {bytes} B is not a power of two from {min} to {max} B")]

@@ -14,7 +14,8 @@
 //! * **Quiet.** A sleeper asks to be signalled; who publishes looks at the question once per batch. A peer that dies between publish and
 //!   signal cannot ring, so **every wait has a time-out**.
 //!
-//! Where bytes should stay where they are, a [`FramePoolMemory`] carries descriptors instead of records.
+//! Where bytes should stay where they are, a [`FramePoolMemory`] carries descriptors instead of records; a [`BlockRingMemory`] is a ring of blocks of one length,
+//! as the DMA buffer of a card is.
 //!
 //! ```
 //! use forebay_ring::{Consumers, Meta, Producers, RingSetMemory, RingSetSpec};
@@ -64,6 +65,8 @@ pub mod wake;
 #[cfg(not(loom))]
 mod bell;
 #[cfg(not(loom))]
+mod blocks;
+#[cfg(not(loom))]
 mod consumer;
 #[cfg(not(loom))]
 mod frames;
@@ -87,6 +90,10 @@ pub use error::{Full, PeerFault, RingError, SpecFault};
 #[cfg(not(loom))]
 pub use self::{
     bell::{Notifier, Waiter},
+    blocks::{
+        BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockConsumer, BlockProducer, BlockRingMemory,
+        BlockRingSpec,
+    },
     consumer::{Consumer, Consumers},
     frames::{
         Descriptor, FRAME_BYTES_MAX, FRAME_BYTES_STEP, FRAMES_MAX, Frame, FramePoolMemory,
