@@ -9,6 +9,8 @@
 //! - The books of each source close: sub-events made = sent + dropped by a fault + held ([`Totals`]).
 //! - It knows whether it was the limit of a run ([`SoftReadouts::behind`]).
 //!
+//! [`card`] is the other emulator: a FELIX card, its links and the blocks that it writes.
+//!
 //! It is no model of detector physics: data words are random, with the structure of a TRB3.
 //!
 //! ```
@@ -38,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod card;
 mod config;
 mod engine;
 mod fault;

@@ -46,7 +46,7 @@ impl SizeTable {
 }
 
 /// The quantiles (i + ½) / n of the standard normal distribution, by walking its integral.
-fn normal_quantiles() -> impl Iterator<Item = f64> {
+pub(crate) fn normal_quantiles() -> impl Iterator<Item = f64> {
     const STEP: f64 = 1e-4;
     const EDGE: f64 = 6.0;
     let density = |x: f64| (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();

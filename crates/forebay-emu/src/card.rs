@@ -1,0 +1,357 @@
+//! An emulated FELIX card: triggers, front ends, links and the blocks that come out of them.
+//!
+//! [`Card`] is a sans-IO engine as the soft readouts are: it is told the time and writes blocks into whatever implements [`Dma`]. What is in the blocks of an E-link follows
+//! from the [`CardConfig`] alone, as long as the DMA buffers have room; how E-links take turns follows from the times that it is told too.
+//!
+//! ```text
+//! TTC ─▶ front end ─▶ link ─▶ queue behind it ─▶ open block ─▶ DMA buffer
+//!  ▲       │ queue             │ bytes            full, or its time is over
+//!  └─ BUSY ┘     ▲──── XOFF ───┘
+//! ```
+//!
+//! - For each trigger each E-link's front end makes one chunk ([`Generated`](forebay_wire::felix::Generated)), which the link sends at its speed ([`Speed`]). A queue in front
+//!   of a link that is full raises BUSY, and triggers are held back until it is down to a lower mark.
+//! - A chunk comes out of the link whole, when its last symbol does. Blocks are filled at once and go out at once; only a DMA buffer without room makes chunks
+//!   wait behind the link. That queue tells its front end to stop, and what does not fit is cut off or dropped.
+//! - Room in a DMA buffer is looked for when the card is told the time; so be it often.
+//!
+//! ```
+//! use forebay_emu::card::{Card, CardConfig, Memory};
+//!
+//! let mut config = CardConfig::full_mode(12, 1e6, 1024); // more than a link can carry
+//! config.ttc.limit.duration_ns = Some(10_000_000);
+//! let mut card = Card::new(&config)?;
+//! let mut dma = Memory::new(&config, 1024);
+//! let mut now_ns = 0; // any clock, also a slow one
+//! while !card.is_finished() {
+//!     while !card.handle_time(now_ns, &mut dma) {}
+//!     dma.take(0, |block| assert_eq!(block.len(), 4096)); // read them
+//!     now_ns = card.poll_timeout().unwrap_or(now_ns).max(now_ns + 10_000);
+//! }
+//! let account = card.account();
+//! assert_eq!(account.residual(), [0; 3]);
+//! assert_eq!(account.chunks.in_dma.items, 12 * account.triggers.accepted);
+//! assert!(account.triggers.held_by_link > 0);
+//! # Ok::<(), forebay_emu::card::CardConfigError>(())
+//! ```
+
+mod account;
+mod block;
+mod config;
+mod fifo;
+mod link;
+mod memory;
+mod payload;
+mod sizes;
+mod triggers;
+mod ttc;
+
+pub use account::{CardAccount, CardLoss, ChunkBooks, ElinkAccount, TriggerBooks};
+pub use block::Blocks;
+pub use config::{
+    CARD_ELINKS, CHUNK_BYTES, CardConfig, CardConfigError, DMA_BUFFERS, ElinkConfig, FULL_WORDS_HZ,
+    FrontEnd, LinkFifo, Speed,
+};
+pub use fifo::FifoBooks;
+pub use memory::Memory;
+pub use sizes::ChunkSizes;
+pub use ttc::{BUNCH_HZ, ORBIT_BUNCHES, Spread, Trains, TtcConfig};
+
+use self::block::Builder;
+use self::fifo::Fifo;
+use self::link::{Link, TO_THE_END};
+use self::payload::Payload;
+use self::sizes::Sizes;
+use self::triggers::Triggers;
+use self::ttc::{TICKS_PER_NS, Ttc};
+use crate::lag::{Behind, Lag};
+use crate::rng::hash;
+
+/// Triggers that are made at once, at most: each E-link then writes that many chunks in a row.
+const BATCH_TRIGGERS: u64 = 128;
+/// Chunks after which a call says that there is more to do.
+const CALL_CHUNKS: u64 = 4096;
+/// Triggers held back after which a call says so.
+const CALL_HELD: u64 = 1 << 16;
+
+/// Where blocks go: a queue of blocks for each DMA buffer, which somebody else reads.
+pub trait Dma {
+    /// The memory of the next free block of a buffer, as long as a block is; none while all its blocks are unread. Asked for again, it is the same one.
+    fn reserve(&mut self, buffer: usize) -> Option<&mut [u8]>;
+    /// The block that was reserved last is complete.
+    fn commit(&mut self, buffer: usize);
+    /// Blocks of a buffer that are free now.
+    fn free_blocks(&mut self, buffer: usize) -> u64;
+    /// Blocks of a buffer.
+    fn blocks(&self, buffer: usize) -> u64;
+}
+
+/// An emulated card. See the documentation of the module for how to drive it.
+#[derive(Debug, Clone)]
+pub struct Card {
+    ttc: Ttc,
+    triggers: Triggers,
+    links: Vec<Link>,
+    busy_on: u64,
+    busy_off: u64,
+    /// Since when BUSY is up.
+    busy_since: Option<u64>,
+    /// When the last of the links that were BUSY had come down.
+    calm_at: u64,
+    books: TriggerBooks,
+    lag: Lag,
+    /// How far it has come, in ticks.
+    now: u64,
+    is_up_to_date: bool,
+    /// The link that has its turn first: none is always last to find room.
+    first: usize,
+}
+
+impl Card {
+    /// A card whose time begins with 0.
+    ///
+    /// # Errors
+    /// A configuration that cannot be carried out.
+    pub fn new(config: &CardConfig) -> Result<Self, CardConfigError> {
+        config.validate()?;
+        let sizes = Sizes::new(&config.sizes);
+        let timeout = config.block_timeout_ns * TICKS_PER_NS;
+        let queues = |elink, buffer, payload| {
+            let builder = Builder::new(config.format, elink, buffer, payload, timeout);
+            (Fifo::new(&config.fifo), builder)
+        };
+        let mut links: Vec<Link> = config
+            .elinks
+            .iter()
+            .map(|one| {
+                let key = hash(config.seed, 1 + u64::from(one.elink.number()));
+                Link::new(
+                    one,
+                    key,
+                    &sizes,
+                    queues(one.elink, one.buffer, Payload::of(one)),
+                )
+            })
+            .collect();
+        if let Some(buffer) = config.ttc.to_host {
+            let payload = Payload::Ttc(config.ttc.trigger_type);
+            let elink = forebay_wire::felix::Elink::TTC_TO_HOST;
+            links.push(Link::ttc(buffer, queues(elink, buffer, payload)));
+        }
+        Ok(Self {
+            ttc: Ttc::new(&config.ttc, hash(config.seed, 0)),
+            triggers: Triggers::new(config.front_end.busy_on_chunks),
+            links,
+            busy_on: config.front_end.busy_on_chunks,
+            busy_off: config.front_end.busy_off_chunks,
+            busy_since: None,
+            calm_at: 0,
+            books: TriggerBooks::default(),
+            lag: Lag::new(config.ttc.behind_after_ns),
+            now: 0,
+            is_up_to_date: false,
+            first: 0,
+        })
+    }
+
+    /// Does what happens until `now_ns` of the card's time, whose relation to any other clock is the caller's. The work of a call is bounded: false when there is
+    /// more to do, and the call is to be repeated, with the same time or a later one. A time before the last one counts as the last one.
+    pub fn handle_time(&mut self, now_ns: u64, dma: &mut impl Dma) -> bool {
+        let oldest = self.ttc.peek().map(|at| at / TICKS_PER_NS);
+        self.lag.handle_time(now_ns, oldest);
+        let until = now_ns.saturating_mul(TICKS_PER_NS).max(self.now);
+        self.is_up_to_date = self.run(until, dma);
+        if self.is_up_to_date {
+            self.now = until;
+        }
+        self.is_up_to_date
+    }
+
+    fn run(&mut self, until: u64, dma: &mut impl Dma) -> bool {
+        let now = self.now;
+        self.each_link(|link, _| link.drain(now, dma));
+        let per_trigger = self.links.len() as u64;
+        let mut chunks = 0;
+        loop {
+            if self.busy_since.is_some() && !self.wait_for_calm(until, dma) {
+                return false;
+            }
+            if self.busy_since.is_some() {
+                break;
+            }
+            let given = self.trigger(until);
+            if given == 0 {
+                break;
+            }
+            let last = self.triggers.at(self.triggers.accepted() - 1).at;
+            self.each_link(|link, triggers| link.advance(triggers, u64::MAX, last, dma));
+            self.now = last;
+            self.look_for_busy(last);
+            chunks += given * per_trigger;
+            if chunks >= CALL_CHUNKS {
+                return false;
+            }
+        }
+        self.each_link(|link, triggers| link.advance(triggers, u64::MAX, until, dma));
+        true
+    }
+
+    fn each_link(&mut self, mut with: impl FnMut(&mut Link, &Triggers)) {
+        let (later, sooner) = self.links.split_at_mut(self.first);
+        for link in sooner.iter_mut().chain(later) {
+            with(link, &self.triggers);
+        }
+        self.first = (self.first + 1) % self.links.len();
+    }
+
+    /// Gives triggers until then, but no more than surely fit into the queue of each front end: how many.
+    fn trigger(&mut self, until: u64) -> u64 {
+        let from = self.triggers.accepted();
+        let longest = self
+            .links
+            .iter()
+            .map(|link| link.queued(&self.triggers))
+            .max();
+        let room = (self.busy_on - longest.unwrap_or(0)).min(BATCH_TRIGGERS);
+        while self.triggers.accepted() - from < room
+            && let Some(at) = self.ttc.peek()
+            && at <= until
+        {
+            self.books.requested += 1;
+            match self.ttc.give(at) {
+                Some(trigger) => {
+                    self.books.accepted += 1;
+                    self.triggers.push(trigger);
+                    self.lag.record(until.saturating_sub(at) / TICKS_PER_NS);
+                }
+                None => self.books.held_by_dead_time += 1,
+            }
+        }
+        let given = self.triggers.accepted() - from;
+        if given > 0 {
+            self.links
+                .iter_mut()
+                .for_each(|link| link.make(&self.triggers, from));
+        }
+        given
+    }
+
+    /// A queue that came up to its mark raises BUSY.
+    fn look_for_busy(&mut self, now: u64) {
+        for link in &mut self.links {
+            link.is_busy = link.queued(&self.triggers) >= self.busy_on;
+        }
+        if self.links.iter().any(|link| link.is_busy) {
+            self.busy_since = Some(now);
+            self.calm_at = now;
+            self.books.busy += 1;
+        }
+    }
+
+    /// Lets the links that are BUSY come down to the low mark, and holds triggers back until they are, or until the time given. False when there are more of these than a
+    /// call can have.
+    fn wait_for_calm(&mut self, until: u64, dma: &mut impl Dma) -> bool {
+        let calm = self.triggers.accepted() - self.busy_off;
+        let (mut calm_at, mut waits, mut for_dma) = (self.calm_at, false, false);
+        for link in self.links.iter_mut().filter(|link| link.is_busy) {
+            link.advance(&self.triggers, calm, until, dma);
+            if link.queued(&self.triggers) <= self.busy_off {
+                link.is_busy = false;
+                calm_at = calm_at.max(link.free_at());
+            } else {
+                waits = true;
+                for_dma |= link.is_xoff();
+            }
+        }
+        self.calm_at = calm_at;
+        let end = if waits {
+            until.saturating_add(1)
+        } else {
+            calm_at
+        };
+        let held = self.ttc.skip_until(end, CALL_HELD);
+        self.books.requested += held;
+        match for_dma {
+            true => self.books.held_by_dma += held,
+            false => self.books.held_by_link += held,
+        }
+        if self.ttc.peek().is_some_and(|at| at < end) {
+            return false;
+        }
+        if let Some(since) = self.busy_since.filter(|_| !waits) {
+            self.books.busy_ns += (calm_at - since) / TICKS_PER_NS;
+            self.busy_since = None;
+            self.now = self.now.max(calm_at);
+        }
+        true
+    }
+
+    /// When to come back, in nanoseconds of the card's time: at once (the time last given) while there is work left, none when nothing will happen by itself any more.
+    /// What waits for room in a DMA buffer ([`waits_for_dma`](Self::waits_for_dma)) is not in it.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        if !self.is_up_to_date {
+            return Some(self.now / TICKS_PER_NS);
+        }
+        let links = self
+            .links
+            .iter()
+            .filter_map(|link| link.due(&self.triggers));
+        let due = links
+            .chain(self.ttc.peek())
+            .filter(|at| *at > self.now)
+            .min()?;
+        Some(due.div_ceil(TICKS_PER_NS))
+    }
+
+    /// Whether something waits for nothing but room in a DMA buffer.
+    #[must_use]
+    pub fn waits_for_dma(&self) -> bool {
+        self.links.iter().any(|link| link.waits_for_dma(self.now))
+    }
+
+    /// Ends the run: no further trigger; what front ends and links hold is sent, however long that takes them, and open blocks go out. True when all is in the DMA
+    /// buffers; false when these are full, and the call is to be repeated when they have room.
+    pub fn finish(&mut self, now_ns: u64, dma: &mut impl Dma) -> bool {
+        self.ttc.stop();
+        self.handle_time(now_ns, dma);
+        let now = self.now;
+        self.each_link(|link, triggers| {
+            link.drain(now, dma);
+            link.advance(triggers, u64::MAX, TO_THE_END, dma);
+            if link.queued(triggers) == 0 {
+                link.let_go_last(dma);
+            }
+        });
+        self.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.links.iter().all(|link| link.is_empty(&self.triggers))
+    }
+
+    /// Whether no trigger will come any more and everything is in the DMA buffers.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.ttc.peek().is_none() && self.is_empty()
+    }
+
+    /// The books; a copy.
+    #[must_use]
+    pub fn account(&self) -> CardAccount {
+        CardAccount::new(self.books, self.elinks())
+    }
+
+    /// The books of each E-link, as configured; the one for messages about triggers comes last.
+    #[must_use]
+    pub fn elinks(&self) -> Vec<ElinkAccount> {
+        let links = self.links.iter();
+        links.map(|link| link.account(&self.triggers)).collect()
+    }
+
+    /// How late triggers were made, in the card's time, and whether the caller was the limit of the run: what BUSY held back is not late.
+    #[must_use]
+    pub fn behind(&self) -> Behind {
+        self.lag.behind()
+    }
+}

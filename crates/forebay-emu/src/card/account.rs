@@ -1,0 +1,180 @@
+//! The books of a card, counted where things happen.
+
+use forebay_wire::felix::Elink;
+
+use super::block::Blocks;
+use super::fifo::FifoBooks;
+use crate::totals::Amount;
+
+/// Why chunks, or parts of them, did not get into a DMA buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CardLoss {
+    /// There was no room in the queue behind the link.
+    FifoFull,
+    /// The bytes that were cut off a chunk, whose rest is in the DMA buffer: no chunks.
+    Truncated,
+}
+
+impl CardLoss {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::FifoFull, Self::Truncated];
+
+    /// Its name in counters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FifoFull => "fifo_full",
+            Self::Truncated => "truncated",
+        }
+    }
+}
+
+/// Chunks and bytes of them: `made = in_dma + dropped + queued + in_fifo + in_block`.
+///
+/// A chunk counts where its last byte is, its bytes where they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChunkBooks {
+    /// Made by front ends: one for each trigger and E-link.
+    pub made: Amount,
+    /// In blocks that are in a DMA buffer.
+    pub in_dma: Amount,
+    /// Lost, by [`CardLoss`].
+    pub dropped: [Amount; CardLoss::ALL.len()],
+    /// Held in front of the link, or on it.
+    pub queued: Amount,
+    /// Held behind the link.
+    pub in_fifo: Amount,
+    /// Held in the open block.
+    pub in_block: Amount,
+}
+
+impl ChunkBooks {
+    /// What is on the way.
+    #[must_use]
+    pub fn held(&self) -> Amount {
+        let mut held = self.queued;
+        held += self.in_fifo;
+        held += self.in_block;
+        held
+    }
+
+    /// Lost for this reason.
+    #[must_use]
+    pub const fn lost(&self, loss: CardLoss) -> Amount {
+        self.dropped[loss as usize]
+    }
+
+    /// What they do not explain, in chunks and bytes: nothing, always.
+    #[must_use]
+    pub fn residual(&self) -> (i64, i64) {
+        let mut out = self.in_dma;
+        out += self.held();
+        self.dropped.iter().for_each(|dropped| out += *dropped);
+        let rest = |made: u64, out: u64| made.wrapping_sub(out).cast_signed();
+        (
+            rest(self.made.items, out.items),
+            rest(self.made.bytes, out.bytes),
+        )
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.made += other.made;
+        self.in_dma += other.in_dma;
+        for (sum, dropped) in self.dropped.iter_mut().zip(other.dropped) {
+            *sum += dropped;
+        }
+        self.queued += other.queued;
+        self.in_fifo += other.in_fifo;
+        self.in_block += other.in_block;
+    }
+}
+
+/// What one E-link had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ElinkAccount {
+    /// Its number.
+    pub elink: Elink,
+    /// The DMA buffer that its blocks go into.
+    pub buffer: usize,
+    /// Its chunks.
+    pub chunks: ChunkBooks,
+    /// Chunks that lost their end in the queue behind the link; they are in the books of chunks as all others.
+    pub truncated: u64,
+    /// Blocks in the DMA buffer.
+    pub blocks: Blocks,
+    /// Its queue behind the link.
+    pub fifo: FifoBooks,
+    /// Whether its front end is BUSY.
+    pub is_busy: bool,
+}
+
+/// Triggers: `requested = accepted + held_by_link + held_by_dma + held_by_dead_time`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TriggerBooks {
+    /// Asked for until now.
+    pub requested: u64,
+    /// Given to the front ends.
+    pub accepted: u64,
+    /// Held back by BUSY, while the queue in front of a link was too long for what the link can carry.
+    pub held_by_link: u64,
+    /// Held back by BUSY, while a front end was told to stop since the DMA buffer was full.
+    pub held_by_dma: u64,
+    /// Held back since they came too soon after the one before.
+    pub held_by_dead_time: u64,
+    /// How often BUSY went up.
+    pub busy: u64,
+    /// How long BUSY was up, in nanoseconds of the card's time; one that lasts counts at its end.
+    pub busy_ns: u64,
+}
+
+impl TriggerBooks {
+    /// Held back by BUSY.
+    #[must_use]
+    pub const fn held_by_busy(&self) -> u64 {
+        self.held_by_link + self.held_by_dma
+    }
+
+    /// What they do not explain: nothing, always.
+    #[must_use]
+    pub const fn residual(&self) -> i64 {
+        let out = self.accepted + self.held_by_busy() + self.held_by_dead_time;
+        self.requested.wrapping_sub(out).cast_signed()
+    }
+}
+
+/// The books of a card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardAccount {
+    /// Triggers.
+    pub triggers: TriggerBooks,
+    /// Chunks of all E-links.
+    pub chunks: ChunkBooks,
+    /// By E-link, as configured; the one for messages about triggers comes last.
+    pub elinks: Vec<ElinkAccount>,
+}
+
+impl CardAccount {
+    pub(super) fn new(triggers: TriggerBooks, elinks: Vec<ElinkAccount>) -> Self {
+        let mut chunks = ChunkBooks::default();
+        elinks.iter().for_each(|elink| chunks.add(&elink.chunks));
+        Self {
+            triggers,
+            chunks,
+            elinks,
+        }
+    }
+
+    /// What they do not explain, in triggers, chunks and bytes: nothing, always. An E-link's surplus does not hide another one's lack.
+    #[must_use]
+    pub fn residual(&self) -> [u64; 3] {
+        let mut rest = [self.triggers.residual().unsigned_abs(), 0, 0];
+        for elink in &self.elinks {
+            let (chunks, bytes) = elink.chunks.residual();
+            rest[1] += chunks.unsigned_abs();
+            rest[1] += elink.chunks.made.items.abs_diff(self.triggers.accepted);
+            rest[2] += bytes.unsigned_abs();
+        }
+        rest
+    }
+}
