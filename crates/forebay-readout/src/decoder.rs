@@ -1,6 +1,8 @@
 //! Blocks in, chunks out.
 
-use forebay_wire::felix::{BLOCK_HEAD_BYTES, BlockFormat, BlockHead, ELINKS, Elink, Kind};
+use forebay_wire::felix::{
+    BLOCK_HEAD_BYTES, BlockFormat, BlockHead, ELINKS, Elink, Kind, Subchunk,
+};
 
 use crate::account::{Account, Damage, LinkAccount};
 use crate::bytes::Bytes;
@@ -142,6 +144,23 @@ impl Decoder {
                 Err(error)
             }
         }
+    }
+
+    /// Looks at a block without taking it in: its head, if it is a sound one. The chunks of the block before have to be taken.
+    ///
+    /// # Errors
+    /// What [`handle_block`](Self::handle_block) would say of it.
+    pub fn look<B: Bytes>(&mut self, block: B) -> Result<BlockHead, BlockError> {
+        let head = self.head(block)?;
+        let read = self.words.read(block);
+        self.words.clear();
+        read.map(|_| head)
+    }
+
+    /// The subchunks of the block that was handed in last, in the order of their data, and where that begins; those that [`poll`](Self::poll) is through with are
+    /// not among them.
+    pub fn subchunks(&self) -> impl Iterator<Item = (usize, Subchunk)> {
+        self.words.iter()
     }
 
     fn head(&self, block: impl Bytes) -> Result<BlockHead, BlockError> {

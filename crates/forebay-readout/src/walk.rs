@@ -80,6 +80,17 @@ impl Words {
         })
     }
 
+    /// Those that are left, and where the data of each is.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Subchunk)> {
+        let words = self.words.get(..self.left).unwrap_or_default();
+        words.iter().rev().scan(self.at, |at, word| {
+            let subchunk = Subchunk::from_word32(*word);
+            let data_at = *at + self.before;
+            *at += subchunk.data_bytes().next_multiple_of(self.word_bytes) + self.word_bytes;
+            Some((data_at, subchunk))
+        })
+    }
+
     /// That one is done with.
     #[inline]
     pub(crate) fn skip(&mut self, subchunk: Subchunk) {

@@ -480,3 +480,42 @@ fn what_is_open_at_the_end_is_given_and_flagged() {
     assert!(chunks[1].starts_with(&taken[1].2));
     assert_eq!(damage(&decoder), BTreeMap::from([("unfinished", 1)]));
 }
+
+#[test]
+fn a_block_is_looked_at_without_effect_and_its_subchunks_are_told() {
+    for format in formats() {
+        let mut block = vec![0; format.bytes()];
+        let mut writer = BlockWriter::begin(format, elink(64), 7, &mut block).unwrap();
+        for (kind, bytes) in [(Kind::Last, 5), (Kind::Both, 16), (Kind::First, 1)] {
+            writer
+                .reserve(kind, Flags::NONE, bytes)
+                .unwrap()
+                .fill(bytes as u8);
+        }
+        writer.close();
+        let mut decoder = decoder(format);
+        let head = decoder.look(block.as_slice()).unwrap();
+        assert_eq!((head.elink, head.sequence), (elink(64), 7));
+        assert_eq!(*decoder.account(), forebay_readout::Account::default());
+        assert_eq!(decoder.subchunks().count(), 0, "it was not taken in");
+
+        decoder.handle_block(block.as_slice()).unwrap();
+        let subchunks: Vec<_> = decoder.subchunks().collect();
+        let kinds: Vec<_> = subchunks.iter().map(|(_, one)| one.kind).collect();
+        assert_eq!(kinds[..3], [Kind::Last, Kind::Both, Kind::First]);
+        for (at, one) in &subchunks[..3] {
+            let bytes = usize::from(one.bytes);
+            assert!(
+                block[*at..][..bytes]
+                    .iter()
+                    .all(|byte| usize::from(*byte) == bytes)
+            );
+        }
+        assert!(decoder.poll(block.as_slice(), |_| true));
+        assert_eq!(decoder.subchunks().count(), 0, "all are taken");
+
+        block[3] ^= 0xff;
+        let error = decoder.look(block.as_slice()).unwrap_err();
+        assert_eq!(error.reason(), "marker");
+    }
+}
