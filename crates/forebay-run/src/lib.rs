@@ -16,6 +16,7 @@ pub mod mover;
 pub mod net;
 pub mod plan;
 pub mod presets;
+pub mod readout;
 pub mod receiver;
 pub mod replay;
 pub mod run_dir;

@@ -13,6 +13,7 @@ mod demo;
 mod doctor;
 mod emulate;
 mod evb;
+mod fcheck;
 mod figure;
 mod inspect;
 mod manual;
@@ -54,6 +55,7 @@ enum Verb {
     Net(net::NetArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
+    Fcheck(fcheck::FcheckArgs),
     Audit(audit::AuditArgs),
     Top(top::TopArgs),
     Check(check::CheckArgs),
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Verb::Net(args) => net::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
+        Verb::Fcheck(args) => fcheck::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Check(args) => check::run(&args),
