@@ -13,6 +13,7 @@
 //!   of a link that is full raises BUSY, and triggers are held back until it is down to a lower mark.
 //! - A chunk comes out of the link whole, when its last symbol does. Blocks are filled at once and go out at once; only a DMA buffer without room makes chunks
 //!   wait behind the link. That queue tells its front end to stop, and what does not fit is cut off or dropped.
+//! - What goes wrong ([`CardFault`]) follows from the seed too, is counted by name, and what it costs is in the books ([`CardLoss`]).
 //! - Room in a DMA buffer is looked for when the card is told the time; so be it often.
 //!
 //! ```
@@ -38,6 +39,7 @@
 mod account;
 mod block;
 mod config;
+mod fault;
 mod fifo;
 mod link;
 mod memory;
@@ -46,20 +48,24 @@ mod sizes;
 mod triggers;
 mod ttc;
 
+use forebay_wire::felix::Elink;
+
 pub use account::{CardAccount, CardLoss, ChunkBooks, ElinkAccount, TriggerBooks};
 pub use block::Blocks;
 pub use config::{
     CARD_ELINKS, CHUNK_BYTES, CardConfig, CardConfigError, DMA_BUFFERS, ElinkConfig, FULL_WORDS_HZ,
     FrontEnd, LinkFifo, Speed,
 };
+pub use fault::{CardFault, CardFaultRule};
 pub use fifo::FifoBooks;
 pub use memory::Memory;
 pub use sizes::ChunkSizes;
 pub use ttc::{BUNCH_HZ, ORBIT_BUNCHES, Spread, Trains, TtcConfig};
 
 use self::block::Builder;
+use self::fault::LinkFaults;
 use self::fifo::Fifo;
-use self::link::{Link, TO_THE_END};
+use self::link::Link;
 use self::payload::Payload;
 use self::sizes::Sizes;
 use self::triggers::Triggers;
@@ -120,23 +126,18 @@ impl Card {
             let builder = Builder::new(config.format, elink, buffer, payload, timeout);
             (Fifo::new(&config.fifo), builder)
         };
-        let mut links: Vec<Link> = config
-            .elinks
-            .iter()
-            .map(|one| {
-                let key = hash(config.seed, 1 + u64::from(one.elink.number()));
-                Link::new(
-                    one,
-                    key,
-                    &sizes,
-                    queues(one.elink, one.buffer, Payload::of(one)),
-                )
-            })
-            .collect();
+        let faults = |elink| LinkFaults::new(&config.faults, elink, config.seed);
+        let link = |one: &ElinkConfig| {
+            let key = hash(config.seed, 1 + u64::from(one.elink.number()));
+            let queues = queues(one.elink, one.buffer, Payload::of(one));
+            Link::new(one, key, &sizes, queues).with_faults(faults(one.elink))
+        };
+        let mut links: Vec<Link> = config.elinks.iter().map(link).collect();
         if let Some(buffer) = config.ttc.to_host {
+            let elink = Elink::TTC_TO_HOST;
             let payload = Payload::Ttc(config.ttc.trigger_type);
-            let elink = forebay_wire::felix::Elink::TTC_TO_HOST;
-            links.push(Link::ttc(buffer, queues(elink, buffer, payload)));
+            let link = Link::ttc(buffer, queues(elink, buffer, payload));
+            links.push(link.with_faults(faults(elink)));
         }
         Ok(Self {
             ttc: Ttc::new(&config.ttc, hash(config.seed, 0)),
@@ -184,7 +185,7 @@ impl Card {
                 break;
             }
             let last = self.triggers.at(self.triggers.accepted() - 1).at;
-            self.each_link(|link, triggers| link.advance(triggers, u64::MAX, last, dma));
+            self.each_link(|link, triggers| link.advance(triggers, last, dma));
             self.now = last;
             self.look_for_busy(last);
             chunks += given * per_trigger;
@@ -192,7 +193,7 @@ impl Card {
                 return false;
             }
         }
-        self.each_link(|link, triggers| link.advance(triggers, u64::MAX, until, dma));
+        self.each_link(|link, triggers| link.advance(triggers, until, dma));
         true
     }
 
@@ -254,7 +255,7 @@ impl Card {
         let calm = self.triggers.accepted() - self.busy_off;
         let (mut calm_at, mut waits, mut for_dma) = (self.calm_at, false, false);
         for link in self.links.iter_mut().filter(|link| link.is_busy) {
-            link.advance(&self.triggers, calm, until, dma);
+            link.send(&self.triggers, calm, until, dma);
             if link.queued(&self.triggers) <= self.busy_off {
                 link.is_busy = false;
                 calm_at = calm_at.max(link.free_at());
@@ -318,7 +319,7 @@ impl Card {
         let now = self.now;
         self.each_link(|link, triggers| {
             link.drain(now, dma);
-            link.advance(triggers, u64::MAX, TO_THE_END, dma);
+            link.send(triggers, u64::MAX, u64::MAX - 1, dma);
             if link.queued(triggers) == 0 {
                 link.let_go_last(dma);
             }

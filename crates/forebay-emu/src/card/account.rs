@@ -3,6 +3,7 @@
 use forebay_wire::felix::Elink;
 
 use super::block::Blocks;
+use super::fault::CardFault;
 use super::fifo::FifoBooks;
 use crate::totals::Amount;
 
@@ -14,11 +15,26 @@ pub enum CardLoss {
     FifoFull,
     /// The bytes that were cut off a chunk, whose rest is in the DMA buffer: no chunks.
     Truncated,
+    /// The link had stopped for good ([`CardFault::StoppedLink`]); of the chunk in the middle of which it did, the bytes that did not come.
+    StoppedLink,
+    /// In a block that did not go out ([`CardFault::LostBlock`]).
+    LostBlock,
+    /// In a block that is in the DMA buffer and cannot be read ([`CardFault::BadTrailer`]).
+    BadTrailer,
+    /// In a block that is in the DMA buffer and is none ([`CardFault::WrongMarker`]).
+    WrongMarker,
 }
 
 impl CardLoss {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::FifoFull, Self::Truncated];
+    pub const ALL: [Self; 6] = [
+        Self::FifoFull,
+        Self::Truncated,
+        Self::StoppedLink,
+        Self::LostBlock,
+        Self::BadTrailer,
+        Self::WrongMarker,
+    ];
 
     /// Its name in counters.
     #[must_use]
@@ -26,6 +42,10 @@ impl CardLoss {
         match self {
             Self::FifoFull => "fifo_full",
             Self::Truncated => "truncated",
+            Self::StoppedLink => "stopped_link",
+            Self::LostBlock => "lost_block",
+            Self::BadTrailer => "bad_trailer",
+            Self::WrongMarker => "wrong_marker",
         }
     }
 }
@@ -99,8 +119,10 @@ pub struct ElinkAccount {
     pub buffer: usize,
     /// Its chunks.
     pub chunks: ChunkBooks,
-    /// Chunks that lost their end in the queue behind the link; they are in the books of chunks as all others.
+    /// Chunks that lost their end on the link or in the queue behind it; they are in the books of chunks as all others.
     pub truncated: u64,
+    /// How often each [`CardFault`] struck, by its index.
+    pub faults: [u64; CardFault::COUNT],
     /// Blocks in the DMA buffer.
     pub blocks: Blocks,
     /// Its queue behind the link.
@@ -163,6 +185,15 @@ impl CardAccount {
             chunks,
             elinks,
         }
+    }
+
+    /// How often each fault struck, by name.
+    pub fn faults(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let count = |n: usize| self.elinks.iter().map(|elink| elink.faults[n]).sum();
+        CardFault::NAMES
+            .into_iter()
+            .enumerate()
+            .map(move |(n, name)| (name, count(n)))
     }
 
     /// What they do not explain, in triggers, chunks and bytes: nothing, always. An E-link's surplus does not hide another one's lack.

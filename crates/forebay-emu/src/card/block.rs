@@ -1,11 +1,12 @@
 //! Blocks under construction: one for each E-link, copied into the DMA buffer when it goes out.
 
 use forebay_wire::felix::{
-    BLOCK_HEAD_BYTES, BlockFormat, BlockHead, BlockWriter, Elink, Flags, Kind,
+    BLOCK_HEAD_BYTES, BlockFormat, BlockHead, BlockWriter, Elink, Flags, Kind, Layout, Subchunk,
 };
 
 use super::Dma;
-use super::payload::{Chunk, Payload, SLACK_BYTES};
+use super::account::CardLoss;
+use super::payload::{Chunk, End, Payload, SLACK_BYTES, Spoil};
 use crate::totals::Amount;
 
 /// Why a block went out.
@@ -25,6 +26,8 @@ pub struct Blocks {
     pub timed_out: u64,
     /// They were open when the run ended, and were filled up.
     pub last: u64,
+    /// They did not go out, by a fault.
+    pub lost: u64,
 }
 
 /// Puts the chunks of an E-link into blocks.
@@ -45,6 +48,10 @@ pub(super) struct Builder {
     /// Chunks that end in it, and bytes of chunks.
     pub(super) open: Amount,
     pub(super) out: Amount,
+    /// What is wrong with the open block, and what blocks of which something was wrong have cost.
+    spoil: Spoil,
+    random: u8,
+    lost: [Amount; CardLoss::ALL.len()],
     pub(super) blocks: Blocks,
 }
 
@@ -68,6 +75,9 @@ impl Builder {
             deadline: u64::MAX,
             open: Amount::default(),
             out: Amount::default(),
+            spoil: Spoil::default(),
+            random: 0,
+            lost: Default::default(),
             blocks: Blocks::default(),
         }
     }
@@ -119,10 +129,12 @@ impl Builder {
             let room = block.room().unwrap_or(0);
             let rest = chunk.bytes - done;
             is_all = rest <= room;
+            let ends = is_all && chunk.end != End::Never;
             let taken = rest.min(room);
-            let (kind, flags) = match (done == 0, is_all) {
+            let (kind, flags) = match (done == 0, ends) {
                 (true, true) => (Kind::Both, chunk.flags),
                 (true, false) => (Kind::First, Flags::NONE),
+                (false, true) if chunk.end == End::Timeout => (Kind::Timeout, chunk.flags),
                 (false, true) => (Kind::Last, chunk.flags),
                 (false, false) => (Kind::Middle, Flags::NONE),
             };
@@ -131,7 +143,11 @@ impl Builder {
             }
             self.filled = block.filled();
             done += taken;
-            self.open.add((u64::from(is_all), taken as u64));
+            self.open.add((u64::from(ends), taken as u64));
+            if is_all {
+                self.spoil.add(chunk.spoil);
+                self.random ^= chunk.random;
+            }
         }
         if self.is_full() {
             self.let_go(Why::Full, dma);
@@ -141,6 +157,11 @@ impl Builder {
 
     /// Copies the open block into the DMA buffer, filled up; false, and nothing done, when that has no room.
     pub(super) fn let_go(&mut self, why: Why, dma: &mut impl Dma) -> bool {
+        if self.spoil.lost {
+            self.blocks.lost += 1;
+            self.end(Some(CardLoss::LostBlock));
+            return true;
+        }
         let Some(to) = dma.reserve(self.buffer) else {
             return false;
         };
@@ -148,6 +169,11 @@ impl Builder {
         if let Some(block) = BlockWriter::resume(self.format, memory, self.filled) {
             block.close();
         }
+        let mut loss = None;
+        if self.spoil != Spoil::default() {
+            loss = self.spoil();
+        }
+        let memory = &self.memory[..self.format.bytes()];
         to.copy_from_slice(memory);
         dma.commit(self.buffer);
         match why {
@@ -155,9 +181,67 @@ impl Builder {
             Why::Time => self.blocks.timed_out += 1,
             Why::Last => self.blocks.last += 1,
         }
-        self.out += std::mem::take(&mut self.open);
+        self.end(loss);
+        true
+    }
+
+    /// Nothing is open any more; what was in the block is lost, or out.
+    fn end(&mut self, loss: Option<CardLoss>) {
+        let open = std::mem::take(&mut self.open);
+        match loss {
+            Some(loss) => self.lost[loss as usize] += open,
+            None => self.out += open,
+        }
         self.filled = 0;
         self.deadline = u64::MAX;
-        true
+        self.spoil = Spoil::default();
+        self.random = 0;
+    }
+
+    /// Spoils the block that goes out: for what reason its content is lost, if it is.
+    #[cold]
+    fn spoil(&mut self) -> Option<CardLoss> {
+        let end = self.format.bytes();
+        if self.spoil.jumps {
+            let word = u32::from_le_bytes([0, 1, 2, 3].map(|at| self.memory[at]));
+            let mut head = BlockHead::from_word(word);
+            head.sequence = (head.sequence + 1 + self.random % 31) % BlockHead::SEQUENCES;
+            self.sequence = (head.sequence + 1) % BlockHead::SEQUENCES;
+            self.memory[..BLOCK_HEAD_BYTES].copy_from_slice(&head.word().to_le_bytes());
+        }
+        if self.spoil.marker {
+            self.memory[2] ^= 0xff;
+            return Some(CardLoss::WrongMarker);
+        }
+        if !self.spoil.trailer {
+            return None;
+        }
+        // More than any block has.
+        let word = Subchunk {
+            kind: Kind::Both,
+            flags: Flags::NONE,
+            bytes: 0xffff,
+        };
+        let word_at = match self.format.layout() {
+            Layout::Trailers16 => {
+                self.memory[end - 2..end].copy_from_slice(&word.word16().to_le_bytes());
+                return Some(CardLoss::BadTrailer);
+            }
+            Layout::Trailers32 => end - 4,
+            Layout::Headers32 => BLOCK_HEAD_BYTES,
+        };
+        self.memory[word_at..word_at + 4].copy_from_slice(&word.word32().to_le_bytes());
+        Some(CardLoss::BadTrailer)
+    }
+
+    /// Adds what was lost here to what was lost elsewhere.
+    pub(super) fn add_lost(
+        &self,
+        mut dropped: [Amount; CardLoss::ALL.len()],
+    ) -> [Amount; CardLoss::ALL.len()] {
+        for (dropped, lost) in dropped.iter_mut().zip(self.lost) {
+            *dropped += lost;
+        }
+        dropped
     }
 }

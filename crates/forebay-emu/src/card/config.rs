@@ -3,6 +3,7 @@
 use forebay_wire::felix::{BlockFormat, Elink};
 use thiserror::Error;
 
+use super::fault::CardFaultRule;
 use super::sizes::ChunkSizes;
 use super::ttc::TtcConfig;
 use crate::config::{ConfigError, in_range};
@@ -40,6 +41,8 @@ pub struct CardConfig {
     pub block_timeout_ns: u64,
     /// All that is random follows from it. Default 1.
     pub seed: u64,
+    /// What goes wrong. Default nothing.
+    pub faults: Vec<CardFaultRule>,
 }
 
 /// One E-link.
@@ -146,6 +149,7 @@ impl CardConfig {
             fifo: LinkFifo::default(),
             block_timeout_ns: 1_000_000,
             seed: 1,
+            faults: Vec::new(),
         }
     }
 
@@ -171,7 +175,12 @@ impl CardConfig {
         in_range("fifo.xon_sixteenths", fifo.xon_sixteenths, 0, below)?;
         let longest = 1_000_000_000;
         in_range("block_timeout_ns", self.block_timeout_ns, 1000, longest)?;
-        self.validate_elinks()
+        self.validate_elinks()?;
+        let mut elinks: Vec<Elink> = self.elinks.iter().map(|one| one.elink).collect();
+        elinks.extend(self.ttc.to_host.map(|_| Elink::TTC_TO_HOST));
+        let layout = self.format.layout();
+        let mut faults = self.faults.iter();
+        faults.try_for_each(|rule| rule.validate(&elinks, layout))
     }
 
     fn validate_elinks(&self) -> Result<(), CardConfigError> {
@@ -234,6 +243,15 @@ pub enum CardConfigError {
         /// Which.
         elink: Elink,
     },
+    /// A fault on an E-link that is not there.
+    #[error("faults: there is no E-link {elink}; name one of elinks, or none for all")]
+    FaultElink {
+        /// Which.
+        elink: Elink,
+    },
+    /// A flag that the format does not have.
+    #[error("faults: 16-bit trailers have no flag for busy; take a format with 32-bit ones")]
+    BusyFlag,
     /// No width of an E-link.
     #[error("elinks: {elink} has {width_bits} bits; it must be 2, 4, 8, 16 or 32")]
     Width {
@@ -248,12 +266,13 @@ pub enum CardConfigError {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+    use super::super::fault::CardFault;
     use super::*;
 
     #[test]
     fn what_cannot_be_is_named() {
         type Spoil = fn(&mut CardConfig);
-        let cases: [(&str, Spoil); 15] = [
+        let cases: [(&str, Spoil); 18] = [
             ("buffers is 9", |c| c.buffers = 9),
             ("number of elinks is 0", |c| c.elinks.clear()),
             ("sizes.bytes is 7", |c| {
@@ -280,6 +299,17 @@ mod tests {
             ("DMA buffer 3; there are 1", |c| c.elinks[1].buffer = 3),
             ("0x041 is a link in FULL", |c| {
                 c.elinks[1].elink = Elink::new(65).unwrap();
+            }),
+            ("no E-link 0x600", |c| {
+                let fault = CardFaultRule::new(CardFault::CrcFlag);
+                c.faults = vec![fault.on(Elink::TTC_TO_HOST)];
+            }),
+            ("no flag for busy", |c| {
+                c.format = BlockFormat::PHASE1;
+                c.faults = vec![CardFaultRule::new(CardFault::BusyFlag)];
+            }),
+            ("faults.for_ns is 0", |c| {
+                c.faults = vec![CardFaultRule::new(CardFault::StuckLink { for_ns: 0 })];
             }),
             ("has 3 bits", |c| {
                 c.elinks[0].speed = Speed::Gbt { width_bits: 3 };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use forebay_wire::felix::Flags;
 
 use super::config::LinkFifo;
-use super::payload::Chunk;
+use super::payload::{Chunk, End};
 use super::ttc::TICKS_PER_NS;
 use crate::totals::Amount;
 
@@ -80,7 +80,11 @@ impl Fifo {
     /// Chunks that end in it, and bytes.
     pub(super) fn held(&self) -> Amount {
         Amount {
-            items: self.entries.len() as u64,
+            items: self
+                .entries
+                .iter()
+                .filter(|entry| entry.chunk.end != End::Never)
+                .count() as u64,
             bytes: self.level as u64,
         }
     }
@@ -156,16 +160,12 @@ mod tests {
     }
 
     fn chunk(bytes: usize) -> Chunk {
-        Chunk {
-            trigger: Trigger {
-                number: 0,
-                l1id: 0,
-                at: 0,
-            },
-            made_bytes: bytes,
-            bytes,
-            flags: Flags::NONE,
-        }
+        let trigger = Trigger {
+            number: 0,
+            l1id: 0,
+            at: 0,
+        };
+        Chunk::new(trigger, bytes)
     }
 
     #[test]

@@ -1,19 +1,19 @@
 //! One E-link, from its front end to its block.
 
+mod disturbed;
+
 use super::Dma;
 use super::account::{CardLoss, ChunkBooks, ElinkAccount};
 use super::block::{Builder, Why};
 use super::config::{ElinkConfig, Speed};
+use super::fault::LinkFaults;
 use super::fifo::{Fifo, Pushed};
-use super::payload::{Chunk, Payload, Place, SLACK_BYTES, emit_whole};
+use super::payload::{Chunk, End, Payload, Place, SLACK_BYTES, emit_whole};
 use super::sizes::Sizes;
 use super::triggers::Triggers;
 use super::ttc::{TICKS_PER_NS, Trigger};
 use crate::totals::Amount;
-use forebay_wire::felix::{BLOCK_HEAD_BYTES, Elink, Flags, TTC_MESSAGE_BYTES};
-
-/// As a time until which a link is to go on: until it has sent everything, without letting blocks wait for their time.
-pub(super) const TO_THE_END: u64 = u64::MAX - 1;
+use forebay_wire::felix::{BLOCK_HEAD_BYTES, Elink, TTC_MESSAGE_BYTES};
 
 /// What a chunk costs in time.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +79,7 @@ pub(super) struct Link {
     made: Amount,
     dropped: [Amount; CardLoss::ALL.len()],
     truncated: u64,
+    faults: Option<Box<LinkFaults>>,
 }
 
 impl Link {
@@ -136,7 +137,13 @@ impl Link {
             made: Amount::default(),
             dropped: Default::default(),
             truncated: 0,
+            faults: None,
         }
+    }
+
+    /// With these faults.
+    pub(super) fn with_faults(self, faults: Option<Box<LinkFaults>>) -> Self {
+        Self { faults, ..self }
     }
 
     #[inline]
@@ -186,7 +193,7 @@ impl Link {
 
     /// When something is due next.
     pub(super) fn due(&self, triggers: &Triggers) -> Option<u64> {
-        let chunk = (self.queued(triggers) > 0 && !self.is_xoff()).then(|| self.end(triggers).1);
+        let chunk = (self.queued(triggers) > 0 && !self.is_held_up()).then(|| self.end(triggers).1);
         let block = self.builder.is_open().then_some(self.builder.deadline);
         chunk.into_iter().chain(block).min()
     }
@@ -200,29 +207,32 @@ impl Link {
             .free_at
             .max(trigger.at)
             .saturating_add(self.cost.ticks(bytes));
-        let chunk = Chunk {
-            trigger,
-            made_bytes: bytes,
-            bytes,
-            flags: Flags::NONE,
-        };
-        (chunk, end)
+        (Chunk::new(trigger, bytes), end)
     }
 
-    /// Sends the chunks whose end comes until then, but none from number `last` on; blocks whose time is over by then go out.
-    pub(super) fn advance(
-        &mut self,
-        triggers: &Triggers,
-        last: u64,
-        until: u64,
-        dma: &mut impl Dma,
-    ) {
+    /// Sends the chunks whose end comes until then; a block whose time is over by then goes out. No trigger may come later that was before.
+    pub(super) fn advance(&mut self, triggers: &Triggers, until: u64, dma: &mut impl Dma) {
+        self.send(triggers, u64::MAX, until, dma);
+        let comes =
+            self.queued(triggers) > 0 && !self.is_held_up() && self.end(triggers).1 <= until;
+        if !comes {
+            self.let_time_pass(until, dma);
+        }
+    }
+
+    /// Sends the chunks whose end comes until then, but none from number `last` on.
+    pub(super) fn send(&mut self, triggers: &Triggers, last: u64, until: u64, dma: &mut impl Dma) {
         let last = last.min(triggers.accepted());
         loop {
             if self.fifo.is_empty() {
-                self.fill(triggers, last, until);
+                let sound = self.sound_until(last);
+                self.fill(triggers, sound, until);
             }
-            if self.sent >= last || self.is_xoff() {
+            if self.sent >= last || self.has_stopped(triggers, last) {
+                break;
+            }
+            self.look(triggers);
+            if self.is_held_up() {
                 break;
             }
             let (chunk, end) = self.end(triggers);
@@ -232,11 +242,8 @@ impl Link {
             self.let_time_pass(end, dma);
             self.sent += 1;
             self.free_at = end;
+            let chunk = self.strike(chunk);
             self.deliver(chunk, end, dma);
-        }
-        let comes = self.queued(triggers) > 0 && !self.is_xoff() && self.end(triggers).1 <= until;
-        if !comes && until != TO_THE_END {
-            self.let_time_pass(until, dma);
         }
     }
 
@@ -272,7 +279,8 @@ impl Link {
                 self.dropped[CardLoss::Truncated as usize].add((0, bytes as u64));
             }
             Pushed::Dropped => {
-                self.dropped[CardLoss::FifoFull as usize].add((1, chunk.bytes as u64));
+                let ends = u64::from(chunk.end != End::Never);
+                self.dropped[CardLoss::FifoFull as usize].add((ends, chunk.bytes as u64));
             }
         }
     }
@@ -388,12 +396,17 @@ impl Link {
             chunks: ChunkBooks {
                 made: self.made,
                 in_dma: self.builder.out,
-                dropped: self.dropped,
+                dropped: self.builder.add_lost(self.dropped),
                 queued,
                 in_fifo: self.fifo.held(),
                 in_block: self.builder.open,
             },
             truncated: self.truncated,
+            faults: self
+                .faults
+                .as_ref()
+                .map(|faults| faults.counts)
+                .unwrap_or_default(),
             blocks: self.builder.blocks,
             fifo: self.fifo.books,
             is_busy: self.is_busy,

@@ -29,6 +29,63 @@ pub(super) struct Chunk {
     /// Bytes that are left of it.
     pub(super) bytes: usize,
     pub(super) flags: Flags,
+    pub(super) end: End,
+    pub(super) flip: Option<Flip>,
+    /// What befalls the block in which it ends.
+    pub(super) spoil: Spoil,
+    pub(super) random: u8,
+}
+
+/// How a chunk of several pieces ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Last,
+    /// With the word of a time-out: the link was too slow.
+    Timeout,
+    /// It goes on for ever, and nothing comes.
+    Never,
+}
+
+/// Bits of one byte of a chunk that are other ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Flip {
+    pub(super) at: u16,
+    pub(super) mask: u8,
+}
+
+/// What is wrong with a block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Spoil {
+    pub(super) lost: bool,
+    pub(super) jumps: bool,
+    pub(super) trailer: bool,
+    pub(super) marker: bool,
+}
+
+impl Spoil {
+    pub(super) fn add(&mut self, other: Self) {
+        self.lost |= other.lost;
+        self.jumps |= other.jumps;
+        self.trailer |= other.trailer;
+        self.marker |= other.marker;
+    }
+}
+
+impl Chunk {
+    /// As the front end makes it.
+    #[inline]
+    pub(super) fn new(trigger: Trigger, bytes: usize) -> Self {
+        Self {
+            trigger,
+            made_bytes: bytes,
+            bytes,
+            flags: Flags::NONE,
+            end: End::Last,
+            flip: None,
+            spoil: Spoil::default(),
+            random: 0,
+        }
+    }
 }
 
 /// Makes the bytes of an E-link's chunks.
@@ -75,6 +132,13 @@ impl Payload {
                 let message: [u8; TTC_MESSAGE_BYTES] = chunk.trigger.message(*trigger_type).emit();
                 to.copy_from_slice(&message[done..done + to.len()]);
             }
+        }
+        if let Some(flip) = chunk.flip
+            && let Some(byte) = usize::from(flip.at)
+                .checked_sub(done)
+                .and_then(|at| to.get_mut(at))
+        {
+            *byte ^= flip.mask;
         }
     }
 }
@@ -161,12 +225,7 @@ mod tests {
         for bytes in [8, 9, 16, 700, 16_000] {
             let mut expected = vec![0; bytes];
             assert!(made.emit(&mut expected));
-            let chunk = Chunk {
-                trigger: TRIGGER,
-                made_bytes: bytes,
-                bytes,
-                flags: Flags::NONE,
-            };
+            let chunk = Chunk::new(TRIGGER, bytes);
             for piece in [3, 8, 300, 16_384] {
                 let mut found = vec![0; bytes];
                 for (n, to) in found.chunks_mut(piece).enumerate() {
@@ -186,12 +245,7 @@ mod tests {
         ];
         for format in formats {
             for bytes in [8, 9, 10, 11, 12, 500, 1000] {
-                let chunk = Chunk {
-                    trigger: TRIGGER,
-                    made_bytes: bytes,
-                    bytes,
-                    flags: Flags::NONE,
-                };
+                let chunk = Chunk::new(TRIGGER, bytes);
                 let mut expected = vec![0; format.bytes()];
                 let mut block =
                     BlockWriter::begin(format, Elink::default(), 0, &mut expected).unwrap();
