@@ -21,6 +21,8 @@ pub enum Unit {
     Events,
     /// Blocks of a DMA buffer.
     Blocks,
+    /// Subchunks of blocks, with the data of chunks.
+    Subchunks,
     /// Chunks of an E-link.
     Chunks,
     /// Flow records.
@@ -40,6 +42,7 @@ impl Unit {
             Self::SubEvents => "subevents",
             Self::Events => "events",
             Self::Blocks => "blocks",
+            Self::Subchunks => "subchunks",
             Self::Chunks => "chunks",
             Self::Flows => "flows",
             Self::Bytes => "bytes",

@@ -258,7 +258,22 @@ impl<M: Memory> Publisher<M> {
     /// Sends a message to all subscribers of its tag; what one costs who has no room is decided by his policy.
     #[inline]
     pub fn publish(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Published {
-        self.publish_or(Short::Decide, now_ns, tag, status, payload)
+        self.publish_with(now_ns, tag, status, payload.len(), |place| {
+            place.copy_from_slice(payload);
+        })
+    }
+
+    /// The same for a payload of so many bytes that `write` copies to where it goes out from, once for each subscriber that takes it.
+    #[inline]
+    pub fn publish_with(
+        &mut self,
+        now_ns: u64,
+        tag: u64,
+        status: u8,
+        bytes: usize,
+        write: impl Fn(&mut [u8]),
+    ) -> Published {
+        self.publish_or(Short::Decide, now_ns, tag, status, bytes, write)
     }
 
     /// The same only if all of them have room: a chance to read what they have given back before a policy decides.
@@ -268,9 +283,10 @@ impl<M: Memory> Publisher<M> {
         now_ns: u64,
         tag: u64,
         status: u8,
-        payload: &[u8],
+        bytes: usize,
+        write: impl Fn(&mut [u8]),
     ) -> Published {
-        self.publish_or(Short::Ask, now_ns, tag, status, payload)
+        self.publish_or(Short::Ask, now_ns, tag, status, bytes, write)
     }
 
     #[inline]
@@ -280,13 +296,13 @@ impl<M: Memory> Publisher<M> {
         now_ns: u64,
         tag: u64,
         status: u8,
-        payload: &[u8],
+        bytes: usize,
+        write: impl Fn(&mut [u8]),
     ) -> Published {
-        let bytes = payload.len();
         self.publish_each(
             (short, now_ns, tag, bytes),
             |outbound| outbound.has_room(tag, status, bytes),
-            |outbound| outbound.push(now_ns, tag, status, payload),
+            |outbound| outbound.push_with(now_ns, tag, status, bytes, &write),
         )
     }
 

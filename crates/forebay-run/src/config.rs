@@ -5,12 +5,12 @@
 //!
 //! Sizes are integers in the unit of their key (`queue_bytes = 4_194_304`): one way to write each thing.
 
-mod block;
+pub(crate) mod block;
 pub mod keys;
 mod mistake;
 mod movers;
 pub mod needs;
-mod page;
+pub(crate) mod page;
 pub mod reference;
 pub mod sections;
 mod sinks;
@@ -51,7 +51,7 @@ pub struct Chain {
     pub memory_bytes_max: Option<u64>,
 }
 
-/// Why a file is no chain.
+/// Why a file is no configuration.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// It cannot be read.
@@ -62,8 +62,8 @@ pub enum ConfigError {
         /// The error.
         source: std::io::Error,
     },
-    /// It is longer than any chain file is.
-    #[error("{} has {bytes} bytes, more than {FILE_BYTES_MAX}: this is no chain file", path.display())]
+    /// It is longer than any such file is.
+    #[error("{} has {bytes} bytes, more than {FILE_BYTES_MAX}: this is no configuration file", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
@@ -80,6 +80,12 @@ pub enum ConfigError {
 /// # Errors
 /// The file cannot be read, or has mistakes: all of them are told.
 pub fn load(path: &Path, stamp: &str) -> Result<Chain, ConfigError> {
+    let text = text_of(path)?;
+    Ok(parse(&path.display().to_string(), &text, stamp)?)
+}
+
+/// The text of a configuration file.
+pub(crate) fn text_of(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Read {
         path: path.to_path_buf(),
         source,
@@ -91,8 +97,7 @@ pub fn load(path: &Path, stamp: &str) -> Result<Chain, ConfigError> {
             bytes,
         });
     }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    Ok(parse(&path.display().to_string(), &text, stamp)?)
+    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 /// Reads the text of a chain file called `file`.
@@ -100,7 +105,7 @@ pub fn load(path: &Path, stamp: &str) -> Result<Chain, ConfigError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse(file: &str, text: &str, stamp: &str) -> Result<Chain, Mistakes> {
-    let page = Page::new(file, text);
+    let page = Page::new(file, text, &sections::SECTIONS);
     let chain = read(&page, stamp);
     page.conclude(chain)
 }

@@ -1,5 +1,18 @@
-//! Readout of detector links through the cards of FELIX: blocks, chunks, and who looks at them.
+//! Readout of detector links through the cards of FELIX: an emulated card as a process of its own, the programs that read its links, and who looks at blocks.
 
+mod books;
+pub mod card;
+mod card_books;
 pub mod check;
+mod child;
+pub mod config;
+pub mod device;
+mod error;
 pub mod numbers;
 mod payload;
+mod reader;
+pub mod tohost;
+
+pub use child::Parent;
+pub use error::ReadoutError;
+pub use reader::{BufferSummary, CardEnd, ReaderPlan};

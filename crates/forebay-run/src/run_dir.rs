@@ -12,6 +12,7 @@
 //! so that a run that fills its disk can still say so.
 
 mod forgotten;
+mod kept;
 mod older;
 
 use std::fs::{self, File, TryLockError};
@@ -25,6 +26,7 @@ use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
 pub(crate) use forgotten::remove_forgotten;
+pub(crate) use kept::KeptLedger;
 use older::Older;
 
 const LEDGER: &str = "ledger";

@@ -358,6 +358,7 @@ fn value(kind: Kind) -> BoxedStrategy<String> {
             .prop_map(String::from)
             .boxed(),
         Kind::Socket => "\"127\\.0\\.0\\.1:[0-9]{1,6}\"".boxed(),
+        Kind::Link => "\"(tcp|shm|fabric\\+tcp|x)://[a-z0-9.:]{0,9}\"".boxed(),
         Kind::Sockets => "\\[\"127\\.0\\.0\\.[12]:[0-9]{1,4}\"\\]".boxed(),
     };
     prop_oneof![8 => right, 1 => "[-0-9.\"\\[\\]{}=a-zäß]{0,12}"].boxed()

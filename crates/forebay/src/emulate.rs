@@ -1,5 +1,7 @@
 //! `forebay emulate`: sources that send what real ones would.
 
+mod card;
+
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,6 +25,7 @@ pub(crate) struct EmulateArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     Hades(HadesArgs),
+    Card(card::CardArgs),
 }
 
 /// Soft readouts of HADES: each source a socket of its own, source n to port BASE+n.
@@ -132,7 +135,10 @@ fn parse_spill(text: &str) -> Result<(u64, u64), String> {
 }
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
-    let What::Hades(args) = &args.what;
+    let args = match &args.what {
+        What::Hades(args) => args,
+        What::Card(args) => return card::run(args),
+    };
     let sources: usize = args.group.iter().map(|group| group.0).sum();
     ensure!(
         sources <= EMULATED_SOURCES_MAX,

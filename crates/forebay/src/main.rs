@@ -26,6 +26,7 @@ mod remedy;
 mod replay;
 mod session;
 mod sweep;
+mod tohost;
 mod top;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
@@ -53,6 +54,8 @@ enum Verb {
     Replay(replay::ReplayArgs),
     Mover(mover::MoverArgs),
     Net(net::NetArgs),
+    #[command(name = "tohost")]
+    ToHost(tohost::ToHostArgs),
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Fcheck(fcheck::FcheckArgs),
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Verb::Replay(args) => replay::run(&args),
         Verb::Mover(args) => mover::run(&args),
         Verb::Net(args) => net::run(&args),
+        Verb::ToHost(args) => tohost::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Fcheck(args) => fcheck::run(&args),

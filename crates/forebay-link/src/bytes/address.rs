@@ -74,6 +74,44 @@ pub enum AddressError {
 }
 
 impl Address {
+    /// The address of the `n`-th of several that belong together: the port is `n` higher, or the name goes on with `-n`. A port of 0 stays any free one.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub fn nth(&self, n: u16) -> Result<Self, AddressError> {
+        let further = |port: u16| {
+            let next = if port == 0 {
+                Some(0)
+            } else {
+                port.checked_add(n)
+            };
+            next.ok_or_else(|| AddressError::Port {
+                text: format!("{self}, {n} ports further"),
+            })
+        };
+        Ok(match self {
+            Self::Tcp { host, port } => Self::Tcp {
+                host: host.clone(),
+                port: further(*port)?,
+            },
+            Self::Shm { name } => Self::Shm {
+                name: format!("{name}-{n}"),
+            },
+            Self::Fabric { provider, place } => {
+                let split = place.rsplit_once(':');
+                let port = split.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+                let place = match port {
+                    Some((host, port)) => format!("{host}:{}", further(port)?),
+                    None => format!("{place}-{n}"),
+                };
+                Self::Fabric {
+                    provider: provider.clone(),
+                    place,
+                }
+            }
+        })
+    }
+
     /// What stands in front of `://`.
     #[must_use]
     pub fn scheme(&self) -> String {
@@ -205,6 +243,29 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
     use super::*;
+
+    #[test]
+    fn several_that_belong_together_have_addresses_in_turn() {
+        let nth = |text: &str, n| text.parse::<Address>().unwrap().nth(n);
+        for (text, n, third) in [
+            ("tcp://[::1]:7100", 3, "tcp://[::1]:7103"),
+            ("tcp://host:0", 3, "tcp://host:0"),
+            ("shm://run7", 3, "shm://run7-3"),
+            (
+                "fabric+tcp://10.0.0.1:7100",
+                3,
+                "fabric+tcp://10.0.0.1:7103",
+            ),
+            ("fabric+shm://run7", 3, "fabric+shm://run7-3"),
+        ] {
+            assert_eq!(nth(text, n).unwrap().to_string(), third);
+        }
+        let beyond = nth("tcp://host:65534", 2).unwrap_err().to_string();
+        assert!(
+            beyond.contains("65534") && beyond.contains("2 ports"),
+            "{beyond}"
+        );
+    }
 
     #[test]
     fn addresses_come_back_from_their_text() {

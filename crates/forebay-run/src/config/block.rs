@@ -4,19 +4,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
 
+use forebay_link::bytes::{Address, AddressError};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{Key, Kind, Section, name_fault};
 use super::mistake::Words;
 use super::page::{Page, find};
-use super::sections::SECTIONS;
 use super::spelling::nearest;
 
 /// One block.
-pub(super) struct Block<'p, 'a> {
-    pub(super) page: &'p Page<'a>,
-    pub(super) section: &'static Section,
+pub(crate) struct Block<'p, 'a> {
+    pub(crate) page: &'p Page<'a>,
+    pub(crate) section: &'static Section,
     name: String,
     table: Option<&'p DeTable<'a>>,
     span: Range<usize>,
@@ -24,7 +24,7 @@ pub(super) struct Block<'p, 'a> {
 
 impl<'p, 'a> Block<'p, 'a> {
     /// A block that the file leaves out.
-    pub(super) fn empty(page: &'p Page<'a>, section: &'static Section) -> Self {
+    pub(crate) fn empty(page: &'p Page<'a>, section: &'static Section) -> Self {
         Self {
             page,
             section,
@@ -35,7 +35,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A block of the file. Keys that the section does not have are mistakes.
-    pub(super) fn new(
+    pub(crate) fn new(
         page: &'p Page<'a>,
         section: &'static Section,
         name: String,
@@ -58,11 +58,11 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// Whether the key is there, right or wrong.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
-    pub(super) fn flag(&self, name: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         let (key, value) = self.read(name)?;
         match value.get_ref() {
             DeValue::Boolean(flag) => Some(*flag),
@@ -80,17 +80,17 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// An integer in the range of its key.
-    pub(super) fn integer(&self, name: &str) -> Option<u64> {
+    pub(crate) fn integer(&self, name: &str) -> Option<u64> {
         let (key, value) = self.read(name)?;
         self.integer_of(key, value)
     }
 
     /// Several different integers in the range of their key.
-    pub(super) fn integers(&self, name: &str) -> Option<Vec<u64>> {
+    pub(crate) fn integers(&self, name: &str) -> Option<Vec<u64>> {
         self.list(name, |key, value| self.integer_of(key, value))
     }
 
-    pub(super) fn choice(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn choice(&self, name: &str) -> Option<&'static str> {
         let (key, value) = self.read(name)?;
         let Kind::Choice(words) = key.kind else {
             return None;
@@ -108,7 +108,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A name that can enter accounts and file names.
-    pub(super) fn name(&self, name: &str) -> Option<String> {
+    pub(crate) fn name(&self, name: &str) -> Option<String> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
         let Some(wrong) = name_fault(&text) else {
@@ -122,7 +122,7 @@ impl<'p, 'a> Block<'p, 'a> {
         )
     }
 
-    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
         if text.is_empty() || text.contains('\0') {
@@ -131,7 +131,7 @@ impl<'p, 'a> Block<'p, 'a> {
         Some(PathBuf::from(text))
     }
 
-    pub(super) fn address(&self, name: &str) -> Option<IpAddr> {
+    pub(crate) fn address(&self, name: &str) -> Option<IpAddr> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
         let parsed = text.parse().ok();
@@ -142,17 +142,35 @@ impl<'p, 'a> Block<'p, 'a> {
         parsed
     }
 
-    pub(super) fn socket(&self, name: &str) -> Option<SocketAddr> {
+    pub(crate) fn socket(&self, name: &str) -> Option<SocketAddr> {
         let (key, value) = self.read(name)?;
         self.socket_of(key, value)
     }
 
-    pub(super) fn sockets(&self, name: &str) -> Option<Vec<SocketAddr>> {
+    pub(crate) fn sockets(&self, name: &str) -> Option<Vec<SocketAddr>> {
         self.list(name, |key, value| self.socket_of(key, value))
     }
 
+    /// An address of messaging.
+    pub(crate) fn link(&self, name: &str) -> Option<Address> {
+        let (key, value) = self.read(name)?;
+        let text = self.text_of(key, value)?;
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(error) => {
+                let error: AddressError = error;
+                self.refuse(
+                    key,
+                    value,
+                    "it is no address of messaging",
+                    &error.to_string(),
+                )
+            }
+        }
+    }
+
     /// A mistake in the value of `name`, found by looking further than at this key.
-    pub(super) fn complain(&self, name: &str, wrong: &str, right: &str, remedy: &str) {
+    pub(crate) fn complain(&self, name: &str, wrong: &str, right: &str, remedy: &str) {
         let (span, value) = match self.value(name) {
             Some(value) => (value.span(), self.written(value)),
             None => (self.span.clone(), String::new()),
@@ -171,7 +189,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A mistake of the block as a whole.
-    pub(super) fn complain_whole(&self, wrong: &str, right: &str, remedy: &str) {
+    pub(crate) fn complain_whole(&self, wrong: &str, right: &str, remedy: &str) {
         let (wrong, right, remedy) = (wrong.into(), right.into(), remedy.into());
         let words = Words {
             key: self.name.clone(),
@@ -184,7 +202,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A key that has no meaning here, because of another key.
-    pub(super) fn idle(&self, name: &str, because: &str) {
+    pub(crate) fn idle(&self, name: &str, because: &str) {
         if self.has(name) {
             let right = format!("no {name} here");
             self.complain(
@@ -197,7 +215,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// The line on which the block begins.
-    pub(super) fn line(&self) -> usize {
+    pub(crate) fn line(&self) -> usize {
         self.page
             .text
             .get(..self.span.start)
@@ -371,7 +389,7 @@ impl<'p, 'a> Block<'p, 'a> {
 
     fn unknown(&self, name: &str, span: Range<usize>, value: &Spanned<DeValue<'a>>) {
         let guess = nearest(name, self.section.keys.iter().map(|key| key.name));
-        let home = SECTIONS.iter().find(|section| section.key(name).is_some());
+        let home = self.page.home(name);
         let remedy = match (guess, home) {
             (_, Some(home)) => format!("it belongs below {}", home.header()),
             (Some(guess), None) => format!("did you mean {guess}?"),

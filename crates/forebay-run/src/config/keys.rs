@@ -30,6 +30,8 @@ pub enum Kind {
     Socket,
     /// Several different addresses with ports.
     Sockets,
+    /// An address of messaging.
+    Link,
 }
 
 /// What holds when a key is left out.
@@ -108,6 +110,10 @@ impl Kind {
             Self::Socket => "a text: address and port, as \"127.0.0.1:9400\"".into(),
             Self::Sockets => {
                 "a list of different addresses with ports, as [\"10.0.0.7:50000\"]".into()
+            }
+            Self::Link => {
+                "a text: an address of messaging, as \"tcp://127.0.0.1:7100\" or \"shm://felix\""
+                    .into()
             }
         }
     }

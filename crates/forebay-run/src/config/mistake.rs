@@ -46,12 +46,12 @@ pub struct Mistakes {
 
 /// What is said of a place.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Words {
-    pub(super) key: String,
-    pub(super) value: String,
-    pub(super) wrong: String,
-    pub(super) right: String,
-    pub(super) remedy: String,
+pub(crate) struct Words {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) wrong: String,
+    pub(crate) right: String,
+    pub(crate) remedy: String,
 }
 
 impl Mistake {

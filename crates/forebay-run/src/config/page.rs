@@ -9,42 +9,44 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::block::Block;
 use super::keys::Section;
 use super::mistake::{Mistake, Mistakes, Words};
-use super::sections::SECTIONS;
 use super::spelling::nearest;
 
 /// Most faults in the writing of a file that are told at once: later ones often follow from the first.
 const SYNTAX_FAULTS_SHOWN: usize = 3;
 
 /// The file that is read.
-pub(super) struct Page<'a> {
+pub(crate) struct Page<'a> {
     name: &'a str,
-    pub(super) text: &'a str,
+    pub(crate) text: &'a str,
+    /// The sections that its kind of file has.
+    pub(crate) sections: &'static [Section],
     mistakes: RefCell<Vec<Mistake>>,
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn new(name: &'a str, text: &'a str) -> Self {
+    pub(crate) fn new(name: &'a str, text: &'a str, sections: &'static [Section]) -> Self {
         Self {
             name,
             text,
+            sections,
             mistakes: RefCell::default(),
         }
     }
 
     /// Notes a mistake.
-    pub(super) fn note(&self, span: Range<usize>, words: Words) {
+    pub(crate) fn note(&self, span: Range<usize>, words: Words) {
         self.mistakes
             .borrow_mut()
             .push(Mistake::at(self.text, span, words));
     }
 
     /// Whether nothing is wrong so far.
-    pub(super) fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.mistakes.borrow().is_empty()
     }
 
     /// What the file says, unless there are mistakes.
-    pub(super) fn conclude<T>(self, value: Option<T>) -> Result<T, Mistakes> {
+    pub(crate) fn conclude<T>(self, value: Option<T>) -> Result<T, Mistakes> {
         let mut mistakes = self.mistakes.into_inner();
         match value {
             Some(value) if mistakes.is_empty() => Ok(value),
@@ -59,7 +61,7 @@ impl<'a> Page<'a> {
     }
 
     /// Reads the text as TOML.
-    pub(super) fn parse(&self) -> Option<Spanned<DeTable<'a>>> {
+    pub(crate) fn parse(&self) -> Option<Spanned<DeTable<'a>>> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in errors.iter().take(SYNTAX_FAULTS_SHOWN) {
             let words = Words {
@@ -73,22 +75,22 @@ impl<'a> Page<'a> {
         errors.is_empty().then_some(table)
     }
 
-    /// Finds what is no section of a chain file.
-    pub(super) fn check_sections(&self, root: &DeTable<'a>) {
+    /// Finds what is no section of such a file.
+    pub(crate) fn check_sections(&self, root: &DeTable<'a>) {
         for (key, value) in root {
             let name: &str = key.get_ref();
-            if SECTIONS.iter().any(|section| section.name == name) {
+            if self.sections.iter().any(|section| section.name == name) {
                 continue;
             }
-            let home = SECTIONS.iter().find(|section| section.key(name).is_some());
-            let guess = nearest(name, SECTIONS.iter().map(|section| section.name));
+            let home = self.home(name);
+            let guess = nearest(name, self.sections.iter().map(|section| section.name));
             let is_table = matches!(value.get_ref(), DeValue::Table(_) | DeValue::Array(_));
             let remedy = match (home, guess) {
                 (Some(home), _) if !is_table => format!("put it below {}", home.header()),
-                (_, Some(guess)) => format!("did you mean {}?", header(guess)),
+                (_, Some(guess)) => format!("did you mean {}?", self.header(guess)),
                 _ => "take it out; `forebay check --reference` lists all keys".into(),
             };
-            let headers: Vec<_> = SECTIONS.iter().map(Section::header).collect();
+            let headers: Vec<_> = self.sections.iter().map(Section::header).collect();
             let wrong = if is_table {
                 "there is no such section"
             } else {
@@ -107,8 +109,20 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// The section that has a key of that name.
+    pub(crate) fn home(&self, name: &str) -> Option<&'static Section> {
+        self.sections
+            .iter()
+            .find(|section| section.key(name).is_some())
+    }
+
+    fn header(&self, name: &str) -> String {
+        let section = self.sections.iter().find(|section| section.name == name);
+        section.map_or_else(String::new, Section::header)
+    }
+
     /// The one block of a section; an empty one where the file has none.
-    pub(super) fn one<'p>(
+    pub(crate) fn one<'p>(
         &'p self,
         root: &'p DeTable<'a>,
         section: &'static Section,
@@ -133,7 +147,7 @@ impl<'a> Page<'a> {
     }
 
     /// All blocks of a section that may stand several times.
-    pub(super) fn many<'p>(
+    pub(crate) fn many<'p>(
         &'p self,
         root: &'p DeTable<'a>,
         section: &'static Section,
@@ -176,11 +190,6 @@ impl<'a> Page<'a> {
 type Entry<'p, 'a> = (&'p Spanned<DeString<'a>>, &'p Spanned<DeValue<'a>>);
 
 /// Key and value of that name.
-pub(super) fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
+pub(crate) fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
     table.iter().find(|(key, _)| &**key.get_ref() == name)
-}
-
-fn header(name: &str) -> String {
-    let section = SECTIONS.iter().find(|section| section.name == name);
-    section.map_or_else(String::new, Section::header)
 }

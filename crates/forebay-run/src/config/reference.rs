@@ -4,12 +4,23 @@ use std::fmt::Write;
 
 use super::keys::{Default, Key, Section};
 use super::sections::SECTIONS;
+use crate::readout::config::sections::{CARD_SECTIONS, TOHOST_SECTIONS};
 
-/// Tables of all sections in Markdown.
+/// Kinds of files, and what takes them.
+const FILES: [(&str, &str, &[Section]); 3] = [
+    ("A chain", "forebay evb FILE.toml", &SECTIONS),
+    ("A card", "forebay emulate card FILE.toml", &CARD_SECTIONS),
+    ("To-host", "forebay tohost FILE.toml", &TOHOST_SECTIONS),
+];
+
+/// Tables of all sections of all kinds of files in Markdown.
 #[must_use]
 pub fn markdown() -> String {
-    let tables: Vec<String> = SECTIONS.iter().map(table).collect();
-    tables.join("\n")
+    let files = FILES.iter().map(|(name, command, sections)| {
+        let tables: Vec<String> = sections.iter().map(table).collect();
+        format!("## {name}: `{command}`\n\n{}", tables.join("\n"))
+    });
+    files.collect::<Vec<_>>().join("\n")
 }
 
 fn table(section: &Section) -> String {

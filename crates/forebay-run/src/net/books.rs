@@ -7,6 +7,8 @@
 //! `publish` counts copies where a message is handed in, `send` and `receive` are the engine's own counts, `deliver` counts where the caller is
 //! called. Who gathers what is delivered says himself what was taken, and what he threw away; the rest is held.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use forebay_ledger::{
     Account, Balance, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
     RunWriter, Schema, SchemaBuilder, Unit, Words,
@@ -119,10 +121,20 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
     Ok((builder.finish()?, declared))
 }
 
+/// No other end point has it, in this process or in another one that lives.
+fn run_id(role: &str) -> String {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let (pid, before) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+    match before {
+        0 => format!("net-{role}-{pid}"),
+        _ => format!("net-{role}-{pid}.{before}"),
+    }
+}
+
 impl Books {
     /// Books for so many connections at a time; in the run directory `out`, or nowhere but here.
     pub(super) fn open(role: &str, places: usize, settings: &Settings) -> Result<Self, RunError> {
-        let run_id = format!("net-{role}-{}", std::process::id());
+        let run_id = run_id(role);
         let (schema, declared) = declare(&run_id, places)?;
         let mut warnings = Vec::new();
         let mut directory = None;

@@ -158,26 +158,45 @@ impl Publisher {
         status: u8,
         payload: &[u8],
     ) -> Result<Option<u32>, NetError> {
+        self.try_publish_with(tag, status, payload.len(), |place| {
+            place.copy_from_slice(payload);
+        })
+    }
+
+    /// The same for a payload of so many bytes that lies where only `write` can read it: it fills the place that it is given, once for each subscriber.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    #[inline]
+    pub fn try_publish_with(
+        &mut self,
+        tag: u64,
+        status: u8,
+        bytes: usize,
+        write: impl Fn(&mut [u8]),
+    ) -> Result<Option<u32>, NetError> {
         self.look_at_clock();
         let end_point = &mut self.end_point;
         if end_point.books.leaks("send") {
-            end_point.books.published(tag, 1, payload.len() as u64);
+            end_point.books.published(tag, 1, bytes as u64);
             return Ok(Some(1));
         }
         let engine = &mut end_point.role.engine;
-        let mut published = engine.publish_if_room(end_point.now_ns, tag, status, payload);
+        let now_ns = end_point.now_ns;
+        let mut published = engine.publish_if_room(now_ns, tag, status, bytes, &write);
         if published.short {
             end_point.look_for_credit(|end_point| {
                 let engine = &mut end_point.role.engine;
-                published = engine.publish_if_room(end_point.now_ns, tag, status, payload);
+                let now_ns = end_point.now_ns;
+                published = engine.publish_if_room(now_ns, tag, status, bytes, &write);
                 published.short
             })?;
         }
         if published.short {
             let engine = &mut end_point.role.engine;
-            published = engine.publish(end_point.now_ns, tag, status, payload);
+            published = engine.publish_with(end_point.now_ns, tag, status, bytes, &write);
         }
-        self.account(tag, &published, payload.len())
+        self.account(tag, &published, bytes)
     }
 
     /// The same for a message that consists of ranges of [registered](Self::register) memory, at most four, and is not copied. The ranges cannot be

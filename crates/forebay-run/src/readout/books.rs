@@ -1,0 +1,224 @@
+//! The ledger of to-host: for each DMA buffer what came as blocks, what was in them, and what became of the chunks.
+//!
+//! ```text
+//! card ─▶ dma (blocks) ─▶ decode (subchunks) ─▶ publish (chunks) ─▶ the books of the publisher
+//! ```
+//!
+//! Blocks and subchunks are the decoder's own counts; chunks enter `publish` where the decoder offers them, and leave it, or are dropped, where the publisher has
+//! said what became of them. The books are committed before the blocks are given back to the card.
+
+use std::path::Path;
+
+use forebay_ledger::{
+    Account, Book, Counter, GroupId, GroupWriter, Schema, SchemaBuilder, SchemaError, Unit, Words,
+};
+use forebay_readout::{Account as Decoded, Damage, Status};
+
+use crate::error::RunError;
+use crate::run_dir::KeptLedger;
+
+/// Reasons for which a block is dropped, in the decoder's order.
+const BLOCK_REASONS: [&str; 4] = ["block_bytes", "marker", "untiled", "undefined_kind"];
+/// Reasons for which a subchunk is dropped.
+const PIECE_REASONS: [Damage; 3] = [Damage::Orphan, Damage::UndefinedKind, Damage::TooLong];
+/// Reasons for which a chunk is not published.
+const CHUNK_REASONS: [&str; 3] = ["no_subscriber", "too_long", "stopped"];
+
+/// Why a chunk was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unpublished {
+    /// Nobody has subscribed to its E-link.
+    NoSubscriber,
+    /// It is longer than a buffer of the publisher.
+    TooLong,
+    /// The run was stopped while a subscriber held it up.
+    Stopped,
+}
+
+/// Words of one DMA buffer.
+#[derive(Clone, Debug)]
+struct BufferWords {
+    group: GroupId,
+    dma: Account,
+    decode: Account,
+    publish: Account,
+    damage: [Counter; Damage::ALL.len()],
+    flagged: [Counter; 6],
+    missing_blocks: Counter,
+    copied_bytes: Counter,
+    held_up_ns: Counter,
+    held_up: Counter,
+    fill: Counter,
+    capacity: Counter,
+}
+
+fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
+    let group = schema.group(owner);
+    let pieces: Vec<&str> = PIECE_REASONS.iter().map(|damage| damage.name()).collect();
+    let (_, dma) = schema.account(group, "dma", owner, Unit::Blocks, &BLOCK_REASONS);
+    let (_, decode) = schema.account(group, "decode", owner, Unit::Subchunks, &pieces);
+    let (_, publish) = schema.account(group, "publish", owner, Unit::Chunks, &CHUNK_REASONS);
+    let mut counter = |name: &str, help: &str| schema.counter(group, name, owner, help);
+    let damage = Damage::ALL.map(|damage| {
+        let name = format!("damage_{}", damage.name());
+        counter(&name, "Damage found within blocks or between them")
+    });
+    let flagged = Status::NAMES.map(|(_, name)| {
+        counter(
+            &format!("chunks_{name}"),
+            "Chunks published with this bit of their status",
+        )
+    });
+    let missing_blocks = counter(
+        "missing_blocks",
+        "Blocks that are missing by their sequence numbers, at least",
+    );
+    let copied_bytes = counter(
+        "joined_bytes",
+        "Bytes copied to join chunks of several blocks",
+    );
+    let held_up_ns = counter(
+        "held_up_ns",
+        "Time for which a subscriber of the policy block held this buffer up",
+    );
+    let held_up = counter(
+        "held_up",
+        "How often a subscriber of the policy block held this buffer up",
+    );
+    let mut gauge = |name: &str, help: &str| schema.gauge(group, name, owner, help);
+    BufferWords {
+        group,
+        dma,
+        decode,
+        publish,
+        damage,
+        flagged,
+        missing_blocks,
+        copied_bytes,
+        held_up_ns,
+        held_up,
+        fill: gauge("dma_fill_blocks", "Blocks that the card cannot write now"),
+        capacity: gauge("dma_capacity_blocks", "Blocks of the DMA buffer"),
+    }
+}
+
+fn declare(run_id: &str, buffers: &[String]) -> Result<(Schema, Vec<BufferWords>), SchemaError> {
+    let mut schema = SchemaBuilder::new(run_id);
+    let words = buffers
+        .iter()
+        .map(|buffer| declare_buffer(&mut schema, buffer))
+        .collect();
+    Ok((schema.finish()?, words))
+}
+
+/// Makes the ledger of all buffers that one process reads, in the run directory `out` or nowhere but here, and the books of each buffer.
+pub(super) fn open(
+    out: Option<&Path>,
+    buffers: &[String],
+    warnings: &mut Vec<String>,
+) -> Result<(KeptLedger, Vec<BufferBook>), RunError> {
+    let run_id = format!("tohost-{}", std::process::id());
+    let (schema, declared) = declare(&run_id, buffers)?;
+    let ledger = KeptLedger::open(&schema, &run_id, out, buffers.len(), warnings)?;
+    let attach = |at| BufferBook::attach(&schema, ledger.words(), at);
+    let books = declared.into_iter().map(attach).collect::<Result<_, _>>()?;
+    Ok((ledger, books))
+}
+
+/// The books of one DMA buffer, its reader's own.
+pub(super) struct BufferBook {
+    group: GroupWriter,
+    book: Book,
+    at: BufferWords,
+    /// What the decoder had counted when they were last filled in.
+    before: Decoded,
+}
+
+impl std::fmt::Debug for BufferBook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BufferBook").finish_non_exhaustive()
+    }
+}
+
+impl BufferBook {
+    fn attach(schema: &Schema, words: &Words, at: BufferWords) -> Result<Self, RunError> {
+        let group = GroupWriter::attach(schema, words, at.group)?;
+        Ok(Self {
+            book: group.restore(),
+            group,
+            at,
+            before: Decoded::default(),
+        })
+    }
+
+    /// So many chunks, and so many bytes of them, were published to somebody.
+    #[inline]
+    pub(super) fn published(&mut self, chunks: u64, bytes: u64) {
+        self.book.add_tally(self.at.publish.outgoing, chunks, bytes);
+    }
+
+    /// Chunks were dropped.
+    #[inline]
+    pub(super) fn unpublished(&mut self, why: Unpublished, chunks: u64, bytes: u64) {
+        let dropped = self.at.publish.dropped[why as usize];
+        self.book.add_tally(dropped, chunks, bytes);
+    }
+
+    /// A subscriber held the buffer up for so long.
+    pub(super) fn held_up(&mut self, ns: u64) {
+        self.book.add(self.at.held_up, 1);
+        self.book.add(self.at.held_up_ns, ns);
+    }
+
+    /// Fills in what the decoder has counted, and how full the buffer is, and shows all of it.
+    pub(super) fn commit(&mut self, now: &Decoded, block_bytes: u64, [fill, capacity]: [u64; 2]) {
+        let Self {
+            book, at, before, ..
+        } = self;
+        let blocks = |book: &mut Book, tally, now: u64, before: u64| {
+            let new = now - before;
+            book.add_tally(tally, new, new * block_bytes);
+        };
+        blocks(book, at.dma.incoming, now.blocks, before.blocks);
+        blocks(book, at.dma.outgoing, now.decoded, before.decoded);
+        for (place, tally) in at.dma.dropped.iter().enumerate() {
+            blocks(
+                book,
+                *tally,
+                now.dropped_blocks[place],
+                before.dropped_blocks[place],
+            );
+        }
+        let items = |book: &mut Book, tally, now: [u64; 2], before: [u64; 2]| {
+            book.add_tally(tally, now[0] - before[0], now[1] - before[1]);
+        };
+        items(book, at.decode.incoming, now.pieces, before.pieces);
+        items(book, at.decode.outgoing, now.joined, before.joined);
+        for (tally, damage) in at.decode.dropped.iter().zip(PIECE_REASONS) {
+            let place = damage as usize;
+            items(book, *tally, now.dropped[place], before.dropped[place]);
+        }
+        book.add_tally(at.decode.held, now.held[0], now.held[1]);
+        book.sub_tally(at.decode.held, before.held[0], before.held[1]);
+        let chunks = [
+            now.chunks - before.chunks,
+            now.chunk_bytes - before.chunk_bytes,
+        ];
+        book.add_tally(at.publish.incoming, chunks[0], chunks[1]);
+        for (place, counter) in at.damage.iter().enumerate() {
+            book.add(*counter, now.damage[place] - before.damage[place]);
+        }
+        for (place, counter) in at.flagged.iter().enumerate() {
+            book.add(*counter, now.flagged[place] - before.flagged[place]);
+        }
+        book.add(
+            at.missing_blocks,
+            now.missing_blocks - before.missing_blocks,
+        );
+        book.add(at.copied_bytes, now.copied_bytes - before.copied_bytes);
+        book.set(at.fill, fill);
+        book.set(at.capacity, capacity);
+        self.before = *now;
+        self.group.commit(&self.book);
+    }
+}

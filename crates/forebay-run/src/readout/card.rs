@@ -1,0 +1,476 @@
+//! An emulated card as a process of its own: the engine of [`forebay_emu::card`], given a clock and DMA buffers in shared memory.
+//!
+//! The card's time is the host's monotonic clock, or a slower one. Blocks that were filled in one round are shown together, and a reader that sleeps is woken once for
+//! them: interrupts are coalesced. When the run is over the card waits until its readers have read everything.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use forebay_emu::Behind;
+use forebay_emu::card::{Card, CardAccount, CardConfig, Dma};
+use forebay_ledger::{Condition, Reason};
+use forebay_ring::{BlockProducer, BlockRingMemory};
+use forebay_sys::signals::StopSignals;
+use forebay_sys::{clock, process};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use super::card_books::CardBooks;
+use super::child::Parent;
+use super::device::{DeviceInfo, Door};
+use super::error::ReadoutError;
+use crate::error::RunError;
+
+/// Shortest sleep: triggers of so much time are made at once.
+const GATHER_NS: u64 = 50_000;
+/// Longest sleep: so late is a reader let in.
+const SLEEP_MOST_NS: u64 = 2_000_000;
+/// The door is looked after so often.
+const TEND_NS: u64 = 2_000_000;
+/// Books are shown so often.
+const COMMIT_NS: u64 = 100_000_000;
+
+/// What a card does.
+#[derive(Clone, Debug)]
+pub struct CardPlan {
+    /// What it is called.
+    pub name: String,
+    /// Where readers open it.
+    pub socket: PathBuf,
+    /// Directory of its ledger; none: nothing is kept.
+    pub out: Option<PathBuf>,
+    /// Blocks of each DMA buffer, a power of two.
+    pub dma_blocks: u64,
+    /// What it emulates.
+    pub config: CardConfig,
+    /// Triggers begin when every buffer has a reader.
+    pub wait_for_readers: bool,
+    /// How much slower than real time it lives, 1 and more.
+    pub time_dilation: u64,
+    /// How long it waits at its end until everything is read.
+    pub drain: Duration,
+}
+
+/// What became of one DMA buffer.
+#[derive(Clone, Debug, Serialize)]
+pub struct DmaSummary {
+    /// Blocks shown to its reader.
+    pub blocks: u64,
+    /// Of these, blocks that nobody has given back.
+    pub blocks_unread: u64,
+    /// Blocks of the buffer.
+    pub capacity_blocks: u64,
+}
+
+/// What one E-link had.
+#[derive(Clone, Debug, Serialize)]
+pub struct ElinkSummary {
+    /// Its number.
+    pub elink: u16,
+    /// The DMA buffer that its blocks went into.
+    pub dma_buffer: usize,
+    /// Chunks of its front end.
+    pub chunks: u64,
+    /// Chunks in the DMA buffer.
+    pub chunks_out: u64,
+    /// Chunks that lost their end behind the link.
+    pub truncated: u64,
+    /// Blocks that went out full, by time, and at the end.
+    pub blocks: [u64; 3],
+    /// How often its front end was told to stop.
+    pub xoff: u64,
+    /// Most bytes behind the link.
+    pub fifo_peak_bytes: u64,
+}
+
+/// What a card did.
+#[derive(Clone, Debug, Serialize)]
+pub struct CardSummary {
+    /// Triggers asked for.
+    pub triggers_requested: u64,
+    /// Triggers given.
+    pub triggers: u64,
+    /// Triggers held back by BUSY: a link could not carry more.
+    pub held_by_link: u64,
+    /// Triggers held back by BUSY: a DMA buffer was full.
+    pub held_by_dma: u64,
+    /// Triggers held back by dead time.
+    pub held_by_dead_time: u64,
+    /// Chunks of all front ends: one for each trigger and E-link.
+    pub chunks: u64,
+    /// Bytes of them.
+    pub chunk_bytes: u64,
+    /// Chunks in DMA buffers.
+    pub chunks_out: u64,
+    /// Bytes of them.
+    pub chunk_bytes_out: u64,
+    /// Chunks that lost their end in the card.
+    pub chunks_truncated: u64,
+    /// Chunks lost in the card, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Bytes lost in the card, by reason.
+    pub dropped_bytes: BTreeMap<&'static str, u64>,
+    /// Chunks that were still in the card at its end.
+    pub held: u64,
+    /// Share of the card's time in which BUSY was up, 0 to 1.
+    pub busy_fraction: f64,
+    /// Triggers given per second of the card's time.
+    pub trigger_rate_hz: f64,
+    /// How long triggers came, in seconds of the card's time.
+    pub seconds: f64,
+    /// How much slower than real time it lived.
+    pub time_dilation: u64,
+    /// Whether the host was too slow for the card, so that rates are not the card's own limit.
+    pub host_limited: bool,
+    /// 99th percentile of the lateness of triggers, in ns of the card's time.
+    pub lag_ns_p99: u64,
+    /// What the books leave over, in triggers and chunks.
+    pub residual_items: u64,
+    /// What they leave over in bytes.
+    pub residual_bytes: u64,
+    /// Readers that were turned away.
+    pub readers_refused: u64,
+    /// CPU time of the process, in seconds.
+    pub cpu_seconds: f64,
+    /// Its process.
+    pub pid: u32,
+    /// The DMA buffers.
+    pub dma: Vec<DmaSummary>,
+    /// The E-links, that of messages about triggers last.
+    pub elinks: Vec<ElinkSummary>,
+}
+
+/// Rings that the engine writes into.
+struct Rings {
+    rings: Vec<BlockProducer>,
+    /// Something was committed and not shown.
+    fresh: Vec<bool>,
+}
+
+impl Dma for Rings {
+    fn reserve(&mut self, buffer: usize) -> Option<&mut [u8]> {
+        self.rings.get_mut(buffer)?.reserve().ok()
+    }
+
+    fn commit(&mut self, buffer: usize) {
+        if let Some(ring) = self.rings.get_mut(buffer) {
+            self.fresh[buffer] |= ring.commit();
+        }
+    }
+
+    fn free_blocks(&mut self, buffer: usize) -> u64 {
+        self.rings
+            .get_mut(buffer)
+            .map_or(0, BlockProducer::free_blocks)
+    }
+
+    fn blocks(&self, buffer: usize) -> u64 {
+        self.rings.get(buffer).map_or(0, BlockProducer::blocks)
+    }
+}
+
+impl Rings {
+    /// Shows what was committed.
+    fn show(&mut self) {
+        for (ring, fresh) in self.rings.iter_mut().zip(&mut self.fresh) {
+            if std::mem::take(fresh) {
+                ring.publish();
+                ring.notify();
+            }
+        }
+    }
+
+    /// Blocks that were shown and not given back.
+    fn unread(&mut self) -> u64 {
+        let unread = |ring: &mut BlockProducer| ring.blocks() - ring.free_blocks();
+        self.rings.iter_mut().map(unread).sum()
+    }
+}
+
+/// A card at work.
+struct Process<'a> {
+    plan: &'a CardPlan,
+    card: Card,
+    rings: Rings,
+    door: Door,
+    books: CardBooks,
+    signals: &'a StopSignals,
+    parent: Parent,
+    /// Who started it as a part of a chain is gone.
+    orphaned: bool,
+    tended_ns: u64,
+    committed_ns: u64,
+}
+
+/// Makes the card, and lets it work until it ends or `signals` say so. `ready` is called when it can be opened.
+///
+/// # Errors
+/// It cannot be made: the socket, its memory, or the configuration.
+pub fn run(
+    plan: &CardPlan,
+    signals: &StopSignals,
+    ready: impl FnOnce(&Path),
+    mut warn: impl FnMut(&str),
+) -> Result<CardSummary, ReadoutError> {
+    let card = Card::new(&plan.config)?;
+    let info = describe(plan);
+    let mut memories = Vec::new();
+    let mut rings = Vec::new();
+    for buffer in 0..plan.config.buffers {
+        let Some(spec) = info.spec(buffer) else { break };
+        let memory = BlockRingMemory::create(&spec)?;
+        rings.push(BlockProducer::map(&spec, memory.producer_fds()?)?);
+        memories.push(memory);
+    }
+    let mut warnings = Vec::new();
+    let account = card.account();
+    let books = CardBooks::open(
+        &plan.name,
+        plan.out.as_deref(),
+        &account,
+        rings.len(),
+        &mut warnings,
+    )?;
+    warnings.iter().for_each(|warning| warn(warning));
+    let door = Door::open(&plan.socket, info, memories)?;
+    ready(&plan.socket);
+    let mut process = Process {
+        plan,
+        card,
+        rings: Rings {
+            fresh: vec![false; rings.len()],
+            rings,
+        },
+        door,
+        books,
+        signals,
+        parent: Parent::from_env(),
+        orphaned: false,
+        tended_ns: 0,
+        committed_ns: 0,
+    };
+    let ended = process.work();
+    process.conclude(ended)
+}
+
+fn describe(plan: &CardPlan) -> DeviceInfo {
+    let config = &plan.config;
+    let mut elinks = vec![Vec::new(); config.buffers];
+    for one in &config.elinks {
+        elinks[one.buffer].push(one.elink.number());
+    }
+    if let Some(buffer) = config.ttc.to_host {
+        elinks[buffer].push(forebay_wire::felix::Elink::TTC_TO_HOST.number());
+    }
+    let layout = config.format.layout();
+    DeviceInfo {
+        name: plan.name.clone(),
+        marker: config.format.marker(),
+        headers: layout == forebay_wire::felix::Layout::Headers32,
+        blocks: vec![plan.dma_blocks; config.buffers],
+        elinks,
+        pid: std::process::id(),
+    }
+}
+
+/// How the card's time ended.
+struct Ended {
+    /// So much of the card's time has passed.
+    card_ns: u64,
+    stopped: bool,
+    /// All that front ends had sent is in DMA buffers.
+    is_out: bool,
+}
+
+impl Process<'_> {
+    fn work(&mut self) -> Result<Ended, ReadoutError> {
+        let wanted = self.plan.config.buffers;
+        while self.plan.wait_for_readers && self.door.readers() < wanted && !self.stops() {
+            self.tend(clock::monotonic_ns())?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let begun_ns = clock::monotonic_ns();
+        let card_time = |now_ns: u64| (now_ns - begun_ns) / self.plan.time_dilation;
+        let (mut now_ns, mut card_ns) = (begun_ns, 0);
+        while !self.stops() && !self.card.is_finished() {
+            let is_up_to_date = self.card.handle_time(card_ns, &mut self.rings);
+            self.rings.show();
+            self.tend(now_ns)?;
+            if is_up_to_date {
+                self.sleep(card_ns)?;
+            }
+            now_ns = clock::monotonic_ns();
+            card_ns = card_time(now_ns);
+        }
+        let stopped = self.stops();
+        let is_out = self.finish(card_ns)?;
+        Ok(Ended {
+            card_ns,
+            stopped,
+            is_out,
+        })
+    }
+
+    fn stops(&self) -> bool {
+        self.signals.count() > 0 || self.orphaned
+    }
+
+    /// Until something happens in the card, or a DMA buffer has room again.
+    fn sleep(&mut self, card_ns: u64) -> Result<(), ReadoutError> {
+        let dilation = self.plan.time_dilation;
+        let due = self.card.poll_timeout();
+        let wait_ns = due.map_or(SLEEP_MOST_NS, |due| {
+            due.saturating_sub(card_ns).saturating_mul(dilation)
+        });
+        let wait_ns = wait_ns.clamp(GATHER_NS, SLEEP_MOST_NS);
+        for ring in &mut self.rings.rings {
+            if ring.free_blocks() == 0 {
+                ring.wait_space(Duration::from_nanos(wait_ns))?;
+                return Ok(());
+            }
+        }
+        std::thread::sleep(Duration::from_nanos(wait_ns));
+        Ok(())
+    }
+
+    /// Readers and books.
+    fn tend(&mut self, now_ns: u64) -> Result<(), ReadoutError> {
+        if now_ns >= self.tended_ns + TEND_NS {
+            self.tended_ns = now_ns;
+            self.door.serve()?;
+            self.orphaned = self.parent.is_gone();
+        }
+        if now_ns >= self.committed_ns + COMMIT_NS {
+            self.committed_ns = now_ns;
+            self.show_books();
+        }
+        Ok(())
+    }
+
+    fn show_books(&mut self) {
+        let fills = self.rings.rings.iter_mut();
+        let fills: Vec<[u64; 2]> = fills
+            .map(|ring| [ring.position(), ring.blocks() - ring.free_blocks()])
+            .collect();
+        let block_bytes = self.plan.config.format.bytes() as u64;
+        self.books.commit(&self.card.account(), &fills, block_bytes);
+    }
+
+    /// Everything goes out and is read, as long as that may take: whether all went out.
+    fn finish(&mut self, card_ns: u64) -> Result<bool, ReadoutError> {
+        let (begun, stops) = (Instant::now(), self.signals.count());
+        let mut is_out = false;
+        loop {
+            if !is_out {
+                is_out = self.card.finish(card_ns, &mut self.rings);
+                self.rings.show();
+                if is_out {
+                    self.rings.rings.iter_mut().for_each(BlockProducer::close);
+                    // Who sleeps shall see the end.
+                    for ring in &self.rings.rings {
+                        ring.notify();
+                    }
+                }
+            }
+            let now_ns = clock::monotonic_ns();
+            self.tend(now_ns)?;
+            let nobody = self.door.readers() == 0;
+            let done = is_out && (self.rings.unread() == 0 || nobody && stops > 0);
+            if done || begun.elapsed() >= self.plan.drain || self.signals.count() > stops {
+                return Ok(is_out);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn conclude(mut self, ended: Result<Ended, ReadoutError>) -> Result<CardSummary, ReadoutError> {
+        self.show_books();
+        let (condition, reason) = match &ended {
+            Err(_) => (Condition::Interrupted, Reason::None),
+            Ok(ended) if !ended.is_out => (Condition::Interrupted, Reason::Requested),
+            Ok(ended) if ended.stopped => (Condition::Complete, Reason::Requested),
+            Ok(_) => (Condition::Complete, Reason::LimitReached),
+        };
+        self.books.close(condition, reason);
+        let card_ns = ended.as_ref().map_or(0, |ended| ended.card_ns);
+        let summary = self.summary(card_ns);
+        let record = serde_json::to_string_pretty(&summary);
+        self.books
+            .keep(&record.map_err(RunError::not_sayable("record"))?)?;
+        ended.map(|_| summary)
+    }
+
+    fn summary(&mut self, card_ns: u64) -> CardSummary {
+        let account: CardAccount = self.card.account();
+        let Behind {
+            lag_ns_p99,
+            generator_limited,
+            ..
+        } = self.card.behind();
+        let (triggers, chunks) = (account.triggers, account.chunks);
+        let [of_triggers, of_chunks, of_bytes] = account.residual();
+        let cpu = process::own_cpu_time();
+        let block_bytes = self.plan.config.format.bytes() as u64;
+        let dma = self.rings.rings.iter_mut().map(|ring| DmaSummary {
+            blocks: ring.position() / block_bytes,
+            blocks_unread: ring.blocks() - ring.free_blocks(),
+            capacity_blocks: ring.blocks(),
+        });
+        let dma = dma.collect();
+        let lost = |unit: fn(&forebay_emu::Amount) -> u64| {
+            let all = forebay_emu::card::CardLoss::ALL.into_iter();
+            let all = all.map(|loss| (loss.name(), unit(&chunks.lost(loss))));
+            all.filter(|(_, count)| *count > 0).collect()
+        };
+        let seconds = card_ns as f64 / 1e9;
+        let per_second = |count: u64| {
+            if card_ns > 0 {
+                count as f64 / seconds
+            } else {
+                0.0
+            }
+        };
+        CardSummary {
+            triggers_requested: triggers.requested,
+            triggers: triggers.accepted,
+            held_by_link: triggers.held_by_link,
+            held_by_dma: triggers.held_by_dma,
+            held_by_dead_time: triggers.held_by_dead_time,
+            chunks: chunks.made.items,
+            chunk_bytes: chunks.made.bytes,
+            chunks_out: chunks.in_dma.items,
+            chunk_bytes_out: chunks.in_dma.bytes,
+            chunks_truncated: account.elinks.iter().map(|elink| elink.truncated).sum(),
+            dropped: lost(|amount| amount.items),
+            dropped_bytes: lost(|amount| amount.bytes),
+            held: chunks.held().items,
+            busy_fraction: per_second(triggers.busy_ns) / 1e9,
+            trigger_rate_hz: per_second(triggers.accepted),
+            seconds,
+            time_dilation: self.plan.time_dilation,
+            host_limited: generator_limited,
+            lag_ns_p99,
+            residual_items: of_triggers + of_chunks,
+            residual_bytes: of_bytes,
+            readers_refused: self.door.refused(),
+            cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
+            pid: std::process::id(),
+            dma,
+            elinks: account.elinks.iter().map(of_elink).collect(),
+        }
+    }
+}
+
+fn of_elink(account: &forebay_emu::card::ElinkAccount) -> ElinkSummary {
+    let blocks = account.blocks;
+    ElinkSummary {
+        elink: account.elink.number(),
+        dma_buffer: account.buffer,
+        chunks: account.chunks.made.items,
+        chunks_out: account.chunks.in_dma.items,
+        truncated: account.truncated,
+        blocks: [blocks.full, blocks.timed_out, blocks.last],
+        xoff: account.fifo.xoff,
+        fifo_peak_bytes: account.fifo.peak_bytes,
+    }
+}

@@ -1,0 +1,154 @@
+//! The ledger of a card: for each E-link what its front end made and what became of it.
+//!
+//! The terms are the engine's own counts. Triggers are metrics beside it: one that BUSY holds back never was, and is no loss.
+
+use std::path::Path;
+
+use forebay_emu::Amount;
+use forebay_emu::card::{CardAccount, CardLoss, ChunkBooks, TriggerBooks};
+use forebay_ledger::{
+    Account, Book, Condition, Counter, GroupWriter, Reason, SchemaBuilder, Tally, Unit,
+};
+
+use crate::error::RunError;
+use crate::run_dir::KeptLedger;
+
+const TRIGGERS: [(&str, &str); 6] = [
+    ("triggers_requested", "Triggers asked for"),
+    ("triggers", "Triggers given to the front ends"),
+    (
+        "triggers_held_by_link",
+        "Triggers held back by BUSY while a link could not carry more",
+    ),
+    (
+        "triggers_held_by_dma",
+        "Triggers held back by BUSY while a DMA buffer was full",
+    ),
+    (
+        "triggers_held_by_dead_time",
+        "Triggers held back since they came too soon after another one",
+    ),
+    ("busy_ns", "Time for which BUSY was up, of the card's time"),
+];
+
+/// Words of a DMA buffer.
+#[derive(Clone, Copy)]
+struct DmaWords {
+    blocks: Counter,
+    fill: Counter,
+}
+
+pub(super) struct CardBooks {
+    group: GroupWriter,
+    book: Book,
+    ledger: KeptLedger,
+    triggers: [Counter; 6],
+    elinks: Vec<Account>,
+    dma: Vec<DmaWords>,
+    before: CardAccount,
+    blocks_before: Vec<u64>,
+}
+
+fn of_triggers(books: &TriggerBooks) -> [u64; 6] {
+    [
+        books.requested,
+        books.accepted,
+        books.held_by_link,
+        books.held_by_dma,
+        books.held_by_dead_time,
+        books.busy_ns,
+    ]
+}
+
+impl CardBooks {
+    /// Books of a card whose E-links are those of `account`, with so many DMA buffers.
+    pub(super) fn open(
+        name: &str,
+        out: Option<&Path>,
+        account: &CardAccount,
+        buffers: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, RunError> {
+        let run_id = format!("{name}-{}", std::process::id());
+        let mut schema = SchemaBuilder::new(&run_id);
+        let group = schema.group("card");
+        let triggers = TRIGGERS.map(|(name, help)| schema.counter(group, name, "", help));
+        let reasons: Vec<&str> = CardLoss::ALL.iter().map(|loss| loss.name()).collect();
+        let elinks = account.elinks.iter().map(|elink| {
+            let owner = format!("elink{}", elink.elink);
+            let declared = schema.account(group, "card", &owner, Unit::Chunks, &reasons);
+            declared.1
+        });
+        let elinks = elinks.collect();
+        let dma = (0..buffers).map(|buffer| {
+            let owner = format!("dma{buffer}");
+            DmaWords {
+                blocks: schema.counter(group, "blocks", &owner, "Blocks shown to the reader"),
+                fill: schema.gauge(group, "unread_blocks", &owner, "Blocks not given back"),
+            }
+        });
+        let dma = dma.collect();
+        let schema = schema.finish()?;
+        let elinks_of = account.elinks.len();
+        let ledger = KeptLedger::open(&schema, &run_id, out, elinks_of, warnings)?;
+        let group = GroupWriter::attach(&schema, ledger.words(), group)?;
+        Ok(Self {
+            book: group.restore(),
+            group,
+            ledger,
+            triggers,
+            elinks,
+            dma,
+            before: account.clone(),
+            blocks_before: vec![0; buffers],
+        })
+    }
+
+    /// Fills in what the engine has counted, and position and fill of each DMA buffer, and shows it.
+    pub(super) fn commit(&mut self, now: &CardAccount, fills: &[[u64; 2]], block_bytes: u64) {
+        let book = &mut self.book;
+        let counts = of_triggers(&now.triggers).into_iter();
+        let counts = counts.zip(of_triggers(&self.before.triggers));
+        for (counter, (now, before)) in self.triggers.iter().zip(counts) {
+            book.add(*counter, now - before);
+        }
+        let elinks = now.elinks.iter().zip(&self.before.elinks);
+        for (account, (now, before)) in self.elinks.iter().zip(elinks) {
+            settle(book, account, &now.chunks, &before.chunks);
+        }
+        let blocks = self.blocks_before.iter_mut().zip(fills);
+        for (words, (before, [position, fill])) in self.dma.iter().zip(blocks) {
+            let blocks = position / block_bytes;
+            book.add(words.blocks, blocks - *before);
+            book.set(words.fill, *fill);
+            *before = blocks;
+        }
+        self.before = now.clone();
+        self.group.commit(&self.book);
+        self.ledger.heartbeat();
+    }
+
+    /// Closes them.
+    pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
+        self.ledger.close(condition, reason);
+    }
+
+    /// Leaves ledger and record in the run's directory, if there is one.
+    pub(super) fn keep(&mut self, record: &str) -> Result<(), RunError> {
+        self.ledger.keep(record)
+    }
+}
+
+fn settle(book: &mut Book, account: &Account, now: &ChunkBooks, before: &ChunkBooks) {
+    let add = |book: &mut Book, tally: Tally, now: Amount, before: Amount| {
+        book.add_tally(tally, now.items - before.items, now.bytes - before.bytes);
+    };
+    add(book, account.incoming, now.made, before.made);
+    add(book, account.outgoing, now.in_dma, before.in_dma);
+    for (tally, loss) in account.dropped.iter().zip(CardLoss::ALL) {
+        add(book, *tally, now.lost(loss), before.lost(loss));
+    }
+    let (is, was) = (now.held(), before.held());
+    book.add_tally(account.held, is.items, is.bytes);
+    book.sub_tally(account.held, was.items, was.bytes);
+}

@@ -1,0 +1,461 @@
+//! The files of link readout: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of [chain files](crate::config) with
+//! other sections.
+
+pub mod sections;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_emu::Limit;
+use forebay_emu::card::{
+    CardConfig, ChunkSizes, ElinkConfig, FrontEnd, LinkFifo, Speed, Spread, Trains, TtcConfig,
+};
+use forebay_msg::Config;
+use forebay_wire::felix::{BlockFormat, Elink};
+
+use super::card::CardPlan;
+use super::tohost::{DevicePlan, ToHostFile};
+use crate::config::block::Block;
+use crate::config::page::Page;
+use crate::config::{ConfigError, Mistakes, text_of};
+use crate::net::{Security, Settings};
+use sections::{CARD, CARD_SECTIONS, CHUNKS, DEVICES, LINKS, QUEUES, TOHOST, TOHOST_SECTIONS, TTC};
+
+/// Reads a card's file.
+///
+/// # Errors
+/// It cannot be read, or has mistakes: all of them are told.
+pub fn load_card(path: &Path) -> Result<CardPlan, ConfigError> {
+    Ok(parse_card(&path.display().to_string(), &text_of(path)?)?)
+}
+
+/// Reads the text of a card's file called `file`.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn parse_card(file: &str, text: &str) -> Result<CardPlan, Mistakes> {
+    let page = Page::new(file, text, &CARD_SECTIONS);
+    let plan = card(&page);
+    page.conclude(plan)
+}
+
+fn card(page: &Page<'_>) -> Option<CardPlan> {
+    let table = page.parse()?;
+    let root = table.get_ref();
+    page.check_sections(root);
+    let card = page.one(root, &CARD);
+    let links = page.many(root, &LINKS);
+    let buffers = card.integer("dma_buffers").unwrap_or(1) as usize;
+    let mut elinks = Vec::new();
+    for block in &links {
+        read_links(block, buffers, &mut elinks);
+    }
+    if links.is_empty() {
+        card.complain_whole(
+            "no link is named",
+            "one [[links]] block or more",
+            "add [[links]] with links = [0, 1]",
+        );
+    }
+    let config = CardConfig {
+        format: format(&card)?,
+        elinks,
+        buffers,
+        ttc: ttc(&page.one(root, &TTC), buffers),
+        sizes: sizes(&page.one(root, &CHUNKS)),
+        front_end: front_end(&page.one(root, &QUEUES)),
+        fifo: fifo(&page.one(root, &QUEUES)),
+        block_timeout_ns: card.integer("block_timeout_us").unwrap_or(1000) * 1000,
+        seed: card.integer("seed").unwrap_or(1),
+    };
+    if page.is_clean()
+        && let Err(error) = config.validate()
+    {
+        card.complain_whole(
+            &error.to_string(),
+            "values that agree with each other",
+            "change one of them",
+        );
+    }
+    let name = card.name("name").unwrap_or_else(|| "card0".into());
+    let dma_bytes = card.integer("dma_bytes").unwrap_or(64 << 20);
+    Some(CardPlan {
+        socket: card
+            .path("socket")
+            .unwrap_or_else(|| PathBuf::from(format!("{name}.sock"))),
+        name,
+        out: card.path("directory"),
+        dma_blocks: dma_bytes / config.format.bytes() as u64,
+        config,
+        wait_for_readers: card.flag("wait_for_readers").unwrap_or(true),
+        time_dilation: card.integer("time_dilation").unwrap_or(1),
+        drain: Duration::from_secs(card.integer("drain_s").unwrap_or(60)),
+    })
+}
+
+fn format(card: &Block<'_, '_>) -> Option<BlockFormat> {
+    let kind = card.choice("blocks").unwrap_or("phase2");
+    let format = match kind {
+        "phase1" => BlockFormat::PHASE1,
+        "phase1-wide" => BlockFormat::PHASE1_WIDE,
+        _ => {
+            let bytes = card.integer("block_bytes").unwrap_or(4096);
+            BlockFormat::phase2(bytes as usize).ok()?
+        }
+    };
+    if kind != "phase2" {
+        card.idle("block_bytes", "blocks of phase 1 have 1024 bytes");
+    }
+    Some(if card.flag("subchunk_headers").unwrap_or(false) {
+        format.with_headers()
+    } else {
+        format
+    })
+}
+
+fn read_links(block: &Block<'_, '_>, buffers: usize, elinks: &mut Vec<ElinkConfig>) {
+    let is_full = block.choice("kind").unwrap_or("full") == "full";
+    let buffer = block.integer("dma_buffer").unwrap_or(0) as usize;
+    if buffer >= buffers {
+        block.complain(
+            "dma_buffer",
+            &format!("there is no such buffer: the card has {buffers}, counted from 0"),
+            &format!("an integer from 0 to {}", buffers - 1),
+            "name another one, or give [card] more dma_buffers",
+        );
+    }
+    let (of, other, missing) = if is_full {
+        ("links", "elinks", "links = [0, 1]")
+    } else {
+        ("elinks", "links", "elinks = [0, 8]")
+    };
+    block.idle(other, &format!("this block has {of}"));
+    if is_full {
+        block.idle("width_bits", "a link in FULL mode has its whole width");
+    }
+    if !block.has(of) {
+        block.complain_whole(
+            &format!("{of} are not named"),
+            &format!("{of} of this block"),
+            &format!("add {missing}"),
+        );
+    }
+    let width_bits = block.integer("width_bits").unwrap_or(8) as u8;
+    let stream = block.integer("stream").map(|stream| stream as u8);
+    for number in block.integers(of).unwrap_or_default() {
+        let number = number as u16;
+        let elink = if is_full {
+            Elink::of_link(number)
+        } else {
+            Elink::new(number)
+        };
+        let Some(elink) = elink else { continue };
+        if elinks.iter().any(|one| one.elink == elink) {
+            block.complain(
+                of,
+                &format!("E-link {elink} ({number}) is in another block already"),
+                "each E-link once",
+                "take it out of one of them",
+            );
+            continue;
+        }
+        elinks.push(ElinkConfig {
+            elink,
+            speed: if is_full {
+                Speed::Full
+            } else {
+                Speed::Gbt { width_bits }
+            },
+            buffer,
+            stream,
+        });
+    }
+}
+
+/// 0 stands for none.
+fn some(block: &Block<'_, '_>, name: &str) -> Option<u64> {
+    block.integer(name).filter(|value| *value > 0)
+}
+
+fn ttc(block: &Block<'_, '_>, buffers: usize) -> TtcConfig {
+    let of = |name, otherwise: u16| block.integer(name).map_or(otherwise, |value| value as u16);
+    let usual = Trains::default();
+    let spread = match block.choice("spread") {
+        Some("poisson") => Spread::Poisson,
+        Some("trains") => Spread::Trains(Trains {
+            trains: of("trains", usual.trains),
+            bunches: of("train_bunches", usual.bunches),
+            gap_bunches: of("gap_bunches", usual.gap_bunches),
+        }),
+        _ => Spread::Fixed,
+    };
+    if !matches!(spread, Spread::Trains(_)) {
+        for name in ["trains", "train_bunches", "gap_bunches"] {
+            block.idle(name, "triggers are not spread over trains");
+        }
+    }
+    let to_host = block.integer("messages_to").map(|buffer| buffer as usize);
+    if to_host.is_some_and(|buffer| buffer >= buffers) {
+        block.complain(
+            "messages_to",
+            &format!("there is no such buffer: the card has {buffers}, counted from 0"),
+            &format!("an integer from 0 to {}", buffers - 1),
+            "name another one, or give [card] more dma_buffers",
+        );
+    }
+    let rate_hz = block.integer("rate_hz").unwrap_or(100_000);
+    TtcConfig {
+        spread,
+        dead_time_bunches: block.integer("dead_time_bunches").unwrap_or(0),
+        ecr_period_ns: some(block, "ecr_period_us").map(|us| us * 1000),
+        to_host,
+        trigger_type: of("trigger_type", 1),
+        limit: Limit {
+            events: some(block, "triggers"),
+            duration_ns: some(block, "duration_ms").map(|ms| ms * 1_000_000),
+        },
+        ..TtcConfig::at_rate(rate_hz as f64)
+    }
+}
+
+fn sizes(block: &Block<'_, '_>) -> ChunkSizes {
+    let kind = block.choice("sizes").unwrap_or("fixed");
+    let of = |name, otherwise: u32| block.integer(name).map_or(otherwise, |value| value as u32);
+    let bytes = of("bytes", 64);
+    let [min_bytes, max_bytes] = [of("min_bytes", 16), of("max_bytes", 2048)];
+    let sigma = f64::from(of("sigma_percent", 30)) / 100.0;
+    let unused: &[&str] = match kind {
+        "uniform" => &["bytes", "sigma_percent", "ramp_triggers"],
+        "normal" | "lognormal" => &["ramp_triggers"],
+        "ramp" => &["bytes", "sigma_percent"],
+        _ => &["min_bytes", "max_bytes", "sigma_percent", "ramp_triggers"],
+    };
+    for name in unused {
+        block.idle(name, &format!("sizes are {kind}"));
+    }
+    if kind != "fixed" && min_bytes > max_bytes {
+        block.complain(
+            "min_bytes",
+            &format!("it is more than max_bytes, {max_bytes}"),
+            &format!("an integer from 8 to {max_bytes} bytes"),
+            "make it smaller, or max_bytes larger",
+        );
+    }
+    match kind {
+        "uniform" => ChunkSizes::Uniform {
+            min_bytes,
+            max_bytes,
+        },
+        "normal" => ChunkSizes::Normal {
+            mean_bytes: bytes.into(),
+            sigma_bytes: f64::from(bytes) * sigma,
+            min_bytes,
+            max_bytes,
+        },
+        "lognormal" => ChunkSizes::LogNormal {
+            median_bytes: bytes.into(),
+            sigma,
+            min_bytes,
+            max_bytes,
+        },
+        "ramp" => ChunkSizes::Ramp {
+            from_bytes: min_bytes,
+            to_bytes: max_bytes,
+            triggers: block.integer("ramp_triggers").unwrap_or(1_000_000),
+        },
+        _ => ChunkSizes::Fixed { bytes },
+    }
+}
+
+fn front_end(block: &Block<'_, '_>) -> FrontEnd {
+    let usual = FrontEnd::default();
+    let on = block
+        .integer("busy_on_chunks")
+        .unwrap_or(usual.busy_on_chunks);
+    let off = block.integer("busy_off_chunks").unwrap_or(on / 2);
+    if off >= on {
+        block.complain(
+            "busy_off_chunks",
+            &format!("it is not below busy_on_chunks, {on}"),
+            &format!("an integer from 0 to {}", on - 1),
+            "make it smaller",
+        );
+    }
+    FrontEnd {
+        busy_on_chunks: on,
+        busy_off_chunks: off,
+    }
+}
+
+fn fifo(block: &Block<'_, '_>) -> LinkFifo {
+    let usual = LinkFifo::default();
+    let of = |name, otherwise: u8| block.integer(name).map_or(otherwise, |value| value as u8);
+    let off = of("xoff_sixteenths", usual.xoff_sixteenths);
+    let on = of("xon_sixteenths", usual.xon_sixteenths);
+    if on >= off {
+        block.complain(
+            "xon_sixteenths",
+            &format!("it is not below xoff_sixteenths, {off}"),
+            &format!("an integer from 0 to {}", off - 1),
+            "make it smaller",
+        );
+    }
+    LinkFifo {
+        bytes: block
+            .integer("fifo_bytes")
+            .map_or(usual.bytes, |bytes| bytes as usize),
+        xoff_sixteenths: off,
+        xon_sixteenths: on,
+    }
+}
+
+/// Reads to-host's file.
+///
+/// # Errors
+/// It cannot be read, or has mistakes: all of them are told.
+pub fn load_tohost(path: &Path) -> Result<ToHostFile, ConfigError> {
+    Ok(parse_tohost(&path.display().to_string(), &text_of(path)?)?)
+}
+
+/// Reads the text of to-host's file called `file`.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn parse_tohost(file: &str, text: &str) -> Result<ToHostFile, Mistakes> {
+    let page = Page::new(file, text, &TOHOST_SECTIONS);
+    let plan = tohost(&page);
+    page.conclude(plan)
+}
+
+fn tohost(page: &Page<'_>) -> Option<ToHostFile> {
+    let table = page.parse()?;
+    let root = table.get_ref();
+    page.check_sections(root);
+    let whole = page.one(root, &TOHOST);
+    let blocks = page.many(root, &DEVICES);
+    if blocks.is_empty() {
+        whole.complain_whole(
+            "no card is named",
+            "one [[devices]] block or more",
+            "add [[devices]] with socket = \"card0.sock\" and address = \"shm://felix\"",
+        );
+    }
+    let out = whole.path("directory");
+    let devices = blocks.iter().filter_map(device).collect();
+    let seconds = |name| whole.integer(name).map(Duration::from_secs);
+    Some(ToHostFile {
+        out: Some(out.unwrap_or_else(|| "forebay-tohost".into())),
+        metrics: whole.socket("metrics"),
+        duration: seconds("duration_s"),
+        detector: whole.integer("detector").unwrap_or(0) as u8,
+        connector: whole.integer("connector").unwrap_or(0) as u16,
+        subscribers_min: whole.integer("subscribers_min").unwrap_or(0) as usize,
+        card_wait: seconds("card_wait_s").unwrap_or(Duration::from_secs(10)),
+        decoder: forebay_readout::Config {
+            chunk_bytes_max: whole.integer("chunk_bytes_max").unwrap_or(1 << 20) as usize,
+        },
+        devices,
+    })
+}
+
+fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
+    for name in ["socket", "address"] {
+        if !block.has(name) {
+            block.complain_whole(
+                &format!("its {name} is not named"),
+                "socket and address of each card",
+                &format!("add {name}"),
+            );
+        }
+    }
+    let usual = Config::default();
+    let of = |name, otherwise: u32| block.integer(name).map_or(otherwise, |value| value as u32);
+    let messages = Config {
+        buffer_bytes: of("buffer_bytes", usual.buffer_bytes),
+        buffer_count: of("buffer_count", usual.buffer_count),
+        flush_ns: block.integer("flush_us").unwrap_or(1000) * 1000,
+        block_ns: block.integer("block_ms").unwrap_or(10_000) * 1_000_000,
+        ..usual
+    };
+    let security = if block.flag("plain").unwrap_or(false) {
+        Security::Plain
+    } else {
+        Security::PlainOnLoopback
+    };
+    let subscribers_max = of("subscribers_max", 128) as usize;
+    let buffers = block.integers("dma_buffers");
+    Some(DevicePlan {
+        socket: block.path("socket")?,
+        buffers: buffers.map(|all| all.iter().map(|number| *number as usize).collect()),
+        address: block.link("address")?,
+        settings: Settings {
+            messages,
+            connections_max: subscribers_max,
+            security,
+            ..Settings::default()
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_are_as_they_say() {
+        let card = parse_card("card.toml", include_str!("../../../../examples/card.toml")).unwrap();
+        assert_eq!(card.config.elinks.len(), 12);
+        assert_eq!(card.config.ttc.limit.duration_ns, Some(10_000_000_000));
+        assert_eq!((card.dma_blocks, card.config.buffers), (16_384, 2));
+        let text = include_str!("../../../../examples/tohost.toml");
+        let tohost = parse_tohost("tohost.toml", text).unwrap();
+        assert_eq!(tohost.devices[0].socket, card.socket);
+        assert_eq!(tohost.devices[0].buffers, None);
+        // What is commented out is the default: it changes nothing.
+        let written = |text: &str| {
+            let lines = text.lines().map(|line| match line.strip_prefix("# ") {
+                Some(key) if key.contains(" = ") && !key.contains('`') => key,
+                _ => line,
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let same = parse_tohost("tohost.toml", &written(text)).unwrap();
+        assert_eq!(
+            same.devices[0].settings.messages,
+            tohost.devices[0].settings.messages
+        );
+        assert_eq!((same.detector, same.subscribers_min), (0, 0));
+    }
+
+    #[test]
+    fn a_declared_default_of_a_card_is_the_one_that_holds() {
+        let shortest = "[[links]]\nlinks = [0]\n";
+        let mut text = String::new();
+        for section in &CARD_SECTIONS {
+            let header = section.header();
+            if section.many {
+                continue;
+            }
+            text += &format!("{header}\n");
+            let apart = [
+                "trains",
+                "train_bunches",
+                "gap_bunches",
+                "min_bytes",
+                "max_bytes",
+                "sigma_percent",
+                "ramp_triggers",
+            ];
+            for key in section.keys.iter().filter(|key| !apart.contains(&key.name)) {
+                if let crate::config::keys::Default::Value(value) = key.default {
+                    text += &format!("{} = {value}\n", key.name);
+                }
+            }
+        }
+        let written = parse_card("card.toml", &format!("{text}{shortest}")).unwrap();
+        let usual = parse_card("card.toml", shortest).unwrap();
+        assert_eq!(written.config, usual.config);
+        assert_eq!(written.dma_blocks, usual.dma_blocks);
+        assert_eq!(written.drain, usual.drain);
+    }
+}

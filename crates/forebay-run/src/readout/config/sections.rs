@@ -1,0 +1,429 @@
+//! All sections and keys of the files of link readout, in the order in which they are documented.
+
+use crate::config::keys::{
+    Default::{self, Depends, Required, Value},
+    Key,
+    Kind::{self, Choice, Flag, Integer, Integers, Link, Name, Path, PowerOfTwo, Socket, ZeroOr},
+    Section,
+};
+
+/// Bytes of a DMA buffer.
+const DMA_BYTES: (u64, u64) = (1 << 20, 1 << 36);
+/// Bytes of a chunk: the head of its payload, and what 16 bits can say.
+const CHUNK_BYTES: (u64, u64) = (8, 65_535);
+
+const fn key(name: &'static str, kind: Kind, default: Default, says: &'static str) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        says,
+    }
+}
+
+/// The card.
+pub const CARD: Section = Section {
+    name: "card",
+    many: false,
+    says: "The emulated card as a whole.",
+    keys: &[
+        key(
+            "name",
+            Name,
+            Value("\"card0\""),
+            "What it is called, in its record and in the names of its memory.",
+        ),
+        key(
+            "socket",
+            Path,
+            Depends("the name with `.sock`, in the current directory"),
+            "Where readers open it: what a device file is for a real card.",
+        ),
+        key(
+            "directory",
+            Path,
+            Depends("nothing is kept"),
+            "Where its ledger and record lie. Made if it is not there.",
+        ),
+        key(
+            "blocks",
+            Choice(&["phase2", "phase1", "phase1-wide"]),
+            Value("\"phase2\""),
+            "Format of blocks: marker 0xC0CE with 32-bit trailers, 0xABCD with 16-bit ones, or 0xABCE with 32-bit ones.",
+        ),
+        key(
+            "block_bytes",
+            PowerOfTwo(1024, 16_384),
+            Value("4096"),
+            "Size of a block of phase 2; those of phase 1 have 1024 bytes.",
+        ),
+        key(
+            "subchunk_headers",
+            Flag,
+            Value("false"),
+            "Words in front of the data instead of behind: a variant of this project, which no card has.",
+        ),
+        key(
+            "block_timeout_us",
+            Integer(1, 1_000_000),
+            Value("1000"),
+            "A block that is not full goes out so long after its first byte: the latency at low rates.",
+        ),
+        key("dma_buffers", Integer(1, 8), Value("1"), "DMA buffers."),
+        key(
+            "dma_bytes",
+            PowerOfTwo(DMA_BYTES.0, DMA_BYTES.1),
+            Value("67108864"),
+            "Size of each: the longest stall of its reader that shall hold no trigger back, times the data rate.",
+        ),
+        key(
+            "wait_for_readers",
+            Flag,
+            Value("true"),
+            "Whether triggers begin when every DMA buffer has been opened, or at once.",
+        ),
+        key(
+            "time_dilation",
+            Integer(1, 1_000_000),
+            Value("1"),
+            "How much slower than real time the card lives: what this host could not move in real time keeps its shape.",
+        ),
+        key(
+            "drain_s",
+            Integer(0, 3600),
+            Value("60"),
+            "How long the card waits at its end until its readers have read everything.",
+        ),
+        key(
+            "seed",
+            Integer(0, u32::MAX as u64),
+            Value("1"),
+            "All that is random follows from it.",
+        ),
+    ],
+};
+
+/// Triggers.
+pub const TTC: Section = Section {
+    name: "ttc",
+    many: false,
+    says: "Triggers (timing, trigger and control).",
+    keys: &[
+        key(
+            "rate_hz",
+            Integer(1, 100_000_000),
+            Value("100000"),
+            "Triggers asked for in a second of the card's time, on average. BUSY holds some of them back.",
+        ),
+        key(
+            "spread",
+            Choice(&["fixed", "poisson", "trains"]),
+            Value("\"fixed\""),
+            "How they are spread: at the same distance, at random, or at random over trains of filled bunches.",
+        ),
+        key(
+            "trains",
+            Integer(1, 3564),
+            Value("39"),
+            "For trains: how many in an orbit of 3564 bunches.",
+        ),
+        key(
+            "train_bunches",
+            Integer(1, 3564),
+            Value("72"),
+            "For trains: bunches of a train.",
+        ),
+        key(
+            "gap_bunches",
+            Integer(0, 3564),
+            Value("8"),
+            "For trains: empty bunches between two trains.",
+        ),
+        key(
+            "dead_time_bunches",
+            Integer(0, 3564),
+            Value("0"),
+            "No other trigger for so many bunches after one.",
+        ),
+        key(
+            "ecr_period_us",
+            ZeroOr(1, 3_600_000_000),
+            Value("0"),
+            "Resets the trigger number (ECR) so often. 0: never.",
+        ),
+        key(
+            "messages_to",
+            Integer(0, 7),
+            Depends("no messages"),
+            "The DMA buffer that gets a message about each trigger, on E-link 0x600.",
+        ),
+        key(
+            "trigger_type",
+            Integer(0, 65_535),
+            Value("1"),
+            "What these messages say of each trigger.",
+        ),
+        key(
+            "triggers",
+            ZeroOr(1, 1 << 48),
+            Value("0"),
+            "Ends the run after so many triggers. 0: not by number.",
+        ),
+        key(
+            "duration_ms",
+            ZeroOr(1, 1 << 40),
+            Value("0"),
+            "Ends the run after so much of the card's time. 0: by Ctrl-C or SIGTERM.",
+        ),
+    ],
+};
+
+/// Chunks.
+pub const CHUNKS: Section = Section {
+    name: "chunks",
+    many: false,
+    says: "What front ends send for a trigger: the payload of FELIX's own data generator, which checks itself.",
+    keys: &[
+        key(
+            "sizes",
+            Choice(&["fixed", "uniform", "normal", "lognormal", "ramp"]),
+            Value("\"fixed\""),
+            "How long chunks are.",
+        ),
+        key(
+            "bytes",
+            Integer(CHUNK_BYTES.0, CHUNK_BYTES.1),
+            Value("64"),
+            "For fixed: the size. For normal: the mean. For lognormal: the median.",
+        ),
+        key(
+            "min_bytes",
+            Integer(CHUNK_BYTES.0, CHUNK_BYTES.1),
+            Value("16"),
+            "The least, but for fixed.",
+        ),
+        key(
+            "max_bytes",
+            Integer(CHUNK_BYTES.0, CHUNK_BYTES.1),
+            Value("2048"),
+            "The most, but for fixed.",
+        ),
+        key(
+            "sigma_percent",
+            Integer(0, 400),
+            Value("30"),
+            "For normal: the deviation, in per cent of the mean. For lognormal: that of the logarithm, in per cent.",
+        ),
+        key(
+            "ramp_triggers",
+            Integer(2, 1 << 40),
+            Value("1000000"),
+            "For ramp: triggers from the least to the most; then again.",
+        ),
+    ],
+};
+
+/// Queues.
+pub const QUEUES: Section = Section {
+    name: "queues",
+    many: false,
+    says: "The queues in front of each link and behind it.",
+    keys: &[
+        key(
+            "busy_on_chunks",
+            Integer(1, 4096),
+            Value("256"),
+            "The queue of a front end: chunks at which BUSY goes up and triggers stop.",
+        ),
+        key(
+            "busy_off_chunks",
+            Integer(0, 4095),
+            Depends("half of `busy_on_chunks`"),
+            "Chunks at which BUSY goes down.",
+        ),
+        key(
+            "fifo_bytes",
+            Integer(1 << 10, 16 << 20),
+            Value("65536"),
+            "What a link's FIFO takes while the DMA buffer is full.",
+        ),
+        key(
+            "xoff_sixteenths",
+            Integer(1, 15),
+            Value("12"),
+            "How full the FIFO is when the front end is told to stop (XOFF).",
+        ),
+        key(
+            "xon_sixteenths",
+            Integer(0, 14),
+            Value("4"),
+            "How full it is when it may go on.",
+        ),
+    ],
+};
+
+/// Links.
+pub const LINKS: Section = Section {
+    name: "links",
+    many: true,
+    says: "Links and E-links, and the DMA buffer that they go into.",
+    keys: &[
+        key(
+            "kind",
+            Choice(&["full", "gbt"]),
+            Value("\"full\""),
+            "Whole links of 9.6 Gb/s (FULL mode), or E-links of GBT links.",
+        ),
+        key(
+            "links",
+            Integers(0, 23),
+            Depends("required for full"),
+            "For full: the links; link n is E-link 64 n.",
+        ),
+        key(
+            "elinks",
+            Integers(0, 2047),
+            Depends("required for gbt"),
+            "For gbt: numbers of the E-links: 64 times the link and 8 times the group and the path.",
+        ),
+        key(
+            "width_bits",
+            PowerOfTwo(2, 32),
+            Value("8"),
+            "For gbt: bits of each 25 ns; 40 Mb/s a bit, of which 8b10b leaves 4 in 5.",
+        ),
+        key(
+            "dma_buffer",
+            Integer(0, 7),
+            Value("0"),
+            "Where their blocks go.",
+        ),
+        key(
+            "stream",
+            Integer(0, 255),
+            Depends("0xAA, which is none"),
+            "First byte of each chunk.",
+        ),
+    ],
+};
+
+/// Sections of a card's file.
+pub const CARD_SECTIONS: [Section; 5] = [CARD, TTC, CHUNKS, QUEUES, LINKS];
+
+/// To-host.
+pub const TOHOST: Section = Section {
+    name: "tohost",
+    many: false,
+    says: "To-host as a whole.",
+    keys: &[
+        key(
+            "directory",
+            Path,
+            Value("\"forebay-tohost\""),
+            "Where ledger and record lie, and below it those of each publisher. Made if it is not there.",
+        ),
+        key(
+            "metrics",
+            Socket,
+            Depends("not served"),
+            "Serves Prometheus' text format at GET /metrics there.",
+        ),
+        key(
+            "detector",
+            Integer(0, 255),
+            Value("0"),
+            "Detector in the 64-bit fids, which are the tags.",
+        ),
+        key(
+            "connector",
+            Integer(0, 65_535),
+            Value("0"),
+            "Connector in the fids.",
+        ),
+        key(
+            "subscribers_min",
+            Integer(0, 4096),
+            Value("0"),
+            "Opens a DMA buffer when so many have subscribed to it: what comes before is dropped by name otherwise.",
+        ),
+        key(
+            "card_wait_s",
+            Integer(0, 1_000_000),
+            Value("10"),
+            "How long a card that is not there yet is waited for.",
+        ),
+        key(
+            "chunk_bytes_max",
+            Integer(1, 64 << 20),
+            Value("1048576"),
+            "Longest chunk that is joined of several blocks; what is beyond is dropped by name.",
+        ),
+        key(
+            "duration_s",
+            Integer(1, 31_536_000),
+            Depends("until the cards end, Ctrl-C or SIGTERM"),
+            "Ends the run after so long.",
+        ),
+    ],
+};
+
+/// Devices.
+pub const DEVICES: Section = Section {
+    name: "devices",
+    many: true,
+    says: "Cards that are read. Each DMA buffer has a thread and an address of its own.",
+    keys: &[
+        key("socket", Path, Required, "Where the card is opened."),
+        key(
+            "dma_buffers",
+            Integers(0, 7),
+            Depends("all that the card has"),
+            "Which of its buffers: others may be read by other processes.",
+        ),
+        key(
+            "address",
+            Link,
+            Required,
+            "Where the first of them is published; the n-th further one n ports higher, or with `-n` behind the name.",
+        ),
+        key(
+            "buffer_bytes",
+            Integer(64, (64 << 20) - 13),
+            Value("65536"),
+            "Network buffers of each subscriber: chunks are gathered in them.",
+        ),
+        key(
+            "buffer_count",
+            Integer(1, 65_536),
+            Value("64"),
+            "How many of them.",
+        ),
+        key(
+            "flush_us",
+            Integer(1, 10_000_000),
+            Value("1000"),
+            "A network buffer goes out at the latest so long after its first chunk.",
+        ),
+        key(
+            "block_ms",
+            Integer(1, 3_600_000),
+            Value("10000"),
+            "How long a subscriber of the policy block may hold the card up before it is let go.",
+        ),
+        key(
+            "subscribers_max",
+            Integer(1, 4096),
+            Value("128"),
+            "Subscribers of each buffer at a time.",
+        ),
+        key(
+            "plain",
+            Flag,
+            Value("false"),
+            "Whether a TCP address beyond loopback may go without TLS.",
+        ),
+    ],
+};
+
+/// Sections of to-host's file.
+pub const TOHOST_SECTIONS: [Section; 2] = [TOHOST, DEVICES];

@@ -1,0 +1,355 @@
+//! Where a card and its readers meet: a Unix socket, as a device file is for a real card.
+//!
+//! A reader connects, names a DMA buffer, and is handed the descriptors of its memory. It keeps the connection as long as it reads: each side sees by its end
+//! that the other one is gone, however it went. The memory is the card's own: a reader that is started again goes on at the first block that was not released.
+
+mod door;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use forebay_ring::{BlockConsumer, BlockRingSpec};
+use forebay_sys::SysError;
+use forebay_sys::seqpacket::{Arrived, SeqSocket};
+use forebay_wire::felix::{BlockFormat, BlockFormatError};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use door::Door;
+
+/// What both sides have to speak.
+const VERSION: u32 = 1;
+/// Longest record of either side, in bytes.
+const RECORD_BYTES_MAX: usize = 64 << 10;
+/// How long who has connected may take to say which buffer it wants, and a card to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a card cannot be read.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// Nobody listens there.
+    #[error("no card answers at {}: {source}; start it (forebay emulate card FILE.toml), or name its socket", path.display())]
+    NotThere {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        source: SysError,
+    },
+    /// A card listens there already.
+    #[error("a card is at work at {} already; end it, or give this one another socket", path.display())]
+    InUse {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The card does not answer.
+    #[error("the card at {} does not answer within {} s", path.display(), PATIENCE.as_secs())]
+    Silent {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The card gives nothing.
+    #[error("the card at {} refuses {asked}: {why}", path.display())]
+    Refused {
+        /// Where.
+        path: PathBuf,
+        /// What was asked for.
+        asked: String,
+        /// What it says.
+        why: String,
+    },
+    /// It says something else than a card does.
+    #[error("what listens at {} is no card of this version: {what}", path.display())]
+    NotACard {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Its blocks are of a format that there is not.
+    #[error("the card at {}: {source}", path.display())]
+    Format {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        source: BlockFormatError,
+    },
+    /// A DMA buffer cannot be mapped.
+    #[error("DMA buffer: {0}")]
+    Ring(#[from] forebay_ring::RingError),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] SysError),
+}
+
+/// What a card says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// What it is called.
+    pub name: String,
+    /// What its blocks begin with.
+    pub marker: u16,
+    /// Whether the words stand in front of the data: a variant of this project.
+    pub headers: bool,
+    /// Blocks of each DMA buffer.
+    pub blocks: Vec<u64>,
+    /// E-links of each DMA buffer.
+    pub elinks: Vec<Vec<u16>>,
+    /// Its process.
+    pub pid: u32,
+}
+
+impl DeviceInfo {
+    /// The format of its blocks.
+    ///
+    /// # Errors
+    /// There is none with that marker.
+    pub fn format(&self) -> Result<BlockFormat, BlockFormatError> {
+        let format = BlockFormat::of_marker(self.marker)?;
+        Ok(if self.headers {
+            format.with_headers()
+        } else {
+            format
+        })
+    }
+
+    /// The shape of a DMA buffer; none when there is no such buffer or no such format.
+    #[must_use]
+    pub fn spec(&self, buffer: usize) -> Option<BlockRingSpec> {
+        Some(BlockRingSpec {
+            name: format!("{}-dma{buffer}", self.name),
+            block_bytes: u32::try_from(self.format().ok()?.bytes()).ok()?,
+            blocks: *self.blocks.get(buffer)?,
+            populate: false,
+        })
+    }
+}
+
+/// What a reader asks for.
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    version: u32,
+    /// None: only what the card says of itself.
+    buffer: Option<usize>,
+}
+
+/// What it is told.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    /// Five descriptors come along, if a buffer was asked for.
+    Opened(DeviceInfo),
+    Refused(String),
+}
+
+/// A DMA buffer of a card, as its reader has it.
+#[derive(Debug)]
+pub struct Device {
+    /// What the card says of itself.
+    pub info: DeviceInfo,
+    /// The format of its blocks.
+    pub format: BlockFormat,
+    /// The blocks.
+    pub blocks: BlockConsumer,
+    socket: SeqSocket,
+}
+
+impl Device {
+    /// What the card that listens at `path` says of itself.
+    ///
+    /// # Errors
+    /// There is no card.
+    pub fn describe(path: &Path) -> Result<DeviceInfo, DeviceError> {
+        ask(path, None).map(|(_, info, _)| info)
+    }
+
+    /// Opens a DMA buffer of the card that listens at `path`.
+    ///
+    /// # Errors
+    /// There is no card, it refuses, or its memory is none.
+    pub fn open(path: &Path, buffer: usize) -> Result<Self, DeviceError> {
+        let (socket, info, fds) = ask(path, Some(buffer))?;
+        let format = info.format().map_err(|source| DeviceError::Format {
+            path: path.into(),
+            source,
+        })?;
+        let spec = info.spec(buffer).ok_or_else(|| DeviceError::NotACard {
+            path: path.into(),
+            what: format!("it does not describe buffer {buffer}"),
+        })?;
+        Ok(Self {
+            blocks: BlockConsumer::map(&spec, fds)?,
+            format,
+            info,
+            socket,
+        })
+    }
+
+    /// Whether the card is gone, however it went.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        let mut record = [0; 64];
+        !matches!(self.socket.receive(&mut record), Ok(Arrived::Nothing))
+    }
+}
+
+/// Asks a card for a buffer, or only for what it says of itself.
+fn ask(
+    path: &Path,
+    buffer: Option<usize>,
+) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
+    let owned = || path.to_path_buf();
+    let socket = SeqSocket::connect(path).map_err(|source| DeviceError::NotThere {
+        path: owned(),
+        source,
+    })?;
+    let what = |error: serde_json::Error| DeviceError::NotACard {
+        path: owned(),
+        what: error.to_string(),
+    };
+    let version = VERSION;
+    let request = serde_json::to_vec(&Request { version, buffer }).map_err(what)?;
+    socket.send(&request, &[])?;
+    let (text, fds) = hear(&socket, path)?;
+    match serde_json::from_slice(&text).map_err(what)? {
+        Answer::Opened(info) => Ok((socket, info, fds)),
+        Answer::Refused(why) => Err(DeviceError::Refused {
+            path: owned(),
+            asked: buffer.map_or_else(|| "to say what it is".into(), |n| format!("DMA buffer {n}")),
+            why,
+        }),
+    }
+}
+
+/// What a card answers, and the descriptors that came along.
+fn hear(socket: &SeqSocket, path: &Path) -> Result<(Vec<u8>, Vec<OwnedFd>), DeviceError> {
+    let mut record = vec![0; RECORD_BYTES_MAX];
+    let mut fds = Vec::new();
+    let begun = Instant::now();
+    loop {
+        match socket.receive_with_fds(&mut record, &mut fds)? {
+            Arrived::Record(bytes) => {
+                record.truncate(bytes);
+                return Ok((record, fds));
+            }
+            Arrived::End => {
+                return Err(DeviceError::NotACard {
+                    path: path.into(),
+                    what: "it hangs up".into(),
+                });
+            }
+            Arrived::Nothing if begun.elapsed() > PATIENCE => {
+                return Err(DeviceError::Silent { path: path.into() });
+            }
+            Arrived::Nothing => {
+                let mut fds = [PollFd::new(socket, PollFlags::IN)];
+                let moment = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 100_000_000,
+                };
+                // Interrupted or not: it is looked at again.
+                let _ = rustix::event::poll(&mut fds, Some(&moment));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_ring::BlockRingMemory;
+    use forebay_sys::seqpacket::SeqListener;
+
+    use super::*;
+
+    fn info() -> DeviceInfo {
+        DeviceInfo {
+            name: "card".into(),
+            marker: 0xc0ce,
+            headers: false,
+            blocks: vec![64, 128],
+            elinks: vec![vec![0], vec![64]],
+            pid: std::process::id(),
+        }
+    }
+
+    fn memories() -> Vec<BlockRingMemory> {
+        let specs = (0..2).map(|buffer| info().spec(buffer).unwrap());
+        specs
+            .map(|spec| BlockRingMemory::create(&spec).unwrap())
+            .collect()
+    }
+
+    /// Serves until the thread's answer is there.
+    fn serving<T: Send + 'static>(door: &mut Door, ask: impl FnOnce() -> T + Send + 'static) -> T {
+        let asking = std::thread::spawn(ask);
+        while !asking.is_finished() {
+            door.serve().unwrap();
+            std::thread::yield_now();
+        }
+        asking.join().unwrap()
+    }
+
+    #[test]
+    fn readers_get_the_buffer_that_they_name_and_one_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("card.sock");
+        let missing = Device::open(&path, 0).unwrap_err();
+        assert!(matches!(missing, DeviceError::NotThere { .. }), "{missing}");
+        let mut door = Door::open(&path, info(), memories()).unwrap();
+        let other = Door::open(&path, info(), memories()).unwrap_err();
+        assert!(matches!(other, DeviceError::InUse { .. }), "{other}");
+        let opens = |buffer: usize| {
+            let path = path.clone();
+            move || Device::open(&path, buffer)
+        };
+        let described = {
+            let path = path.clone();
+            serving(&mut door, move || Device::describe(&path)).unwrap()
+        };
+        assert_eq!((described, door.readers()), (info(), 0));
+        let device = serving(&mut door, opens(1)).unwrap();
+        assert_eq!((device.blocks.blocks(), device.format.bytes()), (128, 1024));
+        assert!(door.reads(1) && !door.reads(0));
+        let second = serving(&mut door, opens(1)).unwrap_err();
+        assert!(second.to_string().contains("another reader"), "{second}");
+        let third = serving(&mut door, opens(2)).unwrap_err();
+        assert!(third.to_string().contains("0 to 1"), "{third}");
+        assert!(!device.is_gone());
+        drop(device);
+        door.serve().unwrap();
+        assert_eq!(door.readers(), 0);
+        let device = serving(&mut door, opens(1)).unwrap();
+        drop(door);
+        assert!(device.is_gone());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_was_left_is_taken_over_and_garbage_is_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("card.sock");
+        drop(SeqListener::bind(&path, 1).unwrap());
+        assert!(path.exists(), "as a card that was killed leaves it");
+        let mut door = Door::open(&path, info(), memories()).unwrap();
+        for garbage in [
+            &b"x"[..],
+            b"{}",
+            br#"{"version":1,"buffer":7}"#,
+            br#"{"version":9,"buffer":0}"#,
+            &[0xff; 600],
+        ] {
+            let socket = SeqSocket::connect(&path).unwrap();
+            socket.send(garbage, &[]).unwrap();
+            door.serve().unwrap();
+            let (text, fds) = hear(&socket, &path).unwrap();
+            let answer: Answer = serde_json::from_slice(&text).unwrap();
+            assert!(matches!(answer, Answer::Refused(_)) && fds.is_empty());
+        }
+        assert_eq!((door.refused(), door.readers()), (5, 0));
+        // Who says nothing holds nobody up.
+        let _silent = SeqSocket::connect(&path).unwrap();
+        let path = path.clone();
+        assert!(serving(&mut door, move || Device::open(&path, 0)).is_ok());
+    }
+}

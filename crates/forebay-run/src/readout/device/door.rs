@@ -1,0 +1,189 @@
+//! The card's side of the place where cards and readers meet.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use forebay_ring::BlockRingMemory;
+use forebay_sys::SysError;
+use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
+
+use super::{Answer, DeviceError, DeviceInfo, PATIENCE, Request, VERSION};
+
+/// Readers that may be connected at a time.
+const READERS_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Reader {
+    socket: SeqSocket,
+    /// None: it has not asked yet.
+    buffer: Option<usize>,
+    since: Instant,
+}
+
+/// The card's side.
+#[derive(Debug)]
+pub struct Door {
+    path: PathBuf,
+    info: DeviceInfo,
+    memories: Vec<BlockRingMemory>,
+    listener: SeqListener,
+    readers: Vec<Reader>,
+    /// Readers that were turned away.
+    refused: u64,
+}
+
+impl Door {
+    /// Listens at `path`, where a card that was killed may have left its socket.
+    ///
+    /// # Errors
+    /// A card is at work there, or the directory cannot be written.
+    pub fn open(
+        path: &Path,
+        info: DeviceInfo,
+        memories: Vec<BlockRingMemory>,
+    ) -> Result<Self, DeviceError> {
+        let listener = match SeqListener::bind(path, READERS_MAX as u16) {
+            Ok(listener) => listener,
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                if SeqSocket::connect(path).is_ok() {
+                    return Err(DeviceError::InUse { path: path.into() });
+                }
+                // Nobody listens: it is left over.
+                std::fs::remove_file(path).map_err(|source| {
+                    SysError::new("unlink", path.display().to_string(), source)
+                })?;
+                SeqListener::bind(path, READERS_MAX as u16)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            info,
+            memories,
+            listener,
+            readers: Vec::new(),
+            refused: 0,
+        })
+    }
+
+    /// Lets in who has come, answers who has asked, and notices who has gone.
+    ///
+    /// # Errors
+    /// Descriptors run out.
+    pub fn serve(&mut self) -> Result<(), DeviceError> {
+        while let Some(socket) = self.listener.accept()? {
+            if self.readers.len() == READERS_MAX {
+                self.refused += 1;
+                let answer = Answer::Refused(format!("{READERS_MAX} readers are connected"));
+                // Who does not take it sees the end.
+                let _ = say(&socket, &answer, &[]);
+                continue;
+            }
+            self.readers.push(Reader {
+                socket,
+                buffer: None,
+                since: Instant::now(),
+            });
+        }
+        let mut at = 0;
+        while at < self.readers.len() {
+            if self.attend(at)? {
+                at += 1;
+            } else {
+                self.readers.swap_remove(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// One reader; false when it has gone or is turned away.
+    fn attend(&mut self, at: usize) -> Result<bool, DeviceError> {
+        let mut record = [0; 4096];
+        let reader = &self.readers[at];
+        match reader.socket.receive(&mut record)? {
+            Arrived::End => Ok(false),
+            Arrived::Nothing => Ok(reader.buffer.is_some() || reader.since.elapsed() < PATIENCE),
+            Arrived::Record(bytes) => {
+                let asked = record.get(..bytes).unwrap_or_default();
+                match self.answer(asked) {
+                    Ok((buffer, fds)) => {
+                        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                        let answer = Answer::Opened(self.info.clone());
+                        let reader = &mut self.readers[at];
+                        reader.buffer = buffer;
+                        Ok(say(&reader.socket, &answer, &fds) && buffer.is_some())
+                    }
+                    Err(why) => {
+                        self.refused += 1;
+                        say(&self.readers[at].socket, &Answer::Refused(why), &[]);
+                        Ok(false)
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&self, asked: &[u8]) -> Result<(Option<usize>, Vec<OwnedFd>), String> {
+        let request: Request =
+            serde_json::from_slice(asked).map_err(|error| format!("no request: {error}"))?;
+        if request.version != VERSION {
+            return Err(format!(
+                "version {} was asked for, {VERSION} is spoken",
+                request.version
+            ));
+        }
+        let Some(buffer) = request.buffer else {
+            return Ok((None, Vec::new()));
+        };
+        let memory = self.memories.get(buffer).ok_or_else(|| {
+            let last = self.memories.len().saturating_sub(1);
+            format!("there is no such buffer; 0 to {last} are")
+        })?;
+        if self.reads(buffer) {
+            return Err("another reader has it".into());
+        }
+        let fds = memory.consumer_fds().map_err(|error| error.to_string())?;
+        Ok((Some(buffer), fds))
+    }
+
+    /// Whether somebody reads that buffer.
+    #[must_use]
+    pub fn reads(&self, buffer: usize) -> bool {
+        self.readers
+            .iter()
+            .any(|reader| reader.buffer == Some(buffer))
+    }
+
+    /// Buffers that have a reader.
+    #[must_use]
+    pub fn readers(&self) -> usize {
+        self.readers
+            .iter()
+            .filter(|reader| reader.buffer.is_some())
+            .count()
+    }
+
+    /// Who was turned away.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What the card says of itself.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn say(socket: &SeqSocket, answer: &Answer, fds: &[BorrowedFd<'_>]) -> bool {
+    serde_json::to_vec(answer).is_ok_and(|text| socket.send(&text, fds).unwrap_or(false))
+}

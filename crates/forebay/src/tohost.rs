@@ -1,0 +1,108 @@
+//! `forebay tohost`: detector links in, chunks out.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use forebay_run::readout::tohost::{self, ToHostSummary};
+use forebay_run::readout::{CardEnd, config};
+
+use crate::output::{Format, bytes, counted, note_line, print_line, si};
+use crate::session::BROKEN;
+
+/// Reads the DMA buffers of cards and publishes their chunks by E-link.
+///
+/// Blocks are decoded where the card has written them; each chunk is published under the 64-bit fid of its E-link, over the backend that the address names, to
+/// subscribers of `forebay net sub`, `forebay swrod`, or a program of one's own. A subscriber of the policy `block` that does not follow lets the DMA buffer fill,
+/// and the card raises BUSY; any other policy costs that subscriber alone.
+/// Ends when the cards end, by Ctrl-C, or after duration_s.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: forebay tohost examples/tohost.toml\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, or a card was lost."
+)]
+pub(crate) struct ToHostArgs {
+    /// What to read and where to publish it; `forebay check --reference` lists all keys.
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
+    let file = config::load_tohost(&args.file)?;
+    let signals = Arc::new(forebay_run::signals()?);
+    let mut plan = file.plan(|| signals.count() > 0)?;
+    for reader in &mut plan.readers {
+        reader.settings.signals = Some(Arc::clone(&signals));
+    }
+    let summary = tohost::run(
+        &plan,
+        &signals,
+        |buffer, address| {
+            note_line(format_args!(
+                "forebay: DMA buffer {buffer} is published at {address}"
+            ));
+        },
+        |warning| note_line(format_args!("forebay: warning: {warning}")),
+    )?;
+    match args.format {
+        Format::Json => print_line(serde_json::to_string(&summary)?),
+        Format::Text => print(&summary),
+    }
+    if let Some(failed) = &summary.failed {
+        note_line(format_args!("forebay: {failed}"));
+    }
+    if summary.lost_card() {
+        note_line(
+            "forebay: the card is gone without a farewell; what it had shown was read, and the books are closed",
+        );
+    }
+    Ok(match (summary.is_closed(), &summary.failed) {
+        (false, _) => ExitCode::from(BROKEN),
+        (true, None) if !summary.lost_card() => ExitCode::SUCCESS,
+        (true, _) => ExitCode::from(2),
+    })
+}
+
+fn print(summary: &ToHostSummary) {
+    for buffer in &summary.buffers {
+        let end = match buffer.end {
+            CardEnd::InOrder => "ended in order",
+            CardEnd::Lost => "LOST ITS CARD",
+            CardEnd::Stopped => "stopped",
+        };
+        print_line(format_args!(
+            "DMA buffer {} at {}: {}, {} of {}, {} published; {end}",
+            buffer.number,
+            buffer.address,
+            counted(buffer.blocks, "block"),
+            counted(buffer.chunks, "chunk"),
+            bytes(buffer.chunk_bytes as f64),
+            buffer.chunks_published,
+        ));
+        for (what, count) in buffer.damage.iter().chain(&buffer.chunks_flagged) {
+            print_line(format_args!("  {what}: {count}"));
+        }
+        if buffer.held_up > 0 {
+            print_line(format_args!(
+                "  held up by subscribers for {:.3} s",
+                buffer.held_up_seconds
+            ));
+        }
+    }
+    for (reason, count) in &summary.drops {
+        print_line(format_args!("lost at {reason}: {count}"));
+    }
+    print_line(format_args!(
+        "{} of {} in {:.2} s ({}); CPU {:.2} s; residual {} items, {} bytes",
+        counted(summary.chunks, "chunk"),
+        bytes(summary.chunk_bytes as f64),
+        summary.seconds,
+        si(summary.chunks as f64 / summary.seconds.max(1e-9), "Hz"),
+        summary.cpu_seconds,
+        summary.residual_items,
+        summary.residual_bytes,
+    ));
+}

@@ -1,0 +1,372 @@
+//! Link readout with the real binary: a card, to-host and subscribers as processes, on good days and on bad ones.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs;
+use std::path::Path;
+
+use forebay_run::readout::device::Device;
+use rig::{Run, audit_json, forebay, signal, start, wait_for};
+use serde_json::Value;
+
+const LINKS: u64 = 12;
+
+/// A chain in a directory of its own.
+struct Chain {
+    directory: tempfile::TempDir,
+    address: String,
+}
+
+impl Chain {
+    /// Two DMA buffers of 1 MiB, six links in each.
+    fn new(ttc: &str, name: &str) -> Self {
+        Self::at(ttc, format!("shm://{name}-{}", std::process::id()))
+    }
+
+    fn at(ttc: &str, address: String) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let card = format!(
+            "[card]\nsocket = {socket:?}\ndma_buffers = 2\ndma_bytes = 1048576\ndirectory = {out:?}\ndrain_s = 20\n[ttc]\n{ttc}\n[chunks]\nbytes = 100\n\
+             [[links]]\nlinks = [0, 1, 2, 3, 4, 5]\n[[links]]\nlinks = [6, 7, 8, 9, 10, 11]\ndma_buffer = 1\n",
+            socket = directory.path().join("card.sock"),
+            out = directory.path().join("card"),
+        );
+        fs::write(directory.path().join("card.toml"), card).unwrap();
+        Self { directory, address }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn card(&self) -> Run {
+        let file = self.path("card.toml");
+        let run = start(
+            forebay()
+                .args(["emulate", "card"])
+                .arg(file)
+                .args(["--format", "json"]),
+        );
+        let socket = self.path("card.sock");
+        wait_for("the card", || socket.exists().then_some(()));
+        run
+    }
+
+    /// To-host in the directory `name`; `more` goes below [[devices]].
+    fn tohost(&self, name: &str, subscribers: u32, more: &str) -> Run {
+        let text = format!(
+            "[tohost]\ndirectory = {out:?}\nsubscribers_min = {subscribers}\n[[devices]]\nsocket = {socket:?}\naddress = {address:?}\n{more}\n",
+            out = self.path(name),
+            socket = self.path("card.sock"),
+            address = self.address,
+        );
+        let file = self.path(&format!("{name}.toml"));
+        fs::write(&file, text).unwrap();
+        start(forebay().arg("tohost").arg(file).args(["--format", "json"]))
+    }
+
+    /// Where both buffers are published.
+    fn addresses(&self) -> [String; 2] {
+        match self.address.rsplit_once(':') {
+            Some((host, port)) if self.address.starts_with("tcp") => {
+                let next = port.parse::<u16>().unwrap() + 1;
+                [self.address.clone(), format!("{host}:{next}")]
+            }
+            _ => [self.address.clone(), format!("{}-1", self.address)],
+        }
+    }
+
+    fn subscriber(&self, more: &[&str]) -> Run {
+        start(
+            forebay()
+                .args([
+                    "net", "sub", "--once", "--output", "null", "--format", "json",
+                ])
+                .args(self.addresses())
+                .args(more),
+        )
+    }
+}
+
+fn number(object: &Value, path: &str) -> u64 {
+    let found = object.pointer(path).and_then(Value::as_u64);
+    found.unwrap_or_else(|| panic!("{path} in {object}"))
+}
+
+/// The same field of both buffers.
+fn both(tohost: &Value, path: &str) -> u64 {
+    (0..2)
+        .map(|buffer| number(tohost, &format!("/buffers/{buffer}{path}")))
+        .sum()
+}
+
+/// Items of a term of the accounts at a place.
+fn booked(out: &Path, place: &str, term: &str) -> u64 {
+    let verdict = audit_json(out);
+    let accounts = verdict["balance"]["accounts"].as_array().unwrap();
+    let at_place = accounts.iter().filter(|line| line["place"] == place);
+    at_place
+        .map(|line| number(line, &format!("/{term}/items")))
+        .sum()
+}
+
+fn every_chunk_arrives(chain: &Chain) {
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 1, "");
+    let subscriber = chain.subscriber(&[]);
+    let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
+    let subscriber = subscriber.end().json_of(0);
+    let triggers = number(&card, "/triggers");
+    assert_eq!(triggers, 40_000);
+    for (object, path) in [
+        (&card, "/chunks"),
+        (&card, "/chunks_out"),
+        (&tohost, "/chunks"),
+        (&tohost, "/chunks_published"),
+        (&subscriber, "/messages"),
+    ] {
+        assert_eq!(number(object, path), triggers * LINKS, "{path}");
+    }
+    let bytes = triggers * LINKS * 100;
+    assert_eq!(number(&tohost, "/chunk_bytes"), bytes);
+    assert_eq!(number(&subscriber, "/bytes"), bytes);
+    let blocks: u64 = (0..2)
+        .map(|n| number(&card, &format!("/dma/{n}/blocks")))
+        .sum();
+    assert_eq!(number(&tohost, "/blocks"), blocks);
+    for object in [&card, &tohost, &subscriber] {
+        assert_eq!(number(object, "/residual_items"), 0);
+        assert_eq!(number(object, "/residual_bytes"), 0);
+    }
+    assert_eq!(tohost["drops"], serde_json::json!({}));
+    for name in ["card", "tohost", "tohost/publisher0", "tohost/publisher1"] {
+        let verdict = audit_json(&chain.path(name));
+        assert_eq!(verdict["closed"], true, "{name}: {verdict}");
+    }
+}
+
+#[test]
+fn every_chunk_arrives_over_shared_memory() {
+    every_chunk_arrives(&Chain::new("rate_hz = 50000\ntriggers = 40000", "arrives"));
+}
+
+#[test]
+fn every_chunk_arrives_over_tcp() {
+    let port = rig::free_ports(2);
+    let address = format!("tcp://127.0.0.1:{port}");
+    every_chunk_arrives(&Chain::at("rate_hz = 50000\ntriggers = 40000", address));
+}
+
+/// Waits until a to-host's ledger shows that it is at work.
+fn at_work(out: &Path, chunks: u64) {
+    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
+    wait_for("chunks in the books", || {
+        (booked(out, "publish", "outgoing") >= chunks).then_some(())
+    });
+}
+
+#[test]
+fn a_killed_tohost_is_followed_by_one_that_goes_on() {
+    let chain = Chain::new("rate_hz = 20000\nduration_ms = 3000", "killed-tohost");
+    let card = chain.card();
+    let first = chain.tohost("first", 1, "");
+    let before = chain.subscriber(&[]);
+    at_work(&chain.path("first"), 50_000);
+    assert!(signal("KILL", first.pid()));
+    first.end();
+    signal("INT", before.pid());
+    before.end();
+    let second = chain.tohost("second", 1, "");
+    let subscriber = chain.subscriber(&[]);
+    let (card, second) = (card.end().json_of(0), second.end().json_of(0));
+    let subscriber = subscriber.end().json_of(0);
+    let blocks: u64 = (0..2)
+        .map(|n| number(&card, &format!("/dma/{n}/blocks")))
+        .sum();
+    let of_first = booked(&chain.path("first"), "dma", "incoming");
+    let of_second = number(&second, "/blocks");
+    // The first had in its books what it gave back, and of each buffer at most one batch more, which the second has read again.
+    let twice = (of_first + of_second).checked_sub(blocks);
+    assert!(
+        twice.is_some_and(|twice| twice <= 2 * 64),
+        "{of_first} + {of_second}, {blocks}"
+    );
+    assert_eq!(number(&second, "/residual_items"), 0);
+    assert_eq!(
+        number(&subscriber, "/messages"),
+        number(&second, "/chunks_published")
+    );
+    assert_eq!(number(&card, "/residual_items"), 0);
+    assert_eq!(audit_json(&chain.path("first"))["closed"], true);
+    // A chunk that was cut by the change is flagged or dropped by name, one for each E-link at most.
+    let orphans = (0..2).map(|n| {
+        second["buffers"][n]["damage"]["orphan"]
+            .as_u64()
+            .unwrap_or(0)
+    });
+    assert!(orphans.sum::<u64>() <= LINKS, "{second}");
+}
+
+#[test]
+fn a_killed_card_is_read_to_its_last_block() {
+    let chain = Chain::new("rate_hz = 20000", "killed-card");
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 1, "");
+    let subscriber = chain.subscriber(&[]);
+    at_work(&chain.path("tohost"), 50_000);
+    assert!(signal("KILL", card.pid()));
+    card.end();
+    let ended = tohost.end();
+    let tohost = ended.json_of(2);
+    assert!(
+        ended.stderr.contains("without a farewell"),
+        "{}",
+        ended.stderr
+    );
+    let subscriber = subscriber.end().json_of(0);
+    for buffer in 0..2 {
+        assert_eq!(tohost["buffers"][buffer]["end"], "lost");
+    }
+    assert_eq!(number(&tohost, "/residual_items"), 0);
+    assert_eq!(
+        number(&subscriber, "/messages"),
+        number(&tohost, "/chunks_published")
+    );
+    assert_eq!(audit_json(&chain.path("tohost"))["closed"], true);
+    // Its socket is left over, and the next card takes the place.
+    assert!(chain.path("card.sock").exists());
+    let next = chain.card();
+    let socket = chain.path("card.sock");
+    wait_for("the next card", || Device::describe(&socket).ok());
+    assert!(signal("INT", next.pid()));
+    assert_eq!(number(&next.end().json_of(0), "/triggers"), 0);
+}
+
+#[test]
+fn a_killed_subscriber_costs_no_other_one() {
+    let chain = Chain::new("rate_hz = 20000\nduration_ms = 2500", "killed-sub");
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 2, "");
+    let (victim, other) = (chain.subscriber(&[]), chain.subscriber(&[]));
+    at_work(&chain.path("tohost"), 50_000);
+    assert!(signal("KILL", victim.pid()));
+    victim.end();
+    let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
+    let other = other.end().json_of(0);
+    let chunks = number(&card, "/triggers") * LINKS;
+    assert_eq!(number(&tohost, "/chunks_published"), chunks);
+    assert_eq!(number(&other, "/messages"), chunks);
+    assert_eq!(number(&tohost, "/residual_items"), 0);
+    assert_eq!(number(&card, "/residual_items"), 0);
+}
+
+#[test]
+fn a_slow_subscriber_that_drops_stalls_nobody() {
+    let chain = Chain::new("rate_hz = 30000\nduration_ms = 2500", "slow-drop");
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 2, "buffer_count = 4");
+    let (slow, other) = (
+        chain.subscriber(&["--slow", "drop-newest"]),
+        chain.subscriber(&[]),
+    );
+    at_work(&chain.path("tohost"), 20_000);
+    assert!(signal("STOP", slow.pid()));
+    let (card, other) = (card.end().json_of(0), other.end());
+    assert!(signal("CONT", slow.pid()));
+    let (tohost, slow) = (tohost.end().json_of(0), slow.end());
+    let chunks = number(&card, "/triggers") * LINKS;
+    assert_eq!(number(&other.json_of(0), "/messages"), chunks);
+    assert_eq!(number(&card, "/held_by_dma"), 0, "{card}");
+    let dropped = both(&tohost, "/publisher/dropped");
+    assert!(dropped > 0, "{tohost}");
+    let got = slow.json()["messages"].as_u64().unwrap();
+    let missing =
+        both(&tohost, "/publisher/missing_at_peers") + both(&tohost, "/publisher/unconfirmed");
+    assert!(
+        got + dropped + missing >= chunks,
+        "{got} {dropped} {missing} {chunks}"
+    );
+    assert_eq!(number(&tohost, "/residual_items"), 0);
+}
+
+#[test]
+fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
+    let chain = Chain::new("rate_hz = 30000\nduration_ms = 2500", "slow-block");
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 1, "buffer_count = 4");
+    let slow = chain.subscriber(&[]);
+    at_work(&chain.path("tohost"), 20_000);
+    assert!(signal("STOP", slow.pid()));
+    let full = |out: &Path| booked(out, "publish", "outgoing");
+    let out = chain.path("tohost");
+    // Nothing goes on while it stands still: the same number twice, a commit apart.
+    let mut before = 0;
+    wait_for("standstill", || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let now = full(&out);
+        (std::mem::replace(&mut before, now) == now).then_some(())
+    });
+    assert!(signal("CONT", slow.pid()));
+    let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
+    let slow = slow.end().json_of(0);
+    assert!(number(&card, "/held_by_dma") > 0, "{card}");
+    assert!(card["busy_fraction"].as_f64().unwrap() > 0.0);
+    assert!(both(&tohost, "/held_up") > 0);
+    let chunks = number(&card, "/triggers") * LINKS;
+    assert_eq!(number(&slow, "/messages"), chunks);
+    assert_eq!(number(&tohost, "/residual_items"), 0);
+}
+
+#[test]
+fn files_with_mistakes_are_refused_with_their_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("wrong.toml");
+    for (verb, text, parts) in [
+        (
+            &["emulate", "card"][..],
+            "[card]\ndma_bufers = 2\n[[links]]\nlinks = [0, 99]\ndma_buffer = 3\n",
+            &[
+                "wrong.toml:2",
+                "did you mean dma_buffers?",
+                "from 0 to 23",
+                "no such buffer",
+            ][..],
+        ),
+        (
+            &["emulate", "card"],
+            "[chunks]\nsizes = \"ramp\"\nmin_bytes = 90\nmax_bytes = 80\n[[links]]\nkind = \"gbt\"\n",
+            &["min_bytes", "elinks are not named"],
+        ),
+        (
+            &["tohost"],
+            "[[devices]]\nsocket = \"x\"\naddress = \"felix\"\n[tohost]\ndetector = 256\n",
+            &["no address of messaging", "from 0 to 255", "wrong.toml:3"],
+        ),
+        (&["tohost"], "[tohost]\n", &["no card is named"]),
+    ] {
+        fs::write(&file, text).unwrap();
+        let ended = start(forebay().args(verb).arg(&file)).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+        }
+    }
+    fs::write(
+        &file,
+        "[tohost]\ncard_wait_s = 0\n[[devices]]\nsocket = \"none.sock\"\naddress = \"shm://x\"\n",
+    )
+    .unwrap();
+    let ended = start(forebay().arg("tohost").arg(&file)).end();
+    assert_eq!(ended.code(), Some(2));
+    assert!(
+        ended.stderr.contains("no card answers at none.sock"),
+        "{}",
+        ended.stderr
+    );
+}
