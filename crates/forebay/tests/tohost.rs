@@ -24,15 +24,22 @@ struct Chain {
 }
 
 impl Chain {
-    /// Two DMA buffers of 1 MiB, six links in each.
+    /// Two DMA buffers of 16 MiB, six links in each.
     fn new(ttc: &str, name: &str) -> Self {
-        Self::at(ttc, format!("shm://{name}-{}", std::process::id()))
+        let address = format!("shm://{name}-{}", std::process::id());
+        Self::at(ttc, 16 << 20, address)
     }
 
-    fn at(ttc: &str, address: String) -> Self {
+    /// With DMA buffers so small that they are soon full.
+    fn narrow(ttc: &str, name: &str) -> Self {
+        let address = format!("shm://{name}-{}", std::process::id());
+        Self::at(ttc, 1 << 20, address)
+    }
+
+    fn at(ttc: &str, dma_bytes: u32, address: String) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let card = format!(
-            "[card]\nsocket = {socket:?}\ndma_buffers = 2\ndma_bytes = 1048576\ndirectory = {out:?}\ndrain_s = 20\n[ttc]\n{ttc}\n[chunks]\nbytes = 100\n\
+            "[card]\nsocket = {socket:?}\ndma_buffers = 2\ndma_bytes = {dma_bytes}\ndirectory = {out:?}\ndrain_s = 20\n[ttc]\n{ttc}\n[chunks]\nbytes = 100\n\
              [[links]]\nlinks = [0, 1, 2, 3, 4, 5]\n[[links]]\nlinks = [6, 7, 8, 9, 10, 11]\ndma_buffer = 1\n",
             socket = directory.path().join("card.sock"),
             out = directory.path().join("card"),
@@ -160,7 +167,11 @@ fn every_chunk_arrives_over_shared_memory() {
 fn every_chunk_arrives_over_tcp() {
     let port = rig::free_ports(2);
     let address = format!("tcp://127.0.0.1:{port}");
-    every_chunk_arrives(&Chain::at("rate_hz = 50000\ntriggers = 40000", address));
+    every_chunk_arrives(&Chain::at(
+        "rate_hz = 50000\ntriggers = 40000",
+        16 << 20,
+        address,
+    ));
 }
 
 /// Waits until a to-host's ledger shows that it is at work.
@@ -297,7 +308,7 @@ fn a_slow_subscriber_that_drops_stalls_nobody() {
 
 #[test]
 fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
-    let chain = Chain::new("rate_hz = 30000\nduration_ms = 2500", "slow-block");
+    let chain = Chain::narrow("rate_hz = 30000\nduration_ms = 2500", "slow-block");
     let card = chain.card();
     let tohost = chain.tohost("tohost", 1, "buffer_count = 4");
     let slow = chain.subscriber(&[]);
@@ -321,6 +332,63 @@ fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
     let chunks = number(&card, "/triggers") * LINKS;
     assert_eq!(number(&slow, "/messages"), chunks);
     assert_eq!(number(&tohost, "/residual_items"), 0);
+}
+
+#[test]
+fn damaged_blocks_have_names_on_both_sides() {
+    let faults = [
+        ("lost_block", 5000),
+        ("wrong_marker", 7000),
+        ("bad_trailer", 9000),
+        ("crc_flag", 400),
+        ("truncated", 600),
+    ];
+    let blocks =
+        faults.map(|(kind, ppm)| format!("[[faults]]\nkind = \"{kind}\"\nchance_ppm = {ppm}\n"));
+    let ttc = "rate_hz = 20000\ntriggers = 40000\n";
+    let chain = Chain::new(&format!("{ttc}{}", blocks.concat()), "damaged");
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 1, "");
+    let subscriber = chain.subscriber(&[]);
+    let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
+    let subscriber = subscriber.end().json_of(0);
+    for (kind, _) in faults {
+        assert!(
+            number(&card, &format!("/faults/{kind}")) > 100,
+            "{kind}: {card}"
+        );
+    }
+    // One block may be struck several times.
+    let count = |path: &str| -> u64 {
+        let of_buffer = |n| tohost["buffers"][n].pointer(path).and_then(Value::as_u64);
+        (0..2).filter_map(of_buffer).sum()
+    };
+    for (path, kind) in [
+        ("/blocks_dropped/marker", "wrong_marker"),
+        ("/blocks_dropped/untiled", "bad_trailer"),
+    ] {
+        let (found, injected) = (count(path), number(&card, &format!("/faults/{kind}")));
+        assert!(
+            (1..=injected).contains(&found),
+            "{kind}: {found} of {injected}"
+        );
+    }
+    assert!(count("/damage/gap") > 0 && count("/missing_blocks") > 0);
+    assert!(count("/chunks_flagged/fw_crc") > 0 && count("/chunks_flagged/fw_truncated") > 0);
+    // Every chunk has its place in the card's books, and every block in to-host's.
+    let blocks: u64 = (0..2)
+        .map(|n| number(&card, &format!("/dma/{n}/blocks")))
+        .sum();
+    assert_eq!(number(&tohost, "/blocks"), blocks);
+    assert_eq!(number(&card, "/chunks"), 40_000 * LINKS);
+    assert_eq!(
+        number(&subscriber, "/messages"),
+        number(&tohost, "/chunks_published")
+    );
+    for object in [&card, &tohost, &subscriber] {
+        assert_eq!(number(object, "/residual_items"), 0, "{object}");
+        assert_eq!(number(object, "/residual_bytes"), 0, "{object}");
+    }
 }
 
 #[test]

@@ -110,6 +110,8 @@ pub struct CardSummary {
     pub dropped: BTreeMap<&'static str, u64>,
     /// Bytes lost in the card, by reason.
     pub dropped_bytes: BTreeMap<&'static str, u64>,
+    /// Faults that were injected, by name.
+    pub faults: BTreeMap<&'static str, u64>,
     /// Chunks that were still in the card at its end.
     pub held: u64,
     /// Share of the card's time in which BUSY was up, 0 to 1.
@@ -443,6 +445,7 @@ impl Process<'_> {
             chunks_truncated: account.elinks.iter().map(|elink| elink.truncated).sum(),
             dropped: lost(|amount| amount.items),
             dropped_bytes: lost(|amount| amount.bytes),
+            faults: account.faults().filter(|(_, count)| *count > 0).collect(),
             held: chunks.held().items,
             busy_fraction: per_second(triggers.busy_ns) / 1e9,
             trigger_rate_hz: per_second(triggers.accepted),

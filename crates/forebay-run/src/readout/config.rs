@@ -6,10 +6,11 @@ pub mod sections;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_emu::Limit;
 use forebay_emu::card::{
-    CardConfig, ChunkSizes, ElinkConfig, FrontEnd, LinkFifo, Speed, Spread, Trains, TtcConfig,
+    CardConfig, CardFault, CardFaultRule, ChunkSizes, ElinkConfig, FrontEnd, LinkFifo, Speed,
+    Spread, Trains, TtcConfig,
 };
+use forebay_emu::{Limit, Pick};
 use forebay_msg::Config;
 use forebay_wire::felix::{BlockFormat, Elink};
 
@@ -19,7 +20,9 @@ use crate::config::block::Block;
 use crate::config::page::Page;
 use crate::config::{ConfigError, Mistakes, text_of};
 use crate::net::{Security, Settings};
-use sections::{CARD, CARD_SECTIONS, CHUNKS, DEVICES, LINKS, QUEUES, TOHOST, TOHOST_SECTIONS, TTC};
+use sections::{
+    CARD, CARD_SECTIONS, CHUNKS, DEVICES, FAULTS, LINKS, QUEUES, TOHOST, TOHOST_SECTIONS, TTC,
+};
 
 /// Reads a card's file.
 ///
@@ -67,6 +70,7 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
         fifo: fifo(&page.one(root, &QUEUES)),
         block_timeout_ns: card.integer("block_timeout_us").unwrap_or(1000) * 1000,
         seed: card.integer("seed").unwrap_or(1),
+        faults: page.many(root, &FAULTS).iter().filter_map(fault).collect(),
     };
     if page.is_clean()
         && let Err(error) = config.validate()
@@ -170,6 +174,55 @@ fn read_links(block: &Block<'_, '_>, buffers: usize, elinks: &mut Vec<ElinkConfi
             stream,
         });
     }
+}
+
+fn fault(block: &Block<'_, '_>) -> Option<CardFaultRule> {
+    if !block.has("kind") {
+        block.complain_whole(
+            "it does not say what goes wrong",
+            "kind and, if you like, where and when",
+            "add kind = \"lost_block\"",
+        );
+    }
+    let kind = block.choice("kind")?;
+    let for_us = block.integer("for_us").unwrap_or(1000);
+    if kind != "stuck_link" {
+        block.idle("for_us", "only a stuck_link lasts for a time");
+    }
+    let fault = match kind {
+        "lost_block" => CardFault::LostBlock,
+        "jumped_sequence" => CardFault::JumpedSequence,
+        "bad_trailer" => CardFault::BadTrailer,
+        "wrong_marker" => CardFault::WrongMarker,
+        "crc_flag" => CardFault::CrcFlag,
+        "error_flag" => CardFault::ErrorFlag,
+        "busy_flag" => CardFault::BusyFlag,
+        "truncated" => CardFault::Truncated,
+        "bit_flip" => CardFault::BitFlip,
+        "stopped_link" => CardFault::StoppedLink,
+        "xoff_ignored" => CardFault::XoffIgnored,
+        _ => CardFault::StuckLink {
+            for_ns: for_us * 1000,
+        },
+    };
+    let first = block.integer("first").unwrap_or(0);
+    let after = some(block, "count").map_or(u64::MAX, |count| first.saturating_add(count));
+    let chance = block.integer("chance_ppm");
+    if chance.is_some() {
+        block.idle("every", "it has a chance");
+    }
+    Some(CardFaultRule {
+        elink: block
+            .integer("elink")
+            .and_then(|number| Elink::new(number as u16)),
+        fault,
+        triggers: first..after,
+        pick: match (chance, block.integer("every")) {
+            (Some(ppm), _) => Pick::Chance(ppm as f64 / 1e6),
+            (None, Some(every)) if every > 1 => Pick::Every(every),
+            _ => Pick::Always,
+        },
+    })
 }
 
 /// 0 stands for none.
@@ -425,6 +478,20 @@ mod tests {
             tohost.devices[0].settings.messages
         );
         assert_eq!((same.detector, same.subscribers_min), (0, 0));
+    }
+
+    #[test]
+    fn every_fault_can_be_asked_for_by_its_name() {
+        for name in CardFault::NAMES {
+            let text = format!(
+                "[[links]]\nlinks = [3]\n[[faults]]\nkind = \"{name}\"\nelink = 192\nfirst = 10\ncount = 5\nevery = 2\n"
+            );
+            let card = parse_card("card.toml", &text).unwrap();
+            let rule = &card.config.faults[0];
+            assert_eq!(rule.fault.name(), name);
+            assert_eq!((rule.triggers.clone(), rule.pick), (10..15, Pick::Every(2)));
+            assert_eq!(rule.elink, Elink::of_link(3));
+        }
     }
 
     #[test]

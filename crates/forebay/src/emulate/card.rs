@@ -84,6 +84,9 @@ fn print(summary: &CardSummary) {
     for (reason, count) in &summary.dropped {
         print_line(format_args!("lost by {reason}: {count}"));
     }
+    for (fault, count) in &summary.faults {
+        print_line(format_args!("injected: {fault}, {count} times"));
+    }
     if summary.host_limited {
         print_line("This host was the limit of this run: the card could not keep its time.");
     }

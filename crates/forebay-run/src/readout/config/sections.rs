@@ -1,5 +1,7 @@
 //! All sections and keys of the files of link readout, in the order in which they are documented.
 
+use forebay_emu::card::CardFault;
+
 use crate::config::keys::{
     Default::{self, Depends, Required, Value},
     Key,
@@ -307,8 +309,60 @@ pub const LINKS: Section = Section {
     ],
 };
 
+/// Faults.
+pub const FAULTS: Section = Section {
+    name: "faults",
+    many: true,
+    says: "What goes wrong, where and when; everything else is as it was, and what is lost by it is booked under its name.",
+    keys: &[
+        key(
+            "kind",
+            Choice(&CardFault::NAMES),
+            Required,
+            "What: a block that does not go out, jumps in its number, or is damaged; a chunk that is flagged, cut off or changed; a link that is silent (for_us), stops in \
+             the middle of a chunk, or does not listen to XOFF.",
+        ),
+        key(
+            "elink",
+            Integer(0, 2047),
+            Depends("all but that of messages about triggers"),
+            "On this E-link alone.",
+        ),
+        key(
+            "first",
+            Integer(0, 1 << 60),
+            Value("0"),
+            "From this trigger of the run on, counted from 0.",
+        ),
+        key(
+            "count",
+            ZeroOr(1, 1 << 60),
+            Value("0"),
+            "For so many triggers. 0: to the end.",
+        ),
+        key(
+            "every",
+            Integer(1, 1 << 60),
+            Value("1"),
+            "At each so-many-th of them.",
+        ),
+        key(
+            "chance_ppm",
+            Integer(1, 1_000_000),
+            Depends("certain"),
+            "At each of them with this probability, in millionths, instead of `every`.",
+        ),
+        key(
+            "for_us",
+            Integer(1, 10_000_000),
+            Value("1000"),
+            "For stuck_link: how long it is silent.",
+        ),
+    ],
+};
+
 /// Sections of a card's file.
-pub const CARD_SECTIONS: [Section; 5] = [CARD, TTC, CHUNKS, QUEUES, LINKS];
+pub const CARD_SECTIONS: [Section; 6] = [CARD, TTC, CHUNKS, QUEUES, LINKS, FAULTS];
 
 /// To-host.
 pub const TOHOST: Section = Section {
