@@ -75,8 +75,12 @@ use crate::rng::hash;
 
 /// Triggers that are made at once, at most: each E-link then writes that many chunks in a row.
 const BATCH_TRIGGERS: u64 = 128;
+/// Bytes of all E-links that they have together, at most, if that is more than one trigger has.
+const BATCH_BYTES: u64 = 2 << 20;
 /// Chunks after which a call says that there is more to do.
 const CALL_CHUNKS: u64 = 4096;
+/// Bytes after which it does, about.
+const CALL_BYTES: u64 = 8 << 20;
 /// Triggers held back after which a call says so.
 const CALL_HELD: u64 = 1 << 16;
 
@@ -98,6 +102,8 @@ pub struct Card {
     ttc: Ttc,
     triggers: Triggers,
     links: Vec<Link>,
+    batch_triggers: u64,
+    call_chunks: u64,
     busy_on: u64,
     busy_off: u64,
     /// Since when BUSY is up.
@@ -139,7 +145,11 @@ impl Card {
             let link = Link::ttc(buffer, queues(elink, buffer, payload));
             links.push(link.with_faults(faults(elink)));
         }
+        let largest = sizes.largest() as u64;
+        let per_trigger = largest * links.len() as u64;
         Ok(Self {
+            batch_triggers: (BATCH_BYTES / per_trigger).clamp(1, BATCH_TRIGGERS),
+            call_chunks: (CALL_BYTES / largest).min(CALL_CHUNKS),
             ttc: Ttc::new(&config.ttc, hash(config.seed, 0)),
             triggers: Triggers::new(config.front_end.busy_on_chunks),
             links,
@@ -189,7 +199,7 @@ impl Card {
             self.now = last;
             self.look_for_busy(last);
             chunks += given * per_trigger;
-            if chunks >= CALL_CHUNKS {
+            if chunks >= self.call_chunks {
                 return false;
             }
         }
@@ -213,7 +223,7 @@ impl Card {
             .iter()
             .map(|link| link.queued(&self.triggers))
             .max();
-        let room = (self.busy_on - longest.unwrap_or(0)).min(BATCH_TRIGGERS);
+        let room = (self.busy_on - longest.unwrap_or(0)).min(self.batch_triggers);
         while self.triggers.accepted() - from < room
             && let Some(at) = self.ttc.peek()
             && at <= until

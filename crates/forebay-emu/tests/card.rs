@@ -273,6 +273,45 @@ fn triggers_are_told_to_the_host_with_what_is_known_of_them() {
     assert!((8..=11).contains(&resets), "each 500 µs of 5 ms: {resets}");
 }
 
+/// Who comes each 10 ms makes triggers up to 10 ms late, and is the limit; a link that cannot carry more is none.
+#[test]
+fn a_caller_that_comes_late_is_told_from_a_link_that_is_slow() {
+    for (bytes, step_us, is_late) in [(16, 100, false), (1024, 100, false), (16, 10_000, true)] {
+        let config = CardConfig::full_mode(2, 1e6, bytes);
+        let mut card = Card::new(&config).unwrap();
+        let mut dma = Memory::new(&config, 4096);
+        for now_us in (0..=100_000).step_by(step_us) {
+            while !card.handle_time(now_us * 1000, &mut dma) {}
+            dma.take(0, |_| ());
+        }
+        let behind = card.behind();
+        assert_eq!(behind.generator_limited, is_late, "{behind:?}");
+        let link_limited = card.account().triggers.held_by_link > 0;
+        assert_eq!(link_limited, bytes == 1024);
+    }
+}
+
+/// However much is due, a call has an end: 16 MiB and 100,000 triggers held back at most, here of 6 GiB and 100 million.
+#[test]
+fn the_work_of_a_call_is_bounded() {
+    for (rate_hz, bytes) in [(1e5, 65_535), (1e8, 8), (1e8, 65_535)] {
+        let mut config = CardConfig::full_mode(1, rate_hz, bytes);
+        config.ttc.spread = Spread::Poisson;
+        let mut card = Card::new(&config).unwrap();
+        let mut dma = Memory::new(&config, 8192);
+        for _ in 0..50 {
+            let before = card.account();
+            assert!(!card.handle_time(1_000_000_000, &mut dma));
+            dma.take(0, |_| ());
+            let after = card.account();
+            let sent = after.chunks.in_dma.bytes - before.chunks.in_dma.bytes;
+            assert!(sent < 16 << 20, "{sent} bytes");
+            let held = after.triggers.held_by_link - before.triggers.held_by_link;
+            assert!(held < 100_000, "{held} triggers");
+        }
+    }
+}
+
 /// The blocks of each E-link, without those that went out for the end alone.
 fn blocks(config: &CardConfig, step_ns: u64) -> Vec<Vec<Vec<u8>>> {
     let (account, reader) = run(config, step_ns);
@@ -287,16 +326,18 @@ fn blocks(config: &CardConfig, step_ns: u64) -> Vec<Vec<Vec<u8>>> {
 #[test]
 fn the_same_seed_makes_the_same_blocks_whenever_the_time_is_told() {
     let mut config = CardConfig::full_mode(4, 2e6, 16);
-    config.sizes = uniform(8, 900);
     config.ttc.spread = Spread::Poisson;
     config.ttc.to_host = Some(0);
     config.ttc.limit.events = Some(3000);
     config.block_timeout_ns = 20_000;
-    let once = blocks(&config, 1_000_000);
-    assert_eq!(blocks(&config, 1_000_000), once);
-    assert_eq!(blocks(&config, 777), once);
-    config.seed = 2;
-    assert_ne!(blocks(&config, 1_000_000), once);
+    for sizes in [uniform(8, 900), ChunkSizes::Fixed { bytes: 16 }] {
+        (config.sizes, config.seed) = (sizes, 1);
+        let once = blocks(&config, 1_000_000);
+        assert_eq!(blocks(&config, 1_000_000), once);
+        assert_eq!(blocks(&config, 777), once);
+        config.seed = 2;
+        assert_ne!(blocks(&config, 1_000_000), once);
+    }
 }
 
 #[test]

@@ -274,7 +274,10 @@ fn cards() -> impl Strategy<Value = CardConfig> {
         Just(BlockFormat::phase2(2048).unwrap().with_headers()),
     ];
     let queues = (1..40_u64, 0..40_u64, 10..15_u32, 1..16_u8, 0..15_u8);
-    let ttc = (1e4..3e6, any::<bool>(), any::<bool>(), 0..20_u64);
+    // From 10 kHz to 3 MHz, and from 2 µs to 3 ms, each decade as often.
+    let rate_hz = (4.0..6.5).prop_map(|log: f64| 10_f64.powf(log));
+    let timeout_ns = (3.4..6.5).prop_map(|log: f64| 10_f64.powf(log) as u64);
+    let ttc = (rate_hz, any::<bool>(), any::<bool>(), 0..20_u64);
     (
         format,
         sizes(),
@@ -282,7 +285,7 @@ fn cards() -> impl Strategy<Value = CardConfig> {
         ttc,
         rules(),
         any::<u64>(),
-        2000..3_000_000_u64,
+        timeout_ns,
     )
         .prop_map(
             |(format, sizes, queues, ttc, faults, seed, block_timeout_ns)| {

@@ -159,6 +159,16 @@ impl Sizes {
         }
     }
 
+    /// Most bytes that a chunk can have.
+    pub(super) fn largest(&self) -> usize {
+        match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Uniform { low, count } => (low + count - 1) as usize,
+            Self::Table(table) => table.iter().copied().max().map_or(0, usize::from),
+            Self::Ramp { from, step, .. } => (from + step.max(&0)) as usize,
+        }
+    }
+
     /// Bytes of the chunk that an E-link with this key has for a trigger.
     #[inline]
     pub(super) fn bytes(&self, key: u64, trigger: Trigger) -> usize {
@@ -193,14 +203,17 @@ mod tests {
     fn all(sizes: &ChunkSizes, count: u64) -> Vec<usize> {
         assert_eq!(sizes.validate(), Ok(()));
         let sizes = Sizes::new(sizes);
+        let largest = sizes.largest();
         let trigger = |number| Trigger {
             number,
             l1id: number as u32,
             at: 0,
         };
-        (0..count)
+        let found: Vec<usize> = (0..count)
             .map(|number| sizes.bytes(7, trigger(number)))
-            .collect()
+            .collect();
+        assert_eq!(found.iter().max(), Some(&largest));
+        found
     }
 
     #[test]
