@@ -11,6 +11,7 @@ mod error;
 pub mod numbers;
 mod payload;
 mod reader;
+pub mod swrod;
 pub mod tohost;
 
 pub use child::Parent;

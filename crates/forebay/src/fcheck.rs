@@ -10,11 +10,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use forebay_run::readout::check::{Check, CheckError, Payload, Report, Settings};
-use forebay_wire::felix::{BlockFormat, ELINKS, Elink};
+use forebay_wire::felix::{BlockFormat, Elink};
 
 mod show;
 mod text;
 
+use crate::elinks::elink;
 use crate::output::{Format, print_line};
 use show::Show;
 
@@ -103,19 +104,6 @@ fn block_format(text: &str) -> Result<BlockFormat, String> {
     }
 }
 
-fn elink(text: &str) -> Result<Elink, String> {
-    let number = match text.strip_prefix("0x") {
-        Some(digits) => u16::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
-    number.and_then(Elink::new).ok_or_else(|| {
-        format!(
-            "{text:?} is no E-link; write a number up to {}, as 64 or 0x40",
-            ELINKS - 1
-        )
-    })
-}
-
 pub(crate) fn run(args: &FcheckArgs) -> Result<ExitCode> {
     let settings = Settings {
         blocks: args.blocks,
@@ -176,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_and_e_links_are_read_as_they_are_written() {
+    fn formats_are_read_as_they_are_written() {
         for (text, marker) in [
             ("abcd", 0xabcd),
             ("ABCE", 0xabce),
@@ -199,8 +187,5 @@ mod tests {
                     .contains("c0ce-1Ki to c0ce-16Ki")
             );
         }
-        assert_eq!(elink("0x600"), Ok(Elink::TTC_TO_HOST));
-        assert_eq!(elink("2047").unwrap().number(), 2047);
-        assert!(elink("2048").unwrap_err().contains("up to 2047"));
     }
 }

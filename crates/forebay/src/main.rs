@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod demo;
 mod doctor;
+mod elinks;
 mod emulate;
 mod evb;
 mod fcheck;
@@ -26,6 +27,7 @@ mod remedy;
 mod replay;
 mod session;
 mod sweep;
+mod swrod;
 mod tohost;
 mod top;
 
@@ -59,6 +61,7 @@ enum Verb {
     Emulate(emulate::EmulateArgs),
     Inspect(inspect::InspectArgs),
     Fcheck(fcheck::FcheckArgs),
+    Swrod(swrod::SwrodArgs),
     Audit(audit::AuditArgs),
     Top(top::TopArgs),
     Check(check::CheckArgs),
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Fcheck(args) => fcheck::run(&args),
+        Verb::Swrod(args) => swrod::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Check(args) => check::run(&args),

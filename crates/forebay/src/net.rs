@@ -17,7 +17,7 @@ Exit codes:
 }
 
 mod bus;
-mod manner;
+pub(crate) mod manner;
 mod perf;
 mod publish;
 mod security;

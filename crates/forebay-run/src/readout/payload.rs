@@ -3,7 +3,9 @@
 use std::fmt;
 
 use forebay_readout::Status;
-use forebay_wire::felix::{Elink, Generated, GeneratedError, TtcError, TtcMessage};
+use forebay_wire::felix::{
+    Elink, Generated, GeneratedError, TTC_MESSAGE_BYTES, TtcError, TtcMessage,
+};
 
 use super::numbers::{LowBits, Step, Triggers};
 
@@ -118,6 +120,16 @@ impl Stream {
         // It is known already that something is wrong with it.
         let is_whole = status.is_good() || status == Status::FW_BUSY;
         (wrong.filter(|_| is_whole), step)
+    }
+
+    /// The low 8 bits of the trigger number of a chunk that was verified, where they can be read.
+    #[inline]
+    pub(super) fn low_bits(&self, chunk: &[u8]) -> Option<u8> {
+        match self.expected {
+            Expected::Generated if looks_generated(chunk) => Some(chunk[3]),
+            Expected::Ttc if chunk.len() == TTC_MESSAGE_BYTES => Some(chunk[4]),
+            _ => None,
+        }
     }
 
     #[inline]

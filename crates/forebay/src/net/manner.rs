@@ -25,8 +25,8 @@ const BLOCK_MIN: Duration = Duration::from_millis(1);
 const BUFFER_BYTES_MAX: u64 = (64 << 20) - 13;
 
 /// Buffers and books.
-#[derive(Debug, clap::Args)]
-pub(super) struct CommonArgs {
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CommonArgs {
     /// Payload that a buffer takes: a message of that size fits. Small messages are gathered in it.
     #[arg(long, value_name = "SIZE", default_value = "64Ki", value_parser = buffer_bytes)]
     buffer_bytes: u32,
@@ -58,12 +58,12 @@ pub(super) struct CommonArgs {
     security: SecurityArgs,
     /// Text for people on standard error, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
-    pub(super) format: Format,
+    pub(crate) format: Format,
 }
 
 /// What becomes of messages for which this subscriber is too slow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum SlowArg {
+pub(crate) enum SlowArg {
     /// The publisher waits, as long as its own --block says; then the connection is ended, and what waited is lost by name.
     #[default]
     Block,
@@ -114,7 +114,7 @@ fn size(text: &str, most: u64) -> Result<u32, String> {
 }
 
 /// Reads a tag: decimal, or hexadecimal after `0x`.
-pub(super) fn tag(text: &str) -> Result<u64, String> {
+pub(crate) fn tag(text: &str) -> Result<u64, String> {
     let read = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
@@ -128,7 +128,7 @@ fn ns(time: Duration) -> u64 {
 
 impl CommonArgs {
     /// What the end point is told; `signals` end its waits.
-    pub(super) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
+    pub(crate) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
         let leak = match leak_from_env() {
             Some(text) => text.parse().context("FOREBAY_LEAK")?,
             None => Settings::default().leak,

@@ -8,7 +8,7 @@ use forebay_run::net::{CertificateFiles, Certificates, Security};
 use crate::output::note_line;
 
 /// Certificates, or the word that none are wanted.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct SecurityArgs {
     /// This side's certificate, as PEM: tcp:// is then encrypted by TLS, and both sides prove who they are. On other hosts than this one that is wanted.
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_authority"])]

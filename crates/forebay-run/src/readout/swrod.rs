@@ -1,0 +1,222 @@
+//! A subscriber of chunks that looks at every byte of them: `forebay swrod`. It stands where an experiment's readout software would.
+
+mod fragments;
+mod report;
+mod table;
+
+use std::time::Duration;
+
+use forebay_sys::clock;
+use forebay_sys::signals::StopSignals;
+
+pub use super::payload::Payload;
+use crate::net::bus::Bus;
+use crate::net::{Address, Entry, NetError, Payload as Lying, Settings, Subscriber, Viewed};
+pub use fragments::{FragmentAccount, Fragments};
+pub use report::{ByName, ElinkReport, FragmentReport, SwrodReport};
+pub use table::ELINKS_MAX;
+use table::Table;
+
+/// One wait: an order to end costs this much.
+const WAIT: Duration = Duration::from_millis(20);
+/// How long an end in order may take.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// What is subscribed to, and what is done with it.
+#[derive(Clone, Debug)]
+pub struct SwrodPlan {
+    /// Where publishers are.
+    pub publishers: Publishers,
+    /// The whole numbers of E-links that are asked for one by one. They are in the report also when nothing came of them.
+    pub tags: Vec<u64>,
+    /// Patterns beside them; all E-links, when there are neither.
+    pub patterns: Vec<Entry>,
+    /// What chunks are held against.
+    pub payload: Payload,
+    /// Joins fragments of the E-links of [`tags`](Self::tags), so many triggers being under way at a time.
+    pub fragments_window: Option<usize>,
+    /// Ends so long after the first chunk.
+    pub duration: Option<Duration>,
+    /// Ends when so many chunks have come; those that are on their way then come too.
+    pub count: Option<u64>,
+    /// Buffers, policies, books.
+    pub settings: Settings,
+}
+
+/// Where publishers are found.
+#[derive(Clone, Debug)]
+pub enum Publishers {
+    /// At these addresses.
+    At(Vec<Address>),
+    /// On a bus, as they come and go.
+    On(Bus),
+}
+
+/// What is looked at as it comes.
+struct Watcher {
+    table: Table,
+    /// For chunks that lie in several pieces, or in somebody else's memory.
+    copy: Vec<u8>,
+    chunks: u64,
+    first_ns: Option<u64>,
+}
+
+impl Watcher {
+    #[inline]
+    fn take(&mut self, viewed: &Viewed<'_>) {
+        if self.chunks == 0 {
+            self.first_ns = Some(clock::monotonic_ns());
+        }
+        self.chunks += 1;
+        let chunk = match viewed.payload {
+            Lying::Here(bytes) => bytes,
+            Lying::Apart(apart) => {
+                self.copy.clear();
+                apart.copy_to(&mut self.copy);
+                &self.copy
+            }
+        };
+        self.table.handle_chunk(viewed.tag, viewed.status, chunk);
+    }
+}
+
+/// One end point, and what came of it.
+struct Session {
+    subscriber: Subscriber,
+    watcher: Watcher,
+    /// When the last chunk came.
+    last_ns: u64,
+}
+
+impl Session {
+    fn begin(plan: &SwrodPlan) -> Result<Self, NetError> {
+        let mut subscriber = match &plan.publishers {
+            Publishers::At(all) => Subscriber::connect(all, &plan.settings)?,
+            Publishers::On(bus) => Subscriber::find(bus, &plan.settings)?,
+        };
+        subscriber.subscribe(&entries(plan));
+        let window = plan.fragments_window;
+        let fragments = window.map(|window| Fragments::new(plan.tags.len(), window));
+        Ok(Self {
+            subscriber,
+            watcher: Watcher {
+                table: Table::new(plan.payload, &plan.tags, fragments),
+                copy: Vec::new(),
+                chunks: 0,
+                first_ns: None,
+            },
+            last_ns: clock::monotonic_ns(),
+        })
+    }
+
+    /// Takes what comes; the time behind it.
+    fn turn(&mut self) -> Result<u64, NetError> {
+        let (before, watcher) = (self.watcher.chunks, &mut self.watcher);
+        self.subscriber
+            .poll_viewed(WAIT, |viewed| watcher.take(&viewed))?;
+        let now_ns = clock::monotonic_ns();
+        if self.watcher.chunks > before {
+            self.last_ns = now_ns;
+        }
+        Ok(now_ns)
+    }
+
+    /// Until the end that was asked for.
+    fn carry(
+        &mut self,
+        plan: &SwrodPlan,
+        signals: &StopSignals,
+        ready: impl FnOnce(usize),
+    ) -> Result<(), NetError> {
+        let expected = match &plan.publishers {
+            Publishers::At(all) => all.len(),
+            Publishers::On(_) => 1,
+        };
+        let mut ready = Some(ready);
+        let most_ns = plan.duration.map_or(u64::MAX, nanoseconds);
+        let most = plan.count.unwrap_or(u64::MAX);
+        while signals.count() == 0 && !self.subscriber.has_ended() {
+            let now_ns = self.turn()?;
+            let publishers = self.subscriber.publishers();
+            if publishers >= expected
+                && let Some(ready) = ready.take()
+            {
+                ready(publishers);
+            }
+            let first_ns = self.watcher.first_ns.unwrap_or(now_ns);
+            if now_ns.saturating_sub(first_ns) >= most_ns || self.watcher.chunks >= most {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends in order: what is on its way comes.
+    fn end(&mut self, signals: &StopSignals) -> Result<(), NetError> {
+        let stops = signals.count();
+        let until_ns = clock::monotonic_ns().saturating_add(nanoseconds(END_LIMIT));
+        self.subscriber.begin_end();
+        while self.subscriber.publishers() > 0 && signals.count() == stops {
+            if self.turn()? >= until_ns {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Subscribes, and looks at what comes until the publishers have ended in order, enough has come, or a signal. `ready` is told once all publishers
+/// that were named are connected, or the first one on a bus.
+///
+/// # Errors
+/// The system refuses something, or all publishers refuse for good what was asked for.
+pub fn subscribe(
+    plan: &SwrodPlan,
+    signals: &StopSignals,
+    ready: impl FnOnce(usize),
+) -> Result<SwrodReport, NetError> {
+    let begun_cpu_ns = clock::process_cpu_ns();
+    let mut session = Session::begin(plan)?;
+    session.carry(plan, signals, ready)?;
+    let subscriber = &session.subscriber;
+    let trouble = (subscriber.connections_made() == 0).then(|| subscriber.trouble());
+    session.end(signals)?;
+    let Session {
+        subscriber,
+        mut watcher,
+        last_ns,
+    } = session;
+    let summary = subscriber.finish(Duration::ZERO, |delivered| {
+        let message = delivered.message;
+        watcher.chunks += 1;
+        let table = &mut watcher.table;
+        table.handle_chunk(message.tag, message.status, message.payload);
+    })?;
+    let elapsed_ns = last_ns.saturating_sub(watcher.first_ns.unwrap_or(last_ns));
+    let cpu_ns = clock::process_cpu_ns().saturating_sub(begun_cpu_ns);
+    Ok(SwrodReport {
+        nothing_came: nothing_came(watcher.chunks, trouble),
+        ..report::make(watcher.table, elapsed_ns, cpu_ns, summary)
+    })
+}
+
+fn entries(plan: &SwrodPlan) -> Vec<Entry> {
+    let single = plan.tags.iter().map(|tag| Entry::one(*tag));
+    let entries: Vec<Entry> = single.chain(plan.patterns.iter().copied()).collect();
+    if entries.is_empty() {
+        vec![Entry { tag: 0, mask: 0 }]
+    } else {
+        entries
+    }
+}
+
+fn nothing_came(chunks: u64, trouble: Option<String>) -> Option<String> {
+    (chunks == 0).then(|| match trouble {
+        Some(trouble) => format!("no publisher: {trouble}"),
+        None => "publishers were there, and published nothing of what was subscribed to".into(),
+    })
+}
