@@ -6,6 +6,7 @@ mod card_books;
 pub mod check;
 mod child;
 pub mod config;
+pub mod demo;
 pub mod device;
 mod error;
 pub mod numbers;

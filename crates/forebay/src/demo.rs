@@ -1,5 +1,7 @@
 //! `forebay demo`: the main job in one command.
 
+mod tohost;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,8 +23,14 @@ use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_f
 /// 116 B, 20 send 338 B and 10 send 1170 B per trigger. Generator, receiver and builder are three processes.
 /// Exits with 0 when the books close and the files verify, 1 when not, 3 with --strict when anything was lost.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: forebay demo --rate 20000 --duration 5s --out /tmp/demo")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: forebay demo --rate 20000 --duration 5s --out /tmp/demo"
+)]
 pub(crate) struct DemoArgs {
+    /// Another job than the event builder's.
+    #[command(subcommand)]
+    job: Option<Job>,
     /// Number of sources, 1 to 1024, in the proportions of Test-2.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=1024))]
     sources: u16,
@@ -73,6 +81,12 @@ pub(crate) struct DemoArgs {
     format: Format,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Job {
+    #[command(name = "tohost")]
+    ToHost(tohost::ToHostArgs),
+}
+
 /// Where events go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SinkChoice {
@@ -87,6 +101,9 @@ pub(crate) enum SinkChoice {
 const BASE_PORTS: std::ops::Range<u16> = 50..64;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
+    if let Some(Job::ToHost(args)) = &args.job {
+        return tohost::run(args);
+    }
     let manner = Manner {
         duration: None,
         processes: !args.threads,

@@ -3,6 +3,7 @@
 //! The card's time is the host's monotonic clock, or a slower one. Blocks that were filled in one round are shown together, and a reader that sleeps is woken once for
 //! them: interrupts are coalesced. When the run is over the card waits until its readers have read everything.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use super::child::Parent;
 use super::device::{DeviceInfo, Door};
 use super::error::ReadoutError;
 use crate::error::RunError;
+use crate::metrics::MetricsServer;
 
 /// Shortest sleep: triggers of so much time are made at once.
 const GATHER_NS: u64 = 50_000;
@@ -39,6 +41,8 @@ pub struct CardPlan {
     pub socket: PathBuf,
     /// Directory of its ledger; none: nothing is kept.
     pub out: Option<PathBuf>,
+    /// Where Prometheus is answered.
+    pub metrics: Option<SocketAddr>,
     /// Blocks of each DMA buffer, a power of two.
     pub dma_blocks: u64,
     /// What it emulates.
@@ -234,6 +238,10 @@ pub fn run(
         &mut warnings,
     )?;
     warnings.iter().for_each(|warning| warn(warning));
+    let _metrics = match plan.metrics {
+        Some(address) => Some(MetricsServer::start(address, books.reader()?)?),
+        None => None,
+    };
     let door = Door::open(&plan.socket, info, memories)?;
     ready(&plan.socket);
     let mut process = Process {
@@ -407,8 +415,11 @@ impl Process<'_> {
         let Behind {
             lag_ns_p99,
             generator_limited,
+            run_ns,
             ..
         } = self.card.behind();
+        // What is sent and read after the last trigger is not its time.
+        let card_ns = if run_ns > 0 { run_ns } else { card_ns };
         let (triggers, chunks) = (account.triggers, account.chunks);
         let [of_triggers, of_chunks, of_bytes] = account.residual();
         let cpu = process::own_cpu_time();

@@ -7,7 +7,8 @@ use std::path::Path;
 use forebay_emu::Amount;
 use forebay_emu::card::{CardAccount, CardLoss, ChunkBooks, TriggerBooks};
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Reason, SchemaBuilder, Tally, Unit,
+    Account, Book, Condition, Counter, GroupWriter, LedgerReader, Reason, SchemaBuilder, Tally,
+    Unit,
 };
 
 use crate::error::RunError;
@@ -126,6 +127,11 @@ impl CardBooks {
         self.before = now.clone();
         self.group.commit(&self.book);
         self.ledger.heartbeat();
+    }
+
+    /// For whoever shows them while the run lasts.
+    pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
+        self.ledger.reader()
     }
 
     /// Closes them.

@@ -2,6 +2,7 @@
 //! other sections.
 
 pub mod sections;
+mod tohost;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,18 +12,14 @@ use forebay_emu::card::{
     Spread, Trains, TtcConfig,
 };
 use forebay_emu::{Limit, Pick};
-use forebay_msg::Config;
 use forebay_wire::felix::{BlockFormat, Elink};
 
 use super::card::CardPlan;
-use super::tohost::{DevicePlan, ToHostFile};
 use crate::config::block::Block;
 use crate::config::page::Page;
 use crate::config::{ConfigError, Mistakes, text_of};
-use crate::net::{Security, Settings};
-use sections::{
-    CARD, CARD_SECTIONS, CHUNKS, DEVICES, FAULTS, LINKS, QUEUES, TOHOST, TOHOST_SECTIONS, TTC,
-};
+use sections::{CARD, CARD_SECTIONS, CHUNKS, FAULTS, LINKS, QUEUES, TTC};
+pub use tohost::{load_tohost, parse_tohost};
 
 /// Reads a card's file.
 ///
@@ -89,6 +86,7 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
             .unwrap_or_else(|| PathBuf::from(format!("{name}.sock"))),
         name,
         out: card.path("directory"),
+        metrics: card.socket("metrics"),
         dma_blocks: dma_bytes / config.format.bytes() as u64,
         config,
         wait_for_readers: card.flag("wait_for_readers").unwrap_or(true),
@@ -360,94 +358,6 @@ fn fifo(block: &Block<'_, '_>) -> LinkFifo {
         xoff_sixteenths: off,
         xon_sixteenths: on,
     }
-}
-
-/// Reads to-host's file.
-///
-/// # Errors
-/// It cannot be read, or has mistakes: all of them are told.
-pub fn load_tohost(path: &Path) -> Result<ToHostFile, ConfigError> {
-    Ok(parse_tohost(&path.display().to_string(), &text_of(path)?)?)
-}
-
-/// Reads the text of to-host's file called `file`.
-///
-/// # Errors
-/// All mistakes in it.
-pub fn parse_tohost(file: &str, text: &str) -> Result<ToHostFile, Mistakes> {
-    let page = Page::new(file, text, &TOHOST_SECTIONS);
-    let plan = tohost(&page);
-    page.conclude(plan)
-}
-
-fn tohost(page: &Page<'_>) -> Option<ToHostFile> {
-    let table = page.parse()?;
-    let root = table.get_ref();
-    page.check_sections(root);
-    let whole = page.one(root, &TOHOST);
-    let blocks = page.many(root, &DEVICES);
-    if blocks.is_empty() {
-        whole.complain_whole(
-            "no card is named",
-            "one [[devices]] block or more",
-            "add [[devices]] with socket = \"card0.sock\" and address = \"shm://felix\"",
-        );
-    }
-    let out = whole.path("directory");
-    let devices = blocks.iter().filter_map(device).collect();
-    let seconds = |name| whole.integer(name).map(Duration::from_secs);
-    Some(ToHostFile {
-        out: Some(out.unwrap_or_else(|| "forebay-tohost".into())),
-        metrics: whole.socket("metrics"),
-        duration: seconds("duration_s"),
-        detector: whole.integer("detector").unwrap_or(0) as u8,
-        connector: whole.integer("connector").unwrap_or(0) as u16,
-        subscribers_min: whole.integer("subscribers_min").unwrap_or(0) as usize,
-        card_wait: seconds("card_wait_s").unwrap_or(Duration::from_secs(10)),
-        decoder: forebay_readout::Config {
-            chunk_bytes_max: whole.integer("chunk_bytes_max").unwrap_or(1 << 20) as usize,
-        },
-        devices,
-    })
-}
-
-fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
-    for name in ["socket", "address"] {
-        if !block.has(name) {
-            block.complain_whole(
-                &format!("its {name} is not named"),
-                "socket and address of each card",
-                &format!("add {name}"),
-            );
-        }
-    }
-    let usual = Config::default();
-    let of = |name, otherwise: u32| block.integer(name).map_or(otherwise, |value| value as u32);
-    let messages = Config {
-        buffer_bytes: of("buffer_bytes", usual.buffer_bytes),
-        buffer_count: of("buffer_count", usual.buffer_count),
-        flush_ns: block.integer("flush_us").unwrap_or(1000) * 1000,
-        block_ns: block.integer("block_ms").unwrap_or(10_000) * 1_000_000,
-        ..usual
-    };
-    let security = if block.flag("plain").unwrap_or(false) {
-        Security::Plain
-    } else {
-        Security::PlainOnLoopback
-    };
-    let subscribers_max = of("subscribers_max", 128) as usize;
-    let buffers = block.integers("dma_buffers");
-    Some(DevicePlan {
-        socket: block.path("socket")?,
-        buffers: buffers.map(|all| all.iter().map(|number| *number as usize).collect()),
-        address: block.link("address")?,
-        settings: Settings {
-            messages,
-            connections_max: subscribers_max,
-            security,
-            ..Settings::default()
-        },
-    })
 }
 
 #[cfg(test)]

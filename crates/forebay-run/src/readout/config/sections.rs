@@ -48,6 +48,12 @@ pub const CARD: Section = Section {
             "Where its ledger and record lie. Made if it is not there.",
         ),
         key(
+            "metrics",
+            Socket,
+            Depends("not served"),
+            "Serves Prometheus' text format at GET /metrics there.",
+        ),
+        key(
             "blocks",
             Choice(&["phase2", "phase1", "phase1-wide"]),
             Value("\"phase2\""),

@@ -1,0 +1,194 @@
+//! `forebay demo tohost`: the chain of link readout in one command, on good days and on bad ones.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::path::Path;
+
+use rig::{Run, audit_json, children_of, forebay, signal, start, wait_for};
+use serde_json::Value;
+
+fn demo(out: &Path, args: &[&str]) -> Run {
+    let mut command = forebay();
+    command.args(["demo", "tohost", "--format", "json", "--out"]);
+    start(command.arg(out).args(args))
+}
+
+fn number(summary: &Value, key: &str) -> u64 {
+    let found = summary[key].as_u64();
+    found.unwrap_or_else(|| panic!("{key} in {summary}"))
+}
+
+#[test]
+fn every_chunk_of_every_trigger_arrives_and_the_books_of_three_processes_close() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let run = demo(
+        &out,
+        &["--trigger-hz", "20000", "--duration", "1s", "--links", "10"],
+    );
+    let summary = run.end().json_of(0);
+    assert_eq!(number(&summary, "triggers"), 20_000);
+    for key in ["chunks_expected", "chunks_published", "chunks_received"] {
+        assert_eq!(number(&summary, key), 200_000, "{key}");
+    }
+    for key in [
+        "chunks_truncated",
+        "payload_mismatches",
+        "residual_items",
+        "residual_bytes",
+    ] {
+        assert_eq!(number(&summary, key), 0, "{key}");
+    }
+    assert_eq!(summary["drops"], serde_json::json!({}));
+    assert_eq!(summary["link_limited"], false);
+    let pids = summary["pids"].as_object().unwrap();
+    let mut pids: Vec<u64> = pids.values().map(|pid| pid.as_u64().unwrap()).collect();
+    pids.dedup();
+    assert_eq!(pids.len(), 3, "{summary}");
+    for name in ["card", "tohost", "tohost/publisher3", "swrod"] {
+        assert_eq!(audit_json(&out.join(name))["closed"], true, "{name}");
+    }
+}
+
+#[test]
+fn a_link_that_is_full_holds_triggers_back_at_its_budget() {
+    let directory = tempfile::tempdir().unwrap();
+    // 1 KiB is 259 words of 240 million a second: 926,641 Hz of the million asked for. This host need not move that in real time.
+    let args = [
+        "--links",
+        "1",
+        "--chunk-bytes",
+        "1024",
+        "--duration",
+        "20ms",
+        "--time-dilation",
+        "50",
+    ];
+    let summary = demo(directory.path(), &args).end().json_of(0);
+    assert_eq!(summary["link_limited"], true);
+    assert!(number(&summary, "held_by_link") > 0);
+    assert_eq!(summary["drops"], serde_json::json!({}));
+    assert_eq!(
+        number(&summary, "chunks_received"),
+        number(&summary, "triggers")
+    );
+    let rate = summary["trigger_rate_hz"].as_f64().unwrap();
+    assert!((900_000.0..950_000.0).contains(&rate), "{rate}");
+    assert_eq!(number(&summary, "time_dilation"), 50);
+}
+
+#[test]
+fn an_order_to_end_ends_it_with_its_books_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = demo(
+        directory.path(),
+        &["--trigger-hz", "10000", "--duration", "60s"],
+    );
+    at_work(directory.path());
+    let parts = children_of(run.pid());
+    assert_eq!(parts.len(), 3);
+    assert!(signal("INT", run.pid()));
+    let summary = run.end().json_of(0);
+    assert!(number(&summary, "triggers") > 0);
+    assert_eq!(
+        number(&summary, "chunks_received"),
+        number(&summary, "chunks_expected")
+    );
+    assert!(!parts.into_iter().any(rig::is_alive));
+}
+
+/// Waits until chunks are published.
+fn at_work(out: &Path) {
+    let ledger = out.join("tohost/ledger");
+    wait_for("the ledger", || ledger.exists().then_some(()));
+    wait_for("chunks", || {
+        let verdict = audit_json(&out.join("tohost"));
+        let accounts = verdict["balance"]["accounts"].as_array()?.clone();
+        let published = accounts.iter().filter(|line| line["place"] == "publish");
+        let items: u64 = published
+            .filter_map(|line| line["outgoing"]["items"].as_u64())
+            .sum();
+        (items > 10_000).then_some(())
+    });
+}
+
+/// The process of the chain that runs this verb.
+fn part(run: &Run, verb: &str) -> u32 {
+    let runs = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        words.nth(1) == Some(verb.as_bytes())
+    };
+    children_of(run.pid()).into_iter().find(runs).unwrap()
+}
+
+fn killed(verb: &str) -> (Value, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let run = demo(
+        directory.path(),
+        &["--trigger-hz", "10000", "--duration", "60s"],
+    );
+    at_work(directory.path());
+    let parts = children_of(run.pid());
+    assert!(signal("KILL", part(&run, verb)));
+    let ended = run.end();
+    assert_ne!(ended.code(), Some(0), "{}", ended.stdout);
+    assert!(!parts.into_iter().any(rig::is_alive), "nothing is left");
+    let summary = ended.json();
+    let failed = summary["failed"].to_string();
+    assert!(failed.contains("signal: 9"), "{failed}");
+    // Those who lived on have closed their books; of who was killed they are as of its last sign of life.
+    for name in ["card", "tohost", "swrod"] {
+        let verdict = audit_json(&directory.path().join(name));
+        assert_eq!(verdict["closed"], true, "{name}: {verdict}");
+    }
+    (summary, directory)
+}
+
+#[test]
+fn a_killed_card_ends_the_chain_with_its_books_closed() {
+    let (summary, _directory) = killed("emulate");
+    assert_eq!(
+        number(&summary, "chunks_received"),
+        number(&summary, "chunks_published")
+    );
+}
+
+#[test]
+fn a_killed_tohost_ends_the_chain_with_its_books_closed() {
+    let (summary, _directory) = killed("tohost");
+    assert!(number(&summary, "chunks_received") > 0);
+}
+
+#[test]
+fn a_killed_subscriber_ends_the_chain_with_its_books_closed() {
+    let (summary, _directory) = killed("swrod");
+    assert!(number(&summary, "chunks_published") > 0);
+}
+
+#[test]
+fn a_killed_head_takes_its_chain_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = demo(
+        directory.path(),
+        &["--trigger-hz", "10000", "--duration", "60s"],
+    );
+    at_work(directory.path());
+    let parts = children_of(run.pid());
+    assert!(signal("KILL", run.pid()));
+    run.end();
+    wait_for("the end of all", || {
+        (!parts.iter().any(|pid| rig::is_alive(*pid))).then_some(())
+    });
+    for name in ["card", "tohost"] {
+        let verdict = audit_json(&directory.path().join(name));
+        assert_eq!(verdict["closed"], true, "{name}: {verdict}");
+        assert_ne!(verdict["condition"], "running", "{name}: {verdict}");
+    }
+}
