@@ -217,14 +217,30 @@ pub trait ByteLink: Send + std::fmt::Debug {
     fn peer(&self) -> &str;
 }
 
-/// The bytes of a range, if the region has them.
+/// The bytes of a range, if the region has them. One that somebody else writes has none to be looked at here: it can only be shown.
 fn in_region<'a>(region: &'a Region, range: &Range<usize>) -> Result<&'a [u8], ByteLinkError> {
     let bytes = region.bytes();
-    bytes.get(range.clone()).ok_or(ByteLinkError::OutOfRegion {
+    bytes
+        .get(range.clone())
+        .ok_or_else(|| out_of(range, bytes.len()))
+}
+
+/// Whether the region has that range.
+fn check_range(region: &Region, range: &Range<usize>) -> Result<(), ByteLinkError> {
+    let has = range.start <= range.end && range.end <= region.len();
+    if has {
+        Ok(())
+    } else {
+        Err(out_of(range, region.len()))
+    }
+}
+
+fn out_of(range: &Range<usize>, bytes: usize) -> ByteLinkError {
+    ByteLinkError::OutOfRegion {
         from: range.start,
         to: range.end,
-        bytes: bytes.len(),
-    })
+        bytes,
+    }
 }
 
 /// Where connections come in. Nothing here waits.

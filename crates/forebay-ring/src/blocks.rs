@@ -37,9 +37,17 @@ use std::time::Duration;
 use crate::bell::{Notifier, Waiter};
 use crate::error::{Full, PeerFault, RingError, SpecFault};
 use crate::index::{Head, Tail};
-use crate::set::{RingParts, RingSetMemory, Side, map_side};
+use crate::memory;
+use crate::region::Region;
+use crate::set::{RingParts, RingSetMemory, SIDE_FDS, Side, map_side};
 use crate::spec::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, RingSetSpec};
 use crate::view::View;
+
+const BLOCKS: &str = "blocks";
+const NO_FDS: RingError = RingError::Descriptors {
+    expected: SIDE_FDS,
+    found: 0,
+};
 
 /// Least bytes of a block.
 pub const BLOCK_BYTES_MIN: u32 = 64;
@@ -295,6 +303,8 @@ pub struct BlockConsumer {
     fault: Option<PeerFault>,
     space: Notifier,
     data: Waiter,
+    /// Its memory, for reading.
+    memory: OwnedFd,
 }
 
 impl BlockConsumer {
@@ -304,6 +314,7 @@ impl BlockConsumer {
     /// A file has another size or no seals, or another consumer has the ring.
     pub fn map(spec: &BlockRingSpec, fds: Vec<OwnedFd>) -> Result<Self, RingError> {
         spec.validate()?;
+        let memory = memory::duplicate(BLOCKS, fds.first().ok_or(NO_FDS)?)?;
         let set = map_side(&spec.as_set(), fds, Side::Consumer)?;
         let parts = only(set.rings)?;
         Ok(Self {
@@ -313,7 +324,19 @@ impl BlockConsumer {
             fault: None,
             space: set.notifier,
             data: set.waiter,
+            memory,
         })
+    }
+
+    /// Its memory as a region, of which ranges can be shown to others: those of a block at [`offset`](Self::offset), as long as it is not released.
+    ///
+    /// # Errors
+    /// Descriptors run out.
+    pub fn region(&self) -> Result<Region, RingError> {
+        Region::foreign(
+            memory::read_only(BLOCKS, &self.memory)?,
+            self.parts.capacity,
+        )
     }
 
     /// Looks what is there: blocks that are published and not taken.

@@ -1,6 +1,6 @@
 //! Memory of one process that others may read: a sealed memory file, mapped for writing by its owner alone.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,15 @@ pub const REGION_BYTES_MAX: u64 = 1 << 36;
 pub struct Region {
     id: u64,
     fd: OwnedFd,
-    mapping: Mapping,
+    /// Its bytes.
+    len: usize,
+    /// None: somebody else writes it, and nobody here looks at it.
+    own: Option<Mapping>,
+}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Region {
@@ -28,14 +36,38 @@ impl Region {
     /// # Errors
     /// No bytes or more than [`REGION_BYTES_MAX`], or the system has not so much memory.
     pub fn create(name: &str, bytes: u64) -> Result<Self, RingError> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let bytes = checked(bytes)?;
         let (fd, mapping) = memory::create_own(REGION, &format!("forebay:{name}:region"), bytes)?;
         Ok(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: next_id(),
             fd,
-            mapping,
+            len: mapping.len(),
+            own: Some(mapping),
         })
+    }
+
+    /// A region that somebody else writes, as a card writes its DMA buffer: ranges of it can be shown to others, who see what is there when they look. `fd` can read it, and
+    /// no more is needed.
+    pub(crate) fn foreign(fd: OwnedFd, bytes: u64) -> Result<Self, RingError> {
+        memory::verify(REGION, fd.as_fd(), bytes)?;
+        Ok(Self {
+            id: next_id(),
+            fd,
+            len: usize::try_from(bytes).map_err(|_| size(bytes))?,
+            own: None,
+        })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none: never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Its number: no other region of this process has it, also none before.
@@ -52,18 +84,24 @@ impl Region {
         memory::read_only(REGION, &self.fd)
     }
 
-    /// All of it.
+    /// All of it; nothing of one that somebody else writes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
+        let Some(mapping) = &self.own else {
+            return &[];
+        };
         // SAFETY: the mapping is so long and lives as long as `self`; only this object's owner writes it, through `bytes_mut`, which needs `self` alone.
-        unsafe { slice::from_raw_parts(self.mapping.base().as_ptr(), self.mapping.len()) }
+        unsafe { slice::from_raw_parts(mapping.base().as_ptr(), mapping.len()) }
     }
 
-    /// All of it, for writing. Whoever reads it meanwhile finds what it finds.
+    /// All of it, for writing; nothing of one that somebody else writes. Whoever reads it meanwhile finds what it finds.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let Some(mapping) = &mut self.own else {
+            return &mut [];
+        };
         // SAFETY: as above; `self` is borrowed uniquely, so there is no other slice of it in this process, and no other process can write: the file is sealed
         // against all writing but through this mapping.
-        unsafe { slice::from_raw_parts_mut(self.mapping.base().as_ptr(), self.mapping.len()) }
+        unsafe { slice::from_raw_parts_mut(mapping.base().as_ptr(), mapping.len()) }
     }
 }
 
@@ -88,7 +126,7 @@ impl PeerRegion {
         if checked(bytes)? != bytes {
             return Err(size(bytes));
         }
-        memory::verify(REGION, std::os::fd::AsFd::as_fd(fd), bytes)?;
+        memory::verify(REGION, fd.as_fd(), bytes)?;
         // Pages are not touched: what the peer has not written shall cost nothing.
         let mapping = Mapping::lazy(REGION, fd, bytes)?;
         Ok(Self { mapping })

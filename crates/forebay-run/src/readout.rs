@@ -1,6 +1,7 @@
 //! Readout of detector links through the cards of FELIX: an emulated card as a process of its own, the programs that read its links, and who looks at blocks.
 
 mod books;
+mod buffer_summary;
 pub mod card;
 mod card_books;
 pub mod check;
@@ -9,12 +10,15 @@ pub mod config;
 pub mod demo;
 pub mod device;
 mod error;
+mod kept;
 pub mod numbers;
+mod outlet;
 mod payload;
 mod reader;
 pub mod swrod;
 pub mod tohost;
 
+pub use buffer_summary::{BufferSummary, CardEnd};
 pub use child::Parent;
 pub use error::ReadoutError;
-pub use reader::{BufferSummary, CardEnd, ReaderPlan};
+pub use reader::ReaderPlan;

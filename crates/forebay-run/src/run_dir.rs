@@ -33,6 +33,9 @@ const LEDGER: &str = "ledger";
 const RECORD: &str = "run.json";
 const NEW: &str = "new";
 const MEMORY: &str = "/dev/shm";
+const LEDGER_SUFFIX: &str = ".ledger";
+/// Names that are tried in memory for one ledger.
+const NAMES_MAX: u32 = 1000;
 /// Front of the names in memory.
 const MEMORY_PREFIX: &str = "forebay-";
 /// Room taken for the record at the start, and more for each source, in bytes.
@@ -120,7 +123,7 @@ impl RunDir {
     /// # Errors
     /// There is no room, or the file exists.
     pub fn create_ledger(&mut self, bytes: u64) -> Result<(Words, OwnedFd), RunError> {
-        let (mapping, file) = Mapping::create_file(&self.memory, bytes)?;
+        let (mapping, file) = self.create_memory(bytes)?;
         self.live = true;
         self.ledger = file.try_clone().ok();
         if let Some(ledger) = &self.ledger {
@@ -133,6 +136,21 @@ impl RunDir {
                 .map_err(RunError::file("linking", &link))?;
         }
         Ok((Words::new(mapping), file.into()))
+    }
+
+    /// The file in memory. One of a run that was killed may have the name, where process numbers are given again: it stays, for whoever looks at that run.
+    fn create_memory(&mut self, bytes: u64) -> Result<(Mapping, File), RunError> {
+        let first = self.memory.clone();
+        let mut again = 0;
+        loop {
+            match Mapping::create_file(&self.memory, bytes) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && again < NAMES_MAX => {
+                    again += 1;
+                    self.memory = first.with_extension(format!("{again}{LEDGER_SUFFIX}"));
+                }
+                made => return Ok(made?),
+            }
+        }
     }
 
     /// Puts the finished ledger into the directory and takes the live one away.
@@ -280,7 +298,10 @@ pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
 /// A name in memory that no other directory has at the same time.
 fn memory_path(directory: &Path, run_id: &str) -> PathBuf {
     let memory = Path::new(MEMORY);
-    let name = format!("{MEMORY_PREFIX}{run_id}-{}.ledger", std::process::id());
+    let name = format!(
+        "{MEMORY_PREFIX}{run_id}-{}{LEDGER_SUFFIX}",
+        std::process::id()
+    );
     if memory.is_dir() {
         memory.join(name)
     } else {

@@ -36,6 +36,16 @@ impl Chain {
         Self::at(ttc, 1 << 20, address)
     }
 
+    /// The same with chunks of another size.
+    fn sized(ttc: &str, chunk_bytes: u32, name: &str) -> Self {
+        let chain = Self::narrow(ttc, name);
+        let file = chain.path("card.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        let sized = text.replace("\nbytes = 100\n", &format!("\nbytes = {chunk_bytes}\n"));
+        fs::write(&file, sized).unwrap();
+        chain
+    }
+
     fn at(ttc: &str, dma_bytes: u32, address: String) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let card = format!(
@@ -54,14 +64,20 @@ impl Chain {
 
     fn card(&self) -> Run {
         let file = self.path("card.toml");
-        let run = start(
+        let mut run = start(
             forebay()
                 .args(["emulate", "card"])
                 .arg(file)
                 .args(["--format", "json"]),
         );
         let socket = self.path("card.sock");
-        wait_for("the card", || socket.exists().then_some(()));
+        let is_over = wait_for("the card", || {
+            let is_over = run.is_over();
+            (socket.exists() || is_over).then_some(is_over)
+        });
+        if is_over {
+            panic!("{}", run.end().stderr);
+        }
         run
     }
 
@@ -332,6 +348,45 @@ fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
     let chunks = number(&card, "/triggers") * LINKS;
     assert_eq!(number(&slow, "/messages"), chunks);
     assert_eq!(number(&tohost, "/residual_items"), 0);
+}
+
+#[test]
+fn chunks_that_stay_where_they_are_are_not_written_over_before_all_have_looked() {
+    let ttc = "rate_hz = 10000\nduration_ms = 2500\n";
+    let chain = Chain::sized(ttc, 1000, "reference");
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 2, "by_reference_bytes = 500");
+    let checked = || {
+        let mut command = forebay();
+        start(
+            command
+                .args(["swrod", "--format", "json"])
+                .args(chain.addresses()),
+        )
+    };
+    let (slow, other) = (checked(), checked());
+    at_work(&chain.path("tohost"), 20_000);
+    // It stands still with chunks at hand, and the DMA buffers of 1 MiB are soon full.
+    assert!(signal("STOP", slow.pid()));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert!(signal("CONT", slow.pid()));
+    let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
+    let chunks = number(&card, "/triggers") * LINKS;
+    for swrod in [slow, other] {
+        // Every byte of every chunk was as the card had made it.
+        let swrod = swrod.end().json_of(0);
+        assert_eq!(number(&swrod, "/chunks"), chunks);
+    }
+    assert!(number(&card, "/held_by_dma") > 0, "{card}");
+    let by_reference = both(&tohost, "/chunks_by_reference");
+    assert!(by_reference > chunks / 2, "{by_reference} of {chunks}");
+    // Chunks of two blocks are joined, and copied twice: for each subscriber.
+    let copied = both(&tohost, "/copied_bytes");
+    assert_eq!(copied, (chunks - by_reference) * 1000 * 2);
+    for object in [&card, &tohost] {
+        assert_eq!(number(object, "/residual_items"), 0);
+        assert_eq!(number(object, "/residual_bytes"), 0);
+    }
 }
 
 #[test]

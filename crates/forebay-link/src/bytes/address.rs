@@ -74,6 +74,12 @@ pub enum AddressError {
 }
 
 impl Address {
+    /// Whether what is sent there from a region is shown to the peer where it lies, and no byte of it is looked at on the way.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        matches!(self, Self::Shm { .. })
+    }
+
     /// The address of the `n`-th of several that belong together: the port is `n` higher, or the name goes on with `-n`. A port of 0 stays any free one.
     ///
     /// # Errors

@@ -38,6 +38,22 @@ impl Memory {
         })
     }
 
+    /// Memory that somebody else writes, such as a card's DMA buffer, in pages of so many bytes. It cannot be written here, and messages go out from it over shared
+    /// memory alone: see [`is_shown`](forebay_link::bytes::Address::is_shown).
+    pub(crate) fn of_region(region: Region, page_bytes: usize) -> Self {
+        Self {
+            lent: vec![0; region.len() / page_bytes],
+            region,
+            page_bytes,
+            next: 0,
+        }
+    }
+
+    /// Whether somebody else writes it.
+    fn is_foreign(&self) -> bool {
+        self.region.bytes().is_empty()
+    }
+
     /// Bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
@@ -52,6 +68,9 @@ impl Memory {
 
     /// A page from which nothing is on its way; none when there is none. Pages take turns.
     pub fn free_page(&mut self) -> Option<Range<usize>> {
+        if self.is_foreign() {
+            return None;
+        }
         let pages = self.lent.len();
         let found = (0..pages).map(|step| (self.next + step) % pages);
         let page = found.into_iter().find(|page| self.lent[*page] == 0)?;
@@ -59,11 +78,15 @@ impl Memory {
         Some(page * self.page_bytes..(page + 1) * self.page_bytes)
     }
 
-    /// All of it.
+    /// All of it; nothing of what somebody else writes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        let bytes = self.lent.len() * self.page_bytes;
+        let bytes = if self.is_foreign() { 0 } else { self.len() };
         &self.region.bytes()[..bytes]
+    }
+
+    fn len(&self) -> usize {
+        self.lent.len() * self.page_bytes
     }
 
     /// A range of it, for writing.
@@ -84,7 +107,7 @@ impl Memory {
     }
 
     fn check(&self, range: &Range<usize>) -> Result<(), NetError> {
-        let (from, to, bytes) = (range.start, range.end, self.bytes().len());
+        let (from, to, bytes) = (range.start, range.end, self.len());
         if from <= to && to <= bytes {
             return Ok(());
         }

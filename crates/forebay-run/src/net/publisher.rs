@@ -212,25 +212,41 @@ impl Publisher {
         parts: &[Range<usize>],
         token: u64,
     ) -> Result<u32, NetError> {
-        self.look_at_clock();
         loop {
-            let end_point = &mut self.end_point;
-            if !end_point.role.engine.has_free_buffers(tag) {
-                end_point
-                    .look_for_credit(|end_point| !end_point.role.engine.has_free_buffers(tag))?;
-            }
-            let (number, bytes) = end_point.lends.begin(memory, parts, token)?;
-            let engine = &mut end_point.role.engine;
-            let published = engine.publish_lent(end_point.now_ns, tag, status, bytes, number);
-            end_point.lends.shared(number, published.taken);
-            if let Some(copies) = self.account(tag, &published, bytes)? {
-                if published.taken == 0 {
-                    self.end_point.lends.unused(token);
-                }
+            if let Some(copies) = self.try_publish_lent(tag, status, memory, parts, token)? {
                 return Ok(copies);
             }
             self.wait_for_room()?;
         }
+    }
+
+    /// The same without waiting, as [`try_publish`](Self::try_publish): none when a subscriber of the policy `Block` has no room. A message that nobody took gives its
+    /// token back at once.
+    ///
+    /// # Errors
+    /// As [`publish_lent`](Self::publish_lent).
+    pub fn try_publish_lent(
+        &mut self,
+        tag: u64,
+        status: u8,
+        memory: MemoryId,
+        parts: &[Range<usize>],
+        token: u64,
+    ) -> Result<Option<u32>, NetError> {
+        self.look_at_clock();
+        let end_point = &mut self.end_point;
+        if !end_point.role.engine.has_free_buffers(tag) {
+            end_point.look_for_credit(|end_point| !end_point.role.engine.has_free_buffers(tag))?;
+        }
+        let (number, bytes) = end_point.lends.begin(memory, parts, token)?;
+        let engine = &mut end_point.role.engine;
+        let published = engine.publish_lent(end_point.now_ns, tag, status, bytes, number);
+        end_point.lends.shared(number, published.taken);
+        let copies = self.account(tag, &published, bytes)?;
+        if copies.is_some() && published.taken == 0 {
+            self.end_point.lends.unused(token);
+        }
+        Ok(copies)
     }
 
     /// Takes memory into its keeping, from which messages can go out without being copied. It lives as long as the publisher.

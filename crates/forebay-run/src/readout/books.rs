@@ -45,7 +45,9 @@ struct BufferWords {
     damage: [Counter; Damage::ALL.len()],
     flagged: [Counter; 6],
     missing_blocks: Counter,
+    joined_bytes: Counter,
     copied_bytes: Counter,
+    by_reference: Counter,
     held_up_ns: Counter,
     held_up: Counter,
     fill: Counter,
@@ -73,9 +75,17 @@ fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
         "missing_blocks",
         "Blocks that are missing by their sequence numbers, at least",
     );
-    let copied_bytes = counter(
+    let joined_bytes = counter(
         "joined_bytes",
         "Bytes copied to join chunks of several blocks",
+    );
+    let copied_bytes = counter(
+        "copied_bytes",
+        "Bytes of chunks copied into network buffers, once for each subscriber",
+    );
+    let by_reference = counter(
+        "chunks_by_reference",
+        "Chunks that subscribers were shown where they lie",
     );
     let held_up_ns = counter(
         "held_up_ns",
@@ -94,7 +104,9 @@ fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
         damage,
         flagged,
         missing_blocks,
+        joined_bytes,
         copied_bytes,
+        by_reference,
         held_up_ns,
         held_up,
         fill: gauge("dma_fill_blocks", "Blocks that the card cannot write now"),
@@ -164,6 +176,12 @@ impl BufferBook {
         self.book.add_tally(dropped, chunks, bytes);
     }
 
+    /// Bytes copied into network buffers, and chunks that were not.
+    pub(super) fn copied(&mut self, [bytes, by_reference]: [u64; 2]) {
+        self.book.add(self.at.copied_bytes, bytes);
+        self.book.add(self.at.by_reference, by_reference);
+    }
+
     /// A subscriber held the buffer up for so long.
     pub(super) fn held_up(&mut self, ns: u64) {
         self.book.add(self.at.held_up, 1);
@@ -215,7 +233,7 @@ impl BufferBook {
             at.missing_blocks,
             now.missing_blocks - before.missing_blocks,
         );
-        book.add(at.copied_bytes, now.copied_bytes - before.copied_bytes);
+        book.add(at.joined_bytes, now.copied_bytes - before.copied_bytes);
         book.set(at.fill, fill);
         book.set(at.capacity, capacity);
         self.before = *now;

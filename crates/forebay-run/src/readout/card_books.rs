@@ -70,7 +70,7 @@ impl CardBooks {
         buffers: usize,
         warnings: &mut Vec<String>,
     ) -> Result<Self, RunError> {
-        let run_id = format!("{name}-{}", std::process::id());
+        let run_id = format!("card-{name}-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
         let group = schema.group("card");
         let triggers = TRIGGERS.map(|(name, help)| schema.counter(group, name, "", help));

@@ -1,25 +1,26 @@
 //! One DMA buffer: its blocks are decoded where they lie, and their chunks published.
 //!
 //! A chunk that lies within one block is copied once, out of the card's memory into the network buffers of those who have subscribed to it; one of several
-//! blocks is joined before, and that copy is counted. The blocks are given back to the card when their chunks are in network buffers, so a subscriber that holds
-//! the publisher up lets the DMA buffer fill, which the card sees.
+//! blocks is joined before. A long one may stay where it is instead: over shared memory its subscribers are shown the place. Copies are counted. Blocks are given back to the
+//! card when their chunks are in network buffers, and all who were shown some have looked; so a subscriber that holds the publisher up lets the DMA buffer fill, which the
+//! card sees.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_readout::{Account as Decoded, Bytes, Chunk, Config, Damage, Decoder, Payload, Status};
-use forebay_ring::View;
+use forebay_readout::{Chunk, Config, Decoder};
 use forebay_sys::clock;
 use forebay_wire::felix::{ELINKS, Elink, Fid};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use serde::Serialize;
-use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
-use super::books::{BufferBook, Unpublished};
+use super::books::BufferBook;
+use super::buffer_summary::{BufferSummary, CardEnd, counted, of_decoder};
 use super::device::{Device, DeviceError};
 use super::error::ReadoutError;
-use crate::net::{Address, NetError, NetSummary, Publisher, Settings};
+use super::kept::KeptBlocks;
+use super::outlet::{Outlet, Shared, Showing, Totals, wait_for_room};
+use crate::net::{Address, Memory, Publisher, Settings};
 
 /// Blocks that are decoded before they are given back.
 const BATCH: u64 = 64;
@@ -57,171 +58,8 @@ pub struct ReaderPlan {
     pub subscribers_min: usize,
     /// How long a card that is not there is waited for.
     pub card_wait: Duration,
-}
-
-/// How reading ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CardEnd {
-    /// The card ended, and everything was read.
-    InOrder,
-    /// The card is gone without having said so; everything that it had shown was read.
-    Lost,
-    /// This side was told to stop.
-    Stopped,
-}
-
-/// What became of one DMA buffer.
-#[derive(Clone, Debug, Serialize)]
-pub struct BufferSummary {
-    /// Its number in the books.
-    pub number: usize,
-    /// Which DMA buffer of its card.
-    pub buffer: usize,
-    /// Where its chunks were published.
-    pub address: String,
-    /// How it ended.
-    pub end: CardEnd,
-    /// Blocks read.
-    pub blocks: u64,
-    /// Blocks dropped by reason.
-    pub blocks_dropped: BTreeMap<&'static str, u64>,
-    /// Blocks missing by their sequence numbers, at least.
-    pub missing_blocks: u64,
-    /// Blocks that the card had shown and that were not read when this side was told to stop.
-    pub blocks_left: u64,
-    /// Chunks found, flagged ones among them.
-    pub chunks: u64,
-    /// Bytes of them.
-    pub chunk_bytes: u64,
-    /// Chunks that went to a subscriber or to several.
-    pub chunks_published: u64,
-    /// Chunks that did not, by reason.
-    pub chunks_dropped: BTreeMap<&'static str, u64>,
-    /// Chunks by each bit of their status.
-    pub chunks_flagged: BTreeMap<&'static str, u64>,
-    /// What was wrong within blocks and between them.
-    pub damage: BTreeMap<&'static str, u64>,
-    /// Bytes copied to join chunks of several blocks.
-    pub joined_bytes: u64,
-    /// How often a subscriber held the buffer up.
-    pub held_up: u64,
-    /// For how long, in seconds.
-    pub held_up_seconds: f64,
-    /// The publisher's own summary.
-    pub publisher: NetSummary,
-}
-
-/// Bytes of a block in the card's memory.
-#[derive(Clone, Copy)]
-struct Shared<'a>(View<'a>);
-
-impl Bytes for Shared<'_> {
-    #[inline]
-    fn len(self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
-    fn u16_le(self, at: usize) -> Option<u16> {
-        self.0.read_u16_le(at)
-    }
-
-    #[inline]
-    fn u32_le(self, at: usize) -> Option<u32> {
-        self.0.read_u32_le(at)
-    }
-
-    #[inline]
-    fn part(self, at: usize, bytes: usize) -> Option<Self> {
-        self.0.part(at, bytes).map(Self)
-    }
-
-    #[inline]
-    fn append_to(self, to: &mut Vec<u8>) {
-        self.0.append_to(to);
-    }
-}
-
-/// Where chunks go, and what became of them since the books were shown.
-struct Outlet<'a> {
-    publisher: Publisher,
-    fids: &'a [u64],
-    published: [u64; 2],
-    unpublished: [[u64; 2]; 3],
-    failed: Option<NetError>,
-    /// Told to stop while a subscriber had no room: what is still offered is given up by name.
-    stopped: bool,
-    /// All so far.
-    total: Totals,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    published: u64,
-    unpublished: [u64; 3],
-    held_up: u64,
-    held_up_ns: u64,
-}
-
-impl Outlet<'_> {
-    /// Offers a chunk to its subscribers; false when one of them has no room.
-    #[inline]
-    fn offer(&mut self, chunk: &Chunk<'_, Shared<'_>>) -> bool {
-        let fid = self.fids[usize::from(chunk.elink.number())];
-        let bytes = chunk.payload.len();
-        let status = chunk.status.0;
-        if self.stopped {
-            self.lose(Unpublished::Stopped, bytes);
-            return true;
-        }
-        let published = match chunk.payload {
-            Payload::Within(Shared(view)) => {
-                self.publisher
-                    .try_publish_with(fid, status, bytes, |place| {
-                        // The place is as long as the view.
-                        let _copied = view.copy_to(0, place);
-                    })
-            }
-            Payload::Joined(joined) => self.publisher.try_publish(fid, status, joined),
-        };
-        match published {
-            Ok(None) => return false,
-            Ok(Some(0)) => self.lose(Unpublished::NoSubscriber, bytes),
-            Ok(Some(_)) => {
-                self.published[0] += 1;
-                self.published[1] += bytes as u64;
-            }
-            Err(NetError::TooLong { .. }) => self.lose(Unpublished::TooLong, bytes),
-            Err(error) => {
-                self.failed = Some(error);
-                self.lose(Unpublished::Stopped, bytes);
-            }
-        }
-        true
-    }
-
-    fn lose(&mut self, why: Unpublished, bytes: usize) {
-        self.unpublished[why as usize][0] += 1;
-        self.unpublished[why as usize][1] += bytes as u64;
-    }
-
-    /// Puts what became of chunks into the books.
-    fn settle(&mut self, book: &mut BufferBook) {
-        let [chunks, bytes] = std::mem::take(&mut self.published);
-        book.published(chunks, bytes);
-        self.total.published += chunks;
-        let all = [
-            Unpublished::NoSubscriber,
-            Unpublished::TooLong,
-            Unpublished::Stopped,
-        ];
-        for why in all {
-            let [chunks, bytes] = std::mem::take(&mut self.unpublished[why as usize]);
-            book.unpublished(why, chunks, bytes);
-            self.total.unpublished[why as usize] += chunks;
-        }
-    }
+    /// Chunks from so many bytes on stay where they are, if they lie within one block and the address is one of shared memory; none: all are copied.
+    pub by_reference_bytes: Option<usize>,
 }
 
 /// One DMA buffer at work.
@@ -250,7 +88,12 @@ pub(super) fn run(
     let mut outlet = Outlet {
         publisher,
         fids: &fids,
+        showing: None,
+        kept: KeptBlocks::from(0),
+        block: 0,
         published: [0; 2],
+        copied_bytes: 0,
+        by_reference: 0,
         unpublished: [[0; 2]; 3],
         failed: None,
         stopped: false,
@@ -261,6 +104,13 @@ pub(super) fn run(
     }
     let device = open(plan, &mut outlet.publisher, stops)?;
     let decoder = Decoder::new(device.format, &plan.decoder)?;
+    let block_bytes = device.format.bytes();
+    if let Some(bytes_min) = plan.by_reference_bytes.filter(|_| address.is_shown()) {
+        let memory = Memory::of_region(device.blocks.region()?, block_bytes);
+        let memory = outlet.publisher.register(memory);
+        outlet.showing = Some(Showing { memory, bytes_min });
+    }
+    outlet.kept = KeptBlocks::from(device.blocks.read_position() / block_bytes as u64);
     let mut reader = Reader {
         device,
         decoder,
@@ -336,6 +186,7 @@ impl Reader<'_> {
             ..
         } = self;
         let mut there = device.blocks.look()?.min(BATCH);
+        let block_bytes = device.format.bytes() as u64;
         for ahead in 0..there {
             let Some(block) = device.blocks.block(ahead) else {
                 break;
@@ -343,7 +194,11 @@ impl Reader<'_> {
             if let Some(next) = device.blocks.block(ahead + 1) {
                 next.prefetch();
             }
-            let block = Shared(block);
+            outlet.block = outlet.kept.read();
+            let block = Shared {
+                view: block,
+                at: device.blocks.offset(outlet.block * block_bytes) as usize,
+            };
             // What is wrong with it the decoder has counted by its name.
             let _damaged = decoder.handle_block(block);
             while !decoder.poll(block, |chunk| outlet.offer(&chunk)) {
@@ -360,9 +215,7 @@ impl Reader<'_> {
             return Err(failed.into());
         }
         self.show();
-        let blocks = &mut self.device.blocks;
-        blocks.release(blocks.read_position());
-        blocks.notify();
+        self.give_back();
         let now_ns = clock::monotonic_ns();
         if now_ns >= self.tended_ns + TEND_NS {
             self.tended_ns = now_ns;
@@ -378,6 +231,16 @@ impl Reader<'_> {
         self.outlet.settle(&mut self.book);
         let block_bytes = self.device.format.bytes() as u64;
         self.book.commit(self.decoder.account(), block_bytes, fill);
+    }
+
+    /// Gives the card what nobody looks at any more.
+    fn give_back(&mut self) {
+        self.outlet.take_back();
+        let blocks = &mut self.device.blocks;
+        let position = self.outlet.kept.give_back() * self.device.format.bytes() as u64;
+        if position != blocks.released() && blocks.release(position) {
+            blocks.notify();
+        }
     }
 
     /// Nothing is there: sleeps until there is, or until a subscriber wants something.
@@ -400,6 +263,7 @@ impl Reader<'_> {
         }
         device.blocks.finish_wait();
         outlet.publisher.poll(Duration::ZERO)?;
+        self.give_back();
         Ok(())
     }
 
@@ -419,6 +283,13 @@ impl Reader<'_> {
         }
         self.show();
         let left = self.device.blocks.look().unwrap_or(0);
+        // The card waits for the blocks that subscribers still look at.
+        let (begun, publisher) = (Instant::now(), &mut self.outlet.publisher);
+        publisher.begin_end();
+        while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT {
+            self.outlet.publisher.poll(WAIT)?;
+            self.give_back();
+        }
         let publisher = self.outlet.publisher.finish(END_LIMIT)?;
         let end = ended?;
         let decoded = *self.decoder.account();
@@ -435,57 +306,12 @@ impl Reader<'_> {
                     .into_iter()
                     .zip(total.unpublished),
             ),
+            copied_bytes: total.copied_bytes,
+            chunks_by_reference: total.by_reference,
             held_up: total.held_up,
             held_up_seconds: total.held_up_ns as f64 / 1e9,
             publisher,
             ..of_decoder(&decoded)
         })
     }
-}
-
-/// Those that happened.
-fn counted(all: impl IntoIterator<Item = (&'static str, u64)>) -> BTreeMap<&'static str, u64> {
-    all.into_iter().filter(|(_, count)| *count > 0).collect()
-}
-
-/// What the decoder says; the rest is empty.
-fn of_decoder(decoded: &Decoded) -> BufferSummary {
-    let damage = Damage::ALL.map(Damage::name).into_iter();
-    let flagged = Status::NAMES.map(|(_, name)| name).into_iter();
-    BufferSummary {
-        number: 0,
-        buffer: 0,
-        address: String::new(),
-        end: CardEnd::InOrder,
-        blocks: decoded.blocks,
-        blocks_dropped: counted(decoded.dropped_blocks()),
-        missing_blocks: decoded.missing_blocks,
-        blocks_left: 0,
-        chunks: decoded.chunks,
-        chunk_bytes: decoded.chunk_bytes,
-        chunks_published: 0,
-        chunks_dropped: BTreeMap::new(),
-        chunks_flagged: counted(flagged.zip(decoded.flagged)),
-        damage: counted(damage.zip(decoded.damage)),
-        joined_bytes: decoded.copied_bytes,
-        held_up: 0,
-        held_up_seconds: 0.0,
-        publisher: NetSummary::default(),
-    }
-}
-
-/// A subscriber of the policy `block` has no room: it is waited for. Who is told to stop meanwhile gives the chunks up by name.
-fn wait_for_room(
-    outlet: &mut Outlet<'_>,
-    book: &mut BufferBook,
-    stops: &dyn Fn() -> bool,
-) -> Result<(), ReadoutError> {
-    let begun_ns = clock::monotonic_ns();
-    outlet.publisher.poll(WAIT)?;
-    let ns = clock::monotonic_ns() - begun_ns;
-    outlet.total.held_up += 1;
-    outlet.total.held_up_ns += ns;
-    book.held_up(ns);
-    outlet.stopped |= stops();
-    Ok(())
 }

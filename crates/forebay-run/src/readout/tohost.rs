@@ -13,10 +13,11 @@ use forebay_sys::signals::StopSignals;
 use serde::Serialize;
 
 use super::books;
+use super::buffer_summary::{BufferSummary, CardEnd};
 use super::child::Parent;
 use super::device::{Device, DeviceError, DeviceInfo};
 use super::error::ReadoutError;
-use super::reader::{self, BufferSummary, CardEnd, ReaderPlan};
+use super::reader::{self, ReaderPlan};
 use crate::error::RunError;
 use crate::metrics::MetricsServer;
 use crate::net::{Address, Settings};
@@ -59,6 +60,8 @@ pub struct DevicePlan {
     pub address: Address,
     /// How.
     pub settings: Settings,
+    /// Chunks from so many bytes on stay where they are.
+    pub by_reference_bytes: Option<usize>,
 }
 
 impl ToHostFile {
@@ -95,6 +98,7 @@ impl ToHostFile {
                     decoder: self.decoder,
                     subscribers_min: self.subscribers_min,
                     card_wait: self.card_wait,
+                    by_reference_bytes: device.by_reference_bytes,
                 });
             }
         }

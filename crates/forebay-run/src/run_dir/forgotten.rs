@@ -8,13 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{MEMORY, MEMORY_PREFIX, open_ledger};
+use super::{LEDGER_SUFFIX, MEMORY, MEMORY_PREFIX, open_ledger};
 
 /// How long they stay.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Behind the front of all names in memory: those of end points of messaging.
-const NET: &str = "net-";
-const SUFFIX: &str = ".ledger";
+/// Behind the front of all names in memory: those of end points of messaging, and of link readout.
+const OURS: [&str; 3] = ["net-", "card-", "tohost-"];
 
 /// Removes ledgers of this user's end points that died more than a day before `now_ns`: how many.
 pub(crate) fn remove_forgotten(now_ns: u64) -> usize {
@@ -29,14 +28,14 @@ fn remove_in(memory: &Path, now_ns: u64) -> usize {
     let forgotten = entries.filter(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let of_net = name
+        let is_ours = name
             .strip_prefix(MEMORY_PREFIX)
-            .is_some_and(|rest| rest.starts_with(NET));
+            .is_some_and(|rest| OURS.iter().any(|front| rest.starts_with(front)));
         // Not what a link leads to.
         let own = entry
             .metadata()
             .is_ok_and(|data| data.is_file() && data.uid() == user);
-        of_net && name.ends_with(SUFFIX) && own && is_forgotten(&entry.path(), now_ns)
+        is_ours && name.ends_with(LEDGER_SUFFIX) && own && is_forgotten(&entry.path(), now_ns)
     });
     // One that another end point has removed meanwhile is as good.
     forgotten

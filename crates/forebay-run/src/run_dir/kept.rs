@@ -5,7 +5,7 @@ use std::path::Path;
 use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter, Schema, Words};
 use forebay_sys::clock;
 
-use super::RunDir;
+use super::{RunDir, remove_forgotten};
 use crate::error::RunError;
 
 /// A ledger in a run directory, or nowhere but in this process.
@@ -35,6 +35,7 @@ impl KeptLedger {
         let mut directory = None;
         let words = match out {
             Some(out) => {
+                remove_forgotten(clock::realtime_ns());
                 let mut made = RunDir::prepare(out, run_id, warnings)?;
                 made.reserve(schema.bytes_needed() as u64, sources)?;
                 let (words, _) = made.create_ledger(schema.bytes_needed() as u64)?;
@@ -78,5 +79,41 @@ impl KeptLedger {
             directory.write_record(record)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use forebay_ledger::SchemaBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_was_left_by_a_process_of_the_same_number_is_in_nobodys_way() {
+        let run_id = "card-left-behind";
+        let mut schema = SchemaBuilder::new(run_id);
+        schema.group("only");
+        let schema = schema.finish().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let out = directory.path().join(name);
+            let opened = KeptLedger::open(&schema, run_id, Some(&out), 1, &mut Vec::new());
+            (opened.unwrap(), fs::read_link(out.join("ledger")).unwrap())
+        };
+        // Killed: nothing of it is tidied up.
+        let (left, first) = open("killed");
+        std::mem::forget(left);
+        let (next, second) = open("next");
+        assert!(first.exists() && second.exists());
+        assert_ne!(first, second);
+        assert!(
+            second.to_string_lossy().ends_with(".1.ledger"),
+            "{second:?}"
+        );
+        drop(next);
+        assert!(!second.exists());
+        fs::remove_file(first).unwrap();
     }
 }

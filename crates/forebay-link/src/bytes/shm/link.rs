@@ -16,7 +16,7 @@ use super::place::Place;
 use super::regions::{Regions, Shown};
 use super::{Room, checked, is_gone, resource};
 use crate::bytes::{
-    Address, Apart, ByteLink, ByteLinkError, FDS_MAX, PARTS_MAX, Received, in_region,
+    Address, Apart, ByteLink, ByteLinkError, FDS_MAX, PARTS_MAX, Received, check_range, in_region,
 };
 
 /// Of so many looks that find nothing, one asks the kernel whether the peer is still there.
@@ -321,13 +321,12 @@ impl ByteLink for ShmLink {
         region: &Region,
         ranges: &[Range<usize>],
     ) -> Result<usize, ByteLinkError> {
-        let mut parts = [own; 1 + PARTS_MAX];
+        let ranges = &ranges[..ranges.len().min(PARTS_MAX)];
         let mut bytes = own.len();
-        for (part, range) in parts[1..].iter_mut().zip(ranges) {
-            *part = in_region(region, range)?;
+        for range in ranges {
+            check_range(region, range)?;
             bytes += range.len();
         }
-        let ranges = &ranges[..ranges.len().min(PARTS_MAX)];
         if !self.may_send(bytes)? {
             return Ok(0);
         }
@@ -340,7 +339,13 @@ impl ByteLink for ShmLink {
         };
         let put = match shown {
             Shown::NotNow => false,
-            Shown::TooMany => self.put(&parts[..=ranges.len()], bytes, Meta::default())?,
+            Shown::TooMany => {
+                let mut parts = [own; 1 + PARTS_MAX];
+                for (part, range) in parts[1..].iter_mut().zip(ranges) {
+                    *part = in_region(region, range)?;
+                }
+                self.put(&parts[..=ranges.len()], bytes, Meta::default())?
+            }
             Shown::Yes => {
                 let (references, meta) = Regions::refer(region, ranges);
                 let references = references[..ranges.len()].as_flattened();

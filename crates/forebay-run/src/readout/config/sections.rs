@@ -459,6 +459,13 @@ pub const DEVICES: Section = Section {
             "How many of them.",
         ),
         key(
+            "by_reference_bytes",
+            ZeroOr(1, 65_535),
+            Value("0"),
+            "Over shared memory: chunks from so many bytes on, within one block, are not copied; subscribers look at them in the card's DMA buffer, and the block is given \
+             back when all have. 0: all are copied.",
+        ),
+        key(
             "flush_us",
             Integer(1, 10_000_000),
             Value("1000"),

@@ -90,6 +90,10 @@ fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
     Some(DevicePlan {
         socket: block.path("socket")?,
         buffers: buffers.map(|all| all.iter().map(|number| *number as usize).collect()),
+        by_reference_bytes: block
+            .integer("by_reference_bytes")
+            .filter(|bytes| *bytes > 0)
+            .map(|bytes| bytes as usize),
         address: block.link("address")?,
         settings: Settings {
             messages,
