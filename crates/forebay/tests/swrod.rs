@@ -236,6 +236,7 @@ fn endless(backend: &str) -> (String, Arc<Endless>, JoinHandle<NetSummary>) {
         while !told.stop.load(Ordering::Relaxed) {
             for _ in 0..16 {
                 let copies = publisher.publish(fid(0), 0, &chunk(l1id, 64)).unwrap();
+                publisher.publish(fid(1), 0, &chunk(l1id, 64)).unwrap();
                 told.published.fetch_add(copies.into(), Ordering::Relaxed);
                 l1id += 1;
             }
@@ -262,7 +263,10 @@ fn an_order_and_a_limit_end_it_with_its_report() {
         assert_eq!(rig::audit(&out).code(), Some(0));
 
         for limit in [["--count", "1000"], ["--duration", "50ms"]] {
-            let report = closed(&swrod(&[&at], &limit).end(), 0);
+            // Another E-link that is one chunk behind at any moment is none that lost one.
+            let more = [&limit[..], &["--elinks", "0-1", "--fragments"]].concat();
+            let report = closed(&swrod(&[&at], &more).end(), 0);
+            assert_eq!(report["fragments"]["incomplete"], 0, "{report}");
             assert!(report["chunks"].as_u64().unwrap() > 0);
             if limit[0] == "--count" {
                 assert!(report["chunks"].as_u64().unwrap() >= 1000);

@@ -184,6 +184,7 @@ pub fn subscribe(
     session.carry(plan, signals, ready)?;
     let subscriber = &session.subscriber;
     let trouble = (subscriber.connections_made() == 0).then(|| subscriber.trouble());
+    let has_all = subscriber.has_ended();
     session.end(signals)?;
     let Session {
         subscriber,
@@ -200,7 +201,7 @@ pub fn subscribe(
     let cpu_ns = clock::process_cpu_ns().saturating_sub(begun_cpu_ns);
     Ok(SwrodReport {
         nothing_came: nothing_came(watcher.chunks, trouble),
-        ..report::make(watcher.table, elapsed_ns, cpu_ns, summary)
+        ..report::make(watcher.table, has_all, elapsed_ns, cpu_ns, summary)
     })
 }
 

@@ -41,10 +41,11 @@ pub(super) fn summary(report: &SwrodReport) -> String {
     if let Some(fragments) = &report.fragments {
         let _ = writeln!(
             text,
-            "fragments: {} complete, {} incomplete, {} early; chunks: {} late, {} repeated",
+            "fragments: {} complete, {} incomplete, {} early, {} open; chunks: {} late, {} repeated",
             fragments.complete,
             fragments.incomplete,
             fragments.early,
+            fragments.open,
             fragments.late_chunks,
             fragments.repeated_chunks
         );

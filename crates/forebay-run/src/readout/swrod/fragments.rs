@@ -25,12 +25,16 @@ pub struct FragmentAccount {
     pub incomplete: u64,
     /// Triggers from before the last E-link had begun.
     pub early: u64,
+    /// Triggers that some E-links had not reached when the caller wanted no more.
+    pub open: u64,
     /// Chunks of complete triggers.
     pub chunks_complete: u64,
     /// Chunks of incomplete ones.
     pub chunks_incomplete: u64,
     /// Chunks of early ones.
     pub chunks_early: u64,
+    /// Chunks of open ones.
+    pub chunks_open: u64,
     /// Chunks whose trigger had left the window already.
     pub chunks_late: u64,
     /// Chunks whose E-link had one of that trigger already.
@@ -43,7 +47,8 @@ impl FragmentAccount {
     /// What does not add up, in chunks: nothing in a program without mistakes.
     #[must_use]
     pub fn residual(&self) -> i64 {
-        let gone = self.chunks_complete + self.chunks_incomplete + self.chunks_early;
+        let left = self.chunks_early + self.chunks_open;
+        let gone = self.chunks_complete + self.chunks_incomplete + left;
         let all = gone + self.chunks_late + self.chunks_repeated + self.held;
         self.chunks as i64 - all as i64
     }
@@ -108,7 +113,7 @@ impl Fragments {
                 self.account.chunks_late += 1;
                 return;
             }
-            self.leave(at);
+            self.leave(at, u64::MAX);
             self.places[at] = Place { number, links: 0 };
         }
         let (place, word) = (&mut self.places[at], at * self.words + link / 64);
@@ -164,8 +169,8 @@ impl Fragments {
         number
     }
 
-    /// What is at this place leaves it.
-    fn leave(&mut self, at: usize) {
+    /// What is at this place leaves it; all E-links have had the time to get as far as `reached`.
+    fn leave(&mut self, at: usize, reached: u64) {
         let Place { number, links } = self.places[at];
         let came = &mut self.came[at * self.words..][..self.words];
         if number > 0 && (links as usize) < self.links {
@@ -174,6 +179,9 @@ impl Fragments {
             if self.begun == self.links && number < self.first {
                 self.account.early += 1;
                 self.account.chunks_early += chunks;
+            } else if number > reached {
+                self.account.open += 1;
+                self.account.chunks_open += chunks;
             } else {
                 self.account.incomplete += 1;
                 self.account.chunks_incomplete += chunks;
@@ -186,9 +194,11 @@ impl Fragments {
         self.places[at] = Place::default();
     }
 
-    /// Nothing more comes: what is under way is incomplete.
-    pub fn finish(&mut self) {
-        (0..self.places.len()).for_each(|at| self.leave(at));
+    /// Nothing more comes. What is under way is incomplete when `has_all` came that there was; else what some E-link has not reached is open.
+    pub fn finish(&mut self, has_all: bool) {
+        let begun = self.last.iter().copied().filter(|last| *last > 0);
+        let reached = begun.min().filter(|_| !has_all).unwrap_or(u64::MAX);
+        (0..self.places.len()).for_each(|at| self.leave(at, reached));
     }
 
     /// Counts of chunks and triggers.
@@ -212,7 +222,7 @@ mod tests {
 
     fn done(mut fragments: Fragments) -> FragmentAccount {
         assert_eq!(fragments.account().residual(), 0);
-        fragments.finish();
+        fragments.finish(true);
         let account = *fragments.account();
         assert_eq!((account.residual(), account.held), (0, 0), "{account:?}");
         account
@@ -284,6 +294,27 @@ mod tests {
             (account.complete, account.early, account.incomplete),
             (3000, 1, 0)
         );
+    }
+
+    #[test]
+    fn what_an_e_link_has_not_reached_when_no_more_is_wanted_is_open() {
+        for (has_all, open, incomplete) in [(false, 30, 1), (true, 0, 31)] {
+            let mut fragments = Fragments::new(2, 256);
+            for number in 0..100_u64 {
+                fragments.handle_chunk(0, number as u8);
+                if number < 70 && number != 50 {
+                    fragments.handle_chunk(1, number as u8);
+                }
+            }
+            fragments.finish(has_all);
+            let account = *fragments.account();
+            assert_eq!((account.open, account.incomplete), (open, incomplete));
+            assert_eq!(
+                (account.complete, account.residual(), account.held),
+                (69, 0, 0)
+            );
+            assert_eq!(fragments.missed(1), incomplete);
+        }
     }
 
     #[test]

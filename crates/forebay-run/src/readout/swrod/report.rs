@@ -97,6 +97,8 @@ pub struct FragmentReport {
     pub incomplete: u64,
     /// Triggers from before the last E-link had begun.
     pub early: u64,
+    /// Triggers that some E-links had not reached when this side ended.
+    pub open: u64,
     /// Chunks whose trigger had left the window already.
     pub late_chunks: u64,
     /// Chunks whose E-link had one of that trigger already.
@@ -105,14 +107,16 @@ pub struct FragmentReport {
     pub residual_chunks: i64,
 }
 
-/// The sums of all E-links.
+/// The sums of all E-links; `has_all` when the publishers have ended in order.
 pub(super) fn make(
     mut table: Table,
+    has_all: bool,
     elapsed_ns: u64,
     cpu_ns: u64,
     end_point: NetSummary,
 ) -> SwrodReport {
-    let fragments = table.fragments.as_mut().map(FragmentReport::of);
+    let fragments = table.fragments.as_mut();
+    let fragments = fragments.map(|it| FragmentReport::of(it, has_all));
     let [chunks, bytes] = table.sums();
     let elapsed_s = elapsed_ns as f64 / 1e9;
     let per_second = |amount: f64| {
@@ -163,14 +167,15 @@ pub(super) fn make(
 }
 
 impl FragmentReport {
-    fn of(fragments: &mut Fragments) -> Self {
-        fragments.finish();
+    fn of(fragments: &mut Fragments, has_all: bool) -> Self {
+        fragments.finish(has_all);
         let account = fragments.account();
         Self {
             window: fragments.window() as u64,
             complete: account.complete,
             incomplete: account.incomplete,
             early: account.early,
+            open: account.open,
             late_chunks: account.chunks_late,
             repeated_chunks: account.chunks_repeated,
             residual_chunks: account.residual(),

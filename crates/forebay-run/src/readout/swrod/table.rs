@@ -371,7 +371,7 @@ mod tests {
             table.handle_chunk(tags[1], 0, &chunk(l1id));
             table.handle_chunk(tag(0, 9), 0, &chunk(l1id));
         }
-        table.fragments.as_mut().unwrap().finish();
+        table.fragments.as_mut().unwrap().finish(true);
         let report = table.report();
         let missed: Vec<_> = report
             .iter()
