@@ -53,8 +53,8 @@ pub(crate) struct SwrodArgs {
     /// Joins the chunks of each trigger of all these E-links, and counts complete fragments.
     #[arg(long)]
     fragments: bool,
-    /// Triggers that may be under way at a time; one that is older is incomplete.
-    #[arg(long, value_name = "N", default_value_t = 4096, requires = "fragments", value_parser = clap::value_parser!(u32).range(256..=1_048_576))]
+    /// Triggers that may be under way at a time; one that is older is incomplete. What several publishers have in their buffers has to find room.
+    #[arg(long, value_name = "N", default_value_t = 65_536, requires = "fragments", value_parser = clap::value_parser!(u32).range(256..=1_048_576))]
     fragments_window: u32,
     /// Ends so long after the first chunk.
     #[arg(long, value_name = "TIME", value_parser = crate::range::duration)]
