@@ -11,6 +11,7 @@ pub mod demo;
 pub mod device;
 mod error;
 mod kept;
+pub mod map;
 pub mod numbers;
 mod outlet;
 mod payload;

@@ -1,66 +1,178 @@
-//! E-links as people write them.
+//! `forebay elinks`: which E-link goes into which DMA buffer.
 
-use forebay_wire::felix::{ELINKS, Elink};
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-/// Reads the number of an E-link: decimal, or hexadecimal after `0x`.
-pub(crate) fn elink(text: &str) -> Result<Elink, String> {
-    let number = match text.strip_prefix("0x") {
-        Some(digits) => u16::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
-    number.and_then(Elink::new).ok_or_else(|| {
-        let most = ELINKS - 1;
-        format!("{text:?} is no E-link; write a number up to {most}, as 64 or 0x40")
-    })
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use forebay_run::readout::config::load_card;
+use forebay_run::readout::map::{Change, ElinkMap, change, svg};
+use forebay_wire::felix::Elink;
+
+use crate::elink_text::{Links, elink, links};
+use crate::output::{Format, bytes, print_line, si};
+use crate::session::BROKEN;
+
+/// Which E-link of a card goes into which DMA buffer, and what each can carry.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ElinksArgs {
+    #[command(subcommand)]
+    what: What,
 }
 
-/// Links in FULL mode, which have one E-link each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Links {
-    first: u16,
-    last: u16,
+#[derive(Debug, Subcommand)]
+enum What {
+    Show(ShowArgs),
+    Set(SetArgs),
+    Check(CheckArgs),
 }
 
-impl Links {
-    /// Their E-links.
-    pub(crate) fn elinks(self) -> impl Iterator<Item = Elink> {
-        (self.first..=self.last).filter_map(Elink::of_link)
-    }
+/// Shows the map of a card's file, and draws it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: forebay elinks show examples/card.toml --svg map.svg")]
+struct ShowArgs {
+    /// The card's file.
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Draws the map there.
+    #[arg(long, value_name = "FILE.svg")]
+    svg: Option<PathBuf>,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
-/// Reads `3` or `0-11`.
-pub(crate) fn links(text: &str) -> Result<Links, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| {
-        text.parse()
-            .ok()
-            .filter(|link| Elink::of_link(*link).is_some())
-    };
-    match (number(first), number(last)) {
-        (Some(first), Some(last)) if first <= last => Ok(Links { first, last }),
-        _ => Err(format!(
-            "{text:?} are no links; write numbers up to 31, as 3 or 0-11"
-        )),
-    }
+/// Says what a map cannot carry, or leaves idle. Exit code 1 when there is something.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: forebay elinks check examples/card.toml")]
+struct CheckArgs {
+    /// The card's file.
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+/// Changes the map in a card's file: links and E-links that are named come into a block of their own, or go. The rest of the file stays as it is written.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: forebay elinks set card.toml --links 6-11 --dma-buffer 1")]
+struct SetArgs {
+    /// The card's file.
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Whole links in FULL mode, as 3 or 0-11.
+    #[arg(long, value_name = "LINKS", value_delimiter = ',', value_parser = links)]
+    links: Vec<Links>,
+    /// E-links of GBT links by number, as 64 or 0x48.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = elink)]
+    elinks: Vec<Elink>,
+    /// Takes them out.
+    #[arg(long, conflicts_with_all = ["dma_buffer", "width_bits", "stream"])]
+    remove: bool,
+    /// The DMA buffer that their blocks go into.
+    #[arg(long, value_name = "N")]
+    dma_buffer: Option<u8>,
+    /// Bits of each 25 ns, of E-links of GBT links: 2, 4, 8, 16 or 32.
+    #[arg(long, value_name = "BITS")]
+    width_bits: Option<u8>,
+    /// First byte of their chunks.
+    #[arg(long, value_name = "N")]
+    stream: Option<u8>,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
 
-    use super::*;
-
-    #[test]
-    fn e_links_and_links_are_read_as_they_are_written() {
-        assert_eq!(elink("0x600"), Ok(Elink::TTC_TO_HOST));
-        assert_eq!(elink("2047").unwrap().number(), 2047);
-        assert!(elink("2048").unwrap_err().contains("up to 2047"));
-        let all = |text| links(text).unwrap().elinks().map(Elink::number);
-        assert_eq!(all("3").collect::<Vec<_>>(), [192]);
-        assert_eq!(all("0-2").collect::<Vec<_>>(), [0, 64, 128]);
-        assert_eq!(all("0-31").count(), 32);
-        for text in ["", "32", "3-2", "0-32", "-", "a"] {
-            assert!(links(text).unwrap_err().contains("3 or 0-11"), "{text}");
+pub(crate) fn run(args: &ElinksArgs) -> Result<ExitCode> {
+    match &args.what {
+        What::Show(args) => {
+            let map = ElinkMap::of(&load_card(&args.file)?.config);
+            if let Some(path) = &args.svg {
+                let picture = svg(&map, &args.file.display().to_string());
+                fs::write(path, picture).with_context(|| format!("writing {}", path.display()))?;
+            }
+            tell(&map, args.format)?;
+            Ok(ExitCode::SUCCESS)
         }
+        What::Check(args) => {
+            let map = ElinkMap::of(&load_card(&args.file)?.config);
+            match args.format {
+                Format::Json => print_line(serde_json::to_string(&map)?),
+                Format::Text if map.findings.is_empty() => print_line(format_args!(
+                    "{} E-links carry what is asked of them",
+                    map.elinks.len()
+                )),
+                Format::Text => map.findings.iter().for_each(print_line),
+            }
+            Ok(if map.findings.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(BROKEN)
+            })
+        }
+        What::Set(args) => set(args),
     }
+}
+
+fn set(args: &SetArgs) -> Result<ExitCode> {
+    let file = args.file.display().to_string();
+    // Also for what it says of a file that is not there, or too long.
+    load_card(&args.file)?;
+    let text = fs::read_to_string(&args.file).with_context(|| format!("reading {file}"))?;
+    let all = args.links.iter().flat_map(|links| links.elinks());
+    let changed = change(
+        &file,
+        &text,
+        &Change {
+            links: all.map(Elink::link).collect(),
+            elinks: args.elinks.clone(),
+            remove: args.remove,
+            dma_buffer: args.dma_buffer,
+            width_bits: args.width_bits,
+            stream: args.stream,
+        },
+    )?;
+    // Whole or not at all: a card may be started from it at any time.
+    let new = args.file.with_extension("toml.new");
+    fs::write(&new, &changed).with_context(|| format!("writing {}", new.display()))?;
+    fs::rename(&new, &args.file).with_context(|| format!("writing {file}"))?;
+    tell(&ElinkMap::of(&load_card(&args.file)?.config), args.format)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(map: &ElinkMap, format: Format) -> Result<()> {
+    if format == Format::Json {
+        print_line(serde_json::to_string(map)?);
+        return Ok(());
+    }
+    print_line("E-link  link  kind  width  DMA buffer       carries     full at  asked for");
+    for row in &map.elinks {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        print_line(format_args!(
+            "{:#05x}   {:>4}  {:4}  {:>5}  {:>10}  {:>12}  {:>10}  {:>9}",
+            row.elink,
+            row.link,
+            row.kind,
+            or_none(row.width_bits.map(|bits| bits.to_string())),
+            row.dma_buffer,
+            or_none(
+                row.budget_bytes_per_second
+                    .map(|rate| format!("{}/s", bytes(rate)))
+            ),
+            or_none(row.limit_hz.map(|hz| si(hz, "Hz"))),
+            or_none(row.utilisation.map(|part| format!("{:.1} %", 100.0 * part))),
+        ));
+    }
+    for row in &map.buffers {
+        print_line(format_args!(
+            "DMA buffer {}: {} E-links, {}/s",
+            row.dma_buffer,
+            row.elinks,
+            bytes(row.bytes_per_second)
+        ));
+    }
+    map.findings.iter().for_each(print_line);
+    Ok(())
 }

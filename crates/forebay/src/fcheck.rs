@@ -15,7 +15,7 @@ use forebay_wire::felix::{BlockFormat, Elink};
 mod show;
 mod text;
 
-use crate::elinks::elink;
+use crate::elink_text::elink;
 use crate::output::{Format, print_line};
 use show::Show;
 

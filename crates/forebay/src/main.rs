@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod demo;
 mod doctor;
+mod elink_text;
 mod elinks;
 mod emulate;
 mod evb;
@@ -56,6 +57,7 @@ enum Verb {
     Replay(replay::ReplayArgs),
     Mover(mover::MoverArgs),
     Net(net::NetArgs),
+    Elinks(elinks::ElinksArgs),
     #[command(name = "tohost")]
     ToHost(tohost::ToHostArgs),
     Emulate(emulate::EmulateArgs),
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Verb::Replay(args) => replay::run(&args),
         Verb::Mover(args) => mover::run(&args),
         Verb::Net(args) => net::run(&args),
+        Verb::Elinks(args) => elinks::run(&args),
         Verb::ToHost(args) => tohost::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Inspect(args) => inspect::run(&args),

@@ -15,7 +15,7 @@ use forebay_wire::felix::{Elink, Fid};
 
 mod text;
 
-use crate::elinks::{Links, elink, links};
+use crate::elink_text::{Links, elink, links};
 use crate::net::manner::{CommonArgs, SlowArg, tag};
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::BROKEN;
