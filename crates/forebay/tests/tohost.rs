@@ -294,6 +294,52 @@ fn a_killed_subscriber_costs_no_other_one() {
 }
 
 #[test]
+fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
+    use forebay_run::net::{Address, Entry, Settings, Subscriber};
+
+    let chain = Chain::new("rate_hz = 10000\nduration_ms = 4000", "comes-goes");
+    let card = chain.card();
+    let tohost = chain.tohost("tohost", 1, "");
+    let steady = chain.subscriber(&[]);
+    at_work(&chain.path("tohost"), 10_000);
+    let addresses: Vec<Address> = chain
+        .addresses()
+        .iter()
+        .map(|address| address.parse().unwrap())
+        .collect();
+    let mut took = 0;
+    for visit in 0..100 {
+        let settings = Settings::default();
+        let mut guest = Subscriber::connect(&addresses, &settings).unwrap();
+        guest.subscribe(&[Entry { tag: 0, mask: 0 }]);
+        let mut came = 0_u64;
+        wait_for("a chunk for the guest", || {
+            let most = std::time::Duration::from_millis(5);
+            guest.poll(most, |_| came += 1).unwrap();
+            (came > 0 || guest.has_ended()).then_some(())
+        });
+        took += came;
+        // Every other one goes without a word.
+        if visit % 2 == 0 {
+            let limit = std::time::Duration::from_secs(5);
+            let summary = guest.finish(limit, |_| {}).unwrap();
+            assert_eq!(summary.residual_items, 0);
+        }
+    }
+    let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
+    let chunks = number(&card, "/triggers") * LINKS;
+    assert!(took > 0);
+    assert_eq!(number(&steady.end().json_of(0), "/messages"), chunks);
+    assert_eq!(number(&tohost, "/chunks_published"), chunks);
+    assert_eq!(number(&tohost, "/residual_items"), 0, "{tohost}");
+    assert_eq!(number(&tohost, "/residual_bytes"), 0, "{tohost}");
+    assert!(
+        both(&tohost, "/publisher/connections_made") > 100,
+        "{tohost}"
+    );
+}
+
+#[test]
 fn a_slow_subscriber_that_drops_stalls_nobody() {
     let chain = Chain::new("rate_hz = 30000\nduration_ms = 2500", "slow-drop");
     let card = chain.card();
