@@ -1,11 +1,12 @@
 //! `forebay audit`: closes the books of a run.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use forebay_ledger::{Supervisor, audit, prometheus};
+use anyhow::{Context, Result, bail};
+use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::run_dir::{is_live, open_ledger};
 
 use crate::output::print_line;
@@ -15,7 +16,7 @@ use crate::session::BROKEN;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay audit forebay-demo")]
 pub(crate) struct AuditArgs {
-    /// The run's directory, or its ledger.
+    /// The run's directory, or its ledger; or a directory with several of them, as that of a chain of processes.
     #[arg(value_name = "RUNDIR", default_value = "forebay-demo")]
     run: PathBuf,
     /// Text for people, one JSON object, or Prometheus' text.
@@ -55,13 +56,34 @@ fn no_ledger(run: &Path) -> String {
     }
 }
 
-pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
-    let reader = open_ledger(&args.run).with_context(|| no_ledger(&args.run))?;
+/// Directories below `run` that have a ledger, where it has none itself: the parts of a chain, or the runs of one place.
+fn parts(run: &Path) -> Vec<PathBuf> {
+    if !run.is_dir() || run.join("ledger").symlink_metadata().is_ok() {
+        return Vec::new();
+    }
+    let directories = |of: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths.filter(|path| path.is_dir()).collect()
+    };
+    let mut found = Vec::new();
+    for part in directories(run) {
+        found.extend(directories(&part));
+        found.push(part);
+    }
+    found.retain(|part| part.join("ledger").symlink_metadata().is_ok());
+    found.sort();
+    found
+}
+
+/// The books of one run.
+fn judge(run: &Path) -> Result<(Snapshot, Verdict)> {
+    let reader = open_ledger(run).with_context(|| no_ledger(run))?;
     let snapshot = reader.snapshot()?;
-    let directory = if args.run.is_dir() {
-        Some(args.run.as_path())
+    let directory = if run.is_dir() {
+        Some(run)
     } else {
-        args.run.parent()
+        run.parent()
     };
     let alive = directory.is_some_and(|directory| is_live(directory, snapshot.run.supervisor_pid));
     let life = if alive {
@@ -70,14 +92,57 @@ pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
         Supervisor::Gone
     };
     let verdict = audit(&snapshot, life);
-    match args.format {
-        AuditFormat::Json => print_line(serde_json::to_string(&verdict)?),
-        AuditFormat::Text => print_line(verdict.sheet()),
-        AuditFormat::Prometheus => print_line(prometheus::expose(&Arc::new(snapshot))?.trim_end()),
-    }
-    Ok(if verdict.closed {
+    Ok((snapshot, verdict))
+}
+
+pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
+    let parts = parts(&args.run);
+    let closed = if parts.is_empty() {
+        let (snapshot, verdict) = judge(&args.run)?;
+        match args.format {
+            AuditFormat::Json => print_line(serde_json::to_string(&verdict)?),
+            AuditFormat::Text => print_line(verdict.sheet()),
+            AuditFormat::Prometheus => {
+                print_line(prometheus::expose(&Arc::new(snapshot))?.trim_end());
+            }
+        }
+        verdict.closed
+    } else {
+        all(args, &parts)?
+    };
+    Ok(if closed {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(BROKEN)
     })
+}
+
+/// The books of all parts of a chain, one after the other; whether all close.
+fn all(args: &AuditArgs, parts: &[PathBuf]) -> Result<bool> {
+    let mut verdicts = BTreeMap::new();
+    for part in parts {
+        let name = part.strip_prefix(&args.run).unwrap_or(part);
+        let (_, verdict) = judge(part)?;
+        verdicts.insert(name.display().to_string(), verdict);
+    }
+    let closed = verdicts.values().all(|verdict| verdict.closed);
+    match args.format {
+        AuditFormat::Json => {
+            print_line(serde_json::json!({ "closed": closed, "runs": verdicts }));
+        }
+        AuditFormat::Text => {
+            for (name, verdict) in &verdicts {
+                print_line(format_args!("== {name} ==\n{}\n", verdict.sheet()));
+            }
+        }
+        AuditFormat::Prometheus => {
+            let names: Vec<&str> = verdicts.keys().map(String::as_str).collect();
+            bail!(
+                "{} has several runs; ask for one of them: {}",
+                args.run.display(),
+                names.join(", ")
+            );
+        }
+    }
+    Ok(closed)
 }

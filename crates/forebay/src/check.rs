@@ -72,6 +72,18 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
         print_line(config::reference::markdown());
         return Ok(ExitCode::SUCCESS);
     };
+    if let Some(readout) = crate::check_readout::check(file) {
+        return match readout {
+            Ok(report) => {
+                match args.format {
+                    Format::Json => print_line(serde_json::to_string(&report)?),
+                    Format::Text => print_line(&report),
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => refuse(&error, args.format),
+        };
+    }
     let chain = match config::load(file, &run_id()) {
         Ok(chain) => chain,
         Err(error) => return refuse(&error, args.format),

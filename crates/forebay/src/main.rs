@@ -9,6 +9,7 @@ mod address;
 mod audit;
 mod bench;
 mod check;
+mod check_readout;
 mod demo;
 mod doctor;
 mod elink_text;

@@ -54,6 +54,10 @@ fn every_chunk_of_every_trigger_arrives_and_the_books_of_three_processes_close()
     for name in ["card", "tohost", "tohost/publisher3", "swrod"] {
         assert_eq!(audit_json(&out.join(name))["closed"], true, "{name}");
     }
+    // All of them at once.
+    let all = audit_json(&out);
+    assert_eq!(all["closed"], true);
+    assert_eq!(all["runs"].as_object().unwrap().len(), 7, "{all}");
 }
 
 #[test]

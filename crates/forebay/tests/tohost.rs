@@ -24,10 +24,10 @@ struct Chain {
 }
 
 impl Chain {
-    /// Two DMA buffers of 16 MiB, six links in each.
+    /// Two DMA buffers of 64 MiB, six links in each: seconds of what is written into them, so that a busy machine holds no trigger back.
     fn new(ttc: &str, name: &str) -> Self {
         let address = format!("shm://{name}-{}", std::process::id());
-        Self::at(ttc, 16 << 20, address)
+        Self::at(ttc, 64 << 20, address)
     }
 
     /// With DMA buffers so small that they are soon full.
@@ -185,7 +185,7 @@ fn every_chunk_arrives_over_tcp() {
     let address = format!("tcp://127.0.0.1:{port}");
     every_chunk_arrives(&Chain::at(
         "rate_hz = 50000\ntriggers = 40000",
-        16 << 20,
+        64 << 20,
         address,
     ));
 }
@@ -297,7 +297,7 @@ fn a_killed_subscriber_costs_no_other_one() {
 fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
     use forebay_run::net::{Address, Entry, Settings, Subscriber};
 
-    let chain = Chain::new("rate_hz = 10000\nduration_ms = 4000", "comes-goes");
+    let chain = Chain::new("rate_hz = 5000", "comes-goes");
     let card = chain.card();
     let tohost = chain.tohost("tohost", 1, "");
     let steady = chain.subscriber(&[]);
@@ -316,7 +316,7 @@ fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
         wait_for("a chunk for the guest", || {
             let most = std::time::Duration::from_millis(5);
             guest.poll(most, |_| came += 1).unwrap();
-            (came > 0 || guest.has_ended()).then_some(())
+            (came > 0).then_some(())
         });
         took += came;
         // Every other one goes without a word.
@@ -326,6 +326,7 @@ fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
             assert_eq!(summary.residual_items, 0);
         }
     }
+    assert!(signal("INT", card.pid()));
     let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
     let chunks = number(&card, "/triggers") * LINKS;
     assert!(took > 0);
@@ -341,7 +342,7 @@ fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
 
 #[test]
 fn a_slow_subscriber_that_drops_stalls_nobody() {
-    let chain = Chain::new("rate_hz = 30000\nduration_ms = 2500", "slow-drop");
+    let chain = Chain::new("rate_hz = 10000\nduration_ms = 2500", "slow-drop");
     let card = chain.card();
     let tohost = chain.tohost("tohost", 2, "buffer_count = 4");
     let (slow, other) = (

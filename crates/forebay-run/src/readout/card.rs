@@ -368,7 +368,7 @@ impl Process<'_> {
 
     /// Everything goes out and is read, as long as that may take: whether all went out.
     fn finish(&mut self, card_ns: u64) -> Result<bool, ReadoutError> {
-        let (begun, stops) = (Instant::now(), self.signals.count());
+        let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
         let mut is_out = false;
         loop {
             if !is_out {
@@ -385,7 +385,7 @@ impl Process<'_> {
             let now_ns = clock::monotonic_ns();
             self.tend(now_ns)?;
             let nobody = self.door.readers() == 0;
-            let done = is_out && (self.rings.unread() == 0 || nobody && stops > 0);
+            let done = is_out && (self.rings.unread() == 0 || nobody && asked);
             if done || begun.elapsed() >= self.plan.drain || self.signals.count() > stops {
                 return Ok(is_out);
             }

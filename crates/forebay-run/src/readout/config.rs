@@ -21,6 +21,36 @@ use crate::config::{ConfigError, Mistakes, text_of};
 use sections::{CARD, CARD_SECTIONS, CHUNKS, FAULTS, LINKS, QUEUES, TTC};
 pub use tohost::{load_tohost, parse_tohost};
 
+/// Which kind of file of link readout a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// That of a card.
+    Card,
+    /// That of to-host.
+    ToHost,
+}
+
+/// The kind of a text, by its sections; none when it has none that only these files have.
+#[must_use]
+pub fn kind_of(text: &str) -> Option<FileKind> {
+    let (table, _) = toml::de::DeTable::parse_recoverable(text);
+    let has = |sections: &[crate::config::keys::Section]| {
+        let mut keys = table.get_ref().keys();
+        keys.any(|key| {
+            sections
+                .iter()
+                .any(|section| section.name == &**key.get_ref())
+        })
+    };
+    if has(&CARD_SECTIONS) {
+        Some(FileKind::Card)
+    } else if has(&sections::TOHOST_SECTIONS) {
+        Some(FileKind::ToHost)
+    } else {
+        None
+    }
+}
+
 /// Reads a card's file.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use std::time::Duration;
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
 
+use super::child::Parent;
 pub use super::payload::Payload;
 use crate::net::bus::Bus;
 use crate::net::{Address, Entry, NetError, Payload as Lying, Settings, Subscriber, Viewed};
@@ -135,7 +136,8 @@ impl Session {
         let mut ready = Some(ready);
         let most_ns = plan.duration.map_or(u64::MAX, nanoseconds);
         let most = plan.count.unwrap_or(u64::MAX);
-        while signals.count() == 0 && !self.subscriber.has_ended() {
+        let parent = Parent::from_env();
+        while signals.count() == 0 && !self.subscriber.has_ended() && !parent.is_gone() {
             let now_ns = self.turn()?;
             let publishers = self.subscriber.publishers();
             if publishers >= expected

@@ -1,0 +1,71 @@
+//! `forebay check` of the files of link readout.
+
+use std::fmt;
+use std::path::Path;
+
+use forebay_run::config::ConfigError;
+use forebay_run::readout::config::{FileKind, kind_of, load_card, load_tohost};
+use serde::Serialize;
+
+/// What such a file says.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    file: String,
+    good: bool,
+    /// `card` or `tohost`.
+    kind: &'static str,
+    /// E-links of a card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elinks: Option<usize>,
+    /// DMA buffers of a card, and the memory that they take together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dma_buffers: Option<(usize, u64)>,
+    /// Cards that to-host reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<usize>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: good", self.file)?;
+        if let (Some(elinks), Some((buffers, bytes))) = (self.elinks, self.dma_buffers) {
+            let memory = crate::output::bytes(bytes as f64);
+            write!(
+                f,
+                "\n  a card of {elinks} E-links, DMA buffers: {buffers}, {memory} together"
+            )?;
+        }
+        if let Some(devices) = self.devices {
+            write!(f, "\n  to-host, cards: {devices}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a file of link readout says; none when it is no such file.
+pub(crate) fn check(file: &Path) -> Option<Result<Report, ConfigError>> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let report = |kind| Report {
+        file: file.display().to_string(),
+        good: true,
+        kind,
+        elinks: None,
+        dma_buffers: None,
+        devices: None,
+    };
+    Some(match kind_of(&text)? {
+        FileKind::Card => load_card(file).map(|plan| {
+            let (buffers, blocks) = (plan.config.buffers, plan.dma_blocks);
+            let bytes = buffers as u64 * blocks * plan.config.format.bytes() as u64;
+            Report {
+                elinks: Some(plan.config.elinks.len()),
+                dma_buffers: Some((buffers, bytes)),
+                ..report("card")
+            }
+        }),
+        FileKind::ToHost => load_tohost(file).map(|plan| Report {
+            devices: Some(plan.devices.len()),
+            ..report("tohost")
+        }),
+    })
+}
