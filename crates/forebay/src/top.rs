@@ -2,6 +2,7 @@
 //!
 //! It maps the ledger and reads; the data path does not notice.
 
+mod chunks;
 mod events;
 mod fill;
 pub(crate) mod live;

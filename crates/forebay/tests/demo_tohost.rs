@@ -54,6 +54,14 @@ fn every_chunk_of_every_trigger_arrives_and_the_books_of_three_processes_close()
     for name in ["card", "tohost", "tohost/publisher3", "swrod"] {
         assert_eq!(audit_json(&out.join(name))["closed"], true, "{name}");
     }
+    for name in ["card", "tohost"] {
+        let top = start(forebay().arg("top").arg(out.join(name))).end();
+        assert!(
+            top.stdout.contains("200000 chunks, 0 lost by name"),
+            "{}",
+            top.stdout
+        );
+    }
     // All of them at once.
     let all = audit_json(&out);
     assert_eq!(all["closed"], true);

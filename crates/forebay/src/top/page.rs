@@ -120,6 +120,16 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
             view.rates_over_s,
         )));
     }
+    if let Some(chunks) = &view.chunks {
+        lines.push(plain(format!(
+            "{} chunks, {} lost by name   {}   {}/s   (over {:.1} s)",
+            chunks.chunks,
+            chunks.dropped,
+            si(chunks.rate_hz, "Hz"),
+            bytes(chunks.data_rate_bytes_per_s),
+            view.rates_over_s,
+        )));
+    }
     lines.push(residual(view));
     lines
 }

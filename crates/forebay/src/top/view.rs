@@ -5,6 +5,7 @@ use forebay_ledger::{
 };
 use serde::Serialize;
 
+use super::chunks::{self, Chunks};
 use super::events::{Events, events, span_s};
 use super::fill::{Fill, fills};
 use super::messages::{self, Messages};
@@ -59,6 +60,8 @@ pub(super) struct View {
     /// Of an end point of messaging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) messages: Option<Messages>,
+    /// What a part of link readout did; none of others.
+    pub(super) chunks: Option<Chunks>,
     pub(super) places: Vec<Place>,
     pub(super) fills: Vec<Fill>,
     pub(super) drops: Vec<Lost>,
@@ -172,11 +175,13 @@ impl Watch {
         let running_s = end_ns.saturating_sub(status.start_ns) as f64 / 1e9;
         let seconds = match before {
             Some(before) => (now.at - before.at).as_secs_f64(),
-            None if messages::is_of(now) => running_s,
+            None if messages::is_of(now) || chunks::is_of(now) => running_s,
             None => span_s(&metrics),
         };
         let rates = Rates { before, seconds };
         let messages = messages::messages(now, &rates);
+        let chunks = chunks::chunks(now, &rates);
+        let builds = messages.is_none() && chunks.is_none();
         View {
             run_id: now.snapshot.run_id().to_owned(),
             state,
@@ -185,8 +190,9 @@ impl Watch {
             supervisor_pid: status.supervisor_pid,
             running_s,
             rates_over_s: seconds,
-            events: messages.is_none().then(|| events(now, &metrics, &rates)),
+            events: builds.then(|| events(now, &metrics, &rates)),
             messages,
+            chunks,
             places: places(now, &rates),
             fills: fills(&metrics),
             drops: drops(now, &rates),
