@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use forebay_ledger::{
-    GroupWriter, HistogramWriter, LedgerReader, RunWriter, SchemaBuilder, Snapshot, Words,
-    prometheus,
+    GroupWriter, HistogramWriter, LedgerReader, RunWriter, SchemaBuilder, Snapshot, Unit, Words,
+    prometheus::{self, Family, Sheet},
 };
 use pipeline::Pipeline;
 
@@ -224,4 +224,67 @@ fn metrics_and_histograms_come_in_base_units() {
     };
     assert_eq!(bound(1_023.0 * 1e-9), Some(3.0));
     assert_eq!(bound(2_047.0 * 1e-9), Some(4.0));
+}
+
+/// A ledger of two accounts, one of which nothing ever came to.
+fn of_connections(chunks: u64) -> Arc<Snapshot> {
+    let mut schema = SchemaBuilder::new("net");
+    let group = schema.group("end_point");
+    let [first, _] = ["connection0", "connection1"]
+        .map(|owner| schema.account(group, "send", owner, Unit::Messages, &["slow_receiver"]));
+    schema.histogram("wait_ns", "ns", "");
+    let schema = schema.finish().unwrap();
+    let memory = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &memory, 1, 2).unwrap();
+    let mut writer = GroupWriter::attach(&schema, &memory, group).unwrap();
+    let mut book = writer.restore();
+    book.add_tally(first.1.incoming, chunks, 8 * chunks);
+    book.add_tally(first.1.held, chunks, 8 * chunks);
+    writer.commit(&book);
+    Arc::new(LedgerReader::open(&memory).unwrap().snapshot().unwrap())
+}
+
+#[test]
+fn ledgers_of_one_process_are_told_apart_on_one_page() {
+    let sheet = |name: &str, chunks| Sheet {
+        label: Some(("publisher", name.to_owned())),
+        snapshot: of_connections(chunks),
+        only_used: true,
+    };
+    let whole = Sheet::whole(of_connections(3));
+    let family = Family {
+        name: "elink_chunks",
+        help: "Chunks",
+        is_counter: true,
+        samples: vec![(vec![("elink", "64".to_owned())], 5.0)],
+    };
+    let sheets = vec![whole, sheet("dma0", 7), sheet("dma1", 0)];
+    let samples = parse(&prometheus::expose_all(sheets, vec![family]).unwrap());
+    let of = |publisher: Option<&str>, owner: &str| {
+        let wanted: Vec<(&str, &str)> = publisher.map(|it| ("publisher", it)).into_iter().collect();
+        let found = samples.iter().find(|((name, labels), _)| {
+            name == "forebay_held_items"
+                && labels
+                    .iter()
+                    .any(|(key, value)| key == "owner" && value == owner)
+                && labels.iter().filter(|(key, _)| key == "publisher").count() == wanted.len()
+                && wanted
+                    .iter()
+                    .all(|(key, value)| labels.contains(&((*key).to_owned(), (*value).to_owned())))
+        });
+        found.map(|(_, value)| *value)
+    };
+    assert_eq!(of(None, "connection0"), Some(3.0));
+    assert_eq!(
+        of(None, "connection1"),
+        Some(0.0),
+        "shown though nothing came"
+    );
+    assert_eq!(of(Some("dma0"), "connection0"), Some(7.0));
+    assert_eq!(of(Some("dma0"), "connection1"), None, "nobody ever took it");
+    assert_eq!(of(Some("dma1"), "connection0"), None);
+    assert_eq!(
+        sample(&samples, "forebay_elink_chunks_total", &[("elink", "64")]),
+        5.0
+    );
 }

@@ -1,7 +1,9 @@
-//! Prometheus' door: `GET /metrics` answered from the ledger by one thread, one request at a time.
+//! Prometheus' door: `GET /metrics` answered from the ledgers of a process by one thread, one request at a time.
 //!
-//! It reads the mapped ledger as any other process may, so the data path does not notice it. Whatever a client sends,
-//! or does not send, costs at most [`EXCHANGE_LIMIT`] and [`REQUEST_BYTES_MAX`].
+//! It reads the mapped ledgers as any other process may, so the data path does not notice it. Whatever a client sends,
+//! or does not send, costs at most [`EXCHANGE_LIMIT`] and [`REQUEST_BYTES_MAX`]. What is on the page says a [`Shown`].
+
+mod shown;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,9 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use forebay_ledger::{LedgerReader, prometheus};
+use forebay_ledger::prometheus;
 
 use crate::error::RunError;
+pub use shown::Shown;
 
 /// Longest time for one request and its answer.
 pub const EXCHANGE_LIMIT: Duration = Duration::from_secs(2);
@@ -32,11 +35,12 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens on `address` (port 0: any free one) and answers from `reader`.
+    /// Listens on `address` (port 0: any free one) and answers with what is `shown` by then.
     ///
     /// # Errors
     /// The address is in use or not ours.
-    pub fn start(address: SocketAddr, reader: LedgerReader) -> Result<Self, RunError> {
+    pub fn start(address: SocketAddr, shown: impl Into<Shown>) -> Result<Self, RunError> {
+        let shown = shown.into();
         let failed = |source| RunError::File {
             what: "serving metrics on",
             path: address.to_string().into(),
@@ -48,7 +52,7 @@ impl MetricsServer {
         let seen = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("metrics".into())
-            .spawn(move || serve(&listener, &reader, &seen))
+            .spawn(move || serve(&listener, &shown, &seen))
             .map_err(failed)?;
         Ok(Self {
             address,
@@ -75,13 +79,13 @@ impl Drop for MetricsServer {
     }
 }
 
-fn serve(listener: &TcpListener, reader: &LedgerReader, stop: &AtomicBool) {
+fn serve(listener: &TcpListener, shown: &Shown, stop: &AtomicBool) {
     loop {
         let accepted = listener.accept();
         if stop.load(Ordering::Acquire) {
             return;
         }
-        let exchanged = accepted.map(|(stream, _)| exchange(stream, reader));
+        let exchanged = accepted.map(|(stream, _)| exchange(stream, shown));
         if let Err(error) = exchanged {
             tracing::warn!(%error, "cannot take a request for metrics");
             std::thread::sleep(FAILURE_REST);
@@ -90,10 +94,10 @@ fn serve(listener: &TcpListener, reader: &LedgerReader, stop: &AtomicBool) {
 }
 
 /// One request and its answer. A client that goes away harms nobody.
-fn exchange(mut stream: TcpStream, reader: &LedgerReader) {
+fn exchange(mut stream: TcpStream, shown: &Shown) {
     let deadline = Instant::now() + EXCHANGE_LIMIT;
     let request = read_head(&mut stream, deadline);
-    let answer = answer(request, reader);
+    let answer = answer(request, shown);
     let sent = write_within(&mut stream, &answer, deadline);
     if sent.is_ok() && stream.shutdown(Shutdown::Write).is_ok() {
         drain(&mut stream, deadline);
@@ -131,7 +135,7 @@ fn is_whole(head: &[u8]) -> bool {
 }
 
 /// The whole answer to a request, head and body.
-fn answer(request: Result<Vec<u8>, Cut>, reader: &LedgerReader) -> Vec<u8> {
+fn answer(request: Result<Vec<u8>, Cut>, shown: &Shown) -> Vec<u8> {
     let head = match request {
         Ok(head) => head,
         Err(Cut::TooLong) => return refusal("431 Request Header Fields Too Large", "too long"),
@@ -146,7 +150,7 @@ fn answer(request: Result<Vec<u8>, Cut>, reader: &LedgerReader) -> Vec<u8> {
     match words[..] {
         [method @ ("GET" | "HEAD"), target, version] if version.starts_with("HTTP/1.") => {
             match target.split('?').next() {
-                Some("/metrics") => page(reader, method == "HEAD"),
+                Some("/metrics") => page(shown, method == "HEAD"),
                 _ => refusal("404 Not Found", "there is only /metrics"),
             }
         }
@@ -157,12 +161,12 @@ fn answer(request: Result<Vec<u8>, Cut>, reader: &LedgerReader) -> Vec<u8> {
     }
 }
 
-fn page(reader: &LedgerReader, head_only: bool) -> Vec<u8> {
-    let snapshot = match reader.snapshot() {
-        Ok(snapshot) => Arc::new(snapshot),
+fn page(shown: &Shown, head_only: bool) -> Vec<u8> {
+    let (sheets, families) = match shown.now() {
+        Ok(now) => now,
         Err(error) => return refusal("503 Service Unavailable", &error.to_string()),
     };
-    match prometheus::expose(&snapshot) {
+    match prometheus::expose_all(sheets, families) {
         Ok(body) => message("200 OK", prometheus::CONTENT_TYPE, &body, head_only),
         Err(error) => refusal("500 Internal Server Error", &error.to_string()),
     }

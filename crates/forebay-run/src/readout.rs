@@ -9,6 +9,7 @@ mod child;
 pub mod config;
 pub mod demo;
 pub mod device;
+mod elink_table;
 mod error;
 mod kept;
 pub mod map;

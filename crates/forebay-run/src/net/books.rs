@@ -279,6 +279,11 @@ impl Books {
         self.next_commit_ns = now_ns + COMMIT_NS;
     }
 
+    /// For whoever shows them.
+    pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
+        Ok(LedgerReader::open(&self.words)?)
+    }
+
     /// What the books say, as they were last shown.
     pub(super) fn balance(&self) -> Result<Balance, RunError> {
         Ok(LedgerReader::open(&self.words)?.snapshot()?.balance())

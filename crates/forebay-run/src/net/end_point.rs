@@ -86,6 +86,9 @@ impl<R: Role> EndPoint<R> {
         settings.messages.validate()?;
         let places = settings.connections_max.clamp(1, 4096);
         let books = Books::open(R::NAME, places, settings)?;
+        if let Some(shown) = &settings.shown {
+            shown.add_places(books.reader()?);
+        }
         Ok(Self {
             role,
             settings: settings.clone(),

@@ -11,6 +11,8 @@ use forebay_sys::signals::StopSignals;
 use forebay_wire::net::{DATA_FIELDS_BYTES, HEAD_BYTES};
 use forebay_wire::netio3::HEAD_BYTES_MAX;
 
+use crate::metrics::Shown;
+
 /// Least room for one frame: for a handful of subscriptions, however small the buffers are.
 const PIECE_BYTES_MIN: usize = 4096;
 
@@ -37,6 +39,8 @@ pub struct Settings {
     pub gathers: bool,
     /// Directory of the run, with its ledger; none: the books are kept in this process alone.
     pub out: Option<PathBuf>,
+    /// The page of metrics that its ledger shall be on.
+    pub shown: Option<Shown>,
     /// Signals that end waiting: the first one a wait for room or for a receiver, a further one the wait for the end.
     pub signals: Option<Arc<StopSignals>>,
     /// The fault switch of the tests, at `send` or `deliver`; off.
@@ -55,6 +59,7 @@ impl Default for Settings {
             per_tag: false,
             gathers: false,
             out: None,
+            shown: None,
             signals: None,
             leak: Leak::off(),
         }

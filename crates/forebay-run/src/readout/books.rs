@@ -10,7 +10,8 @@
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Counter, GroupId, GroupWriter, Schema, SchemaBuilder, SchemaError, Unit, Words,
+    Account, Book, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter, Schema,
+    SchemaBuilder, SchemaError, Unit, Words,
 };
 use forebay_readout::{Account as Decoded, Damage, Status};
 
@@ -52,6 +53,7 @@ struct BufferWords {
     held_up: Counter,
     fill: Counter,
     capacity: Counter,
+    occupancy: HistogramId,
 }
 
 fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
@@ -111,6 +113,7 @@ fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
         held_up,
         fill: gauge("dma_fill_blocks", "Blocks that the card cannot write now"),
         capacity: gauge("dma_capacity_blocks", "Blocks of the DMA buffer"),
+        occupancy: schema.histogram("dma_occupancy_bytes", "bytes", owner),
     }
 }
 
@@ -141,6 +144,7 @@ pub(super) fn open(
 pub(super) struct BufferBook {
     group: GroupWriter,
     book: Book,
+    occupancy: HistogramWriter,
     at: BufferWords,
     /// What the decoder had counted when they were last filled in.
     before: Decoded,
@@ -157,6 +161,7 @@ impl BufferBook {
         let group = GroupWriter::attach(schema, words, at.group)?;
         Ok(Self {
             book: group.restore(),
+            occupancy: HistogramWriter::attach(schema, words, at.occupancy)?,
             group,
             at,
             before: Decoded::default(),
@@ -235,6 +240,10 @@ impl BufferBook {
         );
         book.add(at.joined_bytes, now.copied_bytes - before.copied_bytes);
         book.set(at.fill, fill);
+        if now.blocks > before.blocks {
+            // As a batch was found: while nothing comes there is nothing to say.
+            self.occupancy.record(fill * block_bytes);
+        }
         book.set(at.capacity, capacity);
         self.before = *now;
         self.group.commit(&self.book);

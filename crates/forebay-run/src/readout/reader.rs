@@ -6,6 +6,7 @@
 //! card sees.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_readout::{Chunk, Config, Decoder};
@@ -17,6 +18,7 @@ use std::os::fd::AsFd;
 use super::books::BufferBook;
 use super::buffer_summary::{BufferSummary, CardEnd, counted, of_decoder};
 use super::device::{Device, DeviceError};
+use super::elink_table::ElinkTable;
 use super::error::ReadoutError;
 use super::kept::KeptBlocks;
 use super::outlet::{Outlet, Shared, Showing, Totals, wait_for_room};
@@ -70,6 +72,8 @@ struct Reader<'a> {
     book: BufferBook,
     stops: &'a dyn Fn() -> bool,
     tended_ns: u64,
+    /// Chunks by E-link, for whoever is asked for metrics.
+    elinks: Arc<ElinkTable>,
 }
 
 /// Reads one DMA buffer to its end. `ready` is told where its chunks are published; `stops` says when to stop.
@@ -111,6 +115,11 @@ pub(super) fn run(
         outlet.showing = Some(Showing { memory, bytes_min });
     }
     outlet.kept = KeptBlocks::from(device.blocks.read_position() / block_bytes as u64);
+    let elinks = Arc::new(ElinkTable::new());
+    if let Some(shown) = &plan.settings.shown {
+        let (elinks, owner) = (Arc::clone(&elinks), format!("dma{}", plan.number));
+        shown.add_table(move || elinks.families(&owner));
+    }
     let mut reader = Reader {
         device,
         decoder,
@@ -118,6 +127,7 @@ pub(super) fn run(
         book,
         stops,
         tended_ns: 0,
+        elinks,
     };
     let ended = reader.read();
     reader.finish(plan, &address, ended)
@@ -221,6 +231,7 @@ impl Reader<'_> {
             self.tended_ns = now_ns;
             self.outlet.publisher.poll(Duration::ZERO)?;
         }
+        self.elinks.put_in_time(now_ns, &self.decoder);
         Ok(())
     }
 
@@ -245,6 +256,8 @@ impl Reader<'_> {
 
     /// Nothing is there: sleeps until there is, or until a subscriber wants something.
     fn sleep(&mut self) -> Result<(), ReadoutError> {
+        self.elinks
+            .put_in_time(clock::monotonic_ns(), &self.decoder);
         let Self { device, outlet, .. } = self;
         outlet.publisher.poll(Duration::ZERO)?;
         device.blocks.prepare_wait();
@@ -282,6 +295,7 @@ impl Reader<'_> {
             wait_for_room(outlet, &mut self.book, self.stops)?;
         }
         self.show();
+        self.elinks.put(&self.decoder);
         let left = self.device.blocks.look().unwrap_or(0);
         // The card waits for the blocks that subscribers still look at.
         let (begun, publisher) = (Instant::now(), &mut self.outlet.publisher);

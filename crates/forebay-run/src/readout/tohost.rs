@@ -19,7 +19,7 @@ use super::device::{Device, DeviceError, DeviceInfo};
 use super::error::ReadoutError;
 use super::reader::{self, ReaderPlan};
 use crate::error::RunError;
-use crate::metrics::MetricsServer;
+use crate::metrics::{MetricsServer, Shown};
 use crate::net::{Address, Settings};
 use crate::run_dir::KeptLedger;
 
@@ -202,8 +202,9 @@ pub fn run(
     let mut warnings = Vec::new();
     let (mut books, buffer_books) = books::open(plan.out.as_deref(), &owners, &mut warnings)?;
     warnings.iter().for_each(|warning| warn(warning));
+    let shown = Shown::from(books.reader()?);
     let _metrics = match plan.metrics {
-        Some(address) => Some(MetricsServer::start(address, books.reader()?)?),
+        Some(address) => Some(MetricsServer::start(address, shown.clone())?),
         None => None,
     };
     let parent = Parent::from_env();
@@ -218,9 +219,12 @@ pub fn run(
             .zip(buffer_books)
             .map(|(reader, book)| {
                 let number = reader.number;
+                let mut reader = reader.clone();
+                reader.settings.shown = Some(shown.labelled("publisher", &owner(&reader)));
                 let work = move || {
                     process::name_thread(&format!("fb-dma{number}"));
-                    let result = reader::run(reader, book, |address| ready(number, address), stops);
+                    let result =
+                        reader::run(&reader, book, |address| ready(number, address), stops);
                     if result.is_err() {
                         stop.store(true, Ordering::Relaxed);
                     }

@@ -1,5 +1,6 @@
 //! What the commands of messaging share: settings, tags, the summary.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use clap::ValueEnum;
 use forebay_run::StopSignals;
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
 
+use crate::metrics;
 use crate::output::{
     Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, si,
 };
@@ -54,6 +56,9 @@ pub(crate) struct CommonArgs {
     /// Directory for the ledger and the record of this end, for `forebay top` and `forebay audit`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Serves Prometheus' text at GET /metrics there, as 127.0.0.1:9403.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     security: SecurityArgs,
     /// Text for people on standard error, or one JSON object.
@@ -146,6 +151,7 @@ impl CommonArgs {
             spin_ns: ns(self.spin),
             per_tag: self.per_tag,
             out: self.out.clone(),
+            shown: self.metrics.map(metrics::show).transpose()?,
             signals: Some(signals),
             leak,
             security: self.security.read()?,
