@@ -44,9 +44,12 @@ mod fifo;
 mod link;
 mod memory;
 mod payload;
+mod sampled;
 mod sizes;
 mod triggers;
 mod ttc;
+
+use std::num::NonZeroU64;
 
 use forebay_wire::felix::Elink;
 
@@ -59,6 +62,7 @@ pub use config::{
 pub use fault::{CardFault, CardFaultRule};
 pub use fifo::FifoBooks;
 pub use memory::Memory;
+pub use sampled::SAMPLED_MOST;
 pub use sizes::ChunkSizes;
 pub use ttc::{BUNCH_HZ, ORBIT_BUNCHES, Spread, Trains, TtcConfig};
 
@@ -67,6 +71,7 @@ use self::fault::LinkFaults;
 use self::fifo::Fifo;
 use self::link::Link;
 use self::payload::Payload;
+use self::sampled::Sampled;
 use self::sizes::Sizes;
 use self::triggers::Triggers;
 use self::ttc::{TICKS_PER_NS, Ttc};
@@ -117,6 +122,7 @@ pub struct Card {
     is_up_to_date: bool,
     /// The link that has its turn first: none is always last to find room.
     first: usize,
+    sampled: Option<Sampled>,
 }
 
 impl Card {
@@ -162,7 +168,19 @@ impl Card {
             now: 0,
             is_up_to_date: false,
             first: 0,
+            sampled: None,
         })
+    }
+
+    /// From now on keeps the time of each trigger whose number is a multiple of `every`, for [`take_sampled`](Self::take_sampled).
+    pub fn sample_triggers(&mut self, every: NonZeroU64) {
+        self.sampled = Some(Sampled::new(every));
+    }
+
+    /// The next of these: its number among the triggers that were given, from 0, and when it was due, in nanoseconds of the card's time. Of more than
+    /// [`SAMPLED_MOST`] that nobody takes the oldest go.
+    pub fn take_sampled(&mut self) -> Option<(u64, u64)> {
+        self.sampled.as_mut()?.take()
     }
 
     /// Does what happens until `now_ns` of the card's time, whose relation to any other clock is the caller's. The work of a call is bounded: false when there is
@@ -232,6 +250,9 @@ impl Card {
             match self.ttc.give(at) {
                 Some(trigger) => {
                     self.books.accepted += 1;
+                    if let Some(sampled) = &mut self.sampled {
+                        sampled.handle_trigger(trigger);
+                    }
                     self.triggers.push(trigger);
                     self.lag.record(until.saturating_sub(at) / TICKS_PER_NS);
                 }
@@ -345,6 +366,15 @@ impl Card {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.ttc.peek().is_none() && self.is_empty()
+    }
+
+    /// How long BUSY was up until now, in nanoseconds of the card's time; unlike in the books, one that lasts is in it.
+    #[must_use]
+    pub fn busy_ns(&self) -> u64 {
+        let lasts = self
+            .busy_since
+            .map_or(0, |since| self.now.saturating_sub(since));
+        self.books.busy_ns + lasts / TICKS_PER_NS
     }
 
     /// The books; a copy.

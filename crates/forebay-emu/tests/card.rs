@@ -9,7 +9,7 @@
 mod reader;
 
 use forebay_emu::card::{
-    Card, CardConfig, ChunkSizes, Dma, ElinkConfig, Memory, Speed, Spread, Trains,
+    Card, CardConfig, ChunkSizes, Dma, ElinkConfig, Memory, SAMPLED_MOST, Speed, Spread, Trains,
 };
 use forebay_wire::felix::{BlockFormat, BlockHead, Elink};
 
@@ -373,4 +373,73 @@ fn a_chunk_that_a_queue_cannot_hold_is_cut_off_and_the_next_is_dropped() {
         account.chunks.made.bytes
     );
     assert_eq!(elink.chunks.in_dma.items, account.triggers.accepted);
+}
+
+#[test]
+fn sampled_triggers_are_told_with_the_time_at_which_they_were_due() {
+    // More than the link can carry: BUSY holds triggers back, and those that are given have numbers without gaps.
+    let mut config = CardConfig::full_mode(1, 1e6, 1024);
+    config.ttc.limit.duration_ns = Some(5_000_000);
+    config.ttc.to_host = Some(0);
+    let mut card = Card::new(&config).unwrap();
+    assert_eq!(card.take_sampled(), None);
+    card.sample_triggers(256.try_into().unwrap());
+    let mut dma = Memory::new(&config, 4096);
+    let mut reader = Reader::new(&config);
+    let (mut sampled, mut now_ns, mut busy_ns) = (Vec::new(), 0, 0);
+    while !card.is_finished() {
+        while !card.handle_time(now_ns, &mut dma) {}
+        reader.read(&mut dma, usize::MAX);
+        while let Some((number, due_ns)) = card.take_sampled() {
+            assert!(
+                due_ns <= now_ns,
+                "{number} was due at {due_ns}, and it is {now_ns}"
+            );
+            sampled.push((number, due_ns));
+        }
+        busy_ns = card.busy_ns().max(busy_ns);
+        now_ns += 10_000;
+    }
+    let account = card.account();
+    assert!(account.triggers.held_by_link > 0);
+    let expected: Vec<u64> = (0..account.triggers.accepted).step_by(256).collect();
+    let numbers: Vec<u64> = sampled.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, expected);
+    assert!(sampled.is_sorted_by_key(|(_, due_ns)| *due_ns));
+    assert_eq!(sampled[0].1, 0);
+    assert_eq!(
+        (card.busy_ns(), busy_ns),
+        (account.triggers.busy_ns, account.triggers.busy_ns)
+    );
+}
+
+#[test]
+fn busy_that_lasts_is_in_its_time() {
+    let mut config = CardConfig::full_mode(1, 1e5, 64);
+    config.ttc.limit.events = Some(100_000);
+    let mut card = Card::new(&config).unwrap();
+    // Nobody reads: the DMA buffer, the queues and then BUSY.
+    let mut dma = Memory::new(&config, 2);
+    let at = |card: &mut Card, dma: &mut Memory, now_ns| {
+        while !card.handle_time(now_ns, dma) {}
+        card.busy_ns()
+    };
+    let begun = at(&mut card, &mut dma, 500_000_000);
+    assert!(begun > 0);
+    assert_eq!(at(&mut card, &mut dma, 600_000_000), begun + 100_000_000);
+    assert_eq!(card.account().triggers.busy_ns, 0, "it has not ended");
+}
+
+#[test]
+fn of_sampled_triggers_that_nobody_takes_the_oldest_go() {
+    let mut config = CardConfig::full_mode(1, 1e6, 8);
+    config.ttc.limit.events = Some(3000);
+    let mut card = Card::new(&config).unwrap();
+    card.sample_triggers(1.try_into().unwrap());
+    let mut dma = Memory::new(&config, 4096);
+    while !card.handle_time(4_000_000, &mut dma) {}
+    let first = card.take_sampled().unwrap();
+    assert_eq!(first.0, 3000 - SAMPLED_MOST as u64);
+    let others = std::iter::from_fn(|| card.take_sampled()).count();
+    assert_eq!(others + 1, SAMPLED_MOST);
 }

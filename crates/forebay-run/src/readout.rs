@@ -19,6 +19,7 @@ mod payload;
 mod reader;
 pub mod swrod;
 pub mod tohost;
+mod trigger_times;
 
 pub use buffer_summary::{BufferSummary, CardEnd};
 pub use child::Parent;

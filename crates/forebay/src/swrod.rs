@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 all came as it should, 1 something did not or the books do not close, 2 it could not be done.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +63,12 @@ pub(crate) struct SwrodArgs {
     /// Ends when so many chunks have come; those that are on their way then are checked too.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// The file that trigger_times in the file of the emulated card names: measures how long chunks took from their trigger to here.
+    ///
+    /// Each 256th chunk of an E-link is measured. That needs a subscriber that was there before the first trigger, and a card on this host whose
+    /// trigger numbers are not reset (ecr_period_us).
+    #[arg(long, value_name = "PATH")]
+    trigger_times: Option<PathBuf>,
     /// What becomes of chunks for which this side is too slow.
     #[arg(long, value_enum, default_value_t)]
     slow: SlowArg,
@@ -135,6 +142,9 @@ impl SwrodArgs {
         if self.fragments && self.payload == PayloadArg::None {
             bail!("--fragments needs trigger numbers, which --payload none does not read");
         }
+        if self.trigger_times.is_some() && self.payload == PayloadArg::None {
+            bail!("--trigger-times needs trigger numbers, which --payload none does not read");
+        }
         let mut settings = self.common.settings(Arc::clone(signals))?;
         settings.messages.slow = self.slow.into();
         Ok(SwrodPlan {
@@ -151,6 +161,7 @@ impl SwrodArgs {
             fragments_window: self.fragments.then_some(self.fragments_window as usize),
             duration: self.duration,
             count: self.count,
+            trigger_times: self.trigger_times.clone(),
             settings,
         })
     }

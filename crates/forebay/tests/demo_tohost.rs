@@ -47,6 +47,14 @@ fn every_chunk_of_every_trigger_arrives_and_the_books_of_three_processes_close()
     }
     assert_eq!(summary["drops"], serde_json::json!({}));
     assert_eq!(summary["link_limited"], false);
+    // Each 256th trigger, on each link.
+    let latency = &summary["latency_ns"];
+    assert_eq!(number(latency, "count"), 79 * 10);
+    assert_eq!(number(latency, "unknown"), 0);
+    assert!(
+        number(latency, "p50") <= number(latency, "p999"),
+        "{latency}"
+    );
     let pids = summary["pids"].as_object().unwrap();
     let mut pids: Vec<u64> = pids.values().map(|pid| pid.as_u64().unwrap()).collect();
     pids.dedup();

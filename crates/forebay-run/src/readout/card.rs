@@ -3,6 +3,8 @@
 //! The card's time is the host's monotonic clock, or a slower one. Blocks that were filled in one round are shown together, and a reader that sleeps is woken once for
 //! them: interrupts are coalesced. When the run is over the card waits until its readers have read everything.
 
+mod summary;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,15 +15,15 @@ use forebay_ledger::{Condition, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
-use serde::Serialize;
-use std::collections::BTreeMap;
 
-use super::card_books::CardBooks;
+use super::card_books::{CardBooks, CardTime};
 use super::child::Parent;
 use super::device::{DeviceInfo, Door};
 use super::error::ReadoutError;
+use super::trigger_times::{self, TriggerTimes};
 use crate::error::RunError;
 use crate::metrics::MetricsServer;
+pub use summary::{CardSummary, DmaSummary, ElinkSummary};
 
 /// Shortest sleep: triggers of so much time are made at once.
 const GATHER_NS: u64 = 50_000;
@@ -43,6 +45,8 @@ pub struct CardPlan {
     pub out: Option<PathBuf>,
     /// Where Prometheus is answered.
     pub metrics: Option<SocketAddr>,
+    /// File in which it notes when some of its triggers were due.
+    pub trigger_times: Option<PathBuf>,
     /// Blocks of each DMA buffer, a power of two.
     pub dma_blocks: u64,
     /// What it emulates.
@@ -53,97 +57,6 @@ pub struct CardPlan {
     pub time_dilation: u64,
     /// How long it waits at its end until everything is read.
     pub drain: Duration,
-}
-
-/// What became of one DMA buffer.
-#[derive(Clone, Debug, Serialize)]
-pub struct DmaSummary {
-    /// Blocks shown to its reader.
-    pub blocks: u64,
-    /// Of these, blocks that nobody has given back.
-    pub blocks_unread: u64,
-    /// Blocks of the buffer.
-    pub capacity_blocks: u64,
-}
-
-/// What one E-link had.
-#[derive(Clone, Debug, Serialize)]
-pub struct ElinkSummary {
-    /// Its number.
-    pub elink: u16,
-    /// The DMA buffer that its blocks went into.
-    pub dma_buffer: usize,
-    /// Chunks of its front end.
-    pub chunks: u64,
-    /// Chunks in the DMA buffer.
-    pub chunks_out: u64,
-    /// Chunks that lost their end behind the link.
-    pub truncated: u64,
-    /// Blocks that went out full, by time, and at the end.
-    pub blocks: [u64; 3],
-    /// How often its front end was told to stop.
-    pub xoff: u64,
-    /// Most bytes behind the link.
-    pub fifo_peak_bytes: u64,
-}
-
-/// What a card did.
-#[derive(Clone, Debug, Serialize)]
-pub struct CardSummary {
-    /// Triggers asked for.
-    pub triggers_requested: u64,
-    /// Triggers given.
-    pub triggers: u64,
-    /// Triggers held back by BUSY: a link could not carry more.
-    pub held_by_link: u64,
-    /// Triggers held back by BUSY: a DMA buffer was full.
-    pub held_by_dma: u64,
-    /// Triggers held back by dead time.
-    pub held_by_dead_time: u64,
-    /// Chunks of all front ends: one for each trigger and E-link.
-    pub chunks: u64,
-    /// Bytes of them.
-    pub chunk_bytes: u64,
-    /// Chunks in DMA buffers.
-    pub chunks_out: u64,
-    /// Bytes of them.
-    pub chunk_bytes_out: u64,
-    /// Chunks that lost their end in the card.
-    pub chunks_truncated: u64,
-    /// Chunks lost in the card, by reason.
-    pub dropped: BTreeMap<&'static str, u64>,
-    /// Bytes lost in the card, by reason.
-    pub dropped_bytes: BTreeMap<&'static str, u64>,
-    /// Faults that were injected, by name.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Chunks that were still in the card at its end.
-    pub held: u64,
-    /// Share of the card's time in which BUSY was up, 0 to 1.
-    pub busy_fraction: f64,
-    /// Triggers given per second of the card's time.
-    pub trigger_rate_hz: f64,
-    /// How long triggers came, in seconds of the card's time.
-    pub seconds: f64,
-    /// How much slower than real time it lived.
-    pub time_dilation: u64,
-    /// Whether the host was too slow for the card, so that rates are not the card's own limit.
-    pub host_limited: bool,
-    /// 99th percentile of the lateness of triggers, in ns of the card's time.
-    pub lag_ns_p99: u64,
-    /// What the books leave over, in triggers and chunks.
-    pub residual_items: u64,
-    /// What they leave over in bytes.
-    pub residual_bytes: u64,
-    /// Readers that were turned away.
-    pub readers_refused: u64,
-    /// CPU time of the process, in seconds.
-    pub cpu_seconds: f64,
-    /// Its process.
-    pub pid: u32,
-    /// The DMA buffers.
-    pub dma: Vec<DmaSummary>,
-    /// The E-links, that of messages about triggers last.
-    pub elinks: Vec<ElinkSummary>,
 }
 
 /// Rings that the engine writes into.
@@ -197,6 +110,7 @@ impl Rings {
 struct Process<'a> {
     plan: &'a CardPlan,
     card: Card,
+    times: Option<TriggerTimes>,
     rings: Rings,
     door: Door,
     books: CardBooks,
@@ -206,6 +120,8 @@ struct Process<'a> {
     orphaned: bool,
     tended_ns: u64,
     committed_ns: u64,
+    /// How far the card's time has come.
+    card_ns: u64,
 }
 
 /// Makes the card, and lets it work until it ends or `signals` say so. `ready` is called when it can be opened.
@@ -218,7 +134,14 @@ pub fn run(
     ready: impl FnOnce(&Path),
     mut warn: impl FnMut(&str),
 ) -> Result<CardSummary, ReadoutError> {
-    let card = Card::new(&plan.config)?;
+    let mut card = Card::new(&plan.config)?;
+    let times = match &plan.trigger_times {
+        Some(path) => {
+            card.sample_triggers(trigger_times::EVERY);
+            Some(TriggerTimes::create(path)?)
+        }
+        None => None,
+    };
     let info = describe(plan);
     let mut memories = Vec::new();
     let mut rings = Vec::new();
@@ -247,6 +170,7 @@ pub fn run(
     let mut process = Process {
         plan,
         card,
+        times,
         rings: Rings {
             fresh: vec![false; rings.len()],
             rings,
@@ -258,6 +182,7 @@ pub fn run(
         orphaned: false,
         tended_ns: 0,
         committed_ns: 0,
+        card_ns: 0,
     };
     let ended = process.work();
     process.conclude(ended)
@@ -304,6 +229,7 @@ impl Process<'_> {
         let (mut now_ns, mut card_ns) = (begun_ns, 0);
         while !self.stops() && !self.card.is_finished() {
             let is_up_to_date = self.card.handle_time(card_ns, &mut self.rings);
+            self.note_times(begun_ns);
             self.rings.show();
             self.tend(now_ns)?;
             if is_up_to_date {
@@ -311,6 +237,7 @@ impl Process<'_> {
             }
             now_ns = clock::monotonic_ns();
             card_ns = card_time(now_ns);
+            self.card_ns = card_ns;
         }
         let stopped = self.stops();
         let is_out = self.finish(card_ns)?;
@@ -323,6 +250,15 @@ impl Process<'_> {
 
     fn stops(&self) -> bool {
         self.signals.count() > 0 || self.orphaned
+    }
+
+    /// Notes when triggers were due, before anybody can see their chunks.
+    fn note_times(&mut self, begun_ns: u64) {
+        if let Some(times) = &mut self.times {
+            while let Some((number, due_ns)) = self.card.take_sampled() {
+                times.put(number, begun_ns + due_ns * self.plan.time_dilation);
+            }
+        }
     }
 
     /// Until something happens in the card, or a DMA buffer has room again.
@@ -363,7 +299,12 @@ impl Process<'_> {
             .map(|ring| [ring.position(), ring.blocks() - ring.free_blocks()])
             .collect();
         let block_bytes = self.plan.config.format.bytes() as u64;
-        self.books.commit(&self.card.account(), &fills, block_bytes);
+        let time = CardTime {
+            ns: self.card_ns,
+            busy_ns: self.card.busy_ns(),
+        };
+        self.books
+            .commit(&self.card.account(), time, &fills, block_bytes);
     }
 
     /// Everything goes out and is read, as long as that may take: whether all went out.

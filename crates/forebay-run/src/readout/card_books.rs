@@ -7,14 +7,14 @@ use std::path::Path;
 use forebay_emu::Amount;
 use forebay_emu::card::{CardAccount, CardLoss, ChunkBooks, TriggerBooks};
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, LedgerReader, Reason, SchemaBuilder, Tally,
-    Unit,
+    Account, Book, Condition, Counter, GroupId, GroupWriter, LedgerReader, Reason, SchemaBuilder,
+    Tally, Unit,
 };
 
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
 
-const TRIGGERS: [(&str, &str); 6] = [
+const TRIGGERS: [(&str, &str); 5] = [
     ("triggers_requested", "Triggers asked for"),
     ("triggers", "Triggers given to the front ends"),
     (
@@ -29,8 +29,25 @@ const TRIGGERS: [(&str, &str); 6] = [
         "triggers_held_by_dead_time",
         "Triggers held back since they came too soon after another one",
     ),
-    ("busy_ns", "Time for which BUSY was up, of the card's time"),
 ];
+
+/// How the card's time goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CardTime {
+    /// Since its beginning, in ns.
+    pub(super) ns: u64,
+    /// Of these BUSY was up, one that lasts included.
+    pub(super) busy_ns: u64,
+}
+
+/// Words of an E-link beside its account.
+#[derive(Clone, Copy)]
+struct ElinkWords {
+    truncated: Counter,
+    xoff: Counter,
+    xoff_ns: Counter,
+    peak: Counter,
+}
 
 /// Words of a DMA buffer.
 #[derive(Clone, Copy)]
@@ -43,22 +60,45 @@ pub(super) struct CardBooks {
     group: GroupWriter,
     book: Book,
     ledger: KeptLedger,
-    triggers: [Counter; 6],
-    elinks: Vec<Account>,
+    triggers: [Counter; 5],
+    time: Counter,
+    busy: Counter,
+    elinks: Vec<(Account, ElinkWords)>,
     dma: Vec<DmaWords>,
     before: CardAccount,
+    time_before: CardTime,
     blocks_before: Vec<u64>,
 }
 
-fn of_triggers(books: &TriggerBooks) -> [u64; 6] {
+fn of_triggers(books: &TriggerBooks) -> [u64; 5] {
     [
         books.requested,
         books.accepted,
         books.held_by_link,
         books.held_by_dma,
         books.held_by_dead_time,
-        books.busy_ns,
     ]
+}
+
+fn declare_elink(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> ElinkWords {
+    let mut counter = |name: &str, help: &str| schema.counter(group, name, owner, help);
+    ElinkWords {
+        truncated: counter(
+            "chunks_cut",
+            "Chunks that lost their end on the link or behind it",
+        ),
+        xoff: counter("xoff", "How often the front end was told to stop"),
+        xoff_ns: counter(
+            "xoff_ns",
+            "Time for which the front end was told to stop, of the card's time",
+        ),
+        peak: schema.gauge(
+            group,
+            "fifo_peak_bytes",
+            owner,
+            "Most bytes in the queue behind the link",
+        ),
+    }
 }
 
 impl CardBooks {
@@ -74,11 +114,16 @@ impl CardBooks {
         let mut schema = SchemaBuilder::new(&run_id);
         let group = schema.group("card");
         let triggers = TRIGGERS.map(|(name, help)| schema.counter(group, name, "", help));
+        let help =
+            "The card's time, whatever its dilation; time with BUSY over this is the fraction";
+        let time = schema.counter(group, "card_time_ns", "", help);
+        let help = "Time for which BUSY was up, of the card's time";
+        let busy = schema.counter(group, "busy_ns", "", help);
         let reasons: Vec<&str> = CardLoss::ALL.iter().map(|loss| loss.name()).collect();
         let elinks = account.elinks.iter().map(|elink| {
             let owner = format!("elink{}", elink.elink);
             let declared = schema.account(group, "card", &owner, Unit::Chunks, &reasons);
-            declared.1
+            (declared.1, declare_elink(&mut schema, group, &owner))
         });
         let elinks = elinks.collect();
         let dma = (0..buffers).map(|buffer| {
@@ -98,24 +143,45 @@ impl CardBooks {
             group,
             ledger,
             triggers,
+            time,
+            busy,
             elinks,
             dma,
             before: account.clone(),
+            time_before: CardTime::default(),
             blocks_before: vec![0; buffers],
         })
     }
 
     /// Fills in what the engine has counted, and position and fill of each DMA buffer, and shows it.
-    pub(super) fn commit(&mut self, now: &CardAccount, fills: &[[u64; 2]], block_bytes: u64) {
+    pub(super) fn commit(
+        &mut self,
+        now: &CardAccount,
+        time: CardTime,
+        fills: &[[u64; 2]],
+        block_bytes: u64,
+    ) {
         let book = &mut self.book;
+        let before = self.time_before;
+        // BUSY may turn out to have ended a little before the time that was taken for its last one.
+        self.time_before = CardTime {
+            ns: time.ns.max(before.ns),
+            busy_ns: time.busy_ns.max(before.busy_ns),
+        };
+        book.add(self.time, self.time_before.ns - before.ns);
+        book.add(self.busy, self.time_before.busy_ns - before.busy_ns);
         let counts = of_triggers(&now.triggers).into_iter();
         let counts = counts.zip(of_triggers(&self.before.triggers));
         for (counter, (now, before)) in self.triggers.iter().zip(counts) {
             book.add(*counter, now - before);
         }
         let elinks = now.elinks.iter().zip(&self.before.elinks);
-        for (account, (now, before)) in self.elinks.iter().zip(elinks) {
+        for ((account, words), (now, before)) in self.elinks.iter().zip(elinks) {
             settle(book, account, &now.chunks, &before.chunks);
+            book.add(words.truncated, now.truncated - before.truncated);
+            book.add(words.xoff, now.fifo.xoff - before.fifo.xoff);
+            book.add(words.xoff_ns, now.fifo.xoff_ns - before.fifo.xoff_ns);
+            book.set(words.peak, now.fifo.peak_bytes);
         }
         let blocks = self.blocks_before.iter_mut().zip(fills);
         for (words, (before, [position, fill])) in self.dma.iter().zip(blocks) {

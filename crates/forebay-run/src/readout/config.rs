@@ -108,6 +108,12 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
             "change one of them",
         );
     }
+    if config.ttc.ecr_period_ns.is_some() {
+        card.idle(
+            "trigger_times",
+            "trigger numbers are reset, and chunks then do not say which trigger they are of",
+        );
+    }
     let name = card.name("name").unwrap_or_else(|| "card0".into());
     let dma_bytes = card.integer("dma_bytes").unwrap_or(64 << 20);
     Some(CardPlan {
@@ -117,6 +123,7 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
         name,
         out: card.path("directory"),
         metrics: card.socket("metrics"),
+        trigger_times: card.path("trigger_times"),
         dma_blocks: dma_bytes / config.format.bytes() as u64,
         config,
         wait_for_readers: card.flag("wait_for_readers").unwrap_or(true),
@@ -432,6 +439,21 @@ mod tests {
             assert_eq!((rule.triggers.clone(), rule.pick), (10..15, Pick::Every(2)));
             assert_eq!(rule.elink, Elink::of_link(3));
         }
+    }
+
+    #[test]
+    fn times_of_triggers_need_numbers_that_go_on() {
+        let text = |ecr: &str| {
+            format!("[card]\ntrigger_times = \"times\"\n[ttc]\n{ecr}\n[[links]]\nlinks = [0]\n")
+        };
+        let card = parse_card("card.toml", &text("")).unwrap();
+        assert_eq!(card.trigger_times, Some("times".into()));
+        let mistakes = parse_card("card.toml", &text("ecr_period_us = 1000000")).unwrap_err();
+        let told = mistakes.to_string();
+        assert!(
+            told.contains("trigger_times") && told.contains("reset"),
+            "{told}"
+        );
     }
 
     #[test]

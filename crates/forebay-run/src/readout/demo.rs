@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,30 @@ pub struct DemoPlan {
     pub seed: u64,
     /// Directory of the files and records.
     pub out: PathBuf,
+    /// Where Prometheus is answered by the card; by to-host and the subscriber at the next two ports.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Which of the ports of metrics a process has.
+#[derive(Clone, Copy)]
+enum At {
+    Card,
+    ToHost,
+    Swrod,
+}
+
+impl DemoPlan {
+    fn metrics_at(&self, at: At) -> Option<SocketAddr> {
+        let first = self.metrics?;
+        let port = first.port().checked_add(at as u16)?;
+        Some(SocketAddr::new(first.ip(), port))
+    }
+
+    /// A line of a file.
+    fn metrics_line(&self, at: At) -> String {
+        let address = self.metrics_at(at);
+        address.map_or_else(String::new, |address| format!("metrics = \"{address}\"\n"))
+    }
 }
 
 /// What the chain did.
@@ -108,9 +133,11 @@ impl DemoSummary {
 /// The card's file.
 fn card_file(plan: &DemoPlan) -> String {
     let mut text = format!(
-        "# Written by `forebay demo tohost`; `forebay emulate card` takes it.\n[card]\nsocket = {socket}\ndirectory = {directory}\nblock_bytes = {block_bytes}\ndma_buffers = {buffers}\nseed = {seed}\ntime_dilation = {dilation}\n\n[ttc]\nrate_hz = {rate}\nduration_ms = {duration}\n\n[chunks]\nbytes = {chunk}\n",
+        "# Written by `forebay demo tohost`; `forebay emulate card` takes it.\n[card]\nsocket = {socket}\ndirectory = {directory}\n{metrics}trigger_times = {times}\nblock_bytes = {block_bytes}\ndma_buffers = {buffers}\nseed = {seed}\ntime_dilation = {dilation}\n\n[ttc]\nrate_hz = {rate}\nduration_ms = {duration}\n\n[chunks]\nbytes = {chunk}\n",
         socket = quoted(&socket(plan)),
         directory = quoted(&plan.out.join("card")),
+        metrics = plan.metrics_line(At::Card),
+        times = quoted(&times(plan)),
         block_bytes = plan.block_bytes,
         buffers = plan.dma_buffers,
         seed = plan.seed,
@@ -134,8 +161,9 @@ fn card_file(plan: &DemoPlan) -> String {
 
 fn tohost_file(plan: &DemoPlan) -> String {
     format!(
-        "# Written by `forebay demo tohost`; `forebay tohost` takes it.\n[tohost]\ndirectory = {directory}\nsubscribers_min = 1\n\n[[devices]]\nsocket = {socket}\naddress = {address}\n",
+        "# Written by `forebay demo tohost`; `forebay tohost` takes it.\n[tohost]\ndirectory = {directory}\n{metrics}subscribers_min = 1\n\n[[devices]]\nsocket = {socket}\naddress = {address}\n",
         directory = quoted(&plan.out.join("tohost")),
+        metrics = plan.metrics_line(At::ToHost),
         socket = quoted(&socket(plan)),
         address = quoted(&plan.backend),
     )
@@ -143,6 +171,10 @@ fn tohost_file(plan: &DemoPlan) -> String {
 
 fn socket(plan: &DemoPlan) -> PathBuf {
     plan.out.join("card0.sock")
+}
+
+fn times(plan: &DemoPlan) -> PathBuf {
+    plan.out.join("trigger-times")
 }
 
 trait Text {
@@ -194,8 +226,16 @@ pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, super:
     let log = |name: &str| Some(plan.out.join(format!("{name}.log")));
     let card = Part::start("card", &words(&["emulate", "card", &card]), log("card"))?;
     let tohost = Part::start("tohost", &words(&["tohost", &tohost]), log("tohost"))?;
-    let mut swrod = words(&["swrod", "--out"]);
-    swrod.insert(2, plan.out.join("swrod").display().to_string());
+    let mut swrod = words(&["swrod"]);
+    for (option, value) in [
+        ("--out", plan.out.join("swrod").text()),
+        ("--trigger-times", times(plan).text()),
+    ] {
+        swrod.extend([option.to_owned(), value]);
+    }
+    if let Some(address) = plan.metrics_at(At::Swrod) {
+        swrod.extend(["--metrics".to_owned(), address.to_string()]);
+    }
     for buffer in 0..plan.dma_buffers {
         let address = match buffer {
             0 => plan.backend.clone(),

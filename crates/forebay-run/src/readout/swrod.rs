@@ -1,9 +1,12 @@
 //! A subscriber of chunks that looks at every byte of them: `forebay swrod`. It stands where an experiment's readout software would.
 
+mod books;
 mod fragments;
+mod latency;
 mod report;
 mod table;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_sys::clock;
@@ -11,9 +14,13 @@ use forebay_sys::signals::StopSignals;
 
 use super::child::Parent;
 pub use super::payload::Payload;
+use crate::error::RunError;
 use crate::net::bus::Bus;
 use crate::net::{Address, Entry, NetError, Payload as Lying, Settings, Subscriber, Viewed};
+use books::SwrodBooks;
 pub use fragments::{FragmentAccount, Fragments};
+use latency::Latency;
+pub use latency::LatencyReport;
 pub use report::{ByName, ElinkReport, FragmentReport, SwrodReport};
 pub use table::ELINKS_MAX;
 use table::Table;
@@ -40,6 +47,8 @@ pub struct SwrodPlan {
     pub duration: Option<Duration>,
     /// Ends when so many chunks have come; those that are on their way then come too.
     pub count: Option<u64>,
+    /// The file in which the card notes when triggers were due: latencies are measured.
+    pub trigger_times: Option<PathBuf>,
     /// Buffers, policies, books.
     pub settings: Settings,
 }
@@ -60,13 +69,23 @@ struct Watcher {
     copy: Vec<u8>,
     chunks: u64,
     first_ns: Option<u64>,
+    /// Why latencies cannot be measured.
+    failed: Option<RunError>,
 }
 
 impl Watcher {
+    #[cold]
+    fn begin(&mut self) {
+        self.first_ns = Some(clock::monotonic_ns());
+        if let Some(latency) = &mut self.table.latency {
+            self.failed = latency.open().err();
+        }
+    }
+
     #[inline]
     fn take(&mut self, viewed: &Viewed<'_>) {
         if self.chunks == 0 {
-            self.first_ns = Some(clock::monotonic_ns());
+            self.begin();
         }
         self.chunks += 1;
         let chunk = match viewed.payload {
@@ -85,6 +104,7 @@ impl Watcher {
 struct Session {
     subscriber: Subscriber,
     watcher: Watcher,
+    books: SwrodBooks,
     /// When the last chunk came.
     last_ns: u64,
 }
@@ -98,14 +118,23 @@ impl Session {
         subscriber.subscribe(&entries(plan));
         let window = plan.fragments_window;
         let fragments = window.map(|window| Fragments::new(plan.tags.len(), window));
+        let (books, histogram) = SwrodBooks::open(plan.trigger_times.is_some())?;
+        if let Some(shown) = &plan.settings.shown {
+            shown.add_ledger(books.reader()?);
+        }
+        let mut table = Table::new(plan.payload, &plan.tags, fragments);
+        let times = plan.trigger_times.as_ref().zip(histogram);
+        table.latency = times.map(|(path, histogram)| Latency::new(path, histogram));
         Ok(Self {
             subscriber,
             watcher: Watcher {
-                table: Table::new(plan.payload, &plan.tags, fragments),
+                table,
                 copy: Vec::new(),
                 chunks: 0,
                 first_ns: None,
+                failed: None,
             },
+            books,
             last_ns: clock::monotonic_ns(),
         })
     }
@@ -115,9 +144,15 @@ impl Session {
         let (before, watcher) = (self.watcher.chunks, &mut self.watcher);
         self.subscriber
             .poll_viewed(WAIT, |viewed| watcher.take(&viewed))?;
+        if let Some(failed) = self.watcher.failed.take() {
+            return Err(failed.into());
+        }
         let now_ns = clock::monotonic_ns();
         if self.watcher.chunks > before {
             self.last_ns = now_ns;
+        }
+        if self.books.is_due(now_ns) {
+            self.books.show(now_ns, &self.watcher.table.totals());
         }
         Ok(now_ns)
     }
@@ -191,6 +226,7 @@ pub fn subscribe(
     let Session {
         subscriber,
         mut watcher,
+        mut books,
         last_ns,
     } = session;
     let summary = subscriber.finish(Duration::ZERO, |delivered| {
@@ -201,7 +237,13 @@ pub fn subscribe(
     })?;
     let elapsed_ns = last_ns.saturating_sub(watcher.first_ns.unwrap_or(last_ns));
     let cpu_ns = clock::process_cpu_ns().saturating_sub(begun_cpu_ns);
+    books.show(clock::monotonic_ns(), &watcher.table.totals());
+    let latency_ns = match &watcher.table.latency {
+        Some(latency) => latency.report(&books.reader()?)?,
+        None => None,
+    };
     Ok(SwrodReport {
+        latency_ns,
         nothing_came: nothing_came(watcher.chunks, trouble),
         ..report::make(watcher.table, has_all, elapsed_ns, cpu_ns, summary)
     })

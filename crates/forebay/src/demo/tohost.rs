@@ -1,5 +1,6 @@
 //! `forebay demo tohost`: the whole chain of link readout in one command.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,9 +53,19 @@ pub(crate) struct ToHostArgs {
     /// Directory for the files of the chain, ledgers and records.
     #[arg(long, default_value = "forebay-demo-tohost", value_name = "DIR")]
     out: PathBuf,
+    /// Serves Prometheus' text of the card at GET /metrics there, as 127.0.0.1:9401, and of to-host and the subscriber at the next two ports.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = metrics)]
+    metrics: Option<SocketAddr>,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+fn metrics(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if (1..=65_533).contains(&address.port()) => Ok(address),
+        _ => Err("write an address and the first of three ports, as 127.0.0.1:9401".into()),
+    }
 }
 
 fn chunk_bytes(text: &str) -> Result<u32, String> {
@@ -87,6 +98,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         time_dilation: args.time_dilation,
         seed: args.seed,
         out: args.out.clone(),
+        metrics: args.metrics,
     };
     if args.format == Format::Text {
         note_line(format_args!(
@@ -155,6 +167,14 @@ fn print(summary: &DemoSummary) {
             ""
         }
     ));
+    let latency = |name: &str| summary.latency_ns.as_ref()?.get(name)?.as_f64();
+    if let (Some(median), Some(p99)) = (latency("p50"), latency("p99")) {
+        print_line(format_args!(
+            "trigger to subscriber: median {:.3} ms, 99 % {:.3} ms",
+            median / 1e6,
+            p99 / 1e6
+        ));
+    }
     let cpu = summary.cpu_seconds.iter();
     let cpu: Vec<String> = cpu.map(|(name, s)| format!("{name} {s:.2} s")).collect();
     print_line(format_args!("CPU: {}", cpu.join(", ")));

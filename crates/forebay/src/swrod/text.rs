@@ -50,6 +50,19 @@ pub(super) fn summary(report: &SwrodReport) -> String {
             fragments.repeated_chunks
         );
     }
+    if let Some(latency) = &report.latency_ns {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let _ = writeln!(
+            text,
+            "trigger to here: median {:.3} ms, 99 % {:.3} ms, 99.9 % {:.3} ms, most {:.3} ms, of {} chunks; unknown {}",
+            ms(latency.p50),
+            ms(latency.p99),
+            ms(latency.p999),
+            ms(latency.max),
+            latency.count,
+            latency.unknown
+        );
+    }
     if !report.is_closed() {
         text.push_str("THE BOOKS DO NOT CLOSE\n");
     }

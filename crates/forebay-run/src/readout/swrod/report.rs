@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::fragments::Fragments;
+use super::latency::LatencyReport;
 use super::table::Table;
 use crate::net::NetSummary;
 
@@ -39,6 +40,9 @@ pub struct SwrodReport {
     /// Fragments, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragments: Option<FragmentReport>,
+    /// From trigger to here, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<LatencyReport>,
     /// Messages lost by name on the way here.
     pub dropped: u64,
     /// Messages that publishers dropped, as this side was too slow, where they said it.
@@ -142,6 +146,7 @@ pub(super) fn make(
         flagged: ByName::new(),
         elinks: table.report(),
         fragments,
+        latency_ns: None,
         dropped: end_point.dropped,
         dropped_at_peers: end_point.dropped_at_peers,
         residual_items: end_point.residual_items + unseen,
