@@ -2,10 +2,12 @@
 
 mod axis;
 mod chart;
+mod flame;
 mod font;
 mod legend;
 mod png;
 mod scene;
+mod style;
 mod svg;
 
 use std::fs;
@@ -15,17 +17,29 @@ use anyhow::{Context, Result};
 
 pub use axis::Scale;
 pub use chart::{Axis, Chart, Picture, Point, Series};
+pub use flame::Flame;
 
 /// Writes `picture` as `STEM.svg` and `STEM.png` into `directory`; tells both paths.
 ///
 /// # Errors
 /// A file cannot be written.
 pub fn write(picture: &Picture, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
-    let scene = chart::layout(picture);
+    write_scene(&chart::layout(picture), directory, stem)
+}
+
+/// The same of a flame graph.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_flame(flame: &Flame, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
+    write_scene(&flame::layout(flame), directory, stem)
+}
+
+fn write_scene(scene: &scene::Scene, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
     let paths = ["svg", "png"].map(|extension| directory.join(format!("{stem}.{extension}")));
-    fs::write(&paths[0], svg::render(&scene))
+    fs::write(&paths[0], svg::render(scene))
         .with_context(|| format!("writing {}", paths[0].display()))?;
-    fs::write(&paths[1], png::render(&scene)?)
+    fs::write(&paths[1], png::render(scene)?)
         .with_context(|| format!("writing {}", paths[1].display()))?;
     Ok(paths)
 }

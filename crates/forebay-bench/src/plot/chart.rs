@@ -3,7 +3,8 @@
 use super::axis::{Scale, Span, label};
 use super::font;
 use super::legend::{draw_legend, legend_rows};
-use super::scene::{Anchor, BLACK, Colour, GREY, LIGHT, Scene, Shape, WHITE};
+use super::scene::{Anchor, BLACK, GREY, LIGHT, Scene, Shape};
+use super::style::{Style, styled};
 
 /// An axis: what it shows, in which unit, and how.
 #[derive(Debug, Clone)]
@@ -59,6 +60,12 @@ impl Point {
             high: y,
         }
     }
+
+    /// Nothing there: the line is interrupted.
+    #[must_use]
+    pub fn gap(x: f64) -> Self {
+        Self::exact(x, f64::NAN)
+    }
 }
 
 /// One line of points.
@@ -70,6 +77,8 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Published by others: drawn grey and hollow.
     pub reference: bool,
+    /// A line joins the points. Where none does they are drawn hollow, in the colour of the series before.
+    pub joined: bool,
 }
 
 impl Series {
@@ -80,6 +89,16 @@ impl Series {
             name: name.into(),
             points,
             reference: false,
+            joined: true,
+        }
+    }
+
+    /// Points that were measured here and say something else than those of the series before, to which they belong: no line joins them.
+    #[must_use]
+    pub fn apart(name: impl Into<String>, points: Vec<Point>) -> Self {
+        Self {
+            joined: false,
+            ..Self::measured(name, points)
         }
     }
 
@@ -90,6 +109,7 @@ impl Series {
             name: name.into(),
             points,
             reference: true,
+            joined: true,
         }
     }
 }
@@ -118,16 +138,6 @@ pub struct Picture {
     pub caption: Vec<String>,
 }
 
-/// Okabe and Ito's colours, which the colour-blind can tell apart.
-const COLOURS: [Colour; 7] = [
-    [0x00, 0x72, 0xb2],
-    [0xd5, 0x5e, 0x00],
-    [0x00, 0x9e, 0x73],
-    [0xcc, 0x79, 0xa7],
-    [0xe6, 0x9f, 0x00],
-    [0x56, 0xb4, 0xe9],
-    [0x40, 0x40, 0x40],
-];
 const TITLE: f32 = 17.0;
 pub(super) const TEXT: f32 = 12.0;
 const SMALL: f32 = 10.5;
@@ -287,10 +297,15 @@ fn draw(scene: &mut Scene, chart: &Chart, frame: Frame) {
 
 fn draw_series(scene: &mut Scene, series: &Series, style: Style, x: &Span, y: &Span) {
     let place = |point: &Point| Some((x.place(point.x)?, y.place(point.y)?));
-    let places: Vec<(f32, f32)> = series.points.iter().filter_map(place).collect();
-    if places.len() > 1 {
+    let pieces = series.points.split(|point| point.y.is_nan());
+    let pieces = pieces.map(|piece| -> Vec<_> { piece.iter().filter_map(place).collect() });
+    let pieces: Vec<Vec<(f32, f32)>> = pieces.collect();
+    for piece in pieces
+        .iter()
+        .filter(|piece| series.joined && piece.len() > 1)
+    {
         scene.shapes.push(Shape::Line {
-            points: places.clone(),
+            points: piece.clone(),
             width: 2.0,
             colour: style.colour,
             dash: style.dash(),
@@ -308,83 +323,13 @@ fn draw_series(scene: &mut Scene, series: &Series, style: Style, x: &Span, y: &S
             }
         }
     }
-    for at in places {
+    for at in pieces.into_iter().flatten() {
         scene.shapes.push(style.marker(at));
     }
 }
 
-/// How one series is drawn.
-#[derive(Clone, Copy)]
-pub(super) struct Style {
-    pub(super) colour: Colour,
-    number: usize,
-    reference: bool,
-}
-
-impl Style {
-    pub(super) fn dash(self) -> Option<[f32; 2]> {
-        self.reference.then_some([6.0, 4.0])
-    }
-
-    pub(super) fn marker(self, (x, y): (f32, f32)) -> Shape {
-        let fill = if self.reference { WHITE } else { self.colour };
-        let stroke = Some(self.colour);
-        let at = |dx: f32, dy: f32| (x + dx, y + dy);
-        match self.number % 4 {
-            0 => Shape::Circle {
-                centre: (x, y),
-                radius: 4.0,
-                fill,
-                stroke,
-            },
-            1 => Shape::Polygon {
-                points: vec![at(-3.7, -3.7), at(3.7, -3.7), at(3.7, 3.7), at(-3.7, 3.7)],
-                fill,
-                stroke,
-            },
-            2 => Shape::Polygon {
-                points: vec![at(0.0, -5.0), at(4.6, 3.6), at(-4.6, 3.6)],
-                fill,
-                stroke,
-            },
-            _ => Shape::Polygon {
-                points: vec![at(0.0, -5.2), at(5.2, 0.0), at(0.0, 5.2), at(-5.2, 0.0)],
-                fill,
-                stroke,
-            },
-        }
-    }
-}
-
-pub(super) fn styled(chart: &Chart) -> impl Iterator<Item = (Style, &Series)> {
-    let mut measured = 0;
-    let mut published = 0;
-    chart.series.iter().map(move |series| {
-        let counter = if series.reference {
-            &mut published
-        } else {
-            &mut measured
-        };
-        let number = *counter;
-        *counter += 1;
-        let colour = if series.reference {
-            GREY
-        } else {
-            COLOURS[number % COLOURS.len()]
-        };
-        (
-            Style {
-                colour,
-                number,
-                reference: series.reference,
-            },
-            series,
-        )
-    })
-}
-
 /// Breaks `text` into lines that fit.
-fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
+pub(super) fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { break };
@@ -461,6 +406,21 @@ mod tests {
             };
             assert!(good, "{shape:?} in {} × {}", scene.width, scene.height);
         }
+    }
+
+    #[test]
+    fn a_gap_interrupts_a_line_and_points_apart_have_none() {
+        let at = |x| Point::exact(x, 1.0);
+        let line = vec![at(1.0), at(2.0), Point::gap(3.0), at(4.0), at(5.0)];
+        let mut picture = picture();
+        picture.charts.truncate(1);
+        let is_line = |shape: &&Shape| matches!(shape, Shape::Line { width: 2.0, .. });
+        let lines = |picture: &Picture| layout(picture).shapes.iter().filter(is_line).count();
+        picture.charts[0].series = vec![Series::measured("ours", line)];
+        assert_eq!(lines(&picture), 3, "two pieces and the legend's");
+        let apart = Series::apart("late", vec![at(3.0), at(3.5)]);
+        picture.charts[0].series.push(apart);
+        assert_eq!(lines(&picture), 3);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The legend of a chart: a sample of each series and its name, in as many rows as it takes.
 
-use super::chart::{Chart, LINE, Series, Style, TEXT, styled};
+use super::chart::{Chart, LINE, Series, TEXT};
 use super::font;
 use super::scene::{Anchor, BLACK, Scene, Shape};
+use super::style::{Style, styled};
 
 /// Width of a sample of a line, and the gap between entries, in pixels.
 const SAMPLE: f32 = 34.0;
@@ -36,12 +37,14 @@ pub(super) fn draw_legend(scene: &mut Scene, chart: &Chart, (left, top): (f32, f
                 left + offset,
                 vec![(left + offset, y), (left + offset + 26.0, y)],
             );
-            scene.shapes.push(Shape::Line {
-                points,
-                width: 2.0,
-                colour: style.colour,
-                dash: style.dash(),
-            });
+            if series.joined {
+                scene.shapes.push(Shape::Line {
+                    points,
+                    width: 2.0,
+                    colour: style.colour,
+                    dash: style.dash(),
+                });
+            }
             scene.shapes.push(style.marker((x + 13.0, y)));
             scene.text(
                 (x + SAMPLE, y + 4.0),
