@@ -1,12 +1,14 @@
 //! Published figures, measured on this machine.
 
 mod buffers;
+mod chunks;
 mod definition;
 mod grid;
 mod huge;
 mod loss;
 mod mark;
 mod memory;
+mod profile;
 mod published;
 mod report;
 mod round_trip;
@@ -68,8 +70,7 @@ pub fn make(ids: &[String], options: &Options) -> Result<Vec<Report>> {
         let scan = (definition.scan)(options.quick);
         if !scanned.contains_key(scan.name) {
             let file = options.out.join(format!("{}.csv", definition.id));
-            let done =
-                scan::carry_out(&scan, &file, &options, &conditions, || signals.count() > 0)?;
+            let done = scan::carry_out(&scan, &file, &options, &conditions, &signals)?;
             scanned.insert(scan.name, done);
         }
         let done = &scanned[scan.name];

@@ -1,8 +1,8 @@
 //! The list of figures.
 
 use super::scan::Scan;
-use super::{buffers, grid, huge, loss, mark, memory, round_trip, sources, test2};
-use crate::plot::Chart;
+use super::{buffers, chunks, grid, huge, loss, mark, memory, profile, round_trip, sources, test2};
+use crate::plot::{Chart, Flame};
 use crate::rows::Row;
 
 /// One figure: what is measured, how it is drawn, what is said.
@@ -13,12 +13,19 @@ pub(super) struct Definition {
     pub(super) published: &'static str,
     /// The points to measure; quick or not.
     pub(super) scan: fn(bool) -> Scan,
-    /// The charts.
-    pub(super) charts: fn(&[Row]) -> Vec<Chart>,
+    /// The picture.
+    pub(super) drawing: Drawing,
     /// Published values beside ours, line by line.
     pub(super) compare: fn(&[Row]) -> Vec<String>,
     /// What is real, what is emulated, and what else a reader must know.
     pub(super) remark: &'static str,
+}
+
+/// How a figure is drawn from its rows.
+#[derive(Clone, Copy)]
+pub(super) enum Drawing {
+    Charts(fn(&[Row]) -> Vec<Chart>),
+    Flame(fn(&[Row]) -> Flame),
 }
 
 const GRID: &str = "Sources are emulated on this host and send over real UDP sockets on loopback, water mark 32 kB; receiver and builder \
@@ -31,6 +38,10 @@ const FABRIC: &str = "Sender and receiver are two processes on this host, one co
 const TCP: &str = "Sender and receiver are two processes on this host, one TCP connection over loopback: no wire and no card. One message fills one \
                    buffer; rates are the receiver's.";
 
+const READOUT: &str = "The card is emulated: it, to-host and the subscriber, which checks every byte, are three processes on this host, over shared memory, with no \
+                       wire and no card. One link is read in real time. With twelve links the card's time is made slower until this host keeps up, at most 256 \
+                       times, and rates are per second of the card's time. Hollow points, which no line joins: this host was the limit all the same.";
+
 /// All figures.
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
@@ -38,7 +49,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Fabric backend, 1 KiB buffers: goodput and message rate over the number of buffers",
         published: "large spread at 1 KiB, by the cost of setting up (netio3, two hosts, 200 Gb/s)",
         scan: buffers::scan_fabric_1_kib,
-        charts: buffers::charts_of_one_size,
+        drawing: Drawing::Charts(buffers::charts_of_one_size),
         compare: buffers::compare_spread,
         remark: FABRIC,
     },
@@ -47,7 +58,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Fabric backend, 64 KiB buffers: goodput and message rate over the number of buffers",
         published: "small spread, line rate reached (netio3, two hosts, 200 Gb/s)",
         scan: buffers::scan_fabric_64_kib,
-        charts: buffers::charts_of_one_size,
+        drawing: Drawing::Charts(buffers::charts_of_one_size),
         compare: buffers::compare_spread,
         remark: FABRIC,
     },
@@ -56,7 +67,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Fabric backend, all sizes and numbers of buffers",
         published: "below 8 KiB or 16 buffers: avoid; 200 Gb/s reached with large buffers (netio3)",
         scan: buffers::scan_fabric,
-        charts: buffers::charts_of_fabric,
+        drawing: Drawing::Charts(buffers::charts_of_fabric),
         compare: buffers::compare_regions,
         remark: FABRIC,
     },
@@ -65,7 +76,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "TCP backend, sizes and numbers of buffers",
         published: "70–90 kHz, below 10 Gb/s; small buffers give the higher rate at any number (netio3)",
         scan: buffers::scan_tcp,
-        charts: buffers::charts_of_tcp,
+        drawing: Drawing::Charts(buffers::charts_of_tcp),
         compare: buffers::compare_tcp,
         remark: TCP,
     },
@@ -74,17 +85,48 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Round-trip time of all backends over the size of a message",
         published: "named as a key parameter, no number printed (netio3)",
         scan: round_trip::scan,
-        charts: round_trip::charts,
+        drawing: Drawing::Charts(round_trip::charts),
         compare: round_trip::compare,
         remark: "Both sides are processes on this host, over loopback or shared memory: no wire and no card. One message at a time, there and back, in \
                  64 buffers of 64 KiB; the first 100 round trips of a run do not count.",
+    },
+    Definition {
+        id: "F6",
+        title: "To-host over chunk size at 1 MHz asked: rates, buffers, chunks cut off",
+        published: "no loss; the rate falls only above 7.68 Gb/s per link (12 links over 4 DMA buffers, 16 B to 2 KiB, FELIX to-host)",
+        scan: chunks::scan,
+        drawing: Drawing::Charts(chunks::charts),
+        compare: chunks::compare,
+        remark: READOUT,
+    },
+    Definition {
+        id: "F7",
+        title: "CPU of each process over chunk size at 1 MHz asked",
+        published: "\"not very resource-intensive\", 100 % = one core (FELIX to-host)",
+        scan: chunks::scan,
+        drawing: Drawing::Charts(chunks::cpu_charts),
+        compare: chunks::compare_cpu,
+        remark: "The card is emulated: it, to-host and the subscriber, which checks every byte, are three processes on this host, over shared memory. One link is read \
+                 in real time. With twelve links the card's time is made slower until this host keeps up, at most 256 times, and CPU is seconds per second of the \
+                 card's time: what goes with real time and not with data (waking up, looking) counts there as many times as time is slower, so that those values are \
+                 upper bounds. Hollow points, which no line joins: this host was the limit all the same.",
+    },
+    Definition {
+        id: "F8",
+        title: "Flame graph of to-host",
+        published: "hot: decoding of subchunk headers, posting of subchunks, block integrity, chunk copies (FELIX to-host)",
+        scan: profile::scan,
+        drawing: Drawing::Flame(profile::flame),
+        compare: profile::compare,
+        remark: "The card is emulated: it, to-host and the subscriber are three processes on this host, over shared memory, 12 links over 4 DMA buffers, 300 kHz, \
+                 chunks of 64 B, real time. Samples of to-host's threads while they were on a CPU, 499 a second (perf record, cpu-clock), all runs together.",
     },
     Definition {
         id: "F10",
         title: "Memory over the number of tags, on one connection and on one for each tag",
         published: "the reason to keep TCP: RDMA needs a buffer for each E-link, no number printed (netio3)",
         scan: memory::scan,
-        charts: memory::charts,
+        drawing: Drawing::Charts(memory::charts),
         compare: memory::compare,
         remark: "Publisher and subscribers are two processes on this host, over loopback or shared memory, messages of 1 KiB, 4 buffers of 64 KiB for a \
                  connection. Resident memory is the kernel's VmRSS of one process; shared memory counts on both sides, and what the kernel has in \
@@ -95,7 +137,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Efficiency over data rate, by event rate",
         published: "falls steeply above 100 MB/s (HADES)",
         scan: grid::scan,
-        charts: grid::efficiency_by_rate,
+        drawing: Drawing::Charts(grid::efficiency_by_rate),
         compare: grid::compare_efficiency_by_rate,
         remark: GRID,
     },
@@ -104,7 +146,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Efficiency over data rate, by sub-event size",
         published: "the same limit, 100 MB/s, at every size",
         scan: grid::scan,
-        charts: grid::efficiency_by_size,
+        drawing: Drawing::Charts(grid::efficiency_by_size),
         compare: grid::compare_efficiency_by_size,
         remark: GRID,
     },
@@ -113,7 +155,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "CPU of the builder over data rate",
         published: "depends on event rate and data rate; 12 % at 23 MB/s, 44 % at 95 MB/s (Test-2)",
         scan: grid::scan,
-        charts: grid::cpu_of_builder,
+        drawing: Drawing::Charts(grid::cpu_of_builder),
         compare: grid::compare_cpu_of_builder,
         remark: GRID,
     },
@@ -122,7 +164,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "CPU of the receiver over data rate",
         published: "depends on the data rate; 10 % at 23 MB/s, 32 % at 95 MB/s (Test-2)",
         scan: grid::scan,
-        charts: grid::cpu_of_receiver,
+        drawing: Drawing::Charts(grid::cpu_of_receiver),
         compare: grid::compare_cpu_of_receiver,
         remark: GRID,
     },
@@ -131,7 +173,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Fill of the builder's buffers over data rate",
         published: "10–20 % up to 100 MB/s",
         scan: grid::scan,
-        charts: grid::fill_of_rings,
+        drawing: Drawing::Charts(grid::fill_of_rings),
         compare: grid::compare_fill_of_rings,
         remark: "The builder's buffers are the rings between receiver and builder, one per source. Sources are emulated on this host and \
                  send over real UDP sockets on loopback, water mark 32 kB; receiver and builder share one core.",
@@ -141,7 +183,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Fill of the receiver's buffers over data rate",
         published: "10–20 % up to 100 MB/s",
         scan: grid::scan,
-        charts: grid::fill_of_sockets,
+        drawing: Drawing::Charts(grid::fill_of_sockets),
         compare: grid::compare_fill_of_sockets,
         remark: "The receiver's buffers are the kernel's socket buffers, one per source, as the kernel counts memory. Sources are emulated on \
                  this host and send over real UDP sockets on loopback, water mark 32 kB; receiver and builder share one core.",
@@ -151,7 +193,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Test-2: 60 × 116 B + 20 × 338 B + 10 × 1.17 kB",
         published: "1–4 kHz: 23/46/69/95 MB/s, 0 % discarded, CPU (builder + receiver) 12+10 … 44+32 %",
         scan: test2::scan,
-        charts: test2::charts,
+        drawing: Drawing::Charts(test2::charts),
         compare: test2::compare,
         remark: CHAIN,
     },
@@ -160,7 +202,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "Test-3: a 100 kB sub-event once per 10,000 events in every source",
         published: "0 % discarded at 1–4 kHz",
         scan: huge::scan_rare,
-        charts: huge::charts,
+        drawing: Drawing::Charts(huge::charts),
         compare: huge::compare,
         remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come in \
                  each source at a phase of its own) and send over real UDP sockets on loopback, water mark 32 kB.",
@@ -170,7 +212,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "The open problem: a 100 kB sub-event once per 1,000 events in every source",
         published: "builder blocked, receiver's buffers full",
         scan: huge::scan_frequent,
-        charts: huge::charts,
+        drawing: Drawing::Charts(huge::charts),
         compare: huge::compare,
         remark: "Fill is what waits in the rings of one class of sources. Sources are emulated on this host (huge sub-events come in \
                  each source at a phase of its own) and send over real UDP sockets on loopback, water mark 32 kB.",
@@ -180,7 +222,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "More than 95 sources",
         published: "the 96th source broke the builder on 64 bit",
         scan: sources::scan,
-        charts: sources::charts,
+        drawing: Drawing::Charts(sources::charts),
         compare: sources::compare,
         remark: CHAIN,
     },
@@ -189,7 +231,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "UDP loss over offered rate, one sender",
         published: "0 % to 7.23 Gb/s, 7.2 % at 7.44, 29 % at 9.0 Gb/s",
         scan: loss::scan,
-        charts: loss::charts,
+        drawing: Drawing::Charts(loss::charts),
         compare: loss::compare,
         remark: "Sender and receiver are two threads on this host, each on a CPU of its own, over loopback: no wire and no card. The receiver \
                  is a bare recvmmsg loop; losses are those of the socket's own drop counter, and sent = received + dropped holds exactly.",
@@ -199,7 +241,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         title: "CPU over water mark",
         published: "the receiver's rises as the mark falls; the builder's jumps at 1 kB (no numbers printed)",
         scan: mark::scan,
-        charts: mark::charts,
+        drawing: Drawing::Charts(mark::charts),
         compare: mark::compare,
         remark: CHAIN,
     },
@@ -219,7 +261,10 @@ mod tests {
                     definition.id
                 );
             }
-            let measured = (definition.charts)(&[])
+            let Drawing::Charts(charts) = definition.drawing else {
+                continue;
+            };
+            let measured = charts(&[])
                 .into_iter()
                 .flat_map(|chart| chart.series)
                 .filter(|series| !series.reference);

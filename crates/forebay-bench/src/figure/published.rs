@@ -111,3 +111,24 @@ pub(super) fn tcp_rate() -> [Series; 2] {
 pub(super) fn tcp_goodput() -> Series {
     level("netio3: below", TCP_GOODPUT_GBPS, [1.0, 8.0])
 }
+
+/// Triggers asked for in the test of to-host, per second.
+const READOUT_HZ: f64 = 1e6;
+/// What a link carried at most, in bits per second.
+const LINK_BPS: f64 = 7.68e9;
+
+/// Triggers per second that to-host had with chunks of so many bytes: as many as were asked for, up to the link's limit.
+pub(super) fn link_rate_hz(chunk_bytes: f64) -> f64 {
+    READOUT_HZ.min(LINK_BPS / 8.0 / chunk_bytes)
+}
+
+/// The same as a line, in kHz.
+pub(super) fn link_rate() -> Series {
+    let knee = LINK_BPS / 8.0 / READOUT_HZ;
+    let sizes = [16.0, knee, 1024.0, 1536.0, 2048.0];
+    let at = |bytes: f64| Point::exact(bytes, link_rate_hz(bytes) * 1e-3);
+    Series::published(
+        "to-host: no loss, up to 7.68 Gb/s per link",
+        sizes.map(at).to_vec(),
+    )
+}

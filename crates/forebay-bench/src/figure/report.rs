@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::definition::Definition;
+use super::definition::{Definition, Drawing};
 use super::scan::Scanned;
 use super::{Options, broken};
 use crate::conditions::Conditions;
 use crate::net::Skipped;
-use crate::plot::{self, Picture};
+use crate::plot::{self, Flame, Picture};
 use crate::rows::{Row, columns_of, parquet};
 
 /// A figure that was made.
@@ -116,12 +116,24 @@ pub(super) fn write(
         caption.push("INTERRUPTED: not all points were measured.".to_owned());
     }
     let title = format!("{}  {}", definition.id, definition.title);
-    let picture = Picture {
-        title,
-        charts: (definition.charts)(&done.rows),
-        caption,
+    let [svg, png] = match definition.drawing {
+        Drawing::Charts(charts) => {
+            let picture = Picture {
+                title,
+                charts: charts(&done.rows),
+                caption,
+            };
+            plot::write(&picture, &options.out, definition.id)?
+        }
+        Drawing::Flame(flame) => {
+            let flame = Flame {
+                title,
+                caption,
+                ..flame(&done.rows)
+            };
+            plot::write_flame(&flame, &options.out, definition.id)?
+        }
     };
-    let [svg, png] = plot::write(&picture, &options.out, definition.id)?;
     let report = Report {
         id: definition.id,
         title: definition.title,

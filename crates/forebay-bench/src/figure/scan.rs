@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use forebay_run::StopSignals;
 
 use super::Options;
 use crate::chain::{self, Setup};
 use crate::conditions::Conditions;
 use crate::net::perf::Perf;
 use crate::net::{Ground, Interrupted, Skipped};
+use crate::profile;
 use crate::progress::Progress;
+use crate::readout::{self, Setup as Readout, Slower};
 use crate::rows::{CsvFile, Row};
 use crate::udp::{self, Offer};
 
@@ -23,6 +26,9 @@ pub(super) enum Task {
     Chain(Setup),
     Loss(Offer),
     Net(Perf),
+    Readout(Readout, Slower),
+    /// To-host of such a chain, under `perf`: a row for each stack.
+    Profile(Readout),
 }
 
 /// One point of a figure.
@@ -56,10 +62,10 @@ pub(super) struct Scanned {
 }
 
 impl Scan {
-    /// Two processes that send messages to each other are no chain, and need no large buffers of sockets.
+    /// What does not receive UDP needs no large buffers of sockets.
     fn warnings(&self, conditions: &Conditions) -> Vec<String> {
-        let is_net = |point: &ScanPoint| matches!(point.task, Task::Net(_));
-        if self.points.iter().all(is_net) {
+        let is_udp = |point: &ScanPoint| matches!(point.task, Task::Chain(_) | Task::Loss(_));
+        if !self.points.iter().any(is_udp) {
             conditions.doubts()
         } else {
             conditions.warnings()
@@ -71,6 +77,7 @@ impl Scan {
             Task::Chain(setup) => setup.warm_s + setup.measure_s + 1.0,
             Task::Loss(offer) => offer.seconds + 0.1,
             Task::Net(perf) => perf.duration.as_secs_f64() + 0.1,
+            Task::Readout(setup, _) | Task::Profile(setup) => setup.real_ms as f64 * 1e-3 + 1.0,
         };
         Duration::from_secs_f64(
             self.points.iter().map(seconds).sum::<f64>() / self.points.len().max(1) as f64,
@@ -84,10 +91,11 @@ pub(super) fn carry_out(
     file: &Path,
     options: &Options,
     conditions: &Conditions,
-    stop: impl Fn() -> bool,
+    signals: &StopSignals,
 ) -> Result<Scanned> {
     let repeats = if options.quick { 1 } else { REPEATS };
     let program = std::env::current_exe().context("finding this program")?;
+    let stop = || signals.count() > 0;
     let ground = Ground::host(program, &stop);
     let mut csv = CsvFile::create(file)?;
     let mut done = Scanned {
@@ -98,7 +106,7 @@ pub(super) fn carry_out(
         warnings: scan.warnings(conditions),
         repeats,
     };
-    let points = match usable(scan, &ground, &mut done.skipped) {
+    let points = match usable(scan, options, &ground, &mut done.skipped) {
         Err(error) if error.is::<Interrupted>() => {
             done.interrupted = true;
             return Ok(done);
@@ -115,30 +123,31 @@ pub(super) fn carry_out(
             row.add("runs", repeats);
             row.extend(&point.labels);
             row.add("load_before", Conditions::load());
-            let outcome = perform(&point.task, options, &ground, &mut row)
-                .with_context(|| format!("measuring {}", point.name))?;
-            if outcome == Outcome::Interrupted || stop() {
+            let measured = match perform(&point.task, options, &ground, signals) {
+                Err(error) if error.is::<Interrupted>() => Vec::new(),
+                measured => measured.with_context(|| format!("measuring {}", point.name))?,
+            };
+            if measured.is_empty() || stop() {
                 done.interrupted = true;
                 break 'runs;
             }
-            row.extend(&conditions.row());
-            csv.write(&row)?;
-            done.rows.push(row);
+            for cells in measured {
+                let mut row = row.clone();
+                row.extend(&cells);
+                row.extend(&conditions.row());
+                csv.write(&row)?;
+                done.rows.push(row);
+            }
         }
     }
     progress.end();
     Ok(done)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    Interrupted,
-}
-
 /// The points, with their numbers, whose backend works here.
 fn usable<'a>(
     scan: &'a Scan,
+    options: &Options,
     ground: &Ground<'_>,
     skipped: &mut Vec<Skipped>,
 ) -> Result<Vec<(usize, &'a ScanPoint)>> {
@@ -155,38 +164,87 @@ fn usable<'a>(
                 continue;
             }
         }
+        if let Task::Profile(_) = &point.task
+            && let Some(why) = profile::trial(&options.out)
+        {
+            skipped.push(why);
+            continue;
+        }
         usable.push((number, point));
     }
     Ok(usable)
 }
 
-fn perform(task: &Task, options: &Options, ground: &Ground<'_>, row: &mut Row) -> Result<Outcome> {
+/// Cells of the rows that come of a task.
+fn perform(
+    task: &Task,
+    options: &Options,
+    ground: &Ground<'_>,
+    signals: &StopSignals,
+) -> Result<Vec<Row>> {
+    let directory = options.out.join(format!(".run-{}", std::process::id()));
+    let mut row = Row::default();
     match task {
         Task::Net(perf) => {
             row.extend(&perf.labels());
-            match perf.measure(ground) {
-                Err(error) if error.is::<Interrupted>() => return Ok(Outcome::Interrupted),
-                measured => row.extend(&measured?),
-            }
-            Ok(Outcome::Done)
+            row.extend(&perf.measure(ground)?);
         }
         Task::Loss(offer) => {
             let outcome = udp::exchange(offer)?;
             row.add("seconds", outcome.seconds);
             row.extend(&outcome.row(offer));
-            Ok(Outcome::Done)
         }
         Task::Chain(setup) => {
-            let directory = options.out.join(format!(".run-{}", std::process::id()));
             let measured = chain::measure(setup, &directory)?;
             if measured.interrupted {
-                return Ok(Outcome::Interrupted);
+                return Err(Interrupted.into());
             }
             row.extend(&configuration(setup));
             row.extend(&measured.row());
-            Ok(Outcome::Done)
         }
+        Task::Readout(setup, slower) => {
+            let (setup, measured) = setup.measure_slower(*slower, &directory, signals)?;
+            row.extend(&setup.row(&measured));
+        }
+        Task::Profile(setup) => return profiled(setup, options, &directory, signals),
     }
+    Ok(vec![row])
+}
+
+/// A row for each stack of to-host.
+fn profiled(
+    setup: &Readout,
+    options: &Options,
+    directory: &Path,
+    signals: &StopSignals,
+) -> Result<Vec<Row>> {
+    let file = options.out.join(format!(".perf-{}", std::process::id()));
+    let recorded = readout::beside(setup, directory, signals, |over| {
+        profile::record("tohost", "fb-dma", &file, over)
+    });
+    let stacks = recorded.and_then(|(summary, recorded)| {
+        recorded?;
+        Ok((summary, profile::stacks(&file)?))
+    });
+    // It is not there when nothing was recorded.
+    let _ = std::fs::remove_file(&file);
+    let (summary, stacks) = stacks?;
+    if stacks.is_empty() {
+        bail!("perf found to-host at work not once");
+    }
+    let row = |(stack, samples): (Vec<String>, u64)| {
+        let mut row = Row::default();
+        row.add("links", f64::from(setup.links));
+        row.add("asked_hz", setup.trigger_hz);
+        row.add("chunk_bytes", f64::from(setup.chunk_bytes));
+        row.add("trigger_hz", summary.trigger_rate_hz);
+        row.add("chunks_received", summary.chunks_received);
+        row.add("residual_items", summary.residual_items);
+        row.add("samples", samples);
+        row.add("stack", super::profile::cell(&stack));
+        row
+    };
+    Ok(stacks.into_iter().map(row).collect())
 }
 
 /// The settings of a run as cells.
