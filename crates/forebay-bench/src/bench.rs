@@ -1,10 +1,12 @@
 //! How fast: each line a median of several runs beside a reference of the same run.
 
 mod bare;
+mod decode;
 mod disk;
 mod line;
 mod net;
 mod parts;
+mod readout;
 mod search;
 
 use std::path::PathBuf;
@@ -98,6 +100,11 @@ const PARTS: &[Part] = &[
         "net",
         "messaging over TCP, shared memory and libfabric, against iperf3, libzmq and a bare loop",
         net::net,
+    ),
+    (
+        "readout",
+        "the decoder of link readout alone, against a bare loop and memcpy; card, to-host and subscriber together",
+        readout::readout,
     ),
 ];
 

@@ -92,9 +92,82 @@ pub fn quartiles(values: impl IntoIterator<Item = f64>) -> Option<Quartiles> {
     })
 }
 
+/// The costs `c` of which `Σ c · x` comes nearest to the values beside `x`, by least squares; none when the points do not tell them apart.
+#[must_use]
+pub fn fit<const N: usize>(points: &[([f64; N], f64)]) -> Option<[f64; N]> {
+    // Each kind in units of its largest, so that what is left of roundings is small beside 1.
+    let most: [f64; N] = std::array::from_fn(|kind| {
+        let sizes = points.iter().map(|(at, _)| at[kind].abs());
+        sizes.fold(0.0, f64::max)
+    });
+    // The normal equations, the right side last.
+    let mut rows: Vec<Vec<f64>> = (0..N)
+        .map(|a| {
+            let scaled = |at: &[f64; N], kind: usize| at[kind] / most[kind];
+            let left = (0..N).map(|b| {
+                let products = points.iter().map(|(at, _)| scaled(at, a) * scaled(at, b));
+                products.sum::<f64>()
+            });
+            let right = points.iter().map(|(at, value)| scaled(at, a) * value);
+            let right = right.sum();
+            left.chain([right]).collect()
+        })
+        .collect();
+    for pivot in 0..N {
+        let size = |row: &usize| rows[*row][pivot].abs();
+        let best = (pivot..N).max_by(|a, b| size(a).total_cmp(&size(b)))?;
+        let left = rows[best][pivot].abs();
+        // Not a number where a kind does not occur.
+        if left.is_nan() || left < 1e-9 {
+            return None;
+        }
+        rows.swap(pivot, best);
+        let from = rows[pivot].clone();
+        for (_, row) in rows
+            .iter_mut()
+            .enumerate()
+            .filter(|(number, _)| *number != pivot)
+        {
+            let share = row[pivot] / from[pivot];
+            row.iter_mut()
+                .zip(&from)
+                .for_each(|(cell, of)| *cell -= share * of);
+        }
+    }
+    Some(std::array::from_fn(|kind| {
+        rows[kind][N] / rows[kind][kind] / most[kind]
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_are_told_apart() {
+        let cost = |x: f64, y: f64| ([x, y], 20.0 * x + 0.25 * y);
+        let exact = [cost(1e6, 16e6), cost(1e6, 1e9), cost(2e6, 64e6)];
+        let [chunk, byte] = fit(&exact).unwrap();
+        assert!((chunk - 20.0).abs() < 1e-6 && (byte - 0.25).abs() < 1e-9);
+        let off = [cost(1.0, 0.0), ([1.0, 0.0], 22.0), cost(0.0, 4.0)];
+        let [chunk, byte] = fit(&off).unwrap();
+        assert!((chunk - 21.0).abs() < 1e-9 && (byte - 0.25).abs() < 1e-9);
+        let three = |x: f64, y: f64, z: f64| ([x, y, z], 3.0 * x + 2.0 * y + z);
+        let found = fit(&[
+            three(1.0, 0.0, 1.0),
+            three(2.0, 9.0, 1.0),
+            three(4.0, 1.0, 1.0),
+        ])
+        .unwrap();
+        assert!(
+            found
+                .iter()
+                .zip([3.0, 2.0, 1.0])
+                .all(|(a, b)| (a - b).abs() < 1e-9)
+        );
+        assert_eq!(fit(&[cost(1.0, 2.0), cost(2.0, 4.0)]), None);
+        assert_eq!(fit::<2>(&[]), None);
+    }
 
     #[test]
     fn quartiles_lie_between_the_values() {

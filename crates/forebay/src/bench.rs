@@ -14,7 +14,8 @@ const MISSED: u8 = 3;
 /// Measures the speed of the chain on this machine, each number beside a reference of the same run.
 ///
 /// Parts: chain (highest rate without a loss), mark (CPU over water marks), ring (CPU over the size of the rings), small (one
-/// sub-event per datagram), huge, tmpfs, disk, memory, net (messaging); all of them without a name. Close other programs first: the load is noted with each result.
+/// sub-event per datagram), huge, tmpfs, disk, memory, net (messaging), readout (links: the
+/// decoder alone, and card, to-host and subscriber together); all of them without a name. Close other programs first: the load is noted with each result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay bench chain --quick")]
 pub(crate) struct BenchArgs {
