@@ -368,7 +368,7 @@ impl Card {
         self.ttc.peek().is_none() && self.is_empty()
     }
 
-    /// How long BUSY was up until now, in nanoseconds of the card's time; unlike in the books, one that lasts is in it.
+    /// How long BUSY was up until now, in nanoseconds of the card's time; one that lasts is in it.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
         let lasts = self
@@ -377,10 +377,18 @@ impl Card {
         self.books.busy_ns + lasts / TICKS_PER_NS
     }
 
+    /// Whether triggers are still to come.
+    #[must_use]
+    pub fn has_triggers(&self) -> bool {
+        self.ttc.peek().is_some()
+    }
+
     /// The books; a copy.
     #[must_use]
     pub fn account(&self) -> CardAccount {
-        CardAccount::new(self.books, self.elinks())
+        let mut books = self.books;
+        books.busy_ns = self.busy_ns();
+        CardAccount::new(books, self.elinks())
     }
 
     /// The books of each E-link, as configured; the one for messages about triggers comes last.

@@ -275,7 +275,7 @@ impl BlockProducer {
     /// Sleeps until blocks are released or the time is over; whether there is a free one.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// The reader's index is one that cannot be, or the system refuses to wait.
     pub fn wait_space(&mut self, most: Duration) -> Result<bool, RingError> {
         self.space.prepare();
         let slept = if self.free_blocks() > 0 || self.fault.is_some() {
@@ -285,7 +285,9 @@ impl BlockProducer {
         };
         self.space.finish();
         slept?;
-        Ok(self.free_blocks() > 0)
+        let is_free = self.free_blocks() > 0;
+        self.fault
+            .map_or(Ok(is_free), |fault| Err(RingError::Peer { ring: 0, fault }))
     }
 
     /// Marks the end of the stream, after the last publish.

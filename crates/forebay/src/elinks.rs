@@ -1,6 +1,7 @@
 //! `forebay elinks`: which E-link goes into which DMA buffer.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -135,9 +136,19 @@ fn set(args: &SetArgs) -> Result<ExitCode> {
         },
     )?;
     // Whole or not at all: a card may be started from it at any time.
-    let new = args.file.with_extension("toml.new");
-    fs::write(&new, &changed).with_context(|| format!("writing {}", new.display()))?;
-    fs::rename(&new, &args.file).with_context(|| format!("writing {file}"))?;
+    let target = fs::canonicalize(&args.file).with_context(|| format!("finding {file}"))?;
+    let new = target.with_extension(format!("toml.{}", std::process::id()));
+    let written = fs::File::create_new(&new)
+        .and_then(|mut made| {
+            made.set_permissions(fs::metadata(&target)?.permissions())?;
+            made.write_all(changed.as_bytes())
+        })
+        .and_then(|()| fs::rename(&new, &target));
+    if written.is_err() {
+        // What is half written is nobody's.
+        let _ = fs::remove_file(&new);
+    }
+    written.with_context(|| format!("writing {}", target.display()))?;
     tell(&ElinkMap::of(&load_card(&args.file)?.config), args.format)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -148,6 +148,62 @@ fn part(run: &Run, verb: &str) -> u32 {
     children_of(run.pid()).into_iter().find(runs).unwrap()
 }
 
+#[test]
+fn who_asks_three_times_does_not_wait_for_a_part_that_stands_still() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = demo(
+        directory.path(),
+        &["--trigger-hz", "5000", "--duration", "60s"],
+    );
+    at_work(directory.path());
+    let parts = children_of(run.pid());
+    assert!(signal("STOP", part(&run, "emulate")));
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        assert!(signal("INT", run.pid()));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let ended = run.end();
+    assert_eq!(ended.code(), Some(2), "{}", ended.stdout);
+    assert!(begun.elapsed().as_secs() < 30);
+    assert!(
+        ended.json()["failed"].to_string().contains("card"),
+        "{}",
+        ended.stdout
+    );
+    assert!(!parts.into_iter().any(rig::is_alive));
+}
+
+#[test]
+fn a_chain_whose_parts_could_not_find_each_other_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = demo(directory.path(), &["--backend", "tcp://127.0.0.1:0"]).end();
+    assert_eq!(refused.code(), Some(2));
+    assert!(refused.stderr.contains("name one"), "{}", refused.stderr);
+    let deep = directory.path().join("x".repeat(120));
+    let refused = demo(&deep, &[]).end();
+    assert_eq!(refused.code(), Some(2));
+    assert!(
+        refused.stderr.contains("shorter --out"),
+        "{}",
+        refused.stderr
+    );
+    let first = demo(
+        directory.path(),
+        &["--trigger-hz", "5000", "--duration", "60s"],
+    );
+    at_work(directory.path());
+    let second = demo(directory.path(), &[]).end();
+    assert_eq!(second.code(), Some(2));
+    assert!(
+        second.stderr.contains("another chain is at work"),
+        "{}",
+        second.stderr
+    );
+    assert!(signal("INT", first.pid()));
+    assert_eq!(first.end().code(), Some(0));
+}
+
 fn killed(verb: &str) -> (Value, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let run = demo(

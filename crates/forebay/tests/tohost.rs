@@ -437,6 +437,26 @@ fn chunks_that_stay_where_they_are_are_not_written_over_before_all_have_looked()
 }
 
 #[test]
+fn a_card_that_nobody_reads_ends_and_says_so() {
+    let chain = Chain::narrow("rate_hz = 200000\nduration_ms = 500", "unread");
+    let file = chain.path("card.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replace("drain_s = 20", "drain_s = 0\nwait_for_readers = false");
+    fs::write(&file, text).unwrap();
+    let ended = chain.card().end();
+    let card = ended.json_of(2);
+    assert!(
+        ended.stderr.contains("nobody has read them"),
+        "{}",
+        ended.stderr
+    );
+    assert!(number(&card, "/held_by_dma") > 0, "{card}");
+    // BUSY is still up at the end, and counts.
+    assert!(card["busy_fraction"].as_f64().unwrap() > 0.3, "{card}");
+    assert_eq!(number(&card, "/residual_items"), 0);
+}
+
+#[test]
 fn damaged_blocks_have_names_on_both_sides() {
     let faults = [
         ("lost_block", 5000),

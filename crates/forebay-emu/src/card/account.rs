@@ -146,7 +146,7 @@ pub struct TriggerBooks {
     pub held_by_dead_time: u64,
     /// How often BUSY went up.
     pub busy: u64,
-    /// How long BUSY was up, in nanoseconds of the card's time; one that lasts counts at its end.
+    /// How long BUSY was up, in nanoseconds of the card's time; one that lasts counts until now.
     pub busy_ns: u64,
 }
 

@@ -23,7 +23,7 @@ const BLOCK_REASONS: [&str; 4] = ["block_bytes", "marker", "untiled", "undefined
 /// Reasons for which a subchunk is dropped.
 const PIECE_REASONS: [Damage; 3] = [Damage::Orphan, Damage::UndefinedKind, Damage::TooLong];
 /// Reasons for which a chunk is not published.
-const CHUNK_REASONS: [&str; 3] = ["no_subscriber", "too_long", "stopped"];
+pub(super) const CHUNK_REASONS: [&str; 4] = ["no_subscriber", "too_long", "stopped", "failed"];
 
 /// Why a chunk was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(super) enum Unpublished {
     TooLong,
     /// The run was stopped while a subscriber held it up.
     Stopped,
+    /// The publisher could not go on.
+    Failed,
 }
 
 /// Words of one DMA buffer.
@@ -191,6 +193,11 @@ impl BufferBook {
     pub(super) fn held_up(&mut self, ns: u64) {
         self.book.add(self.at.held_up, 1);
         self.book.add(self.at.held_up_ns, ns);
+    }
+
+    /// Shows them as they are: while a subscriber holds the buffer up, somebody may want to know.
+    pub(super) fn show(&mut self) {
+        self.group.commit(&self.book);
     }
 
     /// Fills in what the decoder has counted, and how full the buffer is, and shows all of it.

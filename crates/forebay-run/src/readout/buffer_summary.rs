@@ -38,6 +38,8 @@ pub struct BufferSummary {
     pub missing_blocks: u64,
     /// Blocks that the card had shown and that were not read when this side was told to stop.
     pub blocks_left: u64,
+    /// Blocks read that could not be given back, since a subscriber still looked at chunks in them: the next reader reads them again.
+    pub blocks_kept: u64,
     /// Chunks found, flagged ones among them.
     pub chunks: u64,
     /// Bytes of them.
@@ -84,6 +86,7 @@ pub(super) fn of_decoder(decoded: &Decoded) -> BufferSummary {
         blocks_dropped: counted(decoded.dropped_blocks()),
         missing_blocks: decoded.missing_blocks,
         blocks_left: 0,
+        blocks_kept: 0,
         chunks: decoded.chunks,
         chunk_bytes: decoded.chunk_bytes,
         chunks_published: 0,

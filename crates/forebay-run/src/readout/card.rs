@@ -18,7 +18,7 @@ use forebay_sys::{clock, process};
 
 use super::card_books::{CardBooks, CardTime};
 use super::child::Parent;
-use super::device::{DeviceInfo, Door};
+use super::device::{DeviceError, DeviceInfo, Door};
 use super::error::ReadoutError;
 use super::trigger_times::{self, TriggerTimes};
 use crate::error::RunError;
@@ -227,7 +227,7 @@ impl Process<'_> {
         let begun_ns = clock::monotonic_ns();
         let card_time = |now_ns: u64| (now_ns - begun_ns) / self.plan.time_dilation;
         let (mut now_ns, mut card_ns) = (begun_ns, 0);
-        while !self.stops() && !self.card.is_finished() {
+        while !self.stops() && self.card.has_triggers() {
             let is_up_to_date = self.card.handle_time(card_ns, &mut self.rings);
             self.note_times(begun_ns);
             self.rings.show();
@@ -285,6 +285,11 @@ impl Process<'_> {
             self.tended_ns = now_ns;
             self.door.serve()?;
             self.orphaned = self.parent.is_gone();
+            for (buffer, ring) in self.rings.rings.iter().enumerate() {
+                if let Some(fault) = ring.fault() {
+                    return Err(DeviceError::Reader { buffer, fault }.into());
+                }
+            }
         }
         if now_ns >= self.committed_ns + COMMIT_NS {
             self.committed_ns = now_ns;

@@ -173,7 +173,8 @@ impl CardBooks {
         let counts = of_triggers(&now.triggers).into_iter();
         let counts = counts.zip(of_triggers(&self.before.triggers));
         for (counter, (now, before)) in self.triggers.iter().zip(counts) {
-            book.add(*counter, now - before);
+            // The end of BUSY may be known later than that it lasted.
+            book.add(*counter, now.saturating_sub(before));
         }
         let elinks = now.elinks.iter().zip(&self.before.elinks);
         for ((account, words), (now, before)) in self.elinks.iter().zip(elinks) {

@@ -9,14 +9,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use forebay_emu::card::DMA_BUFFERS;
 use forebay_ring::{BlockConsumer, BlockRingSpec};
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
-use forebay_wire::felix::{BlockFormat, BlockFormatError};
+use forebay_wire::felix::{BlockFormat, BlockFormatError, ELINKS};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::config::keys::name_fault;
 pub use door::Door;
 
 /// What both sides have to speak.
@@ -42,6 +44,20 @@ pub enum DeviceError {
     InUse {
         /// Where.
         path: PathBuf,
+    },
+    /// Something else is there.
+    #[error("{} is there already and is no socket; it is left alone: give the card another socket", path.display())]
+    NoSocket {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A reader has written what no honest one does.
+    #[error("the reader of DMA buffer {buffer} is broken or hostile: {fault}")]
+    Reader {
+        /// Which.
+        buffer: usize,
+        /// What it wrote.
+        fault: forebay_ring::PeerFault,
     },
     /// The card does not answer.
     #[error("the card at {} does not answer within {} s", path.display(), PATIENCE.as_secs())]
@@ -112,6 +128,22 @@ impl DeviceInfo {
         } else {
             format
         })
+    }
+
+    /// What a card cannot say of itself; none when nothing is wrong.
+    fn fault(&self) -> Option<String> {
+        let elinks: usize = self.elinks.iter().map(Vec::len).sum();
+        let (buffers, most) = (self.blocks.len(), DMA_BUFFERS.1);
+        if !(1..=most).contains(&buffers) {
+            return Some(format!("{buffers} DMA buffers; 1 to {most} are possible"));
+        }
+        if self.elinks.len() != buffers || elinks > ELINKS {
+            let lists = self.elinks.len();
+            return Some(format!(
+                "{elinks} E-links in {lists} lists for {buffers} DMA buffers; {ELINKS} are possible"
+            ));
+        }
+        name_fault(&self.name).map(|wrong| format!("its name: {wrong}"))
     }
 
     /// The shape of a DMA buffer; none when there is no such buffer or no such format.
@@ -213,7 +245,13 @@ fn ask(
     socket.send(&request, &[])?;
     let (text, fds) = hear(&socket, path)?;
     match serde_json::from_slice(&text).map_err(what)? {
-        Answer::Opened(info) => Ok((socket, info, fds)),
+        Answer::Opened(info) => match info.fault() {
+            Some(what) => Err(DeviceError::NotACard {
+                path: owned(),
+                what,
+            }),
+            None => Ok((socket, info, fds)),
+        },
         Answer::Refused(why) => Err(DeviceError::Refused {
             path: owned(),
             asked: buffer.map_or_else(|| "to say what it is".into(), |n| format!("DMA buffer {n}")),
@@ -323,6 +361,56 @@ mod tests {
         drop(door);
         assert!(device.is_gone());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_left_over_socket_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("precious.txt");
+        std::fs::write(&path, "data").unwrap();
+        let error = Door::open(&path, info(), memories()).unwrap_err();
+        assert!(matches!(error, DeviceError::NoSocket { .. }), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
+        // Somebody has put another socket there meanwhile: it is not this door's to remove.
+        let path = directory.path().join("card.sock");
+        let door = Door::open(&path, info(), memories()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _other = SeqListener::bind(&path, 1).unwrap();
+        drop(door);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_reader_that_writes_what_cannot_be_is_told_apart_from_one_that_is_slow() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("card.sock");
+        let spec = info().spec(0).unwrap();
+        let memories = memories();
+        let fds = memories[0].producer_fds().unwrap();
+        let mut producer = forebay_ring::BlockProducer::map(&spec, fds).unwrap();
+        let mut door = Door::open(&path, info(), memories).unwrap();
+        let (_socket, _, fds) = serving(&mut door, move || ask(&path, Some(0))).unwrap();
+        assert_eq!(producer.free_blocks(), 64);
+        // Its own index, beyond all that was ever written.
+        rustix::io::pwrite(&fds[2], &(1_u64 << 62).to_ne_bytes(), 128).unwrap();
+        assert_eq!(producer.free_blocks(), 0);
+        assert!(producer.fault().is_some());
+        let waited = producer.wait_space(Duration::from_secs(5)).unwrap_err();
+        assert!(waited.to_string().contains("index"), "{waited}");
+    }
+
+    #[test]
+    fn a_card_that_says_what_cannot_be_is_none() {
+        let says = |spoil: fn(&mut DeviceInfo)| {
+            let mut info = info();
+            spoil(&mut info);
+            info.fault()
+        };
+        assert_eq!(info().fault(), None);
+        assert!(says(|info| info.blocks = vec![64; 1500]).is_some());
+        assert!(says(|info| info.elinks = vec![vec![0; 4000], vec![]]).is_some());
+        assert!(says(|info| info.elinks.clear()).is_some());
+        assert!(says(|info| info.name = "../x".into()).is_some());
     }
 
     #[test]

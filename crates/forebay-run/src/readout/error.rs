@@ -15,6 +15,14 @@ pub enum ReadoutError {
     /// What a card shall be.
     #[error("card: {0}")]
     Card(#[from] forebay_emu::card::CardConfigError),
+    /// An address at which nobody could be found.
+    #[error(
+        "{address}: the parts of a chain have to know each other's ports; name one, as in tcp://127.0.0.1:7200"
+    )]
+    AnyPort {
+        /// What was given.
+        address: String,
+    },
     /// The n-th of several addresses.
     #[error(transparent)]
     Address(#[from] forebay_link::bytes::AddressError),

@@ -72,7 +72,7 @@ pub(super) struct Outlet<'a> {
     pub(super) published: [u64; 2],
     pub(super) copied_bytes: u64,
     pub(super) by_reference: u64,
-    pub(super) unpublished: [[u64; 2]; 3],
+    pub(super) unpublished: [[u64; 2]; 4],
     pub(super) failed: Option<NetError>,
     /// Told to stop while a subscriber had no room: what is still offered is given up by name.
     pub(super) stopped: bool,
@@ -83,7 +83,7 @@ pub(super) struct Outlet<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) published: u64,
-    pub(super) unpublished: [u64; 3],
+    pub(super) unpublished: [u64; 4],
     pub(super) copied_bytes: u64,
     pub(super) by_reference: u64,
     pub(super) held_up: u64,
@@ -151,7 +151,7 @@ impl Outlet<'_> {
             Err(NetError::TooLong { .. }) => self.lose(Unpublished::TooLong, bytes),
             Err(error) => {
                 self.failed = Some(error);
-                self.lose(Unpublished::Stopped, bytes);
+                self.lose(Unpublished::Failed, bytes);
             }
         }
         true
@@ -185,6 +185,7 @@ impl Outlet<'_> {
             Unpublished::NoSubscriber,
             Unpublished::TooLong,
             Unpublished::Stopped,
+            Unpublished::Failed,
         ];
         for why in all {
             let [chunks, bytes] = std::mem::take(&mut self.unpublished[why as usize]);
@@ -201,11 +202,13 @@ pub(super) fn wait_for_room(
     stops: &dyn Fn() -> bool,
 ) -> Result<(), ReadoutError> {
     let begun_ns = clock::monotonic_ns();
-    outlet.publisher.poll(WAIT)?;
+    let waited = outlet.publisher.poll(WAIT);
     let ns = clock::monotonic_ns() - begun_ns;
     outlet.total.held_up += 1;
     outlet.total.held_up_ns += ns;
     book.held_up(ns);
+    book.show();
     outlet.stopped |= stops();
+    waited?;
     Ok(())
 }

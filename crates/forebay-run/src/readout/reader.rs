@@ -15,7 +15,7 @@ use forebay_wire::felix::{ELINKS, Elink, Fid};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::AsFd;
 
-use super::books::BufferBook;
+use super::books::{BufferBook, CHUNK_REASONS};
 use super::buffer_summary::{BufferSummary, CardEnd, counted, of_decoder};
 use super::device::{Device, DeviceError};
 use super::elink_table::ElinkTable;
@@ -98,7 +98,7 @@ pub(super) fn run(
         published: [0; 2],
         copied_bytes: 0,
         by_reference: 0,
-        unpublished: [[0; 2]; 3],
+        unpublished: [[0; 2]; 4],
         failed: None,
         stopped: false,
         total: Totals::default(),
@@ -298,14 +298,22 @@ impl Reader<'_> {
         self.elinks.put(&self.decoder);
         let left = self.device.blocks.look().unwrap_or(0);
         // The card waits for the blocks that subscribers still look at.
-        let (begun, publisher) = (Instant::now(), &mut self.outlet.publisher);
-        publisher.begin_end();
-        while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT {
+        let signals = plan.settings.signals.as_ref();
+        let asked = || signals.map_or(0, |signals| signals.count());
+        let (begun, before) = (Instant::now(), asked());
+        self.outlet.publisher.begin_end();
+        while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT && asked() == before {
             self.outlet.publisher.poll(WAIT)?;
             self.give_back();
         }
-        let publisher = self.outlet.publisher.finish(END_LIMIT)?;
+        let kept = self.outlet.kept.len() as u64;
+        let failed = self.outlet.failed.take();
+        let left_ns = END_LIMIT.saturating_sub(begun.elapsed());
+        let publisher = self.outlet.publisher.finish(left_ns)?;
         let end = ended?;
+        if let Some(failed) = failed {
+            return Err(failed.into());
+        }
         let decoded = *self.decoder.account();
         let total = self.outlet.total;
         Ok(BufferSummary {
@@ -314,12 +322,9 @@ impl Reader<'_> {
             address: address.to_string(),
             end,
             blocks_left: left,
+            blocks_kept: kept,
             chunks_published: total.published,
-            chunks_dropped: counted(
-                ["no_subscriber", "too_long", "stopped"]
-                    .into_iter()
-                    .zip(total.unpublished),
-            ),
+            chunks_dropped: counted(CHUNK_REASONS.into_iter().zip(total.unpublished)),
             copied_bytes: total.copied_bytes,
             chunks_by_reference: total.by_reference,
             held_up: total.held_up,

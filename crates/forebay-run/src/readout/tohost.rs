@@ -222,6 +222,7 @@ pub fn run(
                 let mut reader = reader.clone();
                 reader.settings.shown = Some(shown.labelled("publisher", &owner(&reader)));
                 let work = move || {
+                    let _guard = StopAtPanic(stop);
                     process::name_thread(&format!("fb-dma{number}"));
                     let result =
                         reader::run(&reader, book, |address| ready(number, address), stops);
@@ -247,6 +248,17 @@ pub fn run(
             .collect()
     });
     conclude(&mut books, results, begun, signals.count() > 0 || over())
+}
+
+/// A thread that panics ends the others, whose books are to be closed.
+struct StopAtPanic<'a>(&'a AtomicBool);
+
+impl Drop for StopAtPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn conclude(

@@ -1,6 +1,9 @@
 //! The card's side of the place where cards and readers meet.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -25,6 +28,8 @@ struct Reader {
 #[derive(Debug)]
 pub struct Door {
     path: PathBuf,
+    /// Which file that is: somebody may have put another one there.
+    file: Option<[u64; 2]>,
     info: DeviceInfo,
     memories: Vec<BlockRingMemory>,
     listener: SeqListener,
@@ -44,21 +49,15 @@ impl Door {
         memories: Vec<BlockRingMemory>,
     ) -> Result<Self, DeviceError> {
         let listener = match SeqListener::bind(path, READERS_MAX as u16) {
-            Ok(listener) => listener,
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                if SeqSocket::connect(path).is_ok() {
-                    return Err(DeviceError::InUse { path: path.into() });
-                }
-                // Nobody listens: it is left over.
-                std::fs::remove_file(path).map_err(|source| {
-                    SysError::new("unlink", path.display().to_string(), source)
-                })?;
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                remove_left_over(path)?;
                 SeqListener::bind(path, READERS_MAX as u16)?
             }
-            Err(error) => return Err(error.into()),
+            bound => bound?,
         };
         Ok(Self {
             path: path.to_path_buf(),
+            file: identity(path),
             info,
             memories,
             listener,
@@ -106,7 +105,13 @@ impl Door {
             Arrived::Nothing => Ok(reader.buffer.is_some() || reader.since.elapsed() < PATIENCE),
             Arrived::Record(bytes) => {
                 let asked = record.get(..bytes).unwrap_or_default();
-                match self.answer(asked) {
+                let again = reader.buffer.is_some();
+                let answer = if again {
+                    Err("this connection has a buffer already; open another one".into())
+                } else {
+                    self.answer(asked)
+                };
+                match answer {
                     Ok((buffer, fds)) => {
                         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                         let answer = Answer::Opened(self.info.clone());
@@ -117,7 +122,7 @@ impl Door {
                     Err(why) => {
                         self.refused += 1;
                         say(&self.readers[at].socket, &Answer::Refused(why), &[]);
-                        Ok(false)
+                        Ok(again)
                     }
                 }
             }
@@ -179,9 +184,32 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // It may be gone already.
-        let _ = std::fs::remove_file(&self.path);
+        if identity(&self.path) == self.file {
+            // It may be gone already.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Device and number of a file.
+fn identity(path: &Path) -> Option<[u64; 2]> {
+    let data = fs::symlink_metadata(path).ok()?;
+    Some([data.dev(), data.ino()])
+}
+
+/// Removes the socket that a card which was killed has left. What is no socket stays, and so does one at which somebody listens, though he may not answer.
+fn remove_left_over(path: &Path) -> Result<(), DeviceError> {
+    let of = |source| SysError::new("stat", path.display().to_string(), source);
+    let found = fs::symlink_metadata(path).map_err(of)?;
+    if !found.file_type().is_socket() {
+        return Err(DeviceError::NoSocket { path: path.into() });
+    }
+    match SeqSocket::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+        _ => return Err(DeviceError::InUse { path: path.into() }),
+    }
+    let of = |source| SysError::new("unlink", path.display().to_string(), source);
+    Ok(fs::remove_file(path).map_err(of)?)
 }
 
 fn say(socket: &SeqSocket, answer: &Answer, fds: &[BorrowedFd<'_>]) -> bool {

@@ -38,6 +38,14 @@ pub enum ChangeError {
         /// What is wrong.
         source: toml_edit::TomlError,
     },
+    /// The map is written in a way that is not edited.
+    #[error(
+        "{file}: links are written in one line, as links = [{{ … }}]; write each of them below [[links]] to have them changed"
+    )]
+    Inline {
+        /// The file.
+        file: String,
+    },
     /// Nothing is named.
     #[error(
         "no E-link is named; give --links 0-5 for whole links, or --elinks 0x40,0x48 for those of GBT links"
@@ -62,18 +70,49 @@ pub fn change(file: &str, text: &str, change: &Change) -> Result<String, ChangeE
     let blocks = document
         .entry("links")
         .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    if let Some(blocks) = blocks.as_array_of_tables_mut() {
-        let elinks: Vec<u16> = change.elinks.iter().map(|elink| elink.number()).collect();
-        for (key, kind, numbers) in [("links", "full", &change.links), ("elinks", "gbt", &elinks)] {
-            take_out(blocks, key, numbers);
-            if !change.remove && !numbers.is_empty() {
-                blocks.push(block(change, key, kind, numbers));
+    let Some(blocks) = blocks.as_array_of_tables_mut() else {
+        return Err(ChangeError::Inline {
+            file: file.to_owned(),
+        });
+    };
+    let elinks: Vec<u16> = change.elinks.iter().map(|elink| elink.number()).collect();
+    for (key, kind, numbers) in [("links", "full", &change.links), ("elinks", "gbt", &elinks)] {
+        // What is not asked for stays as it was.
+        let mut groups: Vec<(Kept, Vec<u16>)> = Vec::new();
+        for number in numbers.iter().copied() {
+            let kept = kept(blocks, key, number);
+            match groups.iter_mut().find(|(of, _)| *of == kept) {
+                Some((_, numbers)) => numbers.push(number),
+                None => groups.push((kept, vec![number])),
+            }
+        }
+        take_out(blocks, key, numbers);
+        if !change.remove {
+            for (kept, numbers) in groups {
+                blocks.push(block(change, key, kind, &numbers, kept));
             }
         }
     }
     let changed = document.to_string();
     parse_card(file, &changed)?;
     Ok(changed)
+}
+
+/// Keys of a block that a change may leave as they were.
+type Kept = [Option<i64>; 3];
+const KEPT: [&str; 3] = ["dma_buffer", "width_bits", "stream"];
+
+/// What the block of a number says.
+fn kept(blocks: &ArrayOfTables, key: &str, number: u16) -> Kept {
+    let has = |block: &&Table| {
+        let list = block.get(key).and_then(Item::as_array);
+        list.is_some_and(|list| {
+            list.iter()
+                .any(|one| one.as_integer() == Some(number.into()))
+        })
+    };
+    let found = blocks.iter().find(has);
+    KEPT.map(|name| found?.get(name)?.as_integer())
 }
 
 /// Takes numbers out of all blocks; one that has none left goes.
@@ -93,23 +132,20 @@ fn take_out(blocks: &mut ArrayOfTables, key: &str, numbers: &[u16]) {
     });
 }
 
-fn block(change: &Change, key: &str, kind: &str, numbers: &[u16]) -> Table {
+fn block(change: &Change, key: &str, kind: &str, numbers: &[u16], kept: Kept) -> Table {
     let mut block = Table::new();
     if kind != "full" {
         block.insert("kind", value(kind));
     }
     let list: Array = numbers.iter().map(|number| i64::from(*number)).collect();
     block.insert(key, value(list));
-    let mut add = |name: &str, number: Option<u8>| {
-        if let Some(number) = number {
-            block.insert(name, value(i64::from(number)));
+    let asked = [change.dma_buffer, change.width_bits, change.stream];
+    for ((name, asked), kept) in KEPT.into_iter().zip(asked).zip(kept) {
+        let number = asked.map(i64::from).or(kept);
+        if let Some(number) = number.filter(|_| kind != "full" || name != "width_bits") {
+            block.insert(name, value(number));
         }
-    };
-    add("dma_buffer", change.dma_buffer);
-    if kind != "full" {
-        add("width_bits", change.width_bits);
     }
-    add("stream", change.stream);
     block
 }
 
@@ -151,6 +187,14 @@ mod tests {
             added.contains("kind = \"gbt\"") && added.contains("width_bits = 16"),
             "{added}"
         );
+        // What is not asked for stays.
+        let again = Change {
+            elinks: slow.elinks.clone(),
+            dma_buffer: Some(1),
+            ..Change::default()
+        };
+        let kept = change("card.toml", &added, &again).unwrap();
+        assert!(kept.contains("width_bits = 16"), "{kept}");
         let gone = Change {
             links: vec![0, 2],
             remove: true,
@@ -180,6 +224,13 @@ mod tests {
             ..Change::default()
         };
         assert!(refused(all).contains("no link is named"));
+        let inline = "links = [{ links = [0, 1] }]\n";
+        let first = Change {
+            links: vec![0],
+            ..Change::default()
+        };
+        let refused_inline = change("card.toml", inline, &first).unwrap_err();
+        assert!(refused_inline.to_string().contains("[[links]]"));
         let odd = Change {
             elinks: vec![Elink::new(8).unwrap()],
             width_bits: Some(3),
