@@ -137,7 +137,8 @@ fn take(seen: &mut BTreeMap<u16, Seen>, messages: &mut Vec<TtcMessage>, chunk: C
 
 /// Runs a card to its end with a reader that takes all there is each `step_ns`.
 pub(crate) fn run(config: &CardConfig, step_ns: u64) -> (CardAccount, Reader) {
-    run_with(config, step_ns, 1 << 12, |_| usize::MAX)
+    // More blocks than any of these cards fills in a run: how often it is read makes no difference.
+    run_with(config, step_ns, 1 << 14, |_| usize::MAX)
 }
 
 /// The same with so many blocks, of which `most` are read in each step.
