@@ -84,7 +84,7 @@ pub struct Account {
 }
 
 /// Names of the reasons for which blocks are dropped.
-pub(crate) const BLOCK_REASONS: [&str; 4] = ["block_bytes", "marker", "untiled", "undefined_kind"];
+pub const BLOCK_REASONS: [&str; 4] = ["block_bytes", "marker", "untiled", "undefined_kind"];
 
 impl Account {
     /// Blocks dropped, by name.

@@ -37,7 +37,7 @@ mod error;
 mod status;
 mod walk;
 
-pub use account::{Account, Damage, LinkAccount};
+pub use account::{Account, BLOCK_REASONS, Damage, LinkAccount};
 pub use bytes::Bytes;
 pub use config::{Config, ConfigError};
 pub use decoder::{Chunk, Decoder, Payload};

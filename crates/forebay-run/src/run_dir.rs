@@ -25,7 +25,7 @@ use forebay_ledger::{LedgerReader, Words};
 use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
-pub(crate) use forgotten::remove_forgotten;
+use forgotten::remove_forgotten;
 pub(crate) use kept::KeptLedger;
 use older::Older;
 
@@ -229,8 +229,35 @@ impl Drop for RunDir {
     }
 }
 
-/// Takes the lock on a directory; none where the file system has no locks.
+/// Takes the lock on the directory of a run.
 fn lock(directory: &Path) -> Result<Option<File>, RunError> {
+    lock_or(directory, || {
+        let status = open_ledger(directory).and_then(|reader| Ok(reader.run_status()?));
+        busy(directory, status.map_or(0, |status| status.supervisor_pid))
+    })
+}
+
+fn busy(directory: &Path, pid: u32) -> RunError {
+    let text = format!(
+        "a run is going on there (pid {pid}); give this one another directory, or end that one first"
+    );
+    in_use(directory, text)
+}
+
+/// Somebody else uses a directory: `text` says who, and what to do.
+pub(crate) fn in_use(directory: &Path, text: String) -> RunError {
+    RunError::File {
+        what: "using",
+        path: directory.to_path_buf(),
+        source: io::Error::new(io::ErrorKind::ResourceBusy, text),
+    }
+}
+
+/// Takes the lock on a directory; none where the file system has no locks. `busy` says that somebody else has it.
+pub(crate) fn lock_or(
+    directory: &Path,
+    busy: impl FnOnce() -> RunError,
+) -> Result<Option<File>, RunError> {
     let Ok(file) = File::open(directory) else {
         return Ok(None);
     };
@@ -241,21 +268,7 @@ fn lock(directory: &Path) -> Result<Option<File>, RunError> {
             Err(TryLockError::Error(_)) => return Ok(None),
         }
     }
-    let pid = open_ledger(directory)
-        .and_then(|reader| Ok(reader.run_status()?))
-        .map_or(0, |status| status.supervisor_pid);
-    Err(busy(directory, pid))
-}
-
-fn busy(directory: &Path, pid: u32) -> RunError {
-    let text = format!(
-        "a run is going on there (pid {pid}); give this one another directory, or end that one first"
-    );
-    RunError::File {
-        what: "using",
-        path: directory.to_path_buf(),
-        source: io::Error::new(io::ErrorKind::ResourceBusy, text),
-    }
+    Err(busy())
 }
 
 /// Whether the supervisor `pid` of the run in `directory` lives: it holds the lock. Where there are no locks, its number decides.

@@ -10,7 +10,7 @@ mod rig;
 
 use std::path::Path;
 
-use rig::{Run, audit_json, children_of, forebay, signal, start, wait_for};
+use rig::{Run, at_work, audit_json, children_of, forebay, signal, start, wait_for};
 use serde_json::Value;
 
 fn demo(out: &Path, args: &[&str]) -> Run {
@@ -106,11 +106,7 @@ fn a_link_that_is_full_holds_triggers_back_at_its_budget() {
 #[test]
 fn an_order_to_end_ends_it_with_its_books_closed() {
     let directory = tempfile::tempdir().unwrap();
-    let run = demo(
-        directory.path(),
-        &["--trigger-hz", "10000", "--duration", "60s"],
-    );
-    at_work(directory.path());
+    let run = endless(directory.path(), "10000");
     let parts = children_of(run.pid());
     assert_eq!(parts.len(), 3);
     assert!(signal("INT", run.pid()));
@@ -123,19 +119,11 @@ fn an_order_to_end_ends_it_with_its_books_closed() {
     assert!(!parts.into_iter().any(rig::is_alive));
 }
 
-/// Waits until chunks are published.
-fn at_work(out: &Path) {
-    let ledger = out.join("tohost/ledger");
-    wait_for("the ledger", || ledger.exists().then_some(()));
-    wait_for("chunks", || {
-        let verdict = audit_json(&out.join("tohost"));
-        let accounts = verdict["balance"]["accounts"].as_array()?.clone();
-        let published = accounts.iter().filter(|line| line["place"] == "publish");
-        let items: u64 = published
-            .filter_map(|line| line["outgoing"]["items"].as_u64())
-            .sum();
-        (items > 10_000).then_some(())
-    });
+/// A chain that goes on until it is told to end, at work.
+fn endless(out: &Path, trigger_hz: &str) -> Run {
+    let run = demo(out, &["--trigger-hz", trigger_hz, "--duration", "60s"]);
+    at_work(&out.join("tohost"), 10_001);
+    run
 }
 
 /// The process of the chain that runs this verb.
@@ -151,11 +139,7 @@ fn part(run: &Run, verb: &str) -> u32 {
 #[test]
 fn who_asks_three_times_does_not_wait_for_a_part_that_stands_still() {
     let directory = tempfile::tempdir().unwrap();
-    let run = demo(
-        directory.path(),
-        &["--trigger-hz", "5000", "--duration", "60s"],
-    );
-    at_work(directory.path());
+    let run = endless(directory.path(), "5000");
     let parts = children_of(run.pid());
     assert!(signal("STOP", part(&run, "emulate")));
     let begun = std::time::Instant::now();
@@ -188,11 +172,7 @@ fn a_chain_whose_parts_could_not_find_each_other_is_refused() {
         "{}",
         refused.stderr
     );
-    let first = demo(
-        directory.path(),
-        &["--trigger-hz", "5000", "--duration", "60s"],
-    );
-    at_work(directory.path());
+    let first = endless(directory.path(), "5000");
     let second = demo(directory.path(), &[]).end();
     assert_eq!(second.code(), Some(2));
     assert!(
@@ -206,11 +186,7 @@ fn a_chain_whose_parts_could_not_find_each_other_is_refused() {
 
 fn killed(verb: &str) -> (Value, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let run = demo(
-        directory.path(),
-        &["--trigger-hz", "10000", "--duration", "60s"],
-    );
-    at_work(directory.path());
+    let run = endless(directory.path(), "10000");
     let parts = children_of(run.pid());
     assert!(signal("KILL", part(&run, verb)));
     let ended = run.end();
@@ -251,11 +227,7 @@ fn a_killed_subscriber_ends_the_chain_with_its_books_closed() {
 #[test]
 fn a_killed_head_takes_its_chain_with_it() {
     let directory = tempfile::tempdir().unwrap();
-    let run = demo(
-        directory.path(),
-        &["--trigger-hz", "10000", "--duration", "60s"],
-    );
-    at_work(directory.path());
+    let run = endless(directory.path(), "10000");
     let parts = children_of(run.pid());
     assert!(signal("KILL", run.pid()));
     run.end();

@@ -9,10 +9,11 @@
 mod rig;
 
 use std::fs;
-use std::path::Path;
 
 use forebay_run::readout::device::Device;
-use rig::{Run, audit_json, forebay, signal, start, wait_for};
+use rig::{
+    Run, account_items, at_work, audit_json, chunks_published, forebay, signal, start, wait_for,
+};
 use serde_json::Value;
 
 const LINKS: u64 = 12;
@@ -129,16 +130,6 @@ fn both(tohost: &Value, path: &str) -> u64 {
         .sum()
 }
 
-/// Items of a term of the accounts at a place.
-fn booked(out: &Path, place: &str, term: &str) -> u64 {
-    let verdict = audit_json(out);
-    let accounts = verdict["balance"]["accounts"].as_array().unwrap();
-    let at_place = accounts.iter().filter(|line| line["place"] == place);
-    at_place
-        .map(|line| number(line, &format!("/{term}/items")))
-        .sum()
-}
-
 fn every_chunk_arrives(chain: &Chain) {
     let card = chain.card();
     let tohost = chain.tohost("tohost", 1, "");
@@ -190,14 +181,6 @@ fn every_chunk_arrives_over_tcp() {
     ));
 }
 
-/// Waits until a to-host's ledger shows that it is at work.
-fn at_work(out: &Path, chunks: u64) {
-    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
-    wait_for("chunks in the books", || {
-        (booked(out, "publish", "outgoing") >= chunks).then_some(())
-    });
-}
-
 #[test]
 fn a_killed_tohost_is_followed_by_one_that_goes_on() {
     let chain = Chain::new("rate_hz = 20000\nduration_ms = 3000", "killed-tohost");
@@ -216,7 +199,8 @@ fn a_killed_tohost_is_followed_by_one_that_goes_on() {
     let blocks: u64 = (0..2)
         .map(|n| number(&card, &format!("/dma/{n}/blocks")))
         .sum();
-    let of_first = booked(&chain.path("first"), "dma", "incoming");
+    let first = audit_json(&chain.path("first"));
+    let of_first = account_items(&first, ("dma", "blocks"), "incoming");
     let of_second = number(&second, "/blocks");
     // The first had in its books what it gave back, and of each buffer at most one batch more, which the second has read again.
     let twice = (of_first + of_second).checked_sub(blocks);
@@ -377,13 +361,12 @@ fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
     let slow = chain.subscriber(&[]);
     at_work(&chain.path("tohost"), 20_000);
     assert!(signal("STOP", slow.pid()));
-    let full = |out: &Path| booked(out, "publish", "outgoing");
     let out = chain.path("tohost");
     // Nothing goes on while it stands still: the same number twice, a commit apart.
     let mut before = 0;
     wait_for("standstill", || {
         std::thread::sleep(std::time::Duration::from_millis(300));
-        let now = full(&out);
+        let now = chunks_published(&out);
         (std::mem::replace(&mut before, now) == now).then_some(())
     });
     assert!(signal("CONT", slow.pid()));

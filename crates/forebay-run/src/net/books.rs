@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_ledger::{
     Account, Balance, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
-    RunWriter, Schema, SchemaBuilder, Unit, Words,
+    Schema, SchemaBuilder, Unit,
 };
 use forebay_sys::clock;
 use serde::Serialize;
@@ -21,7 +21,7 @@ use super::settings::Settings;
 use super::summary::NetSummary;
 use super::tags::{TagSummary, Tags};
 use crate::error::RunError;
-use crate::run_dir::{RunDir, remove_forgotten};
+use crate::run_dir::KeptLedger;
 
 /// Reasons of the account of sending.
 const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];
@@ -51,14 +51,12 @@ struct Slot {
 
 /// The books and where they lie.
 pub(super) struct Books {
-    words: Words,
+    ledger: KeptLedger,
     group: GroupWriter,
     book: Book,
-    run: RunWriter,
     slots: Vec<Slot>,
     publish: Account,
     deliver: Account,
-    directory: Option<RunDir>,
     next_commit_ns: u64,
     tags: Tags,
     gathers: bool,
@@ -85,7 +83,7 @@ struct Record<'a> {
 impl std::fmt::Debug for Books {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Books")
-            .field("directory", &self.directory)
+            .field("ledger", &self.ledger)
             .finish_non_exhaustive()
     }
 }
@@ -137,39 +135,19 @@ impl Books {
         let run_id = run_id(role);
         let (schema, declared) = declare(&run_id, places)?;
         let mut warnings = Vec::new();
-        let mut directory = None;
-        let words = match settings.out.as_deref() {
-            Some(out) => {
-                let forgotten = remove_forgotten(clock::realtime_ns());
-                if forgotten > 0 {
-                    tracing::info!(
-                        forgotten,
-                        "ledgers of killed end points were removed from memory"
-                    );
-                }
-                let mut made = RunDir::prepare(out, &run_id, &mut warnings)?;
-                made.reserve(schema.bytes_needed() as u64, places)?;
-                let (words, _) = made.create_ledger(schema.bytes_needed() as u64)?;
-                directory = Some(made);
-                words
-            }
-            None => Words::zeroed(schema.words_needed()),
-        };
+        let out = settings.out.as_deref();
+        let ledger = KeptLedger::open(&schema, &run_id, out, places, &mut warnings)?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
-        let run = RunWriter::format(&schema, &words, std::process::id(), clock::realtime_ns())?;
-        run.set_condition(Condition::Running, Reason::None);
-        let group = GroupWriter::attach(&schema, &words, declared.group)?;
+        let group = GroupWriter::attach(&schema, ledger.words(), declared.group)?;
         Ok(Self {
             book: group.restore(),
-            words,
+            ledger,
             group,
-            run,
             slots: declared.slots,
             publish: declared.publish,
             deliver: declared.deliver,
-            directory,
             next_commit_ns: 0,
             tags: Tags::new(settings.per_tag),
             gathers: settings.gathers,
@@ -275,38 +253,31 @@ impl Books {
     /// Shows them.
     pub(super) fn commit(&mut self, now_ns: u64) {
         self.group.commit(&self.book);
-        self.run.heartbeat(clock::realtime_ns());
+        self.ledger.heartbeat();
         self.next_commit_ns = now_ns + COMMIT_NS;
     }
 
     /// For whoever shows them.
     pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
-        Ok(LedgerReader::open(&self.words)?)
+        self.ledger.reader()
     }
 
     /// What the books say, as they were last shown.
     pub(super) fn balance(&self) -> Result<Balance, RunError> {
-        Ok(LedgerReader::open(&self.words)?.snapshot()?.balance())
+        Ok(self.ledger.reader()?.snapshot()?.balance())
     }
 
     /// Closes them.
     pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
         self.commit(clock::monotonic_ns());
-        self.run.finish(condition, reason, clock::realtime_ns());
+        self.ledger.close(condition, reason);
     }
 
     /// Leaves the ledger and the record in the run's directory, if there is one.
     pub(super) fn keep(&mut self, summary: &NetSummary) -> Result<(), RunError> {
-        if let Some(directory) = &mut self.directory {
-            let record = Record {
-                run_id: directory.run_id(),
-                summary,
-            };
-            let record = serde_json::to_string_pretty(&record);
-            let record = record.map_err(RunError::not_sayable("record"))?;
-            directory.keep_ledger()?;
-            directory.write_record(&record)?;
-        }
-        Ok(())
+        self.ledger.keep(|run_id| {
+            let record = serde_json::to_string_pretty(&Record { run_id, summary });
+            record.map_err(RunError::not_sayable("record"))
+        })
     }
 }

@@ -13,13 +13,11 @@ use forebay_ledger::{
     Account, Book, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter, Schema,
     SchemaBuilder, SchemaError, Unit, Words,
 };
-use forebay_readout::{Account as Decoded, Damage, Status};
+use forebay_readout::{Account as Decoded, BLOCK_REASONS, Damage, Status};
 
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
 
-/// Reasons for which a block is dropped, in the decoder's order.
-const BLOCK_REASONS: [&str; 4] = ["block_bytes", "marker", "untiled", "undefined_kind"];
 /// Reasons for which a subchunk is dropped.
 const PIECE_REASONS: [Damage; 3] = [Damage::Orphan, Damage::UndefinedKind, Damage::TooLong];
 /// Reasons for which a chunk is not published.

@@ -350,9 +350,10 @@ impl Process<'_> {
         self.books.close(condition, reason);
         let card_ns = ended.as_ref().map_or(0, |ended| ended.card_ns);
         let summary = self.summary(card_ns);
-        let record = serde_json::to_string_pretty(&summary);
-        self.books
-            .keep(&record.map_err(RunError::not_sayable("record"))?)?;
+        self.books.keep(|_| {
+            let record = serde_json::to_string_pretty(&summary);
+            record.map_err(RunError::not_sayable("record"))
+        })?;
         ended.map(|_| summary)
     }
 

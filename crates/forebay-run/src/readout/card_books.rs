@@ -207,7 +207,10 @@ impl CardBooks {
     }
 
     /// Leaves ledger and record in the run's directory, if there is one.
-    pub(super) fn keep(&mut self, record: &str) -> Result<(), RunError> {
+    pub(super) fn keep(
+        &mut self,
+        record: impl FnOnce(&str) -> Result<String, RunError>,
+    ) -> Result<(), RunError> {
         self.ledger.keep(record)
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::child::{Ended, Part};
 use crate::error::RunError;
 use crate::net::Address;
+use crate::run_dir::{in_use, lock_or};
 
 /// How long the chain may take to end after its triggers have.
 const END_LIMIT: Duration = Duration::from_secs(90);
@@ -230,7 +231,11 @@ pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, super:
         }
         .into());
     }
-    let _lock = lock(&plan.out)?;
+    // Keeps other chains out of the directory as long as this one is at work.
+    let _lock = lock_or(&plan.out, || {
+        let text = "another chain is at work there; give this one another directory";
+        in_use(&plan.out, text.into())
+    })?;
     let card = write(&plan.out.join("card.toml"), &card_file(plan))?;
     let tohost = write(&plan.out.join("tohost.toml"), &tohost_file(plan))?;
     let words = |words: &[&str]| -> Vec<String> {
@@ -270,25 +275,6 @@ fn addresses(plan: &DemoPlan) -> Result<Vec<Address>, super::ReadoutError> {
         n => Ok(plan.backend.nth(n)?),
     };
     (0..plan.dma_buffers).map(nth).collect()
-}
-
-/// Keeps other chains out of the directory as long as it lives; where there are no locks, nothing does.
-fn lock(out: &Path) -> Result<Option<fs::File>, RunError> {
-    let Ok(directory) = fs::File::open(out) else {
-        return Ok(None);
-    };
-    match directory.try_lock() {
-        Ok(()) => Ok(Some(directory)),
-        Err(fs::TryLockError::Error(_)) => Ok(None),
-        Err(fs::TryLockError::WouldBlock) => Err(RunError::File {
-            what: "using",
-            path: out.into(),
-            source: std::io::Error::new(
-                std::io::ErrorKind::ResourceBusy,
-                "another chain is at work there; give this one another directory",
-            ),
-        }),
-    }
 }
 
 /// Waits until the chain has ended, and hands orders on: the card is asked to end, and the others follow.

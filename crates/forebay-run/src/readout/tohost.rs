@@ -282,8 +282,10 @@ fn conclude(
     };
     books.close(condition, reason);
     let summary = summary(books, buffers, begun, failed.as_ref())?;
-    let record = serde_json::to_string_pretty(&summary);
-    books.keep(&record.map_err(RunError::not_sayable("record"))?)?;
+    books.keep(|_| {
+        let record = serde_json::to_string_pretty(&summary);
+        record.map_err(RunError::not_sayable("record"))
+    })?;
     match failed {
         Some(error) if summary.buffers.is_empty() => Err(error),
         _ => Ok(summary),

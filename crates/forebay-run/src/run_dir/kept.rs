@@ -35,7 +35,13 @@ impl KeptLedger {
         let mut directory = None;
         let words = match out {
             Some(out) => {
-                remove_forgotten(clock::realtime_ns());
+                let forgotten = remove_forgotten(clock::realtime_ns());
+                if forgotten > 0 {
+                    tracing::info!(
+                        forgotten,
+                        "ledgers of killed end points were removed from memory"
+                    );
+                }
                 let mut made = RunDir::prepare(out, run_id, warnings)?;
                 made.reserve(schema.bytes_needed() as u64, sources)?;
                 let (words, _) = made.create_ledger(schema.bytes_needed() as u64)?;
@@ -72,11 +78,15 @@ impl KeptLedger {
         self.run.finish(condition, reason, clock::realtime_ns());
     }
 
-    /// Leaves ledger and record in the run's directory, if there is one.
-    pub(crate) fn keep(&mut self, record: &str) -> Result<(), RunError> {
+    /// Leaves the ledger, and the record that is written down for the run of that name, in the run's directory, if there is one.
+    pub(crate) fn keep(
+        &mut self,
+        record: impl FnOnce(&str) -> Result<String, RunError>,
+    ) -> Result<(), RunError> {
         if let Some(directory) = &mut self.directory {
+            let record = record(directory.run_id())?;
             directory.keep_ledger()?;
-            directory.write_record(record)?;
+            directory.write_record(&record)?;
         }
         Ok(())
     }

@@ -349,3 +349,16 @@ pub(crate) fn account_items(verdict: &Value, (place, unit): (&str, &str), term: 
         .map(|line| line[term]["items"].as_u64().unwrap())
         .sum()
 }
+
+/// Chunks that a to-host has published so far, by its books.
+pub(crate) fn chunks_published(out: &Path) -> u64 {
+    account_items(&audit_json(out), ("publish", "chunks"), "outgoing")
+}
+
+/// Waits until a to-host has published so many chunks.
+pub(crate) fn at_work(out: &Path, chunks: u64) {
+    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
+    wait_for("chunks in the books", || {
+        (chunks_published(out) >= chunks).then_some(())
+    });
+}
