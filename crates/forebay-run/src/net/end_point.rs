@@ -183,6 +183,11 @@ impl<R: Role> EndPoint<R> {
         self.made > 0 && ended && self.open_connections() == 0
     }
 
+    /// Those whom this side connects to, and who have ended in order and not come back since.
+    pub(super) fn ended(&self) -> usize {
+        self.dials.iter().filter(|dial| dial.has_ended).count()
+    }
+
     /// Signals so far.
     pub(super) fn stops(&self) -> u32 {
         let signals = self.settings.signals.as_ref();

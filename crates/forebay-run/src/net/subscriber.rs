@@ -159,6 +159,12 @@ impl Subscriber {
         self.end_point.open_connections()
     }
 
+    /// Publishers that were connected and have ended in order, so that nothing more is to come of them.
+    #[must_use]
+    pub fn publishers_ended(&self) -> usize {
+        self.end_point.ended()
+    }
+
     /// How often a connection was made.
     #[must_use]
     pub fn connections_made(&self) -> u64 {

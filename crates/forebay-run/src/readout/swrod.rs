@@ -174,7 +174,8 @@ impl Session {
         let parent = Parent::from_env();
         while signals.count() == 0 && !self.subscriber.has_ended() && !parent.is_gone() {
             let now_ns = self.turn()?;
-            let publishers = self.subscriber.publishers();
+            // One may have published all that it has before another one is there.
+            let publishers = self.subscriber.publishers() + self.subscriber.publishers_ended();
             if publishers >= expected
                 && let Some(ready) = ready.take()
             {
@@ -207,7 +208,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// Subscribes, and looks at what comes until the publishers have ended in order, enough has come, or a signal. `ready` is told once all publishers
-/// that were named are connected, or the first one on a bus.
+/// that were named have been connected, or the first one on a bus.
 ///
 /// # Errors
 /// The system refuses something, or all publishers refuse for good what was asked for.
