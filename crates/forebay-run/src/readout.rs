@@ -20,6 +20,7 @@ mod reader;
 pub mod swrod;
 pub mod tohost;
 mod trigger_times;
+pub(crate) mod unwrap;
 
 pub use buffer_summary::{BufferSummary, CardEnd};
 pub use child::Parent;

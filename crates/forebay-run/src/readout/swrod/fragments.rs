@@ -3,8 +3,12 @@
 //! A chunk says the low 8 bits of its trigger number. Each E-link's are unwrapped by its own count, its first one to where the others are. Numbers
 //! that are under way have a place in a window; one that leaves it with E-links missing is incomplete, and says which.
 
+use crate::readout::unwrap::Unwrap;
+
 /// L1IDs that may be under way at a time; a power of two.
 const WINDOW_MIN: usize = 256;
+/// Low bits of its trigger number that a chunk says.
+const LOW_BITS: u32 = 8;
 
 /// A trigger under way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,14 +66,7 @@ pub struct Fragments {
     came: Box<[u64]>,
     words: usize,
     links: usize,
-    /// One more than the last number of each E-link; 0 before its first.
-    last: Box<[u64]>,
-    /// How many E-links have begun, and the first trigger that all of them can have.
-    begun: usize,
-    first: u64,
-    /// Where the first E-link began.
-    anchor: u64,
-    newest: u64,
+    numbers: Unwrap,
     missed: Box<[u64]>,
     account: FragmentAccount,
 }
@@ -85,11 +82,7 @@ impl Fragments {
             came: vec![0; window * words].into(),
             words,
             links,
-            last: vec![0; links].into(),
-            begun: 0,
-            first: 0,
-            anchor: 0,
-            newest: 0,
+            numbers: Unwrap::new(links, LOW_BITS, window as u64),
             missed: vec![0; links].into(),
             account: FragmentAccount::default(),
         }
@@ -105,7 +98,7 @@ impl Fragments {
     #[inline]
     pub fn handle_chunk(&mut self, link: usize, l1id: u8) {
         self.account.chunks += 1;
-        let number = self.unwrap(link, l1id);
+        let number = self.numbers.number(link, u32::from(l1id));
         let at = number as usize & (self.places.len() - 1);
         let place = &mut self.places[at];
         if place.number != number {
@@ -133,42 +126,6 @@ impl Fragments {
         }
     }
 
-    /// One more than the whole number.
-    #[inline]
-    fn unwrap(&mut self, link: usize, l1id: u8) -> u64 {
-        let last = self.last[link];
-        let number = if last > 0 {
-            last + u64::from(l1id.wrapping_sub((last - 1) as u8))
-        } else {
-            self.begin(l1id)
-        };
-        self.last[link] = number;
-        self.newest = self.newest.max(number);
-        number
-    }
-
-    /// The first number of an E-link. E-links begin together, so it is the one closest to where the first of them began; who begins when that has left the
-    /// window is where the newest is.
-    #[cold]
-    fn begin(&mut self, l1id: u8) -> u64 {
-        let closest = |to: u64| {
-            let ahead = l1id.wrapping_sub((to - 1) as u8) as i8;
-            to.saturating_add_signed(ahead.into()).max(1)
-        };
-        let number = if self.begun == 0 {
-            // Above what may be subtracted.
-            self.anchor = 1 + 256 + u64::from(l1id);
-            self.anchor
-        } else if self.anchor + self.places.len() as u64 > self.newest {
-            closest(self.anchor)
-        } else {
-            closest(self.newest)
-        };
-        self.begun += 1;
-        self.first = self.first.max(number);
-        number
-    }
-
     /// What is at this place leaves it; all E-links have had the time to get as far as `reached`.
     fn leave(&mut self, at: usize, reached: u64) {
         let Place { number, links } = self.places[at];
@@ -176,7 +133,7 @@ impl Fragments {
         if number > 0 && (links as usize) < self.links {
             let chunks = u64::from(links);
             self.account.held -= chunks;
-            if self.begun == self.links && number < self.first {
+            if self.numbers.all_begun() && number < self.numbers.first() {
                 self.account.early += 1;
                 self.account.chunks_early += chunks;
             } else if number > reached {
@@ -196,8 +153,8 @@ impl Fragments {
 
     /// Nothing more comes. What is under way is incomplete when `has_all` came that there was; else what some E-link has not reached is open.
     pub fn finish(&mut self, has_all: bool) {
-        let begun = self.last.iter().copied().filter(|last| *last > 0);
-        let reached = begun.min().filter(|_| !has_all).unwrap_or(u64::MAX);
+        let reached = self.numbers.reached().filter(|_| !has_all);
+        let reached = reached.unwrap_or(u64::MAX);
         (0..self.places.len()).for_each(|at| self.leave(at, reached));
     }
 
