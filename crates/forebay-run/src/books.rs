@@ -1,6 +1,7 @@
 //! The run's schema: the same declarations in every process, so that the handles agree.
 
 mod capture;
+mod chunks;
 mod sinks;
 
 use forebay_evb::{Reject, declare};
@@ -11,6 +12,7 @@ use forebay_ledger::{
 
 use crate::plan::Plan;
 pub use capture::{CaptureDrop, CaptureWords};
+pub use chunks::{ChunkDrop, ChunkWords};
 pub(crate) use sinks::declare_writer;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
@@ -47,7 +49,7 @@ const UNREAD_DROPS: u64 = 50_000;
 /// Words of one source at the receiver.
 #[derive(Debug, Clone)]
 pub struct QueueWords {
-    /// Datagrams.
+    /// Datagrams, or chunks.
     pub receiver: Account,
     /// That account's number.
     pub receiver_id: AccountId,
@@ -180,6 +182,8 @@ pub struct Books {
     pub ports: Vec<PortWords>,
     /// The capture, when one is replayed.
     pub capture: Option<CaptureWords>,
+    /// Chunks of E-links, when they are what the sources are.
+    pub chunks: Option<ChunkWords>,
     /// What the receiver counts beside its ports.
     pub host: HostWords,
     /// The builder.
@@ -229,6 +233,10 @@ impl Books {
             .replay
             .as_ref()
             .map(|_| capture::declare(&mut schema, &ports));
+        let chunks = plan
+            .elinks
+            .as_ref()
+            .map(|_| chunks::declare(&mut schema, plan, &builder));
         let host = declare_host(&mut schema);
         link_rings(&mut schema, plan, &ports, &builder);
         let (offers, sinks) = sinks::declare_sinks(&mut schema, plan, &builder);
@@ -242,6 +250,7 @@ impl Books {
             schema,
             ports,
             capture,
+            chunks,
             host,
             builder,
             offers,
@@ -298,7 +307,11 @@ fn declare_port(
     let indices = plan.sources_of(port);
     let sources: Vec<_> = indices
         .iter()
-        .map(|source| declare_queue(schema, group, &plan.sources[*source].name))
+        .map(|source| {
+            let reasons = receiver_reasons();
+            let owner = &plan.sources[*source].name;
+            declare_queue(schema, group, owner, Unit::Datagrams, &reasons)
+        })
         .collect();
     let alone = sources.len() == 1 && plan.sources[indices[0]].key == crate::plan::SourceKey::Port;
     let stray = (!alone).then(|| {
@@ -366,14 +379,14 @@ fn declare_port(
     }
 }
 
-fn declare_queue(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> QueueWords {
-    let (receiver_id, receiver) = schema.account(
-        group,
-        "receiver",
-        owner,
-        Unit::Datagrams,
-        &receiver_reasons(),
-    );
+fn declare_queue(
+    schema: &mut SchemaBuilder,
+    group: GroupId,
+    owner: &str,
+    unit: Unit,
+    reasons: &[&str],
+) -> QueueWords {
+    let (receiver_id, receiver) = schema.account(group, "receiver", owner, unit, reasons);
     let (queue_id, queue) =
         schema.account(group, "queue", owner, Unit::SubEvents, &["broken_subevent"]);
     QueueWords {
@@ -405,11 +418,21 @@ fn link_rings(
 ) {
     for (port, words) in ports.iter().enumerate() {
         for (queue, source) in words.sources.iter().zip(plan.sources_of(port)) {
-            let far = &builder.sources[source];
-            let link = LinkSpec::new("ring", &plan.sources[source].name)
-                .from(queue.queue_id)
-                .to(far.id);
-            schema.link(link.in_flight(queue.published, far.taken));
+            link_ring(schema, plan, source, queue, builder);
         }
     }
+}
+
+fn link_ring(
+    schema: &mut SchemaBuilder,
+    plan: &Plan,
+    source: usize,
+    queue: &QueueWords,
+    builder: &forebay_evb::Accounts,
+) {
+    let far = &builder.sources[source];
+    let link = LinkSpec::new("ring", &plan.sources[source].name)
+        .from(queue.queue_id)
+        .to(far.id);
+    schema.link(link.in_flight(queue.published, far.taken));
 }

@@ -6,6 +6,7 @@
 //! Sizes are integers in the unit of their key (`queue_bytes = 4_194_304`): one way to write each thing.
 
 pub(crate) mod block;
+mod elinks;
 pub mod keys;
 mod mistake;
 mod movers;
@@ -134,6 +135,8 @@ fn read(page: &Page<'_>, stamp: &str) -> Option<Chain> {
     plan.sinks = sinks::read(&sink_blocks, &run_dir);
     plan.ports = sources.ports;
     plan.sources = sources.sources;
+    let elinks = page.one(root, &sections::ELINKS);
+    plan.elinks = elinks::plan(&plan, sources.publishers, &elinks, &receiver);
     sources::fill_queues(&mut plan.sources, &source_blocks, &receiver);
     stages::agree(&plan, &receiver, &builder, &sink_blocks);
     movers::agree(&plan, &name, &run, &builder, &sink_blocks);

@@ -152,6 +152,9 @@ pub enum RunError {
         /// How many.
         count: usize,
     },
+    /// The subscriber of E-links cannot go on.
+    #[error("E-links: {0}")]
+    Elinks(#[source] Box<crate::net::NetError>),
     /// Configuration: the emulator's settings are wrong.
     #[error("emulator: {0}")]
     Emulator(#[from] forebay_emu::ConfigError),

@@ -27,6 +27,8 @@ pub enum SourceKey {
     SubEventId(u32),
     /// By the sender's address.
     Sender(SocketAddr),
+    /// The E-link of this fid: chunks that are subscribed to, and no datagrams.
+    Elink(u64),
 }
 
 /// One source of sub-events.
@@ -34,7 +36,7 @@ pub enum SourceKey {
 pub struct SourcePlan {
     /// Its name in accounts and reports.
     pub name: String,
-    /// Index of its port in [`Plan::ports`].
+    /// Index of its port in [`Plan::ports`]; 0 for E-links, which have none.
     pub port: usize,
     /// What tells it from others on that port.
     pub key: SourceKey,
@@ -223,6 +225,23 @@ pub struct ReplayPlan {
     pub any_port: bool,
 }
 
+/// Chunks of E-links in the place of datagrams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElinksPlan {
+    /// Where to-host publishes, as messaging writes addresses.
+    pub publishers: Vec<String>,
+    /// Where in a chunk its trigger number (L1ID) begins, in bytes; little-endian.
+    pub l1id_offset_bytes: u32,
+    /// How many bytes of it a chunk has, 1 to 4. With fewer than the builder matches by, the rest is counted.
+    pub l1id_bytes: u32,
+    /// Size of a buffer of a connection, in bytes.
+    pub buffer_bytes: u32,
+    /// Buffers of a connection.
+    pub buffer_count: u32,
+    /// No encryption beyond this host.
+    pub plain: bool,
+}
+
 /// The whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -252,6 +271,9 @@ pub struct Plan {
     pub stall: Option<String>,
     /// The capture that datagrams come from instead of sockets.
     pub replay: Option<ReplayPlan>,
+    /// Chunks of E-links that come instead of datagrams.
+    #[serde(default)]
+    pub elinks: Option<ElinksPlan>,
 }
 
 impl Plan {

@@ -87,6 +87,7 @@ pub fn plan(run_id: &str, run_dir: &Path, bind: IpAddr, base_port: u16, sources:
         run_min: 0,
         stall: None,
         replay: None,
+        elinks: None,
     }
 }
 

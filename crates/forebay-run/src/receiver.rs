@@ -1,5 +1,6 @@
 //! The receiver stage: datagrams off the sockets, checked, into one ring per source.
 
+mod chunks;
 mod drain;
 mod host;
 mod lane;
@@ -20,6 +21,7 @@ use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 use crate::stage::{Order, StageControl};
+pub(crate) use chunks::run as chunks;
 pub(crate) use host::HostBook;
 use port::{Port, Turn};
 pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};

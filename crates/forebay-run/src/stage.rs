@@ -144,6 +144,9 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let rings = parts.take();
             let arena = parts.take_one("arena")?;
             let sockets = parts.take();
+            if let Some(elinks) = &plan.elinks {
+                return crate::receiver::chunks(plan, elinks, &words, rings, &control, leak);
+            }
             let Some(replay) = &plan.replay else {
                 let parts = ReceiverParts {
                     words,

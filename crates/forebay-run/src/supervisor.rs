@@ -50,7 +50,7 @@ pub enum End {
     Limit,
     /// Somebody asked.
     Requested,
-    /// The capture was replayed to its end.
+    /// The capture was replayed to its end, or all publishers have ended.
     InputEnded,
     /// A stage cannot be kept alive.
     StageLost,
@@ -249,7 +249,8 @@ impl Supervisor {
             if self.is_lost(Role::Receiver) || self.is_lost(Role::Builder) {
                 return Ok(End::StageLost);
             }
-            if self.plan.replay.is_some() && self.is_over(Role::Receiver) {
+            let has_end = self.plan.replay.is_some() || self.plan.elinks.is_some();
+            if has_end && self.is_over(Role::Receiver) {
                 return Ok(End::InputEnded);
             }
             let over = end_ns.is_some_and(|end| clock::monotonic_ns() >= end);

@@ -118,6 +118,56 @@ patience_ms = 5
 "#;
 
 #[test]
+fn e_links_are_sources_that_are_subscribed_to() {
+    let text = "[[sources]]\naddress = \"shm://felix\"\nelinks = [0, 64]\nconnector = 3\n\
+                [[sources]]\nname = \"slow\"\naddress = \"tcp://10.0.0.1:7200\"\nelinks = [0]\ndetector = 1\n\
+                [elinks]\nl1id_offset_bytes = 4\nl1id_bytes = 3\nbuffer_count = 9\nplain = true\n";
+    let plan = parse(text).plan;
+    let elinks = plan.elinks.unwrap();
+    assert_eq!(elinks.publishers, ["shm://felix", "tcp://10.0.0.1:7200"]);
+    assert_eq!((elinks.l1id_offset_bytes, elinks.l1id_bytes), (4, 3));
+    assert_eq!((elinks.buffer_count, elinks.plain), (9, true));
+    let of = |source: usize| (plan.sources[source].name.as_str(), plan.sources[source].key);
+    assert_eq!(of(0), ("elink0", SourceKey::Elink(0x1000_0030_0000_0000)));
+    assert_eq!(of(1), ("elink64", SourceKey::Elink(0x1000_0030_0040_0000)));
+    assert_eq!(of(2), ("slow", SourceKey::Elink(0x1010_0000_0000_0000)));
+    assert!(plan.ports.is_empty());
+}
+
+#[test]
+fn e_links_and_datagrams_do_not_mix() {
+    let block = "[[sources]]\naddress = \"shm://felix\"\nelinks = [0]\n";
+    for (text, wrong) in [
+        (
+            format!("{block}[[sources]]\nport = 5000\n"),
+            "sources of one kind",
+        ),
+        (format!("{block}count = 2\n"), "sources[0].count"),
+        (
+            "[[sources]]\nelinks = [0]\n".into(),
+            "where its E-links are published",
+        ),
+        (format!("{block}{block}"), "is called elink0 too"),
+        (
+            format!("{block}[[sources]]\nname = \"b\"\naddress = \"shm://x\"\nelinks = [0]\n"),
+            "belongs to the block of line 1 already",
+        ),
+        (format!("{block}[receiver]\ngro = true\n"), "receiver.gro"),
+        (
+            "[[sources]]\nport = 5000\nconnector = 1\n".into(),
+            "sources[0].connector",
+        ),
+        (
+            "[[sources]]\nport = 5000\n[elinks]\nl1id_bytes = 2\n".into(),
+            "elinks.l1id_bytes",
+        ),
+    ] {
+        let told = mistakes(&text);
+        assert!(told.contains(wrong), "{text}\n{told}");
+    }
+}
+
+#[test]
 fn every_key_arrives_in_the_plan() {
     let chain = parse(EVERY_KEY);
     let plan = &chain.plan;
@@ -200,29 +250,49 @@ fn every_key_arrives_in_the_plan() {
     );
 }
 
-/// A declared default is the one that holds: writing it down changes nothing.
-#[test]
-fn declared_defaults_are_the_real_ones() {
+/// A file that writes down every declared default but those of `apart`, with these sources.
+fn with_defaults(sources: &str, apart: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for section in SECTIONS {
+        let named = ["name", "base_port", "count", "kind"];
+        let is_apart = |key: &str| {
+            (section.many && named.contains(&key)) || apart.contains(&(section.name, key))
+        };
         writeln!(text, "{}", section.header()).unwrap();
-        let apart = ["name", "base_port", "count", "kind"];
-        for key in section
-            .keys
-            .iter()
-            .filter(|key| !(section.many && apart.contains(&key.name)))
-        {
+        for key in section.keys.iter().filter(|key| !is_apart(key.name)) {
             if let Default::Value(value) = key.default {
                 writeln!(text, "{} = {value}", key.name).unwrap();
             }
         }
         match section.name {
-            "sources" => text += "base_port = 50000\ncount = 2\n",
+            "sources" => text += sources,
             "sinks" => text += "kind = \"file\"\n",
             _ => {}
         }
     }
+    text
+}
+
+/// A declared default is the one that holds: writing it down changes nothing.
+#[test]
+fn declared_defaults_are_the_real_ones() {
+    let of_elinks = [
+        "l1id_offset_bytes",
+        "l1id_bytes",
+        "buffer_bytes",
+        "buffer_count",
+        "plain",
+    ];
+    let mut apart = of_elinks.map(|key| ("elinks", key)).to_vec();
+    apart.extend([("sources", "detector"), ("sources", "connector")]);
+    let text = with_defaults("base_port = 50000\ncount = 2\n", &apart);
     assert_eq!(parse(&text), parse(SMALL), "{text}");
+    let of_sockets = ["bind", "batch_datagrams", "spin_us", "gro", "gather_us"];
+    let apart = of_sockets.map(|key| ("receiver", key));
+    let sources = "address = \"shm://felix\"\nelinks = [0]\n";
+    let text = with_defaults(sources, &apart);
+    let small = format!("[[sources]]\n{sources}");
+    assert_eq!(parse(&text), parse(&small), "{text}");
 }
 
 #[test]

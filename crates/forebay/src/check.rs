@@ -121,7 +121,10 @@ impl Report {
             file,
             good: true,
             sources: plan.sources.len(),
-            ports: port_ranges(plan),
+            ports: match &plan.elinks {
+                Some(elinks) => elinks.publishers.clone(),
+                None => port_ranges(plan),
+            },
             completion: format!("{:?}", plan.builder.completion).to_lowercase(),
             processes: chain.processes,
             duration_s: chain.duration.map(|duration| duration.as_secs_f64()),

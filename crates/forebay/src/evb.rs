@@ -20,15 +20,15 @@ use crate::output::{Format, parse_bytes};
 use crate::range;
 use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
-/// Receives sub-events of many sources over UDP, builds events and records them.
+/// Receives sub-events of many sources over UDP, or chunks of E-links that to-host publishes, builds events and records them.
 ///
 /// A chain file says everything (see `forebay check`); flags take precedence over it. Without a file, source n is received on port
 /// BASE+n. Listens on 127.0.0.1 unless told otherwise. Ends after its duration, or by Ctrl-C or SIGTERM, with the last complete event
 /// written and the books closed.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example: forebay evb --sources 4 --base-port 50000 --out run1 --duration 10s"
-)]
+#[command(after_help = "Examples:
+  forebay evb --sources 4 --base-port 50000 --out run1 --duration 10s
+  forebay evb examples/chunks.toml")]
 pub(crate) struct EvbArgs {
     /// Chain file in TOML.
     file: Option<PathBuf>,
@@ -325,6 +325,13 @@ impl EvbArgs {
     /// Writes what is given into the chain.
     fn apply(&self, chain: &mut Chain) -> Result<()> {
         let plan = &mut chain.plan;
+        if plan.elinks.is_some()
+            && (self.sources.is_some() || self.base_port.is_some() || self.bind.is_some())
+        {
+            bail!(
+                "the sources of this file are E-links: --sources, --base-port and --bind are of datagrams; name other E-links in the file"
+            );
+        }
         if let Some(sources) = self.sources {
             let bind = plan
                 .ports

@@ -93,9 +93,10 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
 
 fn announce(plan: &Plan) {
     let memory = plan.memory();
-    let origin = match &plan.replay {
-        Some(replay) => format!("from {}", replay.file.display()),
-        None => plan
+    let origin = match (&plan.replay, &plan.elinks) {
+        (Some(replay), _) => format!("from {}", replay.file.display()),
+        (None, Some(elinks)) => format!("published at {}", elinks.publishers.join(", ")),
+        (None, None) => plan
             .ports
             .first()
             .map_or_else(|| "on no port".to_owned(), |first| format!("on {first}")),

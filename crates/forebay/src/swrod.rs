@@ -28,7 +28,8 @@ const CONNECTOR_BITS: u64 = 0xffff_fff0_0000_0000;
 ///
 /// It stands where an experiment's readout software would. Chunks are held against what the firmware's data generator makes: every byte, and that the
 /// low 8 bits of trigger numbers follow each other, E-link by E-link; messages about triggers on E-link 0x600 by their 24 bits and resets. Ends when the
-/// publishers end in order, after --duration or --count, or by Ctrl-C, each time with its report.
+/// publishers end in order, after --duration or --count, or by Ctrl-C, each time with its report. It writes nothing: what builds the chunks of each trigger
+/// to events in files is `forebay evb` with sources that name elinks.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   forebay swrod shm://felix0

@@ -3,7 +3,7 @@
 use super::keys::{Default, Key, Kind, Section};
 use Default::{Depends, Required, Value};
 use Kind::{
-    Address, Choice, Flag, Integer, Integers, Name, Path, PowerOfTwo, Socket, Sockets, ZeroOr,
+    Address, Choice, Flag, Integer, Integers, Link, Name, Path, PowerOfTwo, Socket, Sockets, ZeroOr,
 };
 
 /// Largest ring or queue, in bytes.
@@ -153,7 +153,7 @@ pub const RECEIVER: Section = Section {
 pub const SOURCES: Section = Section {
     name: "sources",
     many: true,
-    says: "Who sends. A block is one source or several alike: on ports of their own (`base_port` with `count`, or `ports`), or together on one `port`, told apart by `sub_event_ids` or `senders`.",
+    says: "Who sends. A block is one source or several alike: on ports of their own (`base_port` with `count`, or `ports`), or together on one `port`, told apart by `sub_event_ids` or `senders`; or they are the `elinks` of a link readout.",
     keys: &[
         key(
             "name",
@@ -198,6 +198,30 @@ pub const SOURCES: Section = Section {
             "Sources on `port` told apart by the sender's address and port.",
         ),
         key(
+            "elinks",
+            Integers(0, 2047),
+            Depends("—"),
+            "E-links of link readout, each of them a source: `forebay tohost` publishes their chunks at `address`.",
+        ),
+        key(
+            "address",
+            Link,
+            Depends("required with elinks"),
+            "Where they are published.",
+        ),
+        key(
+            "detector",
+            Integer(0, 255),
+            Value("0"),
+            "With elinks: the detector in their fids, as to-host is told.",
+        ),
+        key(
+            "connector",
+            Integer(0, 65535),
+            Value("0"),
+            "With elinks: the connector in their fids, as to-host is told.",
+        ),
+        key(
             "bind",
             Address,
             Depends("that of [receiver]"),
@@ -208,6 +232,45 @@ pub const SOURCES: Section = Section {
             PowerOfTwo(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
             Depends("that of [receiver]"),
             "Queue of each source of the block.",
+        ),
+    ],
+};
+
+/// Chunks of E-links.
+pub const ELINKS: Section = Section {
+    name: "elinks",
+    many: false,
+    says: "How chunks of E-links become sub-events; for sources that name `elinks`. A chunk is the payload of its sub-event as it came; one with something wrong in its status has the data-error bit.",
+    keys: &[
+        key(
+            "l1id_offset_bytes",
+            Integer(0, 65535),
+            Value("3"),
+            "Where in a chunk its trigger number (L1ID) begins, little-endian; by default as FELIX's data generator has it.",
+        ),
+        key(
+            "l1id_bytes",
+            Integer(1, 4),
+            Value("1"),
+            "How many bytes of its trigger number a chunk has. With fewer than trigger_bits the rest is counted, E-link by E-link from where they began together: one that loses all of 256 chunks in a row (with 1 byte) is matched one round too early from then on.",
+        ),
+        key(
+            "buffer_bytes",
+            Integer(64, (64 << 20) - 13),
+            Value("65536"),
+            "Size of the buffers of a connection to a publisher.",
+        ),
+        key(
+            "buffer_count",
+            Integer(1, 65_536),
+            Value("64"),
+            "Buffers of a connection: what may be on its way.",
+        ),
+        key(
+            "plain",
+            Flag,
+            Value("false"),
+            "Whether tcp:// beyond this host may go without encryption.",
         ),
     ],
 };
@@ -375,4 +438,4 @@ pub const SINKS: Section = Section {
 };
 
 /// Every section.
-pub const SECTIONS: [Section; 5] = [RUN, RECEIVER, SOURCES, BUILDER, SINKS];
+pub const SECTIONS: [Section; 6] = [RUN, RECEIVER, SOURCES, ELINKS, BUILDER, SINKS];

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use forebay_evb::SOURCES_MAX;
 
+use super::elinks;
 use crate::config::block::Block;
 use crate::plan::{SourceKey, SourcePlan};
 use crate::presets;
@@ -14,9 +15,11 @@ use crate::presets;
 pub(super) struct Sources {
     pub(super) ports: Vec<SocketAddr>,
     pub(super) sources: Vec<SourcePlan>,
+    /// Where E-links are published.
+    pub(super) publishers: Vec<String>,
     /// Lines of the blocks that use a name, and a key on a port.
-    by_name: HashMap<String, usize>,
-    by_key: HashMap<(usize, SourceKey), usize>,
+    pub(super) by_name: HashMap<String, usize>,
+    pub(super) by_key: HashMap<(usize, SourceKey), usize>,
 }
 
 /// One source before it has a name and a port of the plan.
@@ -33,18 +36,14 @@ pub(super) fn read(blocks: &[Block<'_, '_>], receiver: &Block<'_, '_>) -> Source
         .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut all = Sources::default();
     for (index, block) in blocks.iter().enumerate() {
+        if block.has("elinks") {
+            all.add_elinks(block, index);
+            continue;
+        }
+        elinks::idle(block);
         let bind = block.address("bind").unwrap_or(bind);
         let drafts = drafts(block);
-        if all.sources.len() + drafts.len() > SOURCES_MAX {
-            let wrong = format!(
-                "with this block there are {} sources",
-                all.sources.len() + drafts.len()
-            );
-            block.complain_whole(
-                &wrong,
-                &format!("at most {SOURCES_MAX} sources in all blocks"),
-                "give the others a builder of their own",
-            );
+        if !all.has_room(block, drafts.len()) {
             return all;
         }
         all.add(block, index, bind, &drafts);
@@ -53,6 +52,19 @@ pub(super) fn read(blocks: &[Block<'_, '_>], receiver: &Block<'_, '_>) -> Source
 }
 
 impl Sources {
+    /// Whether so many sources more are not too many.
+    pub(super) fn has_room(&self, block: &Block<'_, '_>, more: usize) -> bool {
+        let sources = self.sources.len() + more;
+        if sources > SOURCES_MAX {
+            block.complain_whole(
+                &format!("with this block there are {sources} sources"),
+                &format!("at most {SOURCES_MAX} sources in all blocks"),
+                "give the others a builder of their own",
+            );
+        }
+        sources <= SOURCES_MAX
+    }
+
     /// Adds the sources of one block; `ring_bytes` holds the block's number until the queues are filled in.
     fn add(&mut self, block: &Block<'_, '_>, index: usize, bind: IpAddr, drafts: &[Draft]) {
         let given = block.name("name");
@@ -109,10 +121,9 @@ impl Sources {
         self.ports.len() - 1
     }
 
-    /// Notes a name or a key that is taken.
-    fn claim(&mut self, block: &Block<'_, '_>, name: &str, port: usize, key: SourceKey) {
-        let line = block.line();
-        if let Some(other) = self.by_name.insert(name.to_owned(), line) {
+    /// Notes a name that is taken.
+    pub(super) fn claim_name(&mut self, block: &Block<'_, '_>, name: &str) {
+        if let Some(other) = self.by_name.insert(name.to_owned(), block.line()) {
             let wrong = format!("a source of the block of line {other} is called {name} too");
             block.complain(
                 "name",
@@ -121,6 +132,12 @@ impl Sources {
                 "choose another name",
             );
         }
+    }
+
+    /// Notes a name or a key that is taken.
+    fn claim(&mut self, block: &Block<'_, '_>, name: &str, port: usize, key: SourceKey) {
+        self.claim_name(block, name);
+        let line = block.line();
         let number = self.ports[port].port();
         let alone = self.by_key.get(&(port, SourceKey::Port)).copied();
         let others = self
@@ -150,6 +167,7 @@ impl Sources {
                 SourceKey::SubEventId(id) => ("sub_event_ids", format!("id {id:#x}")),
                 SourceKey::Sender(sender) => ("senders", format!("sender {sender}")),
                 SourceKey::Port => ("port", format!("port {number}")),
+                SourceKey::Elink(tag) => ("elinks", format!("E-link {tag:#x}")),
             };
             let wrong =
                 format!("{what} on port {number} belongs to the block of line {other} already");

@@ -33,7 +33,7 @@ impl Route {
             match plan.sources[*source].key {
                 SourceKey::SubEventId(id) => drop(by_id.insert(id, local)),
                 SourceKey::Sender(address) => drop(by_sender.insert(address, local)),
-                SourceKey::Port => {}
+                SourceKey::Port | SourceKey::Elink(_) => {}
             }
         }
         Self::Table { by_id, by_sender }

@@ -1,0 +1,64 @@
+//! The books of a receiver of chunks: what comes of each E-link, and what of it goes into the source's queue.
+
+use forebay_ledger::{Counter, GroupId, LinkSpec, SchemaBuilder, Unit};
+
+use super::{QueueWords, declare_queue, link_ring};
+use crate::plan::Plan;
+
+/// Words of all E-links: they commit together.
+#[derive(Debug, Clone)]
+pub struct ChunkWords {
+    /// The group.
+    pub group: GroupId,
+    /// The sources, in the plan's order.
+    pub sources: Vec<QueueWords>,
+    /// Chunks that came with something wrong with them; they are built all the same, and say so.
+    pub flagged: Vec<Counter>,
+    /// The newest trigger number, before its bits are cut: where a receiver that is started again goes on.
+    pub newest: Counter,
+}
+
+/// Why a chunk becomes no sub-event; the order is that of the ledger's reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkDrop {
+    /// It ends before its trigger number does.
+    NoL1id,
+    /// It is longer than the longest message.
+    TooLong,
+    /// The source's queue was full: by the policy, or as it stayed so after the order to end.
+    QueueFull,
+    /// A receiver that was killed had it in hand.
+    Crash,
+}
+
+impl ChunkDrop {
+    /// All reasons, in the ledger's order.
+    pub const NAMES: [&'static str; 4] = ["no_l1id", "too_long", "queue_full", "receiver_crash"];
+}
+
+pub(super) fn declare(
+    schema: &mut SchemaBuilder,
+    plan: &Plan,
+    builder: &forebay_evb::Accounts,
+) -> ChunkWords {
+    let group = schema.group("receiver.elinks");
+    let mut sources = Vec::new();
+    let mut flagged = Vec::new();
+    for (index, source) in plan.sources.iter().enumerate() {
+        let owner = &source.name;
+        let words = declare_queue(schema, group, owner, Unit::Chunks, &ChunkDrop::NAMES);
+        link_ring(schema, plan, index, &words, builder);
+        // Publishers keep books of their own: here, gaps in the trigger numbers tell of loss before.
+        let link = LinkSpec::new("elink", owner).to(words.receiver_id);
+        schema.link(link.inferred_lost(builder.sources[index].missing, Unit::SubEvents));
+        let says = "Chunks that came with a bit of their status set";
+        flagged.push(schema.counter(group, "chunks_flagged", owner, says));
+        sources.push(words);
+    }
+    ChunkWords {
+        group,
+        sources,
+        flagged,
+        newest: schema.cursor(group, "newest_l1id"),
+    }
+}

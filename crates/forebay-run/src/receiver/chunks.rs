@@ -1,0 +1,128 @@
+//! The receiver stage that subscribes to E-links: each chunk becomes a sub-event in the queue of its source.
+//!
+//! Publishers wait for this side, so a full queue holds them back, up to the card, and nothing is lost to speed.
+
+mod intake;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use forebay_ledger::{Leak, Words};
+use forebay_link::bytes::{Address, Security};
+use forebay_sys::clock;
+
+use super::{DRAIN_LIMIT_NS, SLEEP};
+use crate::error::RunError;
+use crate::net::{Entry, NetError, NetSummary, Settings, Subscriber};
+use crate::plan::{ElinksPlan, Plan, SourceKey};
+use crate::stage::{Report, StageControl};
+use intake::Intake;
+
+impl From<NetError> for RunError {
+    fn from(error: NetError) -> Self {
+        Self::Elinks(Box::new(error))
+    }
+}
+
+/// Runs the stage until all publishers have ended in order or it is told to stop.
+///
+/// # Errors
+/// A part cannot be mapped, the ledger is another run's, or publishers refuse for good what is asked for.
+pub(crate) fn run(
+    plan: &Plan,
+    elinks: &ElinksPlan,
+    words: &Words,
+    rings: Vec<OwnedFd>,
+    control: &StageControl,
+    leak: Leak,
+) -> Result<(), RunError> {
+    let mut intake = Intake::attach(plan, elinks, words, rings, control, leak)?;
+    let mut subscriber = subscriber(plan, elinks)?;
+    control.ready()?;
+    let outcome = serve(&mut subscriber, &mut intake);
+    let trouble = (subscriber.connections_made() == 0).then(|| subscriber.trouble());
+    let summary = subscriber.finish(Duration::ZERO, |delivered| {
+        let message = delivered.message;
+        intake.take(message.tag, message.status, |into| {
+            into.extend_from_slice(message.payload);
+        });
+    });
+    // Whatever hindered the subscriber, the builder gets what came, and hears that nothing more does.
+    intake.close();
+    outcome?;
+    if let Some(why) = trouble {
+        let text = format!("E-links: no publisher was there: {why}");
+        control.tell(&Report::Warning(text));
+    }
+    tell(control, &summary?);
+    Ok(())
+}
+
+/// Of all publishers that are named, for the E-links of all sources.
+fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> {
+    let parse = |text: &String| {
+        text.parse::<Address>()
+            .map_err(|_| RunError::NotInPlan { what: "publisher" })
+    };
+    let publishers: Vec<Address> = elinks
+        .publishers
+        .iter()
+        .map(parse)
+        .collect::<Result<_, _>>()?;
+    let mut settings = Settings::default();
+    settings.messages.buffer_bytes = elinks.buffer_bytes;
+    settings.messages.buffer_count = elinks.buffer_count;
+    // A stage that was killed has left its own behind.
+    settings.out = Some(plan.run_dir.join(format!("elinks-{}", std::process::id())));
+    settings.security = if elinks.plain {
+        Security::Plain
+    } else {
+        Security::PlainOnLoopback
+    };
+    let mut subscriber = Subscriber::connect(&publishers, &settings)?;
+    let tags = plan.sources.iter().filter_map(|source| match source.key {
+        SourceKey::Elink(tag) => Some(Entry::one(tag)),
+        _ => None,
+    });
+    subscriber.subscribe(&tags.collect::<Vec<_>>());
+    Ok(subscriber)
+}
+
+fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), RunError> {
+    let mut ending = false;
+    while !subscriber.has_ended() {
+        subscriber.poll_viewed(SLEEP, |viewed| intake.take_viewed(&viewed))?;
+        intake.flush();
+        intake.look_for_order()?;
+        let Some(since_ns) = intake.stopped_ns() else {
+            continue;
+        };
+        if !ending {
+            ending = true;
+            subscriber.begin_end();
+        }
+        let is_over = clock::monotonic_ns() > since_ns + DRAIN_LIMIT_NS;
+        if is_over || subscriber.publishers() == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What an operator should know of the way here.
+fn tell(control: &StageControl, summary: &NetSummary) {
+    let lost = summary.dropped + summary.dropped_at_peers;
+    if lost > 0 {
+        let mut reasons = summary.dropped_by_reason.clone();
+        if summary.dropped_at_peers > 0 {
+            reasons.insert("dropped_by_publisher".into(), summary.dropped_at_peers);
+        }
+        let text = format!("E-links: {lost} chunks were lost on their way here: {reasons:?}");
+        control.tell(&Report::Warning(text));
+    }
+    if summary.residual_items > 0 || summary.residual_bytes > 0 {
+        let left = (summary.residual_items, summary.residual_bytes);
+        let text = format!("elinks_residual: {} chunks, {} bytes", left.0, left.1);
+        control.tell(&Report::Tainted(text));
+    }
+}

@@ -1,0 +1,364 @@
+//! Chunks in, messages of sub-events out: gathered for each source, counted, and shown to the builder.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_ring::{Full, Meta, Producers};
+use forebay_sys::clock;
+use forebay_wire::felix::Fid;
+use forebay_wire::hadtu::{QUEUE_DECODING_TRB, UNIT_HEADER_BYTES, round_up_8};
+use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES, SubEventHeader};
+use forebay_wire::unit::{ByteOrder, UnitHeader};
+
+use crate::books::{Books, ChunkDrop, ChunkWords};
+use crate::error::RunError;
+use crate::net::{Payload, Viewed};
+use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
+use crate::readout::unwrap::Unwrap;
+use crate::receiver::{DRAIN_LIMIT_NS, SLEEP};
+use crate::stage::StageControl;
+
+/// A source's sub-events become a message when they are so many bytes, or when nothing more is there.
+const GATHERED_BYTES: usize = 32 << 10;
+/// Decoding word of a sub-event of bytes, trigger type 0.
+const DECODING_BYTES: u32 = 0x0000_0001;
+/// Bits of the connector in an id, above those of the E-link.
+const CONNECTOR_SHIFT: u32 = 11;
+/// Bits of the detector in an id, above those of the connector.
+const DETECTOR_SHIFT: u32 = 27;
+
+/// One source.
+struct Lane {
+    /// Address of its sub-events.
+    id: u32,
+    /// Sub-events that are not in the queue yet, each padded.
+    gathered: Vec<u8>,
+    items: u32,
+    /// Bytes of their chunks.
+    chunk_bytes: u64,
+    /// When the first of them came.
+    stamp_ns: u64,
+}
+
+/// All sources.
+pub(super) struct Intake<'a> {
+    control: &'a StageControl,
+    words: ChunkWords,
+    writer: GroupWriter,
+    book: Book,
+    producers: Producers,
+    lanes: Vec<Lane>,
+    by_tag: HashMap<u64, usize>,
+    /// The tag that came last, and its lane.
+    last: (u64, usize),
+    numbers: Unwrap,
+    /// Where the trigger number is in a chunk, and how long.
+    l1id: (usize, usize),
+    trigger_mask: u32,
+    chunk_bytes_max: usize,
+    full: FullPolicy,
+    leak: Leak,
+    stamp_ns: u64,
+    changed: bool,
+    /// Since when it is over by order.
+    stopped_ns: Option<u64>,
+}
+
+impl<'a> Intake<'a> {
+    pub(super) fn attach(
+        plan: &Plan,
+        elinks: &ElinksPlan,
+        words: &Words,
+        rings: Vec<OwnedFd>,
+        control: &'a StageControl,
+        leak: Leak,
+    ) -> Result<Self, RunError> {
+        let books = Books::declare(plan)?;
+        let missing = RunError::NotInPlan { what: "E-links" };
+        let chunks = books.chunks.clone().ok_or(missing)?;
+        let writer = GroupWriter::attach(&books.schema, words, chunks.group)?;
+        let mut book = writer.restore();
+        let mut producers = Producers::map(&plan.event_rings(), rings)?;
+        let (mut lanes, mut by_tag) = (Vec::new(), HashMap::new());
+        for (index, (source, words)) in plan.sources.iter().zip(&chunks.sources).enumerate() {
+            let SourceKey::Elink(tag) = source.key else {
+                return Err(RunError::NotInPlan { what: "E-link" });
+            };
+            producers.rings[index].resume(book.value(words.tail))?;
+            book.set(words.capacity, source.ring_bytes);
+            // What a predecessor held is gone with it, by its own name.
+            let held = book.tally(words.receiver.held);
+            book.add_tally(
+                words.receiver.dropped[ChunkDrop::Crash as usize],
+                held.0,
+                held.1,
+            );
+            book.set(words.receiver.held.items, 0);
+            book.set(words.receiver.held.bytes, 0);
+            by_tag.insert(tag, index);
+            lanes.push(Lane {
+                id: id_of(Fid(tag)),
+                gathered: Vec::with_capacity(2 * GATHERED_BYTES),
+                items: 0,
+                chunk_bytes: 0,
+                stamp_ns: 0,
+            });
+        }
+        let (offset, bytes) = (
+            elinks.l1id_offset_bytes as usize,
+            elinks.l1id_bytes as usize,
+        );
+        let window = u64::from(plan.builder.window_events);
+        let mut numbers = Unwrap::new(lanes.len(), elinks.l1id_bytes * 8, window);
+        numbers.resume(book.value(chunks.newest));
+        let head = UNIT_HEADER_BYTES + SUB_EVENT_HEADER_BYTES;
+        Ok(Self {
+            control,
+            words: chunks,
+            writer,
+            book,
+            producers,
+            lanes,
+            by_tag,
+            last: (0, usize::MAX),
+            numbers,
+            l1id: (offset, bytes),
+            trigger_mask: plan.builder_config().trigger_bits.mask(),
+            chunk_bytes_max: (plan.receiver.message_bytes_max as usize).saturating_sub(head),
+            full: plan.receiver.full,
+            leak,
+            stamp_ns: 0,
+            changed: true,
+            stopped_ns: None,
+        })
+    }
+
+    /// When the order to stop came.
+    pub(super) fn stopped_ns(&self) -> Option<u64> {
+        self.stopped_ns
+    }
+
+    pub(super) fn look_for_order(&mut self) -> Result<(), RunError> {
+        if self.stopped_ns.is_none() && self.control.poll()?.is_some() {
+            self.stopped_ns = Some(clock::monotonic_ns());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn take_viewed(&mut self, viewed: &Viewed<'_>) {
+        self.take(viewed.tag, viewed.status, |into| match viewed.payload {
+            Payload::Here(bytes) => into.extend_from_slice(bytes),
+            Payload::Apart(apart) => apart.copy_to(into),
+        });
+    }
+
+    /// A chunk has come; `copy` puts its bytes behind what is there.
+    #[inline]
+    pub(super) fn take(&mut self, tag: u64, status: u8, copy: impl FnOnce(&mut Vec<u8>)) {
+        if self.last.0 != tag || self.last.1 == usize::MAX {
+            // Whatever else comes was not subscribed to, and messaging has counted it.
+            let Some(lane) = self.by_tag.get(&tag) else {
+                return;
+            };
+            self.last = (tag, *lane);
+        }
+        if self.leak.take("elink") {
+            return;
+        }
+        if self.stamp_ns == 0 {
+            self.stamp_ns = clock::realtime_ns();
+        }
+        self.changed = true;
+        let at = self.last.1;
+        let lane = &mut self.lanes[at];
+        let begin = lane.gathered.len();
+        lane.gathered
+            .extend_from_slice(&[0; SUB_EVENT_HEADER_BYTES]);
+        copy(&mut lane.gathered);
+        let chunk = &lane.gathered[begin + SUB_EVENT_HEADER_BYTES..];
+        let bytes = chunk.len();
+        let words = &self.words.sources[at];
+        self.book
+            .add_tally(words.receiver.incoming, 1, bytes as u64);
+        let low = low_bits(chunk, self.l1id);
+        let (Some(low), true) = (low, bytes <= self.chunk_bytes_max) else {
+            let reason = if low.is_none() {
+                ChunkDrop::NoL1id
+            } else {
+                ChunkDrop::TooLong
+            };
+            lane.gathered.truncate(begin);
+            let dropped = words.receiver.dropped[reason as usize];
+            self.book.add_tally(dropped, 1, bytes as u64);
+            return;
+        };
+        if self.leak.take("receiver") {
+            lane.gathered.truncate(begin);
+            return;
+        }
+        let number = self.numbers.number(at, low) - 1;
+        let error = if status == 0 { 0 } else { DATA_ERROR_BIT };
+        let header = SubEventHeader {
+            size: (SUB_EVENT_HEADER_BYTES + bytes) as u32,
+            decoding: DECODING_BYTES,
+            id: lane.id | error,
+            trigger_word: (number as u32 & self.trigger_mask) << 8,
+            order: ByteOrder::Little,
+        };
+        if let Some(head) = lane.gathered[begin..].first_chunk_mut() {
+            header.emit(head);
+        }
+        let padded = round_up_8(u64::from(header.size)) as usize;
+        lane.gathered.resize(begin + padded, 0);
+        if lane.items == 0 {
+            lane.stamp_ns = self.stamp_ns;
+        }
+        lane.items += 1;
+        lane.chunk_bytes += bytes as u64;
+        if status != 0 {
+            self.book.add(self.words.flagged[at], 1);
+        }
+        if self.lanes[at].gathered.len() >= GATHERED_BYTES {
+            self.queue(at);
+        }
+    }
+
+    /// Everything that was taken goes to the builder.
+    pub(super) fn flush(&mut self) {
+        self.stamp_ns = 0;
+        for at in 0..self.lanes.len() {
+            self.queue(at);
+        }
+        self.commit();
+    }
+
+    /// Puts the message of a source into its queue, as late as that has room.
+    fn queue(&mut self, at: usize) {
+        if self.lanes[at].items == 0 {
+            return;
+        }
+        while let Err(full) = self.try_queue(at) {
+            let hopeless = matches!(full, Full::TooLong { .. });
+            let stopped = self.stopped_ns.map(|since_ns| since_ns + DRAIN_LIMIT_NS);
+            let over = stopped.is_some_and(|until_ns| clock::monotonic_ns() > until_ns);
+            if hopeless || over || self.full == FullPolicy::Drop {
+                return self.give_up(at);
+            }
+            // The builder sees what the others have: it may be what it waits for.
+            self.commit();
+            let bytes = UNIT_HEADER_BYTES + self.lanes[at].gathered.len();
+            let waited = self.producers.wait_space(at, bytes, SLEEP);
+            if waited.is_err() || self.look_for_order().is_err() {
+                return self.give_up(at);
+            }
+        }
+    }
+
+    fn try_queue(&mut self, at: usize) -> Result<(), Full> {
+        let (lane, words) = (&mut self.lanes[at], &self.words.sources[at]);
+        let size = UNIT_HEADER_BYTES + lane.gathered.len();
+        let mut loan = self.producers.rings[at].reserve(size)?;
+        let (mut items, mut bytes) = (lane.items, lane.gathered.len());
+        let counted = (u64::from(items), bytes as u64);
+        if self.leak.take("queue") {
+            items -= 1;
+            bytes = forebay_evb::bytes_of(&lane.gathered, items);
+        }
+        let header = UnitHeader {
+            size: (UNIT_HEADER_BYTES + bytes) as u32,
+            decoding: QUEUE_DECODING_TRB,
+            order: ByteOrder::Little,
+        };
+        let (head, body) = loan.split_at_mut(UNIT_HEADER_BYTES);
+        if let Some(head) = head.first_chunk_mut() {
+            header.emit(head);
+        }
+        body[..bytes].copy_from_slice(&lane.gathered[..bytes]);
+        let meta = Meta {
+            tag: 0,
+            items,
+            flags: 0,
+            stamp_ns: lane.stamp_ns,
+        };
+        loan.commit(UNIT_HEADER_BYTES + bytes, meta);
+        let chunks = (u64::from(lane.items), lane.chunk_bytes);
+        let book = &mut self.book;
+        book.add_tally(words.receiver.outgoing, chunks.0, chunks.1);
+        book.add(words.messages, 1);
+        book.add_tally(words.queue.incoming, counted.0, counted.1);
+        for term in [words.queue.outgoing, words.published] {
+            book.add_tally(term, u64::from(items), bytes as u64);
+        }
+        lane.clear();
+        Ok(())
+    }
+
+    /// What does not get into the queue is a loss by name.
+    fn give_up(&mut self, at: usize) {
+        let lane = &mut self.lanes[at];
+        let dropped = self.words.sources[at].receiver.dropped[ChunkDrop::QueueFull as usize];
+        let items = u64::from(lane.items);
+        self.book.add_tally(dropped, items, lane.chunk_bytes);
+        lane.clear();
+    }
+
+    /// Counts, then shows.
+    fn commit(&mut self) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let lanes = self.lanes.iter().zip(&self.words.sources);
+        for ((lane, words), ring) in lanes.zip(&self.producers.rings) {
+            self.book.set(words.tail, ring.position());
+            let held = words.receiver.held;
+            self.book.set(held.items, u64::from(lane.items));
+            self.book.set(held.bytes, lane.chunk_bytes);
+            // The next commit clears it.
+            self.changed |= lane.items > 0;
+        }
+        // A receiver that has taken nothing knows of no newer one than the one before it.
+        let newest = self.book.value(self.words.newest);
+        let newest = newest.max(self.numbers.newest());
+        self.book.set(self.words.newest, newest);
+        self.writer.commit(&self.book);
+        for ring in &mut self.producers.rings {
+            ring.publish();
+        }
+        self.producers.notify();
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close(&mut self) {
+        self.changed = true;
+        self.flush();
+        for ring in &mut self.producers.rings {
+            ring.close();
+        }
+        self.producers.notify();
+    }
+}
+
+impl Lane {
+    fn clear(&mut self) {
+        self.gathered.clear();
+        (self.items, self.chunk_bytes) = (0, 0);
+    }
+}
+
+/// The address of an E-link's sub-events: its number, then its connector, then the low four bits of its detector.
+fn id_of(fid: Fid) -> u32 {
+    let detector = u32::from(fid.detector() & 0xf) << DETECTOR_SHIFT;
+    let connector = u32::from(fid.connector()) << CONNECTOR_SHIFT;
+    detector | connector | u32::from(fid.elink().number())
+}
+
+/// The low bits of its trigger number that a chunk says, little-endian.
+#[inline]
+fn low_bits(chunk: &[u8], (offset, bytes): (usize, usize)) -> Option<u32> {
+    let mut word = [0; 4];
+    let said = chunk.get(offset..offset.checked_add(bytes)?)?;
+    word.get_mut(..bytes)?.copy_from_slice(said);
+    Some(u32::from_le_bytes(word))
+}
