@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use forebay_run::StopSignals;
 
 use crate::conditions::Conditions;
+use crate::statistics::is_settled;
 pub use line::{Failed, Line, Report};
 
 /// How benches are run.
@@ -56,6 +57,15 @@ impl Options {
     /// Runs of a measurement.
     fn runs(&self) -> usize {
         if self.quick { 1 } else { 5 }
+    }
+
+    /// Whether one more round of turns shall follow so many, after these results of each: as many as are asked for, and up to three times as many while
+    /// some median is not settled.
+    fn wants_more(&self, rounds: usize, found: &[Vec<f64>]) -> bool {
+        let least = self.runs();
+        let is_settled = |values: &Vec<f64>| values.is_empty() || is_settled(values);
+        let most = if self.quick { least } else { 3 * least };
+        rounds < least || (rounds < most && !found.iter().all(is_settled))
     }
 
     /// How long a run that counts is looked at, in s.

@@ -36,6 +36,17 @@ pub fn spread(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
     })
 }
 
+/// How far apart quartiles may lie, of the median, over the root of the runs: a median's own error is about as much.
+const SETTLED_SHARE: f64 = 0.05;
+
+/// Whether the median of `values` would hardly be another one with more runs. It looks at nothing else: not at a goal, and not at a reference.
+#[must_use]
+pub fn is_settled(values: &[f64]) -> bool {
+    quartiles(values.iter().copied()).is_some_and(|it| {
+        (it.q3 - it.q1) / (it.runs as f64).sqrt() <= SETTLED_SHARE * it.median.abs()
+    })
+}
+
 /// How far beyond the quartiles a run must lie to be an outlier, in distances of the quartiles.
 const OUTLIER_FENCES: f64 = 3.0;
 /// How far from the median it must lie as well, of the median: a few percent are nothing special.
@@ -189,6 +200,16 @@ mod tests {
         let near = [100.0, 100.0, 100.0, 100.0, 104.0];
         assert_eq!(quartiles(near).unwrap().outliers, 0);
         assert_eq!(quartiles([7.0]).unwrap().outliers, 0);
+    }
+
+    #[test]
+    fn a_median_is_settled_when_runs_agree_or_are_many() {
+        assert!(is_settled(&[100.0, 101.0, 99.0, 100.0, 300.0]));
+        let apart = [70.0, 100.0, 72.0, 103.0, 71.0];
+        assert!(!is_settled(&apart));
+        let wide = [90.0, 95.0, 100.0, 105.0, 112.0];
+        assert!(is_settled(&wide.repeat(2)) && !is_settled(&[80.0, 90.0, 100.0, 110.0, 120.0]));
+        assert!(!is_settled(&[]));
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Each in turn, as often as the bench repeats; nothing of a program that is missing.
+    /// Each in turn, as often as the bench repeats, and oftener while the medians are not settled; nothing of a program that is missing.
     fn alternate(
         &self,
         turns: &[Turn<'_>],
@@ -103,7 +103,9 @@ impl Bench<'_> {
         scale: f64,
     ) -> Result<Vec<Option<Spread>>> {
         let mut found = vec![Vec::new(); turns.len()];
-        for _ in 0..self.session.runs() {
+        let mut round = 0;
+        while self.session.wants_more(round, &found) {
+            round += 1;
             for (turn, values) in turns.iter().zip(&mut found) {
                 self.session.go_on()?;
                 let row = match turn {
@@ -148,7 +150,9 @@ impl Bench<'_> {
         };
         let perf = self.own("tcp", 64 * KIB, Pattern::Stream);
         let mut found = [Vec::new(), Vec::new()];
-        for _ in 0..self.session.runs() {
+        let mut round = 0;
+        while self.session.wants_more(round, &found) {
+            round += 1;
             for (ground, values) in [&secured, &self.ground].into_iter().zip(&mut found) {
                 self.session.go_on()?;
                 values.push(perf.measure(ground)?.number(GOODPUT) * 1e-9);
