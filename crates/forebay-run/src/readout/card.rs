@@ -3,6 +3,7 @@
 //! The card's time is the host's monotonic clock, or a slower one. Blocks that were filled in one round are shown together, and a reader that sleeps is woken once for
 //! them: interrupts are coalesced. When the run is over the card waits until its readers have read everything.
 
+pub mod replay;
 mod summary;
 
 use std::net::SocketAddr;
@@ -59,6 +60,27 @@ pub struct CardPlan {
     pub drain: Duration,
 }
 
+impl CardPlan {
+    /// A card with one DMA buffer of the usual size, for blocks of a file.
+    #[must_use]
+    pub fn of_replay() -> Self {
+        let name = "card0";
+        let config = CardConfig::full_mode(1, 1.0, 16);
+        Self {
+            socket: PathBuf::from(format!("{name}.sock")),
+            name: name.into(),
+            out: None,
+            metrics: None,
+            trigger_times: None,
+            dma_blocks: (64 << 20) / config.format.bytes() as u64,
+            config,
+            wait_for_readers: true,
+            time_dilation: 1,
+            drain: Duration::from_secs(60),
+        }
+    }
+}
+
 /// Rings that the engine writes into.
 struct Rings {
     rings: Vec<BlockProducer>,
@@ -89,6 +111,18 @@ impl Dma for Rings {
 }
 
 impl Rings {
+    /// The memories of a card's DMA buffers, and the side that writes into them.
+    fn create(info: &DeviceInfo) -> Result<(Vec<BlockRingMemory>, Self), ReadoutError> {
+        let (mut memories, mut rings) = (Vec::new(), Vec::new());
+        for spec in (0..info.blocks.len()).filter_map(|buffer| info.spec(buffer)) {
+            let memory = BlockRingMemory::create(&spec)?;
+            rings.push(BlockProducer::map(&spec, memory.producer_fds()?)?);
+            memories.push(memory);
+        }
+        let fresh = vec![false; rings.len()];
+        Ok((memories, Self { rings, fresh }))
+    }
+
     /// Shows what was committed.
     fn show(&mut self) {
         for (ring, fresh) in self.rings.iter_mut().zip(&mut self.fresh) {
@@ -143,21 +177,14 @@ pub fn run(
         None => None,
     };
     let info = describe(plan);
-    let mut memories = Vec::new();
-    let mut rings = Vec::new();
-    for buffer in 0..plan.config.buffers {
-        let Some(spec) = info.spec(buffer) else { break };
-        let memory = BlockRingMemory::create(&spec)?;
-        rings.push(BlockProducer::map(&spec, memory.producer_fds()?)?);
-        memories.push(memory);
-    }
+    let (memories, rings) = Rings::create(&info)?;
     let mut warnings = Vec::new();
     let account = card.account();
     let books = CardBooks::open(
         &plan.name,
         plan.out.as_deref(),
         &account,
-        rings.len(),
+        rings.rings.len(),
         &mut warnings,
     )?;
     warnings.iter().for_each(|warning| warn(warning));
@@ -171,10 +198,7 @@ pub fn run(
         plan,
         card,
         times,
-        rings: Rings {
-            fresh: vec![false; rings.len()],
-            rings,
-        },
+        rings,
         door,
         books,
         signals,

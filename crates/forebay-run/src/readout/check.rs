@@ -22,7 +22,7 @@ use forebay_readout::{BlockError, Chunk, Config, Damage, Decoder};
 use forebay_wire::felix::{BlockFormat, BlockHead, ELINKS, Elink, Kind, Subchunk};
 
 mod fault;
-mod frame;
+pub(super) mod frame;
 mod report;
 mod settings;
 #[cfg(test)]

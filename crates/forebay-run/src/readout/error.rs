@@ -15,6 +15,15 @@ pub enum ReadoutError {
     /// What a card shall be.
     #[error("card: {0}")]
     Card(#[from] forebay_emu::card::CardConfigError),
+    /// A file to replay.
+    #[error(
+        "{}: no block begins in its first MiB; is it a file of raw blocks? See what `forebay fcheck` says of it",
+        path.display()
+    )]
+    NoBlocks {
+        /// Which.
+        path: std::path::PathBuf,
+    },
     /// An address at which nobody could be found.
     #[error(
         "{address}: the parts of a chain have to know each other's ports; name one, as in tcp://127.0.0.1:7200"

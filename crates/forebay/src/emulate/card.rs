@@ -1,10 +1,11 @@
 //! `forebay emulate card`: a card of detector links, as a process of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_run::readout::card::{self, CardSummary};
+use forebay_run::readout::card::replay::{self, BlockReplay, ReplaySummary};
+use forebay_run::readout::card::{self, CardPlan, CardSummary, DmaSummary};
 use forebay_run::readout::config;
 
 use crate::output::{Format, bytes, counted, note_line, print_line, si};
@@ -16,37 +17,66 @@ use crate::session::BROKEN;
 /// by Ctrl-C, when everything has been read.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay emulate card examples/card.toml\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, or its readers left something unread."
+    after_help = "Examples:\n  forebay emulate card examples/card.toml\n  forebay emulate card --replay blocks.dat --socket card0.sock --loops 10\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, or its readers left something unread."
 )]
 pub(super) struct CardArgs {
-    /// What the card is; `forebay check --reference` lists all keys.
-    #[arg(value_name = "FILE.toml")]
-    file: PathBuf,
+    /// What the card is; `forebay check --reference` lists all keys. With --replay it may be left out, and says only the card's name, socket, DMA buffers and
+    /// which E-links go into which of them.
+    #[arg(value_name = "FILE.toml", required_unless_present = "replay")]
+    file: Option<PathBuf>,
+    /// Shows readers the blocks of this file, in its order, in the place of what front ends would send.
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Blocks in a second; as fast as readers make room, when it is not given.
+    #[arg(long, value_name = "HZ", requires = "replay", value_parser = clap::value_parser!(u64).range(1..))]
+    blocks_hz: Option<u64>,
+    /// How often the file is gone through; sequence numbers go on from one time to the next.
+    #[arg(long, value_name = "N", requires = "replay", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    loops: u64,
+    /// The words of its blocks stand in front of the data, a variant of this project.
+    #[arg(long, requires = "replay")]
+    subchunk_headers: bool,
+    /// Where readers open the card; instead of what the file says.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
-    let plan = config::load_card(&args.file)?;
+    let mut plan = match &args.file {
+        Some(file) => config::load_card(file)?,
+        None => CardPlan::of_replay(),
+    };
+    if let Some(socket) = &args.socket {
+        plan.socket.clone_from(socket);
+    }
     let signals = forebay_run::signals()?;
-    let summary = card::run(
-        &plan,
-        &signals,
-        |socket| {
-            note_line(format_args!(
-                "forebay: {} is at {}",
-                plan.name,
-                socket.display()
-            ));
-        },
-        |warning| note_line(format_args!("forebay: warning: {warning}")),
-    )?;
+    let ready = |socket: &Path| {
+        note_line(format_args!(
+            "forebay: {} is at {}",
+            plan.name,
+            socket.display()
+        ));
+    };
+    let warn = |warning: &str| note_line(format_args!("forebay: warning: {warning}"));
+    if let Some(file) = &args.replay {
+        let replay = BlockReplay {
+            file: file.clone(),
+            blocks_hz: args.blocks_hz,
+            loops: args.loops,
+            headers: args.subchunk_headers,
+        };
+        let summary = replay::run(&plan, &replay, &signals, ready, warn)?;
+        return conclude_replay(&summary, args.format);
+    }
+    let summary = card::run(&plan, &signals, ready, warn)?;
     match args.format {
         Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print(&summary),
     }
-    let unread: u64 = summary.dma.iter().map(|dma| dma.blocks_unread).sum();
+    let unread = unread(&summary.dma);
     if unread > 0 || summary.held > 0 {
         note_line(format_args!(
             "forebay: {} and {} in front of them were left: nobody has read them",
@@ -61,6 +91,54 @@ pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
             _ => ExitCode::from(BROKEN),
         },
     )
+}
+
+fn unread(dma: &[DmaSummary]) -> u64 {
+    dma.iter().map(|dma| dma.blocks_unread).sum()
+}
+
+fn conclude_replay(summary: &ReplaySummary, format: Format) -> Result<ExitCode> {
+    match format {
+        Format::Json => print_line(serde_json::to_string(summary)?),
+        Format::Text => print_replay(summary),
+    }
+    let unread = unread(&summary.dma);
+    if unread > 0 {
+        let unread = counted(unread, "block");
+        note_line(format_args!("forebay: {unread} left: nobody has read them"));
+    }
+    let is_closed = (summary.residual_items, summary.residual_bytes) == (0, 0);
+    Ok(match (is_closed, unread) {
+        (false, _) => ExitCode::from(BROKEN),
+        (true, 0) => ExitCode::SUCCESS,
+        (true, _) => ExitCode::from(2),
+    })
+}
+
+fn print_replay(summary: &ReplaySummary) {
+    print_line(format_args!(
+        "{} ({}) of {}, {} in {:.2} s; the file held back for {:.2} s by DMA buffers without room",
+        counted(summary.blocks, "block"),
+        summary.blocks_format,
+        counted(summary.elinks.len() as u64, "E-link"),
+        bytes(summary.bytes as f64),
+        summary.seconds,
+        summary.held_up_seconds,
+    ));
+    let lost = [
+        (summary.skipped_bytes, "in which no block begins"),
+        (summary.tail_bytes, "of a block that is cut off"),
+    ];
+    for (count, why) in lost.into_iter().filter(|(count, _)| *count > 0) {
+        print_line(format_args!(
+            "{} of the file, {why}",
+            counted(count, "byte")
+        ));
+    }
+    print_line(format_args!(
+        "CPU {:.2} s; residual {} blocks, {} bytes",
+        summary.cpu_seconds, summary.residual_items, summary.residual_bytes
+    ));
 }
 
 fn print(summary: &CardSummary) {
