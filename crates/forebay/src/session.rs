@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_ledger::Verdict;
+use forebay_ledger::{Leak, Verdict};
 use forebay_run::books::Books;
 use forebay_run::plan::Plan;
 use forebay_run::summary::Summary;
@@ -43,6 +43,14 @@ pub(crate) fn leak_from_env() -> Option<String> {
     std::env::var("FOREBAY_LEAK")
         .ok()
         .filter(|text| !text.is_empty())
+}
+
+/// The same for what is told of an end point.
+pub(crate) fn leak_of_end_point() -> Result<Leak> {
+    leak_from_env().map_or_else(
+        || Ok(Leak::off()),
+        |text| text.parse().context("FOREBAY_LEAK"),
+    )
 }
 
 /// The switch that holds a sink up, for tests of the queues.

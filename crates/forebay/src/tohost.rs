@@ -9,7 +9,7 @@ use forebay_run::readout::tohost::{self, ToHostSummary};
 use forebay_run::readout::{CardEnd, config};
 
 use crate::output::{Format, bytes, counted, note_line, print_line, si};
-use crate::session::BROKEN;
+use crate::session::{BROKEN, leak_of_end_point};
 
 /// Reads the DMA buffers of cards and publishes their chunks by E-link.
 ///
@@ -34,7 +34,9 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     let file = config::load_tohost(&args.file)?;
     let signals = Arc::new(forebay_run::signals()?);
     let mut plan = file.plan(|| signals.count() > 0)?;
+    let leak = leak_of_end_point()?;
     for reader in &mut plan.readers {
+        reader.settings.leak = leak.clone();
         reader.settings.signals = Some(Arc::clone(&signals));
     }
     let summary = tohost::run(

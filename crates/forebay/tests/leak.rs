@@ -174,3 +174,31 @@ fn a_run_that_leaks_says_so_while_it_goes_on() {
     let live = |line: &str| line.contains("  fill: ") && line.ends_with("residual 5");
     assert!(ended.stderr.lines().any(live), "{}", ended.stderr);
 }
+
+#[test]
+fn chunks_that_vanish_in_to_host_are_found() {
+    // At `send` the publisher's books have it, and the subscriber's tell of nothing: it never left.
+    for hop in ["publish", "send"] {
+        let folder = TempDir::new().unwrap();
+        let args = [
+            "demo",
+            "tohost",
+            "--links",
+            "2",
+            "--dma-buffers",
+            "1",
+            "--trigger-hz",
+            "1000",
+            "--duration",
+            "500ms",
+            "--format",
+            "json",
+        ];
+        let mut command = rig::forebay();
+        command.args(args).arg("--out").arg(folder.path());
+        let ended = start(command.env("FOREBAY_LEAK", format!("{hop}:5"))).end();
+        let json = ended.json_of(1);
+        let left = json["residual_items"].as_i64().unwrap().unsigned_abs();
+        assert!(left >= 5, "{hop}: {json}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
+use forebay_ledger::Leak;
 use forebay_readout::{Bytes, Chunk, Payload};
 use forebay_ring::View;
 use forebay_sys::clock;
@@ -76,6 +77,8 @@ pub(super) struct Outlet<'a> {
     pub(super) failed: Option<NetError>,
     /// Told to stop while a subscriber had no room: what is still offered is given up by name.
     pub(super) stopped: bool,
+    /// The fault switch of the tests, at `publish`.
+    pub(super) leak: Leak,
     /// All so far.
     pub(super) total: Totals,
 }
@@ -144,6 +147,7 @@ impl Outlet<'_> {
         match published {
             Ok(None) => return false,
             Ok(Some(0)) => self.lose(Unpublished::NoSubscriber, bytes),
+            Ok(Some(_)) if self.leak.take("publish") => {}
             Ok(Some(_)) => {
                 self.published[0] += 1;
                 self.published[1] += bytes as u64;

@@ -101,6 +101,7 @@ pub(super) fn run(
         unpublished: [[0; 2]; 4],
         failed: None,
         stopped: false,
+        leak: plan.settings.leak.clone(),
         total: Totals::default(),
     };
     while outlet.publisher.ready_subscribers() < plan.subscribers_min && !stops() {

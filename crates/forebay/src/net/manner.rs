@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use forebay_run::StopSignals;
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
@@ -15,7 +15,7 @@ use crate::metrics;
 use crate::output::{
     Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, si,
 };
-use crate::session::{BROKEN, leak_from_env};
+use crate::session::{BROKEN, leak_of_end_point};
 
 use super::security::SecurityArgs;
 
@@ -134,10 +134,7 @@ fn ns(time: Duration) -> u64 {
 impl CommonArgs {
     /// What the end point is told; `signals` end its waits.
     pub(crate) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
-        let leak = match leak_from_env() {
-            Some(text) => text.parse().context("FOREBAY_LEAK")?,
-            None => Settings::default().leak,
-        };
+        let leak = leak_of_end_point()?;
         Ok(Settings {
             messages: Config {
                 buffer_bytes: self.buffer_bytes,
