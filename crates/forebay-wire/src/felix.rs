@@ -15,9 +15,12 @@
 //!
 //! [`Layout::Headers32`] is a variant of this project alone: the same 32-bit word stands in front of its data, and a block is read from its beginning. Newer
 //! firmware has subchunk headers too, but their layout is not public: this is not it.
+//!
+//! In the other direction messages to E-links go in packets of 32 bytes: [`PacketWriter`] makes them, [`FromHostDecoder`] reads them.
 
 mod block;
 mod elink;
+mod from_host;
 mod generated;
 mod subchunk;
 mod ttc;
@@ -25,6 +28,10 @@ mod writer;
 
 pub use block::{BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, BlockFormat, BlockFormatError, BlockHead};
 pub use elink::{ELINKS, Elink, Fid};
+pub use from_host::{
+    FromHostAccount, FromHostDecoder, FromHostLoss, OddLength, PACKET_BYTES, PACKET_PAYLOAD_BYTES,
+    PacketFormat, PacketHead, PacketWriter, Pieces, Taken, packets_of,
+};
 pub use generated::{GENERATED_HEAD_BYTES, Generated, GeneratedError};
 pub use subchunk::{Flags, Kind, Layout, Subchunk};
 pub use ttc::{TTC_MESSAGE_BYTES, TtcError, TtcMessage};

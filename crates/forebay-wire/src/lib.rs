@@ -9,7 +9,7 @@
 //! | HADES units, messages and sub-events | [`mod@unit`], [`hadtu`], [`subevent`] |
 //! | HADES list-mode data files (HLD) | [`hld`], [`hld_name`], [`hld_scan`] |
 //! | the stream to a remote mover | [`mover`] |
-//! | blocks of a FELIX card: E-links, subchunks, chunks of its data generator, messages about triggers | [`felix`] |
+//! | blocks of a FELIX card: E-links, subchunks, chunks of its data generator, messages about triggers; packets to its E-links | [`felix`] |
 //! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
 //!
 //! ```

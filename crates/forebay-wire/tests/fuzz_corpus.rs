@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+#[path = "../../../fuzz/oracle/from_host.rs"]
+mod from_host;
 #[path = "../../../fuzz/oracle/hadtu.rs"]
 mod hadtu;
 #[path = "../../../fuzz/oracle/hld.rs"]
@@ -48,4 +50,9 @@ fn the_corpus_of_mover_streams() {
 #[test]
 fn the_corpus_of_messaging() {
     replay("net", 8, net::check);
+}
+
+#[test]
+fn the_corpus_of_from_host_packets() {
+    replay("from_host", 6, from_host::check);
 }
