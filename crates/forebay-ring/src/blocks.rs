@@ -50,7 +50,7 @@ const NO_FDS: RingError = RingError::Descriptors {
 };
 
 /// Least bytes of a block.
-pub const BLOCK_BYTES_MIN: u32 = 64;
+pub const BLOCK_BYTES_MIN: u32 = 32;
 /// Most bytes of a block: the least capacity of a ring.
 pub const BLOCK_BYTES_MAX: u32 = CAPACITY_BYTES_MIN as u32;
 
@@ -294,6 +294,12 @@ impl BlockProducer {
     pub fn close(&mut self) {
         self.parts.own.close();
     }
+
+    /// Whether the reader has said that it reads no more.
+    #[must_use]
+    pub fn is_read_no_more(&self) -> bool {
+        self.parts.peer.is_closed()
+    }
 }
 
 /// The side that reads blocks. Two cursors: what was taken (private), and what was released, which may be written again.
@@ -435,6 +441,12 @@ impl BlockConsumer {
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.parts.capacity / self.block_bytes
+    }
+
+    /// Says that this side reads no more, after the last release: what is unread stays so.
+    pub fn close(&mut self) {
+        self.parts.own.close();
+        self.space.notify();
     }
 
     /// Whether the writer has ended the stream and everything was taken.
