@@ -14,6 +14,7 @@
 //! - A chunk comes out of the link whole, when its last symbol does. Blocks are filled at once and go out at once; only a DMA buffer without room makes chunks
 //!   wait behind the link. That queue tells its front end to stop, and what does not fit is cut off or dropped.
 //! - What goes wrong ([`CardFault`]) follows from the seed too, is counted by name, and what it costs is in the books ([`CardLoss`]).
+//! - In the other direction packets come ([`Card::handle_packet`]), whose messages the front ends forget, or send back as chunks of the same E-link.
 //! - Room in a DMA buffer is looked for when the card is told the time; so be it often.
 //!
 //! ```
@@ -41,7 +42,9 @@ mod block;
 mod config;
 mod fault;
 mod fifo;
+mod from_host;
 mod link;
+mod loop_back;
 mod memory;
 mod payload;
 mod sampled;
@@ -61,6 +64,7 @@ pub use config::{
 };
 pub use fault::{CardFault, CardFaultRule};
 pub use fifo::FifoBooks;
+pub use from_host::FromHostBooks;
 pub use memory::Memory;
 pub use sampled::SAMPLED_MOST;
 pub use sizes::ChunkSizes;
@@ -69,7 +73,9 @@ pub use ttc::{BUNCH_HZ, ORBIT_BUNCHES, Spread, Trains, TtcConfig};
 use self::block::Builder;
 use self::fault::LinkFaults;
 use self::fifo::Fifo;
+use self::from_host::FromHost;
 use self::link::Link;
+use self::loop_back::{LoopBack, Messages};
 use self::payload::Payload;
 use self::sampled::Sampled;
 use self::sizes::Sizes;
@@ -107,6 +113,9 @@ pub struct Card {
     ttc: Ttc,
     triggers: Triggers,
     links: Vec<Link>,
+    /// E-links that send back what they are sent.
+    loops: Vec<LoopBack>,
+    from_host: FromHost,
     batch_triggers: u64,
     call_chunks: u64,
     busy_on: u64,
@@ -144,7 +153,15 @@ impl Card {
             let queues = queues(one.elink, one.buffer, Payload::of(one));
             Link::new(one, key, &sizes, queues).with_faults(faults(one.elink))
         };
-        let mut links: Vec<Link> = config.elinks.iter().map(link).collect();
+        let (looped, answering): (Vec<&ElinkConfig>, Vec<&ElinkConfig>) =
+            config.elinks.iter().partition(|one| one.loop_back);
+        let mut links: Vec<Link> = answering.into_iter().map(link).collect();
+        let most = config.front_end.busy_on_chunks;
+        let loop_back = |one: &&ElinkConfig| {
+            let queues = queues(one.elink, one.buffer, Payload::Looped(Messages::default()));
+            LoopBack::new(Link::looped(one, queues), most)
+        };
+        let loops = looped.iter().map(loop_back).collect();
         if let Some(buffer) = config.ttc.to_host {
             let elink = Elink::TTC_TO_HOST;
             let payload = Payload::Ttc(config.ttc.trigger_type);
@@ -154,7 +171,9 @@ impl Card {
         let largest = sizes.largest() as u64;
         let per_trigger = largest * links.len() as u64;
         Ok(Self {
-            batch_triggers: (BATCH_BYTES / per_trigger).clamp(1, BATCH_TRIGGERS),
+            loops,
+            from_host: FromHost::new(config),
+            batch_triggers: (BATCH_BYTES / per_trigger.max(1)).clamp(1, BATCH_TRIGGERS),
             call_chunks: (CALL_BYTES / largest).min(CALL_CHUNKS),
             ttc: Ttc::new(&config.ttc, hash(config.seed, 0)),
             triggers: Triggers::new(config.front_end.busy_on_chunks),
@@ -227,10 +246,17 @@ impl Card {
 
     fn each_link(&mut self, mut with: impl FnMut(&mut Link, &Triggers)) {
         let (later, sooner) = self.links.split_at_mut(self.first);
+        // What is sent back has its turn before the first link or behind the last one.
+        let loops_first = self.first == 0;
+        let mut loops = self.loops.iter_mut();
+        if loops_first {
+            loops.by_ref().for_each(|one| one.with(&mut with));
+        }
         for link in sooner.iter_mut().chain(later) {
             with(link, &self.triggers);
         }
-        self.first = (self.first + 1) % self.links.len();
+        loops.for_each(|one| one.with(&mut with));
+        self.first = (self.first + 1) % self.links.len().max(1);
     }
 
     /// Gives triggers until then, but no more than surely fit into the queue of each front end: how many.
@@ -330,6 +356,7 @@ impl Card {
             .iter()
             .filter_map(|link| link.due(&self.triggers));
         let due = links
+            .chain(self.loops.iter().filter_map(LoopBack::due))
             .chain(self.ttc.peek())
             .filter(|at| *at > self.now)
             .min()?;
@@ -340,6 +367,25 @@ impl Card {
     #[must_use]
     pub fn waits_for_dma(&self) -> bool {
         self.links.iter().any(|link| link.waits_for_dma(self.now))
+            || self.loops.iter().any(|one| one.waits_for_dma(self.now))
+    }
+
+    /// Takes a packet for a front end, which comes now. Whether there is room for what it may send back, [`takes_packets`](Self::takes_packets) says; what is none
+    /// comes to nothing by its name, as all that is lost.
+    pub fn handle_packet(&mut self, now_ns: u64, packet: &[u8]) {
+        let at = now_ns.saturating_mul(TICKS_PER_NS).max(self.now);
+        self.from_host.handle_packet(packet, at, &mut self.loops);
+    }
+
+    /// Whether the next packet may come: not while the queue in front of a link that sends messages back is full.
+    #[must_use]
+    pub fn takes_packets(&self) -> bool {
+        self.loops.iter().all(|one| one.has_room(self.busy_on))
+    }
+
+    /// Who wrote packets is gone, or none come any more: messages that have not ended are lost by name.
+    pub fn abandon_packets(&mut self) {
+        self.from_host.abandon();
     }
 
     /// Ends the run: no further trigger; what front ends and links hold is sent, however long that takes them, and open blocks go out. True when all is in the DMA
@@ -360,6 +406,7 @@ impl Card {
 
     fn is_empty(&self) -> bool {
         self.links.iter().all(|link| link.is_empty(&self.triggers))
+            && self.loops.iter().all(LoopBack::is_empty)
     }
 
     /// Whether no trigger will come any more and everything is in the DMA buffers.
@@ -388,14 +435,20 @@ impl Card {
     pub fn account(&self) -> CardAccount {
         let mut books = self.books;
         books.busy_ns = self.busy_ns();
-        CardAccount::new(books, self.elinks())
+        CardAccount::new(books, self.elinks(), self.from_host.books())
     }
 
-    /// The books of each E-link, as configured; the one for messages about triggers comes last.
+    /// The books of each E-link, as configured, then the one for messages about triggers, and then those that send back what they are sent.
     #[must_use]
     pub fn elinks(&self) -> Vec<ElinkAccount> {
-        let links = self.links.iter();
-        links.map(|link| link.account(&self.triggers)).collect()
+        let links = self.links.iter().map(|link| link.account(&self.triggers));
+        let mut elinks: Vec<_> = links
+            .chain(self.loops.iter().map(LoopBack::account))
+            .collect();
+        for one in &mut elinks {
+            one.sent_to_it = self.from_host.sent_to(one.elink);
+        }
+        elinks
     }
 
     /// How late triggers were made, in the card's time, and whether the caller was the limit of the run: what BUSY held back is not late.

@@ -119,6 +119,7 @@ fn an_e_link_of_a_gbt_link_carries_4_bytes_in_a_microsecond_for_each_bit() {
                 speed: Speed::Gbt { width_bits },
                 buffer: 0,
                 stream: None,
+                loop_back: false,
             };
             config.ttc.limit.events = Some(40_000);
             let (account, reader) = run(&config, 1_000_000);

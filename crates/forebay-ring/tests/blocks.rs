@@ -243,7 +243,9 @@ fn each_end_of_a_ring_of_blocks_has_one_owner() {
 fn a_reader_that_reads_no_more_says_so() {
     let memory = BlockRingMemory::create(&spec()).unwrap();
     let (mut writer, mut reader) = ends(&memory);
-    while writer.commit() {}
+    while writer.reserve().is_ok() {
+        writer.commit();
+    }
     writer.publish();
     assert!(!writer.is_read_no_more());
     let closing = std::thread::spawn(move || reader.close());

@@ -5,6 +5,7 @@ use forebay_wire::felix::Elink;
 use super::block::Blocks;
 use super::fault::CardFault;
 use super::fifo::FifoBooks;
+use super::from_host::FromHostBooks;
 use crate::totals::Amount;
 
 /// Why chunks, or parts of them, did not get into a DMA buffer.
@@ -117,6 +118,10 @@ pub struct ElinkAccount {
     pub elink: Elink,
     /// The DMA buffer that its blocks go into.
     pub buffer: usize,
+    /// Whether its chunks are the messages that it was sent; those of others answer triggers.
+    pub loops_back: bool,
+    /// Messages that its front end was sent.
+    pub sent_to_it: Amount,
     /// Its chunks.
     pub chunks: ChunkBooks,
     /// Chunks that lost their end on the link or in the queue behind it; they are in the books of chunks as all others.
@@ -172,18 +177,25 @@ pub struct CardAccount {
     pub triggers: TriggerBooks,
     /// Chunks of all E-links.
     pub chunks: ChunkBooks,
-    /// By E-link, as configured; the one for messages about triggers comes last.
+    /// By E-link, as configured, then the one for messages about triggers, and then those that send back what they are sent.
     pub elinks: Vec<ElinkAccount>,
+    /// Packets to front ends, and their messages.
+    pub from_host: FromHostBooks,
 }
 
 impl CardAccount {
-    pub(super) fn new(triggers: TriggerBooks, elinks: Vec<ElinkAccount>) -> Self {
+    pub(super) fn new(
+        triggers: TriggerBooks,
+        elinks: Vec<ElinkAccount>,
+        from_host: FromHostBooks,
+    ) -> Self {
         let mut chunks = ChunkBooks::default();
         elinks.iter().for_each(|elink| chunks.add(&elink.chunks));
         Self {
             triggers,
             chunks,
             elinks,
+            from_host,
         }
     }
 
@@ -196,16 +208,26 @@ impl CardAccount {
             .map(move |(n, name)| (name, count(n)))
     }
 
-    /// What they do not explain, in triggers, chunks and bytes: nothing, always. An E-link's surplus does not hide another one's lack.
+    /// What they do not explain, in triggers, chunks and bytes: nothing, always. An E-link's surplus does not hide another one's lack. Packets and messages to front ends
+    /// count with the chunks.
     #[must_use]
     pub fn residual(&self) -> [u64; 3] {
         let mut rest = [self.triggers.residual().unsigned_abs(), 0, 0];
         for elink in &self.elinks {
             let (chunks, bytes) = elink.chunks.residual();
             rest[1] += chunks.unsigned_abs();
-            rest[1] += elink.chunks.made.items.abs_diff(self.triggers.accepted);
+            let (made, sent) = (elink.chunks.made, elink.sent_to_it);
+            if elink.loops_back {
+                rest[1] += made.items.abs_diff(sent.items);
+                rest[2] += made.bytes.abs_diff(sent.bytes);
+            } else {
+                rest[1] += made.items.abs_diff(self.triggers.accepted);
+            }
             rest[2] += bytes.unsigned_abs();
         }
+        let [packets, messages, bytes] = self.from_host.residual();
+        rest[1] += packets + messages;
+        rest[2] += bytes;
         rest
     }
 }

@@ -1,6 +1,6 @@
 //! What an emulated card is to do: plain fields with their units in the names.
 
-use forebay_wire::felix::{BlockFormat, Elink};
+use forebay_wire::felix::{BlockFormat, Elink, PacketFormat};
 use thiserror::Error;
 
 use super::fault::CardFaultRule;
@@ -56,6 +56,8 @@ pub struct ElinkConfig {
     pub buffer: usize,
     /// First byte of each chunk: the stream. Default none, which is 0xAA.
     pub stream: Option<u8>,
+    /// Whether its front end sends back each message that it is sent, as a chunk, and answers no trigger. Default no: messages are counted, and forgotten.
+    pub loop_back: bool,
 }
 
 /// What a chunk costs on an E-link.
@@ -70,13 +72,18 @@ pub enum Speed {
     },
 }
 
-/// The queue of chunks in front of a link. When it is full to the high mark, the front end is BUSY and no triggers come, until it is down to the low mark.
+/// What is in front of a link: a queue of chunks, and who gets messages. When the queue is full to the high mark, the front end is BUSY and no triggers come, until it is
+/// down to the low mark. One that sends messages back takes none meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrontEnd {
     /// Chunks at which BUSY goes up, which is also the most that there can be: 1 to 4,096. Default 256: as deep as a batch that is made at once.
     pub busy_on_chunks: u64,
     /// Chunks at which BUSY goes down; less than the above. Default 128.
     pub busy_off_chunks: u64,
+    /// Format of the packets in which messages to front ends come. Default that of Phase II.
+    pub packets: PacketFormat,
+    /// Longest message to a front end, 1 to 1,048,576 bytes; a longer one is lost by name. Default 65,536.
+    pub message_bytes_max: u32,
 }
 
 /// The queue of bytes behind a link, which fills while the DMA buffer is full. From the high mark on the front end is told to stop (XOFF), from the low mark on it may go on
@@ -96,6 +103,8 @@ impl Default for FrontEnd {
         Self {
             busy_on_chunks: 256,
             busy_off_chunks: 128,
+            packets: PacketFormat::default(),
+            message_bytes_max: 1 << 16,
         }
     }
 }
@@ -119,6 +128,7 @@ impl ElinkConfig {
             speed: Speed::Full,
             buffer: 0,
             stream: None,
+            loop_back: false,
         })
     }
 }
@@ -168,6 +178,8 @@ impl CardConfig {
         in_range("front_end.busy_on_chunks", queue.busy_on_chunks, 1, 4096)?;
         let below = queue.busy_on_chunks - 1;
         in_range("front_end.busy_off_chunks", queue.busy_off_chunks, 0, below)?;
+        let longest = queue.message_bytes_max;
+        in_range("front_end.message_bytes_max", longest, 1, 1 << 20)?;
         let fifo = self.fifo;
         in_range("fifo.bytes", fifo.bytes, 1 << 10, 16 << 20)?;
         in_range("fifo.xoff_sixteenths", fifo.xoff_sixteenths, 1, 15)?;
@@ -176,7 +188,9 @@ impl CardConfig {
         let longest = 1_000_000_000;
         in_range("block_timeout_ns", self.block_timeout_ns, 1000, longest)?;
         self.validate_elinks()?;
-        let mut elinks: Vec<Elink> = self.elinks.iter().map(|one| one.elink).collect();
+        // What is sent back is as it came: nothing befalls it on the link.
+        let answering = self.elinks.iter().filter(|one| !one.loop_back);
+        let mut elinks: Vec<Elink> = answering.map(|one| one.elink).collect();
         elinks.extend(self.ttc.to_host.map(|_| Elink::TTC_TO_HOST));
         let layout = self.format.layout();
         let mut faults = self.faults.iter();
@@ -243,8 +257,10 @@ pub enum CardConfigError {
         /// Which.
         elink: Elink,
     },
-    /// A fault on an E-link that is not there.
-    #[error("faults: there is no E-link {elink}; name one of elinks, or none for all")]
+    /// A fault on an E-link that is not there, or answers no trigger.
+    #[error(
+        "faults: there is no E-link {elink} that answers triggers; name one of elinks, or none for all"
+    )]
     FaultElink {
         /// Which.
         elink: Elink,
@@ -272,7 +288,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         type Spoil = fn(&mut CardConfig);
-        let cases: [(&str, Spoil); 18] = [
+        let cases: [(&str, Spoil); 20] = [
             ("buffers is 9", |c| c.buffers = 9),
             ("number of elinks is 0", |c| c.elinks.clear()),
             ("sizes.bytes is 7", |c| {
@@ -291,6 +307,14 @@ mod tests {
             }),
             ("front_end.busy_off_chunks is 256", |c| {
                 c.front_end.busy_off_chunks = 256;
+            }),
+            ("front_end.message_bytes_max is 0", |c| {
+                c.front_end.message_bytes_max = 0;
+            }),
+            ("no E-link 0x040 that answers", |c| {
+                c.elinks[1].loop_back = true;
+                let fault = CardFaultRule::new(CardFault::CrcFlag);
+                c.faults = vec![fault.on(c.elinks[1].elink)];
             }),
             ("fifo.bytes is 1023", |c| c.fifo.bytes = 1023),
             ("fifo.xon_sixteenths is 12", |c| c.fifo.xon_sixteenths = 12),

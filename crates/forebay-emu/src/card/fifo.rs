@@ -95,7 +95,7 @@ impl Fifo {
         // Whole words go in.
         let room = (self.bytes - self.level) & !3;
         let taken = wanted.min(room);
-        if taken == 0 && done == 0 {
+        if taken == 0 && done == 0 && wanted > 0 {
             return Pushed::Dropped;
         }
         if taken < wanted {
@@ -201,6 +201,7 @@ mod tests {
             "its end"
         );
         assert_eq!(fifo.push(chunk(30), 0, 96_000), Pushed::Dropped);
+        assert_eq!(fifo.clone().push(chunk(0), 0, 96_000), Pushed::Whole);
         fifo.placed(1021, true);
         let Some(entry) = fifo.front() else {
             panic!("it is the next one");

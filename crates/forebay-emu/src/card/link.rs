@@ -8,6 +8,7 @@ use super::block::{Builder, Why};
 use super::config::{ElinkConfig, Speed};
 use super::fault::LinkFaults;
 use super::fifo::{Fifo, Pushed};
+use super::loop_back::Messages;
 use super::payload::{Chunk, End, Payload, Place, SLACK_BYTES, emit_whole};
 use super::sizes::Sizes;
 use super::triggers::Triggers;
@@ -139,6 +140,32 @@ impl Link {
             truncated: 0,
             faults: None,
         }
+    }
+
+    /// An E-link whose front end sends back what it is sent.
+    pub(super) fn looped(config: &ElinkConfig, queues: (Fifo, Builder)) -> Self {
+        let cost = Cost::of(config.speed);
+        let how = (0, Sizes::Told, cost);
+        Self::with(config.elink, config.buffer, how, None, queues)
+    }
+
+    /// The first chunk whose bytes may still be asked for.
+    pub(super) fn oldest(&self) -> u64 {
+        let waiting = self.fifo.front().map(|entry| entry.chunk.trigger.number);
+        waiting.unwrap_or(self.sent)
+    }
+
+    /// What the front end was sent, of one that sends it back.
+    pub(super) fn messages(&mut self) -> Option<&mut Messages> {
+        match &mut self.builder.payload {
+            Payload::Looped(messages) => Some(messages),
+            Payload::Generated(_) | Payload::Ttc(_) => None,
+        }
+    }
+
+    /// A message has come that is sent back.
+    pub(super) fn made(&mut self, bytes: usize) {
+        self.made.add((1, bytes as u64));
     }
 
     /// With these faults.
@@ -322,7 +349,7 @@ impl Link {
                 _ => self.fill_fixed::<0>(triggers, last, until),
             },
             (None, Payload::Generated(_)) => self.fill_any(triggers, last, until),
-            (None, Payload::Ttc(_)) => {}
+            (None, Payload::Ttc(_) | Payload::Looped(_)) => {}
         }
     }
 
@@ -393,6 +420,8 @@ impl Link {
         ElinkAccount {
             elink: self.elink,
             buffer: self.buffer,
+            loops_back: matches!(self.builder.payload, Payload::Looped(_)),
+            sent_to_it: Amount::default(),
             chunks: ChunkBooks {
                 made: self.made,
                 in_dma: self.builder.out,

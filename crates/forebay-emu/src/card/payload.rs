@@ -5,6 +5,7 @@ use forebay_wire::felix::{
 };
 
 use super::config::ElinkConfig;
+use super::loop_back::Messages;
 use super::ttc::Trigger;
 
 /// The ramp of generated data, so long that any piece of a block lies in it, wherever it begins.
@@ -95,6 +96,8 @@ pub(super) enum Payload {
     Generated([u8; 3]),
     /// Messages about triggers, with this type.
     Ttc(u16),
+    /// What the front end was sent.
+    Looped(Messages),
 }
 
 impl Payload {
@@ -111,7 +114,7 @@ impl Payload {
     pub(super) fn head(&self, bytes: usize, l1id: u32) -> [u8; GENERATED_HEAD_BYTES] {
         let [first, elink, width] = match self {
             Self::Generated(constant) => *constant,
-            Self::Ttc(_) => [0; 3],
+            Self::Ttc(_) | Self::Looped(_) => [0; 3],
         };
         let [high, low] = ((bytes - GENERATED_HEAD_BYTES) as u16).to_be_bytes();
         [first, high, low, l1id as u8, elink, 0xbb, 0xaa, width]
@@ -132,6 +135,7 @@ impl Payload {
                 let message: [u8; TTC_MESSAGE_BYTES] = chunk.trigger.message(*trigger_type).emit();
                 to.copy_from_slice(&message[done..done + to.len()]);
             }
+            Self::Looped(messages) => messages.copy(chunk.trigger.number, done, to),
         }
         if let Some(flip) = chunk.flip
             && let Some(byte) = usize::from(flip.at)

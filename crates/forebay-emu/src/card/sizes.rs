@@ -119,9 +119,18 @@ fn bounds(min_bytes: u32, max_bytes: u32) -> Result<(), ConfigError> {
 #[derive(Debug, Clone)]
 pub(super) enum Sizes {
     Fixed(usize),
-    Uniform { low: u64, count: u64 },
+    Uniform {
+        low: u64,
+        count: u64,
+    },
     Table(Arc<[u16]>),
-    Ramp { from: i64, step: i64, last: u64 },
+    Ramp {
+        from: i64,
+        step: i64,
+        last: u64,
+    },
+    /// As long as it says: what is sent back has its length where others have a number.
+    Told,
 }
 
 impl Sizes {
@@ -166,6 +175,7 @@ impl Sizes {
             Self::Uniform { low, count } => (low + count - 1) as usize,
             Self::Table(table) => table.iter().copied().max().map_or(0, usize::from),
             Self::Ramp { from, step, .. } => (from + step.max(&0)) as usize,
+            Self::Told => u32::MAX as usize,
         }
     }
 
@@ -186,6 +196,7 @@ impl Sizes {
                 let at = (trigger.number % (last + 1)).cast_signed();
                 (from + step * at / last.cast_signed()) as usize
             }
+            Self::Told => trigger.l1id as usize,
         }
     }
 }
