@@ -430,6 +430,12 @@ impl Card {
         self.ttc.peek().is_some()
     }
 
+    /// The books of packets to front ends, and of their messages; a copy.
+    #[must_use]
+    pub fn from_host(&self) -> FromHostBooks {
+        self.from_host.books()
+    }
+
     /// The books; a copy.
     #[must_use]
     pub fn account(&self) -> CardAccount {

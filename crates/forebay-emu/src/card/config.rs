@@ -82,7 +82,8 @@ pub struct FrontEnd {
     pub busy_off_chunks: u64,
     /// Format of the packets in which messages to front ends come. Default that of Phase II.
     pub packets: PacketFormat,
-    /// Longest message to a front end, 1 to 1,048,576 bytes; a longer one is lost by name. Default 65,536.
+    /// Longest message to a front end, 1 to 1,048,576 bytes; a longer one is lost by name. Default 16,384: what fits between XOFF and the end of the queue
+    /// behind a link, so that nothing that is sent back is cut off.
     pub message_bytes_max: u32,
 }
 
@@ -104,7 +105,7 @@ impl Default for FrontEnd {
             busy_on_chunks: 256,
             busy_off_chunks: 128,
             packets: PacketFormat::default(),
-            message_bytes_max: 1 << 16,
+            message_bytes_max: 1 << 14,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The card's time is the host's monotonic clock, or a slower one. Blocks that were filled in one round are shown together, and a reader that sleeps is woken once for
 //! them: interrupts are coalesced. When the run is over the card waits until its readers have read everything.
 
+mod from_host;
 pub mod replay;
 mod summary;
 
@@ -10,21 +11,21 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use forebay_emu::Behind;
-use forebay_emu::card::{Card, CardAccount, CardConfig, Dma};
+use forebay_emu::card::{Card, CardConfig, Dma};
 use forebay_ledger::{Condition, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
+use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
-use forebay_sys::{clock, process};
 
 use super::card_books::{CardBooks, CardTime};
 use super::child::Parent;
-use super::device::{DeviceError, DeviceInfo, Door};
+use super::device::{DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec};
 use super::error::ReadoutError;
 use super::trigger_times::{self, TriggerTimes};
 use crate::error::RunError;
 use crate::metrics::MetricsServer;
-pub use summary::{CardSummary, DmaSummary, ElinkSummary};
+use from_host::FromHostSide;
+pub use summary::{CardSummary, DmaSummary, ElinkSummary, FromHostSummary};
 
 /// Shortest sleep: triggers of so much time are made at once.
 const GATHER_NS: u64 = 50_000;
@@ -50,6 +51,8 @@ pub struct CardPlan {
     pub trigger_times: Option<PathBuf>,
     /// Blocks of each DMA buffer, a power of two.
     pub dma_blocks: u64,
+    /// Packets of the from-host buffer, a power of two.
+    pub from_host_packets: u64,
     /// What it emulates.
     pub config: CardConfig,
     /// Triggers begin when every buffer has a reader.
@@ -72,6 +75,7 @@ impl CardPlan {
             out: None,
             metrics: None,
             trigger_times: None,
+            from_host_packets: 32_768,
             dma_blocks: (64 << 20) / config.format.bytes() as u64,
             config,
             wait_for_readers: true,
@@ -146,7 +150,9 @@ struct Process<'a> {
     card: Card,
     times: Option<TriggerTimes>,
     rings: Rings,
+    from_host: FromHostSide,
     door: Door,
+    warn: &'a mut dyn FnMut(&str),
     books: CardBooks,
     signals: &'a StopSignals,
     parent: Parent,
@@ -180,7 +186,7 @@ pub fn run(
     let (memories, rings) = Rings::create(&info)?;
     let mut warnings = Vec::new();
     let account = card.account();
-    let books = CardBooks::open(
+    let (books, from_host_book) = CardBooks::open(
         &plan.name,
         plan.out.as_deref(),
         &account,
@@ -192,14 +198,21 @@ pub fn run(
         Some(address) => Some(MetricsServer::start(address, books.reader()?)?),
         None => None,
     };
-    let door = Door::open(&plan.socket, info, memories)?;
+    let (from_host, memory) = FromHostSide::open(
+        from_host_spec(&plan.name, plan.from_host_packets),
+        from_host_book,
+    )?;
+    let mut door = Door::open(&plan.socket, info, memories)?;
+    door.offer_from_host(Some(memory));
     ready(&plan.socket);
     let mut process = Process {
         plan,
         card,
         times,
         rings,
+        from_host,
         door,
+        warn: &mut warn,
         books,
         signals,
         parent: Parent::from_env(),
@@ -228,6 +241,11 @@ fn describe(plan: &CardPlan) -> DeviceInfo {
         headers: layout == forebay_wire::felix::Layout::Headers32,
         blocks: vec![plan.dma_blocks; config.buffers],
         elinks,
+        from_host: Some(FromHostInfo {
+            packets: plan.from_host_packets,
+            format: config.front_end.packets.name().into(),
+            message_bytes_max: config.front_end.message_bytes_max,
+        }),
         pid: std::process::id(),
     }
 }
@@ -252,11 +270,12 @@ impl Process<'_> {
         let card_time = |now_ns: u64| (now_ns - begun_ns) / self.plan.time_dilation;
         let (mut now_ns, mut card_ns) = (begun_ns, 0);
         while !self.stops() && self.card.has_triggers() {
+            let took = self.take_packets(card_ns)?;
             let is_up_to_date = self.card.handle_time(card_ns, &mut self.rings);
             self.note_times(begun_ns);
             self.rings.show();
             self.tend(now_ns)?;
-            if is_up_to_date {
+            if is_up_to_date && !took {
                 self.sleep(card_ns)?;
             }
             now_ns = clock::monotonic_ns();
@@ -285,7 +304,13 @@ impl Process<'_> {
         }
     }
 
-    /// Until something happens in the card, or a DMA buffer has room again.
+    /// Takes packets for the front ends: whether there were some.
+    fn take_packets(&mut self, card_ns: u64) -> Result<bool, ReadoutError> {
+        let (card, door) = (&mut self.card, &mut self.door);
+        Ok(self.from_host.turn(card, card_ns, door, self.warn)?)
+    }
+
+    /// Until something happens in the card, or packets come, or a DMA buffer has room again.
     fn sleep(&mut self, card_ns: u64) -> Result<(), ReadoutError> {
         let dilation = self.plan.time_dilation;
         let due = self.card.poll_timeout();
@@ -299,7 +324,12 @@ impl Process<'_> {
                 return Ok(());
             }
         }
-        std::thread::sleep(Duration::from_nanos(wait_ns));
+        let wait = Duration::from_nanos(wait_ns);
+        if self.door.writer() == Writer::Here && self.card.takes_packets() {
+            self.from_host.sleep(wait);
+        } else {
+            std::thread::sleep(wait);
+        }
         Ok(())
     }
 
@@ -340,10 +370,16 @@ impl Process<'_> {
     fn finish(&mut self, card_ns: u64) -> Result<bool, ReadoutError> {
         let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
         let mut is_out = false;
+        self.from_host.begin_end(&mut self.door);
         loop {
             if !is_out {
-                is_out = self.card.finish(card_ns, &mut self.rings);
+                while self.take_packets(card_ns)? {}
+                let is_read = self.from_host.is_read();
+                is_out = self.card.finish(card_ns, &mut self.rings) && is_read;
                 self.rings.show();
+                if is_read {
+                    self.from_host.close(&mut self.card);
+                }
                 if is_out {
                     self.rings.rings.iter_mut().for_each(BlockProducer::close);
                     // Who sleeps shall see the end.
@@ -364,6 +400,8 @@ impl Process<'_> {
     }
 
     fn conclude(mut self, ended: Result<Ended, ReadoutError>) -> Result<CardSummary, ReadoutError> {
+        // What came into the buffer before its end and was not read in time stays there.
+        self.from_host.close(&mut self.card);
         self.show_books();
         let (condition, reason) = match &ended {
             Err(_) => (Condition::Interrupted, Reason::None),
@@ -379,83 +417,5 @@ impl Process<'_> {
             record.map_err(RunError::not_sayable("record"))
         })?;
         ended.map(|_| summary)
-    }
-
-    fn summary(&mut self, card_ns: u64) -> CardSummary {
-        let account: CardAccount = self.card.account();
-        let Behind {
-            lag_ns_p99,
-            generator_limited,
-            run_ns,
-            ..
-        } = self.card.behind();
-        // What is sent and read after the last trigger is not its time.
-        let card_ns = if run_ns > 0 { run_ns } else { card_ns };
-        let (triggers, chunks) = (account.triggers, account.chunks);
-        let [of_triggers, of_chunks, of_bytes] = account.residual();
-        let cpu = process::own_cpu_time();
-        let block_bytes = self.plan.config.format.bytes() as u64;
-        let dma = self.rings.rings.iter_mut().map(|ring| DmaSummary {
-            blocks: ring.position() / block_bytes,
-            blocks_unread: ring.blocks() - ring.free_blocks(),
-            capacity_blocks: ring.blocks(),
-        });
-        let dma = dma.collect();
-        let lost = |unit: fn(&forebay_emu::Amount) -> u64| {
-            let all = forebay_emu::card::CardLoss::ALL.into_iter();
-            let all = all.map(|loss| (loss.name(), unit(&chunks.lost(loss))));
-            all.filter(|(_, count)| *count > 0).collect()
-        };
-        let seconds = card_ns as f64 / 1e9;
-        let per_second = |count: u64| {
-            if card_ns > 0 {
-                count as f64 / seconds
-            } else {
-                0.0
-            }
-        };
-        CardSummary {
-            triggers_requested: triggers.requested,
-            triggers: triggers.accepted,
-            held_by_link: triggers.held_by_link,
-            held_by_dma: triggers.held_by_dma,
-            held_by_dead_time: triggers.held_by_dead_time,
-            chunks: chunks.made.items,
-            chunk_bytes: chunks.made.bytes,
-            chunks_out: chunks.in_dma.items,
-            chunk_bytes_out: chunks.in_dma.bytes,
-            chunks_truncated: account.elinks.iter().map(|elink| elink.truncated).sum(),
-            dropped: lost(|amount| amount.items),
-            dropped_bytes: lost(|amount| amount.bytes),
-            faults: account.faults().filter(|(_, count)| *count > 0).collect(),
-            held: chunks.held().items,
-            busy_fraction: per_second(triggers.busy_ns) / 1e9,
-            trigger_rate_hz: per_second(triggers.accepted),
-            seconds,
-            time_dilation: self.plan.time_dilation,
-            host_limited: generator_limited,
-            lag_ns_p99,
-            residual_items: of_triggers + of_chunks,
-            residual_bytes: of_bytes,
-            readers_refused: self.door.refused(),
-            cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
-            pid: std::process::id(),
-            dma,
-            elinks: account.elinks.iter().map(of_elink).collect(),
-        }
-    }
-}
-
-fn of_elink(account: &forebay_emu::card::ElinkAccount) -> ElinkSummary {
-    let blocks = account.blocks;
-    ElinkSummary {
-        elink: account.elink.number(),
-        dma_buffer: account.buffer,
-        chunks: account.chunks.made.items,
-        chunks_out: account.chunks.in_dma.items,
-        truncated: account.truncated,
-        blocks: [blocks.full, blocks.timed_out, blocks.last],
-        xoff: account.fifo.xoff,
-        fifo_peak_bytes: account.fifo.peak_bytes,
     }
 }

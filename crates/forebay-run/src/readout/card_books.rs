@@ -2,6 +2,8 @@
 //!
 //! The terms are the engine's own counts. Triggers are metrics beside it: one that BUSY holds back never was, and is no loss.
 
+mod from_host;
+
 use std::path::Path;
 
 use forebay_emu::Amount;
@@ -13,6 +15,7 @@ use forebay_ledger::{
 
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
+pub(super) use from_host::FromHostBook;
 
 const TRIGGERS: [(&str, &str); 5] = [
     ("triggers_requested", "Triggers asked for"),
@@ -102,14 +105,14 @@ fn declare_elink(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> Eli
 }
 
 impl CardBooks {
-    /// Books of a card whose E-links are those of `account`, with so many DMA buffers.
+    /// Books of a card whose E-links are those of `account`, with so many DMA buffers, and those of what it is sent.
     pub(super) fn open(
         name: &str,
         out: Option<&Path>,
         account: &CardAccount,
         buffers: usize,
         warnings: &mut Vec<String>,
-    ) -> Result<Self, RunError> {
+    ) -> Result<(Self, FromHostBook), RunError> {
         let run_id = format!("card-{name}-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
         let group = schema.group("card");
@@ -134,11 +137,13 @@ impl CardBooks {
             }
         });
         let dma = dma.collect();
+        let from_host = from_host::declare(&mut schema);
         let schema = schema.finish()?;
         let elinks_of = account.elinks.len();
         let ledger = KeptLedger::open(&schema, &run_id, out, elinks_of, warnings)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
-        Ok(Self {
+        let from_host = FromHostBook::attach(&schema, ledger.words(), from_host)?;
+        let books = Self {
             book: group.restore(),
             group,
             ledger,
@@ -150,7 +155,8 @@ impl CardBooks {
             before: account.clone(),
             time_before: CardTime::default(),
             blocks_before: vec![0; buffers],
-        })
+        };
+        Ok((books, from_host))
     }
 
     /// Fills in what the engine has counted, and position and fill of each DMA buffer, and shows it.

@@ -1,6 +1,7 @@
 //! The files of link readout: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of [chain files](crate::config) with
 //! other sections.
 
+mod queues;
 pub mod sections;
 mod tohost;
 
@@ -8,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_emu::card::{
-    CardConfig, CardFault, CardFaultRule, ChunkSizes, ElinkConfig, FrontEnd, LinkFifo, Speed,
-    Spread, Trains, TtcConfig,
+    CardConfig, CardFault, CardFaultRule, ChunkSizes, ElinkConfig, Speed, Spread, Trains, TtcConfig,
 };
 use forebay_emu::{Limit, Pick};
 use forebay_wire::felix::{BlockFormat, Elink};
@@ -18,7 +18,7 @@ use super::card::CardPlan;
 use crate::config::block::Block;
 use crate::config::page::Page;
 use crate::config::{ConfigError, Mistakes, text_of};
-use sections::{CARD, CARD_SECTIONS, CHUNKS, FAULTS, LINKS, QUEUES, TTC};
+use sections::{CARD, CARD_SECTIONS, CHUNKS, FAULTS, FROM_HOST, LINKS, QUEUES, TTC};
 pub use tohost::{load_tohost, parse_tohost};
 
 /// Which kind of file of link readout a text is.
@@ -87,14 +87,15 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
             "add [[links]] with links = [0, 1]",
         );
     }
+    let from_host = page.one(root, &FROM_HOST);
     let config = CardConfig {
         format: format(&card)?,
         elinks,
         buffers,
         ttc: ttc(&page.one(root, &TTC), buffers),
         sizes: sizes(&page.one(root, &CHUNKS)),
-        front_end: front_end(&page.one(root, &QUEUES)),
-        fifo: fifo(&page.one(root, &QUEUES)),
+        front_end: queues::front_end(&page.one(root, &QUEUES), &from_host),
+        fifo: queues::fifo(&page.one(root, &QUEUES)),
         block_timeout_ns: card.integer("block_timeout_us").unwrap_or(1000) * 1000,
         seed: card.integer("seed").unwrap_or(1),
         faults: page.many(root, &FAULTS).iter().filter_map(fault).collect(),
@@ -125,6 +126,10 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
         metrics: card.socket("metrics"),
         trigger_times: card.path("trigger_times"),
         dma_blocks: dma_bytes / config.format.bytes() as u64,
+        from_host_packets: queues::from_host_packets(
+            &from_host,
+            config.front_end.message_bytes_max,
+        ),
         config,
         wait_for_readers: card.flag("wait_for_readers").unwrap_or(true),
         time_dilation: card.integer("time_dilation").unwrap_or(1),
@@ -181,6 +186,10 @@ fn read_links(block: &Block<'_, '_>, buffers: usize, elinks: &mut Vec<ElinkConfi
     }
     let width_bits = block.integer("width_bits").unwrap_or(8) as u8;
     let stream = block.integer("stream").map(|stream| stream as u8);
+    let loop_back = block.flag("loop_back").unwrap_or(false);
+    if loop_back {
+        block.idle("stream", "what is sent back begins as it came");
+    }
     for number in block.integers(of).unwrap_or_default() {
         let number = number as u16;
         let elink = if is_full {
@@ -207,6 +216,7 @@ fn read_links(block: &Block<'_, '_>, buffers: usize, elinks: &mut Vec<ElinkConfi
             },
             buffer,
             stream,
+            loop_back,
         });
     }
 }
@@ -352,48 +362,6 @@ fn sizes(block: &Block<'_, '_>) -> ChunkSizes {
             triggers: block.integer("ramp_triggers").unwrap_or(1_000_000),
         },
         _ => ChunkSizes::Fixed { bytes },
-    }
-}
-
-fn front_end(block: &Block<'_, '_>) -> FrontEnd {
-    let usual = FrontEnd::default();
-    let on = block
-        .integer("busy_on_chunks")
-        .unwrap_or(usual.busy_on_chunks);
-    let off = block.integer("busy_off_chunks").unwrap_or(on / 2);
-    if off >= on {
-        block.complain(
-            "busy_off_chunks",
-            &format!("it is not below busy_on_chunks, {on}"),
-            &format!("an integer from 0 to {}", on - 1),
-            "make it smaller",
-        );
-    }
-    FrontEnd {
-        busy_on_chunks: on,
-        busy_off_chunks: off,
-    }
-}
-
-fn fifo(block: &Block<'_, '_>) -> LinkFifo {
-    let usual = LinkFifo::default();
-    let of = |name, otherwise: u8| block.integer(name).map_or(otherwise, |value| value as u8);
-    let off = of("xoff_sixteenths", usual.xoff_sixteenths);
-    let on = of("xon_sixteenths", usual.xon_sixteenths);
-    if on >= off {
-        block.complain(
-            "xon_sixteenths",
-            &format!("it is not below xoff_sixteenths, {off}"),
-            &format!("an integer from 0 to {}", off - 1),
-            "make it smaller",
-        );
-    }
-    LinkFifo {
-        bytes: block
-            .integer("fifo_bytes")
-            .map_or(usual.bytes, |bytes| bytes as usize),
-        xoff_sixteenths: off,
-        xon_sixteenths: on,
     }
 }
 

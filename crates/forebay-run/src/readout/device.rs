@@ -4,6 +4,7 @@
 //! that the other one is gone, however it went. The memory is the card's own: a reader that is started again goes on at the first block that was not released.
 
 mod door;
+mod from_host;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::keys::name_fault;
-pub use door::Door;
+pub use door::{Door, Writer};
+pub(super) use from_host::from_host_spec;
+pub use from_host::{FromHostDevice, FromHostInfo};
 
 /// What both sides have to speak.
 const VERSION: u32 = 1;
@@ -58,6 +61,12 @@ pub enum DeviceError {
         buffer: usize,
         /// What it wrote.
         fault: forebay_ring::PeerFault,
+    },
+    /// It has no from-host buffer.
+    #[error("the card at {} takes no messages: it has no from-host buffer; one of a newer version has", path.display())]
+    NoFromHost {
+        /// Where.
+        path: PathBuf,
     },
     /// The card does not answer.
     #[error("the card at {} does not answer within {} s", path.display(), PATIENCE.as_secs())]
@@ -112,6 +121,9 @@ pub struct DeviceInfo {
     pub blocks: Vec<u64>,
     /// E-links of each DMA buffer.
     pub elinks: Vec<Vec<u16>>,
+    /// Its from-host buffer, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_host: Option<FromHostInfo>,
     /// Its process.
     pub pid: u32,
 }
@@ -143,7 +155,8 @@ impl DeviceInfo {
                 "{elinks} E-links in {lists} lists for {buffers} DMA buffers; {ELINKS} are possible"
             ));
         }
-        name_fault(&self.name).map(|wrong| format!("its name: {wrong}"))
+        let from_host = self.from_host.as_ref().and_then(FromHostInfo::fault);
+        from_host.or_else(|| name_fault(&self.name).map(|wrong| format!("its name: {wrong}")))
     }
 
     /// The shape of a DMA buffer; none when there is no such buffer or no such format.
@@ -164,6 +177,20 @@ struct Request {
     version: u32,
     /// None: only what the card says of itself.
     buffer: Option<usize>,
+    /// The from-host buffer instead, to be written.
+    #[serde(default)]
+    from_host: bool,
+}
+
+/// What may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// What the card says of itself.
+    Description,
+    /// A DMA buffer, to be read.
+    Buffer(usize),
+    /// The from-host buffer, to be written.
+    FromHost,
 }
 
 /// What it is told.
@@ -193,7 +220,7 @@ impl Device {
     /// # Errors
     /// There is no card.
     pub fn describe(path: &Path) -> Result<DeviceInfo, DeviceError> {
-        ask(path, None).map(|(_, info, _)| info)
+        ask(path, Wanted::Description).map(|(_, info, _)| info)
     }
 
     /// Opens a DMA buffer of the card that listens at `path`.
@@ -201,7 +228,7 @@ impl Device {
     /// # Errors
     /// There is no card, it refuses, or its memory is none.
     pub fn open(path: &Path, buffer: usize) -> Result<Self, DeviceError> {
-        let (socket, info, fds) = ask(path, Some(buffer))?;
+        let (socket, info, fds) = ask(path, Wanted::Buffer(buffer))?;
         let format = info.format().map_err(|source| DeviceError::Format {
             path: path.into(),
             source,
@@ -221,16 +248,18 @@ impl Device {
     /// Whether the card is gone, however it went.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        let mut record = [0; 64];
-        !matches!(self.socket.receive(&mut record), Ok(Arrived::Nothing))
+        has_ended(&self.socket)
     }
 }
 
+/// Whether the other side of a connection is gone, or says something that it has no reason to.
+fn has_ended(socket: &SeqSocket) -> bool {
+    let mut record = [0; 64];
+    !matches!(socket.receive(&mut record), Ok(Arrived::Nothing))
+}
+
 /// Asks a card for a buffer, or only for what it says of itself.
-fn ask(
-    path: &Path,
-    buffer: Option<usize>,
-) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
+fn ask(path: &Path, wanted: Wanted) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
     let owned = || path.to_path_buf();
     let socket = SeqSocket::connect(path).map_err(|source| DeviceError::NotThere {
         path: owned(),
@@ -240,8 +269,15 @@ fn ask(
         path: owned(),
         what: error.to_string(),
     };
-    let version = VERSION;
-    let request = serde_json::to_vec(&Request { version, buffer }).map_err(what)?;
+    let request = Request {
+        version: VERSION,
+        buffer: match wanted {
+            Wanted::Buffer(buffer) => Some(buffer),
+            Wanted::Description | Wanted::FromHost => None,
+        },
+        from_host: wanted == Wanted::FromHost,
+    };
+    let request = serde_json::to_vec(&request).map_err(what)?;
     socket.send(&request, &[])?;
     let (text, fds) = hear(&socket, path)?;
     match serde_json::from_slice(&text).map_err(what)? {
@@ -254,10 +290,22 @@ fn ask(
         },
         Answer::Refused(why) => Err(DeviceError::Refused {
             path: owned(),
-            asked: buffer.map_or_else(|| "to say what it is".into(), |n| format!("DMA buffer {n}")),
+            asked: match wanted {
+                Wanted::Description => "to say what it is".into(),
+                Wanted::Buffer(buffer) => format!("DMA buffer {buffer}"),
+                Wanted::FromHost => "its from-host buffer".into(),
+            },
             why,
         }),
     }
+}
+
+/// Asks a card for the descriptors of its from-host buffer.
+#[cfg(test)]
+pub(super) fn ask_from_host(
+    path: &Path,
+) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
+    ask(path, Wanted::FromHost)
 }
 
 /// What a card answers, and the descriptors that came along.
@@ -307,6 +355,7 @@ mod tests {
             headers: false,
             blocks: vec![64, 128],
             elinks: vec![vec![0], vec![64]],
+            from_host: None,
             pid: std::process::id(),
         }
     }
@@ -389,7 +438,7 @@ mod tests {
         let fds = memories[0].producer_fds().unwrap();
         let mut producer = forebay_ring::BlockProducer::map(&spec, fds).unwrap();
         let mut door = Door::open(&path, info(), memories).unwrap();
-        let (_socket, _, fds) = serving(&mut door, move || ask(&path, Some(0))).unwrap();
+        let (_socket, _, fds) = serving(&mut door, move || ask(&path, Wanted::Buffer(0))).unwrap();
         assert_eq!(producer.free_blocks(), 64);
         // Its own index, beyond all that was ever written.
         rustix::io::pwrite(&fds[2], &(1_u64 << 62).to_ne_bytes(), 128).unwrap();

@@ -3,7 +3,7 @@
 mod change;
 mod picture;
 
-use forebay_emu::card::{CardConfig, ChunkSizes, FULL_WORDS_HZ, Speed};
+use forebay_emu::card::{CardConfig, ChunkSizes, ElinkConfig, FULL_WORDS_HZ, Speed};
 use forebay_wire::felix::Elink;
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub struct ElinkRow {
     pub elink: u16,
     /// Its link.
     pub link: u16,
-    /// `full`, `gbt` or `ttc`.
+    /// `full`, `gbt`, `ttc`, or `loop` of one that sends back what it is sent.
     pub kind: &'static str,
     /// Bits of each 25 ns; none of a whole link.
     pub width_bits: Option<u8>,
@@ -74,7 +74,7 @@ impl ElinkMap {
         let mut elinks: Vec<ElinkRow> = config
             .elinks
             .iter()
-            .map(|one| row(one.elink, one.speed, one.buffer, one.stream, rate, mean))
+            .map(|one| row(one, rate, mean))
             .collect();
         if let Some(buffer) = config.ttc.to_host {
             elinks.push(ElinkRow {
@@ -97,6 +97,8 @@ impl ElinkMap {
             let own = elinks.iter().filter(|row| row.dma_buffer == buffer);
             let bytes = |row: &ElinkRow| match row.kind {
                 "ttc" => 26.0 * given,
+                // What it is sent the file does not say.
+                "loop" => 0.0,
                 _ => mean * given,
             };
             BufferRow {
@@ -146,15 +148,8 @@ fn findings(map: &ElinkMap, given: f64) -> Vec<String> {
     found
 }
 
-fn row(
-    elink: Elink,
-    speed: Speed,
-    dma_buffer: usize,
-    stream: Option<u8>,
-    rate: f64,
-    mean: f64,
-) -> ElinkRow {
-    let (kind, width_bits, budget, limit) = match speed {
+fn row(one: &ElinkConfig, rate: f64, mean: f64) -> ElinkRow {
+    let (kind, width_bits, budget, limit) = match one.speed {
         Speed::Full => {
             let words = (mean / 4.0).ceil() + FULL_FRAME_WORDS;
             let words_hz = FULL_WORDS_HZ as f64;
@@ -170,16 +165,17 @@ fn row(
             )
         }
     };
+    let answers = !one.loop_back;
     ElinkRow {
-        elink: elink.number(),
-        link: elink.link(),
-        kind,
+        elink: one.elink.number(),
+        link: one.elink.link(),
+        kind: if answers { kind } else { "loop" },
         width_bits,
-        dma_buffer,
-        stream,
+        dma_buffer: one.buffer,
+        stream: one.stream,
         budget_bytes_per_second: Some(budget),
-        limit_hz: Some(limit),
-        utilisation: Some(rate / limit),
+        limit_hz: answers.then_some(limit),
+        utilisation: answers.then_some(rate / limit),
     }
 }
 

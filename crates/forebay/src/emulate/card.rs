@@ -13,6 +13,8 @@ use crate::session::BROKEN;
 
 /// A card of detector links: front ends, links, blocks and DMA buffers in shared memory, which `forebay tohost` opens.
 ///
+/// Front ends can be sent messages; those of E-links with loop_back send them back.
+///
 /// It holds triggers back (BUSY) when a link cannot carry more or a DMA buffer is full, and says how many. Ends after the triggers or the time that its file says, or
 /// by Ctrl-C, when everything has been read.
 #[derive(Debug, clap::Args)]
@@ -164,6 +166,23 @@ fn print(summary: &CardSummary) {
     }
     for (fault, count) in &summary.faults {
         print_line(format_args!("injected: {fault}, {count} times"));
+    }
+    let sent = &summary.from_host;
+    if sent.packets > 0 {
+        print_line(format_args!(
+            "{} of {} in {}: {} sent back, {} taken",
+            counted(sent.messages, "message"),
+            bytes(sent.bytes as f64),
+            counted(sent.packets, "packet"),
+            sent.looped,
+            sent.sunk,
+        ));
+        for (reason, count) in &sent.dropped_packets {
+            print_line(format_args!(
+                "lost by {reason}: {}",
+                counted(*count, "packet")
+            ));
+        }
     }
     if summary.host_limited {
         print_line("This host was the limit of this run: the card could not keep its time.");

@@ -129,6 +129,7 @@ pub fn run(
         headers: replay.headers,
         blocks: vec![dma_blocks; plan.config.buffers],
         elinks: of_buffers,
+        from_host: None,
         pid: std::process::id(),
     };
     let (memories, rings) = Rings::create(&info)?;

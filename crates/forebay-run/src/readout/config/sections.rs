@@ -1,6 +1,7 @@
 //! All sections and keys of the files of link readout, in the order in which they are documented.
 
 mod card;
+mod from_host;
 
 use forebay_emu::card::CardFault;
 
@@ -12,6 +13,7 @@ use crate::config::keys::{
 };
 
 pub use card::CARD;
+pub use from_host::FROM_HOST;
 
 /// Bytes of a DMA buffer.
 const DMA_BYTES: (u64, u64) = (1 << 20, 1 << 36);
@@ -228,6 +230,13 @@ pub const LINKS: Section = Section {
             Depends("0xAA, which is none"),
             "First byte of each chunk.",
         ),
+        key(
+            "loop_back",
+            Flag,
+            Value("false"),
+            "Whether their front ends send back each message that they are sent, as a chunk of the same E-link, and answer no trigger. Those of other \
+             E-links take messages and forget them.",
+        ),
     ],
 };
 
@@ -284,7 +293,7 @@ pub const FAULTS: Section = Section {
 };
 
 /// Sections of a card's file.
-pub const CARD_SECTIONS: [Section; 6] = [CARD, TTC, CHUNKS, QUEUES, LINKS, FAULTS];
+pub const CARD_SECTIONS: [Section; 7] = [CARD, TTC, CHUNKS, QUEUES, FROM_HOST, LINKS, FAULTS];
 
 /// To-host.
 pub const TOHOST: Section = Section {

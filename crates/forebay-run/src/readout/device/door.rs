@@ -11,7 +11,7 @@ use forebay_ring::BlockRingMemory;
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
 
-use super::{Answer, DeviceError, DeviceInfo, PATIENCE, Request, VERSION};
+use super::{Answer, DeviceError, DeviceInfo, PATIENCE, Request, VERSION, Wanted};
 
 /// Readers that may be connected at a time.
 const READERS_MAX: usize = 64;
@@ -20,8 +20,20 @@ const READERS_MAX: usize = 64;
 struct Reader {
     socket: SeqSocket,
     /// None: it has not asked yet.
-    buffer: Option<usize>,
+    has: Option<Wanted>,
     since: Instant,
+}
+
+/// Who writes the from-host buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writer {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// Somebody.
+    Here,
+    /// Somebody who is gone; nobody else is let in until [`settle_writer`](Door::settle_writer) says that what he wrote was read.
+    Gone,
 }
 
 /// The card's side.
@@ -32,6 +44,8 @@ pub struct Door {
     file: Option<[u64; 2]>,
     info: DeviceInfo,
     memories: Vec<BlockRingMemory>,
+    from_host: Option<BlockRingMemory>,
+    writer: Writer,
     listener: SeqListener,
     readers: Vec<Reader>,
     /// Readers that were turned away.
@@ -60,6 +74,8 @@ impl Door {
             file: identity(path),
             info,
             memories,
+            from_host: None,
+            writer: Writer::Nobody,
             listener,
             readers: Vec::new(),
             refused: 0,
@@ -81,7 +97,7 @@ impl Door {
             }
             self.readers.push(Reader {
                 socket,
-                buffer: None,
+                has: None,
                 since: Instant::now(),
             });
         }
@@ -89,8 +105,8 @@ impl Door {
         while at < self.readers.len() {
             if self.attend(at)? {
                 at += 1;
-            } else {
-                self.readers.swap_remove(at);
+            } else if self.readers.swap_remove(at).has == Some(Wanted::FromHost) {
+                self.writer = Writer::Gone;
             }
         }
         Ok(())
@@ -102,22 +118,27 @@ impl Door {
         let reader = &self.readers[at];
         match reader.socket.receive(&mut record)? {
             Arrived::End => Ok(false),
-            Arrived::Nothing => Ok(reader.buffer.is_some() || reader.since.elapsed() < PATIENCE),
+            Arrived::Nothing => Ok(reader.has.is_some() || reader.since.elapsed() < PATIENCE),
             Arrived::Record(bytes) => {
                 let asked = record.get(..bytes).unwrap_or_default();
-                let again = reader.buffer.is_some();
+                let again = reader.has.is_some();
                 let answer = if again {
                     Err("this connection has a buffer already; open another one".into())
                 } else {
                     self.answer(asked)
                 };
                 match answer {
-                    Ok((buffer, fds)) => {
+                    Ok((wanted, fds)) => {
                         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                         let answer = Answer::Opened(self.info.clone());
                         let reader = &mut self.readers[at];
-                        reader.buffer = buffer;
-                        Ok(say(&reader.socket, &answer, &fds) && buffer.is_some())
+                        if wanted != Wanted::Description {
+                            reader.has = Some(wanted);
+                        }
+                        if wanted == Wanted::FromHost {
+                            self.writer = Writer::Here;
+                        }
+                        Ok(say(&reader.socket, &answer, &fds) && reader.has.is_some())
                     }
                     Err(why) => {
                         self.refused += 1;
@@ -129,7 +150,7 @@ impl Door {
         }
     }
 
-    fn answer(&self, asked: &[u8]) -> Result<(Option<usize>, Vec<OwnedFd>), String> {
+    fn answer(&self, asked: &[u8]) -> Result<(Wanted, Vec<OwnedFd>), String> {
         let request: Request =
             serde_json::from_slice(asked).map_err(|error| format!("no request: {error}"))?;
         if request.version != VERSION {
@@ -138,8 +159,11 @@ impl Door {
                 request.version
             ));
         }
+        if request.from_host {
+            return self.answer_writer();
+        }
         let Some(buffer) = request.buffer else {
-            return Ok((None, Vec::new()));
+            return Ok((Wanted::Description, Vec::new()));
         };
         let memory = self.memories.get(buffer).ok_or_else(|| {
             let last = self.memories.len().saturating_sub(1);
@@ -149,7 +173,46 @@ impl Door {
             return Err("another reader has it".into());
         }
         let fds = memory.consumer_fds().map_err(|error| error.to_string())?;
-        Ok((Some(buffer), fds))
+        Ok((Wanted::Buffer(buffer), fds))
+    }
+
+    fn answer_writer(&self) -> Result<(Wanted, Vec<OwnedFd>), String> {
+        let memory = self
+            .from_host
+            .as_ref()
+            .ok_or("it takes no messages, or no more")?;
+        match self.writer {
+            Writer::Nobody => {}
+            Writer::Here => return Err("another writer has it".into()),
+            Writer::Gone => return Err("what the last writer wrote is still being read".into()),
+        }
+        let fds = memory.producer_fds().map_err(|error| error.to_string())?;
+        Ok((Wanted::FromHost, fds))
+    }
+
+    /// The memory of the from-host buffer, from now on: that of another one is not handed out any more. None: there is none.
+    pub fn offer_from_host(&mut self, memory: Option<BlockRingMemory>) {
+        self.from_host = memory;
+    }
+
+    /// Who writes the from-host buffer.
+    #[must_use]
+    pub fn writer(&self) -> Writer {
+        self.writer
+    }
+
+    /// What the writer that is gone had written was read: another one may come.
+    pub fn settle_writer(&mut self) {
+        if self.writer == Writer::Gone {
+            self.writer = Writer::Nobody;
+        }
+    }
+
+    /// Hangs up on the writer: what he writes is nonsense.
+    pub fn dismiss_writer(&mut self) {
+        self.readers
+            .retain(|reader| reader.has != Some(Wanted::FromHost));
+        self.writer = Writer::Nobody;
     }
 
     /// Whether somebody reads that buffer.
@@ -157,7 +220,7 @@ impl Door {
     pub fn reads(&self, buffer: usize) -> bool {
         self.readers
             .iter()
-            .any(|reader| reader.buffer == Some(buffer))
+            .any(|reader| reader.has == Some(Wanted::Buffer(buffer)))
     }
 
     /// Buffers that have a reader.
@@ -165,7 +228,7 @@ impl Door {
     pub fn readers(&self) -> usize {
         self.readers
             .iter()
-            .filter(|reader| reader.buffer.is_some())
+            .filter(|reader| matches!(reader.has, Some(Wanted::Buffer(_))))
             .count()
     }
 

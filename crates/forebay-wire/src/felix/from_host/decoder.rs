@@ -298,13 +298,12 @@ mod tests {
             (1 << 5 | 1 << 1 | 1, Some((FromHostLoss::TooLong, 62))),
         ];
         for (header, loss) in steps {
-            let expected = loss.map(|(loss, bytes)| (loss, bytes));
             let found = match decoder.handle_packet(&packet(header, 7)) {
                 Taken::Lost { loss, pieces } => Some((loss, pieces.bytes)),
                 Taken::Held => None,
                 Taken::Message { .. } => panic!("{header:#x}"),
             };
-            assert_eq!(found, expected, "{header:#x}");
+            assert_eq!(found, loss, "{header:#x}");
             assert_eq!(decoder.account().residual(), [0; 3]);
         }
         assert!(matches!(
