@@ -278,12 +278,16 @@ fn whole<B: Bytes>(
     take: &mut impl FnMut(Chunk<'_, B>) -> bool,
 ) -> bool {
     let mut flagged = 0;
-    let (chunks, bytes, taken) = words.each_whole(|flags, at, bytes| {
+    let (chunks, bytes, taken) = words.each_whole(|word, at, bytes| {
         // The words tile the block: it is there.
         let Some(data) = block.part(at, bytes) else {
             return false;
         };
-        let status = Status::of_flags(flags);
+        let status = if word & FLAGS == 0 {
+            Status::GOOD
+        } else {
+            status_of(word)
+        };
         let taken = take(Chunk {
             elink,
             status,
@@ -298,6 +302,14 @@ fn whole<B: Bytes>(
     link.account.flagged += flagged;
     link.took(chunks, chunks, bytes, account);
     taken
+}
+
+/// Where a word has its flags.
+const FLAGS: u32 = 0xf << 25;
+
+#[cold]
+fn status_of(word: u32) -> Status {
+    Status::of_flags(Subchunk::from_word32(word).flags)
 }
 
 #[cold]

@@ -98,11 +98,11 @@ impl Words {
         self.at += subchunk.data_bytes().next_multiple_of(self.word_bytes) + self.word_bytes;
     }
 
-    /// Hands out the whole chunks that come next, by their flags, place and length, until one is refused; how many, their bytes, and whether none was.
+    /// Hands out the whole chunks that come next, by their word, place and length, until one is refused; how many, their bytes, and whether none was.
     #[inline]
     pub(crate) fn each_whole(
         &mut self,
-        mut take: impl FnMut(Flags, usize, usize) -> bool,
+        mut take: impl FnMut(u32, usize, usize) -> bool,
     ) -> (u64, u64, bool) {
         const BOTH: u32 = Kind::Both as u32;
         let fill = self.word_bytes - 1;
@@ -114,8 +114,7 @@ impl Words {
                 break;
             }
             let data_bytes = usize::from(word as u16);
-            let flags = Flags::from_bits((word >> 25) as u8);
-            taken = take(flags, at + self.before, data_bytes);
+            taken = take(word, at + self.before, data_bytes);
             if !taken {
                 break;
             }
@@ -151,11 +150,13 @@ impl Found {
 /// Whether its data is that of a chunk, or would be if there were such a kind.
 #[inline]
 pub(crate) fn is_piece(subchunk: Subchunk) -> bool {
-    match subchunk.kind {
-        Kind::Null | Kind::OutOfBand => false,
-        Kind::Timeout => subchunk.flags.has(Flags::TRUNCATED),
-        Kind::First | Kind::Last | Kind::Both | Kind::Middle | Kind::Undefined => true,
-    }
+    const SURE: u32 = 1 << Kind::First as u32
+        | 1 << Kind::Last as u32
+        | 1 << Kind::Both as u32
+        | 1 << Kind::Middle as u32
+        | 1 << Kind::Undefined as u32;
+    let is_cut = subchunk.kind == Kind::Timeout && subchunk.flags.has(Flags::TRUNCATED);
+    SURE >> subchunk.kind as u32 & 1 == 1 || is_cut
 }
 
 /// From the end of the block to its head, which has to be met exactly.

@@ -186,6 +186,22 @@ impl<'a> BufferWriter<'a> {
     /// Adds a message whose payload is yet to be written: its place; none, and nothing done, when it does not fit.
     #[inline]
     pub fn reserve(&mut self, tag: u64, status: u8, payload_bytes: usize) -> Option<&mut [u8]> {
+        if self.previous != Some(tag) || status != 0 || payload_bytes > PAYLOAD_BYTES_MAX {
+            return self.reserve_marked(tag, status, payload_bytes);
+        }
+        // Most of them: nothing but the header, which says nothing but the size.
+        let end = self.len.checked_add(HEADER_BYTES + payload_bytes)?;
+        let place = self.buffer.get_mut(self.len..end)?;
+        let (front, payload) = place.split_at_mut(HEADER_BYTES);
+        front.copy_from_slice(&(payload_bytes as u32).to_le_bytes());
+        self.len = end;
+        self.messages += 1;
+        Some(payload)
+    }
+
+    /// The same with a head that says more.
+    #[inline(never)]
+    fn reserve_marked(&mut self, tag: u64, status: u8, payload_bytes: usize) -> Option<&mut [u8]> {
         if payload_bytes > PAYLOAD_BYTES_MAX {
             return None;
         }
@@ -195,11 +211,7 @@ impl<'a> BufferWriter<'a> {
         let end = payload_at.checked_add(payload_bytes)?;
         let place = self.buffer.get_mut(self.len..end)?;
         let (front, payload) = place.split_at_mut(head.len());
-        match <&mut [u8; HEADER_BYTES]>::try_from(&mut *front) {
-            // Most of them: a copy of a length that the compiler knows.
-            Ok(front) => front.copy_from_slice(&head[..HEADER_BYTES]),
-            Err(_) => front.copy_from_slice(head),
-        }
+        front.copy_from_slice(head);
         self.len = end;
         self.messages += 1;
         self.previous = Some(tag);
