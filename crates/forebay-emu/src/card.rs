@@ -39,6 +39,7 @@
 
 mod account;
 mod block;
+pub mod board;
 mod config;
 mod fault;
 mod fifo;

@@ -19,6 +19,7 @@
 //! In the other direction messages to E-links go in packets of 32 bytes: [`PacketWriter`] makes them, [`FromHostDecoder`] reads them.
 
 mod block;
+pub mod board;
 mod elink;
 mod from_host;
 mod generated;

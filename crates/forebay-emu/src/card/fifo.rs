@@ -67,6 +67,12 @@ impl Fifo {
         }
     }
 
+    /// Other marks, in sixteenths of its size.
+    pub(super) fn set_marks(&mut self, xoff_sixteenths: usize, xon_sixteenths: usize) {
+        self.xoff = self.bytes * xoff_sixteenths / 16;
+        self.xon = self.bytes * xon_sixteenths / 16;
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
