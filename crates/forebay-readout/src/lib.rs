@@ -35,6 +35,7 @@ mod config;
 mod decoder;
 mod error;
 mod status;
+pub mod validate;
 mod walk;
 
 pub use account::{Account, BLOCK_REASONS, Damage, LinkAccount};

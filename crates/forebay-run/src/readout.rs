@@ -21,6 +21,7 @@ pub mod swrod;
 pub mod tohost;
 mod trigger_times;
 pub(crate) mod unwrap;
+pub mod validate;
 
 pub use buffer_summary::{BufferSummary, CardEnd};
 pub use child::Parent;
