@@ -1,5 +1,6 @@
 //! Published figures, measured on this machine.
 
+mod batch;
 mod buffers;
 mod chunks;
 mod definition;

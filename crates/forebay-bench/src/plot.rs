@@ -1,6 +1,7 @@
 //! Pictures: a chart becomes a scene of shapes, a scene becomes SVG or PNG. No system font is needed.
 
 mod axis;
+mod bars;
 mod chart;
 mod flame;
 mod font;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 pub use axis::Scale;
+pub use bars::{Bar, Bars, Group};
 pub use chart::{Axis, Chart, Picture, Point, Series};
 pub use flame::Flame;
 
@@ -33,6 +35,14 @@ pub fn write(picture: &Picture, directory: &Path, stem: &str) -> Result<[PathBuf
 /// A file cannot be written.
 pub fn write_flame(flame: &Flame, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
     write_scene(&flame::layout(flame), directory, stem)
+}
+
+/// The same of bars.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_bars(bars: &Bars, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
+    write_scene(&bars::layout(bars), directory, stem)
 }
 
 fn write_scene(scene: &scene::Scene, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {

@@ -112,6 +112,9 @@ pub(super) fn tcp_goodput() -> Series {
     level("netio3: below", TCP_GOODPUT_GBPS, [1.0, 8.0])
 }
 
+/// A campaign that validated cards: how many, of them faulty, of these recovered.
+pub(super) const CARDS: [f64; 3] = [40.0, 10.0, 8.0];
+
 /// Triggers asked for in the test of to-host, per second.
 const READOUT_HZ: f64 = 1e6;
 /// What a link carried at most, in bits per second.

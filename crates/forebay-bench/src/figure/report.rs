@@ -10,7 +10,7 @@ use super::scan::Scanned;
 use super::{Options, broken};
 use crate::conditions::Conditions;
 use crate::net::Skipped;
-use crate::plot::{self, Flame, Picture};
+use crate::plot::{self, Bars, Flame, Picture};
 use crate::rows::{Row, columns_of, parquet};
 
 /// A figure that was made.
@@ -124,6 +124,14 @@ pub(super) fn write(
                 caption,
             };
             plot::write(&picture, &options.out, definition.id)?
+        }
+        Drawing::Bars(bars) => {
+            let bars = Bars {
+                title,
+                caption,
+                ..bars(&done.rows)
+            };
+            plot::write_bars(&bars, &options.out, definition.id)?
         }
         Drawing::Flame(flame) => {
             let flame = Flame {

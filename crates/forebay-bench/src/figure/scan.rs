@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use forebay_run::StopSignals;
 
 use super::Options;
+use super::batch::Batch;
 use crate::chain::{self, Setup};
 use crate::conditions::Conditions;
 use crate::net::perf::Perf;
@@ -27,6 +28,8 @@ pub(super) enum Task {
     Loss(Offer),
     Net(Perf),
     Readout(Readout, Slower),
+    /// A batch of cards, in virtual time.
+    Batch(Batch),
     /// To-host of such a chain, under `perf`: a row for each stack.
     Profile(Readout),
 }
@@ -77,6 +80,7 @@ impl Scan {
             Task::Chain(setup) => setup.warm_s + setup.measure_s + 1.0,
             Task::Loss(offer) => offer.seconds + 0.1,
             Task::Net(perf) => perf.duration.as_secs_f64() + 0.1,
+            Task::Batch(_) => 10.0,
             Task::Readout(setup, _) | Task::Profile(setup) => setup.real_ms as f64 * 1e-3 + 1.0,
         };
         Duration::from_secs_f64(
@@ -123,7 +127,7 @@ pub(super) fn carry_out(
             row.add("runs", repeats);
             row.extend(&point.labels);
             row.add("load_before", Conditions::load());
-            let measured = match perform(&point.task, options, &ground, signals) {
+            let measured = match perform(&point.task, run, options, &ground, signals) {
                 Err(error) if error.is::<Interrupted>() => Vec::new(),
                 measured => measured.with_context(|| format!("measuring {}", point.name))?,
             };
@@ -178,6 +182,7 @@ fn usable<'a>(
 /// Cells of the rows that come of a task.
 fn perform(
     task: &Task,
+    run: usize,
     options: &Options,
     ground: &Ground<'_>,
     signals: &StopSignals,
@@ -188,6 +193,10 @@ fn perform(
         Task::Net(perf) => {
             row.extend(&perf.labels());
             row.extend(&perf.measure(ground)?);
+        }
+        Task::Batch(batch) => {
+            let measured = batch.measure(run, &|| signals.count() > 0)?;
+            row.extend(&measured.ok_or(Interrupted)?);
         }
         Task::Loss(offer) => {
             let outcome = udp::exchange(offer)?;
