@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use forebay_run::config::ConfigError;
-use forebay_run::readout::config::{FileKind, kind_of, load_card, load_tohost};
+use forebay_run::readout::config::{FileKind, kind_of, load_batch, load_card, load_tohost};
 use serde::Serialize;
 
 /// What such a file says.
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(crate) struct Report {
     file: String,
     good: bool,
-    /// `card` or `tohost`.
+    /// `card`, `tohost` or `batch`.
     kind: &'static str,
     /// E-links of a card.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,6 +23,9 @@ pub(crate) struct Report {
     /// Cards that to-host reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<usize>,
+    /// Cards of a batch, and how many of them are faulty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cards: Option<(usize, usize)>,
 }
 
 impl fmt::Display for Report {
@@ -38,6 +41,9 @@ impl fmt::Display for Report {
         if let Some(devices) = self.devices {
             write!(f, "\n  to-host, cards: {devices}")?;
         }
+        if let Some((cards, faulty)) = self.cards {
+            write!(f, "\n  a batch of cards: {cards}, of them faulty: {faulty}")?;
+        }
         Ok(())
     }
 }
@@ -52,6 +58,7 @@ pub(crate) fn check(file: &Path) -> Option<Result<Report, ConfigError>> {
         elinks: None,
         dma_buffers: None,
         devices: None,
+        cards: None,
     };
     Some(match kind_of(&text)? {
         FileKind::Card => load_card(file).map(|plan| {
@@ -66,6 +73,13 @@ pub(crate) fn check(file: &Path) -> Option<Result<Report, ConfigError>> {
         FileKind::ToHost => load_tohost(file).map(|plan| Report {
             devices: Some(plan.devices.len()),
             ..report("tohost")
+        }),
+        FileKind::Batch => load_batch(file).map(|plan| {
+            let faulty = plan.cards.iter().filter(|card| !card.faults.is_empty());
+            Report {
+                cards: Some((plan.cards.len(), faulty.count())),
+                ..report("batch")
+            }
         }),
     })
 }

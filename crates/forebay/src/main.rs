@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod address;
 mod audit;
 mod bench;
+mod card;
 mod check;
 mod check_readout;
 mod demo;
@@ -62,6 +63,7 @@ enum Verb {
     #[command(name = "tohost")]
     ToHost(tohost::ToHostArgs),
     Emulate(emulate::EmulateArgs),
+    Card(card::CardArgs),
     Inspect(inspect::InspectArgs),
     Fcheck(fcheck::FcheckArgs),
     Swrod(swrod::SwrodArgs),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Elinks(args) => elinks::run(&args),
         Verb::ToHost(args) => tohost::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
+        Verb::Card(args) => card::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Fcheck(args) => fcheck::run(&args),
         Verb::Swrod(args) => swrod::run(&args),

@@ -1,6 +1,7 @@
 //! The files of link readout: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of [chain files](crate::config) with
 //! other sections.
 
+mod batch;
 mod queues;
 pub mod sections;
 mod tohost;
@@ -18,7 +19,8 @@ use super::card::CardPlan;
 use crate::config::block::Block;
 use crate::config::page::Page;
 use crate::config::{ConfigError, Mistakes, text_of};
-use sections::{CARD, CARD_SECTIONS, CHUNKS, FAULTS, FROM_HOST, LINKS, QUEUES, TTC};
+pub use batch::{load_batch, parse_batch};
+use sections::{BATCH, CARD, CARD_SECTIONS, CHUNKS, FAULTS, FROM_HOST, LINKS, QUEUES, TTC};
 pub use tohost::{load_tohost, parse_tohost};
 
 /// Which kind of file of link readout a text is.
@@ -28,6 +30,8 @@ pub enum FileKind {
     Card,
     /// That of to-host.
     ToHost,
+    /// That of a batch of cards to validate.
+    Batch,
 }
 
 /// The kind of a text, by its sections; none when it has none that only these files have.
@@ -42,7 +46,9 @@ pub fn kind_of(text: &str) -> Option<FileKind> {
                 .any(|section| section.name == &**key.get_ref())
         })
     };
-    if has(&CARD_SECTIONS) {
+    if has(&[BATCH]) {
+        Some(FileKind::Batch)
+    } else if has(&CARD_SECTIONS) {
         Some(FileKind::Card)
     } else if has(&sections::TOHOST_SECTIONS) {
         Some(FileKind::ToHost)

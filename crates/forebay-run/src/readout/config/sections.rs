@@ -1,5 +1,6 @@
 //! All sections and keys of the files of link readout, in the order in which they are documented.
 
+mod batch;
 mod card;
 mod from_host;
 
@@ -12,6 +13,7 @@ use crate::config::keys::{
     Section,
 };
 
+pub use batch::{BATCH, BATCH_SECTIONS, DEFECTS};
 pub use card::CARD;
 pub use from_host::FROM_HOST;
 
