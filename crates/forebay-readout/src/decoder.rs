@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::config::{Config, ConfigError};
 use crate::error::BlockError;
 use crate::status::Status;
-use crate::walk::{Located, Words, is_piece};
+use crate::walk::{Located, Words, fetch_words, is_piece};
 
 /// What a front end sent for one trigger, or what is left of it.
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +155,19 @@ impl Decoder {
         let read = self.words.read(block);
         self.words.clear();
         read.map(|_| head)
+    }
+
+    /// Fetches the words of the blocks that come next, up to [`FETCHED_BLOCKS`](crate::FETCHED_BLOCKS) of them, into the processor's caches: for who takes chunks where they
+    /// lie, and does not touch their data. Who copies them fetches whole blocks, one ahead, and so does who has [small ones](Self::is_worth_fetching_words).
+    #[inline]
+    pub fn fetch_words<B: Bytes>(&self, blocks: &[B]) {
+        fetch_words(self.format.layout(), blocks);
+    }
+
+    /// Whether blocks are so large that but few chunks lie in two of them: those are joined, which touches their data.
+    #[must_use]
+    pub fn is_worth_fetching_words(format: BlockFormat) -> bool {
+        format.bytes() >= 8192
     }
 
     /// The subchunks of the block that was handed in last, in the order of their data, and where that begins; those that [`poll`](Self::poll) is through with are

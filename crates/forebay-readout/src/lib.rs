@@ -44,3 +44,4 @@ pub use config::{Config, ConfigError};
 pub use decoder::{Chunk, Decoder, Payload};
 pub use error::BlockError;
 pub use status::Status;
+pub use walk::FETCHED_BLOCKS;

@@ -129,6 +129,63 @@ impl Words {
     }
 }
 
+/// Blocks whose words are fetched side by side, at most.
+pub const FETCHED_BLOCKS: usize = 8;
+/// Words of a block that are fetched, at most: with more of them, their lines are neighbours, and are fetched as such.
+const FETCHED_WORDS: usize = 64;
+
+/// Fetches the words of some blocks into the processor's caches, up to [`FETCHED_BLOCKS`] of them, for a decoder that is not to touch the data between them.
+///
+/// Each word says where the next one is, so that in a block one after the other has to come from memory; those of several blocks are waited for together. Nothing is
+/// judged, and blocks that are no blocks cost nothing more.
+pub(crate) fn fetch_words<B: Bytes>(layout: Layout, blocks: &[B]) {
+    let blocks = &blocks[..blocks.len().min(FETCHED_BLOCKS)];
+    match layout {
+        Layout::Trailers16 => side_by_side(blocks, B::len, |block, at| {
+            let at = at.checked_sub(2)?;
+            let said = usize::from(block.u16_le(at)? & 0x03ff).next_multiple_of(2);
+            at.checked_sub(said)
+        }),
+        Layout::Trailers32 => side_by_side(blocks, B::len, |block, at| {
+            let at = at.checked_sub(4)?;
+            let said = (block.u32_le(at)? & 0xffff) as usize;
+            at.checked_sub(said.next_multiple_of(4))
+        }),
+        Layout::Headers32 => side_by_side(
+            blocks,
+            |_| BLOCK_HEAD_BYTES,
+            |block, at| {
+                let said = (block.u32_le(at)? & 0xffff) as usize;
+                Some(at + 4 + said.next_multiple_of(4))
+            },
+        ),
+    }
+}
+
+#[inline]
+fn side_by_side<B: Bytes>(
+    blocks: &[B],
+    begin: impl Fn(B) -> usize,
+    next: impl Fn(B, usize) -> Option<usize>,
+) {
+    let mut places = [None; FETCHED_BLOCKS];
+    for (place, block) in places.iter_mut().zip(blocks) {
+        *place = Some(begin(*block));
+    }
+    for _ in 0..FETCHED_WORDS {
+        let mut any = false;
+        for (place, block) in places.iter_mut().zip(blocks) {
+            if let Some(at) = *place {
+                *place = next(*block, at).filter(|at| *at != BLOCK_HEAD_BYTES);
+                any = true;
+            }
+        }
+        if !any {
+            return;
+        }
+    }
+}
+
 /// What the words of a block are.
 #[derive(Default)]
 struct Found {
@@ -220,4 +277,73 @@ fn forwards(block: impl Bytes, words: &mut [u32]) -> Result<Found, BlockError> {
 
 fn untiled(at: usize, said: usize, room: usize) -> BlockError {
     BlockError::Untiled { at, said, room }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Flags};
+
+    use super::*;
+
+    /// A block that notes where it is looked at.
+    #[derive(Clone, Copy)]
+    struct Watched<'a> {
+        bytes: &'a [u8],
+        looked: &'a RefCell<Vec<usize>>,
+    }
+
+    impl Bytes for Watched<'_> {
+        fn len(self) -> usize {
+            self.bytes.len()
+        }
+
+        fn u16_le(self, at: usize) -> Option<u16> {
+            self.looked.borrow_mut().push(at);
+            self.bytes.u16_le(at)
+        }
+
+        fn u32_le(self, at: usize) -> Option<u32> {
+            self.looked.borrow_mut().push(at);
+            self.bytes.u32_le(at)
+        }
+
+        fn part(self, _: usize, _: usize) -> Option<Self> {
+            None
+        }
+
+        fn append_to(self, _: &mut Vec<u8>) {}
+    }
+
+    #[test]
+    fn the_words_that_a_block_has_are_fetched_and_nothing_else() {
+        let phase2 = BlockFormat::phase2(4096).unwrap();
+        for format in [BlockFormat::PHASE1, phase2, phase2.with_headers()] {
+            let mut block = vec![0; format.bytes()];
+            let elink = Elink::new(5).unwrap();
+            let mut writer = BlockWriter::begin(format, elink, 0, &mut block).unwrap();
+            for bytes in [100, 7, 300] {
+                writer.push(&vec![1; bytes], 0, Flags::NONE).unwrap();
+            }
+            writer.close();
+            let [fetched, read] = [true, false].map(|fetches| {
+                let looked = RefCell::new(Vec::new());
+                let watched = Watched {
+                    bytes: &block,
+                    looked: &looked,
+                };
+                if fetches {
+                    fetch_words(format.layout(), &[watched]);
+                } else {
+                    Words::new(format.layout()).read(watched).unwrap();
+                }
+                looked.into_inner()
+            });
+            assert!(
+                read.len() >= 3 && fetched.starts_with(&read),
+                "{format}: {fetched:?}, {read:?}"
+            );
+        }
+    }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_readout::{BlockError, Chunk, Config, Damage, Decoder, Status};
+use forebay_readout::{BlockError, Chunk, Config, Damage, Decoder, FETCHED_BLOCKS, Status};
 use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Flags, Kind};
 use proptest::prelude::*;
 
@@ -108,6 +108,10 @@ fn decode(
         all.push((chunk.elink.number(), chunk.status.0, bytes));
         true
     };
+    for some in blocks.chunks(FETCHED_BLOCKS) {
+        // It judges nothing, whatever it meets.
+        decoder.fetch_words(&some.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    }
     for block in blocks {
         errors.extend(decoder.handle_block(block.as_slice()).err());
         while !decoder.poll(block.as_slice(), &mut take) {

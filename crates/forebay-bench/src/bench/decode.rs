@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use anyhow::{Context, Result};
-use forebay_readout::{Bytes, Chunk, Config, Decoder, Payload};
+use forebay_readout::{Bytes, Chunk, Config, Decoder, FETCHED_BLOCKS, Payload};
 use forebay_ring::prefetch;
 use forebay_sys::clock::thread_cpu_ns;
 use forebay_wire::felix::{BLOCK_HEAD_BYTES, BlockFormat, BlockWriter, Elink, Fid, Flags};
@@ -12,7 +12,9 @@ use forebay_wire::netio3::{BufferWriter, HEAD_BYTES_MAX};
 
 /// Links of a card in FULL mode.
 pub(super) const LINKS: u16 = 12;
+/// Blocks of the usual size, and the largest that cards make.
 const BLOCK_BYTES: usize = 4096;
+pub(super) const LARGE_BLOCK_BYTES: usize = 16_384;
 const RING_BYTES: usize = 64 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 const BUFFERS: usize = 64;
@@ -32,12 +34,17 @@ impl Ring {
 
     /// Chunks of `chunk_bytes`, on 12 links or on so many E-links as `elinks` says, up to 2,048.
     pub(super) fn full_of(chunk_bytes: usize, elinks: u16) -> Result<Self> {
-        let format = BlockFormat::phase2(BLOCK_BYTES).context("there is no such block")?;
+        Self::of_blocks(BLOCK_BYTES, chunk_bytes, elinks)
+    }
+
+    /// The same in blocks of so many bytes.
+    pub(super) fn of_blocks(block_bytes: usize, chunk_bytes: usize, elinks: u16) -> Result<Self> {
+        let format = BlockFormat::phase2(block_bytes).context("there is no such block")?;
         let mut memory = vec![0; RING_BYTES];
         let chunk: Vec<u8> = (0..chunk_bytes).map(|at| at as u8).collect();
         let mut chunks = 0;
         let mut done = vec![0; usize::from(elinks)];
-        for (number, block) in memory.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+        for (number, block) in memory.chunks_exact_mut(block_bytes).enumerate() {
             let link = number % usize::from(elinks);
             let sequence = (number / usize::from(elinks) % 32) as u8;
             let elink = if elinks == LINKS {
@@ -67,7 +74,7 @@ impl Ring {
     /// Each block, and the one after it, which is asked for while this one is decoded: its words are met from the end, one after the other, and each of
     /// them would be waited for.
     fn blocks(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let blocks = self.memory.chunks_exact(BLOCK_BYTES);
+        let blocks = self.memory.chunks_exact(self.format.bytes());
         let next = blocks.clone().skip(1).chain([&[][..]]);
         blocks.zip(next)
     }
@@ -138,16 +145,29 @@ pub(super) fn into_buffers(ring: &Ring, buffers: &mut Buffers) -> Result<u64> {
     Ok(decoder.account().chunks)
 }
 
-/// The decoder, its chunks looked up and left where they lie.
+/// The decoder, its chunks looked up and left where they lie: whole blocks fetched ahead where a good part of their chunks lies in two of them and is joined,
+/// else their words alone, as to-host does.
 pub(super) fn references(ring: &Ring) -> Result<u64> {
     let mut decoder = ring.decoder()?;
-    for (block, next) in ring.blocks() {
-        prefetch(next);
-        decoder.handle_block(block)?;
-        decoder.poll(block, |chunk: Chunk<'_, &[u8]>| {
-            black_box((chunk.elink, chunk.status, chunk.payload.len()));
-            true
-        });
+    let look = |chunk: Chunk<'_, &[u8]>| {
+        black_box((chunk.elink, chunk.status, chunk.payload.len()));
+        true
+    };
+    if !Decoder::is_worth_fetching_words(ring.format) {
+        for (block, next) in ring.blocks() {
+            prefetch(next);
+            decoder.handle_block(block)?;
+            decoder.poll(block, look);
+        }
+        return Ok(decoder.account().chunks);
+    }
+    let blocks: Vec<&[u8]> = ring.memory.chunks_exact(ring.format.bytes()).collect();
+    for some in blocks.chunks(FETCHED_BLOCKS) {
+        decoder.fetch_words(some);
+        for block in some {
+            decoder.handle_block(*block)?;
+            decoder.poll(*block, look);
+        }
     }
     Ok(decoder.account().chunks)
 }
@@ -222,6 +242,8 @@ mod tests {
             assert_eq!(references(&ring).unwrap(), ring.chunks);
             assert_eq!(into_buffers(&ring, &mut buffers).unwrap(), ring.chunks);
         }
+        let ring = Ring::of_blocks(LARGE_BLOCK_BYTES, 1000, LINKS).unwrap();
+        assert_eq!(references(&ring).unwrap(), ring.chunks);
     }
 
     #[test]

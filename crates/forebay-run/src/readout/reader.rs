@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_readout::{Chunk, Config, Decoder};
+use forebay_readout::{Chunk, Config, Decoder, FETCHED_BLOCKS};
 use forebay_sys::clock;
 use forebay_wire::felix::{ELINKS, Elink, Fid};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -160,6 +160,33 @@ fn open(
     }
 }
 
+/// Fetches what the decoder looks at next: the words of some blocks, where chunks stay in them, else the whole of the next one.
+#[inline]
+fn fetch(device: &Device, decoder: &Decoder, is_showing: bool, ahead: u64, there: u64) {
+    let block = |ahead: u64| {
+        let view = device.blocks.block(ahead).filter(|_| ahead < there)?;
+        Some(Shared { view, at: 0 })
+    };
+    if !is_showing || !Decoder::is_worth_fetching_words(device.format) {
+        if let Some(next) = device.blocks.block(ahead + 1) {
+            next.prefetch();
+        }
+        return;
+    }
+    if !ahead.is_multiple_of(FETCHED_BLOCKS as u64) {
+        return;
+    }
+    if let Some(first) = block(ahead) {
+        let mut some = [first; FETCHED_BLOCKS];
+        let mut count = 1;
+        while let Some(next) = block(ahead + count as u64).filter(|_| count < FETCHED_BLOCKS) {
+            some[count] = next;
+            count += 1;
+        }
+        decoder.fetch_words(&some[..count]);
+    }
+}
+
 impl Reader<'_> {
     fn read(&mut self) -> Result<CardEnd, ReadoutError> {
         loop {
@@ -202,9 +229,7 @@ impl Reader<'_> {
             let Some(block) = device.blocks.block(ahead) else {
                 break;
             };
-            if let Some(next) = device.blocks.block(ahead + 1) {
-                next.prefetch();
-            }
+            fetch(device, decoder, outlet.showing.is_some(), ahead, there);
             outlet.block = outlet.kept.read();
             let block = Shared {
                 view: block,
