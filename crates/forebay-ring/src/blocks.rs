@@ -277,15 +277,20 @@ impl BlockProducer {
     /// # Errors
     /// The reader's index is one that cannot be, or the system refuses to wait.
     pub fn wait_space(&mut self, most: Duration) -> Result<bool, RingError> {
+        self.wait_blocks(1, most)
+    }
+
+    /// The same, and with the same errors, for so many free ones at a time; woken by fewer, it returns.
+    pub fn wait_blocks(&mut self, blocks: u64, most: Duration) -> Result<bool, RingError> {
         self.space.prepare();
-        let slept = if self.free_blocks() > 0 || self.fault.is_some() {
+        let slept = if self.free_blocks() >= blocks || self.fault.is_some() {
             Ok(true)
         } else {
             self.space.sleep(most)
         };
         self.space.finish();
         slept?;
-        let is_free = self.free_blocks() > 0;
+        let is_free = self.free_blocks() >= blocks;
         self.fault
             .map_or(Ok(is_free), |fault| Err(RingError::Peer { ring: 0, fault }))
     }

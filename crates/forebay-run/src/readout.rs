@@ -1,4 +1,5 @@
-//! Readout of detector links through the cards of FELIX: an emulated card as a process of its own, the programs that read its links, and who looks at blocks.
+//! Readout of detector links through the cards of FELIX: an emulated card as a process of its own, the programs that read its links and write to them, and who looks at
+//! blocks.
 
 mod books;
 mod buffer_summary;
@@ -18,6 +19,7 @@ mod outlet;
 mod payload;
 mod reader;
 pub mod swrod;
+pub mod toflx;
 pub mod tohost;
 mod trigger_times;
 pub(crate) mod unwrap;

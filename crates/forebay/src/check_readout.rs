@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use forebay_run::config::ConfigError;
-use forebay_run::readout::config::{FileKind, kind_of, load_batch, load_card, load_tohost};
+use forebay_run::readout::config::{
+    FileKind, kind_of, load_batch, load_card, load_toflx, load_tohost,
+};
 use serde::Serialize;
 
 /// What such a file says.
@@ -12,7 +14,7 @@ use serde::Serialize;
 pub(crate) struct Report {
     file: String,
     good: bool,
-    /// `card`, `tohost` or `batch`.
+    /// `card`, `tohost`, `toflx` or `batch`.
     kind: &'static str,
     /// E-links of a card.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,7 +22,7 @@ pub(crate) struct Report {
     /// DMA buffers of a card, and the memory that they take together.
     #[serde(skip_serializing_if = "Option::is_none")]
     dma_buffers: Option<(usize, u64)>,
-    /// Cards that to-host reads.
+    /// Cards that to-host reads, or to-flx writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<usize>,
     /// Cards of a batch, and how many of them are faulty.
@@ -39,7 +41,12 @@ impl fmt::Display for Report {
             )?;
         }
         if let Some(devices) = self.devices {
-            write!(f, "\n  to-host, cards: {devices}")?;
+            let name = if self.kind == "toflx" {
+                "to-flx"
+            } else {
+                "to-host"
+            };
+            write!(f, "\n  {name}, cards: {devices}")?;
         }
         if let Some((cards, faulty)) = self.cards {
             write!(f, "\n  a batch of cards: {cards}, of them faulty: {faulty}")?;
@@ -80,6 +87,10 @@ pub(crate) fn check(file: &Path) -> Option<Result<Report, ConfigError>> {
                 cards: Some((plan.cards.len(), faulty.count())),
                 ..report("batch")
             }
+        }),
+        FileKind::ToFlx => load_toflx(file).map(|plan| Report {
+            devices: Some(plan.cards.len()),
+            ..report("toflx")
         }),
     })
 }

@@ -31,6 +31,7 @@ mod replay;
 mod session;
 mod sweep;
 mod swrod;
+mod toflx;
 mod tohost;
 mod top;
 
@@ -62,6 +63,8 @@ enum Verb {
     Elinks(elinks::ElinksArgs),
     #[command(name = "tohost")]
     ToHost(tohost::ToHostArgs),
+    #[command(name = "toflx")]
+    ToFlx(toflx::ToFlxArgs),
     Emulate(emulate::EmulateArgs),
     Card(card::CardArgs),
     Inspect(inspect::InspectArgs),
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Verb::Net(args) => net::run(&args),
         Verb::Elinks(args) => elinks::run(&args),
         Verb::ToHost(args) => tohost::run(&args),
+        Verb::ToFlx(args) => toflx::run(&args),
         Verb::Emulate(args) => emulate::run(&args),
         Verb::Card(args) => card::run(&args),
         Verb::Inspect(args) => inspect::run(&args),

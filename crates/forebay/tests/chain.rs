@@ -1,11 +1,15 @@
 //! Chain files through the command line: `check`, and `evb` with its metrics.
-#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at what must not be"
+)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+mod rig;
+
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -167,7 +171,7 @@ fn a_chain_runs_flags_take_precedence_and_prometheus_reads_it() {
         .trim_end_matches("/metrics")
         .to_owned();
     let rest = std::thread::spawn(move || said.count());
-    let page = scrape(&address);
+    let page = rig::scrape(&address);
     assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
     assert!(
         page.contains("owner=\"left\"") && page.ends_with("# EOF\n"),
@@ -191,17 +195,4 @@ fn a_chain_runs_flags_take_precedence_and_prometheus_reads_it() {
         text.ends_with("# EOF\n") && text.contains("forebay_items_total{"),
         "{text}"
     );
-}
-
-fn scrape(address: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
-        .unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    page
 }

@@ -4,10 +4,12 @@ use std::fmt::Write;
 
 use super::keys::{Default, Key, Section};
 use super::sections::SECTIONS;
-use crate::readout::config::sections::{BATCH_SECTIONS, CARD_SECTIONS, TOHOST_SECTIONS};
+use crate::readout::config::sections::{
+    BATCH_SECTIONS, CARD_SECTIONS, TOFLX_SECTIONS, TOHOST_SECTIONS,
+};
 
 /// Kinds of files, and what takes them.
-const FILES: [(&str, &str, &[Section]); 4] = [
+const FILES: [(&str, &str, &[Section]); 5] = [
     ("A chain", "forebay evb FILE.toml", &SECTIONS),
     ("A card", "forebay emulate card FILE.toml", &CARD_SECTIONS),
     ("To-host", "forebay tohost FILE.toml", &TOHOST_SECTIONS),
@@ -16,6 +18,7 @@ const FILES: [(&str, &str, &[Section]); 4] = [
         "forebay card validate FILE.toml",
         &BATCH_SECTIONS,
     ),
+    ("To-flx", "forebay toflx FILE.toml", &TOFLX_SECTIONS),
 ];
 
 /// Tables of all sections of all kinds of files in Markdown.

@@ -4,6 +4,7 @@
 mod batch;
 mod queues;
 pub mod sections;
+mod toflx;
 mod tohost;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use crate::config::page::Page;
 use crate::config::{ConfigError, Mistakes, text_of};
 pub use batch::{load_batch, parse_batch};
 use sections::{BATCH, CARD, CARD_SECTIONS, CHUNKS, FAULTS, FROM_HOST, LINKS, QUEUES, TTC};
+pub use toflx::{load_toflx, parse_toflx};
 pub use tohost::{load_tohost, parse_tohost};
 
 /// Which kind of file of link readout a text is.
@@ -32,6 +34,8 @@ pub enum FileKind {
     ToHost,
     /// That of a batch of cards to validate.
     Batch,
+    /// That of to-flx.
+    ToFlx,
 }
 
 /// The kind of a text, by its sections; none when it has none that only these files have.
@@ -50,6 +54,8 @@ pub fn kind_of(text: &str) -> Option<FileKind> {
         Some(FileKind::Batch)
     } else if has(&CARD_SECTIONS) {
         Some(FileKind::Card)
+    } else if has(&[sections::TOFLX]) {
+        Some(FileKind::ToFlx)
     } else if has(&sections::TOHOST_SECTIONS) {
         Some(FileKind::ToHost)
     } else {

@@ -13,7 +13,7 @@ use super::{LEDGER_SUFFIX, MEMORY, MEMORY_PREFIX, open_ledger};
 /// How long they stay.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Behind the front of all names in memory: those of end points of messaging, and of link readout.
-const OURS: [&str; 3] = ["net-", "card-", "tohost-"];
+const OURS: [&str; 4] = ["net-", "card-", "tohost-", "toflx-"];
 
 /// Removes ledgers of this user's end points that died more than a day before `now_ns`: how many.
 pub(crate) fn remove_forgotten(now_ns: u64) -> usize {

@@ -13,7 +13,7 @@ use crate::session::BROKEN;
 
 /// A card of detector links: front ends, links, blocks and DMA buffers in shared memory, which `forebay tohost` opens.
 ///
-/// Front ends can be sent messages; those of E-links with loop_back send them back.
+/// Front ends can be sent messages, with `forebay toflx`; those of E-links with loop_back send them back.
 ///
 /// It holds triggers back (BUSY) when a link cannot carry more or a DMA buffer is full, and says how many. Ends after the triggers or the time that its file says, or
 /// by Ctrl-C, when everything has been read.

@@ -362,3 +362,19 @@ pub(crate) fn at_work(out: &Path, chunks: u64) {
         (chunks_published(out) >= chunks).then_some(())
     });
 }
+
+/// The page of metrics at an address.
+pub(crate) fn scrape(address: &str) -> String {
+    use std::io::Write;
+
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+        .unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}

@@ -3,6 +3,7 @@
 mod batch;
 mod card;
 mod from_host;
+mod toflx;
 
 use forebay_emu::card::CardFault;
 
@@ -16,6 +17,7 @@ use crate::config::keys::{
 pub use batch::{BATCH, BATCH_SECTIONS, DEFECTS};
 pub use card::CARD;
 pub use from_host::FROM_HOST;
+pub use toflx::{TOFLX, TOFLX_DEVICES, TOFLX_SECTIONS};
 
 /// Bytes of a DMA buffer.
 const DMA_BYTES: (u64, u64) = (1 << 20, 1 << 36);
@@ -236,7 +238,7 @@ pub const LINKS: Section = Section {
             "loop_back",
             Flag,
             Value("false"),
-            "Whether their front ends send back each message that they are sent, as a chunk of the same E-link, and answer no trigger. Those of other \
+            "Whether their front ends send back each message that they are sent (`forebay toflx`), as a chunk of the same E-link, and answer no trigger. Those of other \
              E-links take messages and forget them.",
         ),
     ],

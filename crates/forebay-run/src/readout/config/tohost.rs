@@ -61,6 +61,15 @@ fn tohost(page: &Page<'_>) -> Option<ToHostFile> {
     })
 }
 
+/// Whether what goes over TCP beyond loopback is encrypted.
+pub(super) fn security(block: &Block<'_, '_>) -> Security {
+    if block.flag("plain").unwrap_or(false) {
+        Security::Plain
+    } else {
+        Security::PlainOnLoopback
+    }
+}
+
 fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
     for name in ["socket", "address"] {
         if !block.has(name) {
@@ -80,11 +89,6 @@ fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
         block_ns: block.integer("block_ms").unwrap_or(10_000) * 1_000_000,
         ..usual
     };
-    let security = if block.flag("plain").unwrap_or(false) {
-        Security::Plain
-    } else {
-        Security::PlainOnLoopback
-    };
     let subscribers_max = of("subscribers_max", 128) as usize;
     let buffers = block.integers("dma_buffers");
     Some(DevicePlan {
@@ -98,7 +102,7 @@ fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
         settings: Settings {
             messages,
             connections_max: subscribers_max,
-            security,
+            security: security(block),
             ..Settings::default()
         },
     })

@@ -11,7 +11,7 @@ use crate::config::keys::{
 pub const FROM_HOST: Section = Section {
     name: "from_host",
     many: false,
-    says: "The way to the front ends: a buffer of packets, which their writer opens at the card's socket.",
+    says: "The way to the front ends: a buffer of packets that `forebay toflx` writes.",
     keys: &[
         key(
             "ring_bytes",

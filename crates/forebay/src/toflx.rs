@@ -1,0 +1,108 @@
+//! `forebay toflx`: messages in, to the front ends of detector links.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use forebay_run::readout::toflx::{self, ToFlxSummary};
+use forebay_run::readout::{CardEnd, config};
+
+use crate::output::{Format, bytes, counted, note_line, print_line, si};
+use crate::session::BROKEN;
+
+/// Receives messages and writes them to the E-links of cards, in from-host packets.
+///
+/// A message's tag is the 64-bit fid of its E-link, with the bit of the direction to the front end; senders are those of `forebay net send`, or programs of one's own,
+/// over the backend that the address names. A card whose buffer is full holds the senders back; what is for a card that is not there, or that nobody can be told
+/// of, is lost by name and holds nobody up. A card that comes back is opened again.
+/// Ends when the cards end, by Ctrl-C, or after duration_s.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: forebay toflx examples/toflx.toml\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, or a card was lost."
+)]
+pub(crate) struct ToFlxArgs {
+    /// Where to receive and which cards to write; `forebay check --reference` lists all keys.
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
+    let mut plan = config::load_toflx(&args.file)?;
+    let signals = Arc::new(forebay_run::signals()?);
+    plan.settings.signals = Some(Arc::clone(&signals));
+    let summary = toflx::run(
+        &plan,
+        &signals,
+        |address| note_line(format_args!("forebay: messages are taken at {address}")),
+        |warning| note_line(format_args!("forebay: warning: {warning}")),
+    )?;
+    match args.format {
+        Format::Json => print_line(serde_json::to_string(&summary)?),
+        Format::Text => print(&summary),
+    }
+    if let Some(failed) = &summary.failed {
+        note_line(format_args!("forebay: {failed}"));
+    }
+    for card in summary.cards.iter().filter(|card| card.times_lost > 0) {
+        note_line(format_args!(
+            "forebay: the card at {} went without a farewell; what was in its buffer is lost, and the books are closed",
+            card.socket
+        ));
+    }
+    for card in &summary.cards {
+        if let Some(fault) = &card.broken {
+            note_line(format_args!(
+                "forebay: the card at {} is broken or hostile: {fault}",
+                card.socket
+            ));
+        }
+    }
+    Ok(match (summary.is_closed(), &summary.failed) {
+        (false, _) => ExitCode::from(BROKEN),
+        (true, None) if !summary.lost_card() => ExitCode::SUCCESS,
+        (true, _) => ExitCode::from(2),
+    })
+}
+
+fn print(summary: &ToFlxSummary) {
+    for card in &summary.cards {
+        let end = match card.end {
+            CardEnd::InOrder => "ended in order",
+            CardEnd::Lost => "LOST",
+            CardEnd::Stopped => "stopped",
+        };
+        print_line(format_args!(
+            "card at {}: {} of {}, {}, {} taken, {} lost, {} left; {end}",
+            card.socket,
+            counted(card.written, "message"),
+            bytes(card.written_bytes as f64),
+            counted(card.packets, "packet"),
+            card.packets_taken,
+            card.packets_lost,
+            card.packets_left,
+        ));
+    }
+    if summary.held_up > 0 {
+        print_line(format_args!(
+            "senders were held up by full cards for {:.3} s",
+            summary.held_up_seconds
+        ));
+    }
+    for (reason, count) in &summary.drops {
+        print_line(format_args!("lost at {reason}: {count}"));
+    }
+    print_line(format_args!(
+        "{} of {} in {:.2} s ({}); CPU {:.2} s; residual {} items, {} bytes",
+        counted(summary.messages, "message"),
+        bytes(summary.bytes as f64),
+        summary.seconds,
+        si(summary.messages as f64 / summary.seconds.max(1e-9), "Hz"),
+        summary.cpu_seconds,
+        summary.residual_items,
+        summary.residual_bytes,
+    ));
+}
