@@ -12,9 +12,15 @@ const ACCEPTS_PER_ROUND_MAX: usize = 16;
 /// How long nobody is taken in after the system refused, as without free descriptors. Whoever comes waits in its backlog.
 const SHUT_NS: u64 = 100_000_000;
 
+/// How often it is asked who has come. Each answer is a system call that makes a socket in vain, and an end point that is woken for each block of a card would
+/// spend a tenth of its time on it.
+const ASK_NS: u64 = 1_000_000;
+
 #[derive(Debug)]
 pub(super) struct Entrance {
     door: Box<dyn Door>,
+    /// Nobody is asked for before this time.
+    ask_ns: u64,
     shut_until_ns: Option<u64>,
     /// How often the system refused to take a connection in.
     pub(super) errors: u64,
@@ -25,6 +31,7 @@ impl Entrance {
         hub.add_door(&*door)?;
         Ok(Self {
             door,
+            ask_ns: 0,
             shut_until_ns: None,
             errors: 0,
         })
@@ -64,6 +71,9 @@ impl Entrance {
     /// Who came since the last round.
     pub(super) fn accept(&mut self, hub: &Hub, now_ns: u64) -> Vec<Box<dyn ByteLink>> {
         let mut came = Vec::new();
+        if now_ns < self.ask_ns {
+            return came;
+        }
         match self.shut_until_ns {
             Some(until_ns) if now_ns < until_ns => return came,
             Some(_) if hub.add_door(&*self.door).is_err() => {
@@ -86,6 +96,8 @@ impl Entrance {
                 }
             }
         }
+        // Where one has come there are more, or he has something to say before he is let in.
+        self.ask_ns = if came.is_empty() { now_ns + ASK_NS } else { 0 };
         came
     }
 }
