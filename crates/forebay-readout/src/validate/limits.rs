@@ -147,7 +147,7 @@ impl Limits {
             dma: DmaLimits {
                 bytes_per_s_min: None,
                 step_ns: 2_000_000,
-                idle_steps: 250,
+                idle_steps: 1000,
                 ..usual.dma
             },
             repairs_most: 0,

@@ -111,7 +111,7 @@ proptest! {
             let failed = report.outcome == Outcome::Fail;
             prop_assert!(failed || report.symptoms.is_empty());
         }
-        let most = u64::from(limits.links.align_tries) + 2 * 16 + 8 + 8 * (1 + 3 * 10 + 20 * 5);
+        let most = u64::from(limits.links.align_tries) + 2 * 16 + 5 * 20 + 8 * (1 + 3 * 10 + 20 * 5);
         prop_assert!(card.runs < most, "{} of {}", card.runs, most);
     }
 

@@ -3,6 +3,7 @@
 //! The card's time is the host's monotonic clock, or a slower one. Blocks that were filled in one round are shown together, and a reader that sleeps is woken once for
 //! them: interrupts are coalesced. When the run is over the card waits until its readers have read everything.
 
+mod board;
 mod from_host;
 pub mod replay;
 mod summary;
@@ -11,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use forebay_emu::card::board::Fault;
 use forebay_emu::card::{Card, CardConfig, Dma};
 use forebay_ledger::{Condition, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
@@ -55,6 +57,8 @@ pub struct CardPlan {
     pub from_host_packets: u64,
     /// What it emulates.
     pub config: CardConfig,
+    /// What is broken in its board, as its diagnostics see it.
+    pub defects: Vec<Fault>,
     /// Triggers begin when every buffer has a reader.
     pub wait_for_readers: bool,
     /// How much slower than real time it lives, 1 and more.
@@ -78,6 +82,7 @@ impl CardPlan {
             from_host_packets: 32_768,
             dma_blocks: (64 << 20) / config.format.bytes() as u64,
             config,
+            defects: Vec::new(),
             wait_for_readers: true,
             time_dilation: 1,
             drain: Duration::from_secs(60),
@@ -90,10 +95,17 @@ struct Rings {
     rings: Vec<BlockProducer>,
     /// Something was committed and not shown.
     fresh: Vec<bool>,
+    /// Buffers that take test blocks only, a bit each.
+    held: u64,
+    /// Buffers that never interrupt.
+    silent: u64,
 }
 
 impl Dma for Rings {
     fn reserve(&mut self, buffer: usize) -> Option<&mut [u8]> {
+        if self.held >> buffer & 1 == 1 {
+            return None;
+        }
         self.rings.get_mut(buffer)?.reserve().ok()
     }
 
@@ -124,15 +136,24 @@ impl Rings {
             memories.push(memory);
         }
         let fresh = vec![false; rings.len()];
-        Ok((memories, Self { rings, fresh }))
+        let rings = Self {
+            rings,
+            fresh,
+            held: 0,
+            silent: 0,
+        };
+        Ok((memories, rings))
     }
 
     /// Shows what was committed.
     fn show(&mut self) {
-        for (ring, fresh) in self.rings.iter_mut().zip(&mut self.fresh) {
+        let rings = self.rings.iter_mut().zip(&mut self.fresh).enumerate();
+        for (buffer, (ring, fresh)) in rings {
             if std::mem::take(fresh) {
                 ring.publish();
-                ring.notify();
+                if self.silent >> buffer & 1 == 0 {
+                    ring.notify();
+                }
             }
         }
     }
@@ -159,6 +180,8 @@ struct Process<'a> {
     /// Who started it as a part of a chain is gone.
     orphaned: bool,
     tended_ns: u64,
+    /// So far has the board's time come.
+    board_ns: u64,
     committed_ns: u64,
     /// How far the card's time has come.
     card_ns: u64,
@@ -202,7 +225,9 @@ pub fn run(
         from_host_spec(&plan.name, plan.from_host_packets),
         from_host_book,
     )?;
+    let board = board::board(plan, &info)?;
     let mut door = Door::open(&plan.socket, info, memories)?;
+    door.offer_board(board);
     door.offer_from_host(Some(memory));
     ready(&plan.socket);
     let mut process = Process {
@@ -218,6 +243,7 @@ pub fn run(
         parent: Parent::from_env(),
         orphaned: false,
         tended_ns: 0,
+        board_ns: clock::monotonic_ns(),
         committed_ns: 0,
         card_ns: 0,
     };
@@ -262,7 +288,9 @@ struct Ended {
 impl Process<'_> {
     fn work(&mut self) -> Result<Ended, ReadoutError> {
         let wanted = self.plan.config.buffers;
-        while self.plan.wait_for_readers && self.door.readers() < wanted && !self.stops() {
+        // Who looks at its diagnostics has buffers too, and wants no triggers.
+        let waits = |door: &Door| door.readers() < wanted || door.is_diagnosed();
+        while self.plan.wait_for_readers && waits(&self.door) && !self.stops() {
             self.tend(clock::monotonic_ns())?;
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -337,7 +365,10 @@ impl Process<'_> {
     fn tend(&mut self, now_ns: u64) -> Result<(), ReadoutError> {
         if now_ns >= self.tended_ns + TEND_NS {
             self.tended_ns = now_ns;
+            // What is asked sees the board as it is now.
+            self.tend_board(now_ns);
             self.door.serve()?;
+            self.hold_buffers();
             self.orphaned = self.parent.is_gone();
             for (buffer, ring) in self.rings.rings.iter().enumerate() {
                 if let Some(fault) = ring.fault() {

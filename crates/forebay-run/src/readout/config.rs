@@ -129,7 +129,9 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
     }
     let name = card.name("name").unwrap_or_else(|| "card0".into());
     let dma_bytes = card.integer("dma_bytes").unwrap_or(64 << 20);
+    let defects = batch::of_card(page, root, &config);
     Some(CardPlan {
+        defects,
         socket: card
             .path("socket")
             .unwrap_or_else(|| PathBuf::from(format!("{name}.sock"))),

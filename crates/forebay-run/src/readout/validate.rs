@@ -1,9 +1,11 @@
 //! Validation of cards: a batch of emulated ones, whose faults are known and are compared with what the campaign says, and the card behind a socket.
 
+mod at_work;
 mod batch;
 mod bench;
 mod truth;
 
+pub use at_work::{DeviceReport, device};
 pub use batch::{BatchPlan, BatchReport, CardPlan, Step, Summary, ValidatedCard, run};
 pub use truth::{ByFault, Judged, Truth, TruthFault, judge, place_of};
 

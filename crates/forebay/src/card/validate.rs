@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_run::readout::config::load_batch;
-use forebay_run::readout::validate::{self, BatchPlan, BatchReport, Step};
+use forebay_run::readout::validate::{self, BatchPlan, BatchReport, Step, Verdict};
 
 use super::text;
 use crate::figure::INTERRUPTED;
@@ -24,16 +24,22 @@ use crate::session::BROKEN;
   forebay card validate
   forebay card validate --cards 400 --faulty 100 --seed 7 --out /tmp/batch --format json
   forebay card validate examples/batch.toml
+  forebay card validate --device card0.sock
 
 Exit codes:
   0    every card is good in the end, or after its repairs
-  1    a card was rejected
+  1    a card was rejected, or the one at --device did not pass
   2    it could not be done: a mistake on the command line or in the file, or something that the host refuses
   130  it was interrupted: what is told is that of the cards so far")]
 pub(super) struct ValidateArgs {
     /// A batch with its limits, and the faults of each card; `forebay check --reference` lists all keys.
     #[arg(value_name = "FILE.toml", conflicts_with_all = ["cards", "faulty", "seed", "links", "dma_buffers"])]
     file: Option<PathBuf>,
+    /// Tests the card that listens there instead, in its own time, beside its work: where `forebay emulate card` has its socket.
+    ///
+    /// DMA buffers that nobody reads are tested; they take test blocks only meanwhile, and data that lay in them are thrown away. Bit errors are shown to be below 1e-9, speed is not measured.
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["file", "cards", "faulty", "seed", "links", "dma_buffers"])]
+    device: Option<PathBuf>,
     /// How many cards.
     #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     cards: u16,
@@ -58,6 +64,9 @@ pub(super) struct ValidateArgs {
 }
 
 pub(super) fn run(args: &ValidateArgs) -> Result<ExitCode> {
+    if let Some(socket) = &args.device {
+        return run_device(args, socket);
+    }
     let plan = match &args.file {
         Some(file) => load_batch(file)?,
         None => BatchPlan::drawn(
@@ -89,6 +98,36 @@ pub(super) fn run(args: &ValidateArgs) -> Result<ExitCode> {
         ExitCode::from(BROKEN)
     } else {
         ExitCode::SUCCESS
+    })
+}
+
+fn run_device(args: &ValidateArgs, socket: &Path) -> Result<ExitCode> {
+    let mut progress = Progress::new();
+    let report = validate::device(socket, |test| {
+        progress.show(Step {
+            card: 0,
+            cards: 1,
+            repairs: 0,
+            test,
+        });
+    })?;
+    progress.end();
+    let told = text::report(&report.name, &report.report);
+    if let Some(out) = &args.out {
+        fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+        let json = serde_json::to_string_pretty(&report)?;
+        for (ending, text) in [("txt", &told), ("json", &json)] {
+            let path = out.join(format!("{}.{ending}", report.name));
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        }
+    }
+    match args.format {
+        Format::Json => print_line(serde_json::to_string(&report)?),
+        Format::Text => print_line(told.trim_end()),
+    }
+    Ok(match report.report.verdict {
+        Verdict::Passed | Verdict::Recovered => ExitCode::SUCCESS,
+        Verdict::Rejected => ExitCode::from(BROKEN),
     })
 }
 

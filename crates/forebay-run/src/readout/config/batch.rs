@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use forebay_emu::card::board::{BOARD_FIRMWARE, BoardConfig, Defect, Fault, Firmware, Repair};
+use forebay_emu::card::CardConfig;
+use forebay_emu::card::board::{
+    BOARD_FIRMWARE, BOARD_LINKS, BoardConfig, Defect, Fault, Firmware, Repair,
+};
 use forebay_readout::validate::Limits;
 use forebay_wire::felix::BlockFormat;
 
@@ -86,6 +89,28 @@ fn batch(page: &Page<'_>) -> Option<BatchPlan> {
         }
     }
     Some(plan)
+}
+
+/// What is broken in the board of one card.
+pub(super) fn of_card(
+    page: &Page<'_>,
+    root: &toml::de::DeTable<'_>,
+    config: &CardConfig,
+) -> Vec<Fault> {
+    let links = config
+        .elinks
+        .iter()
+        .map(|one| usize::from(one.elink.link()));
+    let links = links.filter(|link| *link < BOARD_LINKS.1).max();
+    let board = BoardConfig {
+        format: config.format,
+        ..BoardConfig::new(1 + links.unwrap_or(0), config.buffers)
+    };
+    let one = |block: &Block<'_, '_>| {
+        block.idle("card", "this is the file of one card");
+        defect(block, &board)
+    };
+    page.many(root, &DEFECTS).iter().filter_map(one).collect()
 }
 
 /// Which keys belong to a kind.

@@ -297,7 +297,8 @@ pub const FAULTS: Section = Section {
 };
 
 /// Sections of a card's file.
-pub const CARD_SECTIONS: [Section; 7] = [CARD, TTC, CHUNKS, QUEUES, FROM_HOST, LINKS, FAULTS];
+pub const CARD_SECTIONS: [Section; 8] =
+    [CARD, TTC, CHUNKS, QUEUES, FROM_HOST, LINKS, FAULTS, DEFECTS];
 
 /// To-host.
 pub const TOHOST: Section = Section {

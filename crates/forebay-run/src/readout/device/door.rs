@@ -7,10 +7,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use forebay_emu::card::board::Board;
 use forebay_ring::BlockRingMemory;
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
 
+use super::diagnostics;
 use super::{Answer, DeviceError, DeviceInfo, PATIENCE, Request, VERSION, Wanted};
 
 /// Readers that may be connected at a time.
@@ -46,6 +48,7 @@ pub struct Door {
     memories: Vec<BlockRingMemory>,
     from_host: Option<BlockRingMemory>,
     writer: Writer,
+    board: Option<Board>,
     listener: SeqListener,
     readers: Vec<Reader>,
     /// Readers that were turned away.
@@ -76,6 +79,7 @@ impl Door {
             memories,
             from_host: None,
             writer: Writer::Nobody,
+            board: None,
             listener,
             readers: Vec::new(),
             refused: 0,
@@ -105,8 +109,12 @@ impl Door {
         while at < self.readers.len() {
             if self.attend(at)? {
                 at += 1;
-            } else if self.readers.swap_remove(at).has == Some(Wanted::FromHost) {
-                self.writer = Writer::Gone;
+            } else {
+                match self.readers.swap_remove(at).has {
+                    Some(Wanted::FromHost) => self.writer = Writer::Gone,
+                    Some(Wanted::Diagnostics) => self.board.iter_mut().for_each(diagnostics::end),
+                    _ => {}
+                }
             }
         }
         Ok(())
@@ -121,6 +129,9 @@ impl Door {
             Arrived::Nothing => Ok(reader.has.is_some() || reader.since.elapsed() < PATIENCE),
             Arrived::Record(bytes) => {
                 let asked = record.get(..bytes).unwrap_or_default();
+                if reader.has == Some(Wanted::Diagnostics) {
+                    return Ok(self.diagnose(at, &record[..bytes.min(4096)]));
+                }
                 let again = reader.has.is_some();
                 let answer = if again {
                     Err("this connection has a buffer already; open another one".into())
@@ -162,6 +173,13 @@ impl Door {
         if request.from_host {
             return self.answer_writer();
         }
+        if request.diagnostics {
+            return match (&self.board, self.is_diagnosed()) {
+                (None, _) => Err("it has none".into()),
+                (_, true) => Err("somebody else is at them".into()),
+                (_, false) => Ok((Wanted::Diagnostics, Vec::new())),
+            };
+        }
         let Some(buffer) = request.buffer else {
             return Ok((Wanted::Description, Vec::new()));
         };
@@ -188,6 +206,35 @@ impl Door {
         }
         let fds = memory.producer_fds().map_err(|error| error.to_string())?;
         Ok((Wanted::FromHost, fds))
+    }
+
+    /// A request on a connection for diagnostics; false when its answer cannot be said.
+    fn diagnose(&mut self, at: usize, asked: &[u8]) -> bool {
+        let told = match &mut self.board {
+            Some(board) => diagnostics::answer(board, asked),
+            None => diagnostics::Told::Refused("it has none".into()),
+        };
+        self.refused += u64::from(matches!(told, diagnostics::Told::Refused(_)));
+        let socket = &self.readers[at].socket;
+        serde_json::to_vec(&told).is_ok_and(|text| socket.send(&text, &[]).unwrap_or(false))
+    }
+
+    /// What its diagnostics work on, from now on.
+    pub fn offer_board(&mut self, board: Board) {
+        self.board = Some(board);
+    }
+
+    /// What its diagnostics work on.
+    pub fn board_mut(&mut self) -> Option<&mut Board> {
+        self.board.as_mut()
+    }
+
+    /// Whether somebody is at its diagnostics.
+    #[must_use]
+    pub fn is_diagnosed(&self) -> bool {
+        self.readers
+            .iter()
+            .any(|reader| reader.has == Some(Wanted::Diagnostics))
     }
 
     /// The memory of the from-host buffer, from now on: that of another one is not handed out any more. None: there is none.
