@@ -447,6 +447,43 @@ fn a_killed_sender_costs_no_other_one() {
 }
 
 #[test]
+fn one_of_two_cards_goes_and_the_other_one_is_written_on() {
+    let (one, other) = (Chain::new("shm", "two-a"), Chain::new("shm", "two-b"));
+    let (card, second) = (one.card(), other.card());
+    let socket = other.path("card.sock");
+    // The first one's [[devices]] comes behind.
+    let more = format!("card_wait_s = 30\n[[devices]]\nsocket = {socket:?}\nconnector = 9\n");
+    let toflx = one.toflx("toflx", &more);
+    let of_second = Fid::to_host(0, 9, Elink::of_link(2).unwrap()).from_host();
+    let count = ["--input", "generate", "--count", "1000"];
+    for tag in [fid(2), of_second] {
+        one.sender(tag, &count).end().json_of(0);
+    }
+    wait_for("messages in rings", || {
+        (one.encoded("toflx", "outgoing") == 2000).then_some(())
+    });
+    let card = ends(card, 2);
+    wait_for("the farewell of the card", || {
+        // What is for it is lost by name from then on.
+        one.sender(fid(2), &count).end().json_of(0);
+        (one.encoded("toflx", "incoming") > one.encoded("toflx", "outgoing")).then_some(())
+    });
+    one.sender(of_second, &count).end().json_of(0);
+    let toflx = ends(toflx, 0);
+    let second = ends(second, 2);
+    let lost = number(&toflx, "/drops/encode.no_card");
+    assert!(lost > 0, "{toflx}");
+    let sunk = ["/from_host/sunk"; 2];
+    assert_eq!(
+        [number(&card, sunk[0]), number(&second, sunk[1])],
+        [1000, 2000]
+    );
+    assert_eq!(toflx["cards"][1]["end"], "in_order");
+    one.assert_closed(&["card", "toflx", "toflx/receiver"]);
+    other.assert_closed(&["card"]);
+}
+
+#[test]
 fn a_card_that_is_not_there_and_files_with_mistakes_are_told() {
     let chain = Chain::new("shm", "nobody");
     let ended = chain.toflx("toflx", "card_wait_s = 0").end();
