@@ -44,7 +44,10 @@ fn tohost(page: &Page<'_>) -> Option<ToHostFile> {
         );
     }
     let out = whole.path("directory");
-    let devices = blocks.iter().filter_map(device).collect();
+    let mut devices: Vec<DevicePlan> = Vec::new();
+    for block in &blocks {
+        devices.extend(device(block, &devices));
+    }
     let seconds = |name| whole.integer(name).map(Duration::from_secs);
     Some(ToHostFile {
         out: Some(out.unwrap_or_else(|| "forebay-tohost".into())),
@@ -70,7 +73,7 @@ pub(super) fn security(block: &Block<'_, '_>) -> Security {
     }
 }
 
-fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
+fn device(block: &Block<'_, '_>, before: &[DevicePlan]) -> Option<DevicePlan> {
     for name in ["socket", "address"] {
         if !block.has(name) {
             block.complain_whole(
@@ -91,9 +94,10 @@ fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
     };
     let subscribers_max = of("subscribers_max", 128) as usize;
     let buffers = block.integers("dma_buffers");
-    Some(DevicePlan {
+    let buffers = buffers.map(|all| all.iter().map(|number| *number as usize).collect());
+    let device = DevicePlan {
         socket: block.path("socket")?,
-        buffers: buffers.map(|all| all.iter().map(|number| *number as usize).collect()),
+        buffers,
         by_reference_bytes: block
             .integer("by_reference_bytes")
             .filter(|bytes| *bytes > 0)
@@ -105,5 +109,70 @@ fn device(block: &Block<'_, '_>) -> Option<DevicePlan> {
             security: security(block),
             ..Settings::default()
         },
-    })
+    };
+    if !device.address.is_shown() {
+        block.idle(
+            "by_reference_bytes",
+            "subscribers see the card's memory over shm:// only",
+        );
+    }
+    if before.iter().any(|one| one.address == device.address) {
+        block.complain(
+            "address",
+            "another block publishes there already",
+            "an address for each card; the further buffers of one take the names or ports behind it",
+            "choose another name, or a port that is farther away",
+        );
+    }
+    if before.iter().any(|one| is_read_by(one, &device)) {
+        block.complain_whole(
+            "another block reads these DMA buffers of that card already",
+            "each buffer once",
+            "name different dma_buffers in both blocks",
+        );
+    }
+    Some(device)
+}
+
+/// Whether one of these reads a buffer that the other one reads, too.
+fn is_read_by(one: &DevicePlan, other: &DevicePlan) -> bool {
+    let shares = match (&one.buffers, &other.buffers) {
+        (Some(some), Some(others)) => some.iter().any(|buffer| others.contains(buffer)),
+        _ => true,
+    };
+    one.socket == other.socket && shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_blocks_cannot_both_have_is_told() {
+        let told = |more: &str| {
+            let text = format!("[[devices]]\nsocket = \"a\"\naddress = \"shm://x\"\n{more}");
+            parse_tohost("tohost.toml", &text).map_err(|mistakes| mistakes.to_string())
+        };
+        let other = "[[devices]]\nsocket = \"b\"\naddress = \"shm://y\"\n";
+        assert_eq!(told(other).unwrap().devices.len(), 2);
+        for (more, wrong) in [
+            (
+                "[[devices]]\nsocket = \"b\"\naddress = \"shm://x\"\n",
+                "publishes there already",
+            ),
+            (
+                "[[devices]]\nsocket = \"a\"\naddress = \"shm://y\"\n",
+                "reads these DMA buffers",
+            ),
+            (
+                "[[devices]]\nsocket = \"b\"\naddress = \"tcp://127.0.0.1:7200\"\nby_reference_bytes = 512\n",
+                "over shm:// only",
+            ),
+        ] {
+            let told = told(more).unwrap_err();
+            assert!(told.contains(wrong), "{more}: {told}");
+        }
+        let apart = "dma_buffers = [0]\n[[devices]]\nsocket = \"a\"\naddress = \"shm://y\"\ndma_buffers = [1]\n";
+        assert!(told(apart).is_ok());
+    }
 }
