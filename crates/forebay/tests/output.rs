@@ -70,8 +70,12 @@ fn each_verbs_help_shows_its_own_name() {
     for verb in ["run", "evb"] {
         let help = start(forebay().args([verb, "--help"])).end().stdout;
         assert!(help.contains(&format!("Usage: forebay {verb} ")), "{help}");
+        let (_, examples) = help.split_once("Example").unwrap();
+        let mut commands = examples.lines().filter(|line| line.contains("forebay "));
+        let own = format!("forebay {verb} ");
+        let first = commands.next().unwrap();
         assert!(
-            help.contains(&format!("Example: forebay {verb} ")),
+            first.contains(&own) && commands.all(|line| line.contains(&own)),
             "{help}"
         );
     }

@@ -169,23 +169,30 @@ mod tests {
         let path = directory.path().join("times");
         let mut card = TriggerTimes::create(&path).unwrap();
         let seen = SeenTimes::open(&path).unwrap();
-        // Two triggers of one slot take turns in it.
-        let (one, other) = (0, SLOTS * 256);
-        let done = std::sync::atomic::AtomicBool::new(false);
+        // Triggers of one slot follow each other in it; a number never comes back.
+        const LAST: u64 = 400_000;
+        let trigger = |turn: u64| turn * SLOTS * 256;
+        let begun = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for _ in 0..200_000 {
-                    card.put(one, 1);
-                    card.put(other, 2);
+                for turn in 0..=LAST {
+                    begun.store(turn, Ordering::Release);
+                    card.put(trigger(turn), turn);
                 }
-                done.store(true, Ordering::Release);
             });
-            while !done.load(Ordering::Acquire) {
-                assert!(matches!(seen.due_ns(one), None | Some(1)));
-                assert!(matches!(seen.due_ns(other), None | Some(2)));
+            let mut turn = 0;
+            while turn < LAST {
+                turn = begun.load(Ordering::Acquire);
+                for near in turn.saturating_sub(1)..=turn + 1 {
+                    let found = seen.due_ns(trigger(near));
+                    assert!(
+                        found.is_none_or(|due_ns| due_ns == near),
+                        "{near}: {found:?}"
+                    );
+                }
             }
         });
-        assert_eq!(seen.due_ns(other), Some(2));
+        assert_eq!(seen.due_ns(trigger(LAST)), Some(LAST));
     }
 
     #[test]
