@@ -254,8 +254,8 @@ fn the_list_names_every_figure() {
         .map(|entry| entry["id"].as_str().unwrap())
         .collect();
     let all = [
-        "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F10", "H1", "H2", "H3", "H4", "H5", "H6",
-        "H7", "H8", "H10", "H13", "H14", "H16",
+        "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "H1", "H2", "H3", "H4", "H5",
+        "H6", "H7", "H8", "H10", "H13", "H14", "H16",
     ];
     assert_eq!(ids, all);
 }
