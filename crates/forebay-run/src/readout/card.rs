@@ -158,6 +158,14 @@ impl Rings {
         }
     }
 
+    /// Nothing more comes; who sleeps shall see it.
+    fn close(&mut self) {
+        for ring in &mut self.rings {
+            ring.close();
+            ring.notify();
+        }
+    }
+
     /// Blocks that were shown and not given back.
     fn unread(&mut self) -> u64 {
         let unread = |ring: &mut BlockProducer| ring.blocks() - ring.free_blocks();
@@ -412,11 +420,7 @@ impl Process<'_> {
                     self.from_host.close(&mut self.card);
                 }
                 if is_out {
-                    self.rings.rings.iter_mut().for_each(BlockProducer::close);
-                    // Who sleeps shall see the end.
-                    for ring in &self.rings.rings {
-                        ring.notify();
-                    }
+                    self.rings.close();
                 }
             }
             let now_ns = clock::monotonic_ns();

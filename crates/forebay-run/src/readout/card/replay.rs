@@ -317,10 +317,7 @@ impl Player<'_> {
     /// Waits until everything is read, as long as that may take.
     fn finish(&mut self) -> Result<(), ReadoutError> {
         let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
-        for ring in &mut self.rings.rings {
-            ring.close();
-            ring.notify();
-        }
+        self.rings.close();
         loop {
             self.tend()?;
             let nobody = self.door.readers() == 0;
