@@ -21,7 +21,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_ledger::{LedgerReader, Words};
+use forebay_ledger::{LedgerReader, RunWriter, Schema, Words};
+use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
@@ -32,6 +33,8 @@ use older::Older;
 const LEDGER: &str = "ledger";
 const RECORD: &str = "run.json";
 const NEW: &str = "new";
+/// A ledger that is being made in the directory itself, where there is no shared memory.
+const MAKING: &str = "ledger-making";
 const MEMORY: &str = "/dev/shm";
 const LEDGER_SUFFIX: &str = ".ledger";
 /// Names that are tried in memory for one ledger.
@@ -118,24 +121,38 @@ impl RunDir {
         &self.path
     }
 
-    /// Makes the ledger of `bytes` and maps it.
+    /// Makes the ledger of `schema` and maps it. It gets its name in the directory when it is whole: whoever finds it can read it.
     ///
     /// # Errors
     /// There is no room, or the file exists.
-    pub fn create_ledger(&mut self, bytes: u64) -> Result<(Words, OwnedFd), RunError> {
-        let (mapping, file) = self.create_memory(bytes)?;
+    pub fn create_ledger(
+        &mut self,
+        schema: &Schema,
+    ) -> Result<(Words, OwnedFd, RunWriter), RunError> {
+        let link = self.path.join(LEDGER);
+        let without_memory = link == self.memory;
+        if without_memory {
+            self.memory = self.new_path(MAKING);
+            // Of a run that was killed.
+            let _ = fs::remove_file(&self.memory);
+        }
+        let (mapping, file) = self.create_memory(schema.bytes_needed() as u64)?;
         self.live = true;
         self.ledger = file.try_clone().ok();
         if let Some(ledger) = &self.ledger {
             // Where there are no locks, its age has to do.
             let _ = ledger.try_lock();
         }
-        let link = self.path.join(LEDGER);
-        if link != self.memory {
+        let words = Words::new(mapping);
+        let run = RunWriter::format(schema, &words, std::process::id(), clock::realtime_ns())?;
+        if without_memory {
+            fs::rename(&self.memory, &link).map_err(RunError::file("renaming", &self.memory))?;
+            self.memory = link;
+        } else {
             std::os::unix::fs::symlink(&self.memory, &link)
                 .map_err(RunError::file("linking", &link))?;
         }
-        Ok((Words::new(mapping), file.into()))
+        Ok((words, file.into(), run))
     }
 
     /// The file in memory. One of a run that was killed may have the name, where process numbers are given again: it stays, for whoever looks at that run.

@@ -132,13 +132,7 @@ impl Supervisor {
         let books = Books::declare(&plan)?;
         let ledger_bytes = books.schema.bytes_needed() as u64;
         run_dir.reserve(ledger_bytes, plan.sources.len())?;
-        let (words, ledger) = run_dir.create_ledger(ledger_bytes)?;
-        let run = RunWriter::format(
-            &books.schema,
-            &words,
-            std::process::id(),
-            clock::realtime_ns(),
-        )?;
+        let (words, ledger, run) = run_dir.create_ledger(&books.schema)?;
         // What fails from here on is this run's, also before the receiver is there to count it.
         HostBook::attach(&books, &words)?.read();
         let reader = LedgerReader::open(&words)?;

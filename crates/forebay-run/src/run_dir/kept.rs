@@ -33,7 +33,7 @@ impl KeptLedger {
         warnings: &mut Vec<String>,
     ) -> Result<Self, RunError> {
         let mut directory = None;
-        let words = match out {
+        let (words, run) = match out {
             Some(out) => {
                 let forgotten = remove_forgotten(clock::realtime_ns());
                 if forgotten > 0 {
@@ -44,13 +44,17 @@ impl KeptLedger {
                 }
                 let mut made = RunDir::prepare(out, run_id, warnings)?;
                 made.reserve(schema.bytes_needed() as u64, sources)?;
-                let (words, _) = made.create_ledger(schema.bytes_needed() as u64)?;
+                let (words, _, run) = made.create_ledger(schema)?;
                 directory = Some(made);
-                words
+                (words, run)
             }
-            None => Words::zeroed(schema.words_needed()),
+            None => {
+                let words = Words::zeroed(schema.words_needed());
+                let (pid, start_ns) = (std::process::id(), clock::realtime_ns());
+                let run = RunWriter::format(schema, &words, pid, start_ns)?;
+                (words, run)
+            }
         };
-        let run = RunWriter::format(schema, &words, std::process::id(), clock::realtime_ns())?;
         run.set_condition(Condition::Running, Reason::None);
         Ok(Self {
             words,
@@ -99,6 +103,33 @@ mod tests {
     use forebay_ledger::SchemaBuilder;
 
     use super::*;
+
+    #[test]
+    fn whoever_finds_a_ledger_can_read_it() {
+        let mut schema = SchemaBuilder::new("found");
+        schema.group("only");
+        let schema = schema.finish().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        for (name, in_memory) in [("memory", true), ("directory", false)] {
+            for round in 0..50 {
+                let out = directory.path().join(format!("{name}{round}"));
+                let mut made = RunDir::prepare(&out, "found", &mut Vec::new()).unwrap();
+                if !in_memory {
+                    made.memory = made.path().join("ledger");
+                }
+                let link = made.path().join("ledger");
+                let looking = std::thread::spawn(move || {
+                    while fs::symlink_metadata(&link).is_err() {
+                        std::hint::spin_loop();
+                    }
+                    crate::run_dir::open_ledger(&link).map(|_| ())
+                });
+                let (_words, _file, _run) = made.create_ledger(&schema).unwrap();
+                looking.join().unwrap().unwrap();
+                assert!(!made.path().join("ledger-making.new").exists());
+            }
+        }
+    }
 
     #[test]
     fn a_ledger_that_was_left_by_a_process_of_the_same_number_is_in_nobodys_way() {
