@@ -33,5 +33,6 @@ mod sockaddr;
 pub mod socket;
 pub mod stdio;
 pub mod udp_batch;
+pub mod wait;
 
 pub use error::SysError;
