@@ -9,6 +9,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::SysError;
 
+mod mtu;
+
+pub use mtu::{
+    IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, UDP_HEADER_BYTES, path_mtu, payload_max_bytes,
+    set_dont_fragment,
+};
+
 /// The kernel doubles a buffer's size in an `int`.
 const BUFFER_MAX_BYTES: usize = (i32::MAX / 2) as usize;
 
