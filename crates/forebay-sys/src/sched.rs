@@ -91,6 +91,35 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_priority_is_named_with_a_remedy() {
+        let refused = std::thread::spawn(|| {
+            use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+            let none = CapabilitySets {
+                effective: CapabilitySet::empty(),
+                permitted: CapabilitySet::empty(),
+                inheritable: CapabilitySet::empty(),
+            };
+            // Of this thread alone.
+            set_capabilities(None, none).unwrap();
+            real_time(10)
+        })
+        .join()
+        .unwrap();
+        let Err(error) = refused else {
+            println!("skipped: this user's `ulimit -r` allows real-time priority");
+            return;
+        };
+        let text = error.to_string();
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{text}");
+        assert!(
+            text.contains("priority 10")
+                && text.contains("CAP_SYS_NICE")
+                && text.contains("ulimit -r"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_wrong_priority_is_named() {
         let text = std::thread::spawn(|| real_time(200))
             .join()
