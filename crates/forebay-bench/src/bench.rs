@@ -74,11 +74,31 @@ impl Options {
     }
 }
 
+/// Where the parts put their lines, each as soon as it is known: what comes behind it may take long, fail, or be interrupted.
+struct Lines<'a> {
+    kept: Vec<Line>,
+    /// Load average before the part at hand.
+    load_before: f64,
+    show: &'a mut dyn FnMut(&Line),
+}
+
+impl Lines<'_> {
+    fn put(&mut self, mut line: Line) {
+        line.load_before = self.load_before;
+        (self.show)(&line);
+        self.kept.push(line);
+    }
+
+    fn put_all(&mut self, lines: impl IntoIterator<Item = Line>) {
+        lines.into_iter().for_each(|line| self.put(line));
+    }
+}
+
 /// A part: its name, what it measures, and how.
 type Part = (
     &'static str,
     &'static str,
-    fn(&Session) -> Result<Vec<Line>>,
+    fn(&Session, &mut Lines<'_>) -> Result<()>,
 );
 
 const PARTS: &[Part] = &[
@@ -127,7 +147,7 @@ pub fn list() -> Vec<(&'static str, &'static str)> {
 /// Carries out the parts named; all of them when none is. `show` is given each line as soon as it is there.
 ///
 /// # Errors
-/// An unknown part, or a directory that cannot be made. A part that fails is in the report, and the others go on.
+/// An unknown part, or a directory that cannot be made. A part that fails is in the report, with the lines that it has given before, and the others go on.
 pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> Result<Report> {
     if let Some(unknown) = names
         .iter()
@@ -152,22 +172,29 @@ pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> 
         options,
         signals: forebay_run::signals()?,
     };
-    let conditions = Conditions::now();
-    let (mut lines, mut failed, mut interrupted) = (Vec::new(), Vec::new(), false);
-    for (name, purpose, measure) in PARTS
+    let wanted = PARTS
         .iter()
-        .filter(|part| names.is_empty() || names.iter().any(|name| name == part.0))
-    {
+        .filter(|part| names.is_empty() || names.iter().any(|name| name == part.0));
+    Ok(carry_out(wanted, &session, &mut show))
+}
+
+fn carry_out<'a>(
+    parts: impl Iterator<Item = &'a Part>,
+    session: &Session,
+    show: &mut dyn FnMut(&Line),
+) -> Report {
+    let conditions = Conditions::now();
+    let (mut failed, mut interrupted) = (Vec::new(), false);
+    let mut lines = Lines {
+        kept: Vec::new(),
+        load_before: 0.0,
+        show,
+    };
+    for (name, purpose, measure) in parts {
         eprintln!("{name}: {purpose}");
-        let load_before = Conditions::load();
-        match measure(&session) {
-            Ok(measured) => {
-                for mut line in measured {
-                    line.load_before = load_before;
-                    show(&line);
-                    lines.push(line);
-                }
-            }
+        lines.load_before = Conditions::load();
+        match measure(session, &mut lines) {
+            Ok(()) => {}
             Err(_) if session.go_on().is_err() => {
                 interrupted = true;
                 break;
@@ -181,12 +208,53 @@ pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> 
             }
         }
     }
-    Ok(Report {
+    Report {
         warnings: conditions.warnings_after(),
         conditions,
         quick: session.quick,
-        lines,
+        lines: lines.kept,
         failed,
         interrupted,
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::spread;
+
+    fn line(what: &str) -> Result<Line> {
+        let value = spread([1.0]).context("a value")?;
+        Ok(Line::new(what, "s", value))
+    }
+
+    #[test]
+    fn a_line_is_there_as_soon_as_it_is_known() -> Result<()> {
+        let parts: [Part; 2] = [
+            ("first", "fails behind its first line", |_, lines| {
+                lines.put(line("one")?);
+                bail!("behind it")
+            }),
+            ("second", "goes on", |_, lines| {
+                lines.put(line("two")?);
+                Ok(())
+            }),
+        ];
+        let session = Session {
+            options: Options {
+                quick: true,
+                work: PathBuf::new(),
+                program: PathBuf::new(),
+            },
+            signals: forebay_run::signals()?,
+        };
+        let mut shown = Vec::new();
+        let report = carry_out(parts.iter(), &session, &mut |line| {
+            shown.push(line.what.clone());
+        });
+        assert_eq!(shown, ["one", "two"]);
+        assert_eq!((report.lines.len(), report.failed.len()), (2, 1));
+        assert_eq!(report.failed[0].part, "first");
+        Ok(())
+    }
 }

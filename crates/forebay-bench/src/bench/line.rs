@@ -187,13 +187,13 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// The results.
     pub lines: Vec<Line>,
-    /// Parts that gave none.
+    /// Parts that did not come to their end.
     pub failed: Vec<Failed>,
-    /// Ended by Ctrl-C or SIGTERM: the part at hand and those after it are missing.
+    /// Ended by Ctrl-C or SIGTERM: the lines that the part at hand had not given yet are missing, and the parts after it.
     pub interrupted: bool,
 }
 
-/// A part without a result.
+/// A part that did not come to its end.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Failed {
     /// Its name.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::Session;
 use super::line::{Goal, Line};
+use super::{Lines, Session};
 use crate::net::Ground;
 use crate::net::peer::{BareFabric, BarePattern, Peer, Peers};
 use crate::net::perf::{Pattern, Perf};
@@ -44,7 +44,7 @@ enum Turn<'a> {
     Bare(&'a BareFabric, BarePattern, &'static str, u32),
 }
 
-pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn net(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let stop = || session.signals.count() > 0;
     let ground = Ground::host(session.program.clone(), &stop);
     let wanted = [
@@ -61,18 +61,18 @@ pub(super) fn net(session: &Session) -> Result<Vec<Line>> {
     for skipped in bench.peers.skipped() {
         eprintln!("  {skipped}");
     }
-    let mut lines = vec![bench.large()?];
-    lines.extend(bench.encrypted(&stop)?);
+    lines.put(bench.large()?);
+    lines.put_all(bench.encrypted(&stop)?);
     for bytes in [64, KIB] {
-        lines.extend(bench.small(bytes)?);
+        lines.put_all(bench.small(bytes)?);
     }
-    lines.push(bench.round_trip()?);
-    lines.extend(bench.tags()?);
-    lines.extend(bench.subscribers()?);
-    lines.extend(bench.shared_memory()?);
-    lines.extend(bench.unbuffered()?);
-    lines.extend(bench.fabric()?);
-    Ok(lines)
+    lines.put(bench.round_trip()?);
+    lines.put_all(bench.tags()?);
+    lines.put_all(bench.subscribers()?);
+    lines.put(bench.in_memory()?);
+    lines.put(bench.round_trip_in_memory()?);
+    lines.put_all(bench.unbuffered()?);
+    bench.fabric(lines)
 }
 
 impl Bench<'_> {
@@ -216,24 +216,23 @@ impl Bench<'_> {
     }
 
     /// Nothing without libfabric.
-    fn fabric(&self) -> Result<Vec<Line>> {
+    fn fabric(&self, lines: &mut Lines<'_>) -> Result<()> {
         let bare = match BareFabric::build() {
             Ok(bare) => bare,
             Err(error) => {
                 eprintln!("  bare libfabric: {error:#}");
-                return Ok(Vec::new());
+                return Ok(());
             }
         };
-        let mut lines = Vec::new();
         for (backend, provider) in [("fabric+tcp", "tcp"), ("fabric+shm", "shm")] {
             if let Some(skipped) = Perf::trial(backend, &self.ground)? {
                 eprintln!("  {backend}: {}", skipped.reason);
                 continue;
             }
-            lines.push(self.fabric_stream(&bare, backend, provider)?);
-            lines.push(self.fabric_round_trip(&bare, backend, provider)?);
+            lines.put(self.fabric_stream(&bare, backend, provider)?);
+            lines.put(self.fabric_round_trip(&bare, backend, provider)?);
         }
-        Ok(lines)
+        Ok(())
     }
 
     fn fabric_stream(

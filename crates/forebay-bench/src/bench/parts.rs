@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::line::{Goal, Line};
 use super::search::{Highest, Limit, Sample, highest};
-use super::{Session, bare, disk as dd};
+use super::{Lines, Session, bare, disk as dd};
 use crate::chain::{self, Measured, Setup, Sink};
 use crate::statistics::{Spread, spread};
 
@@ -124,7 +124,7 @@ fn highest_of_both(
     Ok((ours, bare, note))
 }
 
-pub(super) fn chain(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn chain(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let setup = Setup::test2(0.0);
     let (ours, bare, note) = highest_of_both(&setup, 16_000.0, session)?;
     let rate = Line::new(
@@ -148,16 +148,17 @@ pub(super) fn chain(session: &Session) -> Result<Vec<Line>> {
     )
     .beside(BARE, bare.of(|sample| sample.cpu_us_per_event)?)
     .goal(Goal::AtMost(7.0));
-    Ok(vec![rate, data, cpu])
+    lines.put_all([rate, data, cpu]);
+    Ok(())
 }
 
-pub(super) fn mark(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn mark(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let marks = if session.quick {
         &[4, 32][..]
     } else {
         &[1, 4, 16, 32, 60]
     };
-    let measure = |kib: &u32| {
+    for kib in marks {
         let setup = Setup {
             water_mark_bytes: Some(kib * KIB),
             ..Setup::test2(8000.0)
@@ -167,23 +168,23 @@ pub(super) fn mark(session: &Session) -> Result<Vec<Line>> {
             measured.cpu_us_per_event * measured.built_hz / measured.built_bytes_per_s * 1e3
         };
         let runs = repeat(session, || Ok(per_gigabyte(&run(&setup, session)?)))?;
-        Ok(Line::new(
+        lines.put(Line::new(
             format!("CPU per gigabyte at 8 kHz, water mark {kib} KiB"),
             "s/GB",
             runs,
-        ))
-    };
-    marks.iter().map(measure).collect()
+        ));
+    }
+    Ok(())
 }
 
 /// What lies in the cache need not be fetched: the same work with rings of several sizes.
-pub(super) fn ring(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn ring(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let sizes = if session.quick {
         &[512, 4096][..]
     } else {
         &[512, 1024, 2048, 4096]
     };
-    let measure = |kib: &u64| {
+    for kib in sizes {
         let setup = at(
             &Setup {
                 ring_bytes: Some(kib << 10),
@@ -199,17 +200,17 @@ pub(super) fn ring(session: &Session) -> Result<Vec<Line>> {
             lost += measured.lost();
             Ok(measured.cpu_us_per_event)
         })?;
-        Ok(Line::new(
+        let line = Line::new(
             format!("CPU per event at 24 kHz, ring of {kib} KiB for each source"),
             "µs",
             runs,
-        )
-        .note(format!("{lost} items lost")))
-    };
-    sizes.iter().map(measure).collect()
+        );
+        lines.put(line.note(format!("{lost} items lost")));
+    }
+    Ok(())
 }
 
-pub(super) fn small(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn small(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let setup = Setup {
         water_mark_bytes: None,
         ..Setup::test2(0.0)
@@ -242,15 +243,15 @@ pub(super) fn small(session: &Session) -> Result<Vec<Line>> {
         ours.of(|sample| sample.datagrams_hz)?,
     )
     .goal(Goal::AtLeast(1e6));
-    Ok(vec![rate, cost, moonshot])
+    lines.put_all([rate, cost, moonshot]);
+    Ok(())
 }
 
-pub(super) fn huge(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn huge(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let setup = Setup {
         huge: Some((1000, 100_000)),
         ..Setup::test2(0.0)
     };
-    let mut lines = Vec::new();
     for rate_hz in [24_000.0, 32_000.0] {
         let setup = at(&setup, rate_hz, true, session);
         let mut built = Vec::new();
@@ -280,12 +281,12 @@ pub(super) fn huge(session: &Session) -> Result<Vec<Line>> {
             "{:.0} Hz built{sources}; worst run {:.0} lost",
             built.median, lost.high
         ));
-        lines.push(line);
+        lines.put(line);
     }
-    Ok(lines)
+    Ok(())
 }
 
-pub(super) fn tmpfs(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn tmpfs(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let directory = tempdir(Path::new(MEMORY))?;
     let result = (|| {
         let setup = Setup {
@@ -313,7 +314,8 @@ pub(super) fn tmpfs(session: &Session) -> Result<Vec<Line>> {
             ours.rate_hz,
             ours.limit.words()
         ));
-        Ok(vec![line])
+        lines.put(line);
+        Ok(())
     })();
     std::fs::remove_dir_all(&directory)
         .with_context(|| format!("removing {}", directory.display()))?;
@@ -321,7 +323,7 @@ pub(super) fn tmpfs(session: &Session) -> Result<Vec<Line>> {
 }
 
 /// More than the disk takes is offered; what counts is what is on the device at the end, for both.
-pub(super) fn disk(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn disk(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let directory = tempdir(&session.work)?;
     let result = (|| {
         let sink = Sink::Files {
@@ -354,14 +356,15 @@ pub(super) fn disk(session: &Session) -> Result<Vec<Line>> {
             .beside("dd bs=1M conv=fdatasync, as many bytes", scaled(reference.context("no run")?, 1e-6))
             .ratio_goal(Goal::AtLeast(0.9))
             .note("alternating runs; more is offered than the disk takes, so that the sink is the limit; the time ends when all files are flushed to the device");
-        Ok(vec![line])
+        lines.put(line);
+        Ok(())
     })();
     std::fs::remove_dir_all(&directory)
         .with_context(|| format!("removing {}", directory.display()))?;
     result
 }
 
-pub(super) fn memory(session: &Session) -> Result<Vec<Line>> {
+pub(super) fn memory(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let setup = at(&Setup::test2(0.0), 16_000.0, true, session);
     let (mut shared, mut own, mut announced, mut sockets) =
         (Vec::new(), Vec::new(), Vec::new(), 0.0);
@@ -396,7 +399,8 @@ pub(super) fn memory(session: &Session) -> Result<Vec<Line>> {
     ));
     let own = spread(own).context("nothing was measured")?;
     let own = Line::new("memory of both stages of their own", "MB", own);
-    Ok(vec![shared, own])
+    lines.put_all([shared, own]);
+    Ok(())
 }
 
 fn repeat(session: &Session, mut measure: impl FnMut() -> Result<f64>) -> Result<Spread> {

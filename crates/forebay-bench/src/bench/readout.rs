@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 use anyhow::{Context, Result};
 
-use super::Session;
 use super::decode::{self, Buffers, LINKS, Ring};
 use super::line::{Goal, Line};
 use super::search::{Highest, Sample, highest};
+use super::{Lines, Session};
 use crate::readout::{self, Measured, Setup};
 use crate::statistics::{Spread, fit, spread};
 
@@ -21,12 +21,12 @@ const START_HZ: f64 = 200_000.0;
 /// Length of a run that only feels its way, in ms.
 const SHORT_MS: u64 = 1500;
 
-pub(super) fn readout(session: &Session) -> Result<Vec<Line>> {
-    let (mut lines, alone) = decoder(session)?;
-    lines.extend(elinks(session)?);
-    lines.extend(chain(session, &alone)?);
-    lines.extend(ramp(session, &alone)?);
-    Ok(lines)
+pub(super) fn readout(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
+    let alone = decoder(session, lines)?;
+    elinks(session, lines)?;
+    lines.put_all(chain(session, &alone)?);
+    lines.put_all(ramp(session, &alone)?);
+    Ok(())
 }
 
 /// References for the chain, of the same run.
@@ -57,8 +57,7 @@ fn of(values: &[f64]) -> Result<Spread> {
 }
 
 /// Decoder, bare loop, references and memcpy in turns, for each size.
-fn decoder(session: &Session) -> Result<(Vec<Line>, Alone)> {
-    let mut lines = Vec::new();
+fn decoder(session: &Session, lines: &mut Lines<'_>) -> Result<Alone> {
     let (mut smallest, mut byte_ns) = (None, None);
     let mut buffers = Buffers::new();
     for bytes in SIZES {
@@ -78,11 +77,11 @@ fn decoder(session: &Session) -> Result<(Vec<Line>, Alone)> {
         let what = format!("decoder into network buffers, chunks of {bytes} B, one core");
         let line = Line::new(&what, "M/s", mega_hz(&ours));
         let beside = line.beside("bare loop without checks and counts", mega_hz(&bare));
-        lines.push(beside.ratio_goal(Goal::AtLeast(0.9)));
+        lines.put(beside.ratio_goal(Goal::AtLeast(0.9)));
         if bytes == 16 {
             let goal = Line::new("the same against the goal", "M/s", mega_hz(&ours));
             let of_bare = mega_hz(&bare).median;
-            lines.push(
+            lines.put(
                 goal.goal(Goal::AtLeast(100.0))
                     .note(format!("the bare loop has {of_bare:.1}")),
             );
@@ -93,21 +92,20 @@ fn decoder(session: &Session) -> Result<(Vec<Line>, Alone)> {
             let line = Line::new(format!("{what}, in bytes"), "GB/s", gigabytes(&ours));
             let copied = map(&per_byte, |ns| 1.0 / ns);
             let line = line.beside("memcpy of the ring into the same buffers", copied);
-            lines.push(line.ratio_goal(Goal::AtLeast(0.8)));
+            lines.put(line.ratio_goal(Goal::AtLeast(0.8)));
             let what = "decoder, references only, chunks of 1024 B, one core";
             let line = Line::new(what, "M/s", mega_hz(&references));
             let line = line.beside("decoder into network buffers", mega_hz(&ours));
             let note = "each fourth chunk lies in two blocks of 4 KiB, and is copied";
-            lines.push(line.ratio_goal(Goal::AtLeast(3.0)).note(note));
+            lines.put(line.ratio_goal(Goal::AtLeast(3.0)).note(note));
             byte_ns = Some(per_byte);
         }
     }
-    lines.push(in_large_blocks(session, &mut buffers)?);
-    let alone = Alone {
+    lines.put(in_large_blocks(session, &mut buffers)?);
+    Ok(Alone {
         chunks_hz: map(&smallest.context("no smallest size")?, |ns| 1e9 / ns),
         byte_ns: byte_ns.context("no size to copy")?,
-    };
-    Ok((lines, alone))
+    })
 }
 
 /// References where most chunks lie in one block.
@@ -126,10 +124,9 @@ fn in_large_blocks(session: &Session, buffers: &mut Buffers) -> Result<Line> {
 }
 
 /// More E-links than a card of ours has: the decoder has no such limit.
-fn elinks(session: &Session) -> Result<Vec<Line>> {
+fn elinks(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let few = Ring::full_of(16, LINKS)?;
     let mut buffers = Buffers::new();
-    let mut lines = Vec::new();
     for elinks in ELINKS {
         let many = Ring::full_of(16, elinks)?;
         let (mut ours, mut beside) = (Vec::new(), Vec::new());
@@ -141,9 +138,9 @@ fn elinks(session: &Session) -> Result<Vec<Line>> {
         let what = format!("decoder, chunks of 16 B on {elinks} E-links: CPU for one");
         let line = Line::new(what, "ns", of(&ours)?);
         let line = line.beside(format!("on {LINKS}"), of(&beside)?);
-        lines.push(line.ratio_goal(Goal::AtMost(1.2)));
+        lines.put(line.ratio_goal(Goal::AtMost(1.2)));
     }
-    Ok(lines)
+    Ok(())
 }
 
 fn at(trigger_hz: f64, chunk_bytes: u32, real_ms: u64) -> Setup {
