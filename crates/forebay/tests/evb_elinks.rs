@@ -337,4 +337,8 @@ fn a_link_readout_is_built_to_events() {
     }
     assert_eq!(number(&json, "subevents_in"), 60_000);
     assert!(json["drops"].as_object().unwrap().is_empty(), "{json}");
+    let mut top = forebay();
+    top.arg("top").arg(path("out")).args(["--format", "json"]);
+    let top = start(&mut top).end().json();
+    assert_eq!(top["events"]["complete"], 20_000, "{top}");
 }

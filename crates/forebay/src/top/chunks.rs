@@ -26,10 +26,11 @@ fn out(sample: &Sample) -> (u64, u64) {
     })
 }
 
-/// Whether a ledger is that of a part of link readout.
+/// Whether a ledger is that of a part of link readout: a builder of events takes chunks too.
 pub(super) fn is_of(sample: &Sample) -> bool {
     let accounts = &sample.verdict.balance.accounts;
-    accounts.iter().any(|line| line.unit == Unit::Chunks)
+    let has = |unit| accounts.iter().any(|line| line.unit == unit);
+    has(Unit::Chunks) && !has(Unit::Events)
 }
 
 /// What it did, if it is one.
