@@ -166,6 +166,24 @@ impl Rings {
         }
     }
 
+    /// Fails when a reader has written what no honest one does.
+    fn check(&self) -> Result<(), DeviceError> {
+        let mut faults = self.rings.iter().map(BlockProducer::fault).enumerate();
+        match faults.find_map(|(buffer, fault)| Some((buffer, fault?))) {
+            Some((buffer, fault)) => Err(DeviceError::Reader { buffer, fault }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sleeps until that buffer has room, at most so long.
+    fn wait_space(&mut self, buffer: usize, most: Duration) -> Result<(), ReadoutError> {
+        let waited = self.rings[buffer].wait_space(most);
+        // A reader that is the cause of a failure is named.
+        self.check()?;
+        waited?;
+        Ok(())
+    }
+
     /// Blocks that were shown and not given back.
     fn unread(&mut self) -> u64 {
         let unread = |ring: &mut BlockProducer| ring.blocks() - ring.free_blocks();
@@ -354,11 +372,9 @@ impl Process<'_> {
             due.saturating_sub(card_ns).saturating_mul(dilation)
         });
         let wait_ns = wait_ns.clamp(GATHER_NS, SLEEP_MOST_NS);
-        for ring in &mut self.rings.rings {
-            if ring.free_blocks() == 0 {
-                ring.wait_space(Duration::from_nanos(wait_ns))?;
-                return Ok(());
-            }
+        let mut rings = self.rings.rings.iter_mut();
+        if let Some(full) = rings.position(|ring| ring.free_blocks() == 0) {
+            return self.rings.wait_space(full, Duration::from_nanos(wait_ns));
         }
         let wait = Duration::from_nanos(wait_ns);
         if self.door.writer() == Writer::Here && self.card.takes_packets() {
@@ -378,11 +394,7 @@ impl Process<'_> {
             self.door.serve()?;
             self.hold_buffers();
             self.orphaned = self.parent.is_gone();
-            for (buffer, ring) in self.rings.rings.iter().enumerate() {
-                if let Some(fault) = ring.fault() {
-                    return Err(DeviceError::Reader { buffer, fault }.into());
-                }
-            }
+            self.rings.check()?;
         }
         if now_ns >= self.committed_ns + COMMIT_NS {
             self.committed_ns = now_ns;

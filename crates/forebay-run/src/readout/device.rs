@@ -320,6 +320,15 @@ pub(super) fn ask_from_host(
     ask(path, Wanted::FromHost)
 }
 
+/// The same of a DMA buffer.
+#[cfg(test)]
+pub(super) fn ask_buffer(
+    path: &Path,
+    buffer: usize,
+) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
+    ask(path, Wanted::Buffer(buffer))
+}
+
 /// What a card answers, and the descriptors that came along.
 fn hear(socket: &SeqSocket, path: &Path) -> Result<(Vec<u8>, Vec<OwnedFd>), DeviceError> {
     let mut record = vec![0; RECORD_BYTES_MAX];

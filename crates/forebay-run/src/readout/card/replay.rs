@@ -14,7 +14,7 @@ use forebay_ledger::{Condition, Reason};
 use forebay_ring::BlockProducer;
 use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
-use forebay_wire::felix::BlockFormat;
+use forebay_wire::felix::{BlockFormat, BlockHead};
 use serde::Serialize;
 
 use super::{CardPlan, DmaSummary, Rings};
@@ -22,7 +22,7 @@ use crate::error::RunError;
 use crate::metrics::MetricsServer;
 use crate::readout::check::frame::Next;
 use crate::readout::child::Parent;
-use crate::readout::device::{DeviceError, DeviceInfo, Door};
+use crate::readout::device::{DeviceInfo, Door};
 use crate::readout::error::ReadoutError;
 use books::{Books, CUT_OFF, NO_BLOCK};
 use reading::{Reading, Sequences, Survey, head_of, survey};
@@ -227,30 +227,39 @@ impl Player<'_> {
     fn show_block(&mut self, block: &[u8]) -> Result<(), ReadoutError> {
         let head = head_of(block, self.format);
         let buffer = head.map_or(0, |head| self.buffers[usize::from(head.elink.number())]);
-        let bytes = block.len() as u64;
-        let incoming = self.books.dma[buffer].0.incoming;
-        self.books.book.add_tally(incoming, 1, bytes);
+        self.books.comes(buffer, block.len());
+        let placed = self.place(block, head, buffer);
+        let is_placed = matches!(placed, Ok(true));
+        // Whatever hindered it, it is not in hand any more.
+        self.books.goes(buffer, block.len(), is_placed);
+        self.blocks += u64::from(is_placed);
+        self.hidden += u64::from(is_placed);
+        placed?;
+        if self.hidden >= SHOWN_BLOCKS {
+            self.show();
+            self.tend()?;
+        }
+        Ok(())
+    }
+
+    /// False when it was told to stop before there was room.
+    fn place(
+        &mut self,
+        block: &[u8],
+        head: Option<BlockHead>,
+        buffer: usize,
+    ) -> Result<bool, ReadoutError> {
         self.wait_for_time()?;
         let has_room = self.wait_for_room(buffer)?;
-        let account = &self.books.dma[buffer].0;
         let Some(into) = self.rings.reserve(buffer).filter(|_| has_room) else {
-            let not_shown = account.dropped[0];
-            self.books.book.add_tally(not_shown, 1, bytes);
-            return Ok(());
+            return Ok(false);
         };
         into.copy_from_slice(block);
         if let Some(head) = head {
             self.sequences.stamp(head, into);
         }
         self.rings.commit(buffer);
-        self.books.book.add_tally(account.outgoing, 1, bytes);
-        self.blocks += 1;
-        self.hidden += 1;
-        if self.hidden >= SHOWN_BLOCKS {
-            self.show();
-            self.tend()?;
-        }
-        Ok(())
+        Ok(true)
     }
 
     fn wait_for_time(&mut self) -> Result<(), ReadoutError> {
@@ -285,7 +294,7 @@ impl Player<'_> {
             if self.stops() {
                 break false;
             }
-            self.rings.rings[buffer].wait_space(WAIT)?;
+            self.rings.wait_space(buffer, WAIT)?;
         };
         let held_ns = clock::monotonic_ns() - begun_ns;
         self.books.book.add(self.books.held_up_ns, held_ns);
@@ -301,11 +310,7 @@ impl Player<'_> {
     fn tend(&mut self) -> Result<(), ReadoutError> {
         self.door.serve()?;
         self.orphaned = self.parent.is_gone();
-        for (buffer, ring) in self.rings.rings.iter().enumerate() {
-            if let Some(fault) = ring.fault() {
-                return Err(DeviceError::Reader { buffer, fault }.into());
-            }
-        }
+        self.rings.check()?;
         let now_ns = clock::monotonic_ns();
         if now_ns >= self.books.committed_ns + COMMIT_NS {
             self.books.committed_ns = now_ns;
@@ -334,6 +339,8 @@ impl Player<'_> {
         ended: &Result<(), ReadoutError>,
         elinks: BTreeSet<u16>,
     ) -> Result<ReplaySummary, ReadoutError> {
+        // What failed may have failed before what was placed could be seen.
+        self.show();
         self.books.commit(&mut self.rings);
         let (condition, reason) = match ended {
             Err(_) => (Condition::Interrupted, Reason::None),
@@ -356,8 +363,10 @@ impl Player<'_> {
         let incoming = books.sum(all().map(|account| account.incoming));
         let outgoing = books.sum(all().map(|account| account.outgoing));
         let dropped = books.sum(all().flat_map(|account| account.dropped.iter().copied()));
-        let [residual_items, residual_bytes] =
-            [0, 1].map(|unit| incoming[unit] as i64 - (outgoing[unit] + dropped[unit]) as i64);
+        let held = books.sum(all().map(|account| account.held));
+        let [residual_items, residual_bytes] = [0, 1].map(|unit| {
+            incoming[unit] as i64 - (outgoing[unit] + dropped[unit] + held[unit]) as i64
+        });
         let [blocks, bytes] = books.sum(accounts().map(|account| account.outgoing));
         let lost = |reason: usize| books.book.tally(file.dropped[reason]).1;
         let cpu = process::own_cpu_time();
@@ -382,6 +391,9 @@ impl Player<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 fn of_ring(ring: &mut BlockProducer, format: BlockFormat) -> DmaSummary {
     DmaSummary {

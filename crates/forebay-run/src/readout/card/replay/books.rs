@@ -60,6 +60,25 @@ impl Books {
         })
     }
 
+    /// A block is in hand for that buffer, which may take long to have room.
+    pub(super) fn comes(&mut self, buffer: usize, bytes: usize) {
+        let account = &self.dma[buffer].0;
+        for term in [account.incoming, account.held] {
+            self.book.add_tally(term, 1, bytes as u64);
+        }
+    }
+
+    /// It is in the buffer, or never will be.
+    pub(super) fn goes(&mut self, buffer: usize, bytes: usize, is_placed: bool) {
+        let account = &self.dma[buffer].0;
+        let became = match is_placed {
+            true => account.outgoing,
+            false => account.dropped[0],
+        };
+        self.book.sub_tally(account.held, 1, bytes as u64);
+        self.book.add_tally(became, 1, bytes as u64);
+    }
+
     pub(super) fn commit(&mut self, rings: &mut Rings) {
         for ((_, fill), ring) in self.dma.iter().zip(&mut rings.rings) {
             self.book.set(*fill, ring.blocks() - ring.free_blocks());
