@@ -31,6 +31,7 @@ pub mod signals;
 pub mod snmp;
 mod sockaddr;
 pub mod socket;
+pub mod stamped;
 pub mod stdio;
 pub mod udp_batch;
 pub mod wait;

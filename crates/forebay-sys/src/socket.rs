@@ -337,7 +337,12 @@ fn bind_error(address: SocketAddr, errno: Errno) -> SysError {
     }
 }
 
-fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> Result<(), std::io::Error> {
+pub(crate) fn set_int(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: i32,
+) -> Result<(), std::io::Error> {
     // SAFETY: the kernel reads 4 bytes from `value`, which lives through the call.
     let answer = unsafe {
         libc::setsockopt(

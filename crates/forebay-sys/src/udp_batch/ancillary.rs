@@ -1,7 +1,8 @@
 //! Control messages of received datagrams: the kernel's stamp and the segment size of a merged buffer.
 
-/// Room for one stamp (32 bytes) and one segment size (24 bytes), each with its header.
-pub(crate) const CONTROL_BYTES: usize = 64;
+/// Room for one stamp (32 bytes for `SCM_TIMESTAMPNS`, 64 for `SCM_TIMESTAMPING`; a socket has one of them on) and one segment
+/// size (24 bytes), each with its header.
+pub(crate) const CONTROL_BYTES: usize = 96;
 
 const HEADER_BYTES: usize = 16;
 const STAMP_BYTES: usize = 16;
@@ -13,29 +14,49 @@ pub(crate) struct Control {
     pub(crate) gro_segment_bytes: Option<u16>,
 }
 
-/// Reads the control messages (`cmsghdr`: length u64, level i32, type i32, then data, padded to 8); others are skipped.
-pub(crate) fn parse(mut bytes: &[u8]) -> Control {
-    let mut control = Control::default();
-    while let (Some(len), Some(level), Some(kind)) =
-        (word(bytes, 0), half(bytes, 8), half(bytes, 12))
-    {
-        let Some(data) = usize::try_from(len)
-            .ok()
-            .and_then(|len| bytes.get(HEADER_BYTES..len))
-        else {
-            break;
+/// One control message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub(crate) level: i32,
+    pub(crate) kind: i32,
+    pub(crate) data: &'a [u8],
+}
+
+/// The control messages of a datagram (`cmsghdr`: length u64, level i32, type i32, then data, padded to 8).
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let len = usize::try_from(word(bytes, 0)?).ok()?;
+        let message = Message {
+            level: half(bytes, 8)? as i32,
+            kind: half(bytes, 12)? as i32,
+            data: bytes.get(HEADER_BYTES..len)?,
         };
-        match (level as i32, kind as i32) {
+        bytes = bytes.get(len.next_multiple_of(8)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// Reads what is known of the control messages; others are skipped.
+pub(crate) fn parse(bytes: &[u8]) -> Control {
+    let mut control = Control::default();
+    for Message { level, kind, data } in messages(bytes) {
+        match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => control.stamp_ns = stamp_ns(data),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                control.stamp_ns = software_stamp_ns(data);
+            }
             (libc::SOL_UDP, libc::UDP_GRO) => {
                 control.gro_segment_bytes = half(data, 0).and_then(|size| u16::try_from(size).ok());
             }
             _ => {}
         }
-        let next = (HEADER_BYTES + data.len()).next_multiple_of(8);
-        bytes = bytes.get(next..).unwrap_or_default();
     }
     control
+}
+
+/// The software stamp of an `SCM_TIMESTAMPING`, the first of its three; 0 means that there is none.
+pub(crate) fn software_stamp_ns(data: &[u8]) -> Option<u64> {
+    stamp_ns(data).filter(|&ns| ns > 0)
 }
 
 /// Writes a stamp as the kernel would; tells the bytes used.
@@ -63,7 +84,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
         .map(u64::from_ne_bytes)
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..at + 4)?
         .try_into()
@@ -104,10 +125,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_software_stamp_is_the_first_of_three_and_zero_is_none() {
+        let mut out = [0_u8; 64];
+        out[0..8].copy_from_slice(&64_u64.to_ne_bytes());
+        out[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
+        out[12..16].copy_from_slice(&libc::SCM_TIMESTAMPING.to_ne_bytes());
+        out[48..56].copy_from_slice(&9_u64.to_ne_bytes());
+        assert_eq!(parse(&out).stamp_ns, None, "a hardware stamp only");
+        out[16..24].copy_from_slice(&2_u64.to_ne_bytes());
+        out[24..32].copy_from_slice(&7_u64.to_ne_bytes());
+        assert_eq!(parse(&out).stamp_ns, Some(2_000_000_007));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..CONTROL_BYTES)) {
             parse(&bytes);
+            assert!(messages(&bytes).count() <= CONTROL_BYTES / HEADER_BYTES);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! 0        control words (magic, slots, armed, tag)        one page
 //! 4096     mmsghdr[slots]     64 B each, written by the kernel
 //!          iovec[slots]       16 B each
-//!          meta[slots]        address 32 B, control messages 64 B, rest unused
+//!          meta[slots]        address 32 B, control messages 96 B
 //! page     scratch[slots]     SLOT_STRIDE_BYTES each
 //! ```
 

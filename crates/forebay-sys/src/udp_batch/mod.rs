@@ -1,6 +1,6 @@
 //! Many datagrams per system call, with headers that a restarted process can adopt.
 
-mod ancillary;
+pub(crate) mod ancillary;
 mod bare;
 mod layout;
 mod recv;
