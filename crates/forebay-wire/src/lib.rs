@@ -11,6 +11,7 @@
 //! | the stream to a remote mover | [`mover`] |
 //! | blocks of a FELIX card: E-links, subchunks, chunks of its data generator, messages about triggers; packets to its E-links | [`felix`] |
 //! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
+//! | time-division UDP | [`tdm`] |
 //!
 //! ```
 //! use forebay_wire::hadtu::{ByteOrder, MessageWriter, Queue};
@@ -49,6 +50,7 @@ mod payload;
 mod scan_buffer;
 mod scan_item;
 pub mod subevent;
+pub mod tdm;
 pub mod unit;
 
 pub use error::Error;

@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
     ("forebay-msg", &["forebay-wire"]),
     ("forebay-readout", &["forebay-wire"]),
+    ("forebay-tdm", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-bench", BELOW_FACES),
@@ -45,6 +46,7 @@ const BELOW_RUN: &[&str] = &[
     "forebay-evb",
     "forebay-msg",
     "forebay-readout",
+    "forebay-tdm",
     "forebay-emu",
 ];
 
@@ -58,6 +60,7 @@ const BELOW_FACES: &[&str] = &[
     "forebay-evb",
     "forebay-msg",
     "forebay-readout",
+    "forebay-tdm",
     "forebay-emu",
 ];
 
@@ -71,6 +74,7 @@ const SANS_IO: &[&str] = &[
     "forebay-evb",
     "forebay-msg",
     "forebay-readout",
+    "forebay-tdm",
     "forebay-emu",
 ];
 const SYSTEM: &[&str] = &[

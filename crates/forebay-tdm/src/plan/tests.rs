@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn port_of_a_gigabit() -> PlanInput {
+    PlanInput {
+        shares: vec![1; 3],
+        ..PlanInput::default()
+    }
+}
+
+#[test]
+fn a_plan_has_the_numbers_that_follow_from_the_port() {
+    let plan = Plan::compute(&port_of_a_gigabit()).unwrap();
+    // 1472 + 66 bytes at 1 Gb/s.
+    assert_eq!((plan.packet_ps, plan.pace_ps), (12_304_000, 12_304_000));
+    // 131,072 / 1538 = 85 packets: an eighth, which is also no more than 100 us; a quarter.
+    assert_eq!((plan.burst_packets, plan.catch_up_packets), (8, 21));
+    // 100 us, 2 x 5 us, 8 packets.
+    assert_eq!(plan.guard_ns, 100_000 + 10_000 + 98_432);
+    assert!(
+        plan.utilisation >= 0.975 && plan.utilisation <= 0.98 + 0.005,
+        "{}",
+        plan.utilisation
+    );
+    assert_eq!(plan.cycle_ns, 3 * (plan.slots[0].window_ns + plan.guard_ns));
+    let whats: Vec<_> = plan.reasons.iter().map(|reason| reason.what).collect();
+    assert_eq!(whats, ["window", "guard", "pace", "burst", "catch up"]);
+    assert!(plan.warnings.is_empty());
+}
+
+#[test]
+fn unequal_shares_have_windows_as_long_as_their_shares() {
+    let input = PlanInput {
+        shares: vec![1, 2, 5],
+        window_ns: Some(10_000_000),
+        ..port_of_a_gigabit()
+    };
+    let plan = Plan::compute(&input).unwrap();
+    let windows: Vec<_> = plan.slots.iter().map(|slot| slot.window_ns).collect();
+    assert_eq!(windows, [3_750_000, 7_500_000, 18_750_000]);
+    for pair in plan.slots.windows(2) {
+        assert_eq!(
+            pair[1].offset_ns,
+            pair[0].offset_ns + pair[0].window_ns + plan.guard_ns
+        );
+    }
+}
+
+#[test]
+fn the_modes_differ_in_slots_and_pace_alone() {
+    let of = |mode| {
+        Plan::compute(&PlanInput {
+            mode,
+            ..port_of_a_gigabit()
+        })
+        .unwrap()
+    };
+    let paced = of(Mode::SlotsPaced);
+    let slots = of(Mode::Slots);
+    assert_eq!((slots.pace_ps, &slots.slots), (0, &paced.slots));
+    assert!(
+        slots.warnings[0].contains("slots-paced"),
+        "{:?}",
+        slots.warnings
+    );
+    let incast = of(Mode::Incast);
+    assert!(incast.slots.iter().all(|slot| slot.offset_ns == 0) && incast.pace_ps == 0);
+    assert!(!incast.warnings.is_empty());
+    let credit = of(Mode::Credit);
+    assert!(credit.slots.iter().all(|slot| slot.offset_ns == 0) && credit.pace_ps > 0);
+    for plan in [slots, incast, credit] {
+        let packets = |plan: &Plan| {
+            plan.slots
+                .iter()
+                .map(|slot| slot.packets)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            packets(&plan),
+            packets(&paced),
+            "the same data in all modes"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_remedy() {
+    let refused = |input: PlanInput| Plan::compute(&input).unwrap_err().to_string();
+    let said = refused(PlanInput {
+        utilisation: 1.01,
+        ..port_of_a_gigabit()
+    });
+    assert!(
+        said.contains("101 %") && said.contains("ask for less"),
+        "{said}"
+    );
+    let said = refused(PlanInput {
+        utilisation: 1.0,
+        ..port_of_a_gigabit()
+    });
+    assert!(said.contains("99.9"), "{said}");
+    let said = refused(PlanInput {
+        port_buffer_bytes: 3_000,
+        ..port_of_a_gigabit()
+    });
+    assert!(said.contains("smaller packets"), "{said}");
+    let said = refused(PlanInput {
+        link_rate_bps: 1_000_000,
+        window_ns: Some(1_000_000),
+        ..port_of_a_gigabit()
+    });
+    assert!(said.contains("holds no packet"), "{said}");
+    let said = refused(PlanInput {
+        lateness_ns: 900_000_000,
+        ..port_of_a_gigabit()
+    });
+    assert!(said.contains("real-time priority"), "{said}");
+    for (input, key) in [
+        (
+            PlanInput {
+                link_rate_bps: 0,
+                ..port_of_a_gigabit()
+            },
+            "link_rate",
+        ),
+        (
+            PlanInput {
+                packet_bytes: 100,
+                ..port_of_a_gigabit()
+            },
+            "packet_bytes",
+        ),
+        (
+            PlanInput {
+                shares: vec![],
+                ..port_of_a_gigabit()
+            },
+            "senders",
+        ),
+        (
+            PlanInput {
+                shares: vec![1, 0],
+                ..port_of_a_gigabit()
+            },
+            "share",
+        ),
+        (
+            PlanInput {
+                utilisation: f64::NAN,
+                ..port_of_a_gigabit()
+            },
+            "utilisation",
+        ),
+        (
+            PlanInput {
+                window_ns: Some(99_999),
+                ..port_of_a_gigabit()
+            },
+            "window",
+        ),
+        (
+            PlanInput {
+                guard_ns: Some(u64::MAX),
+                ..port_of_a_gigabit()
+            },
+            "guard",
+        ),
+    ] {
+        let said = refused(input);
+        assert!(said.starts_with(key), "{said}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_plan_never_overbooks_the_port_and_never_overlaps(
+        rate in 1_000_000_u64..800_000_000_000, buffer in 0_u64..100_000_000, packet in 100_u32..70_000,
+        shares in prop::collection::vec(0_u16..1000, 0..70), lateness in 0_u64..10_000_000, clock in 0_u64..1_000_000,
+        utilisation in 0.01_f64..1.1, window in prop::option::of(100_000_u64..1_000_000_000), guard in prop::option::of(0_u64..10_000_000),
+        mode in 0..4_usize,
+    ) {
+        let input = PlanInput {
+            link_rate_bps: rate, port_buffer_bytes: buffer, packet_bytes: packet, shares, mode: Mode::ALL[mode],
+            lateness_ns: lateness, clock_error_ns: clock, utilisation, window_ns: window, guard_ns: guard, ..PlanInput::default()
+        };
+        if let Ok(plan) = Plan::compute(&input) {
+            prop_assert!(plan.utilisation <= 1.0);
+            let wire = u64::from(packet + input.wire_overhead_bytes);
+            prop_assert!(u64::from(plan.burst_packets.max(plan.catch_up_packets)) * wire <= buffer);
+            for slot in &plan.slots {
+                prop_assert!(u128::from(slot.packets) * u128::from(plan.packet_ps) <= u128::from(slot.window_ns) * 1_000);
+            }
+            if matches!(plan.mode, Mode::Slots | Mode::SlotsPaced) {
+                for pair in plan.slots.windows(2) {
+                    prop_assert!(pair[0].offset_ns + pair[0].window_ns + plan.guard_ns <= pair[1].offset_ns);
+                }
+                let last = plan.slots.last().unwrap();
+                prop_assert!(last.offset_ns + last.window_ns + plan.guard_ns <= plan.cycle_ns);
+            }
+        }
+    }
+}

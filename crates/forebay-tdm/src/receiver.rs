@@ -1,0 +1,480 @@
+//! The session: who takes part, what came, and what was lost where.
+//!
+//! Senders say hello and learn the receiver's clock; when all that are planned are ready (or the time for that is over), the plan is computed from what they
+//! measured, and they are told when to start. Then each packet is looked up by its number in a window of bits: it is new, came before, or is too late. A sender
+//! reports at the end of each window what it has sent; some time later the window is closed, and what is missing is counted by its place. The
+//! caller writes the payload ([`Arrival::Data`]) and takes the closed windows ([`Receiver::poll_row`]). Memory does not grow with the run.
+//!
+//! All times are ns of the receiver's clock, which is the time base of the session.
+
+mod admission;
+mod gaps;
+mod peer;
+mod row;
+mod seen;
+mod turn;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use forebay_wire::tdm::{
+    Data, End, EndReason, FollowUp, Kind, Message, Packet, Probe, Refusal, RefuseReason, Reply,
+    Report, Reported, TdmError,
+};
+
+use crate::key::Key;
+use crate::plan::{Plan, PlanError, PlanInput};
+pub use gaps::LostRange;
+use peer::Peer;
+pub use peer::{PeerState, PeerTotals};
+pub use row::{Lost, Row};
+use seen::Mark;
+use turn::Turn;
+
+/// Control datagrams that wait to be sent; more are dropped and counted, and asked for again by their senders.
+const OUTGOING_MAX: usize = 4096;
+/// From stop to stop while senders end, in ns.
+const STOP_EVERY_NS: u64 = 50_000_000;
+
+/// What the session is.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// Its number, another one for each start; not 0.
+    pub session: u64,
+    /// Senders that are planned.
+    pub senders: u16,
+    /// Port and wishes; what is measured (`shares`, `lateness_ns`, `clock_error_ns`) is filled in from the senders, the latter two as the worst of all.
+    pub port: PlanInput,
+    /// Windows of each sender; 0: until their inputs end.
+    pub windows: u32,
+    /// How long to wait for all senders since the first was ready, in ns; then those that are ready begin. 0: without end.
+    pub wait_ns: u64,
+    /// From the plan to the first window, in ns.
+    pub lead_ns: u64,
+    /// Who says nothing for so long is taken for dead, in ns.
+    pub silence_ns: u64,
+    /// From a report until its window is closed, in ns: packets that another way held up may still come.
+    pub settle_ns: u64,
+    /// The key that senders must have, too.
+    pub key: Option<Key>,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival<'a> {
+    /// Payload that came for the first time.
+    Data {
+        /// The sender's index.
+        sender: u16,
+        /// Where it lies in the sender's stream.
+        offset: u64,
+        /// The bytes.
+        payload: &'a [u8],
+    },
+    /// Payload that was not taken.
+    Dropped(Drop),
+    /// It was for the session itself.
+    Control(Kind),
+}
+
+/// Why a datagram was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drop {
+    /// It came before.
+    Duplicate,
+    /// Its window is closed, and it counts as lost there.
+    Late,
+    /// Its number or window lies too far ahead of what is known of its sender.
+    Ahead,
+    /// No such sender takes part, or not now.
+    Unexpected,
+    /// It is of another session.
+    Foreign,
+    /// Its keyed hash is wrong or absent.
+    Key,
+    /// It is none of this protocol.
+    Malformed(TdmError),
+}
+
+/// Datagrams that came, by what became of them: `came` is the sum of all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All.
+    pub came: u64,
+    /// Data that was taken.
+    pub data: u64,
+    /// For the session itself.
+    pub control: u64,
+    /// Data that came before.
+    pub duplicate: u64,
+    /// Data whose window is closed.
+    pub late: u64,
+    /// Data too far ahead.
+    pub ahead: u64,
+    /// Of no sender that takes part.
+    pub unexpected: u64,
+    /// Of other sessions.
+    pub foreign: u64,
+    /// With a wrong hash.
+    pub key: u64,
+    /// None of this protocol, by reason ([`TdmError::REASONS`]).
+    pub malformed: [u64; TdmError::REASONS.len()],
+}
+
+impl Counts {
+    /// What came and is in none of the other counts: 0.
+    #[must_use]
+    pub fn residual(&self) -> i64 {
+        let named = self.data + self.control + self.duplicate + self.late + self.ahead;
+        let refused =
+            self.unexpected + self.foreign + self.key + self.malformed.iter().sum::<u64>();
+        self.came.cast_signed() - (named + refused).cast_signed()
+    }
+}
+
+/// Where the session stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// Senders are waited for.
+    Waiting,
+    /// They send.
+    Running,
+    /// Somebody asked for the end: senders tell their totals.
+    Stopping,
+    /// All have ended.
+    Over(EndReason),
+    /// There is no plan.
+    Failed(PlanError),
+}
+
+/// A control datagram to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Its bytes in the buffer.
+    pub bytes: usize,
+    /// To whom.
+    pub to: SocketAddr,
+    /// The kernel's stamp of its departure is wanted under this number ([`Receiver::handle_left`]).
+    pub stamp: Option<u64>,
+}
+
+/// One that waits to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Outgoing {
+    session: u64,
+    to: SocketAddr,
+    sender: u16,
+    message: Message<'static>,
+    stamp: Option<u64>,
+}
+
+/// The receiver.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    phase: Phase,
+    peers: Vec<Peer>,
+    plan: Option<Plan>,
+    start_ns: u64,
+    first_ready_ns: Option<u64>,
+    outgoing: VecDeque<Outgoing>,
+    rows: VecDeque<Row>,
+    counts: Counts,
+    /// Lost in our own socket, not yet found missing in a window.
+    overflow: u64,
+    reassembly: u64,
+    /// Sender, window and whether it was the last data packet that came.
+    last: Option<(u16, u32)>,
+    turn: Turn,
+    stop_ns: u64,
+    unsent: u64,
+}
+
+impl Receiver {
+    /// A session that waits for its senders.
+    #[must_use]
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config,
+            phase: Phase::Waiting,
+            peers: Vec::new(),
+            plan: None,
+            start_ns: 0,
+            first_ready_ns: None,
+            outgoing: VecDeque::new(),
+            rows: VecDeque::new(),
+            counts: Counts::default(),
+            overflow: 0,
+            reassembly: 0,
+            last: None,
+            turn: Turn::default(),
+            stop_ns: 0,
+            unsent: 0,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// The plan, once there is one.
+    #[must_use]
+    pub const fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// When the first window begins; 0 before there is a plan.
+    #[must_use]
+    pub const fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// Datagrams that came.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// All senders so far, by index, with what is known of them.
+    pub fn peers(&self) -> impl Iterator<Item = &PeerTotals> {
+        self.peers.iter().map(Peer::totals)
+    }
+
+    /// Control datagrams that found no room; their senders ask again.
+    #[must_use]
+    pub const fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Datagrams that the kernel dropped at our socket and that no window misses (control datagrams, or those of foreign senders).
+    #[must_use]
+    pub const fn overflow_elsewhere(&self) -> u64 {
+        self.overflow
+    }
+
+    /// Takes a datagram; `stamp_ns` is when the kernel had it.
+    pub fn handle_datagram<'a>(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        stamp_ns: Option<u64>,
+        datagram: &'a [u8],
+    ) -> Arrival<'a> {
+        self.counts.came += 1;
+        let arrival = self.take(now_ns, from, stamp_ns.unwrap_or(now_ns), datagram);
+        let counts = &mut self.counts;
+        *match &arrival {
+            Arrival::Data { .. } => &mut counts.data,
+            Arrival::Control(_) => &mut counts.control,
+            Arrival::Dropped(why) => match why {
+                Drop::Duplicate => &mut counts.duplicate,
+                Drop::Late => &mut counts.late,
+                Drop::Ahead => &mut counts.ahead,
+                Drop::Unexpected => &mut counts.unexpected,
+                Drop::Foreign => &mut counts.foreign,
+                Drop::Key => &mut counts.key,
+                Drop::Malformed(error) => match counts.malformed.get_mut(error.index()) {
+                    Some(count) => count,
+                    None => &mut counts.unexpected,
+                },
+            },
+        } += 1;
+        arrival
+    }
+
+    fn take<'a>(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        stamp_ns: u64,
+        datagram: &'a [u8],
+    ) -> Arrival<'a> {
+        let packet = match Packet::parse(datagram) {
+            Ok(packet) => packet,
+            Err(error) => return Arrival::Dropped(Drop::Malformed(error)),
+        };
+        if let Some(key) = &self.config.key
+            && (packet.tag.is_none() || !key.is_sealed(datagram))
+        {
+            let nonce = match &packet.message {
+                Message::Hello(hello) => hello.nonce,
+                _ => 0,
+            };
+            if nonce != 0 {
+                self.refuse(from, nonce, RefuseReason::Key);
+            }
+            return Arrival::Dropped(Drop::Key);
+        }
+        let kind = packet.message.kind();
+        if let Message::Hello(hello) = &packet.message {
+            self.handle_hello(now_ns, from, hello);
+            return Arrival::Control(kind);
+        }
+        if packet.session != self.config.session {
+            if kind != Kind::Data && packet.session != 0 {
+                // A sender of a receiver that was here before: it begins anew.
+                let refusal = Refusal {
+                    nonce: 0,
+                    reason: RefuseReason::NoSession,
+                };
+                self.push_as(
+                    packet.session,
+                    from,
+                    packet.sender,
+                    Message::Refuse(refusal),
+                );
+            }
+            return Arrival::Dropped(Drop::Foreign);
+        }
+        let Some(peer) = self.peers.get_mut(usize::from(packet.sender)) else {
+            return Arrival::Dropped(Drop::Unexpected);
+        };
+        if peer.from != from || !peer.is_alive() {
+            return Arrival::Dropped(Drop::Unexpected);
+        }
+        peer.heard_ns = now_ns;
+        match packet.message {
+            Message::Data(data) => self.take_data(packet.sender, stamp_ns, &data),
+            Message::Probe(probe) => {
+                self.answer(from, packet.sender, probe, stamp_ns);
+                Arrival::Control(kind)
+            }
+            Message::Ready(ready) => {
+                peer.ready(&ready);
+                self.handle_ready(now_ns, packet.sender);
+                Arrival::Control(kind)
+            }
+            Message::Report(report) => {
+                self.take_report(now_ns, packet.sender, &report);
+                Arrival::Control(kind)
+            }
+            Message::End(end) => {
+                self.take_end(now_ns, packet.sender, &end);
+                Arrival::Control(kind)
+            }
+            _ => Arrival::Dropped(Drop::Unexpected),
+        }
+    }
+
+    fn take_data<'a>(&mut self, sender: u16, stamp_ns: u64, data: &Data<'a>) -> Arrival<'a> {
+        if !matches!(self.phase, Phase::Running | Phase::Stopping) {
+            return Arrival::Dropped(Drop::Unexpected);
+        }
+        let senders = u64::from(self.config.senders);
+        let order = |(sender, window): (u16, u32)| u64::from(window) * senders + u64::from(sender);
+        let before = self.last;
+        let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
+            return Arrival::Dropped(Drop::Unexpected);
+        };
+        match peer.take_data(stamp_ns, data) {
+            Mark::New => {}
+            Mark::Again => return Arrival::Dropped(Drop::Duplicate),
+            Mark::Late => return Arrival::Dropped(Drop::Late),
+            Mark::Ahead => return Arrival::Dropped(Drop::Ahead),
+        }
+        // One that comes after a packet of an earlier window, and is not the first of its own: two windows overlap.
+        let this = (sender, data.window);
+        if let Some(before) = before
+            && order(before) < order(this)
+            && peer.received_in(data.window) > 1
+        {
+            peer.overlaps(data.window, |row| row.overlap_front += 1);
+            if let Some(other) = self.peers.get_mut(usize::from(before.0)) {
+                other.overlaps(before.1, |row| row.overlap_back += 1);
+            }
+        }
+        self.last = Some(this);
+        Arrival::Data {
+            sender,
+            offset: data.offset,
+            payload: data.payload,
+        }
+    }
+
+    fn take_report(&mut self, now_ns: u64, sender: u16, report: &Report) {
+        let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
+            return;
+        };
+        let (next, highest) = peer.take_report(now_ns, report);
+        let to = peer.from;
+        self.turn.reported(sender, report.window);
+        self.push(to, sender, Message::Reported(Reported { next, highest }));
+    }
+
+    fn take_end(&mut self, now_ns: u64, sender: u16, end: &End) {
+        if let Some(peer) = self.peers.get_mut(usize::from(sender)) {
+            peer.ended(now_ns, end);
+            // What was reported before the end is closed at once; what is left of it is closed by the end itself.
+            self.close_rows(now_ns);
+            if let Some(peer) = self.peers.get(usize::from(sender))
+                && let Some(totals) = peer.ended_totals()
+            {
+                let to = peer.from;
+                self.push(to, sender, Message::Ended(totals));
+            }
+        }
+    }
+
+    /// The kernel dropped so many datagrams at our socket since the last call: what windows miss is charged to it.
+    pub fn handle_socket_drops(&mut self, datagrams: u64) {
+        self.overflow += datagrams;
+    }
+
+    /// The host could not put so many datagrams together from fragments since the last call.
+    pub fn handle_reassembly_failures(&mut self, datagrams: u64) {
+        self.reassembly += datagrams;
+    }
+
+    /// The kernel's stamp of a departure that was asked for.
+    pub fn handle_left(&mut self, stamp: u64, left_ns: u64) {
+        let (sender, sequence) = ((stamp >> 32) as u16, stamp as u32);
+        if let Some(peer) = self.peers.get(usize::from(sender)) {
+            let follow = FollowUp {
+                sequence,
+                reserved: 0,
+                left_ns,
+            };
+            self.push(peer.from, sender, Message::FollowUp(follow));
+        }
+    }
+
+    fn answer(&mut self, to: SocketAddr, sender: u16, probe: Probe, came_ns: u64) {
+        let reply = Reply {
+            sequence: probe.sequence,
+            reserved: 0,
+            came_ns,
+        };
+        self.enqueue(Outgoing {
+            session: self.config.session,
+            to,
+            sender,
+            message: Message::Reply(reply),
+            stamp: Some(u64::from(sender) << 32 | u64::from(probe.sequence)),
+        });
+    }
+
+    fn push(&mut self, to: SocketAddr, sender: u16, message: Message<'static>) {
+        self.push_as(self.config.session, to, sender, message);
+    }
+
+    /// The same in the name of another session: a sender of it would not listen to ours.
+    fn push_as(&mut self, session: u64, to: SocketAddr, sender: u16, message: Message<'static>) {
+        self.enqueue(Outgoing {
+            session,
+            to,
+            sender,
+            message,
+            stamp: None,
+        });
+    }
+
+    fn enqueue(&mut self, outgoing: Outgoing) {
+        if self.outgoing.len() < OUTGOING_MAX {
+            self.outgoing.push_back(outgoing);
+        } else {
+            self.unsent += 1;
+        }
+    }
+}

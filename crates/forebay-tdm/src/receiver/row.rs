@@ -1,0 +1,198 @@
+//! One window of one sender: what came of it, and what was lost where.
+
+use forebay_wire::tdm::{Data, Report};
+
+/// Packets that were sent and did not come, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// The sender's kernel refused them.
+    pub sender_error: u64,
+    /// Nothing of their window came.
+    pub whole_window: u64,
+    /// In front of the first that came of their window.
+    pub before: u64,
+    /// Between others that came.
+    pub inside: u64,
+    /// Behind the last that came of their window.
+    pub tail: u64,
+    /// Our own socket was full, by the kernel's count.
+    pub socket_overflow: u64,
+    /// The host could not put them together from fragments, by the kernel's count.
+    pub reassembly: u64,
+}
+
+impl Lost {
+    /// Names and numbers, in order.
+    #[must_use]
+    pub const fn by_cause(&self) -> [(&'static str, u64); 7] {
+        [
+            ("sender_error", self.sender_error),
+            ("whole_window", self.whole_window),
+            ("before", self.before),
+            ("inside", self.inside),
+            ("tail", self.tail),
+            ("socket_overflow", self.socket_overflow),
+            ("reassembly", self.reassembly),
+        ]
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_cause().iter().map(|(_, packets)| packets).sum()
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Self) {
+        self.sender_error += other.sender_error;
+        self.whole_window += other.whole_window;
+        self.before += other.before;
+        self.inside += other.inside;
+        self.tail += other.tail;
+        self.socket_overflow += other.socket_overflow;
+        self.reassembly += other.reassembly;
+    }
+
+    /// Of what was counted by its place, up to `most` packets have another cause. Returns how many.
+    pub(super) fn charge(&mut self, most: u64, cause: fn(&mut Self) -> &mut u64) -> u64 {
+        let mut left = most;
+        for place in [
+            &mut self.inside,
+            &mut self.tail,
+            &mut self.before,
+            &mut self.whole_window,
+        ] {
+            let moved = left.min(*place);
+            *place -= moved;
+            left -= moved;
+        }
+        *cause(self) += most - left;
+        most - left
+    }
+}
+
+/// A closed window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The sender's index.
+    pub sender: u16,
+    /// Its number.
+    pub window: u32,
+    /// The sender's report has come; without it, `sent` is by the packets' numbers.
+    pub reported: bool,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came, each once.
+    pub received: u64,
+    /// Bytes of payload in them.
+    pub payload_bytes: u64,
+    /// Packets that did not come.
+    pub lost: Lost,
+    /// Packets that came more than once.
+    pub duplicates: u64,
+    /// Packets that came after one with a higher number.
+    pub reordered: u64,
+    /// Packets that waited for a later window.
+    pub carried: u64,
+    /// Windows before this one in which nothing was sent.
+    pub preempted: u64,
+    /// When the first packet was given to the sender's kernel, in ns of the receiver's clock.
+    pub first_sent_ns: u64,
+    /// When the last one was.
+    pub last_sent_ns: u64,
+    /// When the first one came, by the kernel's stamp.
+    pub first_came_ns: u64,
+    /// When the last one did.
+    pub last_came_ns: u64,
+    /// Shortest way from kernel to kernel, in ns; below 0 when the clocks are off by more.
+    pub travel_min_ns: i64,
+    /// Longest.
+    pub travel_max_ns: i64,
+    /// Sum over all packets that came.
+    pub travel_sum_ns: i64,
+    /// Packets of this window, not its first, that came right after one of an earlier window.
+    pub overlap_front: u64,
+    /// Packets of this window that one of a later window followed, which was not that one's first.
+    pub overlap_back: u64,
+    /// How late the first packet was, in ns.
+    pub lateness_ns: u32,
+    /// Bound of the error of the sender's clock, in ns.
+    pub clock_error_ns: u32,
+}
+
+impl Row {
+    /// The mean way from kernel to kernel, in ns; 0 when nothing came.
+    #[must_use]
+    pub fn travel_mean_ns(&self) -> i64 {
+        self.travel_sum_ns
+            .checked_div(self.received.cast_signed())
+            .unwrap_or(0)
+    }
+
+    /// What is neither received nor lost of what was sent: 0.
+    #[must_use]
+    pub fn residual(&self) -> i64 {
+        self.sent.cast_signed() - self.received.cast_signed() - self.lost.total().cast_signed()
+    }
+}
+
+/// A window that is not closed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenRow {
+    pub(super) row: Row,
+    /// The sender's report and when it came.
+    pub(super) report: Option<(Report, u64)>,
+    /// The highest packet that came.
+    highest: u64,
+    /// Where the first byte of its payload lies in the stream, as far as has come.
+    pub(super) low_offset: u64,
+}
+
+impl OpenRow {
+    pub(super) fn new(sender: u16, window: u32) -> Self {
+        Self {
+            row: Row {
+                sender,
+                window,
+                ..Row::default()
+            },
+            report: None,
+            highest: 0,
+            low_offset: u64::MAX,
+        }
+    }
+
+    pub(super) fn came(&mut self, came_ns: u64, data: &Data<'_>) {
+        let row = &mut self.row;
+        let (packet, sent_ns) = (data.packet, data.sent_ns);
+        let travel_ns = came_ns.cast_signed().saturating_sub(sent_ns.cast_signed());
+        if row.received == 0 {
+            (row.travel_min_ns, row.travel_max_ns) = (travel_ns, travel_ns);
+            (row.first_sent_ns, row.first_came_ns) = (sent_ns, came_ns);
+        }
+        row.received += 1;
+        row.payload_bytes += data.payload.len() as u64;
+        row.travel_min_ns = row.travel_min_ns.min(travel_ns);
+        row.travel_max_ns = row.travel_max_ns.max(travel_ns);
+        row.travel_sum_ns = row.travel_sum_ns.saturating_add(travel_ns);
+        row.last_came_ns = row.last_came_ns.max(came_ns);
+        row.last_sent_ns = row.last_sent_ns.max(sent_ns);
+        if packet < self.highest {
+            row.reordered += 1;
+        }
+        self.highest = self.highest.max(packet);
+        self.low_offset = self.low_offset.min(data.offset);
+    }
+
+    /// The sender's own account goes into the row.
+    pub(super) fn settle(&mut self) {
+        if let Some((report, _)) = &self.report {
+            let row = &mut self.row;
+            row.reported = true;
+            row.carried = u64::from(report.carried);
+            row.preempted = u64::from(report.preempted);
+            (row.first_sent_ns, row.last_sent_ns) = (report.first_ns, report.last_ns);
+            (row.lateness_ns, row.clock_error_ns) = (report.lateness_ns, report.clock_error_ns);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! One sender: it says hello, follows the receiver's clock, sends in its windows, and tells what it has sent.
+//!
+//! ```text
+//! hello --welcome--> clock --settled--> ready --start--> running --all sent--> ending --ended--> over
+//!   ^                                                       |
+//!   └──────────── the receiver is silent, or knows the session no longer ◄──┘
+//! ```
+//!
+//! The caller gives datagrams that came ([`Sender::handle_datagram`]), stamps of probes that left ([`Sender::handle_left`]), and asks what is to be sent:
+//! control datagrams ([`Sender::poll_transmit`]) and bursts of data ([`Sender::poll_burst`]). All times are ns of the clock here.
+
+mod data;
+mod exchanges;
+mod heard;
+mod window;
+
+use std::collections::VecDeque;
+
+use forebay_wire::tdm::{
+    End, EndReason, Hello, Kind, Message, NO_SENDER, Packet, Ready, RefuseReason, Report, Reported,
+    TAG_BYTES, TdmError, Welcome,
+};
+
+use crate::clock::{Burst, Clock};
+use crate::key::Key;
+use exchanges::Exchanges;
+use window::Open;
+
+/// From hello to hello, in ns.
+const HELLO_EVERY_NS: u64 = 250_000_000;
+/// From ready to ready before the start, and at least so often something is said while nothing is sent, in ns.
+const READY_EVERY_NS: u64 = 200_000_000;
+/// A report that was not answered is told again after so long, in ns.
+const REPORT_AGAIN_NS: u64 = 50_000_000;
+/// Reports that wait for an answer; older ones are given up, and the receiver learns of their windows by the packets' numbers.
+pub const REPORTS_MAX: usize = 256;
+/// From end to end, in ns.
+const END_EVERY_NS: u64 = 50_000_000;
+/// Silence of the receiver before there is a configuration, in ns.
+const SILENCE_NS: u64 = 2_000_000_000;
+
+/// What a sender is.
+#[derive(Clone, Debug)]
+pub struct SenderConfig {
+    /// Its name, 1 to 64 bytes.
+    pub name: String,
+    /// Another number for each start.
+    pub nonce: u64,
+    /// Its part of the port against the others', 1 to 65,535; default 1.
+    pub share: u16,
+    /// Most bytes of a datagram that its path carries in one piece.
+    pub packet_bytes_max: u16,
+    /// After a session it waits for the next one.
+    pub repeat: bool,
+    /// How long it waits for a receiver, in ns; 0: without end.
+    pub wait_ns: u64,
+    /// How late it wakes up, in ns: 99.9 % of trials were better.
+    pub lateness_ns: u64,
+    /// It runs at real-time priority.
+    pub real_time: bool,
+    /// The key that the receiver has, too.
+    pub key: Option<Key>,
+}
+
+/// Where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// No receiver has answered.
+    Hello,
+    /// It learns the receiver's clock.
+    Clock,
+    /// It waits for the start.
+    Ready,
+    /// It sends.
+    Running,
+    /// It waits for the receiver's totals.
+    Ending,
+    /// It is over.
+    Over(Over),
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Both sides have told each other their totals.
+    Complete,
+    /// The same, and somebody had asked for the end.
+    Interrupted,
+    /// The receiver ended the session.
+    Stopped(EndReason),
+    /// It may not take part.
+    Refused(RefuseReason),
+    /// No receiver answered, or none any more.
+    NoReceiver,
+}
+
+/// Why a datagram that came was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// It is none of this protocol.
+    #[error(transparent)]
+    Malformed(#[from] TdmError),
+    /// Its keyed hash is wrong, or there is none where there should be one.
+    #[error("its keyed hash is not that of our key")]
+    Key,
+    /// It belongs to another session.
+    #[error("it belongs to the session {0:016x}, which is not ours")]
+    Foreign(u64),
+    /// Nothing of the kind is expected now.
+    #[error("a {0} is not expected now")]
+    Unexpected(Kind),
+}
+
+/// What it has sent, and why not more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Windows with at least one packet.
+    pub windows: u64,
+    /// Packets given to the kernel, refused ones included.
+    pub packets: u64,
+    /// Of them, refused by the kernel.
+    pub errors: u64,
+    /// Bytes of payload in all of them.
+    pub payload_bytes: u64,
+    /// Windows that began late and were shortened by it.
+    pub late: u64,
+    /// Windows that were over before it woke up.
+    pub preempted: u64,
+    /// Windows that were left out because the clocks contradicted each other.
+    pub withheld: u64,
+    /// Packets that no longer fitted into their window and went with a later one.
+    pub carried: u64,
+    /// Reports that were given up without an answer.
+    pub reports_given_up: u64,
+    /// Times that a receiver was lost.
+    pub receivers_lost: u64,
+    /// Datagrams that came and were not taken.
+    pub not_taken: u64,
+    /// Of them, those of other sessions.
+    pub foreign: u64,
+}
+
+/// A control datagram to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Its bytes in the buffer.
+    pub bytes: usize,
+    /// It is a probe: the kernel's stamp of its departure is wanted under this number.
+    pub stamp: Option<u32>,
+}
+
+/// What the data path is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Send so many packets now.
+    Burst(u32),
+    /// Nothing before this time.
+    At(u64),
+    /// Nothing before there is input, or this time.
+    Input(u64),
+    /// Nothing before something has come.
+    Idle,
+}
+
+/// One sender.
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    phase: Phase,
+    session: u64,
+    index: u16,
+    welcome: Option<Welcome>,
+    clock: Clock,
+    exchanges: Exchanges,
+    open: Option<Open>,
+    next_window: u32,
+    grant: Option<forebay_wire::tdm::Grant>,
+    /// Packets, refused ones, bytes and windows of this session.
+    here: Sent,
+    all: Sent,
+    offset: u64,
+    reports: VecDeque<(Report, Option<u64>)>,
+    preempted_since_report: u32,
+    hello_ns: u64,
+    say_ns: u64,
+    heard_ns: u64,
+    began_ns: u64,
+    interrupted: bool,
+    stopped: Option<EndReason>,
+    received: Option<End>,
+}
+
+impl Sender {
+    /// A sender that begins at `now_ns`.
+    #[must_use]
+    pub fn new(config: SenderConfig, now_ns: u64) -> Self {
+        Self {
+            config,
+            phase: Phase::Hello,
+            session: 0,
+            index: NO_SENDER,
+            welcome: None,
+            clock: Clock::default(),
+            exchanges: Exchanges::default(),
+            open: None,
+            next_window: 0,
+            grant: None,
+            here: Sent::default(),
+            all: Sent::default(),
+            offset: 0,
+            reports: VecDeque::new(),
+            preempted_since_report: 0,
+            hello_ns: now_ns,
+            say_ns: now_ns,
+            heard_ns: now_ns,
+            began_ns: now_ns,
+            interrupted: false,
+            stopped: None,
+            received: None,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The receiver's configuration, once it has come.
+    #[must_use]
+    pub const fn welcome(&self) -> Option<&Welcome> {
+        self.welcome.as_ref()
+    }
+
+    /// What it knows of the receiver's clock.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The session, once there is one.
+    #[must_use]
+    pub const fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// What the receiver says has come, once it has said so.
+    #[must_use]
+    pub const fn received(&self) -> Option<&End> {
+        self.received.as_ref()
+    }
+
+    /// What it has sent since it began.
+    #[must_use]
+    pub const fn sent(&self) -> &Sent {
+        &self.all
+    }
+
+    /// Bytes of the input that were sent.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes of payload that a full packet carries; 0 before there is a configuration.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        let tag = if self.config.key.is_some() {
+            TAG_BYTES
+        } else {
+            0
+        };
+        self.welcome.as_ref().map_or(0, |welcome| {
+            usize::from(welcome.packet_bytes)
+                .saturating_sub(forebay_wire::tdm::DATA_HEAD_BYTES + tag)
+        })
+    }
+
+    /// Somebody asks for the end: what was sent is reported, and the receiver's totals are waited for.
+    pub fn stop(&mut self) {
+        self.interrupted = true;
+        match self.phase {
+            Phase::Running | Phase::Ready => self.begin_end(0),
+            Phase::Hello | Phase::Clock => self.phase = Phase::Over(Over::Interrupted),
+            Phase::Ending | Phase::Over(_) => {}
+        }
+    }
+
+    /// Writes the next control datagram that is due into `out` (at least [`forebay_wire::tdm::CONTROL_BYTES_MAX`] bytes).
+    pub fn poll_transmit(&mut self, now_ns: u64, out: &mut [u8]) -> Option<Transmit> {
+        self.look_at_time(now_ns);
+        if self.phase == Phase::Hello {
+            if now_ns < self.hello_ns {
+                return None;
+            }
+            self.hello_ns = now_ns + HELLO_EVERY_NS;
+            let name = self.config.name.clone();
+            let hello = Hello {
+                nonce: self.config.nonce,
+                share: self.config.share,
+                packet_bytes_max: self.config.packet_bytes_max,
+                name: &name,
+            };
+            return self.emit(Message::Hello(hello), None, out);
+        }
+        if matches!(self.phase, Phase::Over(_)) {
+            return None;
+        }
+        if let Some(probe) = self.exchanges.due(now_ns) {
+            let sequence = probe.sequence;
+            return self.emit(Message::Probe(probe), Some(sequence), out);
+        }
+        if let Some(report) = self.report_due(now_ns) {
+            self.say_ns = now_ns + READY_EVERY_NS;
+            return self.emit(Message::Report(report), None, out);
+        }
+        if now_ns < self.say_ns {
+            return None;
+        }
+        match self.phase {
+            Phase::Ready | Phase::Running => {
+                self.say_ns = now_ns + READY_EVERY_NS;
+                let line = self.clock.line()?;
+                let ready = Ready {
+                    clock_error_ns: line.error_at_ns(now_ns),
+                    lateness_ns: self.config.lateness_ns,
+                    delay_ns: self.clock.delay_ns(),
+                    skew_ppb: ((-line.skew * 1e9) as i32).cast_unsigned(),
+                    real_time: u8::from(self.config.real_time),
+                };
+                self.emit(Message::Ready(ready), None, out)
+            }
+            Phase::Ending => {
+                self.say_ns = now_ns + END_EVERY_NS;
+                let end = self.end();
+                self.emit(Message::End(end), None, out)
+            }
+            _ => None,
+        }
+    }
+
+    /// When something is to be done that is no burst; `None` when it is over.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let silence = self.heard_ns + self.silence_ns();
+        match self.phase {
+            Phase::Over(_) => None,
+            Phase::Hello => Some(self.hello_ns),
+            Phase::Clock => Some(self.exchanges.next_ns().min(silence)),
+            Phase::Ready | Phase::Running | Phase::Ending => {
+                let report = self
+                    .reports
+                    .front()
+                    .map(|(_, told)| told.map_or(0, |told| told + REPORT_AGAIN_NS));
+                let next = self.exchanges.next_ns().min(silence).min(self.say_ns);
+                Some(report.map_or(next, |report| report.min(next)))
+            }
+        }
+    }
+
+    /// A report that was not told, or not answered for long.
+    fn report_due(&mut self, now_ns: u64) -> Option<Report> {
+        let due = |told: &Option<u64>| told.is_none_or(|told| now_ns >= told + REPORT_AGAIN_NS);
+        let (report, told) = self.reports.iter_mut().find(|(_, told)| due(told))?;
+        *told = Some(now_ns);
+        Some(*report)
+    }
+
+    fn forget_reports(&mut self, reported: Reported) {
+        self.reports.retain(|(report, _)| {
+            report.window >= reported.next && report.window != reported.highest
+        });
+    }
+
+    fn begin_end(&mut self, now_ns: u64) {
+        self.close_window(0);
+        self.phase = Phase::Ending;
+        self.say_ns = now_ns;
+    }
+
+    fn end(&self) -> End {
+        End {
+            reason: if self.interrupted {
+                EndReason::Interrupted
+            } else {
+                EndReason::Complete
+            },
+            windows: u32::try_from(self.here.windows).unwrap_or(u32::MAX),
+            packets: self.here.packets,
+            errors: self.here.errors,
+            payload_bytes: self.here.payload_bytes,
+            stream_bytes: self.offset,
+        }
+    }
+
+    fn over(&mut self, how: Over, now_ns: u64) {
+        if self.config.repeat && !self.interrupted {
+            self.begin_anew(now_ns);
+            self.hello_ns = now_ns + HELLO_EVERY_NS;
+            self.offset = 0;
+        } else {
+            self.phase = Phase::Over(how);
+        }
+    }
+
+    fn look_at_time(&mut self, now_ns: u64) {
+        match self.phase {
+            Phase::Over(_) => return,
+            Phase::Hello => {
+                let waited_ns = now_ns.saturating_sub(self.began_ns);
+                if self.config.wait_ns != 0 && waited_ns >= self.config.wait_ns {
+                    self.phase = Phase::Over(Over::NoReceiver);
+                }
+                return;
+            }
+            _ => {}
+        }
+        if now_ns >= self.heard_ns.saturating_add(self.silence_ns()) {
+            if self.interrupted {
+                self.phase = Phase::Over(Over::NoReceiver);
+            } else {
+                self.lose_receiver(now_ns);
+            }
+            return;
+        }
+        match self.exchanges.look(now_ns, &mut self.clock) {
+            Some(Burst::Unsure | Burst::Stepped) => self.exchanges.hurry(now_ns),
+            Some(_) if !self.clock.is_settled() => self.exchanges.hurry(now_ns),
+            _ => {}
+        }
+        if self.phase == Phase::Clock && self.clock.is_settled() {
+            self.phase = Phase::Ready;
+            self.say_ns = now_ns;
+        }
+    }
+
+    fn silence_ns(&self) -> u64 {
+        self.welcome
+            .map_or(SILENCE_NS, |welcome| welcome.silence_ns)
+    }
+
+    fn lose_receiver(&mut self, now_ns: u64) {
+        self.close_window(0);
+        self.all.receivers_lost += 1;
+        self.all.reports_given_up += self.reports.len() as u64;
+        self.begin_anew(now_ns);
+    }
+
+    /// Everything of the session is forgotten; the input goes on where it stands.
+    fn begin_anew(&mut self, now_ns: u64) {
+        self.phase = Phase::Hello;
+        (self.session, self.index, self.welcome) = (0, NO_SENDER, None);
+        (self.open, self.grant, self.next_window) = (None, None, 0);
+        self.reports.clear();
+        self.preempted_since_report = 0;
+        self.here = Sent::default();
+        self.stopped = None;
+        self.hello_ns = now_ns;
+        self.began_ns = now_ns;
+    }
+
+    fn emit(&self, message: Message<'_>, stamp: Option<u32>, out: &mut [u8]) -> Option<Transmit> {
+        let packet = Packet {
+            session: self.session,
+            sender: self.index,
+            message,
+            tag: None,
+        };
+        let bytes = packet.emit(self.config.key.is_some(), out)?;
+        if let Some(key) = &self.config.key {
+            key.seal(out.get_mut(..bytes)?);
+        }
+        Some(Transmit { bytes, stamp })
+    }
+}

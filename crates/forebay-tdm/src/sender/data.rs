@@ -1,0 +1,182 @@
+//! What the data path does: windows open and close, bursts leave.
+
+use forebay_wire::tdm::{Data, Message, Mode, Packet, Welcome};
+
+use super::window::Open;
+use super::{Next, Phase, REPORTS_MAX, Sender};
+use crate::clock::Line;
+
+impl Sender {
+    /// What the data path is to do; `available` packets of input lie ready, and `ended` says that no more will come.
+    pub fn poll_burst(&mut self, now_ns: u64, available: u64, ended: bool) -> Next {
+        let (Phase::Running, Some(welcome), Some(line)) =
+            (self.phase, self.welcome, self.clock.line())
+        else {
+            return Next::Idle;
+        };
+        loop {
+            if self.open.is_none() {
+                let all = welcome.windows != 0 && self.next_window >= welcome.windows;
+                if all || (ended && available == 0) {
+                    self.begin_end(now_ns);
+                    return Next::Idle;
+                }
+                match self.next_open(now_ns, available, &welcome, &line) {
+                    Some(open) => self.open = Some(open),
+                    None => return Next::Idle,
+                }
+            }
+            let Some(open) = &mut self.open else {
+                return Next::Idle;
+            };
+            if now_ns < open.start_ns {
+                return Next::At(open.start_ns);
+            }
+            if self.clock.is_unsure() {
+                // Nobody knows whose turn it is.
+                self.all.withheld += 1;
+                self.close_window(0);
+                continue;
+            }
+            let most = open.may_send(now_ns);
+            if most == 0 {
+                self.close_window(available);
+                continue;
+            }
+            if available == 0 {
+                if ended {
+                    self.close_window(0);
+                    continue;
+                }
+                open.waited_for_input = true;
+                return Next::Input(open.end_ns);
+            }
+            let due_ns = open.pacer.due_ns();
+            if now_ns < due_ns {
+                return Next::At(due_ns);
+            }
+            let burst = most.min(available).min(u64::from(welcome.burst_packets));
+            return Next::Burst(u32::try_from(burst).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The window that comes next; those that are over were missed.
+    fn next_open(
+        &mut self,
+        now_ns: u64,
+        available: u64,
+        welcome: &Welcome,
+        line: &Line,
+    ) -> Option<Open> {
+        if welcome.mode == Mode::Credit {
+            let grant = self.grant.take()?;
+            let start_ns = line.local_ns(grant.start_ns).max(now_ns);
+            return Some(Open::new(grant.window, start_ns, welcome, grant.packets));
+        }
+        let remote_ns = line.remote_ns(now_ns);
+        let into = remote_ns.saturating_sub(welcome.start_ns);
+        let mut current = into / welcome.cycle_ns;
+        if into % welcome.cycle_ns >= welcome.window_ns {
+            current += 1;
+        }
+        let current = u32::try_from(current).unwrap_or(u32::MAX);
+        let current = if welcome.windows == 0 {
+            current
+        } else {
+            current.min(welcome.windows)
+        };
+        if current > self.next_window {
+            if available > 0 {
+                let missed = current - self.next_window;
+                self.all.preempted += u64::from(missed);
+                self.preempted_since_report = self.preempted_since_report.saturating_add(missed);
+            }
+            self.next_window = current;
+            if welcome.windows != 0 && current >= welcome.windows {
+                self.begin_end(now_ns);
+                return None;
+            }
+        }
+        let since_ns = u64::from(self.next_window).saturating_mul(welcome.cycle_ns);
+        let start_ns = line.local_ns(welcome.start_ns.saturating_add(since_ns));
+        Some(Open::new(
+            self.next_window,
+            start_ns,
+            welcome,
+            welcome.window_packets,
+        ))
+    }
+
+    /// Writes the head of the packet that is `ahead` packets and `ahead_bytes` bytes behind the next one, for a payload of so many bytes.
+    /// Returns its bytes; `None` when no window is open.
+    pub fn front(
+        &self,
+        now_ns: u64,
+        ahead: u32,
+        ahead_bytes: u64,
+        payload_bytes: usize,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let (open, line) = (self.open.as_ref()?, self.clock.line()?);
+        let data = Data {
+            packet: self.here.packets + u64::from(ahead),
+            offset: self.offset + ahead_bytes,
+            sent_ns: line.remote_ns(now_ns),
+            window: open.number,
+            index: open.sent + ahead,
+            payload: &[],
+        };
+        let packet = Packet {
+            session: self.session,
+            sender: self.index,
+            message: Message::Data(data),
+            tag: None,
+        };
+        packet.emit_front(self.config.key.is_some(), payload_bytes, out)
+    }
+
+    /// Packets were given to the kernel at `now_ns`, `errors` of them in vain; together they carried so many bytes of payload.
+    pub fn burst_sent(&mut self, now_ns: u64, packets: u32, errors: u32, payload_bytes: u64) {
+        let (Some(open), Some(line)) = (&mut self.open, self.clock.line()) else {
+            return;
+        };
+        let first_packet = self.here.packets;
+        let late = open.add(
+            now_ns,
+            &line,
+            (packets, errors, payload_bytes),
+            first_packet,
+        );
+        for sums in [&mut self.here, &mut self.all] {
+            sums.windows += u64::from(open.sent == packets);
+            sums.packets += u64::from(packets);
+            sums.errors += u64::from(errors);
+            sums.payload_bytes += payload_bytes;
+        }
+        self.all.late += u64::from(late);
+        self.offset += payload_bytes;
+    }
+
+    pub(super) fn close_window(&mut self, available: u64) {
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        self.next_window = open.number.saturating_add(1);
+        let carried = u64::from(open.budget - open.sent).min(available);
+        self.all.carried += carried;
+        if open.sent == 0 {
+            if available > 0 && !open.waited_for_input {
+                self.all.preempted += 1;
+                self.preempted_since_report = self.preempted_since_report.saturating_add(1);
+            }
+            return;
+        }
+        let mut report = open.report(u32::try_from(carried).unwrap_or(u32::MAX));
+        report.preempted = std::mem::take(&mut self.preempted_since_report);
+        if self.reports.len() == REPORTS_MAX {
+            self.reports.pop_front();
+            self.all.reports_given_up += 1;
+        }
+        self.reports.push_back((report, None));
+    }
+}

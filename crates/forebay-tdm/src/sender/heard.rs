@@ -1,0 +1,145 @@
+//! What comes from the receiver.
+
+use forebay_wire::tdm::{Kind, Message, Packet, Refusal, Welcome};
+
+use super::{HELLO_EVERY_NS, NotTaken, Over, Phase, Sender};
+
+impl Sender {
+    /// Takes a datagram of the receiver; `stamp_ns` is when the kernel had it.
+    ///
+    /// # Errors
+    /// It is not taken; it is counted, and changes nothing.
+    pub fn handle_datagram(
+        &mut self,
+        now_ns: u64,
+        stamp_ns: Option<u64>,
+        datagram: &[u8],
+    ) -> Result<Kind, NotTaken> {
+        let taken = self.take(now_ns, stamp_ns, datagram);
+        if let Err(why) = &taken {
+            self.all.not_taken += 1;
+            self.all.foreign += u64::from(matches!(why, NotTaken::Foreign(_)));
+        }
+        taken
+    }
+
+    fn take(
+        &mut self,
+        now_ns: u64,
+        stamp_ns: Option<u64>,
+        datagram: &[u8],
+    ) -> Result<Kind, NotTaken> {
+        let packet = Packet::parse(datagram)?;
+        if let Some(key) = &self.config.key
+            && (packet.tag.is_none() || !key.is_sealed(datagram))
+        {
+            return Err(NotTaken::Key);
+        }
+        let kind = packet.message.kind();
+        match &packet.message {
+            Message::Welcome(welcome) => self.take_welcome(now_ns, &packet, welcome)?,
+            Message::Refuse(refusal) => self.take_refusal(now_ns, &packet, *refusal)?,
+            _ if packet.session != self.session || self.session == 0 => {
+                return Err(NotTaken::Foreign(packet.session));
+            }
+            Message::Reply(reply) => {
+                let back_ns = stamp_ns.unwrap_or(now_ns);
+                self.exchanges
+                    .answered(reply.sequence, reply.came_ns, back_ns);
+            }
+            Message::FollowUp(follow) => {
+                self.exchanges.answer_left(follow.sequence, follow.left_ns)
+            }
+            Message::Reported(reported) => self.forget_reports(*reported),
+            Message::Grant(grant) if self.phase == Phase::Running => {
+                if grant.window >= self.next_window {
+                    self.grant = Some(*grant);
+                }
+            }
+            Message::Ended(end) if self.phase == Phase::Ending => {
+                self.received = Some(*end);
+                self.over(
+                    if self.interrupted {
+                        Over::Interrupted
+                    } else {
+                        Over::Complete
+                    },
+                    now_ns,
+                );
+            }
+            Message::Stop(stop) => match self.phase {
+                // Its totals are told first: the receiver waits for them.
+                Phase::Running => {
+                    self.stopped = Some(stop.reason);
+                    self.begin_end(now_ns);
+                }
+                Phase::Ending => {}
+                _ => self.over(Over::Stopped(stop.reason), now_ns),
+            },
+            _ => return Err(NotTaken::Unexpected(kind)),
+        }
+        self.heard_ns = now_ns;
+        self.exchanges.collect(&mut self.clock);
+        Ok(kind)
+    }
+
+    fn take_welcome(
+        &mut self,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        welcome: &Welcome,
+    ) -> Result<(), NotTaken> {
+        let ours = welcome.nonce == self.config.nonce && packet.session != 0;
+        match self.phase {
+            Phase::Hello if ours => {
+                self.session = packet.session;
+                self.clock.forget();
+                self.exchanges.begin(now_ns);
+                self.phase = Phase::Clock;
+            }
+            Phase::Clock | Phase::Ready if packet.session == self.session && ours => {}
+            // The answer to a ready that was said twice.
+            Phase::Running | Phase::Ending if packet.session == self.session => return Ok(()),
+            _ => return Err(NotTaken::Foreign(packet.session)),
+        }
+        self.index = packet.sender;
+        self.welcome = Some(*welcome);
+        if self.phase == Phase::Ready && welcome.start_ns != 0 {
+            self.phase = Phase::Running;
+        }
+        Ok(())
+    }
+
+    fn take_refusal(
+        &mut self,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        refusal: Refusal,
+    ) -> Result<(), NotTaken> {
+        let ours = match self.phase {
+            Phase::Hello => refusal.nonce == self.config.nonce,
+            Phase::Over(_) => false,
+            _ => packet.session == self.session,
+        };
+        if !ours {
+            return Err(NotTaken::Foreign(packet.session));
+        }
+        match (self.phase, refusal.reason) {
+            (Phase::Hello, _) if self.config.repeat => self.hello_ns = now_ns + 4 * HELLO_EVERY_NS,
+            (Phase::Hello, reason) => self.phase = Phase::Over(Over::Refused(reason)),
+            _ => self.lose_receiver(now_ns),
+        }
+        Ok(())
+    }
+
+    /// The kernel's stamp of a probe's departure.
+    pub fn handle_left(&mut self, sequence: u32, stamp_ns: u64) {
+        self.exchanges.left(sequence, stamp_ns);
+        self.exchanges.collect(&mut self.clock);
+    }
+
+    /// The host's clock has been set while an exchange was under way: its readings are worth nothing.
+    pub fn drop_exchanges(&mut self) {
+        self.exchanges.drop_all();
+    }
+}
