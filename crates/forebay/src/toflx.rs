@@ -74,6 +74,7 @@ fn print(summary: &ToFlxSummary) {
             CardEnd::InOrder => "ended in order",
             CardEnd::Lost => "LOST",
             CardEnd::Stopped => "stopped",
+            CardEnd::Failed => "FAILED",
         };
         print_line(format_args!(
             "card at {}: {} of {}, {}, {} taken, {} lost, {} left; {end}",
@@ -86,7 +87,7 @@ fn print(summary: &ToFlxSummary) {
             card.packets_left,
         ));
     }
-    if summary.held_up > 0 {
+    if summary.held_up_seconds > 0.0 {
         print_line(format_args!(
             "senders were held up by full cards for {:.3} s",
             summary.held_up_seconds

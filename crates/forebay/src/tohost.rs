@@ -74,6 +74,7 @@ fn print(summary: &ToHostSummary) {
             CardEnd::InOrder => "ended in order",
             CardEnd::Lost => "LOST ITS CARD",
             CardEnd::Stopped => "stopped",
+            CardEnd::Failed => "FAILED",
         };
         print_line(format_args!(
             "DMA buffer {} at {}: {}, {} of {}, {} published; {end}",
@@ -87,7 +88,7 @@ fn print(summary: &ToHostSummary) {
         for (what, count) in buffer.damage.iter().chain(&buffer.chunks_flagged) {
             print_line(format_args!("  {what}: {count}"));
         }
-        if buffer.held_up > 0 {
+        if buffer.held_up_seconds > 0.0 {
             print_line(format_args!(
                 "  held up by subscribers for {:.3} s",
                 buffer.held_up_seconds

@@ -329,7 +329,6 @@ fn a_full_card_holds_senders_back_and_loses_nothing() {
     let card = ends(card, 0);
     tohost.end().json_of(0);
     assert_eq!(number(&subscriber.end().json_of(0), "/bytes"), 12_000_000);
-    assert!(number(&toflx, "/held_up") > 0, "{toflx}");
     assert!(toflx["held_up_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(toflx["drops"], serde_json::json!({}));
     assert_eq!(number(&card, "/from_host/looped"), 6000);

@@ -50,7 +50,6 @@ struct BufferWords {
     copied_bytes: Counter,
     by_reference: Counter,
     held_up_ns: Counter,
-    held_up: Counter,
     fill: Counter,
     capacity: Counter,
     occupancy: HistogramId,
@@ -93,10 +92,6 @@ fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
         "held_up_ns",
         "Time for which a subscriber of the policy block held this buffer up",
     );
-    let held_up = counter(
-        "held_up",
-        "How often a subscriber of the policy block held this buffer up",
-    );
     let mut gauge = |name: &str, help: &str| schema.gauge(group, name, owner, help);
     BufferWords {
         group,
@@ -110,7 +105,6 @@ fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
         copied_bytes,
         by_reference,
         held_up_ns,
-        held_up,
         fill: gauge("dma_fill_blocks", "Blocks that the card cannot write now"),
         capacity: gauge("dma_capacity_blocks", "Blocks of the DMA buffer"),
         occupancy: schema.histogram("dma_occupancy_bytes", "bytes", owner),
@@ -189,7 +183,6 @@ impl BufferBook {
 
     /// A subscriber held the buffer up for so long.
     pub(super) fn held_up(&mut self, ns: u64) {
-        self.book.add(self.at.held_up, 1);
         self.book.add(self.at.held_up_ns, ns);
     }
 

@@ -17,6 +17,8 @@ pub enum CardEnd {
     Lost,
     /// This side was told to stop.
     Stopped,
+    /// This side could not go on.
+    Failed,
 }
 
 /// What became of one DMA buffer.
@@ -30,6 +32,9 @@ pub struct BufferSummary {
     pub address: String,
     /// How it ended.
     pub end: CardEnd,
+    /// Why this side could not go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
     /// Blocks read.
     pub blocks: u64,
     /// Blocks dropped by reason.
@@ -58,9 +63,7 @@ pub struct BufferSummary {
     pub copied_bytes: u64,
     /// Chunks that stayed where they were.
     pub chunks_by_reference: u64,
-    /// How often a subscriber held the buffer up.
-    pub held_up: u64,
-    /// For how long, in seconds.
+    /// For how long subscribers held the buffer up, in seconds.
     pub held_up_seconds: f64,
     /// The publisher's own summary.
     pub publisher: NetSummary,
@@ -82,6 +85,7 @@ pub(super) fn of_decoder(decoded: &Decoded) -> BufferSummary {
         buffer: 0,
         address: String::new(),
         end: CardEnd::InOrder,
+        failed: None,
         blocks: decoded.blocks,
         blocks_dropped: counted(decoded.dropped_blocks()),
         missing_blocks: decoded.missing_blocks,
@@ -96,7 +100,6 @@ pub(super) fn of_decoder(decoded: &Decoded) -> BufferSummary {
         joined_bytes: decoded.copied_bytes,
         copied_bytes: 0,
         chunks_by_reference: 0,
-        held_up: 0,
         held_up_seconds: 0.0,
         publisher: NetSummary::default(),
     }

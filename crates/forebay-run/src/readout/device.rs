@@ -7,7 +7,9 @@ mod diagnostics;
 mod door;
 mod from_host;
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -44,6 +46,24 @@ pub enum DeviceError {
         /// What the system says.
         source: SysError,
     },
+    /// What is there is no socket, and will be none.
+    #[error("{} is {what}, and no socket of a card: name the one that the card says when it is ready", path.display())]
+    NoDoor {
+        /// Where.
+        path: PathBuf,
+        /// What is there instead.
+        what: &'static str,
+    },
+    /// It cannot be asked, however long it is waited for.
+    #[error("the card at {} cannot be asked: {source}; {remedy}", path.display())]
+    Unreachable {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        source: SysError,
+        /// What would help.
+        remedy: &'static str,
+    },
     /// A card listens there already.
     #[error("a card is at work at {} already; end it, or give this one another socket", path.display())]
     InUse {
@@ -71,10 +91,12 @@ pub enum DeviceError {
         path: PathBuf,
     },
     /// The card does not answer.
-    #[error("the card at {} does not answer within {} s", path.display(), PATIENCE.as_secs())]
+    #[error("the card at {} has not answered for {:.1} s: it stands still, or is none; look after it, or start it again", path.display(), waited.as_secs_f64())]
     Silent {
         /// Where.
         path: PathBuf,
+        /// So long was it waited for.
+        waited: Duration,
     },
     /// The card gives nothing.
     #[error("the card at {} refuses {asked}: {why}", path.display())]
@@ -230,7 +252,18 @@ impl Device {
     /// # Errors
     /// There is no card.
     pub fn describe(path: &Path) -> Result<DeviceInfo, DeviceError> {
-        ask(path, Wanted::Description).map(|(_, info, _)| info)
+        Self::describe_unless(path, &|| false)
+    }
+
+    /// The same, unless `stops` says meanwhile that nobody wants to know any more.
+    ///
+    /// # Errors
+    /// There is no card, or it had not answered by then.
+    pub fn describe_unless(
+        path: &Path,
+        stops: &dyn Fn() -> bool,
+    ) -> Result<DeviceInfo, DeviceError> {
+        ask(path, Wanted::Description, stops).map(|(_, info, _)| info)
     }
 
     /// Opens a DMA buffer of the card that listens at `path`.
@@ -238,7 +271,19 @@ impl Device {
     /// # Errors
     /// There is no card, it refuses, or its memory is none.
     pub fn open(path: &Path, buffer: usize) -> Result<Self, DeviceError> {
-        let (socket, info, fds) = ask(path, Wanted::Buffer(buffer))?;
+        Self::open_unless(path, buffer, &|| false)
+    }
+
+    /// The same, unless `stops` says meanwhile that it is not wanted any more.
+    ///
+    /// # Errors
+    /// There is no card, it refuses, its memory is none, or it had not answered by then.
+    pub fn open_unless(
+        path: &Path,
+        buffer: usize,
+        stops: &dyn Fn() -> bool,
+    ) -> Result<Self, DeviceError> {
+        let (socket, info, fds) = ask(path, Wanted::Buffer(buffer), stops)?;
         let format = info.format().map_err(|source| DeviceError::Format {
             path: path.into(),
             source,
@@ -268,13 +313,45 @@ fn has_ended(socket: &SeqSocket) -> bool {
     !matches!(socket.receive(&mut record), Ok(Arrived::Nothing))
 }
 
-/// Asks a card for a buffer, or only for what it says of itself.
-fn ask(path: &Path, wanted: Wanted) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
-    let owned = || path.to_path_buf();
-    let socket = SeqSocket::connect(path).map_err(|source| DeviceError::NotThere {
-        path: owned(),
+/// Why a connection was not made: whether a card may still come there, or something else has to change.
+fn unreachable(path: &Path, source: SysError) -> DeviceError {
+    let path = path.to_path_buf();
+    let found = std::fs::metadata(&path).map(|found| found.file_type());
+    let remedy = match (source.kind(), found) {
+        (ErrorKind::ConnectionRefused, Ok(kind)) if !kind.is_socket() => {
+            let what = if kind.is_dir() {
+                "a directory"
+            } else {
+                "a file"
+            };
+            return DeviceError::NoDoor { path, what };
+        }
+        (ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock, _) => {
+            return DeviceError::NotThere { path, source };
+        }
+        (ErrorKind::PermissionDenied, _) => {
+            "read it as the user of the card, or give the card a socket that both may open"
+        }
+        (_, Ok(kind)) if kind.is_socket() => {
+            "what listens there is no card: name the socket that the card says when it is ready"
+        }
+        _ => "name the socket that the card says when it is ready",
+    };
+    DeviceError::Unreachable {
+        path,
         source,
-    })?;
+        remedy,
+    }
+}
+
+/// Asks a card for a buffer, or only for what it says of itself, unless `stops` says meanwhile that nobody wants it any more.
+fn ask(
+    path: &Path,
+    wanted: Wanted,
+    stops: &dyn Fn() -> bool,
+) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
+    let owned = || path.to_path_buf();
+    let socket = SeqSocket::connect(path).map_err(|source| unreachable(path, source))?;
     let what = |error: serde_json::Error| DeviceError::NotACard {
         path: owned(),
         what: error.to_string(),
@@ -290,7 +367,7 @@ fn ask(path: &Path, wanted: Wanted) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedF
     };
     let request = serde_json::to_vec(&request).map_err(what)?;
     socket.send(&request, &[])?;
-    let (text, fds) = hear(&socket, path)?;
+    let (text, fds) = hear(&socket, path, stops)?;
     match serde_json::from_slice(&text).map_err(what)? {
         Answer::Opened(info) => match info.fault() {
             Some(what) => Err(DeviceError::NotACard {
@@ -317,7 +394,7 @@ fn ask(path: &Path, wanted: Wanted) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedF
 pub(super) fn ask_from_host(
     path: &Path,
 ) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
-    ask(path, Wanted::FromHost)
+    ask(path, Wanted::FromHost, &|| false)
 }
 
 /// The same of a DMA buffer.
@@ -326,11 +403,15 @@ pub(super) fn ask_buffer(
     path: &Path,
     buffer: usize,
 ) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
-    ask(path, Wanted::Buffer(buffer))
+    ask(path, Wanted::Buffer(buffer), &|| false)
 }
 
 /// What a card answers, and the descriptors that came along.
-fn hear(socket: &SeqSocket, path: &Path) -> Result<(Vec<u8>, Vec<OwnedFd>), DeviceError> {
+fn hear(
+    socket: &SeqSocket,
+    path: &Path,
+    stops: &dyn Fn() -> bool,
+) -> Result<(Vec<u8>, Vec<OwnedFd>), DeviceError> {
     let mut record = vec![0; RECORD_BYTES_MAX];
     let mut fds = Vec::new();
     let begun = Instant::now();
@@ -346,8 +427,11 @@ fn hear(socket: &SeqSocket, path: &Path) -> Result<(Vec<u8>, Vec<OwnedFd>), Devi
                     what: "it hangs up".into(),
                 });
             }
-            Arrived::Nothing if begun.elapsed() > PATIENCE => {
-                return Err(DeviceError::Silent { path: path.into() });
+            Arrived::Nothing if begun.elapsed() > PATIENCE || stops() => {
+                return Err(DeviceError::Silent {
+                    path: path.into(),
+                    waited: begun.elapsed(),
+                });
             }
             Arrived::Nothing => {
                 let mut fds = [PollFd::new(socket, PollFlags::IN)];

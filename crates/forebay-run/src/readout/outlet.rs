@@ -9,7 +9,6 @@ use forebay_ring::View;
 use forebay_sys::clock;
 
 use super::books::{BufferBook, Unpublished};
-use super::error::ReadoutError;
 use super::kept::KeptBlocks;
 use crate::net::{MemoryId, NetError, Publisher};
 
@@ -75,7 +74,7 @@ pub(super) struct Outlet<'a> {
     pub(super) by_reference: u64,
     pub(super) unpublished: [[u64; 2]; 4],
     pub(super) failed: Option<NetError>,
-    /// Told to stop while a subscriber had no room: what is still offered is given up by name.
+    /// Told to stop while a subscriber had no room, or unable to wait for it: what is still offered is given up by name.
     pub(super) stopped: bool,
     /// The fault switch of the tests, at `publish`.
     pub(super) leak: Leak,
@@ -89,7 +88,6 @@ pub(super) struct Totals {
     pub(super) unpublished: [u64; 4],
     pub(super) copied_bytes: u64,
     pub(super) by_reference: u64,
-    pub(super) held_up: u64,
     pub(super) held_up_ns: u64,
 }
 
@@ -101,7 +99,11 @@ impl Outlet<'_> {
         let bytes = chunk.payload.len();
         let status = chunk.status.0;
         if self.stopped {
-            self.lose(Unpublished::Stopped, bytes);
+            let why = match self.failed {
+                Some(_) => Unpublished::Failed,
+                None => Unpublished::Stopped,
+            };
+            self.lose(why, bytes);
             return true;
         }
         let published = match chunk.payload {
@@ -199,20 +201,20 @@ impl Outlet<'_> {
     }
 }
 
-/// A subscriber of the policy `block` has no room: it is waited for. Who is told to stop meanwhile gives the chunks up by name.
+/// A subscriber of the policy `block` has no room: it is waited for. Who is told to stop meanwhile, or cannot wait, gives the chunks up by name.
 pub(super) fn wait_for_room(
     outlet: &mut Outlet<'_>,
     book: &mut BufferBook,
     stops: &dyn Fn() -> bool,
-) -> Result<(), ReadoutError> {
+) {
     let begun_ns = clock::monotonic_ns();
     let waited = outlet.publisher.poll(WAIT);
     let ns = clock::monotonic_ns() - begun_ns;
-    outlet.total.held_up += 1;
     outlet.total.held_up_ns += ns;
     book.held_up(ns);
     book.show();
-    outlet.stopped |= stops();
-    waited?;
-    Ok(())
+    outlet.stopped |= stops() || waited.is_err();
+    if let Err(error) = waited {
+        outlet.failed.get_or_insert(error);
+    }
 }

@@ -22,7 +22,7 @@ use super::elink_table::ElinkTable;
 use super::error::ReadoutError;
 use super::kept::KeptBlocks;
 use super::outlet::{Outlet, Shared, Showing, Totals, wait_for_room};
-use crate::net::{Address, Memory, Publisher, Settings};
+use crate::net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
 
 /// Blocks that are decoded before they are given back.
 const BATCH: u64 = 64;
@@ -76,7 +76,8 @@ struct Reader<'a> {
     elinks: Arc<ElinkTable>,
 }
 
-/// Reads one DMA buffer to its end. `ready` is told where its chunks are published; `stops` says when to stop.
+/// Reads one DMA buffer to its end. `ready` is told where its chunks are published; `stops` says when to stop. What fails when the buffer is open is in the summary,
+/// beside what had been done.
 pub(super) fn run(
     plan: &ReaderPlan,
     book: BufferBook,
@@ -131,7 +132,7 @@ pub(super) fn run(
         elinks,
     };
     let ended = reader.read();
-    reader.finish(plan, &address, ended)
+    Ok(reader.finish(plan, &address, ended))
 }
 
 /// The card's buffer; one that is not there yet, or that another reader still has, is waited for.
@@ -142,7 +143,7 @@ fn open(
 ) -> Result<Device, ReadoutError> {
     let begun = Instant::now();
     loop {
-        let failed = match Device::open(&plan.socket, plan.buffer) {
+        let failed = match Device::open_unless(&plan.socket, plan.buffer, stops) {
             Ok(device) => return Ok(device),
             Err(error) => error,
         };
@@ -238,7 +239,7 @@ impl Reader<'_> {
             // What is wrong with it the decoder has counted by its name.
             let _damaged = decoder.handle_block(block);
             while !decoder.poll(block, |chunk| outlet.offer(&chunk)) {
-                wait_for_room(outlet, book, *stops)?;
+                wait_for_room(outlet, book, *stops);
             }
             if outlet.stopped {
                 // The others stay with the card.
@@ -306,57 +307,69 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The chunks that are open are given out flagged, the subscribers told, and the books closed.
+    /// The chunks that are open are given out flagged, the subscribers told, and the books closed, whatever ended it.
     fn finish(
         mut self,
         plan: &ReaderPlan,
         address: &Address,
         ended: Result<CardEnd, ReadoutError>,
-    ) -> Result<BufferSummary, ReadoutError> {
+    ) -> BufferSummary {
         let outlet = &mut self.outlet;
         while !self
             .decoder
             .finish(|chunk: Chunk<'_, Shared<'_>>| outlet.offer(&chunk))
         {
-            wait_for_room(outlet, &mut self.book, self.stops)?;
+            wait_for_room(outlet, &mut self.book, self.stops);
         }
         self.show();
+        self.give_back();
         self.elinks.put(&self.decoder);
         let left = self.device.blocks.look().unwrap_or(0);
-        // The card waits for the blocks that subscribers still look at.
-        let signals = plan.settings.signals.as_ref();
-        let asked = || signals.map_or(0, |signals| signals.count());
-        let (begun, before) = (Instant::now(), asked());
-        self.outlet.publisher.begin_end();
-        while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT && asked() == before {
-            self.outlet.publisher.poll(WAIT)?;
-            self.give_back();
-        }
+        let begun = Instant::now();
+        let waited = self.wait_for_subscribers(plan, begun);
         let kept = self.outlet.kept.len() as u64;
-        let failed = self.outlet.failed.take();
-        let left_ns = END_LIMIT.saturating_sub(begun.elapsed());
-        let publisher = self.outlet.publisher.finish(left_ns)?;
-        let end = ended?;
-        if let Some(failed) = failed {
-            return Err(failed.into());
-        }
-        let decoded = *self.decoder.account();
+        let offered = self.outlet.failed.take();
+        let limit = END_LIMIT.saturating_sub(begun.elapsed());
+        let published = self.outlet.publisher.finish(limit);
+        let (publisher, finished) = match published {
+            Ok(publisher) => (publisher, None),
+            Err(error) => (NetSummary::default(), Some(error)),
+        };
+        let later = offered.or(waited.err()).or(finished);
+        let (end, failed) = match (ended, later) {
+            (Ok(end), None) => (end, None),
+            (Ok(_), Some(error)) => (CardEnd::Failed, Some(error.to_string())),
+            (Err(error), _) => (CardEnd::Failed, Some(error.to_string())),
+        };
         let total = self.outlet.total;
-        Ok(BufferSummary {
+        BufferSummary {
             number: plan.number,
             buffer: plan.buffer,
             address: address.to_string(),
             end,
+            failed,
             blocks_left: left,
             blocks_kept: kept,
             chunks_published: total.published,
             chunks_dropped: counted(CHUNK_REASONS.into_iter().zip(total.unpublished)),
             copied_bytes: total.copied_bytes,
             chunks_by_reference: total.by_reference,
-            held_up: total.held_up,
             held_up_seconds: total.held_up_ns as f64 / 1e9,
             publisher,
-            ..of_decoder(&decoded)
-        })
+            ..of_decoder(self.decoder.account())
+        }
+    }
+
+    /// The card waits for the blocks that subscribers still look at.
+    fn wait_for_subscribers(&mut self, plan: &ReaderPlan, begun: Instant) -> Result<(), NetError> {
+        let signals = plan.settings.signals.as_ref();
+        let asked = || signals.map_or(0, |signals| signals.count());
+        let before = asked();
+        self.outlet.publisher.begin_end();
+        while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT && asked() == before {
+            self.outlet.publisher.poll(WAIT)?;
+            self.give_back();
+        }
+        Ok(())
     }
 }

@@ -21,6 +21,7 @@ use forebay_sys::{clock, process};
 use forebay_wire::felix::Fid;
 
 use super::child::Parent;
+use super::device::DeviceError;
 use super::error::ReadoutError;
 use crate::error::RunError;
 use crate::metrics::{MetricsServer, Shown};
@@ -68,7 +69,6 @@ struct ToFlx<'a> {
     cards: Vec<Card>,
     books: Books,
     came: [u64; 2],
-    held_up: u64,
     held_up_ns: u64,
     tended_ns: u64,
 }
@@ -99,7 +99,6 @@ pub fn run(
         cards: cards.collect(),
         books,
         came: [0; 2],
-        held_up: 0,
         held_up_ns: 0,
         tended_ns: 0,
     };
@@ -127,13 +126,21 @@ impl ToFlx<'_> {
             for card in &mut self.cards {
                 card.tend(&mut self.books);
             }
-            let gives_up = begun.elapsed() >= self.plan.card_wait || signals.count() > 0;
+            let stops = signals.count() > 0;
+            let gives_up = stops || begun.elapsed() >= self.plan.card_wait;
             for card in &mut self.cards {
                 if (gives_up || !card.may_come())
                     && let Some(failed) = card.take_failure()
                 {
                     return Err(failed.into());
                 }
+            }
+            // One that is asked and says nothing has not failed yet, and nobody wants to know any more.
+            let silent = self.cards.iter().find(|card| !card.is_here());
+            if let Some(silent) = silent.filter(|_| stops) {
+                let path = silent.socket().to_path_buf();
+                let waited = begun.elapsed();
+                return Err(DeviceError::Silent { path, waited }.into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -180,7 +187,6 @@ impl ToFlx<'_> {
             let _ = card.wait(ROOM_WAIT);
         }
         let ns = clock::monotonic_ns() - begun_ns;
-        self.held_up += 1;
         self.held_up_ns += ns;
         self.books.held_up(ns);
         Ok(())
@@ -325,7 +331,6 @@ impl ToFlx<'_> {
             written: of_cards(|card| card.written),
             packets: of_cards(|card| card.packets),
             drops,
-            held_up: self.held_up,
             held_up_seconds: self.held_up_ns as f64 / 1e9,
             residual_items: balance.residual_items + receiver.residual_items,
             residual_bytes: balance.residual_bytes + receiver.residual_bytes,

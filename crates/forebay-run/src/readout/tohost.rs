@@ -115,11 +115,11 @@ impl ToHostFile {
 fn described(
     socket: &Path,
     most: Duration,
-    stops: &impl Fn() -> bool,
+    stops: &dyn Fn() -> bool,
 ) -> Result<DeviceInfo, DeviceError> {
     let begun = Instant::now();
     loop {
-        match Device::describe(socket) {
+        match Device::describe_unless(socket, stops) {
             Err(DeviceError::NotThere { .. }) if begun.elapsed() < most && !stops() => {
                 std::thread::sleep(LOOK);
             }
@@ -226,7 +226,7 @@ pub fn run(
                     process::name_thread(&format!("fb-dma{number}"));
                     let result =
                         reader::run(&reader, book, |address| ready(number, address), stops);
-                    if result.is_err() {
+                    if !result.as_ref().is_ok_and(|done| done.failed.is_none()) {
                         stop.store(true, Ordering::Relaxed);
                     }
                     result
@@ -267,13 +267,15 @@ fn conclude(
     begun: Instant,
     stopped: bool,
 ) -> Result<ToHostSummary, ReadoutError> {
-    let (mut buffers, mut failed) = (Vec::new(), None);
+    let (mut buffers, mut refused) = (Vec::new(), None);
     for result in results {
         match result {
             Ok(buffer) => buffers.push(buffer),
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => refused = refused.or(Some(error)),
         }
     }
+    let of_buffers = buffers.iter().find_map(|buffer| buffer.failed.clone());
+    let failed = of_buffers.or_else(|| Some(refused.as_ref()?.to_string()));
     let lost = buffers.iter().any(|buffer| buffer.end == CardEnd::Lost);
     let (condition, reason) = match (&failed, lost) {
         (Some(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
@@ -281,12 +283,12 @@ fn conclude(
         (None, false) => (Condition::Complete, Reason::InputEnded),
     };
     books.close(condition, reason);
-    let summary = summary(books, buffers, begun, failed.as_ref())?;
+    let summary = summary(books, buffers, begun, failed)?;
     books.keep(|_| {
         let record = serde_json::to_string_pretty(&summary);
         record.map_err(RunError::not_sayable("record"))
     })?;
-    match failed {
+    match refused {
         Some(error) if summary.buffers.is_empty() => Err(error),
         _ => Ok(summary),
     }
@@ -296,7 +298,7 @@ fn summary(
     books: &KeptLedger,
     buffers: Vec<BufferSummary>,
     begun: Instant,
-    failed: Option<&ReadoutError>,
+    failed: Option<String>,
 ) -> Result<ToHostSummary, ReadoutError> {
     let balance = books
         .reader()?
@@ -333,7 +335,10 @@ fn summary(
         seconds: begun.elapsed().as_secs_f64(),
         cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
         pid: std::process::id(),
-        failed: failed.map(ToString::to_string),
+        failed,
         buffers,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,7 +137,7 @@ impl Diagnosed {
     /// # Errors
     /// There is no card, or it has no diagnostics.
     pub fn open(path: &Path) -> Result<Self, DeviceError> {
-        let (socket, info, _) = ask(path, Wanted::Diagnostics)?;
+        let (socket, info, _) = ask(path, Wanted::Diagnostics, &|| false)?;
         let mut buffers = Vec::new();
         for buffer in 0..info.blocks.len() {
             buffers.push(match Device::open(path, buffer) {
@@ -163,7 +163,7 @@ impl Diagnosed {
         let wrong = |error: serde_json::Error| self.no_card(error.to_string());
         let text = serde_json::to_vec(asked).map_err(wrong)?;
         self.socket.send(&text, &[])?;
-        let (text, _) = hear(&self.socket, &self.path)?;
+        let (text, _) = hear(&self.socket, &self.path, &|| false)?;
         match serde_json::from_slice(&text).map_err(wrong)? {
             Told::Refused(why) => Err(DeviceError::Refused {
                 path: self.path.clone(),

@@ -70,7 +70,7 @@ impl FromHostDevice {
     /// # Errors
     /// There is no card, it refuses, it has no such buffer, or its memory is none.
     pub fn open(path: &Path) -> Result<Self, DeviceError> {
-        let (socket, info, fds) = ask(path, Wanted::FromHost)?;
+        let (socket, info, fds) = ask(path, Wanted::FromHost, &|| false)?;
         let none = || DeviceError::NoFromHost { path: path.into() };
         let (spec, offered) = info
             .from_host_spec()

@@ -93,7 +93,8 @@ fn a_reader_that_writes_what_cannot_be_is_told_apart_from_one_that_is_slow() {
     let fds = memories[0].producer_fds().unwrap();
     let mut producer = forebay_ring::BlockProducer::map(&spec, fds).unwrap();
     let mut door = Door::open(&path, info(), memories).unwrap();
-    let (_socket, _, fds) = serving(&mut door, move || ask(&path, Wanted::Buffer(0))).unwrap();
+    let (_socket, _, fds) =
+        serving(&mut door, move || ask(&path, Wanted::Buffer(0), &|| false)).unwrap();
     assert_eq!(producer.free_blocks(), 64);
     // Its own index, beyond all that was ever written.
     rustix::io::pwrite(&fds[2], &(1_u64 << 62).to_ne_bytes(), 128).unwrap();
@@ -134,7 +135,7 @@ fn a_socket_that_was_left_is_taken_over_and_garbage_is_answered() {
         let socket = SeqSocket::connect(&path).unwrap();
         socket.send(garbage, &[]).unwrap();
         door.serve().unwrap();
-        let (text, fds) = hear(&socket, &path).unwrap();
+        let (text, fds) = hear(&socket, &path, &|| false).unwrap();
         let answer: Answer = serde_json::from_slice(&text).unwrap();
         assert!(matches!(answer, Answer::Refused(_)) && fds.is_empty());
     }
@@ -152,7 +153,7 @@ fn diagnostics_have_one_user_and_bear_what_he_says() {
     let mut door = Door::open(&path, info(), memories()).unwrap();
     let opens = |path: &Path| {
         let path = path.to_path_buf();
-        move || ask(&path, Wanted::Diagnostics).map(|(socket, ..)| socket)
+        move || ask(&path, Wanted::Diagnostics, &|| false).map(|(socket, ..)| socket)
     };
     let without = serving(&mut door, opens(&path)).unwrap_err();
     assert!(without.to_string().contains("it has none"), "{without}");
@@ -164,7 +165,7 @@ fn diagnostics_have_one_user_and_bear_what_he_says() {
     let mut tell = |asked: &[u8]| {
         socket.send(asked, &[]).unwrap();
         door.serve().unwrap();
-        let (text, _) = hear(&socket, &path).unwrap();
+        let (text, _) = hear(&socket, &path, &|| false).unwrap();
         (String::from_utf8(text).unwrap(), door.refused())
     };
     let many = format!(r#"{{"access":[{}[0,null]]}}"#, "[0,null],".repeat(100));
@@ -192,4 +193,45 @@ fn diagnostics_have_one_user_and_bear_what_he_says() {
     drop(socket);
     door.serve().unwrap();
     assert!(!door.is_diagnosed() && !door.board_mut().unwrap().holds(1));
+}
+
+#[test]
+fn where_no_card_will_ever_be_is_told_from_one_that_is_not_there_yet() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let asked = |path: &Path| Device::describe(path).unwrap_err();
+    let missing = asked(&path("no/card.sock"));
+    assert!(matches!(missing, DeviceError::NotThere { .. }), "{missing}");
+    drop(SeqListener::bind(&path("left.sock"), 1).unwrap());
+    let left = asked(&path("left.sock"));
+    assert!(matches!(left, DeviceError::NotThere { .. }), "{left}");
+    std::fs::write(path("file"), "data").unwrap();
+    for (place, says) in [(path(""), "a directory"), (path("file"), "a file")] {
+        let wrong = asked(&place);
+        assert!(matches!(wrong, DeviceError::NoDoor { .. }), "{wrong}");
+        assert!(wrong.to_string().contains(says), "{wrong}");
+    }
+    let _stream = std::os::unix::net::UnixListener::bind(path("stream.sock")).unwrap();
+    let longest = path(&"x".repeat(200));
+    for place in [path("file/card.sock"), path("stream.sock"), longest] {
+        let wrong = asked(&place);
+        assert!(matches!(wrong, DeviceError::Unreachable { .. }), "{wrong}");
+        assert!(wrong.to_string().contains("name the socket"), "{wrong}");
+    }
+}
+
+#[test]
+fn a_card_that_says_nothing_is_left_as_soon_as_nobody_wants_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("card.sock");
+    let _silent = SeqListener::bind(&path, 4).unwrap();
+    let begun = Instant::now();
+    let stops = || begun.elapsed() > Duration::from_millis(10);
+    for wrong in [
+        Device::describe_unless(&path, &stops).unwrap_err(),
+        Device::open_unless(&path, 0, &stops).unwrap_err(),
+    ] {
+        assert!(matches!(wrong, DeviceError::Silent { .. }), "{wrong}");
+    }
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }

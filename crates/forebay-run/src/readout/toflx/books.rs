@@ -69,7 +69,6 @@ struct CardWords {
 /// Words of the process as a whole.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
-    held_up: Counter,
     held_up_ns: Counter,
     copied_bytes: Counter,
 }
@@ -119,7 +118,6 @@ impl Books {
         schema.link(link);
         let mut counter = |name: &str, help: &str| schema.counter(group, name, "", help);
         let waits = Waits {
-            held_up: counter("held_up", "How often a full ring held senders up"),
             held_up_ns: counter("held_up_ns", "Time for which full rings held senders up"),
             copied_bytes: counter(
                 "waiting_bytes",
@@ -217,7 +215,6 @@ impl Books {
 
     /// A full ring held senders up for so long.
     pub(super) fn held_up(&mut self, ns: u64) {
-        self.book.add(self.waits.held_up, 1);
         self.book.add(self.waits.held_up_ns, ns);
     }
 

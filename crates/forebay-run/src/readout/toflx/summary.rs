@@ -81,9 +81,7 @@ pub struct ToFlxSummary {
     pub packets: u64,
     /// What was lost, by place and reason.
     pub drops: BTreeMap<String, u64>,
-    /// How often a full ring held senders up.
-    pub held_up: u64,
-    /// For how long, in seconds.
+    /// For how long full rings held senders up, in seconds.
     pub held_up_seconds: f64,
     /// What the books leave over, in messages and packets together.
     pub residual_items: u64,
