@@ -9,8 +9,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::SysError;
 
+mod errors;
 mod mtu;
 
+pub use errors::report_errors;
 pub use mtu::{
     IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, UDP_HEADER_BYTES, path_mtu, payload_max_bytes,
     set_dont_fragment,

@@ -16,7 +16,8 @@ const CONTROL_BYTES: usize = 256;
 pub enum Queued {
     /// A datagram of `send_stamped` has left.
     Sent(SentStamp),
-    /// Something else, such as an ICMP message. The kernel queues these only where the socket asks for it (`IP_RECVERR`).
+    /// Something else, such as an ICMP message. The kernel queues these only where
+    /// [`report_errors`](crate::socket::report_errors) is on.
     Error(QueuedError),
 }
 

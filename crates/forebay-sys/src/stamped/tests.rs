@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::realtime_ns;
-use crate::socket::{UdpOptions, bind_udp, connect_udp, raise_receive_buffer};
+use crate::socket::{UdpOptions, bind_udp, connect_udp, raise_receive_buffer, report_errors};
 use crate::udp_batch::{Outgoing, SendBatch};
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
@@ -147,12 +147,7 @@ fn an_icmp_error_is_told_apart_from_a_stamp() {
         };
         drop(receiver);
         let mut sender = sender_to(address);
-        let (level, option) = if address.is_ipv4() {
-            (libc::SOL_IP, libc::IP_RECVERR)
-        } else {
-            (libc::SOL_IPV6, libc::IPV6_RECVERR)
-        };
-        set_int(sender.as_fd(), level, option, 1).unwrap();
+        report_errors(&sender, true).unwrap();
         sender.send_stamped(b"nobody", None).unwrap();
         let entries: Vec<_> = std::iter::from_fn(|| sender.poll_sent().unwrap()).collect();
         let errors = entries.iter().filter_map(|entry| match entry {
