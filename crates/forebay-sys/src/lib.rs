@@ -21,6 +21,7 @@ pub mod control;
 pub mod epoll;
 mod error;
 pub mod eventfd;
+pub mod gso;
 pub mod host;
 pub mod input;
 pub mod mapping;

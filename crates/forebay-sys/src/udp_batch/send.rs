@@ -53,7 +53,31 @@ pub enum SendStop {
 }
 
 impl SendStop {
-    fn of(error: io::Error) -> Self {
+    /// Tells whether it concerns one datagram only: that at which it stopped, which this host forbids or finds too long, or
+    /// (`Refused`) an earlier one. Going on with the next may succeed. The others concern the socket, the host or the way.
+    #[must_use]
+    pub fn concerns_one_datagram(&self) -> bool {
+        match self {
+            Self::Refused => true,
+            Self::Failed(error) => {
+                matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EPERM))
+            }
+            Self::WouldBlock | Self::NoBuffers => false,
+        }
+    }
+
+    /// The kernel's error number; none for what was refused before it reached the kernel.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::WouldBlock => Some(libc::EAGAIN),
+            Self::NoBuffers => Some(libc::ENOBUFS),
+            Self::Refused => Some(libc::ECONNREFUSED),
+            Self::Failed(error) => error.raw_os_error(),
+        }
+    }
+
+    pub(crate) fn of(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Self::WouldBlock,
             Some(libc::ENOBUFS) => Self::NoBuffers,
@@ -199,7 +223,7 @@ impl SendBatch {
 }
 
 /// Writes a `UDP_SEGMENT` control message: header of 16 bytes, then the size as u16.
-fn emit_segment(segment: u16, out: &mut [u8; CONTROL_BYTES]) {
+pub(crate) fn emit_segment(segment: u16, out: &mut [u8; CONTROL_BYTES]) {
     out.fill(0);
     out[0..8].copy_from_slice(&18_u64.to_ne_bytes());
     out[8..12].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
