@@ -34,6 +34,7 @@ mod sockaddr;
 pub mod socket;
 pub mod stamped;
 pub mod stdio;
+pub mod txtime;
 pub mod udp_batch;
 pub mod wait;
 
