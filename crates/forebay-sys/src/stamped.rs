@@ -174,13 +174,13 @@ impl Stamped {
 /// # Errors
 /// When there is no IPv4 loopback, as in a network namespace whose `lo` is down.
 pub fn await_receive_stamps(timeout: Duration) -> Result<bool, SysError> {
-    let bound = bind_udp((Ipv4Addr::LOCALHOST, 0).into(), &UdpOptions::default())?;
+    let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+    let down =
+        |error: SysError| error.with_remedy("bring the loopback interface up: `ip link set lo up`");
+    let bound = bind_udp(loopback, &UdpOptions::default()).map_err(down)?;
     let (address, receiver) = (bound.address, Stamped::new(bound.fd)?);
-    let failed = |call, why| {
-        SysError::new(call, address.to_string(), why)
-            .with_remedy("bring the loopback interface up: `ip link set lo up`")
-    };
-    let sender = connect_udp(address, &UdpOptions::default())?;
+    let failed = |call, why| down(SysError::new(call, address.to_string(), why));
+    let sender = connect_udp(address, &UdpOptions::default()).map_err(down)?;
     let end_ns = monotonic_ns().saturating_add(timeout.as_nanos() as u64);
     loop {
         rustix::net::send(&sender, b"stamp", rustix::net::SendFlags::empty())
