@@ -5,12 +5,14 @@
 //!
 //! ```text
 //! TTC ─▶ front end ─▶ link ─▶ queue behind it ─▶ open block ─▶ DMA buffer
-//!  ▲       │ queue             │ bytes            full, or its time is over
-//!  └─ BUSY ┘     ▲──── XOFF ───┘
+//!  ▲       │ queue             │ bytes            full, or its time │ free blocks
+//!  │       │     ▲──── XOFF ───┘                  is over           │
+//!  └─ BUSY ┴────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! - For each trigger each E-link's front end makes one chunk ([`Generated`](forebay_wire::felix::Generated)), which the link sends at its speed ([`Speed`]). A queue in front
 //!   of a link that is full raises BUSY, and triggers are held back until it is down to a lower mark.
+//! - A DMA buffer with too few free blocks raises BUSY too, if it is asked to, until it has more again: before anything has to wait behind a link.
 //! - A chunk comes out of the link whole, when its last symbol does. Blocks are filled at once and go out at once; only a DMA buffer without room makes chunks
 //!   wait behind the link. That queue tells its front end to stop, and what does not fit is cut off or dropped.
 //! - What goes wrong ([`CardFault`]) follows from the seed too, is counted by name, and what it costs is in the books ([`CardLoss`]).
@@ -41,6 +43,7 @@ mod account;
 mod block;
 pub mod board;
 mod config;
+mod dma_marks;
 mod fault;
 mod fifo;
 mod from_host;
@@ -72,6 +75,7 @@ pub use sizes::ChunkSizes;
 pub use ttc::{BUNCH_HZ, ORBIT_BUNCHES, Spread, Trains, TtcConfig};
 
 use self::block::Builder;
+use self::dma_marks::DmaMarks;
 use self::fault::LinkFaults;
 use self::fifo::Fifo;
 use self::from_host::FromHost;
@@ -121,6 +125,9 @@ pub struct Card {
     call_chunks: u64,
     busy_on: u64,
     busy_off: u64,
+    marks: DmaMarks,
+    /// Blocks that a trigger fills at most, in part.
+    trigger_blocks: u64,
     /// Since when BUSY is up.
     busy_since: Option<u64>,
     /// When the last of the links that were BUSY had come down.
@@ -181,6 +188,8 @@ impl Card {
             links,
             busy_on: config.front_end.busy_on_chunks,
             busy_off: config.front_end.busy_off_chunks,
+            marks: DmaMarks::new(&config.front_end, config.buffers),
+            trigger_blocks: per_trigger.div_ceil(config.format.bytes() as u64).max(1),
             busy_since: None,
             calm_at: 0,
             books: TriggerBooks::default(),
@@ -219,6 +228,7 @@ impl Card {
     fn run(&mut self, until: u64, dma: &mut impl Dma) -> bool {
         let now = self.now;
         self.each_link(|link, _| link.drain(now, dma));
+        self.look_for_room(now, dma);
         let per_trigger = self.links.len() as u64;
         let mut chunks = 0;
         loop {
@@ -228,14 +238,14 @@ impl Card {
             if self.busy_since.is_some() {
                 break;
             }
-            let given = self.trigger(until);
+            let given = self.trigger(until, dma);
             if given == 0 {
                 break;
             }
             let last = self.triggers.at(self.triggers.accepted() - 1).at;
             self.each_link(|link, triggers| link.advance(triggers, last, dma));
             self.now = last;
-            self.look_for_busy(last);
+            self.look_for_busy(last, dma);
             chunks += given * per_trigger;
             if chunks >= self.call_chunks {
                 return false;
@@ -260,8 +270,8 @@ impl Card {
         self.first = (self.first + 1) % self.links.len().max(1);
     }
 
-    /// Gives triggers until then, but no more than surely fit into the queue of each front end: how many.
-    fn trigger(&mut self, until: u64) -> u64 {
+    /// Gives triggers until then, but no more than surely fit into the queue of each front end, nor many more than fill a DMA buffer to its mark: how many.
+    fn trigger(&mut self, until: u64, dma: &mut impl Dma) -> u64 {
         let from = self.triggers.accepted();
         let longest = self
             .links
@@ -269,6 +279,8 @@ impl Card {
             .map(|link| link.queued(&self.triggers))
             .max();
         let room = (self.busy_on - longest.unwrap_or(0)).min(self.batch_triggers);
+        let of_dma = self.marks.room(dma) / self.trigger_blocks;
+        let room = room.min(of_dma.max(1));
         while self.triggers.accepted() - from < room
             && let Some(at) = self.ttc.peek()
             && at <= until
@@ -295,23 +307,40 @@ impl Card {
         given
     }
 
-    /// A queue that came up to its mark raises BUSY.
-    fn look_for_busy(&mut self, now: u64) {
+    /// A DMA buffer may have got room since, or lost it.
+    fn look_for_room(&mut self, now: u64, dma: &mut impl Dma) {
+        let was_low = self.marks.is_low();
+        let is_low = self.marks.look(dma);
+        if was_low && !is_low {
+            self.calm_at = self.calm_at.max(now);
+        }
+        if is_low && self.busy_since.is_none() {
+            self.raise_busy(now);
+        }
+    }
+
+    fn raise_busy(&mut self, now: u64) {
+        self.busy_since = Some(now);
+        self.calm_at = now;
+        self.books.busy += 1;
+    }
+
+    /// A queue that came up to its mark raises BUSY, and so does a DMA buffer that came down to its own.
+    fn look_for_busy(&mut self, now: u64, dma: &mut impl Dma) {
         for link in &mut self.links {
             link.is_busy = link.queued(&self.triggers) >= self.busy_on;
         }
-        if self.links.iter().any(|link| link.is_busy) {
-            self.busy_since = Some(now);
-            self.calm_at = now;
-            self.books.busy += 1;
+        if self.marks.look(dma) || self.links.iter().any(|link| link.is_busy) {
+            self.raise_busy(now);
         }
     }
 
     /// Lets the links that are BUSY come down to the low mark, and holds triggers back until they are, or until the time given. False when there are more of these than a
     /// call can have.
     fn wait_for_calm(&mut self, until: u64, dma: &mut impl Dma) -> bool {
-        let calm = self.triggers.accepted() - self.busy_off;
-        let (mut calm_at, mut waits, mut for_dma) = (self.calm_at, false, false);
+        let calm = self.triggers.accepted().saturating_sub(self.busy_off);
+        let is_low = self.marks.is_low();
+        let (mut calm_at, mut waits, mut for_dma) = (self.calm_at, is_low, is_low);
         for link in self.links.iter_mut().filter(|link| link.is_busy) {
             link.send(&self.triggers, calm, until, dma);
             if link.queued(&self.triggers) <= self.busy_off {
@@ -442,7 +471,8 @@ impl Card {
     pub fn account(&self) -> CardAccount {
         let mut books = self.books;
         books.busy_ns = self.busy_ns();
-        CardAccount::new(books, self.elinks(), self.from_host.books())
+        let times = self.marks.times.clone();
+        CardAccount::new(books, self.elinks(), self.from_host.books(), times)
     }
 
     /// The books of each E-link, as configured, then the one for messages about triggers, and then those that send back what they are sent.

@@ -167,6 +167,55 @@ fn busy_goes_up_at_one_mark_and_down_at_another() {
 }
 
 #[test]
+fn a_dma_buffer_with_few_free_blocks_raises_busy_before_a_queue_fills() {
+    // A block of 4 KiB for about each four chunks, two E-links in the first of two buffers of 64.
+    let mut config = CardConfig::full_mode(3, 1e5, 1000);
+    (config.buffers, config.elinks[2].buffer) = (2, 1);
+    config.front_end.busy_on_free_blocks = 8;
+    config.front_end.busy_off_free_blocks = 16;
+    let mut card = Card::new(&config).unwrap();
+    let mut dma = Memory::new(&config, 64);
+    let mut reader = Reader::new(&config);
+    let at = |card: &mut Card, dma: &mut Memory, times: std::ops::Range<u64>| {
+        for now_us in times.step_by(10) {
+            while !card.handle_time(now_us * 1000, dma) {}
+            assert_eq!(card.account().residual(), [0; 3]);
+        }
+        card.account()
+    };
+    let stalled = at(&mut card, &mut dma, 0..5000);
+    let free = dma.free_blocks(0);
+    assert!((4..8).contains(&free), "{free}");
+    let triggers = stalled.triggers;
+    assert_eq!((triggers.busy, triggers.held_by_link), (1, 0));
+    assert!(triggers.held_by_dma > 300, "{triggers:?}");
+    for elink in &stalled.elinks {
+        assert_eq!((elink.fifo.peak_bytes, elink.fifo.xoff), (0, 0));
+    }
+    assert_eq!(stalled.dma_busy, [1, 0]);
+    // Above the first mark it stays up.
+    reader.read(&mut dma, (15 - free) as usize);
+    assert_eq!(dma.free_blocks(0), 15);
+    let still = at(&mut card, &mut dma, 5000..6000).triggers;
+    assert_eq!(still.accepted, triggers.accepted);
+    assert!(still.busy_ns > triggers.busy_ns + 900_000, "{still:?}");
+    // At the second one triggers go on, until the buffer is low again.
+    reader.read(&mut dma, 1);
+    let after = at(&mut card, &mut dma, 6000..8000);
+    assert!(after.triggers.accepted > triggers.accepted + 10);
+    assert_eq!((after.triggers.busy, &*after.dma_busy), (2, &[2, 0][..]));
+    assert!((4..8).contains(&dma.free_blocks(0)));
+    while !card.finish(10_000_000, &mut dma) {
+        reader.read(&mut dma, usize::MAX);
+    }
+    reader.read(&mut dma, usize::MAX);
+    let account = card.account();
+    reader.agrees_with(&account);
+    assert_eq!(account.chunks.made, account.chunks.in_dma);
+    assert_eq!(account.chunks.made.items, 3 * account.triggers.accepted);
+}
+
+#[test]
 fn a_full_dma_buffer_stops_the_front_end_and_then_the_triggers() {
     let mut config = CardConfig::full_mode(2, 1e5, 1000);
     config.front_end.busy_on_chunks = 16;

@@ -297,6 +297,10 @@ fn cards() -> impl Strategy<Value = CardConfig> {
                 config.block_timeout_ns = block_timeout_ns;
                 config.front_end.busy_on_chunks = on;
                 config.front_end.busy_off_chunks = off % on;
+                config.front_end.busy_on_free_blocks = (seed >> 8) % 4;
+                if config.front_end.busy_on_free_blocks > 0 {
+                    config.front_end.busy_off_free_blocks = 4 + (seed >> 16) % 4;
+                }
                 config.fifo = LinkFifo {
                     bytes: 1 << bytes_log2,
                     xoff_sixteenths,

@@ -374,6 +374,9 @@ fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
     let slow = slow.end().json_of(0);
     assert!(number(&card, "/held_by_dma") > 0, "{card}");
     assert!(card["busy_fraction"].as_f64().unwrap() > 0.0);
+    let times = card["dma"].as_array().unwrap().iter();
+    let times: u64 = times.map(|dma| number(dma, "/busy")).sum();
+    assert!(times > 0, "{card}");
     let held_up = |buffer: usize| tohost["buffers"][buffer]["held_up_seconds"].as_f64();
     assert!(held_up(0).unwrap() + held_up(1).unwrap() > 0.0, "{tohost}");
     let chunks = number(&card, "/triggers") * LINKS;

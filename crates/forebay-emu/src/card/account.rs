@@ -145,7 +145,7 @@ pub struct TriggerBooks {
     pub accepted: u64,
     /// Held back by BUSY, while the queue in front of a link was too long for what the link can carry.
     pub held_by_link: u64,
-    /// Held back by BUSY, while a front end was told to stop since the DMA buffer was full.
+    /// Held back by BUSY, while a DMA buffer had too few free blocks, or a front end was told to stop since one was full.
     pub held_by_dma: u64,
     /// Held back since they came too soon after the one before.
     pub held_by_dead_time: u64,
@@ -181,6 +181,8 @@ pub struct CardAccount {
     pub elinks: Vec<ElinkAccount>,
     /// Packets to front ends, and their messages.
     pub from_host: FromHostBooks,
+    /// How often each DMA buffer had too few free blocks, and BUSY was up for that.
+    pub dma_busy: Vec<u64>,
 }
 
 impl CardAccount {
@@ -188,6 +190,7 @@ impl CardAccount {
         triggers: TriggerBooks,
         elinks: Vec<ElinkAccount>,
         from_host: FromHostBooks,
+        dma_busy: Vec<u64>,
     ) -> Self {
         let mut chunks = ChunkBooks::default();
         elinks.iter().for_each(|elink| chunks.add(&elink.chunks));
@@ -196,6 +199,7 @@ impl CardAccount {
             chunks,
             elinks,
             from_host,
+            dma_busy,
         }
     }
 

@@ -80,6 +80,11 @@ pub struct FrontEnd {
     pub busy_on_chunks: u64,
     /// Chunks at which BUSY goes down; less than the above. Default 128.
     pub busy_off_chunks: u64,
+    /// BUSY goes up too when a DMA buffer has fewer free blocks than this; 0 to 1,048,576. Default 0: not before the queues are full. What is on its way when it
+    /// goes up should fit into them: about a batch, which is 128 triggers or 2 MiB of chunks at most, and is smaller close to this mark.
+    pub busy_on_free_blocks: u64,
+    /// It goes down when all of them have so many again, or are empty; more than the above, to 1,048,576. Default 0: there is no such mark.
+    pub busy_off_free_blocks: u64,
     /// Format of the packets in which messages to front ends come. Default that of Phase II.
     pub packets: PacketFormat,
     /// Longest message to a front end, 1 to 1,048,576 bytes; a longer one is lost by name. Default 16,384: what fits between XOFF and the end of the queue
@@ -104,6 +109,8 @@ impl Default for FrontEnd {
         Self {
             busy_on_chunks: 256,
             busy_off_chunks: 128,
+            busy_on_free_blocks: 0,
+            busy_off_free_blocks: 0,
             packets: PacketFormat::default(),
             message_bytes_max: 1 << 14,
         }
@@ -179,6 +186,11 @@ impl CardConfig {
         in_range("front_end.busy_on_chunks", queue.busy_on_chunks, 1, 4096)?;
         let below = queue.busy_on_chunks - 1;
         in_range("front_end.busy_off_chunks", queue.busy_off_chunks, 0, below)?;
+        let (on, off) = (queue.busy_on_free_blocks, queue.busy_off_free_blocks);
+        let most = 1 << 20;
+        in_range("front_end.busy_on_free_blocks", on, 0, most - 1)?;
+        let above = if on > 0 { on + 1 } else { 0 };
+        in_range("front_end.busy_off_free_blocks", off, above, most)?;
         let longest = queue.message_bytes_max;
         in_range("front_end.message_bytes_max", longest, 1, 1 << 20)?;
         let fifo = self.fifo;
@@ -289,7 +301,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         type Spoil = fn(&mut CardConfig);
-        let cases: [(&str, Spoil); 20] = [
+        let cases: [(&str, Spoil); 21] = [
             ("buffers is 9", |c| c.buffers = 9),
             ("number of elinks is 0", |c| c.elinks.clear()),
             ("sizes.bytes is 7", |c| {
@@ -308,6 +320,10 @@ mod tests {
             }),
             ("front_end.busy_off_chunks is 256", |c| {
                 c.front_end.busy_off_chunks = 256;
+            }),
+            ("front_end.busy_off_free_blocks is 8", |c| {
+                c.front_end.busy_on_free_blocks = 8;
+                c.front_end.busy_off_free_blocks = 8;
             }),
             ("front_end.message_bytes_max is 0", |c| {
                 c.front_end.message_bytes_max = 0;

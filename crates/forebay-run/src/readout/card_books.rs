@@ -57,6 +57,8 @@ struct ElinkWords {
 struct DmaWords {
     blocks: Counter,
     fill: Counter,
+    /// How often it raised BUSY.
+    busy: Counter,
 }
 
 pub(super) struct CardBooks {
@@ -66,6 +68,7 @@ pub(super) struct CardBooks {
     triggers: [Counter; 5],
     time: Counter,
     busy: Counter,
+    raised: Counter,
     elinks: Vec<(Account, ElinkWords)>,
     dma: Vec<DmaWords>,
     before: CardAccount,
@@ -122,6 +125,7 @@ impl CardBooks {
         let time = schema.counter(group, "card_time_ns", "", help);
         let help = "Time for which BUSY was up, of the card's time";
         let busy = schema.counter(group, "busy_ns", "", help);
+        let raised = schema.counter(group, "busy_raised", "", "How often BUSY went up");
         let reasons: Vec<&str> = CardLoss::ALL.iter().map(|loss| loss.name()).collect();
         let elinks = account.elinks.iter().map(|elink| {
             let owner = format!("elink{}", elink.elink);
@@ -134,6 +138,12 @@ impl CardBooks {
             DmaWords {
                 blocks: schema.counter(group, "blocks", &owner, "Blocks shown to the reader"),
                 fill: schema.gauge(group, "unread_blocks", &owner, "Blocks not given back"),
+                busy: schema.counter(
+                    group,
+                    "dma_busy",
+                    &owner,
+                    "How often the buffer had too few free blocks, and BUSY was up for that",
+                ),
             }
         });
         let dma = dma.collect();
@@ -150,6 +160,7 @@ impl CardBooks {
             triggers,
             time,
             busy,
+            raised,
             elinks,
             dma,
             before: account.clone(),
@@ -176,6 +187,12 @@ impl CardBooks {
         };
         book.add(self.time, self.time_before.ns - before.ns);
         book.add(self.busy, self.time_before.busy_ns - before.busy_ns);
+        let raised = now.triggers.busy - self.before.triggers.busy;
+        book.add(self.raised, raised);
+        let times = now.dma_busy.iter().zip(&self.before.dma_busy);
+        for (words, (now, before)) in self.dma.iter().zip(times) {
+            book.add(words.busy, now - before);
+        }
         let counts = of_triggers(&now.triggers).into_iter();
         let counts = counts.zip(of_triggers(&self.before.triggers));
         for (counter, (now, before)) in self.triggers.iter().zip(counts) {

@@ -100,14 +100,18 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
         );
     }
     let from_host = page.one(root, &FROM_HOST);
+    let format = format(&card)?;
+    let dma_bytes = card.integer("dma_bytes").unwrap_or(64 << 20);
+    let dma_blocks = dma_bytes / format.bytes() as u64;
+    let queues = page.one(root, &QUEUES);
     let config = CardConfig {
-        format: format(&card)?,
+        format,
         elinks,
         buffers,
         ttc: ttc(&page.one(root, &TTC), buffers),
         sizes: sizes(&page.one(root, &CHUNKS)),
-        front_end: queues::front_end(&page.one(root, &QUEUES), &from_host),
-        fifo: queues::fifo(&page.one(root, &QUEUES)),
+        front_end: queues::front_end(&queues, &from_host, dma_blocks),
+        fifo: queues::fifo(&queues),
         block_timeout_ns: card.integer("block_timeout_us").unwrap_or(1000) * 1000,
         seed: card.integer("seed").unwrap_or(1),
         faults: page.many(root, &FAULTS).iter().filter_map(fault).collect(),
@@ -128,7 +132,6 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
         );
     }
     let name = card.name("name").unwrap_or_else(|| "card0".into());
-    let dma_bytes = card.integer("dma_bytes").unwrap_or(64 << 20);
     let defects = batch::of_card(page, root, &config);
     Some(CardPlan {
         defects,
@@ -139,7 +142,7 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
         out: card.path("directory"),
         metrics: card.socket("metrics"),
         trigger_times: card.path("trigger_times"),
-        dma_blocks: dma_bytes / config.format.bytes() as u64,
+        dma_blocks,
         from_host_packets: queues::from_host_packets(
             &from_host,
             config.front_end.message_bytes_max,

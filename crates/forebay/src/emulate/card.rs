@@ -15,7 +15,7 @@ use crate::session::BROKEN;
 ///
 /// Front ends can be sent messages, with `forebay toflx`; those of E-links with loop_back send them back.
 ///
-/// It holds triggers back (BUSY) when a link cannot carry more or a DMA buffer is full, and says how many. Ends after the triggers or the time that its file says, or
+/// It holds triggers back (BUSY) when a link cannot carry more or a DMA buffer is full or nearly, and says how many. Ends after the triggers or the time that its file says, or
 /// by Ctrl-C, when everything has been read.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -145,7 +145,7 @@ fn print_replay(summary: &ReplaySummary) {
 
 fn print(summary: &CardSummary) {
     print_line(format_args!(
-        "{} ({} asked for, {} held back by links, {} by full DMA buffers, {} by dead time) at {}; BUSY {:.2} % of the time",
+        "{} ({} asked for, {} held back by links, {} by DMA buffers that are full or nearly, {} by dead time) at {}; BUSY {:.2} % of the time",
         counted(summary.triggers, "trigger"),
         summary.triggers_requested,
         summary.held_by_link,
@@ -161,6 +161,11 @@ fn print(summary: &CardSummary) {
         summary.chunks_out,
         summary.chunks_truncated,
     ));
+    let busy = summary.dma.iter().map(|dma| dma.busy.unwrap_or(0));
+    for (buffer, times) in busy.enumerate().filter(|(_, times)| *times > 0) {
+        let times = counted(times, "time");
+        print_line(format_args!("BUSY by DMA buffer {buffer}: {times}"));
+    }
     for (reason, count) in &summary.dropped {
         print_line(format_args!("lost by {reason}: {count}"));
     }

@@ -400,5 +400,6 @@ fn of_ring(ring: &mut BlockProducer, format: BlockFormat) -> DmaSummary {
         blocks: ring.position() / format.bytes() as u64,
         blocks_unread: ring.blocks() - ring.free_blocks(),
         capacity_blocks: ring.blocks(),
+        busy: None,
     }
 }

@@ -18,6 +18,9 @@ pub struct DmaSummary {
     pub blocks_unread: u64,
     /// Blocks of the buffer.
     pub capacity_blocks: u64,
+    /// How often it had too few free blocks, and BUSY was up for that; a replay has no BUSY.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy: Option<u64>,
 }
 
 /// What one E-link had.
@@ -108,7 +111,7 @@ pub struct CardSummary {
     pub triggers: u64,
     /// Triggers held back by BUSY: a link could not carry more.
     pub held_by_link: u64,
-    /// Triggers held back by BUSY: a DMA buffer was full.
+    /// Triggers held back by BUSY: a DMA buffer was full, or nearly.
     pub held_by_dma: u64,
     /// Triggers held back by dead time.
     pub held_by_dead_time: u64,
@@ -132,6 +135,8 @@ pub struct CardSummary {
     pub held: u64,
     /// What it was sent.
     pub from_host: FromHostSummary,
+    /// How often BUSY went up.
+    pub busy: u64,
     /// Share of the card's time in which BUSY was up, 0 to 1.
     pub busy_fraction: f64,
     /// Triggers given per second of the card's time.
@@ -176,7 +181,9 @@ impl Process<'_> {
         let [of_triggers, of_chunks, of_bytes] = account.residual();
         let cpu = process::own_cpu_time();
         let block_bytes = self.plan.config.format.bytes() as u64;
-        let dma = self.rings.rings.iter_mut().map(|ring| DmaSummary {
+        let rings = self.rings.rings.iter_mut().zip(&account.dma_busy);
+        let dma = rings.map(|(ring, busy)| DmaSummary {
+            busy: Some(*busy),
             blocks: ring.position() / block_bytes,
             blocks_unread: ring.blocks() - ring.free_blocks(),
             capacity_blocks: ring.blocks(),
@@ -217,6 +224,7 @@ impl Process<'_> {
             faults: account.faults().filter(|(_, count)| *count > 0).collect(),
             held: chunks.held().items,
             from_host,
+            busy: triggers.busy,
             busy_fraction: per_second(triggers.busy_ns) / 1e9,
             trigger_rate_hz: per_second(triggers.accepted),
             seconds,

@@ -8,8 +8,12 @@ use crate::config::block::Block;
 /// Longest message to a front end, if the file does not say another one.
 const MESSAGE_BYTES_MAX: u64 = 1 << 14;
 
-/// Queue in front of each link, and what its front end is sent.
-pub(super) fn front_end(block: &Block<'_, '_>, from_host: &Block<'_, '_>) -> FrontEnd {
+/// What raises BUSY, and what front ends are sent, of a card whose DMA buffers have so many blocks.
+pub(super) fn front_end(
+    block: &Block<'_, '_>,
+    from_host: &Block<'_, '_>,
+    dma_blocks: u64,
+) -> FrontEnd {
     let usual = FrontEnd::default();
     let on = block
         .integer("busy_on_chunks")
@@ -23,9 +27,12 @@ pub(super) fn front_end(block: &Block<'_, '_>, from_host: &Block<'_, '_>) -> Fro
             "make it smaller",
         );
     }
+    let [busy_on_free_blocks, busy_off_free_blocks] = free_blocks(block, dma_blocks);
     FrontEnd {
         busy_on_chunks: on,
         busy_off_chunks: off,
+        busy_on_free_blocks,
+        busy_off_free_blocks,
         packets: from_host
             .choice("packets")
             .and_then(PacketFormat::of_name)
@@ -34,6 +41,38 @@ pub(super) fn front_end(block: &Block<'_, '_>, from_host: &Block<'_, '_>) -> Fro
             .integer("message_bytes_max")
             .unwrap_or(MESSAGE_BYTES_MAX) as u32,
     }
+}
+
+/// Free blocks of a DMA buffer below which BUSY goes up, and from which on it goes down.
+fn free_blocks(block: &Block<'_, '_>, dma_blocks: u64) -> [u64; 2] {
+    let on = block.integer("busy_on_free_blocks");
+    let on = on.unwrap_or(dma_blocks / 16);
+    if on == 0 {
+        block.idle(
+            "busy_off_free_blocks",
+            "free blocks raise no BUSY: busy_on_free_blocks is 0",
+        );
+        return [0, 0];
+    }
+    if on >= dma_blocks {
+        block.complain(
+            "busy_on_free_blocks",
+            &format!("a DMA buffer has {dma_blocks} blocks: BUSY would never be down"),
+            &format!("0, or an integer from 1 to {}", dma_blocks - 1),
+            "make it smaller, or dma_bytes larger",
+        );
+    }
+    let off = block.integer("busy_off_free_blocks");
+    let off = off.unwrap_or_else(|| (2 * on).min(dma_blocks));
+    if off <= on || off > dma_blocks {
+        block.complain(
+            "busy_off_free_blocks",
+            &format!("it is not above busy_on_free_blocks, {on}, and at most the {dma_blocks} blocks of a DMA buffer"),
+            &format!("an integer from {} to {dma_blocks}", on + 1),
+            "choose one of these, or change busy_on_free_blocks",
+        );
+    }
+    [on, off]
 }
 
 /// Queue behind each link.
@@ -78,4 +117,41 @@ pub(super) fn from_host_packets(block: &Block<'_, '_>, message_bytes_max: u32) -
         );
     }
     packets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse_card;
+
+    #[test]
+    fn marks_of_free_blocks_follow_the_size_of_the_buffer() {
+        let parse = |keys: &str| {
+            // 256 blocks.
+            let text =
+                format!("[card]\ndma_bytes = 1048576\n[queues]\n{keys}\n[[links]]\nlinks = [0]\n");
+            parse_card("card.toml", &text).map_err(|mistakes| mistakes.to_string())
+        };
+        let marks = |keys: &str| {
+            let front_end = parse(keys).unwrap().config.front_end;
+            (
+                front_end.busy_on_free_blocks,
+                front_end.busy_off_free_blocks,
+            )
+        };
+        assert_eq!(marks(""), (16, 32));
+        assert_eq!(marks("busy_on_free_blocks = 200"), (200, 256));
+        assert_eq!(marks("busy_on_free_blocks = 0"), (0, 0));
+        for (keys, says) in [
+            ("busy_on_free_blocks = 256", "1 to 255"),
+            ("busy_off_free_blocks = 16", "17 to 256"),
+            ("busy_off_free_blocks = 257", "17 to 256"),
+            (
+                "busy_on_free_blocks = 0\nbusy_off_free_blocks = 9",
+                "raise no BUSY",
+            ),
+        ] {
+            let told = parse(keys).unwrap_err();
+            assert!(told.contains(says), "{keys}: {told}");
+        }
+    }
 }

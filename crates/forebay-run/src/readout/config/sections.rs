@@ -157,7 +157,7 @@ pub const CHUNKS: Section = Section {
 pub const QUEUES: Section = Section {
     name: "queues",
     many: false,
-    says: "The queues in front of each link and behind it.",
+    says: "What raises BUSY: the queues in front of each link, and the free blocks of DMA buffers; and the queue behind each link.",
     keys: &[
         key(
             "busy_on_chunks",
@@ -170,6 +170,18 @@ pub const QUEUES: Section = Section {
             Integer(0, 4095),
             Depends("half of `busy_on_chunks`"),
             "Chunks at which BUSY goes down.",
+        ),
+        key(
+            "busy_on_free_blocks",
+            ZeroOr(1, 1_048_575),
+            Depends("a sixteenth of the blocks of a DMA buffer"),
+            "BUSY goes up too when a DMA buffer has fewer free blocks: before anything waits behind a link. 0: only when the queues in front of links are full.",
+        ),
+        key(
+            "busy_off_free_blocks",
+            Integer(1, 1_048_576),
+            Depends("twice `busy_on_free_blocks`"),
+            "It goes down when all DMA buffers have so many again.",
         ),
         key(
             "fifo_bytes",
