@@ -9,7 +9,7 @@ use forebay_run::readout::toflx::{self, ToFlxSummary};
 use forebay_run::readout::{CardEnd, config};
 
 use crate::output::{Format, bytes, counted, note_line, print_line, si};
-use crate::session::BROKEN;
+use crate::session::{BROKEN, leak_of_end_point};
 
 /// Receives messages and writes them to the E-links of cards, in from-host packets.
 ///
@@ -33,6 +33,7 @@ pub(crate) struct ToFlxArgs {
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
     let mut plan = config::load_toflx(&args.file)?;
     let signals = Arc::new(forebay_run::signals()?);
+    plan.settings.leak = leak_of_end_point()?;
     plan.settings.signals = Some(Arc::clone(&signals));
     let summary = toflx::run(
         &plan,

@@ -15,11 +15,12 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rig::{forebay, free_ports, number, signal, start, wait_for};
+use forebay_wire::felix::{Elink, Fid};
+use rig::{Run, forebay, free_ports, number, signal, start, wait_for};
 use serde_json::Value;
 
-/// Ports in `deploy/prometheus.yml`: evb, card, to-host, subscriber.
-const PORTS: [u16; 4] = [9400, 9401, 9402, 9403];
+/// Ports in `deploy/prometheus.yml`: evb, card, to-host, subscriber, to-flx.
+const PORTS: [u16; 5] = [9400, 9401, 9402, 9403, 9404];
 /// What Grafana makes of it with a scrape each second is 4 s and more; a loaded host may miss some.
 const RATE_INTERVAL: &str = "20s";
 
@@ -151,14 +152,32 @@ fn sum_at(port: u16, name: &str, with: &str) -> f64 {
         .sum()
 }
 
+/// Messages for E-link 0 of the card of the chain: to-flx with its metrics at that port, and who sends.
+fn to_the_front_ends(directory: &Path, metrics: u16) -> [Run; 2] {
+    let address = format!("shm://prometheus-{}", std::process::id());
+    let text = format!(
+        "[toflx]\naddress = {address:?}\ndirectory = {:?}\nmetrics = \"127.0.0.1:{metrics}\"\ncard_wait_s = 30\n[[devices]]\nsocket = {:?}\n",
+        directory.join("toflx"),
+        directory.join("chain/card0.sock"),
+    );
+    let file = directory.join("toflx.toml");
+    fs::write(&file, text).unwrap();
+    let tag = Fid::to_host(0, 0, Elink::of_link(0).unwrap()).from_host();
+    let mut sender = forebay();
+    sender.args(["net", "send", &address, "--input", "generate"]);
+    sender.args(["--rate", "100", "--count", "1000000", "--tag"]);
+    let toflx = start(forebay().arg("toflx").arg(file).args(["--format", "json"]));
+    [toflx, start(sender.arg(tag.0.to_string()))]
+}
+
 #[test]
 fn every_panel_of_the_dashboard_has_data_and_the_values_are_those_of_the_chain() {
     if !is_there("prometheus") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let first = free_ports(5);
-    let (card, tohost, port) = (first + 1, first + 2, first + 4);
+    let first = free_ports(6);
+    let (card, tohost, port) = (first + 1, first + 2, first + 5);
     let mut command = forebay();
     command
         .args(["demo", "tohost", "--format", "json", "--trigger-hz", "5000"])
@@ -167,8 +186,9 @@ fn every_panel_of_the_dashboard_has_data_and_the_values_are_those_of_the_chain()
         .arg("--out")
         .arg(directory.path().join("chain"));
     let run = start(&mut command);
+    let [toflx, _sender] = to_the_front_ends(directory.path(), first + 4);
     let prometheus = Prometheus::start(directory.path(), first, port);
-    for job in ["card", "tohost", "swrod"] {
+    for job in ["card", "tohost", "swrod", "toflx"] {
         wait_for(job, || {
             let up = prometheus.query(&format!("up{{job=\"{job}\"}}"))?;
             (up == [1.0]).then_some(())
@@ -201,6 +221,7 @@ fn every_panel_of_the_dashboard_has_data_and_the_values_are_those_of_the_chain()
     let size = "sum(forebay_bytes_total{job=\"tohost\",place=\"publish\",unit=\"chunks\",direction=\"in\"}) / sum(forebay_items_total{job=\"tohost\",place=\"publish\",unit=\"chunks\",direction=\"in\"})";
     assert_eq!(one(size), 16.0);
     assert_eq!(one("sum(forebay_bad_payload_total)"), 0.0);
+    assert_eq!(one("count(forebay_elink_messages_total)"), 1.0);
 
     // Prometheus has what the doors said before, and the end is at least that.
     let triggers = sum_at(card, "forebay_triggers_total", "");
@@ -224,6 +245,9 @@ fn every_panel_of_the_dashboard_has_data_and_the_values_are_those_of_the_chain()
     assert!(signal("INT", run.pid()));
     let summary = run.end().json_of(0);
     assert_eq!(number(&summary, "residual_items"), 0);
+    let messages = toflx.end().json_of(0);
+    assert_eq!(number(&messages, "residual_items"), 0, "{messages}");
+    assert!(number(&messages, "written") > 0, "{messages}");
     assert!(number(&summary, "triggers") as f64 >= triggers);
     assert!(number(&summary, "chunks_published") as f64 >= chunks);
     assert!(number(&summary, "chunks_received") as f64 >= received);

@@ -10,9 +10,10 @@ mod rig;
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use forebay_wire::felix::{Elink, Fid};
-use rig::{Run, account_items, audit_json, forebay, signal, start, wait_for};
+use rig::{Run, account_items, audit, audit_json, forebay, signal, start, wait_for};
 use serde_json::Value;
 
 /// Packets that a card takes between two commits of its books.
@@ -83,6 +84,10 @@ impl Chain {
 
     /// To-flx with its books in `out`; `more` goes below [toflx].
     fn toflx(&self, out: &str, more: &str) -> Run {
+        start(&mut self.toflx_command(out, more))
+    }
+
+    fn toflx_command(&self, out: &str, more: &str) -> Command {
         let text = format!(
             "[toflx]\naddress = {address:?}\ndirectory = {directory:?}\n{more}\n[[devices]]\nsocket = {socket:?}\n",
             address = self.address("toflx", 0),
@@ -91,7 +96,9 @@ impl Chain {
         );
         let file = self.path(&format!("{out}.toml"));
         fs::write(&file, text).unwrap();
-        start(forebay().arg("toflx").arg(file).args(["--format", "json"]))
+        let mut command = forebay();
+        command.arg("toflx").arg(file).args(["--format", "json"]);
+        command
     }
 
     fn tohost(&self, subscribers: u32) -> Run {
@@ -281,6 +288,35 @@ fn what_has_nowhere_to_go_is_lost_by_name_and_the_rest_goes_on() {
 }
 
 #[test]
+fn what_is_leaked_at_a_hop_is_named() {
+    for (hop, unit) in [
+        ("route", "messages"),
+        ("encode", "messages"),
+        ("ring", "packets"),
+    ] {
+        let chain = Chain::new("shm", hop);
+        let card = chain.card();
+        let mut command = chain.toflx_command("toflx", "");
+        let toflx = start(command.env("FOREBAY_LEAK", format!("{hop}:3")));
+        let more = ["--input", "generate", "--count", "100"];
+        let sender = chain.sender(fid(2), &more);
+        assert_eq!(number(&sender.end().json_of(0), "/messages"), 100);
+        assert!(signal("INT", toflx.pid()));
+        let toflx = toflx.end().json_of(1);
+        assert_eq!(number(&toflx, "/residual_items"), 3, "{hop}: {toflx}");
+        assert_eq!(number(&toflx["receiver"], "/residual_items"), 0);
+        ends(card, 2);
+        let audit = audit(&chain.path("toflx"));
+        assert_eq!(audit.code(), Some(1), "{}", audit.stdout);
+        let names = |line: &str| {
+            line.trim_start().starts_with(&format!("{hop} "))
+                && line.contains(&format!(": 3 {unit}, "))
+        };
+        assert!(audit.stdout.lines().any(names), "{}", audit.stdout);
+    }
+}
+
+#[test]
 fn a_full_card_holds_senders_back_and_loses_nothing() {
     let chain = Chain::new("shm", "full");
     // Nobody reads it yet; one MiB is full at once.
@@ -312,6 +348,16 @@ fn a_full_card_holds_senders_back_and_loses_nothing() {
         .find(|line| line.starts_with("forebay_ring_fill_packets"));
     let filled: f64 = full.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(filled > 0.0, "{page}");
+    let of_elink = |name: &str| {
+        let sample = format!("forebay_{name}_total{{owner=\"card0\",elink=\"64\"}} ");
+        let line = page.lines().find_map(|line| line.strip_prefix(&*sample));
+        let value: Option<f64> = line.and_then(|value| value.parse().ok());
+        value.unwrap_or_else(|| panic!("{sample} in {page}"))
+    };
+    assert!(of_elink("elink_messages") > 0.0);
+    let bytes = of_elink("elink_messages") * 2000.0;
+    assert_eq!(of_elink("elink_message_bytes"), bytes);
+    assert_eq!(of_elink("elink_messages_lost"), 0.0);
     for part in [
         "place=\"encode\"",
         "place=\"ring\"",

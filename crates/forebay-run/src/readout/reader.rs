@@ -117,7 +117,7 @@ pub(super) fn run(
         outlet.showing = Some(Showing { memory, bytes_min });
     }
     outlet.kept = KeptBlocks::from(device.blocks.read_position() / block_bytes as u64);
-    let elinks = Arc::new(ElinkTable::new());
+    let elinks = Arc::new(ElinkTable::of_chunks());
     if let Some(shown) = &plan.settings.shown {
         let (elinks, owner) = (Arc::clone(&elinks), format!("dma{}", plan.number));
         shown.add_table(move || elinks.families(&owner));

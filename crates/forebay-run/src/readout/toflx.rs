@@ -85,7 +85,8 @@ pub fn run(
 ) -> Result<ToFlxSummary, ReadoutError> {
     let begun = Instant::now();
     let mut warnings = Vec::new();
-    let books = Books::open(plan.out.as_deref(), plan.cards.len(), &mut warnings)?;
+    let leak = plan.settings.leak.clone();
+    let books = Books::open(plan.out.as_deref(), plan.cards.len(), leak, &mut warnings)?;
     warnings.iter().for_each(|warning| warn(warning));
     let shown = Shown::from(books.reader()?);
     let _metrics = match plan.metrics {
@@ -94,9 +95,14 @@ pub fn run(
     };
     let cards = plan.cards.iter().cloned().enumerate();
     let cards = cards.map(|(number, card)| Card::new(number, card, plan.message_bytes_max));
+    let cards: Vec<Card> = cards.collect();
+    for (number, card) in cards.iter().enumerate() {
+        let (elinks, owner) = (card.by_elink(), format!("card{number}"));
+        shown.add_table(move || elinks.families(&owner));
+    }
     let mut toflx = ToFlx {
         plan,
-        cards: cards.collect(),
+        cards,
         books,
         came: [0; 2],
         held_up_ns: 0,
@@ -218,6 +224,9 @@ impl ToFlx<'_> {
         self.came[0] += 1;
         self.came[1] += bytes;
         self.books.came(bytes);
+        if self.books.leaks("route") {
+            return;
+        }
         let fid = Fid(message.tag);
         if !fid.is_from_host() && fid.version() == 1 {
             return self.books.unrouted(Unrouted::WrongDirection, bytes);

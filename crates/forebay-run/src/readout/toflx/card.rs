@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use super::books::{Books, Unwritten};
 use super::summary::ToFlxCardSummary;
 use crate::readout::CardEnd;
 use crate::readout::device::{DeviceError, FromHostDevice};
+use crate::readout::elink_table::ElinkTable;
 
 /// A card that is not there is asked for so often.
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -54,6 +56,8 @@ pub(super) struct Card {
     /// Since when it is gone, if it was there.
     gone: Option<Instant>,
     pub(super) summary: ToFlxCardSummary,
+    /// Messages by E-link, for whoever is asked for metrics.
+    by_elink: Arc<ElinkTable>,
     /// Why the last attempt to open it failed.
     failed: Option<DeviceError>,
 }
@@ -74,8 +78,14 @@ impl Card {
             fresh: false,
             gone: None,
             summary,
+            by_elink: Arc::new(ElinkTable::of_messages()),
             failed: None,
         }
+    }
+
+    /// Messages by E-link.
+    pub(super) fn by_elink(&self) -> Arc<ElinkTable> {
+        Arc::clone(&self.by_elink)
     }
 
     pub(super) fn is_here(&self) -> bool {
@@ -196,16 +206,17 @@ impl Card {
 
     /// Messages that wait are lost.
     pub(super) fn give_up(&mut self, why: Unwritten, books: &mut Books) {
-        while let Some((_, message)) = self.waiting.pop_front() {
+        while let Some((elink, message)) = self.waiting.pop_front() {
             let bytes = message.len() as u64;
             books.waits_no_more(self.number, bytes);
-            self.lose(why, bytes, books);
+            self.lose(why, elink, bytes, books);
             self.spare.push(message);
         }
     }
 
-    fn lose(&mut self, why: Unwritten, bytes: u64, books: &mut Books) {
+    fn lose(&mut self, why: Unwritten, elink: Elink, bytes: u64, books: &mut Books) {
         books.unwritten(self.number, why, bytes);
+        self.by_elink.lost(elink);
         self.summary.lose(why);
     }
 
@@ -214,8 +225,12 @@ impl Card {
     pub(super) fn take(&mut self, elink: Elink, message: &[u8], books: &mut Books) {
         let bytes = message.len() as u64;
         self.summary.messages += 1;
+        self.by_elink.came(elink, bytes);
+        if books.leaks("encode") {
+            return;
+        }
         let State::Here(device) = &self.state else {
-            return self.lose(Unwritten::NoCard, bytes, books);
+            return self.lose(Unwritten::NoCard, elink, bytes, books);
         };
         let packets = packets_of(message.len()) as u64;
         let why = if !self.elinks[usize::from(elink.number())] {
@@ -230,7 +245,7 @@ impl Card {
             }
             return;
         };
-        self.lose(why, bytes, books);
+        self.lose(why, elink, bytes, books);
     }
 
     fn put_aside(&mut self, elink: Elink, message: &[u8], books: &mut Books) {

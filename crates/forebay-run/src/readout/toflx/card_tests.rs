@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use forebay_ledger::Leak;
 use forebay_ring::{BlockConsumer, BlockRingMemory};
 use forebay_wire::felix::{FromHostDecoder, PacketFormat, Taken};
 
@@ -53,7 +54,7 @@ impl Bench {
             memory_of_reader,
             packets,
             card: Card::new(0, target, None),
-            books: Books::open(None, 1, &mut Vec::new()).unwrap(),
+            books: Books::open(None, 1, Leak::off(), &mut Vec::new()).unwrap(),
             _directory: directory,
         };
         bench.card.ask();
