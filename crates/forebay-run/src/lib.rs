@@ -24,6 +24,7 @@ pub mod sink;
 pub mod stage;
 pub mod summary;
 pub mod supervisor;
+pub mod tdm;
 pub mod verify;
 mod worker;
 

@@ -238,7 +238,7 @@ impl Receiver {
     }
 
     /// All senders so far, by index, with what is known of them.
-    pub fn peers(&self) -> impl Iterator<Item = &PeerTotals> {
+    pub fn peers(&self) -> impl ExactSizeIterator<Item = &PeerTotals> {
         self.peers.iter().map(Peer::totals)
     }
 

@@ -31,6 +31,7 @@ mod replay;
 mod session;
 mod sweep;
 mod swrod;
+mod tdm;
 mod toflx;
 mod tohost;
 mod top;
@@ -70,6 +71,7 @@ enum Verb {
     Inspect(inspect::InspectArgs),
     Fcheck(fcheck::FcheckArgs),
     Swrod(swrod::SwrodArgs),
+    Tdm(tdm::TdmArgs),
     Audit(audit::AuditArgs),
     Top(top::TopArgs),
     Check(check::CheckArgs),
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Fcheck(args) => fcheck::run(&args),
         Verb::Swrod(args) => swrod::run(&args),
+        Verb::Tdm(args) => tdm::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Check(args) => check::run(&args),

@@ -1,0 +1,84 @@
+//! What can stop a session, and whose fault it is.
+
+use std::io;
+use std::path::PathBuf;
+
+use forebay_tdm::plan::PlanError;
+use thiserror::Error;
+
+use crate::error::RunError;
+
+/// Errors of time-division UDP.
+#[derive(Debug, Error)]
+pub enum TdmError {
+    /// The host refuses something.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] forebay_sys::SysError),
+    /// Configuration: no plan works.
+    #[error("there is no plan: {0}")]
+    Plan(#[from] PlanError),
+    /// A file cannot be read or written.
+    #[error("{what} {}: {source}", .path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Configuration: the key is too short.
+    #[error("the key in {} has {bytes} bytes, at least {least} are needed: head -c 32 /dev/urandom > {}", .path.display(), .path.display())]
+    Key {
+        /// Where it is.
+        path: PathBuf,
+        /// How long it is.
+        bytes: usize,
+        /// How long it must be.
+        least: usize,
+    },
+    /// Configuration: a name that cannot be.
+    #[error("the name {name:?} {why}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Configuration: one stream has one reader.
+    #[error(
+        "{senders} senders cannot be written to standard output: give a directory (--output DIR)"
+    )]
+    OneStream {
+        /// Senders that are planned.
+        senders: u16,
+    },
+}
+
+impl TdmError {
+    pub(super) fn file(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { what, path, source }
+    }
+}
+
+/// Reads the key that a file holds.
+///
+/// # Errors
+/// It cannot be read, or is too short.
+pub fn read_key(path: &std::path::Path) -> Result<forebay_tdm::key::Key, TdmError> {
+    let bytes = std::fs::read(path).map_err(TdmError::file("reading the key", path))?;
+    // A line's end that an editor added is none of it.
+    let key = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    forebay_tdm::key::Key::new(key).ok_or_else(|| TdmError::Key {
+        path: path.to_path_buf(),
+        bytes: key.len(),
+        least: forebay_tdm::key::KEY_BYTES_MIN,
+    })
+}

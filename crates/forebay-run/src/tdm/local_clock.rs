@@ -1,0 +1,139 @@
+//! The clock of one end: monotonic, so that nobody who sets the host's time moves a window.
+//!
+//! The kernel's stamps are of the wall clock. They are taken to the monotonic clock by the difference of both, which changes only when somebody sets the wall
+//! clock. For tests and the bench a clock can be made to show another time at another rate: then the truth is known.
+
+use forebay_sys::clock;
+
+/// The difference of the clocks is read again after so long, in ns.
+const READ_EVERY_NS: u64 = 1_000_000;
+/// A change of the difference by more than this is a step of the wall clock, in ns.
+const STEP_NS: u64 = 10_000;
+
+/// A clock that shows another time than the host's, as of another machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmulatedClock {
+    /// What it shows more, in ns.
+    pub offset_ns: i64,
+    /// What it gains, in 10^-9.
+    pub skew_ppb: i32,
+}
+
+/// The clock of one end.
+#[derive(Debug)]
+pub(super) struct LocalClock {
+    emulated: EmulatedClock,
+    /// Where the emulated one began to gain.
+    from_ns: u64,
+    wall_ns: i64,
+    read_ns: u64,
+    steps: u64,
+}
+
+impl LocalClock {
+    pub(super) fn new(emulated: Option<EmulatedClock>) -> Self {
+        let none = EmulatedClock {
+            offset_ns: 0,
+            skew_ppb: 0,
+        };
+        let now_ns = clock::monotonic_ns();
+        Self {
+            emulated: emulated.unwrap_or(none),
+            from_ns: now_ns,
+            wall_ns: clock::realtime_minus_monotonic_ns().offset_ns,
+            read_ns: now_ns,
+            steps: 0,
+        }
+    }
+
+    /// What it shows now, in ns.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.shows(clock::monotonic_ns())
+    }
+
+    fn shows(&self, true_ns: u64) -> u64 {
+        let since = i128::from(true_ns) - i128::from(self.from_ns);
+        let gained = since * i128::from(self.emulated.skew_ppb) / 1_000_000_000;
+        let shown = i128::from(true_ns) + i128::from(self.emulated.offset_ns) + gained;
+        u64::try_from(shown).unwrap_or(0)
+    }
+
+    /// What the host's monotonic clock shows when this one shows `shown_ns`.
+    pub(super) fn true_ns(&self, shown_ns: u64) -> u64 {
+        let flat = i128::from(shown_ns) - i128::from(self.emulated.offset_ns);
+        let since = flat - i128::from(self.from_ns);
+        let skew = i128::from(self.emulated.skew_ppb);
+        let gained = since * skew / (1_000_000_000 + skew);
+        u64::try_from(flat - gained).unwrap_or(0)
+    }
+
+    /// What it showed when the kernel's wall clock showed `stamp_ns`.
+    pub(super) fn of_stamp(&self, stamp_ns: u64) -> u64 {
+        let true_ns = i128::from(stamp_ns) - i128::from(self.wall_ns);
+        self.shows(u64::try_from(true_ns).unwrap_or(0))
+    }
+
+    /// Looks at the wall clock again, when it is time. True when somebody has set it: stamps from before are worth nothing.
+    pub(super) fn look(&mut self) -> bool {
+        let now_ns = clock::monotonic_ns();
+        if now_ns < self.read_ns + READ_EVERY_NS {
+            return false;
+        }
+        self.read_ns = now_ns;
+        let read = clock::realtime_minus_monotonic_ns();
+        let stepped = read.offset_ns.abs_diff(self.wall_ns) > STEP_NS + read.half_width_ns;
+        // A reading that was interrupted says less than the one before.
+        if stepped || read.half_width_ns < 1_000 {
+            self.wall_ns = read.offset_ns;
+        }
+        self.steps += u64::from(stepped);
+        stepped
+    }
+
+    /// What the wall clock shows more than the monotonic one, in ns.
+    pub(super) const fn wall_minus_monotonic_ns(&self) -> i64 {
+        self.wall_ns
+    }
+
+    /// How often somebody has set the wall clock.
+    pub(super) const fn steps(&self) -> u64 {
+        self.steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emulated_clock_shows_what_it_should_and_back() {
+        for (offset_ns, skew_ppb) in [(0, 0), (5_000_000, 100_000), (-3_000_000, -100_000)] {
+            let clock = LocalClock::new(Some(EmulatedClock {
+                offset_ns,
+                skew_ppb,
+            }));
+            let later_ns = clock.from_ns + 10_000_000_000;
+            let gained_ns = i64::from(skew_ppb) * 10;
+            let shown = clock.shows(later_ns);
+            assert_eq!(
+                shown,
+                later_ns.checked_add_signed(offset_ns + gained_ns).unwrap()
+            );
+            assert!(clock.true_ns(shown).abs_diff(later_ns) <= 1);
+        }
+    }
+
+    #[test]
+    fn a_stamp_of_now_is_now() {
+        let mut clock = LocalClock::new(None);
+        let before = clock.now_ns();
+        let stamp = forebay_sys::clock::realtime_ns();
+        let after = clock.now_ns();
+        let shown = clock.of_stamp(stamp);
+        assert!(
+            shown + 50_000 >= before && shown <= after + 50_000,
+            "{before} {shown} {after}"
+        );
+        assert!(!clock.look());
+    }
+}

@@ -1,0 +1,404 @@
+//! The receiver: its socket, its clock, its files and its books.
+
+mod books;
+mod rows;
+mod streams;
+mod summary;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use forebay_ledger::{Condition, Reason};
+use forebay_sys::gso::GroReceive;
+use forebay_sys::signals::StopSignals;
+use forebay_sys::socket::{self, DropCounter, UdpOptions};
+use forebay_sys::stamped::Stamped;
+use forebay_sys::{clock, sched, wait};
+use forebay_tdm::key::Key;
+use forebay_tdm::plan::{Plan, PlanInput};
+use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
+use forebay_wire::tdm::CONTROL_BYTES_MAX;
+
+use super::TdmError;
+use super::local_clock::LocalClock;
+use super::outbound::Outbound;
+use crate::error::RunError;
+use crate::metrics::{MetricsServer, Shown};
+use books::Books;
+use rows::RowFile;
+pub use streams::Output;
+use streams::Streams;
+pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary};
+
+/// Buffers of 64 KiB that are taken from the socket at once.
+const BUFFERS: usize = 32;
+/// Payload bytes of the socket's buffer: 60 ms at 1 Gb/s.
+const SOCKET_BYTES: usize = 8 << 20;
+/// The kernel's counters are looked at, and gathered payload is written, so often, in ns.
+const TEND_NS: u64 = 10_000_000;
+/// Nothing is waited for longer than this at once, in ns.
+const WAIT_NS: u64 = 100_000_000;
+
+/// What a receiver does.
+#[derive(Clone, Debug)]
+pub struct ReceivePlan {
+    /// Where it listens.
+    pub bind: SocketAddr,
+    /// Senders that are planned.
+    pub senders: u16,
+    /// Port, mode, and what is set by hand.
+    pub port: PlanInput,
+    /// Windows of each sender; 0: until their inputs end.
+    pub windows: u32,
+    /// How long to wait for all senders since the first is ready; none: without end.
+    pub wait: Option<Duration>,
+    /// From the plan to the first window.
+    pub lead: Duration,
+    /// Who says nothing for so long is taken for dead.
+    pub silence: Duration,
+    /// From a window's report until it is closed.
+    pub settle: Duration,
+    /// The key that senders must have, too.
+    pub key: Option<Key>,
+    /// What becomes of payloads.
+    pub output: Output,
+    /// Directory of ledger and record; none: that of the payloads, or nothing is kept.
+    pub out: Option<PathBuf>,
+    /// A line for each window, into the output's directory.
+    pub rows: bool,
+    /// Where Prometheus is answered.
+    pub metrics: Option<SocketAddr>,
+    /// A CPU for its thread.
+    pub cpu: Option<usize>,
+    /// Datagrams are taken one by one, without the kernel's merging.
+    pub plain: bool,
+}
+
+/// A receiver at work.
+struct Work {
+    receiver: Receiver,
+    socket: Stamped,
+    outbound: Outbound,
+    clock: LocalClock,
+    streams: Streams,
+    rows: Option<RowFile>,
+    books: Books,
+    sums: summary::Sums,
+    drops: DropCounter,
+    tended_ns: u64,
+    planned: bool,
+    failed: Option<String>,
+}
+
+/// Receives one session, until its senders have ended, or `signals` say so. `ready` is told the address, and `tell` what an operator should know.
+///
+/// # Errors
+/// The address cannot be listened at, or a file not be made; what fails later ends the session with its books closed, and is in the summary.
+pub fn run(
+    plan: &ReceivePlan,
+    signals: &StopSignals,
+    ready: impl FnOnce(SocketAddr),
+    mut tell: impl FnMut(&str),
+) -> Result<ReceiveSummary, TdmError> {
+    let begun = Instant::now();
+    if plan.output == Output::Stdout && plan.senders > 1 {
+        return Err(TdmError::OneStream {
+            senders: plan.senders,
+        });
+    }
+    // A plan that cannot work whatever the senders measure is told before they are waited for.
+    let shares = vec![1; usize::from(plan.senders)];
+    Plan::compute(&PlanInput {
+        shares,
+        ..plan.port.clone()
+    })?;
+    if let Some(cpu) = plan.cpu {
+        sched::pin_to_cpu(cpu)?;
+    }
+    let options = UdpOptions {
+        receive_buffer_bytes: Some(SOCKET_BYTES),
+        gro: !plan.plain,
+        ..UdpOptions::default()
+    };
+    let bound = socket::bind_udp(plan.bind, &options)?;
+    if let Some(shortfall) = &bound.shortfall {
+        tell(&shortfall.to_string());
+    }
+    let out = plan.out.as_deref().or(match &plan.output {
+        Output::Directory(directory) => Some(directory.as_path()),
+        _ => None,
+    });
+    let mut warnings = Vec::new();
+    let books = Books::open(out, plan.senders, &mut warnings)?;
+    warnings.iter().for_each(|warning| tell(warning));
+    if let Output::Directory(directory) = &plan.output {
+        std::fs::create_dir_all(directory)
+            .map_err(TdmError::file("making the directory", directory))?;
+    }
+    let rows = match (&plan.output, plan.rows) {
+        (Output::Directory(directory), true) => Some(RowFile::create(directory)?),
+        _ => None,
+    };
+    let shown = Shown::from(books.reader()?);
+    let _metrics = match plan.metrics {
+        Some(address) => Some(MetricsServer::start(address, shown)?),
+        None => None,
+    };
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let config = ReceiverConfig {
+        session: clock::realtime_ns() ^ (u64::from(std::process::id()) << 40) | 1,
+        senders: plan.senders,
+        port: plan.port.clone(),
+        windows: plan.windows,
+        wait_ns: plan.wait.map_or(0, nanos),
+        lead_ns: nanos(plan.lead),
+        silence_ns: nanos(plan.silence),
+        settle_ns: nanos(plan.settle),
+        key: plan.key.clone(),
+    };
+    let epoch = socket::cookie(&bound.fd)?;
+    let drops = DropCounter::starting_at(epoch, socket::mem_info(&bound.fd)?.drops);
+    let mut work = Work {
+        receiver: Receiver::new(config),
+        socket: Stamped::new(bound.fd)?,
+        outbound: Outbound::default(),
+        clock: LocalClock::new(None),
+        streams: Streams::new(plan.output.clone()),
+        rows,
+        books,
+        sums: summary::Sums::default(),
+        drops,
+        tended_ns: 0,
+        planned: false,
+        failed: None,
+    };
+    super::await_stamps(&mut tell);
+    ready(bound.address);
+    let worked = work.go(signals, epoch, &mut tell);
+    work.conclude(plan, worked, begun, signals.count() > 0)
+}
+
+impl Work {
+    fn go(
+        &mut self,
+        signals: &StopSignals,
+        epoch: u64,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<(), TdmError> {
+        let mut receive = GroReceive::new(BUFFERS)?;
+        let mut control = [0; CONTROL_BYTES_MAX];
+        let mut asked = 0;
+        loop {
+            if signals.count() > asked {
+                asked = signals.count();
+                signals.drain();
+                if asked >= 3 {
+                    return Ok(());
+                }
+                self.receiver.stop(self.clock.now_ns());
+            }
+            self.clock.look();
+            let came = self.take(&mut receive)?;
+            let now_ns = self.clock.now_ns();
+            while let Some(transmit) = self.receiver.poll_transmit(now_ns, &mut control) {
+                let bytes = control.get(..transmit.bytes).unwrap_or_default();
+                self.outbound
+                    .send(&mut self.socket, bytes, Some(transmit.to), transmit.stamp);
+                while let Some((stamp, left_ns)) = self.outbound.poll(&self.socket) {
+                    self.receiver
+                        .handle_left(stamp, self.clock.of_stamp(left_ns));
+                }
+            }
+            while let Some((stamp, left_ns)) = self.outbound.poll(&self.socket) {
+                self.receiver
+                    .handle_left(stamp, self.clock.of_stamp(left_ns));
+            }
+            if now_ns >= self.tended_ns + TEND_NS {
+                self.tended_ns = now_ns;
+                self.tend(epoch)?;
+            }
+            self.settle(tell)?;
+            if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
+                // What is still to be said goes out: senders wait for it.
+                while let Some(transmit) = self.receiver.poll_transmit(now_ns, &mut control) {
+                    let bytes = control.get(..transmit.bytes).unwrap_or_default();
+                    self.outbound
+                        .send(&mut self.socket, bytes, Some(transmit.to), None);
+                }
+                return Ok(());
+            }
+            if came == 0 {
+                let now_ns = self.clock.now_ns();
+                let due_ns = self.receiver.poll_timeout().unwrap_or(u64::MAX);
+                let until_ns = due_ns.min(self.tended_ns + TEND_NS).min(now_ns + WAIT_NS);
+                wait::sleep_until_or([self.socket.as_fd(), signals.as_fd()], until_ns, 0)?;
+            }
+        }
+    }
+
+    /// Takes what lies in the socket, at most one call's.
+    fn take(&mut self, receive: &mut GroReceive) -> Result<usize, TdmError> {
+        let came = match receive.receive(self.socket.as_fd()) {
+            Ok(came) => came,
+            // An answer met nobody: its sender is gone, and will be found silent.
+            Err(error) if error.raw_os_error().is_some() => {
+                self.outbound.errors += 1;
+                return Ok(1);
+            }
+            Err(error) => return Err(TdmError::file("receiving at the socket of", "tdm")(error)),
+        };
+        let now_ns = self.clock.now_ns();
+        for buffer in receive.buffers() {
+            let stamp_ns = buffer.stamp_ns.map(|stamp| self.clock.of_stamp(stamp));
+            let Some(from) = buffer.from else {
+                continue;
+            };
+            for datagram in buffer.datagrams() {
+                let arrival = self
+                    .receiver
+                    .handle_datagram(now_ns, from, stamp_ns, datagram);
+                self.books.arrived(datagram.len() as u64, &arrival);
+                if let Arrival::Data {
+                    sender,
+                    offset,
+                    payload,
+                } = arrival
+                {
+                    self.open_streams()?;
+                    let written = self.streams.write(sender, offset, payload);
+                    self.books.written(sender, &written);
+                }
+            }
+        }
+        Ok(came)
+    }
+
+    /// Senders that are new get their files.
+    fn open_streams(&mut self) -> Result<(), TdmError> {
+        let known = self.streams.len();
+        if known < self.receiver.peers().len() {
+            let names: Vec<String> = self
+                .receiver
+                .peers()
+                .skip(known)
+                .map(|peer| peer.name.clone())
+                .collect();
+            for name in names {
+                self.streams.open(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel's counters, and what is gathered.
+    fn tend(&mut self, epoch: u64) -> Result<(), TdmError> {
+        let raw = socket::mem_info(&self.socket)?.drops;
+        let drops = self.drops.observe(epoch, raw);
+        if drops > 0 {
+            self.receiver.handle_socket_drops(drops);
+            self.books.overflowed(drops);
+            self.sums.socket_drops += drops;
+        }
+        self.books.heartbeat();
+        Ok(())
+    }
+
+    /// What the engine has to say: closed windows, lost ranges, the plan.
+    fn settle(&mut self, tell: &mut impl FnMut(&str)) -> Result<(), TdmError> {
+        let mut closed = false;
+        while let Some(row) = self.receiver.poll_row() {
+            closed = true;
+            self.books.closed(&row);
+            self.sums.add(&row);
+            if let Some(rows) = &mut self.rows
+                && let Err(error) = rows.write(&row, self.clock.wall_minus_monotonic_ns())
+            {
+                self.failed
+                    .get_or_insert(format!("writing the windows: {error}"));
+                self.rows = None;
+            }
+        }
+        while let Some(range) = self.receiver.poll_lost() {
+            self.open_streams()?;
+            self.sums.lost_bytes += range.bytes;
+            self.sums.lost_ranges += 1;
+            let written = self.streams.lost(&range);
+            self.books.written(range.sender, &written);
+        }
+        if closed {
+            self.books.commit();
+        }
+        if !self.planned
+            && let Some(plan) = self.receiver.plan()
+        {
+            self.planned = true;
+            tell(&summary::describe(plan));
+            plan.warnings.iter().for_each(|warning| tell(warning));
+        }
+        if let Some(failure) = self.streams.failure()
+            && self.failed.is_none()
+        {
+            tell(&failure);
+            self.failed = Some(failure);
+            self.receiver.stop(self.clock.now_ns());
+        }
+        Ok(())
+    }
+
+    fn conclude(
+        mut self,
+        plan: &ReceivePlan,
+        worked: Result<(), TdmError>,
+        begun: Instant,
+        stopped: bool,
+    ) -> Result<ReceiveSummary, TdmError> {
+        if let Err(error) = worked {
+            self.failed.get_or_insert(error.to_string());
+        }
+        for (sender, written) in self.streams.finish() {
+            self.books.written(sender, &written);
+        }
+        if let Some(failure) = self.streams.failure() {
+            self.failed.get_or_insert(failure);
+        }
+        if let Some(rows) = &mut self.rows
+            && let Err(error) = rows.finish()
+        {
+            self.failed
+                .get_or_insert(format!("writing the windows: {error}"));
+        }
+        if let Phase::Failed(error) = self.receiver.phase() {
+            self.failed
+                .get_or_insert(format!("there is no plan: {error}"));
+        }
+        self.books.commit();
+        let whole = self.failed.is_none();
+        let (condition, reason) = match (whole, stopped) {
+            (false, _) => (Condition::Interrupted, Reason::ConnectionLost),
+            (true, true) => (Condition::Complete, Reason::Requested),
+            (true, false) => (Condition::Complete, Reason::InputEnded),
+        };
+        self.books.close(condition, reason);
+        let snapshot = self.books.reader()?.snapshot().map_err(RunError::from)?;
+        let summary = summary::of(
+            &self.receiver,
+            &self.sums,
+            &snapshot.balance(),
+            summary::Host {
+                plan,
+                wrong: self.streams.wrong,
+                refused: self.outbound.refused + self.receiver.unsent(),
+                wall_clock_steps: self.clock.steps(),
+                seconds: begun.elapsed().as_secs_f64(),
+                failed: self.failed.clone(),
+            },
+        );
+        self.books.keep(|_| {
+            let record = serde_json::to_string_pretty(&summary);
+            record.map_err(RunError::not_sayable("record"))
+        })?;
+        Ok(summary)
+    }
+}

@@ -1,0 +1,187 @@
+//! The ledger of a receiver.
+//!
+//! ```text
+//! socket ─▶ datagrams (all) ─▶ write (packets, by sender)
+//! windows (packets, by sender): what its reports say was sent = what came + what was lost, by cause
+//! ```
+//!
+//! A window goes into the books when it is closed; what is on its way until then is the engine's alone.
+
+use std::path::Path;
+
+use forebay_ledger::{
+    Account, Book, Condition, Counter, GroupWriter, LedgerReader, Reason, SchemaBuilder, Unit,
+};
+use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
+use forebay_wire::tdm::TdmError as Malformed;
+
+use super::streams::Written;
+use crate::error::RunError;
+use crate::run_dir::KeptLedger;
+
+/// Why a datagram was not taken, in front of those of its format.
+const DATAGRAM_REASONS: [&str; 6] = [
+    "duplicate",
+    "late",
+    "ahead",
+    "unexpected",
+    "foreign_session",
+    "wrong_key",
+];
+const WRITE_REASONS: [&str; 1] = ["write_failed"];
+
+#[derive(Clone, Debug)]
+struct SenderWords {
+    windows: Account,
+    write: Account,
+    late_ns: Counter,
+}
+
+/// The books of a receiver.
+pub(super) struct Books {
+    ledger: KeptLedger,
+    group: GroupWriter,
+    book: Book,
+    datagrams: Account,
+    senders: Vec<SenderWords>,
+    overflow: Counter,
+}
+
+impl Books {
+    /// Of so many senders; in the run directory `out`, or nowhere but here.
+    pub(super) fn open(
+        out: Option<&Path>,
+        senders: u16,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, RunError> {
+        let run_id = format!("tdm-{}", std::process::id());
+        let mut schema = SchemaBuilder::new(&run_id);
+        let group = schema.group("tdm");
+        let reasons: Vec<&str> = DATAGRAM_REASONS
+            .iter()
+            .chain(&Malformed::REASONS)
+            .copied()
+            .collect();
+        let (_, datagrams) = schema.account(group, "datagrams", "all", Unit::Datagrams, &reasons);
+        let causes = Lost::default().by_cause().map(|(cause, _)| cause);
+        let senders = (0..senders).map(|sender| {
+            let owner = format!("sender{sender}");
+            let (_, windows) = schema.account(group, "windows", &owner, Unit::Packets, &causes);
+            let (_, write) = schema.account(group, "write", &owner, Unit::Packets, &WRITE_REASONS);
+            let help = "Sum over windows of how late their first packets were";
+            let late_ns = schema.counter(group, "window_lateness_ns", &owner, help);
+            SenderWords {
+                windows,
+                write,
+                late_ns,
+            }
+        });
+        let senders = senders.collect();
+        let help = "Datagrams that the kernel dropped at the socket; with merging on a lower bound";
+        let overflow = schema.counter(group, "socket_drops", "", help);
+        let schema = schema.finish()?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, 1, warnings)?;
+        let group = GroupWriter::attach(&schema, ledger.words(), group)?;
+        Ok(Self {
+            book: group.restore(),
+            group,
+            ledger,
+            datagrams,
+            senders,
+            overflow,
+        })
+    }
+
+    /// A datagram came, and this became of it.
+    #[inline]
+    pub(super) fn arrived(&mut self, bytes: u64, arrival: &Arrival<'_>) {
+        self.book.add_tally(self.datagrams.incoming, 1, bytes);
+        let place = match arrival {
+            Arrival::Data { .. } | Arrival::Control(_) => self.datagrams.outgoing,
+            Arrival::Dropped(why) => {
+                let at = match why {
+                    Drop::Duplicate => 0,
+                    Drop::Late => 1,
+                    Drop::Ahead => 2,
+                    Drop::Unexpected => 3,
+                    Drop::Foreign => 4,
+                    Drop::Key => 5,
+                    Drop::Malformed(error) => DATAGRAM_REASONS.len() + error.index(),
+                };
+                self.datagrams.dropped[at]
+            }
+        };
+        self.book.add_tally(place, 1, bytes);
+        if let Arrival::Data {
+            sender, payload, ..
+        } = arrival
+            && let Some(words) = self.senders.get(usize::from(*sender))
+        {
+            self.book
+                .add_tally(words.write.incoming, 1, payload.len() as u64);
+            self.book
+                .add_tally(words.write.held, 1, payload.len() as u64);
+        }
+    }
+
+    /// Payloads were written, or could not be.
+    pub(super) fn written(&mut self, sender: u16, written: &Written) {
+        let Some(words) = self.senders.get(usize::from(sender)) else {
+            return;
+        };
+        let (packets, bytes) = (
+            written.packets + written.failed_packets,
+            written.bytes + written.failed_bytes,
+        );
+        self.book
+            .add_tally(words.write.outgoing, written.packets, written.bytes);
+        self.book.add_tally(
+            words.write.dropped[0],
+            written.failed_packets,
+            written.failed_bytes,
+        );
+        self.book.sub_tally(words.write.held, packets, bytes);
+    }
+
+    /// A window is closed. Its account is of packets: of those that were lost nobody knows the bytes.
+    pub(super) fn closed(&mut self, row: &Row) {
+        let Some(words) = self.senders.get(usize::from(row.sender)) else {
+            return;
+        };
+        self.book.add_tally(words.windows.incoming, row.sent, 0);
+        self.book.add_tally(words.windows.outgoing, row.received, 0);
+        for (place, (_, packets)) in words.windows.dropped.iter().zip(row.lost.by_cause()) {
+            self.book.add_tally(*place, packets, 0);
+        }
+        self.book.add(words.late_ns, u64::from(row.lateness_ns));
+    }
+
+    /// The kernel dropped so many.
+    pub(super) fn overflowed(&mut self, datagrams: u64) {
+        self.book.add(self.overflow, datagrams);
+    }
+
+    pub(super) fn commit(&mut self) {
+        self.group.commit(&self.book);
+    }
+
+    pub(super) fn heartbeat(&self) {
+        self.ledger.heartbeat();
+    }
+
+    /// For whoever shows them.
+    pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
+        self.ledger.reader()
+    }
+
+    pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
+        self.ledger.close(condition, reason);
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        record: impl FnOnce(&str) -> Result<String, RunError>,
+    ) -> Result<(), RunError> {
+        self.ledger.keep(record)
+    }
+}

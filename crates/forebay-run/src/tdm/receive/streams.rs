@@ -1,0 +1,399 @@
+//! Where payloads go: a file for each sender, standard output, or nowhere; and the list of what is missing.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use forebay_tdm::receiver::LostRange;
+
+use super::super::{TdmError, pattern};
+
+/// Bytes that are gathered before they are written.
+const GATHER_BYTES: usize = 1 << 20;
+/// Names in the directory that are the run's own.
+const RESERVED: [&str; 4] = ["ledger", "run.json", "windows.csv", "windows.parquet"];
+
+/// What becomes of payloads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// They are counted, and nothing more.
+    Discard,
+    /// They are compared with the test stream.
+    Verify,
+    /// A file for each sender, by its name, in this directory.
+    Directory(PathBuf),
+    /// One sender's stream goes to standard output.
+    Stdout,
+}
+
+/// The streams of all senders.
+pub(super) struct Streams {
+    output: Output,
+    streams: Vec<Stream>,
+    pattern: Vec<u8>,
+    /// Payloads that were not those of the test stream.
+    pub(super) wrong: u64,
+}
+
+enum Stream {
+    Nowhere,
+    File(Gathered),
+    Ordered(Ordered),
+}
+
+/// A file and what is not in it yet.
+struct Gathered {
+    path: PathBuf,
+    file: File,
+    bytes: Vec<u8>,
+    packets: u64,
+    at: u64,
+    lost: BufWriter<File>,
+    failed: Option<io::Error>,
+}
+
+/// Bytes in order, with zeroes where some are lost.
+#[derive(Default)]
+struct Ordered {
+    next: u64,
+    waiting: BTreeMap<u64, Vec<u8>>,
+    failed: Option<io::Error>,
+}
+
+/// Packets and bytes that were written, and those that could not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) failed_packets: u64,
+    pub(super) failed_bytes: u64,
+}
+
+/// A sender's name as the name of a file.
+pub(super) fn file_name(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+@=,".contains(&byte);
+    let mut text = String::new();
+    let first_is_plain =
+        !name.starts_with('.') && !RESERVED.contains(&name) && !name.ends_with(".lost.csv");
+    for (at, byte) in name.bytes().enumerate() {
+        if plain(byte) && (at > 0 || first_is_plain) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+impl Streams {
+    pub(super) fn new(output: Output) -> Self {
+        let pattern = if output == Output::Verify {
+            pattern::bytes()
+        } else {
+            Vec::new()
+        };
+        Self {
+            output,
+            streams: Vec::new(),
+            pattern,
+            wrong: 0,
+        }
+    }
+
+    /// A sender is known now; they come in the order of their numbers.
+    pub(super) fn open(&mut self, name: &str) -> Result<(), TdmError> {
+        let stream = match &self.output {
+            Output::Discard | Output::Verify => Stream::Nowhere,
+            Output::Stdout => Stream::Ordered(Ordered::default()),
+            Output::Directory(directory) => {
+                let path = directory.join(file_name(name));
+                let lost = directory.join(format!("{}.lost.csv", file_name(name)));
+                let file = create(&path)?;
+                let mut list = BufWriter::new(create(&lost)?);
+                writeln!(list, "offset_bytes,length_bytes")
+                    .map_err(TdmError::file("writing", lost))?;
+                Stream::File(Gathered {
+                    path,
+                    file,
+                    bytes: Vec::with_capacity(GATHER_BYTES),
+                    packets: 0,
+                    at: 0,
+                    lost: list,
+                    failed: None,
+                })
+            }
+        };
+        self.streams.push(stream);
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Payload that came for the first time.
+    pub(super) fn write(&mut self, sender: u16, offset: u64, payload: &[u8]) -> Written {
+        if self.output == Output::Verify
+            && pattern::at(&self.pattern, offset, payload.len()) != payload
+        {
+            self.wrong += 1;
+        }
+        match self.streams.get_mut(usize::from(sender)) {
+            Some(Stream::File(file)) => file.write(offset, payload),
+            Some(Stream::Ordered(ordered)) => ordered.write(offset, payload),
+            Some(Stream::Nowhere) | None => Written {
+                packets: 1,
+                bytes: payload.len() as u64,
+                ..Written::default()
+            },
+        }
+    }
+
+    /// Bytes that will not come.
+    pub(super) fn lost(&mut self, range: &LostRange) -> Written {
+        match self.streams.get_mut(usize::from(range.sender)) {
+            Some(Stream::File(file)) => {
+                let line = writeln!(file.lost, "{},{}", range.offset, range.bytes);
+                if let Err(error) = line {
+                    file.failed.get_or_insert(error);
+                }
+                Written::default()
+            }
+            Some(Stream::Ordered(ordered)) => ordered.skip(range.offset, range.bytes),
+            Some(Stream::Nowhere) | None => Written::default(),
+        }
+    }
+
+    /// Whatever is gathered is written.
+    pub(super) fn flush(&mut self) -> Vec<(u16, Written)> {
+        let streams = self.streams.iter_mut().enumerate();
+        streams
+            .map(|(sender, stream)| {
+                let written = match stream {
+                    Stream::File(file) => file.flush(),
+                    Stream::Ordered(_) | Stream::Nowhere => Written::default(),
+                };
+                (sender as u16, written)
+            })
+            .collect()
+    }
+
+    /// The first thing that could not be written.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.streams.iter().find_map(|stream| match stream {
+            Stream::File(file) => file
+                .failed
+                .as_ref()
+                .map(|error| format!("writing {}: {error}", file.path.display())),
+            Stream::Ordered(ordered) => ordered
+                .failed
+                .as_ref()
+                .map(|error| format!("writing to standard output: {error}")),
+            Stream::Nowhere => None,
+        })
+    }
+
+    /// The end: lists are complete, and what waits for its turn is written.
+    pub(super) fn finish(&mut self) -> Vec<(u16, Written)> {
+        let mut written = self.flush();
+        for (sender, stream) in self.streams.iter_mut().enumerate() {
+            match stream {
+                Stream::File(file) => {
+                    if let Err(error) = file.lost.flush() {
+                        file.failed.get_or_insert(error);
+                    }
+                }
+                Stream::Ordered(ordered) => written.push((sender as u16, ordered.finish())),
+                Stream::Nowhere => {}
+            }
+        }
+        written
+    }
+}
+
+fn create(path: &Path) -> Result<File, TdmError> {
+    File::options()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(TdmError::file("creating", path))
+}
+
+impl Gathered {
+    fn write(&mut self, offset: u64, payload: &[u8]) -> Written {
+        let end = self.at + self.bytes.len() as u64;
+        let full = self.bytes.len() + payload.len() > GATHER_BYTES;
+        let mut written = Written::default();
+        if offset != end || full {
+            written = self.flush();
+            self.at = offset;
+        }
+        // The one copy of the payload here: out of the receive buffer, which is used again.
+        self.bytes.extend_from_slice(payload);
+        self.packets += 1;
+        written
+    }
+
+    fn flush(&mut self) -> Written {
+        let (packets, bytes) = (std::mem::take(&mut self.packets), self.bytes.len() as u64);
+        if bytes == 0 {
+            return Written::default();
+        }
+        let done = self.file.write_all_at(&self.bytes, self.at);
+        self.at += bytes;
+        self.bytes.clear();
+        match done {
+            Ok(()) => Written {
+                packets,
+                bytes,
+                ..Written::default()
+            },
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                Written {
+                    failed_packets: packets,
+                    failed_bytes: bytes,
+                    ..Written::default()
+                }
+            }
+        }
+    }
+}
+
+impl Ordered {
+    fn write(&mut self, offset: u64, payload: &[u8]) -> Written {
+        if offset != self.next {
+            self.waiting.insert(offset, payload.to_vec());
+            return Written::default();
+        }
+        let mut written = self.put(payload, 1);
+        while let Some(entry) = self.waiting.first_entry() {
+            if *entry.key() != self.next {
+                break;
+            }
+            let payload = entry.remove();
+            add(&mut written, self.put(&payload, 1));
+        }
+        written
+    }
+
+    /// Zeroes stand for what is lost.
+    fn skip(&mut self, offset: u64, bytes: u64) -> Written {
+        let mut written = Written::default();
+        if offset != self.next {
+            // The holes of a stream are told in order; before this one is data that waits for another.
+            return written;
+        }
+        let zeroes = [0; 4096];
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(zeroes.len() as u64);
+            self.put(zeroes.get(..part as usize).unwrap_or_default(), 0);
+            left -= part;
+        }
+        while let Some(entry) = self.waiting.first_entry() {
+            if *entry.key() != self.next {
+                break;
+            }
+            let payload = entry.remove();
+            add(&mut written, self.put(&payload, 1));
+        }
+        written
+    }
+
+    fn put(&mut self, bytes: &[u8], packets: u64) -> Written {
+        self.next += bytes.len() as u64;
+        let length = if packets == 0 { 0 } else { bytes.len() as u64 };
+        let done = match &self.failed {
+            None => io::stdout().lock().write_all(bytes),
+            Some(_) => Err(io::Error::other("it has failed before")),
+        };
+        match done {
+            Ok(()) => Written {
+                packets,
+                bytes: length,
+                ..Written::default()
+            },
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                Written {
+                    failed_packets: packets,
+                    failed_bytes: length,
+                    ..Written::default()
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Written {
+        let mut written = Written::default();
+        while let Some((offset, payload)) = self.waiting.pop_first() {
+            let hole = offset.saturating_sub(self.next);
+            self.skip(self.next, hole);
+            add(&mut written, self.put(&payload, 1));
+        }
+        if let Err(error) = io::stdout().lock().flush() {
+            self.failed.get_or_insert(error);
+        }
+        written
+    }
+}
+
+fn add(sum: &mut Written, more: Written) {
+    sum.packets += more.packets;
+    sum.bytes += more.bytes;
+    sum.failed_packets += more.failed_packets;
+    sum.failed_bytes += more.failed_bytes;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_file_of_its_own_and_never_leads_elsewhere() {
+        assert_eq!(file_name("north-3.dat"), "north-3.dat");
+        assert_eq!(file_name("../etc/passwd"), "%2E.%2Fetc%2Fpasswd");
+        assert_eq!(file_name("ledger"), "%6Cedger");
+        assert_eq!(file_name("ä b"), "%C3%A4%20b");
+        assert_eq!(file_name("a.lost.csv"), "%61.lost.csv");
+    }
+
+    #[test]
+    fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut streams = Streams::new(Output::Directory(directory.path().to_path_buf()));
+        streams.open("one").unwrap();
+        let mut all = Written::default();
+        for (offset, payload) in [(0, "abc"), (6, "ghi"), (3, "def"), (12, "mno")] {
+            add(&mut all, streams.write(0, offset, payload.as_bytes()));
+        }
+        streams.lost(&LostRange {
+            sender: 0,
+            offset: 9,
+            bytes: 3,
+        });
+        for (_, written) in streams.finish() {
+            add(&mut all, written);
+        }
+        let file = std::fs::read(directory.path().join("one")).unwrap();
+        assert_eq!(file, b"abcdefghi\0\0\0mno");
+        let lost = std::fs::read_to_string(directory.path().join("one.lost.csv")).unwrap();
+        assert_eq!(lost, "offset_bytes,length_bytes\n9,3\n");
+        assert_eq!(
+            all,
+            Written {
+                packets: 4,
+                bytes: 12,
+                ..Written::default()
+            }
+        );
+        let again = Streams::new(Output::Directory(directory.path().to_path_buf())).open("one");
+        assert!(
+            again.unwrap_err().to_string().contains("one"),
+            "never written over"
+        );
+    }
+}

@@ -1,0 +1,351 @@
+//! What a receiver has to say at its end.
+
+use std::collections::BTreeMap;
+
+use forebay_ledger::Balance;
+use forebay_tdm::plan::Plan;
+use forebay_tdm::receiver::{Lost, PeerState, PeerTotals, Phase, Receiver, Row};
+use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::ReceivePlan;
+
+/// Longest time that the histograms tell apart, in ns.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// What is summed up over windows as they close.
+#[derive(Default)]
+pub(super) struct Sums {
+    lateness: Times,
+    clock_error: Times,
+    travel: Times,
+    windows: u64,
+    last_came_ns: u64,
+    pub(super) socket_drops: u64,
+    pub(super) lost_bytes: u64,
+    pub(super) lost_ranges: u64,
+}
+
+/// Times, to three digits.
+struct Times(Option<Histogram<u64>>);
+
+impl Default for Times {
+    fn default() -> Self {
+        Self(Histogram::new_with_bounds(1, LONGEST_NS, 3).ok())
+    }
+}
+
+impl Times {
+    fn record(&mut self, ns: u64) {
+        if let Some(times) = &mut self.0 {
+            times.saturating_record(ns);
+        }
+    }
+
+    fn at(&self, quantile: f64) -> u64 {
+        self.0
+            .as_ref()
+            .map_or(0, |times| times.value_at_quantile(quantile))
+    }
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, row: &Row) {
+        self.windows += 1;
+        self.last_came_ns = self.last_came_ns.max(row.last_came_ns);
+        if row.reported {
+            self.lateness.record(u64::from(row.lateness_ns));
+            self.clock_error.record(u64::from(row.clock_error_ns));
+        }
+        if row.received > 0 {
+            self.travel
+                .record(u64::try_from(row.travel_mean_ns()).unwrap_or(0));
+        }
+    }
+}
+
+/// One scheme, or the one session of a receiver: what scripts rely on.
+#[derive(Clone, Debug, Serialize)]
+pub struct SchemeSummary {
+    /// Who shares the port when.
+    pub scheme: &'static str,
+    /// Senders that took part.
+    pub senders: u64,
+    /// Length of a window, in ns: of the longest, where shares differ.
+    pub window_ns: u64,
+    /// Nothing is sent for so long after each window, in ns.
+    pub guard_ns: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// Packets that did not, by cause.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Sent less received less lost.
+    pub residual_items: i64,
+    /// Part of the port's rate that came, heads and what is around them on the wire included, from the first window's start to the last packet.
+    pub port_utilisation: f64,
+    /// Payload that came, in bits/s over the same time.
+    pub goodput_bps: f64,
+    /// How late windows began; 99 % are better, in ns.
+    pub window_lateness_ns_p99: u64,
+    /// Bound of the error of senders' clocks; 99 % of windows are better, in ns.
+    pub clock_error_ns_p99: u64,
+    /// Packets that came between those of another window, counted for both.
+    pub overlaps: u64,
+}
+
+/// What came of one sender.
+#[derive(Clone, Debug, Serialize)]
+pub struct SenderSummary {
+    /// Its name.
+    pub name: String,
+    /// `ended`, `dead`, or how far it came.
+    pub state: &'static str,
+    /// Starts under that name before the last one.
+    pub restarts: u32,
+    /// Windows that were closed.
+    pub windows: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// Bytes of payload in them.
+    pub payload_bytes: u64,
+    /// Packets that did not come, by cause.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Sent less received less lost.
+    pub residual_items: i64,
+    /// Packets that came more than once.
+    pub duplicates: u64,
+    /// Packets that came after a later one.
+    pub reordered: u64,
+    /// Packets that went with a later window.
+    pub carried: u64,
+    /// Windows in which nothing was sent.
+    pub preempted: u64,
+    /// Packets that came between those of another window.
+    pub overlaps: u64,
+    /// Windows whose reports never came: what they sent is known by numbers, and no further than the last that came or the sender's own end says.
+    pub unreported: u64,
+    /// Bound of the error of its clock, in ns.
+    pub clock_error_ns: u64,
+    /// How late it wakes up, in ns.
+    pub lateness_ns: u64,
+    /// It runs at real-time priority.
+    pub real_time: bool,
+}
+
+/// What a receiver did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReceiveSummary {
+    /// The session.
+    pub schemes: Vec<SchemeSummary>,
+    /// Its senders.
+    pub by_sender: Vec<SenderSummary>,
+    /// How it ended.
+    pub end: &'static str,
+    /// Windows that were closed.
+    pub windows: u64,
+    /// Datagrams that came, and what became of them.
+    pub datagrams: BTreeMap<&'static str, u64>,
+    /// Datagrams that the kernel dropped at the socket; merged ones count once, so it is a lower bound unless merging is off.
+    pub socket_drops: u64,
+    /// Of them, those that no window misses.
+    pub socket_drops_elsewhere: u64,
+    /// Bytes of streams that are missing.
+    pub lost_bytes: u64,
+    /// In so many ranges.
+    pub lost_ranges: u64,
+    /// Payloads that were not those of the test stream.
+    pub wrong_payloads: u64,
+    /// The way from kernel to kernel: mean of a window, the middle one, in ns.
+    pub travel_ns_p50: u64,
+    /// The same; 99 % are shorter.
+    pub travel_ns_p99: u64,
+    /// Control datagrams that could not be sent.
+    pub control_refused: u64,
+    /// How often somebody has set the wall clock here.
+    pub wall_clock_steps: u64,
+    /// What the books leave over, in items.
+    pub residual_items: u64,
+    /// The same in bytes.
+    pub residual_bytes: u64,
+    /// How long it ran, in seconds.
+    pub seconds: f64,
+    /// CPU time, in seconds.
+    pub cpu_seconds: f64,
+    /// What failed.
+    pub failed: Option<String>,
+}
+
+impl ReceiveSummary {
+    /// Whether nothing is left over.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.residual_items == 0
+            && self.residual_bytes == 0
+            && self.schemes.iter().all(|scheme| scheme.residual_items == 0)
+    }
+}
+
+pub(super) struct Host<'a> {
+    pub(super) plan: &'a ReceivePlan,
+    pub(super) wrong: u64,
+    pub(super) refused: u64,
+    pub(super) wall_clock_steps: u64,
+    pub(super) seconds: f64,
+    pub(super) failed: Option<String>,
+}
+
+/// A plan in one line.
+pub(super) fn describe(plan: &Plan) -> String {
+    let reasons = plan
+        .reasons
+        .iter()
+        .map(|reason| format!("{} {}", reason.what, reason.value));
+    let reasons: Vec<String> = reasons.collect();
+    format!(
+        "{} for {} senders: {}; {:.1} % of the port",
+        plan.mode,
+        plan.slots.len(),
+        reasons.join(", "),
+        plan.utilisation * 100.0
+    )
+}
+
+fn by_cause(lost: &Lost) -> BTreeMap<&'static str, u64> {
+    lost.by_cause().into_iter().collect()
+}
+
+pub(super) fn of(
+    receiver: &Receiver,
+    sums: &Sums,
+    balance: &Balance,
+    host: Host<'_>,
+) -> ReceiveSummary {
+    let end = match receiver.phase() {
+        Phase::Over(EndReason::Complete) => "complete",
+        Phase::Over(EndReason::Interrupted) => "interrupted",
+        Phase::Over(EndReason::Failed) => "incomplete",
+        Phase::Failed(_) => "failed",
+        _ => "given_up",
+    };
+    let counts = receiver.counts();
+    let mut datagrams = BTreeMap::from([
+        ("came", counts.came),
+        ("data", counts.data),
+        ("control", counts.control),
+        ("duplicate", counts.duplicate),
+        ("late", counts.late),
+        ("ahead", counts.ahead),
+        ("unexpected", counts.unexpected),
+        ("foreign_session", counts.foreign),
+        ("wrong_key", counts.key),
+    ]);
+    let reasons = forebay_wire::tdm::TdmError::REASONS
+        .into_iter()
+        .zip(counts.malformed);
+    datagrams.extend(reasons.filter(|(_, count)| *count > 0));
+    ReceiveSummary {
+        schemes: vec![scheme(receiver, sums, &host)],
+        by_sender: receiver.peers().map(sender).collect(),
+        end,
+        windows: sums.windows,
+        datagrams,
+        socket_drops: sums.socket_drops,
+        socket_drops_elsewhere: receiver.overflow_elsewhere(),
+        lost_bytes: sums.lost_bytes,
+        lost_ranges: sums.lost_ranges,
+        wrong_payloads: host.wrong,
+        travel_ns_p50: sums.travel.at(0.5),
+        travel_ns_p99: sums.travel.at(0.99),
+        control_refused: host.refused,
+        wall_clock_steps: host.wall_clock_steps,
+        residual_items: balance.residual_items,
+        residual_bytes: balance.residual_bytes,
+        seconds: host.seconds,
+        cpu_seconds: forebay_sys::clock::process_cpu_ns() as f64 / 1e9,
+        failed: host.failed,
+    }
+}
+
+fn scheme(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> SchemeSummary {
+    let mut lost = Lost::default();
+    let (mut sent, mut received, mut payload, mut overlaps) = (0, 0, 0, 0);
+    let mut residual = 0;
+    for peer in receiver.peers() {
+        lost.add(&peer.lost);
+        sent += peer.sent;
+        received += peer.received;
+        payload += peer.payload_bytes;
+        overlaps += peer.overlaps;
+        residual += peer.residual();
+    }
+    let port = &host.plan.port;
+    let tag = if host.plan.key.is_some() {
+        forebay_wire::tdm::TAG_BYTES
+    } else {
+        0
+    };
+    let around = (DATA_HEAD_BYTES + tag) as u64 + u64::from(port.wire_overhead_bytes);
+    let span_ns = sums.last_came_ns.saturating_sub(receiver.start_ns());
+    let seconds = if receiver.start_ns() == 0 {
+        0.0
+    } else {
+        span_ns as f64 / 1e9
+    };
+    let per_second = |bytes: u64| {
+        if seconds > 0.0 {
+            bytes as f64 * 8.0 / seconds
+        } else {
+            0.0
+        }
+    };
+    let plan = receiver.plan();
+    let windows = plan.map(|plan| plan.slots.iter().map(|slot| slot.window_ns));
+    SchemeSummary {
+        scheme: port.mode.name(),
+        senders: receiver.peers().len() as u64,
+        window_ns: windows.and_then(Iterator::max).unwrap_or(0),
+        guard_ns: plan.map_or(0, |plan| plan.guard_ns),
+        sent,
+        received,
+        lost: by_cause(&lost),
+        residual_items: residual,
+        port_utilisation: per_second(payload + received * around) / port.link_rate_bps as f64,
+        goodput_bps: per_second(payload),
+        window_lateness_ns_p99: sums.lateness.at(0.99),
+        clock_error_ns_p99: sums.clock_error.at(0.99),
+        overlaps,
+    }
+}
+
+fn sender(peer: &PeerTotals) -> SenderSummary {
+    SenderSummary {
+        name: peer.name.clone(),
+        state: match peer.state {
+            PeerState::Joined => "joined",
+            PeerState::Ready => "ready",
+            PeerState::Ended => "ended",
+            PeerState::Dead => "dead",
+        },
+        restarts: peer.restarts,
+        windows: peer.windows,
+        sent: peer.sent,
+        received: peer.received,
+        payload_bytes: peer.payload_bytes,
+        lost: by_cause(&peer.lost),
+        residual_items: peer.residual(),
+        duplicates: peer.duplicates,
+        reordered: peer.reordered,
+        carried: peer.carried,
+        preempted: peer.preempted,
+        overlaps: peer.overlaps,
+        unreported: peer.unreported,
+        clock_error_ns: peer.ready.clock_error_ns,
+        lateness_ns: peer.ready.lateness_ns,
+        real_time: peer.ready.real_time == 1,
+    }
+}

@@ -1,0 +1,395 @@
+//! One sender: its socket, its clock, its input.
+
+mod input;
+mod summary;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use forebay_sys::gso::{GsoSend, SEGMENTS_MAX, Segment};
+use forebay_sys::signals::StopSignals;
+use forebay_sys::socket::{self, UdpOptions};
+use forebay_sys::stamped::Stamped;
+use forebay_sys::{sched, wait};
+use forebay_tdm::key::Key;
+use forebay_tdm::sender::{Next, Phase, Sender, SenderConfig};
+use forebay_wire::tdm::{CONTROL_BYTES_MAX, DATA_HEAD_BYTES, NAME_BYTES_MAX};
+
+use super::TdmError;
+use super::lateness::{self, SPIN_NS};
+use super::local_clock::{EmulatedClock, LocalClock};
+use super::outbound::Outbound;
+use input::Input;
+pub use summary::{ClockSummary, SendSummary};
+
+/// Nothing is waited for longer than this at once.
+const WAIT_NS: u64 = 100_000_000;
+/// With less time than this until the next burst, nothing else is looked at, in ns.
+const BUSY_NS: u64 = 20_000;
+/// Priority among real-time threads: above what an ordinary host runs, below its interrupt threads (50).
+const PRIORITY: u8 = 40;
+/// Bytes of the socket's send buffer.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// What a sender does.
+#[derive(Clone, Debug)]
+pub struct SendPlan {
+    /// Where the receiver listens.
+    pub receiver: SocketAddr,
+    /// The sender's name.
+    pub name: String,
+    /// Its part of the port against the others'.
+    pub share: u16,
+    /// A file, or `-` for standard input; none: a test stream.
+    pub input: Option<PathBuf>,
+    /// Length of the test stream; none: as long as windows go.
+    pub bytes: Option<u64>,
+    /// Most bytes of a datagram; none: what the path's MTU carries in one piece.
+    pub packet_bytes: Option<u16>,
+    /// After a session it waits for the next.
+    pub repeat: bool,
+    /// How long it waits for a receiver; none: without end.
+    pub wait: Option<Duration>,
+    /// Asks for real-time priority.
+    pub real_time: bool,
+    /// The key that the receiver has, too.
+    pub key: Option<Key>,
+    /// A CPU for its thread.
+    pub cpu: Option<usize>,
+    /// Each datagram by a call of its own, without the kernel's cutting.
+    pub plain: bool,
+    /// For tests: the clock shows another time than the host's.
+    pub clock: Option<EmulatedClock>,
+}
+
+/// A sender at work.
+struct Work {
+    sender: Sender,
+    socket: Stamped,
+    bursts: GsoSend,
+    outbound: Outbound,
+    clock: LocalClock,
+    input: Input,
+    keyed: Option<Key>,
+    heads: Vec<[u8; DATA_HEAD_BYTES]>,
+    /// Payloads with their hashes, where there is a key.
+    sealed: Vec<Vec<u8>>,
+    payload_bytes: usize,
+    in_vain: u64,
+    truth: summary::Truth,
+}
+
+/// Sends until its input or its windows end, or `signals` say so. `tell` is told what an operator should know.
+///
+/// # Errors
+/// The socket cannot be made, or the input not be read; what the network does ends in the summary.
+pub fn run(
+    plan: &SendPlan,
+    signals: &StopSignals,
+    mut tell: impl FnMut(&str),
+) -> Result<SendSummary, TdmError> {
+    let begun = Instant::now();
+    check_name(&plan.name)?;
+    if let Some(cpu) = plan.cpu {
+        sched::pin_to_cpu(cpu)?;
+    }
+    let input = match &plan.input {
+        Some(path) => Input::open(path)?,
+        None => Input::pattern(plan.bytes),
+    };
+    // After the input's thread has begun: that one has no need of it.
+    let mut real_time = false;
+    if plan.real_time {
+        match sched::real_time(PRIORITY) {
+            Ok(()) => real_time = true,
+            Err(error) => tell(&format!("windows may begin late: {error}")),
+        }
+    }
+    wait::set_timer_slack_ns(1)?;
+    let options = UdpOptions {
+        send_buffer_bytes: Some(SEND_BUFFER_BYTES),
+        ..UdpOptions::default()
+    };
+    let socket = socket::connect_udp(plan.receiver, &options)?;
+    socket::set_dont_fragment(&socket)?;
+    socket::report_errors(&socket, true)?;
+    let fits = socket::payload_max_bytes(socket::path_mtu(&socket)?, plan.receiver.ip());
+    let most = plan.packet_bytes.map_or(fits, usize::from).min(fits);
+    let lateness = lateness::measure();
+    let clock = LocalClock::new(plan.clock);
+    let config = SenderConfig {
+        name: plan.name.clone(),
+        nonce: nonce(),
+        share: plan.share,
+        packet_bytes_max: u16::try_from(most).unwrap_or(u16::MAX),
+        repeat: plan.repeat,
+        wait_ns: plan
+            .wait
+            .map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(0)),
+        lateness_ns: lateness.p999_ns,
+        real_time,
+        key: plan.key.clone(),
+    };
+    let mut work = Work {
+        sender: Sender::new(config, clock.now_ns()),
+        socket: Stamped::new(socket)?,
+        bursts: if plan.plain {
+            GsoSend::single()
+        } else {
+            GsoSend::new()
+        },
+        outbound: Outbound::default(),
+        clock,
+        input,
+        keyed: plan.key.clone(),
+        heads: vec![[0; DATA_HEAD_BYTES]; SEGMENTS_MAX],
+        sealed: vec![Vec::new(); SEGMENTS_MAX],
+        payload_bytes: 0,
+        in_vain: 0,
+        truth: summary::Truth::default(),
+    };
+    super::await_stamps(&mut tell);
+    work.go(signals, &mut tell)?;
+    let failed = work
+        .input
+        .failure()
+        .map(|error| format!("reading the input: {error}"));
+    Ok(work.conclude(plan, lateness, begun.elapsed(), failed))
+}
+
+fn check_name(name: &str) -> Result<(), TdmError> {
+    let why = match name {
+        "" => "is empty",
+        _ if name.len() > NAME_BYTES_MAX => "is longer than 64 bytes",
+        _ if name.chars().any(char::is_control) => "has control characters",
+        _ => return Ok(()),
+    };
+    let name = name.to_owned();
+    Err(TdmError::Name { name, why })
+}
+
+/// A name that no other sender of this host has: the host's and the process.
+#[must_use]
+pub fn default_name() -> String {
+    let host = forebay_sys::host::Host::read().name;
+    let mut name = format!("{host}-{}", std::process::id());
+    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+    name
+}
+
+/// Another number for each start: time and process.
+fn nonce() -> u64 {
+    let mixed = forebay_sys::clock::realtime_ns() ^ (u64::from(std::process::id()) << 48);
+    mixed | 1
+}
+
+impl Work {
+    fn go(&mut self, signals: &StopSignals, tell: &mut impl FnMut(&str)) -> Result<(), TdmError> {
+        let mut control = [0; CONTROL_BYTES_MAX];
+        let mut came = [0; CONTROL_BYTES_MAX];
+        let mut asked = 0;
+        let mut phase = Phase::Hello;
+        loop {
+            if signals.count() > asked {
+                asked = signals.count();
+                signals.drain();
+                if asked >= 3 {
+                    return Ok(());
+                }
+                self.sender.stop();
+            }
+            if self.clock.look() {
+                self.sender.drop_exchanges();
+            }
+            let now_ns = self.clock.now_ns();
+            while let Some(transmit) = self.sender.poll_transmit(now_ns, &mut control) {
+                let bytes = control.get(..transmit.bytes).unwrap_or_default();
+                let stamp = transmit.stamp.map(u64::from);
+                self.outbound.send(&mut self.socket, bytes, None, stamp);
+            }
+            self.payload_bytes = self.sender.payload_bytes();
+            let (available, ended) = self.input.ready(self.payload_bytes);
+            let now_ns = self.clock.now_ns();
+            let next = self.sender.poll_burst(now_ns, available, ended);
+            if let Next::Burst(packets) = next {
+                self.burst(packets);
+                continue;
+            }
+            self.hear(&mut came);
+            if self.sender.phase() != phase {
+                phase = self.sender.phase();
+                self.say(phase, tell);
+                if matches!(phase, Phase::Over(_)) {
+                    return Ok(());
+                }
+                continue;
+            }
+            self.wait(next, signals)?;
+        }
+    }
+
+    fn say(&self, phase: Phase, tell: &mut impl FnMut(&str)) {
+        match phase {
+            Phase::Hello if self.sender.sent().receivers_lost > 0 => {
+                tell("the receiver is silent or was started again; saying hello")
+            }
+            Phase::Ready => {
+                let line = self.sender.clock().line();
+                let error_ns = line.map_or(0, |line| line.error_at_ns(self.clock.now_ns()));
+                tell(&format!(
+                    "the receiver's clock is known within {error_ns} ns; waiting for the start"
+                ));
+            }
+            Phase::Running => tell("sending"),
+            _ => {}
+        }
+    }
+
+    /// Sends so many packets, as one datagram that the kernel cuts.
+    fn burst(&mut self, packets: u32) {
+        let full = self.payload_bytes;
+        let offset = self.sender.offset();
+        let now_ns = self.clock.now_ns();
+        let mut lengths = [0_usize; SEGMENTS_MAX];
+        let (mut count, mut ahead) = (0, 0);
+        let most = (packets as usize).min(SEGMENTS_MAX);
+        for (head, length) in self.heads.iter_mut().zip(&mut lengths).take(most) {
+            let payload = self.input.peek(offset, ahead, full);
+            let front = self
+                .sender
+                .front(now_ns, count as u32, ahead as u64, payload.len(), head);
+            if payload.is_empty() || front.is_none() {
+                break;
+            }
+            if let (Some(key), Some(sealed)) = (&self.keyed, self.sealed.get_mut(count)) {
+                sealed.clear();
+                sealed.extend_from_slice(payload);
+                sealed.extend_from_slice(&key.tag(&[&*head, payload]));
+            }
+            *length = payload.len();
+            ahead += payload.len();
+            count += 1;
+        }
+        let mut segments = [Segment {
+            head: &[],
+            payload: &[],
+        }; SEGMENTS_MAX];
+        let mut at = 0;
+        for (index, (segment, (head, length))) in segments
+            .iter_mut()
+            .zip(self.heads.iter().zip(lengths))
+            .enumerate()
+            .take(count)
+        {
+            let payload = match (&self.keyed, self.sealed.get(index)) {
+                (Some(_), Some(sealed)) => sealed.as_slice(),
+                _ => self.input.peek(offset, at, length),
+            };
+            *segment = Segment { head, payload };
+            at += length;
+        }
+        let sent = self.bursts.send(
+            self.socket.as_fd(),
+            segments.get(..count).unwrap_or_default(),
+        );
+        let mut taken = sent.count;
+        let mut errors = 0;
+        if let Some(stop) = sent.stopped {
+            self.in_vain += 1;
+            // What is forbidden or too long will not be sent however often it is tried; all else is tried again.
+            if stop.concerns_one_datagram()
+                && !matches!(stop, forebay_sys::udp_batch::SendStop::Refused)
+                && taken < count
+            {
+                (taken, errors) = (taken + 1, 1);
+            }
+        }
+        let bytes: usize = lengths.iter().take(taken).sum();
+        if taken > 0 {
+            self.truth.look(&self.clock, &self.sender, now_ns);
+            self.sender
+                .burst_sent(now_ns, taken as u32, errors, bytes as u64);
+            self.input.take(bytes as u64);
+        }
+    }
+
+    fn hear(&mut self, came: &mut [u8]) {
+        while let Some((sequence, left_ns)) = self.outbound.poll(&self.socket) {
+            let left_ns = self.clock.of_stamp(left_ns);
+            self.sender.handle_left(sequence as u32, left_ns);
+        }
+        loop {
+            match self.socket.receive(came) {
+                Ok(Some(datagram)) => {
+                    let stamp = datagram.stamp_ns.map(|stamp| self.clock.of_stamp(stamp));
+                    let bytes = came
+                        .get(..datagram.len.min(CONTROL_BYTES_MAX))
+                        .unwrap_or_default();
+                    // What is not taken is counted by the engine.
+                    let _ = self
+                        .sender
+                        .handle_datagram(self.clock.now_ns(), stamp, bytes);
+                }
+                Ok(None) => return,
+                // Nobody listens there: told once for each datagram that met nobody.
+                Err(_) => self.outbound.errors += 1,
+            }
+        }
+    }
+
+    fn wait(&self, next: Next, signals: &StopSignals) -> Result<(), TdmError> {
+        let now_ns = self.clock.now_ns();
+        let timeout_ns = self.sender.poll_timeout().unwrap_or(now_ns);
+        let (data_ns, precise) = match next {
+            Next::At(at_ns) => (at_ns, true),
+            Next::Input(until_ns) => (until_ns, false),
+            Next::Idle | Next::Burst(_) => (u64::MAX, false),
+        };
+        let until_ns = data_ns.min(timeout_ns).min(now_ns + WAIT_NS);
+        let until_ns = self.clock.true_ns(until_ns);
+        let left_ns = until_ns.saturating_sub(self.clock.true_ns(now_ns));
+        if precise && left_ns < BUSY_NS {
+            wait::sleep_until(until_ns, BUSY_NS);
+            return Ok(());
+        }
+        let spin_ns = if precise { SPIN_NS } else { 0 };
+        match (next, self.input.arrived()) {
+            (Next::Input(_), Some(arrived)) => {
+                wait::sleep_until_or(
+                    [self.socket.as_fd(), signals.as_fd(), arrived],
+                    until_ns,
+                    spin_ns,
+                )?;
+            }
+            _ => {
+                wait::sleep_until_or([self.socket.as_fd(), signals.as_fd()], until_ns, spin_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn conclude(
+        self,
+        plan: &SendPlan,
+        lateness: lateness::Lateness,
+        took: Duration,
+        failed: Option<String>,
+    ) -> SendSummary {
+        summary::of(
+            &self.sender,
+            &self.clock,
+            &self.truth,
+            summary::Host {
+                name: plan.name.clone(),
+                lateness,
+                mode: self.bursts.mode(),
+                datagrams_in_vain: self.in_vain + self.outbound.refused,
+                network_errors: self.outbound.errors,
+                seconds: took.as_secs_f64(),
+                failed,
+            },
+        )
+    }
+}

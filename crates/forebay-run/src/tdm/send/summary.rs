@@ -1,0 +1,203 @@
+//! What a sender has to say at its end.
+
+use forebay_sys::clock;
+use forebay_sys::gso::GsoMode;
+use forebay_tdm::sender::{Over, Phase, Sender};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::super::lateness::Lateness;
+use super::super::local_clock::LocalClock;
+
+/// How far the time that the engine computes is from the truth, where that is known: the clocks of one host are the same.
+pub(super) struct Truth(Histogram<u64>);
+
+impl Default for Truth {
+    fn default() -> Self {
+        // Errors up to an hour, in ns, to three digits.
+        let bounds = Histogram::new_with_bounds(1, 3_600_000_000_000, 3);
+        Self(bounds.unwrap_or_else(|_| {
+            Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"))
+        }))
+    }
+}
+
+impl Truth {
+    /// Looks at it where a burst leaves.
+    pub(super) fn look(&mut self, clock: &LocalClock, sender: &Sender, now_ns: u64) {
+        if let Some(line) = sender.clock().line() {
+            let error_ns = line.remote_ns(now_ns).abs_diff(clock.true_ns(now_ns));
+            self.0.saturating_record(error_ns);
+        }
+    }
+}
+
+/// What a sender knows of the clocks.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClockSummary {
+    /// What the receiver's clock shows more than the one here, in ns.
+    pub offset_ns: i64,
+    /// What the clock here gains on the receiver's, in 10^-9.
+    pub skew_ppb: i64,
+    /// Bound of the error, in ns.
+    pub error_ns: u64,
+    /// Half of the shortest way there and back, in ns.
+    pub delay_ns: u64,
+    /// Jumps of one of the clocks.
+    pub steps: u64,
+    /// Bursts of exchanges that were wrong.
+    pub outliers: u64,
+    /// How often somebody has set the wall clock here.
+    pub wall_clock_steps: u64,
+    /// Distance from the truth, 99 % are nearer, in ns; only where receiver and sender are one host it is one.
+    pub same_host_error_ns_p99: u64,
+    /// The host's clock is disciplined by another program (NTP or PTP).
+    pub disciplined: bool,
+    /// Bound of that one's error by the kernel, in ns.
+    pub discipline_error_ns: Option<u64>,
+}
+
+/// What a sender did.
+#[derive(Clone, Debug, Serialize)]
+pub struct SendSummary {
+    /// Its name.
+    pub name: String,
+    /// How it ended.
+    pub end: &'static str,
+    /// Why, where it did not end by itself.
+    pub why: Option<String>,
+    /// The session, in hexadecimal digits.
+    pub session: String,
+    /// Windows with at least one packet.
+    pub windows: u64,
+    /// Packets given to the kernel.
+    pub packets: u64,
+    /// Of them, refused by the kernel for good.
+    pub errors: u64,
+    /// Bytes of payload in them.
+    pub payload_bytes: u64,
+    /// Packets that the receiver says have come; none when it did not say.
+    pub received: Option<u64>,
+    /// Packets that it says were lost.
+    pub lost: Option<u64>,
+    /// Packets sent less those that came and those that were lost; none when the receiver did not say.
+    pub residual_items: Option<i64>,
+    /// Windows that began late.
+    pub late: u64,
+    /// Windows that were over before it woke up.
+    pub preempted: u64,
+    /// Windows left out because clocks contradicted each other.
+    pub withheld: u64,
+    /// Packets that went with a later window.
+    pub carried: u64,
+    /// Times that a receiver was lost.
+    pub receivers_lost: u64,
+    /// Calls in which the kernel took less than it was given.
+    pub datagrams_in_vain: u64,
+    /// What the network said of datagrams.
+    pub network_errors: u64,
+    /// How bursts left: `gso`, or `single` with the reason.
+    pub bursts: String,
+    /// How late this host wakes up.
+    pub lateness: Lateness,
+    /// Clocks.
+    pub clock: ClockSummary,
+    /// How long it ran, in seconds.
+    pub seconds: f64,
+    /// CPU time, in seconds.
+    pub cpu_seconds: f64,
+    /// What failed.
+    pub failed: Option<String>,
+}
+
+impl SendSummary {
+    /// Whether it sent all it had, and the receiver said so.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_none() && matches!(self.end, "complete" | "interrupted")
+    }
+}
+
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) lateness: Lateness,
+    pub(super) mode: GsoMode,
+    pub(super) datagrams_in_vain: u64,
+    pub(super) network_errors: u64,
+    pub(super) seconds: f64,
+    pub(super) failed: Option<String>,
+}
+
+pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host) -> SendSummary {
+    let (end, why) = match sender.phase() {
+        Phase::Over(Over::Complete) => ("complete", None),
+        Phase::Over(Over::Interrupted) => ("interrupted", None),
+        Phase::Over(Over::Stopped(reason)) => (
+            "stopped",
+            Some(format!("the receiver ended the session: {reason}")),
+        ),
+        Phase::Over(Over::Refused(reason)) => {
+            ("refused", Some(format!("the receiver says no: {reason}")))
+        }
+        Phase::Over(Over::NoReceiver) => (
+            "no_receiver",
+            Some(
+                "no receiver answers; is `forebay tdm receive` at work there, with the same key?"
+                    .to_owned(),
+            ),
+        ),
+        _ => ("given_up", Some("it was told to end at once".to_owned())),
+    };
+    let sent = sender.sent();
+    let line = sender.clock().line();
+    let discipline = clock::discipline().ok();
+    let received = sender.received();
+    let residual = received.filter(|_| sent.receivers_lost == 0).map(|ended| {
+        sent.packets.cast_signed() - ended.packets.cast_signed() - ended.errors.cast_signed()
+    });
+    SendSummary {
+        name: host.name,
+        end,
+        why,
+        session: format!("{:016x}", sender.session()),
+        windows: sent.windows,
+        packets: sent.packets,
+        errors: sent.errors,
+        payload_bytes: sent.payload_bytes,
+        received: received.map(|ended| ended.packets),
+        lost: received.map(|ended| ended.errors),
+        residual_items: residual,
+        late: sent.late,
+        preempted: sent.preempted,
+        withheld: sent.withheld,
+        carried: sent.carried,
+        receivers_lost: sent.receivers_lost,
+        datagrams_in_vain: host.datagrams_in_vain,
+        network_errors: host.network_errors,
+        bursts: match host.mode {
+            GsoMode::Single { errno: 0 } => "single".to_owned(),
+            GsoMode::Single { errno } => {
+                format!("single: the kernel refused to cut bursts (error {errno})")
+            }
+            _ => "gso".to_owned(),
+        },
+        lateness: host.lateness,
+        clock: ClockSummary {
+            offset_ns: line.map_or(0, |line| line.offset_ns),
+            skew_ppb: line.map_or(0, |line| (-line.skew * 1e9) as i64),
+            error_ns: line.map_or(0, |line| line.error_at_ns(line.last_ns)),
+            delay_ns: sender.clock().delay_ns(),
+            steps: sender.clock().steps,
+            outliers: sender.clock().outliers,
+            wall_clock_steps: local.steps(),
+            same_host_error_ns_p99: truth.0.value_at_quantile(0.99),
+            disciplined: discipline.as_ref().is_some_and(|found| found.synchronised),
+            discipline_error_ns: discipline
+                .filter(|found| found.synchronised)
+                .map(|found| found.error_max_ns),
+        },
+        seconds: host.seconds,
+        cpu_seconds: clock::process_cpu_ns() as f64 / 1e9,
+        failed: host.failed,
+    }
+}

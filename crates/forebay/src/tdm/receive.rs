@@ -1,0 +1,192 @@
+//! `forebay tdm receive`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use forebay_run::tdm::read_key;
+use forebay_run::tdm::receive::{self, Output, ReceivePlan, ReceiveSummary};
+
+use super::port::PortArgs;
+use crate::output::{Format, bytes, counted, note_line, parse_duration, print_line, si};
+use crate::session::{BROKEN, LOST};
+
+/// Receives one session: waits for its senders, gives each its windows, and writes what comes.
+///
+/// With --output DIR each sender's stream becomes a file of its name there, with the ranges that were lost beside it (NAME.lost.csv); --output - writes one sender's
+/// stream to standard output, with zeroes where bytes are lost. Ends when all senders have ended, or by Ctrl-C, which lets them tell their totals first.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done or a sender died, 3 with --strict: packets were lost."
+)]
+pub(crate) struct ReceiveArgs {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], forebay_run::tdm::PORT)))]
+    bind: SocketAddr,
+    /// Senders that take part, 1 to 1024.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    senders: u16,
+    #[command(flatten)]
+    port: PortArgs,
+    /// Windows of each sender; 0: until their inputs end.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    windows: u32,
+    /// Directory for a file of each sender, or - for standard output; without it payloads are counted alone.
+    #[arg(long, value_name = "DIR|-")]
+    output: Option<PathBuf>,
+    /// Compare payloads with the test stream that senders without --input send.
+    #[arg(long, conflicts_with = "output")]
+    verify: bool,
+    /// Directory of ledger and record, for `forebay audit`; else that of --output.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// A line for each window into windows.csv of --output.
+    #[arg(long, requires = "output")]
+    per_window: bool,
+    /// Begin with those that are ready when so much time has passed since the first was; else wait for all.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<Duration>,
+    /// From the plan to the first window.
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
+    lead: Duration,
+    /// A sender that says nothing for so long is taken for dead.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    silence: Duration,
+    /// A window is closed so long after its report.
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
+    settle: Duration,
+    /// File with a key of at least 16 bytes that senders must have, too.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Answer Prometheus at this address, as 127.0.0.1:9100.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Run on this CPU.
+    #[arg(long, value_name = "CPU")]
+    cpu: Option<usize>,
+    /// Take each datagram by itself: the kernel's count of drops is exact then, and it costs more.
+    #[arg(long)]
+    plain: bool,
+    /// Losses, even by name, make the exit code 3.
+    #[arg(long)]
+    strict: bool,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
+    let signals = forebay_run::signals()?;
+    let output = match &args.output {
+        Some(path) if path.as_os_str() == "-" => Output::Stdout,
+        Some(path) => Output::Directory(path.clone()),
+        None if args.verify => Output::Verify,
+        None => Output::Discard,
+    };
+    let to_stdout = output == Output::Stdout;
+    let plan = ReceivePlan {
+        bind: args.bind,
+        senders: args.senders,
+        port: args.port.input(),
+        windows: args.windows,
+        wait: args.wait,
+        lead: args.lead,
+        silence: args.silence,
+        settle: args.settle,
+        key: args.key.as_deref().map(read_key).transpose()?,
+        output,
+        out: args.out.clone(),
+        rows: args.per_window,
+        metrics: args.metrics,
+        cpu: args.cpu,
+        plain: args.plain,
+    };
+    let summary = receive::run(
+        &plan,
+        &signals,
+        |address| {
+            note_line(format_args!(
+                "forebay: waiting for {} at {address}",
+                counted(u64::from(args.senders), "sender")
+            ))
+        },
+        |text| note_line(format_args!("forebay: {text}")),
+    )?;
+    match args.format {
+        // Standard output is the stream's.
+        Format::Json if to_stdout => note_line(serde_json::to_string(&summary)?),
+        Format::Json => print_line(serde_json::to_string(&summary)?),
+        Format::Text => print(&summary, to_stdout),
+    }
+    if let Some(failed) = &summary.failed {
+        note_line(format_args!("forebay: {failed}"));
+    }
+    let lost = summary
+        .schemes
+        .iter()
+        .any(|scheme| scheme.sent > scheme.received);
+    Ok(match summary.end {
+        _ if !summary.is_closed() => ExitCode::from(BROKEN),
+        "complete" | "interrupted" if summary.failed.is_none() && summary.wrong_payloads == 0 => {
+            if args.strict && lost {
+                ExitCode::from(LOST)
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+        _ => ExitCode::from(2),
+    })
+}
+
+fn print(summary: &ReceiveSummary, to_stderr: bool) {
+    let say = |line: std::fmt::Arguments<'_>| {
+        if to_stderr {
+            note_line(line);
+        } else {
+            print_line(line);
+        }
+    };
+    for sender in &summary.by_sender {
+        let lost: u64 = sender.lost.values().sum();
+        say(format_args!(
+            "{}: {}; {} of {} came ({}), {lost} lost, {} twice, {} carried, {} preempted",
+            sender.name,
+            sender.state,
+            sender.received,
+            counted(sender.sent, "packet"),
+            bytes(sender.payload_bytes as f64),
+            sender.duplicates,
+            sender.carried,
+            sender.preempted,
+        ));
+        for (cause, packets) in sender.lost.iter().filter(|(_, packets)| **packets > 0) {
+            say(format_args!("  lost, {cause}: {packets}"));
+        }
+    }
+    for scheme in &summary.schemes {
+        say(format_args!(
+            "{}: window {} us, guard {} us; {:.1} % of the port, {} of payload; began late by {} us, clocks within {} us (99 %); {} overlaps",
+            scheme.scheme,
+            scheme.window_ns / 1_000,
+            scheme.guard_ns / 1_000,
+            scheme.port_utilisation * 100.0,
+            si(scheme.goodput_bps, "bit/s"),
+            scheme.window_lateness_ns_p99 as f64 / 1e3,
+            scheme.clock_error_ns_p99 as f64 / 1e3,
+            scheme.overlaps,
+        ));
+    }
+    say(format_args!(
+        "{}: {} in {:.2} s; CPU {:.2} s; {} lost in {}; residual {} items, {} bytes",
+        summary.end,
+        counted(summary.windows, "window"),
+        summary.seconds,
+        summary.cpu_seconds,
+        bytes(summary.lost_bytes as f64),
+        counted(summary.lost_ranges, "range"),
+        summary.residual_items,
+        summary.residual_bytes,
+    ));
+}

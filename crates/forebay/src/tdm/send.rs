@@ -1,0 +1,163 @@
+//! `forebay tdm send`.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use forebay_run::tdm::read_key;
+use forebay_run::tdm::send::{self, SendPlan, SendSummary};
+use forebay_run::tdm::{EmulatedClock, PORT};
+
+use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
+use crate::session::BROKEN;
+
+/// Sends a stream to a receiver of time-division UDP, in the windows that it gives.
+///
+/// Without --input it sends a test stream, for as many windows as the receiver says.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it."
+)]
+pub(crate) struct SendArgs {
+    /// Where the receiver listens: HOST or HOST:PORT.
+    #[arg(value_name = "HOST[:PORT]")]
+    receiver: String,
+    /// The sender's name at the receiver, 1 to 64 bytes; else host and process.
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+    /// What to send: a file, or - for standard input.
+    #[arg(long, value_name = "FILE|-")]
+    input: Option<PathBuf>,
+    /// Length of the test stream; else as long as windows go.
+    #[arg(long, value_name = "BYTES", conflicts_with = "input", value_parser = parse_bytes)]
+    bytes: Option<u64>,
+    /// Its part of the port against the others'.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    share: u16,
+    /// Most bytes of a datagram; else what the path's MTU carries in one piece.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(128..=65507))]
+    packet_bytes: Option<u16>,
+    /// After a session wait for the next one.
+    #[arg(long)]
+    repeat: bool,
+    /// How long to wait for a receiver; 0: without end.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    wait: Duration,
+    /// Do not ask for real-time priority.
+    #[arg(long)]
+    no_realtime: bool,
+    /// File with the receiver's key.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Run on this CPU.
+    #[arg(long, value_name = "CPU")]
+    cpu: Option<usize>,
+    /// Send each datagram by itself.
+    #[arg(long)]
+    plain: bool,
+    /// For tests: a clock that shows NS more and gains PPB, as 5000000,100000.
+    #[arg(long, value_name = "NS,PPB", hide = true, allow_hyphen_values = true, value_parser = parse_clock)]
+    emulate_clock: Option<EmulatedClock>,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+fn parse_clock(text: &str) -> Result<EmulatedClock, String> {
+    let parsed = text.split_once(',').and_then(|(offset, skew)| {
+        Some(EmulatedClock {
+            offset_ns: offset.parse().ok()?,
+            skew_ppb: skew.parse().ok()?,
+        })
+    });
+    parsed.ok_or_else(|| format!("{text:?} is no clock; write NS,PPB as 5000000,100000"))
+}
+
+fn resolve(text: &str) -> Result<SocketAddr> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    let named = match text.rsplit_once(':') {
+        Some((host, port)) => (
+            host,
+            port.parse()
+                .with_context(|| format!("{text}: {port:?} is no port"))?,
+        ),
+        None => (text, PORT),
+    };
+    let mut found = named
+        .to_socket_addrs()
+        .with_context(|| format!("{text} is not known; write HOST or HOST:PORT"))?;
+    match found.next() {
+        Some(address) => Ok(address),
+        None => bail!("{text} has no address"),
+    }
+}
+
+pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
+    let signals = forebay_run::signals()?;
+    let name = args.id.clone().unwrap_or_else(send::default_name);
+    let plan = SendPlan {
+        receiver: resolve(&args.receiver)?,
+        name,
+        share: args.share,
+        input: args.input.clone(),
+        bytes: args.bytes,
+        packet_bytes: args.packet_bytes,
+        repeat: args.repeat,
+        wait: (args.wait > Duration::ZERO).then_some(args.wait),
+        real_time: !args.no_realtime,
+        key: args.key.as_deref().map(read_key).transpose()?,
+        cpu: args.cpu,
+        plain: args.plain,
+        clock: args.emulate_clock,
+    };
+    let summary = send::run(&plan, &signals, |text| {
+        note_line(format_args!("forebay: {text}"))
+    })?;
+    match args.format {
+        Format::Json => print_line(serde_json::to_string(&summary)?),
+        Format::Text => print(&summary),
+    }
+    if let Some(why) = summary.failed.as_ref().or(summary.why.as_ref()) {
+        note_line(format_args!("forebay: {why}"));
+    }
+    Ok(match summary.residual_items {
+        Some(left) if left != 0 => ExitCode::from(BROKEN),
+        _ if summary.is_complete() => ExitCode::SUCCESS,
+        _ => ExitCode::from(2),
+    })
+}
+
+fn print(summary: &SendSummary) {
+    let received = match (summary.received, summary.lost) {
+        (Some(received), Some(lost)) => format!("{received} came, {lost} lost"),
+        _ => "the receiver has not said what came".to_owned(),
+    };
+    print_line(format_args!(
+        "{}: {}; {} of {} in {}; {received}; {} late, {} preempted, {} carried, {} withheld",
+        summary.name,
+        summary.end,
+        counted(summary.packets, "packet"),
+        bytes(summary.payload_bytes as f64),
+        counted(summary.windows, "window"),
+        summary.late,
+        summary.preempted,
+        summary.carried,
+        summary.withheld,
+    ));
+    print_line(format_args!(
+        "clock: {} ns off, {} ppb fast, within {} ns; woke up late by {} us (99.9 %); {:.2} s, CPU {:.2} s",
+        summary.clock.offset_ns,
+        summary.clock.skew_ppb,
+        summary.clock.error_ns,
+        summary.lateness.p999_ns as f64 / 1e3,
+        summary.seconds,
+        summary.cpu_seconds,
+    ));
+}
