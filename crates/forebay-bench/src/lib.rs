@@ -18,4 +18,5 @@ mod readout;
 pub mod rows;
 pub mod statistics;
 pub mod sweep;
+pub mod tdm;
 pub mod udp;

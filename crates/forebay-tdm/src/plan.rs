@@ -15,6 +15,8 @@ use crate::policy;
 pub const WIRE_OVERHEAD_BYTES: u32 = 66;
 /// Least and most length of a window, in ns.
 pub const WINDOW_NS: (u64, u64) = (100_000, 1_000_000_000);
+/// What a plan may stay below the utilisation that is asked for without a warning.
+const UTILISATION_SLACK: f64 = 0.01;
 /// Part of the port's buffer that one sender's burst may fill.
 const BURST_PART: u64 = 8;
 /// Part of the port's buffer that a sender may fill by catching up.
@@ -200,6 +202,14 @@ impl Plan {
         let wire = u64::from(input.packet_bytes) + u64::from(input.wire_overhead_bytes);
         plan.goodput_bps =
             (input.link_rate_bps as f64 * plan.utilisation * payload as f64 / wire as f64) as u64;
+        if plan.utilisation < input.utilisation - UTILISATION_SLACK {
+            plan.warnings.push(format!(
+                "windows fill {:.1} % of the port and not {:.1} %: next to a guard of {} ns they are short; make them longer (window), or leave their length to the plan",
+                plan.utilisation * 100.0,
+                input.utilisation * 100.0,
+                plan.guard_ns
+            ));
+        }
         if plan.utilisation > 1.0 {
             return Err(PlanError::Overbooked {
                 percent: (plan.utilisation * 1000.0).round() / 10.0,

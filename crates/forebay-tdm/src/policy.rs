@@ -18,13 +18,14 @@ pub(crate) fn plan(input: &PlanInput, port: &Port) -> Result<Plan, PlanError> {
     }
 }
 
-/// The guard: how late a sender may be, how far two clocks may be apart, and the last packets' way over the wire.
+/// The guard: how late a sender may be, how far two clocks may be apart, and the last packet's way over the wire.
 fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
-    let wire_ns = port.takes_ns(u64::from(port.burst_packets));
+    // A burst begins only when all of it still fits its window; so what is left is one packet's way.
+    let wire_ns = port.takes_ns(1);
     let needed = input.lateness_ns + 2 * input.clock_error_ns + wire_ns;
     let spelled = format!(
-        "{} ns lateness (99.9 %), twice {} ns clock error, {wire_ns} ns for the last {} packets on the wire",
-        input.lateness_ns, input.clock_error_ns, port.burst_packets
+        "{} ns lateness (99.9 %), twice {} ns clock error, {wire_ns} ns for the last packet on the wire",
+        input.lateness_ns, input.clock_error_ns
     );
     let (guard_ns, why) = match input.guard_ns {
         Some(guard_ns) => (

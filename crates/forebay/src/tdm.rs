@@ -1,5 +1,6 @@
 //! `forebay tdm`: many senders, one port, in turns.
 
+mod bench;
 mod plan;
 mod port;
 mod receive;
@@ -27,6 +28,7 @@ enum Verb {
     Receive(receive::ReceiveArgs),
     Send(send::SendArgs),
     Plan(plan::PlanArgs),
+    Bench(bench::BenchArgs),
 }
 
 pub(crate) fn run(args: &TdmArgs) -> Result<ExitCode> {
@@ -34,5 +36,6 @@ pub(crate) fn run(args: &TdmArgs) -> Result<ExitCode> {
         Verb::Receive(args) => receive::run(args),
         Verb::Send(args) => send::run(args),
         Verb::Plan(args) => plan::run(args),
+        Verb::Bench(args) => bench::run(args),
     }
 }

@@ -16,8 +16,8 @@ fn a_plan_has_the_numbers_that_follow_from_the_port() {
     assert_eq!((plan.packet_ps, plan.pace_ps), (12_304_000, 12_304_000));
     // 131,072 / 1538 = 85 packets: an eighth, which is also no more than 100 us; a quarter.
     assert_eq!((plan.burst_packets, plan.catch_up_packets), (8, 21));
-    // 100 us, 2 x 5 us, 8 packets.
-    assert_eq!(plan.guard_ns, 100_000 + 10_000 + 98_432);
+    // 100 us, 2 x 5 us, a packet.
+    assert_eq!(plan.guard_ns, 100_000 + 10_000 + 12_304);
     assert!(
         plan.utilisation >= 0.975 && plan.utilisation <= 0.98 + 0.005,
         "{}",
@@ -82,6 +82,21 @@ fn the_modes_differ_in_slots_and_pace_alone() {
             "the same data in all modes"
         );
     }
+}
+
+#[test]
+fn windows_that_are_short_next_to_their_guard_are_told() {
+    let input = PlanInput {
+        window_ns: Some(1_000_000),
+        ..port_of_a_gigabit()
+    };
+    let plan = Plan::compute(&input).unwrap();
+    assert!(plan.utilisation < 0.9, "{}", plan.utilisation);
+    assert!(
+        plan.warnings[0].contains("make them longer"),
+        "{:?}",
+        plan.warnings
+    );
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! One session of one scheme: a receiver and its senders, real processes with clocks of their own.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::Options;
+use super::ground::Ground;
+
+/// What a session may take beyond its sending.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Bytes around a datagram as the port's queue counts them: Ethernet's header, IPv4, UDP.
+const WIRE_OVERHEAD_BYTES: u32 = 42;
+/// A window where none is given, for the number of them.
+const WINDOW: Duration = Duration::from_millis(10);
+
+/// Who shares the port when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// All at once.
+    Incast,
+    /// In turns, flat out.
+    Slots,
+    /// In turns, paced.
+    SlotsPaced,
+    /// By grants.
+    Credit,
+}
+
+impl Scheme {
+    /// Its name, as for `forebay tdm receive --mode`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Incast => "incast",
+            Self::Slots => "slots",
+            Self::SlotsPaced => "slots-paced",
+            Self::Credit => "credit",
+        }
+    }
+}
+
+/// A process that does not outlive its session.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self> {
+        let started = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Ok(Self(started.context("starting a process of the session")?))
+    }
+
+    /// Its JSON object, when it has ended.
+    fn json(mut self, what: &str, until: Instant) -> Result<Value> {
+        while self.0.try_wait()?.is_none() {
+            if Instant::now() > until {
+                bail!("the {what} did not end within {LIMIT:?}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let stdout = self.0.stdout.take().context("its output")?;
+        let line = BufReader::new(stdout).lines().next().transpose()?;
+        let Some(line) = line else {
+            let stderr = self.0.stderr.take().context("its errors")?;
+            let told: Vec<String> = BufReader::new(stderr)
+                .lines()
+                .map_while(Result::ok)
+                .collect();
+            bail!("the {what} said nothing: {}", told.join("; "));
+        };
+        serde_json::from_str(&line).with_context(|| format!("reading what the {what} said: {line}"))
+    }
+}
+
+/// Runs one session; gives its scheme's object.
+pub(super) fn run(options: &Options, ground: &Ground, scheme: Scheme, round: u32) -> Result<Value> {
+    let before = ground.port_drops()?;
+    let address = format!("{}:{}", ground.address(), forebay_run::tdm::PORT);
+    let mut receiver = ground.at_receiver(&options.program);
+    let turn = options.window.unwrap_or(WINDOW) * u32::from(options.senders);
+    let windows = (options.duration.as_secs_f64() / turn.as_secs_f64())
+        .ceil()
+        .max(1.0);
+    receiver.args([
+        "tdm", "receive", "--format", "json", "--verify", "--wait", "20s",
+    ]);
+    receiver.args(["--bind", &address, "--mode", scheme.name()]);
+    receiver.args(["--senders", &options.senders.to_string()]);
+    receiver.args(["--link-rate", &options.port_rate_bps.to_string()]);
+    receiver.args(["--port-buffer", &options.port_buffer_bytes.to_string()]);
+    receiver.args(["--wire-overhead", &WIRE_OVERHEAD_BYTES.to_string()]);
+    receiver.args(["--windows", &windows.to_string()]);
+    for (flag, time) in [
+        ("--window", options.window),
+        ("--dead-time", options.dead_time),
+    ] {
+        if let Some(time) = time {
+            receiver.args([flag, &format!("{}us", time.as_nanos() as f64 / 1e3)]);
+        }
+    }
+    let receiver = Running::start(receiver)?;
+    let mut senders = Vec::new();
+    for (number, mut sender) in ground.at_senders(&options.program).into_iter().enumerate() {
+        sender.args(["tdm", "send", &address, "--format", "json", "--wait", "20s"]);
+        sender.args(["--id", &format!("sender{number}")]);
+        if let Some(seed) = options.clock_seed {
+            let (offset_ns, skew_ppb) = clock(seed, round, number as u64);
+            sender.args(["--emulate-clock", &format!("{offset_ns},{skew_ppb}")]);
+        }
+        senders.push(Running::start(sender)?);
+    }
+    let until = Instant::now() + options.duration * 4 + LIMIT;
+    let mut truth = 0;
+    let mut told = Vec::new();
+    for (number, sender) in senders.into_iter().enumerate() {
+        let said = sender.json(&format!("sender {number}"), until)?;
+        truth = truth.max(
+            said["clock"]["same_host_error_ns_p99"]
+                .as_u64()
+                .unwrap_or(u64::MAX),
+        );
+        told.push(said);
+    }
+    let mut received = receiver.json("receiver", until)?;
+    if received["end"] != "complete" || received["wrong_payloads"] != 0 {
+        bail!("a session of {} ended badly: {received}", scheme.name());
+    }
+    let mut session = received["schemes"][0].take();
+    session["clock_bound_ns_p99"] = session["clock_error_ns_p99"].take();
+    // Against the truth, which one host knows: its clocks are the same, but for what was added to them.
+    session["clock_error_ns_p99"] = json!(truth);
+    session["port_drops"] = json!(ground.port_drops()? - before);
+    session["goodput_bps"] = json!(session["goodput_bps"].as_f64().unwrap_or(0.0));
+    let sum = |key: &str| {
+        told.iter()
+            .filter_map(|said| said[key].as_u64())
+            .sum::<u64>()
+    };
+    for key in ["late", "preempted", "carried"] {
+        session[key] = json!(sum(key));
+    }
+    Ok(session)
+}
+
+/// Offset and skew of one sender's clock: up to 20 ms and 100 ppm either way.
+fn clock(seed: u64, round: u32, sender: u64) -> (i64, i64) {
+    // splitmix64 (Steele, Lea, Flood 2014).
+    let mix = |mut word: u64| {
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    };
+    let drawn = mix(seed ^ mix(u64::from(round) << 32 | sender));
+    let within = |drawn: u64, most: i64| (drawn % (2 * most as u64 + 1)) as i64 - most;
+    (
+        within(drawn >> 32, 20_000_000),
+        within(drawn & 0xffff_ffff, 100_000),
+    )
+}

@@ -1,0 +1,153 @@
+//! `forebay tdm bench`: what slots and pacing are worth, on a switch port that is made for it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use forebay_bench::tdm::{self, Options, Report, Scheme};
+use serde_json::Value;
+
+use crate::output::{Format, note_line, parse_bytes, parse_duration, print_line};
+use crate::session::BROKEN;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SchemeArg {
+    Incast,
+    Slots,
+    SlotsPaced,
+    Credit,
+}
+
+/// Compares schemes on this machine: each sender is a network namespace, and a bridge port with a token bucket (tbf) stands for a switch's port with a shallow buffer.
+///
+/// Nothing of it touches the host's own network, and nothing is left when it ends or is killed. Clocks of senders are set off by milliseconds and by up to 100 ppm, and what they
+/// find out is compared with the truth. Needs root.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: forebay tdm bench --senders 3 --port-rate 1G --port-buffer 128K --window 2.5ms --repeat 10\n\nExit codes: 0 done, 1 an account does not close, 2 it could not be done."
+)]
+pub(crate) struct BenchArgs {
+    /// Senders, 1 to 64.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    senders: u16,
+    /// Rate of the port, in bit/s.
+    #[arg(long, value_name = "BITS", default_value = "1G", value_parser = parse_bytes)]
+    port_rate: u64,
+    /// Bytes that the port's queue holds (tbf's limit).
+    #[arg(long, value_name = "BYTES", default_value = "128Ki", value_parser = parse_bytes)]
+    port_buffer: u64,
+    /// Bytes that the port lets pass at once (tbf's burst): how late its timer may be, no buffer.
+    #[arg(long, value_name = "BYTES", default_value = "16Ki", value_parser = parse_bytes)]
+    port_burst: u64,
+    /// Length of a window; else computed.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    window: Option<Duration>,
+    /// The guard; else computed.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    dead_time: Option<Duration>,
+    /// How long senders send, in each session.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    duration: Duration,
+    /// What is compared.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [SchemeArg::Incast, SchemeArg::Slots, SchemeArg::SlotsPaced])]
+    schemes: Vec<SchemeArg>,
+    /// Sessions of each scheme; medians are told.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// For the senders' clocks.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Leave the senders' clocks as the host's.
+    #[arg(long)]
+    true_clocks: bool,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    let options = Options {
+        program: std::env::current_exe().context("finding this program")?,
+        senders: args.senders,
+        port_rate_bps: args.port_rate,
+        port_buffer_bytes: args.port_buffer,
+        port_burst_bytes: args.port_burst,
+        window: args.window,
+        dead_time: args.dead_time,
+        duration: args.duration,
+        schemes: args.schemes.iter().map(|scheme| scheme.scheme()).collect(),
+        repeat: args.repeat,
+        clock_seed: (!args.true_clocks).then_some(args.seed),
+    };
+    let report = tdm::run(&options, |line| note_line(format_args!("forebay: {line}")))?;
+    match args.format {
+        Format::Json => print_line(serde_json::to_string(&report)?),
+        Format::Text => print(&report),
+    }
+    let open = report
+        .schemes
+        .iter()
+        .any(|scheme| scheme["residual_items"] != 0);
+    Ok(if open {
+        ExitCode::from(BROKEN)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+impl SchemeArg {
+    const fn scheme(self) -> Scheme {
+        match self {
+            Self::Incast => Scheme::Incast,
+            Self::Slots => Scheme::Slots,
+            Self::SlotsPaced => Scheme::SlotsPaced,
+            Self::Credit => Scheme::Credit,
+        }
+    }
+}
+
+fn print(report: &Report) {
+    print_line(format_args!(
+        "{:<12} {:>9} {:>9} {:>10} {:>10} {:>8} {:>7} {:>9} {:>10} {:>9} {:>9}",
+        "scheme",
+        "window us",
+        "guard us",
+        "sent",
+        "lost",
+        "lost %",
+        "port %",
+        "Mbit/s",
+        "late us",
+        "clock us",
+        "overlaps"
+    ));
+    for scheme in &report.schemes {
+        let number = |key: &str| scheme[key].as_f64().unwrap_or(0.0);
+        let lost = number("sent") - number("received");
+        print_line(format_args!(
+            "{:<12} {:>9.0} {:>9.1} {:>10} {:>10} {:>8.3} {:>7.2} {:>9.1} {:>10.1} {:>9.3} {:>9}",
+            scheme["scheme"].as_str().unwrap_or("?"),
+            number("window_ns") / 1e3,
+            number("guard_ns") / 1e3,
+            number("sent"),
+            lost,
+            100.0 * lost / number("sent").max(1.0),
+            100.0 * number("port_utilisation"),
+            number("goodput_bps") / 1e6,
+            number("window_lateness_ns_p99") / 1e3,
+            number("clock_error_ns_p99") / 1e3,
+            number("overlaps"),
+        ));
+        if let Value::Object(causes) = &scheme["lost"] {
+            for (cause, packets) in causes.iter().filter(|(_, packets)| **packets != 0) {
+                print_line(format_args!("  lost, {cause}: {packets}"));
+            }
+        }
+    }
+    print_line(format_args!(
+        "late and clock: 99 % are better, medians of sessions; clock against the truth. {}; load before {:.2}",
+        report.port["emulated_by"].as_str().unwrap_or_default(),
+        report.conditions.load_before
+    ));
+}
