@@ -180,3 +180,15 @@ fn an_order_ends_it_and_no_file_of_blocks_is_named() {
     assert_eq!(ended.code(), Some(2));
     assert!(ended.stderr.contains("forebay fcheck"), "{}", ended.stderr);
 }
+
+#[test]
+fn what_cannot_be_gone_through_twice_is_told_at_once() {
+    let chain = Chain::of(&blocks(1).concat(), "twice");
+    let file = chain.path("blocks.dat");
+    fs::remove_file(&file).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &file, 0o600.into()).unwrap();
+    let ended = chain.card(&[]).end();
+    assert_eq!(ended.code(), Some(2));
+    assert!(ended.stderr.contains("a pipe"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("in a file"), "{}", ended.stderr);
+}

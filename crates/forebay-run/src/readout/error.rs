@@ -24,6 +24,17 @@ pub enum ReadoutError {
         /// Which.
         path: std::path::PathBuf,
     },
+    /// What is to be replayed is no file.
+    #[error(
+        "{} is {what}, and a replay goes through its file twice and more: save the blocks in a file, and name that",
+        path.display()
+    )]
+    NoFile {
+        /// Which.
+        path: std::path::PathBuf,
+        /// What it is instead.
+        what: &'static str,
+    },
     /// An address at which nobody could be found.
     #[error(
         "{address}: the parts of a chain have to know each other's ports; name one, as in tcp://127.0.0.1:7200"

@@ -32,6 +32,17 @@ impl Reading {
         format: Option<BlockFormat>,
     ) -> Result<Self, ReadoutError> {
         let path = &replay.file;
+        // Opening a pipe would wait for who writes into it.
+        let found = std::fs::metadata(path).map_err(RunError::file("opening", path))?;
+        if !found.is_file() {
+            let path = path.clone();
+            let what = if found.is_dir() {
+                "a directory"
+            } else {
+                "a pipe or a device"
+            };
+            return Err(ReadoutError::NoFile { path, what });
+        }
         let mut file = File::open(path).map_err(RunError::file("opening", path))?;
         let mut window = Window::new();
         window
