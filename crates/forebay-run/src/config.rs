@@ -14,6 +14,7 @@ pub mod needs;
 pub(crate) mod page;
 pub mod reference;
 pub mod sections;
+pub(crate) mod security;
 mod sinks;
 mod sources;
 mod spelling;

@@ -152,6 +152,9 @@ pub enum RunError {
         /// How many.
         count: usize,
     },
+    /// The certificates with which E-links are subscribed to.
+    #[error("E-links: {0}")]
+    Certificates(#[from] Box<crate::net::CertificateError>),
     /// The subscriber of E-links cannot go on.
     #[error("E-links: {0}")]
     Elinks(#[source] Box<crate::net::NetError>),

@@ -240,6 +240,8 @@ pub struct ElinksPlan {
     pub buffer_count: u32,
     /// No encryption beyond this host.
     pub plain: bool,
+    /// Files of this side's certificate, of its key, and of the authority.
+    pub certificates: Option<[PathBuf; 3]>,
 }
 
 /// The whole run.

@@ -4,6 +4,7 @@ use forebay_wire::felix::{Elink, Fid};
 
 use super::sources::Sources;
 use crate::config::block::Block;
+use crate::config::security::{certificate_files, read};
 use crate::plan::{ElinksPlan, Plan, SourceKey, SourcePlan};
 
 /// Keys of a block of sources that only datagrams need.
@@ -106,6 +107,10 @@ pub(super) fn plan(
         buffer_bytes: of("buffer_bytes", usual.buffer_bytes),
         buffer_count: of("buffer_count", usual.buffer_count),
         plain: block.flag("plain").unwrap_or(false),
+        certificates: certificate_files(block).map(|files| {
+            read(block, &files);
+            [files.certificate, files.key, files.authority]
+        }),
         publishers,
     };
     if elinks.publishers.is_empty() {

@@ -1,5 +1,27 @@
 //! What a key of the configuration is: its kind, range, default and reason, said once for reader, errors and reference.
 
+/// Keys of certificates, wherever `plain` is one.
+pub const CERTIFICATES: [Key; 3] = [
+    Key {
+        name: "tls_certificate",
+        kind: Kind::Path,
+        default: Default::Depends("plain on loopback, refused elsewhere"),
+        says: "This side's certificate as PEM: tcp:// is then encrypted by TLS, and both sides prove who they are. With `tls_key` and `tls_authority`.",
+    },
+    Key {
+        name: "tls_key",
+        kind: Kind::Path,
+        default: Default::Depends("none"),
+        says: "The key of that certificate as PEM.",
+    },
+    Key {
+        name: "tls_authority",
+        kind: Kind::Path,
+        default: Default::Depends("none"),
+        says: "Certificates of the authority that both sides' certificates are of, as PEM.",
+    },
+];
+
 /// Longest name.
 const NAME_CHARS_MAX: usize = 48;
 

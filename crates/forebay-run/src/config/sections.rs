@@ -1,6 +1,6 @@
 //! All sections and keys of a chain file, in the order in which they are documented.
 
-use super::keys::{Default, Key, Kind, Section};
+use super::keys::{CERTIFICATES, Default, Key, Kind, Section};
 use Default::{Depends, Required, Value};
 use Kind::{
     Address, Choice, Flag, Integer, Integers, Link, Name, Path, PowerOfTwo, Socket, Sockets, ZeroOr,
@@ -272,6 +272,9 @@ pub const ELINKS: Section = Section {
             Value("false"),
             "Whether tcp:// beyond this host may go without encryption.",
         ),
+        CERTIFICATES[0],
+        CERTIFICATES[1],
+        CERTIFICATES[2],
     ],
 };
 

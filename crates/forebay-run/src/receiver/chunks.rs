@@ -13,7 +13,9 @@ use forebay_sys::clock;
 
 use super::{DRAIN_LIMIT_NS, SLEEP};
 use crate::error::RunError;
-use crate::net::{Entry, NetError, NetSummary, Settings, Subscriber};
+use crate::net::{
+    CertificateFiles, Certificates, Entry, NetError, NetSummary, Settings, Subscriber,
+};
 use crate::plan::{ElinksPlan, Plan, SourceKey};
 use crate::stage::{Report, StageControl};
 use intake::Intake;
@@ -74,11 +76,7 @@ fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> 
     settings.messages.buffer_count = elinks.buffer_count;
     // A stage that was killed has left its own behind.
     settings.out = Some(plan.run_dir.join(format!("elinks-{}", std::process::id())));
-    settings.security = if elinks.plain {
-        Security::Plain
-    } else {
-        Security::PlainOnLoopback
-    };
+    settings.security = security(elinks)?;
     let mut subscriber = Subscriber::connect(&publishers, &settings)?;
     let tags = plan.sources.iter().filter_map(|source| match source.key {
         SourceKey::Elink(tag) => Some(Entry::one(tag)),
@@ -86,6 +84,22 @@ fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> 
     });
     subscriber.subscribe(&tags.collect::<Vec<_>>());
     Ok(subscriber)
+}
+
+fn security(elinks: &ElinksPlan) -> Result<Security, RunError> {
+    let Some([certificate, key, authority]) = elinks.certificates.clone() else {
+        return Ok(match elinks.plain {
+            true => Security::Plain,
+            false => Security::PlainOnLoopback,
+        });
+    };
+    let files = CertificateFiles {
+        certificate,
+        key,
+        authority,
+    };
+    let certificates = Certificates::load(&files).map_err(Box::new)?;
+    Ok(Security::Tls(certificates))
 }
 
 fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), RunError> {

@@ -8,6 +8,7 @@ mod toflx;
 use forebay_emu::card::CardFault;
 
 use crate::config::keys::{
+    CERTIFICATES,
     Default::{self, Depends, Required, Value},
     Key,
     Kind::{self, Choice, Flag, Integer, Integers, Link, Path, PowerOfTwo, Socket, ZeroOr},
@@ -431,6 +432,9 @@ pub const DEVICES: Section = Section {
             Value("false"),
             "Whether a TCP address beyond loopback may go without TLS.",
         ),
+        CERTIFICATES[0],
+        CERTIFICATES[1],
+        CERTIFICATES[2],
     ],
 };
 

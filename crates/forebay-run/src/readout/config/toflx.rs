@@ -6,9 +6,9 @@ use std::time::Duration;
 use forebay_msg::Config;
 
 use super::sections::{TOFLX, TOFLX_DEVICES, TOFLX_SECTIONS};
-use super::tohost::security;
 use crate::config::block::Block;
 use crate::config::page::Page;
+use crate::config::security::security;
 use crate::config::{ConfigError, Mistakes, text_of};
 use crate::net::Settings;
 use crate::readout::toflx::{CardTarget, ToFlxPlan};

@@ -8,8 +8,9 @@ use forebay_msg::Config;
 use super::sections::{DEVICES, TOHOST, TOHOST_SECTIONS};
 use crate::config::block::Block;
 use crate::config::page::Page;
+use crate::config::security::security;
 use crate::config::{ConfigError, Mistakes, text_of};
-use crate::net::{Security, Settings};
+use crate::net::Settings;
 use crate::readout::tohost::{DevicePlan, ToHostFile};
 
 /// Reads to-host's file.
@@ -62,15 +63,6 @@ fn tohost(page: &Page<'_>) -> Option<ToHostFile> {
         },
         devices,
     })
-}
-
-/// Whether what goes over TCP beyond loopback is encrypted.
-pub(super) fn security(block: &Block<'_, '_>) -> Security {
-    if block.flag("plain").unwrap_or(false) {
-        Security::Plain
-    } else {
-        Security::PlainOnLoopback
-    }
 }
 
 fn device(block: &Block<'_, '_>, before: &[DevicePlan]) -> Option<DevicePlan> {

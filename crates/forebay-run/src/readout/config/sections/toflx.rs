@@ -2,6 +2,7 @@
 
 use super::key;
 use crate::config::keys::{
+    CERTIFICATES,
     Default::{Depends, Required, Value},
     Kind::{Flag, Integer, Link, Path, Socket},
     Section,
@@ -73,6 +74,9 @@ pub const TOFLX: Section = Section {
             Value("false"),
             "Whether a TCP address beyond loopback may go without TLS.",
         ),
+        CERTIFICATES[0],
+        CERTIFICATES[1],
+        CERTIFICATES[2],
         key(
             "duration_s",
             Integer(1, 31_536_000),
