@@ -8,6 +8,7 @@ mod net;
 mod parts;
 mod readout;
 mod search;
+mod tdm;
 
 use std::path::PathBuf;
 
@@ -135,6 +136,11 @@ const PARTS: &[Part] = &[
         "readout",
         "the decoder of link readout alone, against a bare loop and memcpy; card, to-host and subscriber together",
         readout::readout,
+    ),
+    (
+        "tdm",
+        "time-division UDP: one sender against a bare loop, and three schemes on a shallow port between network namespaces",
+        tdm::tdm,
     ),
 ];
 

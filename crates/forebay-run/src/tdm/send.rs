@@ -95,10 +95,7 @@ pub fn run(
     if let Some(cpu) = plan.cpu {
         sched::pin_to_cpu(cpu)?;
     }
-    let input = match &plan.input {
-        Some(path) => Input::open(path)?,
-        None => Input::pattern(plan.bytes),
-    };
+    let input = open_input(plan)?;
     // After the input's thread has begun: that one has no need of it.
     let mut real_time = false;
     if plan.real_time {
@@ -151,12 +148,19 @@ pub fn run(
         truth: summary::Truth::default(),
     };
     super::await_stamps(&mut tell);
-    work.go(signals, &mut tell)?;
+    work.go(plan, signals, &mut tell)?;
     let failed = work
         .input
         .failure()
         .map(|error| format!("reading the input: {error}"));
     Ok(work.conclude(plan, lateness, begun.elapsed(), failed))
+}
+
+fn open_input(plan: &SendPlan) -> Result<Input, TdmError> {
+    match &plan.input {
+        Some(path) => Input::open(path),
+        None => Ok(Input::pattern(plan.bytes)),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), TdmError> {
@@ -186,7 +190,12 @@ fn nonce() -> u64 {
 }
 
 impl Work {
-    fn go(&mut self, signals: &StopSignals, tell: &mut impl FnMut(&str)) -> Result<(), TdmError> {
+    fn go(
+        &mut self,
+        plan: &SendPlan,
+        signals: &StopSignals,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<(), TdmError> {
         let mut control = [0; CONTROL_BYTES_MAX];
         let mut came = [0; CONTROL_BYTES_MAX];
         let mut asked = 0;
@@ -219,7 +228,11 @@ impl Work {
             }
             self.hear(&mut came);
             if self.sender.phase() != phase {
-                phase = self.sender.phase();
+                let before = std::mem::replace(&mut phase, self.sender.phase());
+                if phase == Phase::Hello && before != Phase::Hello && self.sender.offset() == 0 {
+                    // The next session has the whole input again.
+                    self.input = open_input(plan)?;
+                }
                 self.say(phase, tell);
                 if matches!(phase, Phase::Over(_)) {
                     return Ok(());

@@ -1,0 +1,276 @@
+//! Time-division UDP: one sender flat out beside a bare loop, and schemes on a shallow port.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use forebay_sys::gso::{GroReceive, GsoSend, Segment};
+use forebay_sys::socket::{UdpOptions, bind_udp, connect_udp};
+use serde_json::Value;
+
+use super::line::{Goal, Line};
+use super::{Lines, Session};
+use crate::statistics::{Spread, spread};
+use crate::tdm::{self, Report, Scheme};
+
+/// Bytes of a datagram.
+const DATAGRAM_BYTES: usize = 1472;
+/// Of them, bytes of payload in ours.
+const PAYLOAD_BYTES: usize = DATAGRAM_BYTES - 56;
+/// Datagrams of a burst in the bare loop: what fits 64 KiB.
+const BURST: usize = 44;
+/// Share of the bare loop.
+const OF_BARE: f64 = 0.9;
+/// What paced slots must make of the port.
+const UTILISATION: f64 = 0.97;
+/// Bounds of what is told of clocks and wake-ups, in us.
+const CLOCK_US: f64 = 1.0;
+const LATE_US: f64 = 20.0;
+/// Sessions of each scheme.
+const SESSIONS: u32 = 10;
+
+pub(super) fn tdm(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
+    lines.put(one_sender(session)?);
+    for (senders, window) in [
+        (3, Some(Duration::from_micros(2500))),
+        (3, Some(Duration::from_millis(10))),
+        (8, None),
+        (32, None),
+    ] {
+        session.go_on()?;
+        let options = tdm::Options {
+            program: session.program.clone(),
+            senders,
+            port_rate_bps: 1_000_000_000,
+            port_buffer_bytes: 128 << 10,
+            port_burst_bytes: 16 << 10,
+            window,
+            dead_time: None,
+            duration: Duration::from_millis(if session.quick { 500 } else { 1000 }),
+            schemes: vec![Scheme::Incast, Scheme::Slots, Scheme::SlotsPaced],
+            repeat: if session.quick { 1 } else { SESSIONS },
+            clock_seed: Some(1),
+        };
+        match tdm::run(&options, |_| {}) {
+            Ok(report) => lines.put_all(of_port(&options, &report)?),
+            Err(error) => {
+                eprintln!("  no port of {senders} senders: {error:#}");
+                if senders == 3 {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of all sessions of a scheme.
+fn all(report: &Report, scheme: Scheme, number: impl Fn(&Value) -> f64) -> Result<Spread> {
+    let of = report
+        .sessions
+        .iter()
+        .filter(|session| session["scheme"] == scheme.name());
+    spread(of.map(number)).context("no session of the scheme")
+}
+
+fn of_port(options: &tdm::Options, report: &Report) -> Result<Vec<Line>> {
+    let window = options
+        .window
+        .map_or("a window that was computed".to_owned(), |window| {
+            format!("windows of {} ms", window.as_secs_f64() * 1e3)
+        });
+    let what = format!(
+        "tdm, {} senders, {window}, port of 1 Gb/s with 128 KiB",
+        options.senders
+    );
+    let lost = |session: &Value| {
+        let sent = session["sent"].as_f64().unwrap_or(0.0);
+        100.0 * (sent - session["received"].as_f64().unwrap_or(0.0)) / sent.max(1.0)
+    };
+    let number = |key: &'static str, scale: f64| {
+        move |session: &Value| session[key].as_f64().unwrap_or(f64::NAN) / scale
+    };
+    let paced = Scheme::SlotsPaced;
+    let guard = all(report, paced, number("guard_ns", 1e3))?;
+    let others = [Scheme::Incast, Scheme::Slots].map(|scheme| all(report, scheme, lost));
+    let [incast, slots] = others;
+    Ok(vec![
+        Line::new(
+            format!("{what}: lost, paced slots"),
+            "%",
+            all(report, paced, lost)?,
+        )
+        .goal(Goal::AtMost(0.0))
+        .note(format!(
+            "incast loses {:.1} %, slots that are not paced {:.1} %",
+            incast?.median, slots?.median
+        )),
+        Line::new(
+            format!("{what}: the port is used"),
+            "of it",
+            all(report, paced, number("port_utilisation", 1.0))?,
+        )
+        .goal(Goal::AtLeast(UTILISATION))
+        .note(format!(
+            "guard {:.1} us, computed from what senders measured",
+            guard.median
+        )),
+        Line::new(
+            format!("{what}: error of the clocks, 99 %"),
+            "us",
+            all(report, paced, number("clock_error_ns_p99", 1e3))?,
+        )
+        .goal(Goal::AtMost(CLOCK_US))
+        .note("the worst sender; clocks set off by up to 20 ms and 100 ppm, against the truth"),
+        Line::new(
+            format!("{what}: windows begin late by, 99 %"),
+            "us",
+            all(report, paced, number("window_lateness_ns_p99", 1e3))?,
+        )
+        .goal(Goal::AtMost(LATE_US)),
+    ])
+}
+
+/// One sender to one receiver over loopback, flat out, in turns with a bare loop of the same calls.
+fn one_sender(session: &Session) -> Result<Line> {
+    let seconds = if session.quick { 0.5 } else { 2.0 };
+    let mut found = vec![Vec::new(), Vec::new()];
+    let mut lost = Vec::new();
+    let mut rounds = 0;
+    while session.wants_more(rounds, &found) {
+        session.go_on()?;
+        let (rate, part) = ours(session, seconds)?;
+        lost.push(part * 100.0);
+        if let [ours, bare] = found.as_mut_slice() {
+            ours.push(rate / 1e9);
+            bare.push(bare_loop(seconds)? / 1e9);
+        }
+        rounds += 1;
+    }
+    let [ours, bare] = found.as_slice() else {
+        bail!("two of them take turns");
+    };
+    let values = |values: &[f64]| spread(values.iter().copied()).context("no run");
+    let lost = spread(lost).context("no run")?;
+    Ok(Line::new("tdm, one sender flat out over loopback, datagrams of 1472 B that came", "Gb/s", values(ours)?)
+        .beside("bare GSO and GRO loop", values(bare)?)
+        .ratio_goal(Goal::AtLeast(OF_BARE))
+        .note(format!("{:.2} % lost in the receiver's socket, by name; each looks at every datagram, the loop at none", lost.median)))
+}
+
+/// Bits/s of datagrams that came, and the part that was lost.
+fn ours(session: &Session, seconds: f64) -> Result<(f64, f64)> {
+    let free = bind_udp((Ipv4Addr::LOCALHOST, 0).into(), &UdpOptions::default())?;
+    let address = free.address.to_string();
+    drop(free);
+    let windows = (seconds / 0.1).ceil();
+    let start = |arguments: &[&str]| -> Result<std::process::Child> {
+        let mut command = Command::new(&session.program);
+        command
+            .args(["tdm"])
+            .args(arguments)
+            .args(["--format", "json"]);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        child.with_context(|| format!("starting {}", session.program.display()))
+    };
+    let receiver = start(&[
+        "receive",
+        "--bind",
+        &address,
+        "--senders",
+        "1",
+        "--mode",
+        "slots",
+        "--link-rate",
+        "100G",
+        "--port-buffer",
+        "16M",
+        "--window",
+        "100ms",
+        "--dead-time",
+        "1us",
+        "--windows",
+        &windows.to_string(),
+    ])?;
+    let sender = start(&["send", &address, "--wait", "10s"])?;
+    let told = |child: std::process::Child, what: &str| -> Result<Value> {
+        let out = child
+            .wait_with_output()
+            .with_context(|| format!("waiting for the {what}"))?;
+        serde_json::from_slice(&out.stdout).with_context(|| format!("reading what the {what} said"))
+    };
+    told(sender, "sender")?;
+    let received = told(receiver, "receiver")?;
+    let scheme = &received["schemes"][0];
+    let number = |key: &str| scheme[key].as_f64().unwrap_or(0.0);
+    if received["end"] != "complete" || number("residual_items") != 0.0 {
+        bail!("the session did not end as it should: {received}");
+    }
+    let rate = number("goodput_bps") * DATAGRAM_BYTES as f64 / PAYLOAD_BYTES as f64;
+    Ok((rate, 1.0 - number("received") / number("sent").max(1.0)))
+}
+
+/// The same calls without heads, numbers, clocks and books: bits/s that came.
+fn bare_loop(seconds: f64) -> Result<f64> {
+    let options = UdpOptions {
+        receive_buffer_bytes: Some(8 << 20),
+        send_buffer_bytes: Some(4 << 20),
+        gro: true,
+        stamps: true,
+        ..UdpOptions::default()
+    };
+    let bound = bind_udp((Ipv4Addr::LOCALHOST, 0).into(), &options)?;
+    let sending = connect_udp(
+        bound.address,
+        &UdpOptions {
+            gro: false,
+            stamps: false,
+            ..options
+        },
+    )?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let payload = vec![0x5a; DATAGRAM_BYTES];
+            let segments = [Segment {
+                head: payload.get(..56).unwrap_or_default(),
+                payload: payload.get(56..).unwrap_or_default(),
+            }; BURST];
+            let mut send = GsoSend::new();
+            while !over.load(Ordering::Relaxed) {
+                send.send(sending.as_fd(), &segments);
+            }
+        });
+        let mut receive = GroReceive::new(32)?;
+        let mut bytes = 0_u64;
+        let mut begun: Option<Instant> = None;
+        let result = loop {
+            let came = receive.receive(bound.fd.as_fd()).context("receiving")?;
+            if came == 0 {
+                std::thread::yield_now();
+                continue;
+            }
+            let begun = begun.get_or_insert_with(Instant::now);
+            bytes += receive
+                .buffers()
+                .map(|buffer| buffer.bytes.len() as u64)
+                .sum::<u64>();
+            let passed = begun.elapsed().as_secs_f64();
+            if passed >= seconds {
+                break bytes as f64 * 8.0 / passed;
+            }
+        };
+        over.store(true, Ordering::Relaxed);
+        if sender.join().is_err() {
+            bail!("the bare sender failed");
+        }
+        Ok(result)
+    })
+}

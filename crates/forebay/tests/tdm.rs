@@ -1,0 +1,473 @@
+//! Time-division UDP with the real binary over real sockets: streams arrive byte for byte, and every bad day ends with books that close.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rig::{Ended, Run, audit, forebay, number, signal, start, wait_for};
+use serde_json::Value;
+
+/// A receiver on loopback and its directory.
+struct Session {
+    directory: tempfile::TempDir,
+    address: String,
+}
+
+impl Session {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            address: format!("127.0.0.1:{}", rig::free_ports(1)),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Small windows on a slow port: whatever happens, happens in the middle of one.
+    fn receive(&self, senders: &str, more: &[&str]) -> Run {
+        let mut command = forebay();
+        command.args([
+            "tdm",
+            "receive",
+            "--format",
+            "json",
+            "--bind",
+            &self.address,
+        ]);
+        command.args([
+            "--senders",
+            senders,
+            "--link-rate",
+            "200M",
+            "--port-buffer",
+            "128K",
+        ]);
+        command.args(["--silence", "700ms"]);
+        start(command.args(more))
+    }
+
+    fn send(&self, name: &str, more: &[&str]) -> Run {
+        let mut command = forebay();
+        command.args([
+            "tdm",
+            "send",
+            &self.address,
+            "--format",
+            "json",
+            "--id",
+            name,
+        ]);
+        if !more.contains(&"--wait") {
+            command.args(["--wait", "20s"]);
+        }
+        start(command.args(more))
+    }
+
+    /// A file with so many bytes that nobody else has.
+    fn file(&self, name: &str, bytes: usize) -> PathBuf {
+        let mut state = bytes as u64 + name.len() as u64;
+        let content: Vec<u8> = std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .take(bytes)
+        .collect();
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn out(&self) -> String {
+        self.path("out").display().to_string()
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn sender<'a>(received: &'a Value, name: &str) -> &'a Value {
+    let senders = received["by_sender"].as_array().unwrap();
+    let found = senders.iter().find(|sender| sender["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} in {received}"))
+}
+
+/// What was sent came or is lost by name, for each sender and in the ledger.
+fn assert_closed(received: &Value, out: &Path) {
+    assert_eq!(number(received, "residual_items"), 0, "{received}");
+    assert_eq!(number(received, "residual_bytes"), 0, "{received}");
+    for sender in received["by_sender"].as_array().unwrap() {
+        let lost: u64 = sender["lost"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|lost| lost.as_u64().unwrap())
+            .sum();
+        assert_eq!(
+            number(sender, "sent"),
+            number(sender, "received") + lost,
+            "{sender}"
+        );
+    }
+    let datagrams = received["datagrams"].as_object().unwrap();
+    let named: u64 = datagrams
+        .iter()
+        .filter(|(name, _)| *name != "came")
+        .map(|(_, count)| count.as_u64().unwrap())
+        .sum();
+    assert_eq!(datagrams["came"].as_u64().unwrap(), named, "{received}");
+    let audit = audit(out);
+    assert_eq!(audit.code(), Some(0), "{}", audit.stdout);
+}
+
+/// Waits until a receiver's books have so many packets written.
+fn at_work(out: &Path, packets: u64) {
+    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
+    wait_for("packets in the books", || {
+        let verdict = rig::audit_json(out);
+        (rig::account_items(&verdict, ("windows", "packets"), "outgoing") >= packets).then_some(())
+    });
+}
+
+#[test]
+fn each_senders_stream_becomes_a_file_of_its_name() {
+    let session = Session::new();
+    let files = [
+        session.file("north", 3_000_000),
+        session.file("south", 1_234_567),
+        session.file("empty", 0),
+    ];
+    let out = session.out();
+    let receiver = session.receive("3", &["--output", &out, "--per-window"]);
+    let names = ["north", "south", "empty"];
+    let senders: Vec<Run> = names
+        .iter()
+        .zip(&files)
+        .map(|(name, file)| session.send(name, &["--input", text(file)]))
+        .collect();
+    let sent: Vec<Value> = senders
+        .into_iter()
+        .map(|sender| sender.end().json_of(0))
+        .collect();
+    let received = receiver.end().json_of(0);
+    assert_closed(&received, Path::new(&out));
+    assert_eq!(received["end"], "complete");
+    let scheme = &received["schemes"][0];
+    assert_eq!(
+        (&scheme["scheme"], number(scheme, "senders")),
+        (&Value::from("slots-paced"), 3)
+    );
+    for ((name, file), sent) in names.iter().zip(&files).zip(&sent) {
+        assert_eq!(sent["end"], "complete", "{sent}");
+        assert_eq!(sent["residual_items"], 0, "{sent}");
+        // A machine that is busy may lose packets; what is not listed as lost is there, byte for byte.
+        let (came, was) = (
+            fs::read(session.path("out").join(name)).unwrap(),
+            fs::read(file).unwrap(),
+        );
+        let list =
+            fs::read_to_string(session.path("out").join(format!("{name}.lost.csv"))).unwrap();
+        let mut lines = list.lines();
+        assert_eq!(lines.next(), Some("offset_bytes,length_bytes"));
+        let mut expected = was.clone();
+        for line in lines {
+            let (offset, length) = line.split_once(',').unwrap();
+            let offset: usize = offset.parse().unwrap();
+            expected[offset..offset + length.parse::<usize>().unwrap()].fill(0);
+        }
+        let lost_at_the_end = expected.iter().rev().take_while(|byte| **byte == 0).count();
+        assert!(came.len() <= was.len() && came.len() + lost_at_the_end >= was.len());
+        assert!(came == expected[..came.len()], "{name}");
+        assert_eq!(
+            number(sender(&received, name), "payload_bytes") + lost_bytes(&list),
+            was.len() as u64
+        );
+    }
+    let windows = fs::read_to_string(session.path("out").join("windows.csv")).unwrap();
+    assert_eq!(
+        windows.lines().count() as u64,
+        number(&received, "windows") + 1
+    );
+}
+
+fn lost_bytes(list: &str) -> u64 {
+    list.lines()
+        .skip(1)
+        .map(|line| line.split_once(',').unwrap().1.parse::<u64>().unwrap())
+        .sum()
+}
+
+#[test]
+fn a_pipe_is_carried_from_standard_input_to_standard_output() {
+    let session = Session::new();
+    let receiver = session.receive("1", &["--output", "-"]);
+    let program = forebay().get_program().to_str().unwrap().to_owned();
+    let line = format!(
+        "seq 1 50000 | {program} tdm send {} --id pipe --input - --format json",
+        session.address
+    );
+    let sent = start(Command::new("sh").args(["-c", &line]))
+        .end()
+        .json_of(0);
+    let ended = receiver.end();
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    // Its own report goes to standard error: standard output is the stream's.
+    let expected: String = (1..=50_000).map(|number| format!("{number}\n")).collect();
+    if sent["lost"] == 0 {
+        assert!(ended.stdout == expected);
+    }
+    assert_eq!(number(&sent, "payload_bytes"), expected.len() as u64);
+    let refused = session.receive("2", &["--output", "-"]).end();
+    assert_eq!(refused.code(), Some(2));
+    assert!(
+        refused.stderr.contains("--output DIR"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn who_does_not_hold_the_key_takes_no_part() {
+    let session = Session::new();
+    let (right, wrong) = (session.path("right.key"), session.path("wrong.key"));
+    fs::write(&right, "sixteen bytes of a key").unwrap();
+    fs::write(&wrong, "another sixteen bytes!").unwrap();
+    let out = session.out();
+    let receiver = session.receive("1", &["--key", text(&right), "--output", &out]);
+    for stranger in [&["--key", text(&wrong)][..], &[]] {
+        let mut arguments = vec!["--wait", "600ms"];
+        arguments.extend(stranger);
+        let ended = session.send("stranger", &arguments).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("key"), "{}", ended.stderr);
+    }
+    let file = session.file("friend", 500_000);
+    let sent = session
+        .send("friend", &["--key", text(&right), "--input", text(&file)])
+        .end()
+        .json_of(0);
+    let received = receiver.end().json_of(0);
+    assert_closed(&received, Path::new(&out));
+    assert!(
+        number(&received["datagrams"], "wrong_key") > 0,
+        "{received}"
+    );
+    if sent["lost"] == 0 {
+        assert!(fs::read(session.path("out/friend")).unwrap() == fs::read(&file).unwrap());
+    }
+    let short = session.path("short.key");
+    fs::write(&short, "short").unwrap();
+    let refused = session.receive("1", &["--key", text(&short)]).end();
+    assert_eq!(refused.code(), Some(2));
+    assert!(refused.stderr.contains("at least 16"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_sender_that_is_killed_in_its_window_is_dead_and_the_others_complete() {
+    let session = Session::new();
+    let out = session.out();
+    let file = session.file("whole", 4_000_000);
+    let receiver = session.receive("2", &["--output", &out]);
+    let doomed = session.send("doomed", &[]);
+    let whole = session.send("whole", &["--input", text(&file)]);
+    at_work(Path::new(&out), 500);
+    assert!(signal("KILL", doomed.pid()));
+    let sent = whole.end().json_of(0);
+    let received = receiver.end().json_of(2);
+    assert_closed(&received, Path::new(&out));
+    assert_eq!(sender(&received, "doomed")["state"], "dead");
+    assert_eq!(sender(&received, "whole")["state"], "ended");
+    assert_eq!(received["end"], "incomplete");
+    if sent["lost"] == 0 {
+        assert!(fs::read(session.path("out/whole")).unwrap() == fs::read(&file).unwrap());
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed_and_started_again_is_found_and_the_stream_goes_on() {
+    let session = Session::new();
+    let (out, again) = (session.out(), session.path("again").display().to_string());
+    let file = session.file("long", 30_000_000);
+    let receiver = session.receive("1", &["--output", &out]);
+    let sender = session.send("long", &["--input", text(&file)]);
+    at_work(Path::new(&out), 300);
+    assert!(signal("KILL", receiver.pid()));
+    drop(receiver.end());
+    let receiver = session.receive("1", &["--output", &again]);
+    let sent = sender.end().json_of(0);
+    let received = receiver.end().json_of(0);
+    assert_closed(&received, Path::new(&again));
+    assert_eq!(number(&sent, "receivers_lost"), 1, "{sent}");
+    let (was, came) = (
+        fs::read(&file).unwrap(),
+        fs::read(session.path("again/long")).unwrap(),
+    );
+    // What the first receiver had, and what was on its way when it died, is a hole at the front, and listed.
+    let list = fs::read_to_string(session.path("again/long.lost.csv")).unwrap();
+    let first = list.lines().nth(1).unwrap();
+    let (offset, hole) = first.split_once(',').unwrap();
+    assert_eq!(offset, "0", "{list}");
+    let hole: usize = hole.parse().unwrap();
+    assert_eq!(came.len(), was.len());
+    assert!(hole > 0 && hole < was.len());
+    if list.lines().count() == 2 {
+        assert!(came[hole..] == was[hole..]);
+    }
+}
+
+#[test]
+fn an_order_to_end_lets_both_sides_tell_their_totals() {
+    for who in ["receiver", "sender"] {
+        let session = Session::new();
+        let out = session.out();
+        let receiver = session.receive("1", &["--verify", "--out", &out]);
+        let sender = session.send("endless", &[]);
+        at_work(Path::new(&out), 300);
+        let ordered = if who == "receiver" {
+            &receiver
+        } else {
+            &sender
+        };
+        assert!(signal("INT", ordered.pid()));
+        let (sent, received) = (sender.end(), receiver.end());
+        let received = received.json_of(0);
+        assert_closed(&received, Path::new(&out));
+        assert_eq!(number(&received, "wrong_payloads"), 0);
+        let told: Value = sent.json();
+        assert_eq!(told["residual_items"], 0, "{told}");
+        assert_eq!(
+            number(&told, "packets"),
+            number(&received["by_sender"][0], "sent")
+        );
+        let expected = if who == "receiver" {
+            ("stopped", Some(2))
+        } else {
+            ("interrupted", Some(0))
+        };
+        assert_eq!((told["end"].as_str().unwrap(), sent.code()), expected);
+    }
+}
+
+#[test]
+fn more_senders_than_planned_and_a_name_that_is_taken_are_refused() {
+    let session = Session::new();
+    let out = session.out();
+    let receiver = session.receive("1", &["--out", &out]);
+    let first = session.send("first", &[]);
+    at_work(Path::new(&out), 100);
+    let refused = |name: &str| -> Ended { session.send(name, &[]).end() };
+    let second = refused("second");
+    assert_eq!(second.code(), Some(2));
+    assert!(
+        second.stderr.contains("all places are taken"),
+        "{}",
+        second.stderr
+    );
+    let twin = refused("first");
+    assert_eq!(twin.code(), Some(2));
+    assert!(twin.stderr.contains("of that name"), "{}", twin.stderr);
+    assert!(signal("INT", first.pid()));
+    assert_eq!(first.end().json_of(0)["residual_items"], 0);
+    assert_closed(&receiver.end().json_of(0), Path::new(&out));
+}
+
+#[test]
+fn a_sender_that_repeats_takes_part_in_the_next_session() {
+    let session = Session::new();
+    let sender = session.send("again", &["--repeat", "--bytes", "200000"]);
+    for _ in 0..2 {
+        let received = session
+            .receive("1", &["--windows", "5", "--verify"])
+            .end()
+            .json_of(0);
+        assert!(
+            number(&received["by_sender"][0], "received") > 0,
+            "{received}"
+        );
+    }
+    assert!(signal("INT", sender.pid()));
+    let _ = sender.end();
+}
+
+#[test]
+fn two_receivers_at_one_address_are_one_too_many() {
+    let session = Session::new();
+    let out = session.out();
+    let first = session.receive("1", &["--out", &out]);
+    wait_for("the ledger", || {
+        Path::new(&out).join("ledger").exists().then_some(())
+    });
+    let second = session.receive("1", &[]).end();
+    assert_eq!(second.code(), Some(2));
+    assert!(
+        second.stderr.contains(&session.address),
+        "{}",
+        second.stderr
+    );
+    assert!(signal("INT", first.pid()));
+    first.end();
+}
+
+#[test]
+fn a_plan_is_told_with_its_reasons_and_one_that_cannot_work_is_refused() {
+    let plan = |more: &[&str]| {
+        let mut command = forebay();
+        command.args([
+            "tdm",
+            "plan",
+            "--link-rate",
+            "1G",
+            "--port-buffer",
+            "128K",
+            "--senders",
+            "3",
+            "--packet-bytes",
+            "1472",
+        ]);
+        start(command.args(more)).end()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let picture = directory.path().join("plan.svg");
+    let json = plan(&["--format", "json", "--svg", text(&picture)]).json_of(0);
+    assert_eq!(number(&json, "guard_ns"), 100_000 + 2 * 5_000 + 12_304);
+    assert_eq!(json["pacing_ns"], 12_304.0);
+    for what in ["window", "guard", "pace"] {
+        assert!(
+            !json["reasons"][what]["why"].as_str().unwrap().is_empty(),
+            "{json}"
+        );
+    }
+    assert_eq!(json["slots"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        fs::read_to_string(&picture)
+            .unwrap()
+            .matches("<rect x")
+            .count(),
+        6,
+        "two cycles of three"
+    );
+    let shown = plan(&[]);
+    assert!(shown.stdout.contains("sender 2"), "{}", shown.stdout);
+    let refused = plan(&["--utilisation", "1.01"]);
+    assert_eq!(refused.code(), Some(2));
+    assert!(refused.stderr.contains("101 %"), "{}", refused.stderr);
+    let session = Session::new();
+    let refused = session.receive("2", &["--utilisation", "1.01"]).end();
+    assert_eq!(
+        refused.code(),
+        Some(2),
+        "a receiver says so before anybody is waited for"
+    );
+}
