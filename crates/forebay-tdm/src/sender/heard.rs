@@ -58,14 +58,12 @@ impl Sender {
             }
             Message::Ended(end) if self.phase == Phase::Ending => {
                 self.received = Some(*end);
-                self.over(
-                    if self.interrupted {
-                        Over::Interrupted
-                    } else {
-                        Over::Complete
-                    },
-                    now_ns,
-                );
+                let how = match self.stopped {
+                    Some(reason) => Over::Stopped(reason),
+                    None if self.interrupted => Over::Interrupted,
+                    None => Over::Complete,
+                };
+                self.over(how, now_ns);
             }
             Message::Stop(stop) => match self.phase {
                 // Its totals are told first: the receiver waits for them.
