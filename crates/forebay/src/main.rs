@@ -35,6 +35,7 @@ mod tdm;
 mod toflx;
 mod tohost;
 mod top;
+mod totals;
 
 /// Takes data from many senders over Ethernet and says where every byte went.
 #[derive(Debug, Parser)]

@@ -8,8 +8,9 @@ use anyhow::Result;
 use forebay_run::readout::toflx::{self, ToFlxSummary};
 use forebay_run::readout::{CardEnd, config};
 
-use crate::output::{Format, bytes, counted, note_line, print_line, si};
-use crate::session::{BROKEN, leak_of_end_point};
+use crate::output::{Format, bytes, counted, note_line, print_line};
+use crate::session::leak_of_end_point;
+use crate::totals::{Totals, exit_code};
 
 /// Receives messages and writes them to the E-links of cards, in from-host packets.
 ///
@@ -62,11 +63,8 @@ pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
             ));
         }
     }
-    Ok(match (summary.is_closed(), &summary.failed) {
-        (false, _) => ExitCode::from(BROKEN),
-        (true, None) if !summary.lost_card() => ExitCode::SUCCESS,
-        (true, _) => ExitCode::from(2),
-    })
+    let is_whole = summary.failed.is_none() && !summary.lost_card();
+    Ok(exit_code(summary.is_closed(), is_whole))
 }
 
 fn print(summary: &ToFlxSummary) {
@@ -94,17 +92,14 @@ fn print(summary: &ToFlxSummary) {
             summary.held_up_seconds
         ));
     }
-    for (reason, count) in &summary.drops {
-        print_line(format_args!("lost at {reason}: {count}"));
+    Totals {
+        drops: &summary.drops,
+        items: (summary.messages, "message"),
+        bytes: summary.bytes,
+        seconds: summary.seconds,
+        cpu_seconds: summary.cpu_seconds,
+        residual_items: summary.residual_items,
+        residual_bytes: summary.residual_bytes,
     }
-    print_line(format_args!(
-        "{} of {} in {:.2} s ({}); CPU {:.2} s; residual {} items, {} bytes",
-        counted(summary.messages, "message"),
-        bytes(summary.bytes as f64),
-        summary.seconds,
-        si(summary.messages as f64 / summary.seconds.max(1e-9), "Hz"),
-        summary.cpu_seconds,
-        summary.residual_items,
-        summary.residual_bytes,
-    ));
+    .print();
 }

@@ -8,8 +8,9 @@ use anyhow::Result;
 use forebay_run::readout::tohost::{self, ToHostSummary};
 use forebay_run::readout::{CardEnd, config};
 
-use crate::output::{Format, bytes, counted, note_line, print_line, si};
-use crate::session::{BROKEN, leak_of_end_point};
+use crate::output::{Format, bytes, counted, note_line, print_line};
+use crate::session::leak_of_end_point;
+use crate::totals::{Totals, exit_code};
 
 /// Reads the DMA buffers of cards and publishes their chunks by E-link.
 ///
@@ -61,11 +62,8 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
             "forebay: the card is gone without a farewell; what it had shown was read, and the books are closed",
         );
     }
-    Ok(match (summary.is_closed(), &summary.failed) {
-        (false, _) => ExitCode::from(BROKEN),
-        (true, None) if !summary.lost_card() => ExitCode::SUCCESS,
-        (true, _) => ExitCode::from(2),
-    })
+    let is_whole = summary.failed.is_none() && !summary.lost_card();
+    Ok(exit_code(summary.is_closed(), is_whole))
 }
 
 fn print(summary: &ToHostSummary) {
@@ -95,17 +93,14 @@ fn print(summary: &ToHostSummary) {
             ));
         }
     }
-    for (reason, count) in &summary.drops {
-        print_line(format_args!("lost at {reason}: {count}"));
+    Totals {
+        drops: &summary.drops,
+        items: (summary.chunks, "chunk"),
+        bytes: summary.chunk_bytes,
+        seconds: summary.seconds,
+        cpu_seconds: summary.cpu_seconds,
+        residual_items: summary.residual_items,
+        residual_bytes: summary.residual_bytes,
     }
-    print_line(format_args!(
-        "{} of {} in {:.2} s ({}); CPU {:.2} s; residual {} items, {} bytes",
-        counted(summary.chunks, "chunk"),
-        bytes(summary.chunk_bytes as f64),
-        summary.seconds,
-        si(summary.chunks as f64 / summary.seconds.max(1e-9), "Hz"),
-        summary.cpu_seconds,
-        summary.residual_items,
-        summary.residual_bytes,
-    ));
+    .print();
 }

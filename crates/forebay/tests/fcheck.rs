@@ -6,43 +6,15 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod rig;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Flags, Generated};
+use rig::blocks::blocks;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-fn format() -> BlockFormat {
-    BlockFormat::phase2(4096).unwrap()
-}
-
-/// Blocks of two E-links in turn, with generated chunks; each block has 10.
-fn blocks(each: u8) -> Vec<Vec<u8>> {
-    let mut blocks = Vec::new();
-    for number in 0..each {
-        for link in [0, 1] {
-            let elink = Elink::of_link(link).unwrap();
-            let mut block = vec![0; format().bytes()];
-            let mut writer = BlockWriter::begin(format(), elink, number % 32, &mut block).unwrap();
-            for one in 0..10 {
-                let mut chunk = vec![0; 100 + usize::from(one)];
-                let generated = Generated {
-                    first: 0xaa,
-                    l1id: number.wrapping_mul(10).wrapping_add(one),
-                    elink: 0,
-                    width: 16,
-                };
-                assert!(generated.emit(&mut chunk));
-                writer.push(&chunk, 0, Flags::NONE).unwrap();
-            }
-            writer.close();
-            blocks.push(block);
-        }
-    }
-    blocks
-}
 
 /// A folder with a file of these bytes.
 fn with_file(bytes: &[u8]) -> TempDir {

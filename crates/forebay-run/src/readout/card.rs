@@ -24,7 +24,6 @@ use super::child::Parent;
 use super::device::{DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec};
 use super::error::ReadoutError;
 use super::trigger_times::{self, TriggerTimes};
-use crate::error::RunError;
 use crate::metrics::MetricsServer;
 use from_host::FromHostSide;
 pub use summary::{CardSummary, DmaSummary, ElinkSummary, FromHostSummary};
@@ -244,7 +243,7 @@ pub fn run(
     )?;
     warnings.iter().for_each(|warning| warn(warning));
     let _metrics = match plan.metrics {
-        Some(address) => Some(MetricsServer::start(address, books.reader()?)?),
+        Some(address) => Some(MetricsServer::start(address, books.ledger.reader()?)?),
         None => None,
     };
     let (from_host, memory) = FromHostSide::open(
@@ -456,13 +455,10 @@ impl Process<'_> {
             Ok(ended) if ended.stopped => (Condition::Complete, Reason::Requested),
             Ok(_) => (Condition::Complete, Reason::LimitReached),
         };
-        self.books.close(condition, reason);
+        self.books.ledger.close(condition, reason);
         let card_ns = ended.as_ref().map_or(0, |ended| ended.card_ns);
         let summary = self.summary(card_ns);
-        self.books.keep(|_| {
-            let record = serde_json::to_string_pretty(&summary);
-            record.map_err(RunError::not_sayable("record"))
-        })?;
+        self.books.ledger.keep_summary(&summary)?;
         ended.map(|_| summary)
     }
 }

@@ -8,10 +8,7 @@ use std::path::Path;
 
 use forebay_emu::Amount;
 use forebay_emu::card::{CardAccount, CardLoss, ChunkBooks, TriggerBooks};
-use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupId, GroupWriter, LedgerReader, Reason, SchemaBuilder,
-    Tally, Unit,
-};
+use forebay_ledger::{Account, Book, Counter, GroupId, GroupWriter, SchemaBuilder, Tally, Unit};
 
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
@@ -64,7 +61,7 @@ struct DmaWords {
 pub(super) struct CardBooks {
     group: GroupWriter,
     book: Book,
-    ledger: KeptLedger,
+    pub(super) ledger: KeptLedger,
     triggers: [Counter; 5],
     time: Counter,
     busy: Counter,
@@ -217,24 +214,6 @@ impl CardBooks {
         self.before = now.clone();
         self.group.commit(&self.book);
         self.ledger.heartbeat();
-    }
-
-    /// For whoever shows them while the run lasts.
-    pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
-        self.ledger.reader()
-    }
-
-    /// Closes them.
-    pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
-        self.ledger.close(condition, reason);
-    }
-
-    /// Leaves ledger and record in the run's directory, if there is one.
-    pub(super) fn keep(
-        &mut self,
-        record: impl FnOnce(&str) -> Result<String, RunError>,
-    ) -> Result<(), RunError> {
-        self.ledger.keep(record)
     }
 }
 

@@ -88,7 +88,7 @@ pub fn run(
     let leak = plan.settings.leak.clone();
     let books = Books::open(plan.out.as_deref(), plan.cards.len(), leak, &mut warnings)?;
     warnings.iter().for_each(|warning| warn(warning));
-    let shown = Shown::from(books.reader()?);
+    let shown = Shown::from(books.ledger.reader()?);
     let _metrics = match plan.metrics {
         Some(address) => Some(MetricsServer::start(address, shown.clone())?),
         None => None,
@@ -213,7 +213,7 @@ impl ToFlx<'_> {
         self.cards.iter_mut().for_each(Card::show);
         if tends {
             self.tended_ns = now_ns;
-            self.books.heartbeat();
+            self.books.ledger.heartbeat();
         }
     }
 
@@ -299,12 +299,9 @@ impl ToFlx<'_> {
             (Ok(_), false) if stopped => (Condition::Complete, Reason::Requested),
             (Ok(_), false) => (Condition::Complete, Reason::InputEnded),
         };
-        self.books.close(condition, reason);
+        self.books.ledger.close(condition, reason);
         let summary = self.summary(ended, begun)?;
-        self.books.keep(|_| {
-            let record = serde_json::to_string_pretty(&summary);
-            record.map_err(RunError::not_sayable("record"))
-        })?;
+        self.books.ledger.keep_summary(&summary)?;
         Ok(summary)
     }
 
@@ -313,7 +310,12 @@ impl ToFlx<'_> {
         ended: Result<NetSummary, ReadoutError>,
         begun: Instant,
     ) -> Result<ToFlxSummary, ReadoutError> {
-        let snapshot = self.books.reader()?.snapshot().map_err(RunError::from)?;
+        let snapshot = self
+            .books
+            .ledger
+            .reader()?
+            .snapshot()
+            .map_err(RunError::from)?;
         let balance = snapshot.balance();
         let mut drops = BTreeMap::new();
         for account in &balance.accounts {

@@ -284,10 +284,7 @@ fn conclude(
     };
     books.close(condition, reason);
     let summary = summary(books, buffers, begun, failed)?;
-    books.keep(|_| {
-        let record = serde_json::to_string_pretty(&summary);
-        record.map_err(RunError::not_sayable("record"))
-    })?;
+    books.keep_summary(&summary)?;
     match refused {
         Some(error) if summary.buffers.is_empty() => Err(error),
         _ => Ok(summary),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter, Schema, Words};
 use forebay_sys::clock;
+use serde::Serialize;
 
 use super::{RunDir, remove_forgotten};
 use crate::error::RunError;
@@ -93,6 +94,13 @@ impl KeptLedger {
             directory.write_record(&record)?;
         }
         Ok(())
+    }
+
+    /// The same with a summary as the record.
+    pub(crate) fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
+        self.keep(|_| {
+            serde_json::to_string_pretty(summary).map_err(RunError::not_sayable("record"))
+        })
     }
 }
 

@@ -18,7 +18,6 @@ use forebay_wire::felix::{BlockFormat, BlockHead};
 use serde::Serialize;
 
 use super::{CardPlan, DmaSummary, Rings};
-use crate::error::RunError;
 use crate::metrics::MetricsServer;
 use crate::readout::check::frame::Next;
 use crate::readout::child::Parent;
@@ -349,10 +348,7 @@ impl Player<'_> {
         };
         self.books.ledger.close(condition, reason);
         let summary = self.summary(elinks);
-        self.books.ledger.keep(|_| {
-            let record = serde_json::to_string_pretty(&summary);
-            record.map_err(RunError::not_sayable("record"))
-        })?;
+        self.books.ledger.keep_summary(&summary)?;
         Ok(summary)
     }
 

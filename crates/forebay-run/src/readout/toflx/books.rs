@@ -8,10 +8,7 @@
 
 use std::path::Path;
 
-use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
-    SchemaBuilder, Unit,
-};
+use forebay_ledger::{Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Unit};
 use forebay_wire::felix::PACKET_BYTES;
 
 use crate::error::RunError;
@@ -75,7 +72,7 @@ struct Waits {
 
 /// The books of to-flx.
 pub(super) struct Books {
-    ledger: KeptLedger,
+    pub(super) ledger: KeptLedger,
     group: GroupWriter,
     book: Book,
     route: Account,
@@ -236,25 +233,5 @@ impl Books {
     #[inline]
     pub(super) fn commit(&mut self) {
         self.group.commit(&self.book);
-    }
-
-    pub(super) fn heartbeat(&self) {
-        self.ledger.heartbeat();
-    }
-
-    /// For whoever shows them.
-    pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
-        self.ledger.reader()
-    }
-
-    pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
-        self.ledger.close(condition, reason);
-    }
-
-    pub(super) fn keep(
-        &mut self,
-        record: impl FnOnce(&str) -> Result<String, RunError>,
-    ) -> Result<(), RunError> {
-        self.ledger.keep(record)
     }
 }

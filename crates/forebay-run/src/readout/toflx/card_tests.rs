@@ -95,7 +95,7 @@ impl Bench {
     /// The books as they are: what they leave over, what is held, and what is lost by name.
     fn balance(&mut self) -> (u64, u64, Vec<(String, u64)>) {
         self.books.commit();
-        let snapshot = self.books.reader().unwrap().snapshot().unwrap();
+        let snapshot = self.books.ledger.reader().unwrap().snapshot().unwrap();
         let balance = snapshot.balance();
         let held = balance.accounts.iter();
         let held = held.map(|line| line.held.items.unsigned_abs()).sum();
