@@ -107,6 +107,10 @@ fn sequence_numbers_go_on_where_the_file_begins_again() {
     assert_eq!(number(&swrod, "chunks"), 4000);
     assert_eq!(tohost["buffers"][0]["missing_blocks"], 0, "{tohost}");
     assert_eq!(audit(&out).code(), Some(0));
+    let mut top = forebay();
+    let top = start(top.arg("top").arg(&out).args(["--format", "json"]));
+    let top = top.end().json();
+    assert!(top["events"].is_null() && !top["places"].is_null(), "{top}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is shown of a run: numbers from two looks at its ledger, ready for text, JSON and the screen.
 
 use forebay_ledger::{
-    AccountLine, Alarm, DropLine, HistogramSummary, HostLine, LinkLine, Phase, ResidualAlarm,
+    AccountLine, Alarm, DropLine, HistogramSummary, HostLine, LinkLine, Phase, ResidualAlarm, Unit,
 };
 use serde::Serialize;
 
@@ -181,7 +181,10 @@ impl Watch {
         let rates = Rates { before, seconds };
         let messages = messages::messages(now, &rates);
         let chunks = chunks::chunks(now, &rates);
-        let builds = messages.is_none() && chunks.is_none();
+        let mut accounts = now.verdict.balance.accounts.iter();
+        // A card that shows recorded blocks knows of nothing else.
+        let is_replay = accounts.all(|line| line.unit == Unit::Blocks);
+        let builds = messages.is_none() && chunks.is_none() && !is_replay;
         View {
             run_id: now.snapshot.run_id().to_owned(),
             state,
