@@ -36,8 +36,10 @@ pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary};
 const BUFFERS: usize = 32;
 /// Payload bytes of the socket's buffer: 60 ms at 1 Gb/s.
 const SOCKET_BYTES: usize = 8 << 20;
-/// The kernel's counters are looked at, and gathered payload is written, so often, in ns.
+/// The kernel's counters are looked at, and the books are shown, so often, in ns.
 const TEND_NS: u64 = 10_000_000;
+/// Payload is gathered no longer than this, in ns.
+const FLUSH_NS: u64 = 100_000_000;
 /// Nothing is waited for longer than this at once, in ns.
 const WAIT_NS: u64 = 100_000_000;
 
@@ -76,6 +78,14 @@ pub struct ReceivePlan {
     pub plain: bool,
 }
 
+/// What is written down of a session.
+#[derive(serde::Serialize)]
+struct Record<'a> {
+    run_id: &'a str,
+    #[serde(flatten)]
+    summary: &'a ReceiveSummary,
+}
+
 /// A receiver at work.
 struct Work {
     receiver: Receiver,
@@ -88,6 +98,9 @@ struct Work {
     sums: summary::Sums,
     drops: DropCounter,
     tended_ns: u64,
+    flushed_ns: u64,
+    /// Starts of each sender for which there is a stream.
+    starts: Vec<u32>,
     planned: bool,
     failed: Option<String>,
 }
@@ -171,6 +184,8 @@ pub fn run(
         sums: summary::Sums::default(),
         drops,
         tended_ns: 0,
+        flushed_ns: 0,
+        starts: Vec::new(),
         planned: false,
         failed: None,
     };
@@ -200,6 +215,8 @@ impl Work {
                 self.receiver.stop(self.clock.now_ns());
             }
             self.clock.look();
+            // Before anything of a new sender is written, its file is there: it has joined at least an exchange of clocks earlier.
+            self.open_streams(tell);
             let came = self.take(&mut receive)?;
             let now_ns = self.clock.now_ns();
             while let Some(transmit) = self.receiver.poll_transmit(now_ns, &mut control) {
@@ -243,7 +260,7 @@ impl Work {
         let came = match receive.receive(self.socket.as_fd()) {
             Ok(came) => came,
             // An answer met nobody: its sender is gone, and will be found silent.
-            Err(error) if error.raw_os_error().is_some() => {
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 self.outbound.errors += 1;
                 return Ok(1);
             }
@@ -266,7 +283,6 @@ impl Work {
                     payload,
                 } = arrival
                 {
-                    self.open_streams()?;
                     let written = self.streams.write(sender, offset, payload);
                     self.books.written(sender, &written);
                 }
@@ -275,21 +291,29 @@ impl Work {
         Ok(came)
     }
 
-    /// Senders that are new get their files.
-    fn open_streams(&mut self) -> Result<(), TdmError> {
-        let known = self.streams.len();
-        if known < self.receiver.peers().len() {
-            let names: Vec<String> = self
-                .receiver
-                .peers()
-                .skip(known)
-                .map(|peer| peer.name.clone())
-                .collect();
-            for name in names {
-                self.streams.open(&name)?;
+    /// Senders that are new, or were started again, get their files.
+    fn open_streams(&mut self, tell: &mut impl FnMut(&str)) {
+        for (sender, peer) in self.receiver.peers().enumerate() {
+            if self
+                .starts
+                .get(sender)
+                .is_some_and(|starts| *starts == peer.restarts)
+            {
+                continue;
+            }
+            if sender < self.streams.len() {
+                for (sender, written) in self.streams.flush() {
+                    self.books.written(sender, &written);
+                }
+            }
+            if let Some(path) = self.streams.open(sender, &peer.name) {
+                tell(&format!("the stream of {} goes to {path}", peer.name));
+            }
+            match self.starts.get_mut(sender) {
+                Some(starts) => *starts = peer.restarts,
+                None => self.starts.push(peer.restarts),
             }
         }
-        Ok(())
     }
 
     /// The kernel's counters, and what is gathered.
@@ -301,6 +325,14 @@ impl Work {
             self.books.overflowed(drops);
             self.sums.socket_drops += drops;
         }
+        let now_ns = self.clock.now_ns();
+        if now_ns >= self.flushed_ns + FLUSH_NS {
+            self.flushed_ns = now_ns;
+            for (sender, written) in self.streams.flush() {
+                self.books.written(sender, &written);
+            }
+        }
+        self.books.commit();
         self.books.heartbeat();
         Ok(())
     }
@@ -321,7 +353,6 @@ impl Work {
             }
         }
         while let Some(range) = self.receiver.poll_lost() {
-            self.open_streams()?;
             self.sums.lost_bytes += range.bytes;
             self.sums.lost_ranges += 1;
             let written = self.streams.lost(&range);
@@ -395,8 +426,11 @@ impl Work {
                 failed: self.failed.clone(),
             },
         );
-        self.books.keep(|_| {
-            let record = serde_json::to_string_pretty(&summary);
+        self.books.keep(|run_id| {
+            let record = serde_json::to_string_pretty(&Record {
+                run_id,
+                summary: &summary,
+            });
             record.map_err(RunError::not_sayable("record"))
         })?;
         Ok(summary)

@@ -64,6 +64,7 @@ impl Books {
             .collect();
         let (_, datagrams) = schema.account(group, "datagrams", "all", Unit::Datagrams, &reasons);
         let causes = Lost::default().by_cause().map(|(cause, _)| cause);
+        let places = usize::from(senders);
         let senders = (0..senders).map(|sender| {
             let owner = format!("sender{sender}");
             let (_, windows) = schema.account(group, "windows", &owner, Unit::Packets, &causes);
@@ -80,7 +81,7 @@ impl Books {
         let help = "Datagrams that the kernel dropped at the socket; with merging on a lower bound";
         let overflow = schema.counter(group, "socket_drops", "", help);
         let schema = schema.finish()?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, 1, warnings)?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, places, warnings)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
         Ok(Self {
             book: group.restore(),

@@ -39,6 +39,8 @@ pub(super) struct Streams {
 
 enum Stream {
     Nowhere,
+    /// Its file could not be made.
+    Failed(String),
     File(Gathered),
     Ordered(Ordered),
 }
@@ -102,31 +104,26 @@ impl Streams {
         }
     }
 
-    /// A sender is known now; they come in the order of their numbers.
-    pub(super) fn open(&mut self, name: &str) -> Result<(), TdmError> {
+    /// Sender number `sender` has begun, for the first time or anew. Tells the name of its file, where that is not the sender's own.
+    pub(super) fn open(&mut self, sender: usize, name: &str) -> Option<String> {
+        let mut taken = None;
         let stream = match &self.output {
             Output::Discard | Output::Verify => Stream::Nowhere,
             Output::Stdout => Stream::Ordered(Ordered::default()),
-            Output::Directory(directory) => {
-                let path = directory.join(file_name(name));
-                let lost = directory.join(format!("{}.lost.csv", file_name(name)));
-                let file = create(&path)?;
-                let mut list = BufWriter::new(create(&lost)?);
-                writeln!(list, "offset_bytes,length_bytes")
-                    .map_err(TdmError::file("writing", lost))?;
-                Stream::File(Gathered {
-                    path,
-                    file,
-                    bytes: Vec::with_capacity(GATHER_BYTES),
-                    packets: 0,
-                    at: 0,
-                    lost: list,
-                    failed: None,
-                })
-            }
+            Output::Directory(directory) => match Gathered::create(directory, name) {
+                Ok(file) => {
+                    let own = file.path.file_name().is_some_and(|file| file == name);
+                    taken = (!own).then(|| file.path.display().to_string());
+                    Stream::File(file)
+                }
+                Err(error) => Stream::Failed(error.to_string()),
+            },
         };
-        self.streams.push(stream);
-        Ok(())
+        match self.streams.get_mut(sender) {
+            Some(place) => *place = stream,
+            None => self.streams.push(stream),
+        }
+        taken
     }
 
     pub(super) fn len(&self) -> usize {
@@ -143,6 +140,11 @@ impl Streams {
         match self.streams.get_mut(usize::from(sender)) {
             Some(Stream::File(file)) => file.write(offset, payload),
             Some(Stream::Ordered(ordered)) => ordered.write(offset, payload),
+            Some(Stream::Failed(_)) => Written {
+                failed_packets: 1,
+                failed_bytes: payload.len() as u64,
+                ..Written::default()
+            },
             Some(Stream::Nowhere) | None => Written {
                 packets: 1,
                 bytes: payload.len() as u64,
@@ -162,7 +164,7 @@ impl Streams {
                 Written::default()
             }
             Some(Stream::Ordered(ordered)) => ordered.skip(range.offset, range.bytes),
-            Some(Stream::Nowhere) | None => Written::default(),
+            Some(Stream::Nowhere | Stream::Failed(_)) | None => Written::default(),
         }
     }
 
@@ -173,7 +175,7 @@ impl Streams {
             .map(|(sender, stream)| {
                 let written = match stream {
                     Stream::File(file) => file.flush(),
-                    Stream::Ordered(_) | Stream::Nowhere => Written::default(),
+                    Stream::Ordered(_) | Stream::Nowhere | Stream::Failed(_) => Written::default(),
                 };
                 (sender as u16, written)
             })
@@ -191,6 +193,7 @@ impl Streams {
                 .failed
                 .as_ref()
                 .map(|error| format!("writing to standard output: {error}")),
+            Stream::Failed(why) => Some(why.clone()),
             Stream::Nowhere => None,
         })
     }
@@ -206,22 +209,56 @@ impl Streams {
                     }
                 }
                 Stream::Ordered(ordered) => written.push((sender as u16, ordered.finish())),
-                Stream::Nowhere => {}
+                Stream::Nowhere | Stream::Failed(_) => {}
             }
         }
         written
     }
 }
 
-fn create(path: &Path) -> Result<File, TdmError> {
-    File::options()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(TdmError::file("creating", path))
-}
+/// Names that are tried for one sender.
+const NAMES_MAX: u32 = 10_000;
 
 impl Gathered {
+    /// The sender's file and its list, under a name that is free: nothing is ever written over.
+    fn create(directory: &Path, name: &str) -> Result<Self, TdmError> {
+        let plain = file_name(name);
+        let mut number = 0;
+        let (path, file) = loop {
+            let path = match number {
+                0 => directory.join(&plain),
+                _ => directory.join(format!("{plain}.{number}")),
+            };
+            let made = File::options().write(true).create_new(true).open(&path);
+            match made {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX =>
+                {
+                    number += 1
+                }
+                made => {
+                    break (
+                        path.clone(),
+                        made.map_err(TdmError::file("creating", path))?,
+                    );
+                }
+            }
+        };
+        let list = PathBuf::from(format!("{}.lost.csv", path.display()));
+        let lost = File::create_new(&list).map_err(TdmError::file("creating", &list))?;
+        let mut lost = BufWriter::new(lost);
+        writeln!(lost, "offset_bytes,length_bytes").map_err(TdmError::file("writing", list))?;
+        Ok(Self {
+            path,
+            file,
+            bytes: Vec::with_capacity(GATHER_BYTES),
+            packets: 0,
+            at: 0,
+            lost,
+            failed: None,
+        })
+    }
+
     fn write(&mut self, offset: u64, payload: &[u8]) -> Written {
         let end = self.at + self.bytes.len() as u64;
         let full = self.bytes.len() + payload.len() > GATHER_BYTES;
@@ -365,7 +402,7 @@ mod tests {
     fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
         let directory = tempfile::tempdir().unwrap();
         let mut streams = Streams::new(Output::Directory(directory.path().to_path_buf()));
-        streams.open("one").unwrap();
+        assert_eq!(streams.open(0, "one"), None);
         let mut all = Written::default();
         for (offset, payload) in [(0, "abc"), (6, "ghi"), (3, "def"), (12, "mno")] {
             add(&mut all, streams.write(0, offset, payload.as_bytes()));
@@ -390,10 +427,26 @@ mod tests {
                 ..Written::default()
             }
         );
-        let again = Streams::new(Output::Directory(directory.path().to_path_buf())).open("one");
-        assert!(
-            again.unwrap_err().to_string().contains("one"),
-            "never written over"
+        let mut again = Streams::new(Output::Directory(directory.path().to_path_buf()));
+        let taken = again.open(0, "one").unwrap();
+        assert!(taken.ends_with("one.1"), "never written over: {taken}");
+    }
+
+    #[test]
+    fn a_stream_whose_file_cannot_be_made_fails_by_name_and_loses_its_packets_by_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let gone = directory.path().join("gone");
+        let mut streams = Streams::new(Output::Directory(gone));
+        streams.open(0, "one");
+        let written = streams.write(0, 0, b"abc");
+        assert_eq!(
+            (
+                written.failed_packets,
+                written.failed_bytes,
+                written.packets
+            ),
+            (1, 3, 0)
         );
+        assert!(streams.failure().unwrap().contains("one"));
     }
 }
