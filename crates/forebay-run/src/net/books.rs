@@ -14,7 +14,6 @@ use forebay_ledger::{
     Schema, SchemaBuilder, Unit,
 };
 use forebay_sys::clock;
-use serde::Serialize;
 
 use super::counts::Counts;
 use super::settings::Settings;
@@ -70,14 +69,6 @@ struct Declared {
     slots: Vec<Slot>,
     publish: Account,
     deliver: Account,
-}
-
-/// What stays of an end point beside its ledger.
-#[derive(Serialize)]
-struct Record<'a> {
-    run_id: &'a str,
-    #[serde(flatten)]
-    summary: &'a NetSummary,
 }
 
 impl std::fmt::Debug for Books {
@@ -275,9 +266,6 @@ impl Books {
 
     /// Leaves the ledger and the record in the run's directory, if there is one.
     pub(super) fn keep(&mut self, summary: &NetSummary) -> Result<(), RunError> {
-        self.ledger.keep(|run_id| {
-            let record = serde_json::to_string_pretty(&Record { run_id, summary });
-            record.map_err(RunError::not_sayable("record"))
-        })
+        self.ledger.keep_summary(summary)
     }
 }

@@ -83,25 +83,25 @@ impl KeptLedger {
         self.run.finish(condition, reason, clock::realtime_ns());
     }
 
-    /// Leaves the ledger, and the record that is written down for the run of that name, in the run's directory, if there is one.
-    pub(crate) fn keep(
-        &mut self,
-        record: impl FnOnce(&str) -> Result<String, RunError>,
-    ) -> Result<(), RunError> {
+    /// Leaves the ledger, and the summary with the run's name as its record, in the run's directory, if there is one.
+    pub(crate) fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
         if let Some(directory) = &mut self.directory {
-            let record = record(directory.run_id())?;
+            let run_id = directory.run_id();
+            let record = serde_json::to_string_pretty(&Record { run_id, summary });
+            let record = record.map_err(RunError::not_sayable("record"))?;
             directory.keep_ledger()?;
             directory.write_record(&record)?;
         }
         Ok(())
     }
+}
 
-    /// The same with a summary as the record.
-    pub(crate) fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
-        self.keep(|_| {
-            serde_json::to_string_pretty(summary).map_err(RunError::not_sayable("record"))
-        })
-    }
+/// A summary and the run that it is of: by that name the next run in the directory finds what belongs together.
+#[derive(Serialize)]
+struct Record<'a, T: Serialize> {
+    run_id: &'a str,
+    #[serde(flatten)]
+    summary: &'a T,
 }
 
 #[cfg(test)]
@@ -137,6 +137,26 @@ mod tests {
                 assert!(!made.path().join("ledger-making.new").exists());
             }
         }
+    }
+
+    #[test]
+    fn the_next_run_finds_what_belongs_together() {
+        let mut schema = SchemaBuilder::new("together");
+        schema.group("only");
+        let schema = schema.finish().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path();
+        for run_id in ["together", "after"] {
+            let mut warnings = Vec::new();
+            let mut kept = KeptLedger::open(&schema, run_id, Some(out), 1, &mut warnings).unwrap();
+            assert_eq!(warnings, Vec::<String>::new());
+            kept.close(Condition::Complete, Reason::InputEnded);
+            let summary = std::collections::BTreeMap::from([("items", 7)]);
+            kept.keep_summary(&summary).unwrap();
+        }
+        let record = fs::read_to_string(out.join("run-together.json")).unwrap();
+        assert!(record.contains("\"items\": 7"), "{record}");
+        assert!(out.join("ledger-together").exists() && out.join("run.json").exists());
     }
 
     #[test]

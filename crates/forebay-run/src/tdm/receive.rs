@@ -78,14 +78,6 @@ pub struct ReceivePlan {
     pub plain: bool,
 }
 
-/// What is written down of a session.
-#[derive(serde::Serialize)]
-struct Record<'a> {
-    run_id: &'a str,
-    #[serde(flatten)]
-    summary: &'a ReceiveSummary,
-}
-
 /// A receiver at work.
 struct Work {
     receiver: Receiver,
@@ -426,13 +418,7 @@ impl Work {
                 failed: self.failed.clone(),
             },
         );
-        self.books.keep(|run_id| {
-            let record = serde_json::to_string_pretty(&Record {
-                run_id,
-                summary: &summary,
-            });
-            record.map_err(RunError::not_sayable("record"))
-        })?;
+        self.books.keep(&summary)?;
         Ok(summary)
     }
 }

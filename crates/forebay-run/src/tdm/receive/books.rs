@@ -179,10 +179,7 @@ impl Books {
         self.ledger.close(condition, reason);
     }
 
-    pub(super) fn keep(
-        &mut self,
-        record: impl FnOnce(&str) -> Result<String, RunError>,
-    ) -> Result<(), RunError> {
-        self.ledger.keep(record)
+    pub(super) fn keep(&mut self, summary: &impl serde::Serialize) -> Result<(), RunError> {
+        self.ledger.keep_summary(summary)
     }
 }
