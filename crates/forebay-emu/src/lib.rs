@@ -9,7 +9,8 @@
 //! - The books of each source close: sub-events made = sent + dropped by a fault + held ([`Totals`]).
 //! - It knows whether it was the limit of a run ([`SoftReadouts::behind`]).
 //!
-//! [`card`] is the other emulator: a FELIX card, its links and the blocks that it writes.
+//! [`card`] is the other emulator: a FELIX card, its links and the blocks that it writes. For tests of what shares a network there are a
+//! [`port`] with a rate and a shallow buffer, an [`affine_clock`] whose error is known, and the [`world::Layer`]s of a network that misbehaves.
 //!
 //! It is no model of detector physics: data words are random, with the structure of a TRB3.
 //!
@@ -40,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod affine_clock;
 pub mod card;
 mod config;
 mod engine;
@@ -48,6 +50,7 @@ mod fault_text;
 mod lag;
 mod model;
 mod outbox;
+pub mod port;
 mod queue;
 pub mod rng;
 mod schedule;

@@ -174,21 +174,16 @@ impl World {
     fn send(&mut self) {
         while let Some(datagram) = self.readouts.poll_datagram() {
             let network = &mut self.by_source[datagram.source];
-            network.taken += 1;
-            let mut copies = vec![Flying {
-                at_ns: self.now_ns,
-                serial: 0,
-                source: datagram.source,
-                port: datagram.port,
-                bytes: datagram.bytes.to_vec(),
-            }];
-            for layer in &self.layers {
-                layer.apply(&mut copies, &mut self.rng, network);
-            }
-            for mut copy in copies {
-                copy.serial = self.serial;
+            let bytes = datagram.bytes.to_vec();
+            for passed in pass(&self.layers, &mut self.rng, network, bytes) {
+                self.flying.push(Reverse(Flying {
+                    at_ns: self.now_ns + passed.delay_ns,
+                    serial: self.serial,
+                    source: datagram.source,
+                    port: datagram.port,
+                    bytes: passed.bytes,
+                }));
                 self.serial += 1;
-                self.flying.push(Reverse(copy));
             }
         }
     }
@@ -221,8 +216,32 @@ impl Drop for World {
     }
 }
 
+/// One copy of what a network was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passed {
+    /// By how much the network holds it up, in ns.
+    pub delay_ns: u64,
+    /// Its bytes, as they arrive.
+    pub bytes: Vec<u8>,
+}
+
+/// Gives a datagram to a network of these layers: what arrives of it, none, one or several. It counts all terms of `network` but `delivered`.
+pub fn pass(
+    layers: &[Layer],
+    rng: &mut Xoshiro256,
+    network: &mut NetworkTotals,
+    bytes: Vec<u8>,
+) -> Vec<Passed> {
+    network.taken += 1;
+    let mut copies = vec![Passed { delay_ns: 0, bytes }];
+    for layer in layers {
+        layer.apply(&mut copies, rng, network);
+    }
+    copies
+}
+
 impl Layer {
-    fn apply(self, copies: &mut Vec<Flying>, rng: &mut Xoshiro256, network: &mut NetworkTotals) {
+    fn apply(self, copies: &mut Vec<Passed>, rng: &mut Xoshiro256, network: &mut NetworkTotals) {
         match self {
             Self::Lose(chance) => copies.retain(|_| {
                 let lost = rng.happens(chance);
@@ -244,11 +263,11 @@ impl Layer {
                     copy.bytes[at] ^= 1 << rng.below(8);
                 }
             }),
-            Self::Delay { ns } => copies.iter_mut().for_each(|copy| copy.at_ns += ns),
+            Self::Delay { ns } => copies.iter_mut().for_each(|copy| copy.delay_ns += ns),
             Self::Reorder { chance, ns } => copies.iter_mut().for_each(|copy| {
                 if rng.happens(chance) {
                     network.reordered += 1;
-                    copy.at_ns += rng.below(ns.max(1));
+                    copy.delay_ns += rng.below(ns.max(1));
                 }
             }),
         }
