@@ -4,7 +4,8 @@
 //! difference of both ways is the offset of the clocks, if both ways take the same time; if they do not, the error is at most half of
 //! what both ways took (RFC 5905, section 8). So of a burst of exchanges the shortest is kept. Through the kept ones of the last
 //! [`POINTS_MAX`] bursts goes the line of Theil and Sen (median of all slopes, median of what is left; P. K. Sen, J. Am. Stat. Assoc. 63, 1379):
-//! one bad burst in four does not move it. The host's clock is never touched.
+//! one bad burst in four does not move it. The bounds of its errors are certain, and not those of a distribution, as long as the ways take no less than no time. A clock that is set jumps and keeps its rate: so after a step the skew that was known holds until there are
+//! points enough for another. The host's clock is never touched.
 
 use std::collections::VecDeque;
 
@@ -125,6 +126,10 @@ pub struct Clock {
     best: Option<Point>,
     doubt: Option<Point>,
     line: Option<Line>,
+    /// One of the clocks was set: the line holds no longer, or it does.
+    was_set: bool,
+    /// Skew and the bound of its error from before a step.
+    kept: Option<(f64, f64)>,
     /// Exchanges whose readings contradicted each other.
     pub contradictions: u64,
     /// Jumps of one of the clocks.
@@ -151,7 +156,16 @@ impl Clock {
         let Some(point) = self.best.take() else {
             return Burst::Empty;
         };
-        let verdict = match (self.line, self.doubt.take()) {
+        let was_set = std::mem::take(&mut self.was_set);
+        let doubt = self.doubt.take().filter(|_| !was_set);
+        let verdict = match (self.line, doubt) {
+            (Some(line), None) if was_set && !agrees(&line, &point) => {
+                self.steps += 1;
+                let rate = (line.skew, line.skew_error);
+                self.kept = self.knows_skew().then_some(rate);
+                self.points.clear();
+                Burst::Stepped
+            }
             (Some(line), None) if !agrees(&line, &point) => {
                 self.doubt = Some(point);
                 return Burst::Unsure;
@@ -160,11 +174,19 @@ impl Clock {
                 self.outliers += 1;
                 Burst::Outlier
             }
-            (Some(_), Some(doubt)) => {
+            (Some(line), Some(doubt)) => {
                 self.steps += 1;
+                let jump_ns = off(&line, &doubt);
+                let moved = Line {
+                    offset_ns: line.offset_ns.saturating_add(jump_ns as i64),
+                    error_ns: line.error_ns + doubt.delay_ns as f64 / 2.0,
+                    ..line
+                };
+                // Both are of the new kind; is their difference what the rate from before says?
+                let same_rate = self.knows_skew() && agrees(&moved, &point);
+                self.kept = same_rate.then_some((line.skew, line.skew_error));
                 self.points.clear();
                 self.points.push_back(doubt);
-                // Two of the new kind: their difference is no skew yet.
                 Burst::Stepped
             }
             _ => Burst::Kept,
@@ -186,13 +208,32 @@ impl Clock {
     /// The last burst contradicts the line: nobody should rely on it now.
     #[must_use]
     pub const fn is_unsure(&self) -> bool {
-        self.doubt.is_some()
+        self.doubt.is_some() || self.was_set
+    }
+
+    /// One of the clocks was set: the next burst shows by how much.
+    pub fn was_set(&mut self) {
+        self.best = None;
+        self.was_set = self.line.is_some();
     }
 
     /// Enough bursts have shown offset and skew.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.points.len() >= POINTS_FOR_SKEW && !self.is_unsure()
+        self.knows_skew() && !self.is_unsure()
+    }
+
+    fn knows_skew(&self) -> bool {
+        self.points.len() >= POINTS_FOR_SKEW || self.kept.is_some()
+    }
+
+    /// From the first burst of the line to the last, in ns.
+    #[must_use]
+    pub fn known_for_ns(&self) -> u64 {
+        match (self.points.front(), self.points.back()) {
+            (Some(first), Some(last)) => last.at_ns.saturating_sub(first.at_ns),
+            _ => 0,
+        }
     }
 
     /// Half of the shortest way there and back, in ns.
@@ -205,7 +246,8 @@ impl Clock {
     /// Forgets everything: the peer has another clock now.
     pub fn forget(&mut self) {
         self.points.clear();
-        (self.best, self.doubt, self.line) = (None, None, None);
+        (self.best, self.doubt, self.line, self.kept) = (None, None, None, None);
+        self.was_set = false;
     }
 
     fn fit(&self) -> Option<Line> {
@@ -227,29 +269,40 @@ impl Clock {
         let skew = if shown {
             median(slopes.collect()).clamp(-SKEW_MAX, SKEW_MAX)
         } else {
-            0.0
+            self.kept.map_or(0.0, |(skew, _)| skew)
         };
         let at_last = median(points.iter().map(|(x, y)| y - skew * x).collect());
-        // The wrong points of a robust line say nothing of its error: the middle half of what is left over does.
-        let left: Vec<f64> = points
+        let halves: Vec<f64> = self
+            .points
             .iter()
-            .map(|(x, y)| (y - skew * x - at_last).abs())
+            .map(|it| it.delay_ns as f64 / 2.0)
             .collect();
-        let noise = 3.0 * median(left);
-        let span = points.first().map_or(0.0, |(x, _)| -x);
-        let skew_error = if shown && span > 0.0 {
+        // What is certain: each point is off by half of its delay at most, and so is the rise between two of them by both halves.
+        let known = points.iter().zip(&halves).enumerate();
+        let rises = known.flat_map(|(at, (one, half))| {
+            let later = points.iter().zip(&halves).skip(at + 1);
+            later.filter_map(move |(other, other_half)| {
+                let span = other.0 - one.0;
+                let off = other.1 - one.1 - skew * span;
+                (span > 0.0).then(|| (off.abs() + half + other_half) / span)
+            })
+        });
+        let skew_error = if shown {
             // 0.5 ppm: what a good oscillator moves in minutes (ITU-T G.8262, temperature).
-            4.0 * noise.max(50.0) / span + 0.5e-6
+            rises.fold(SKEW_MAX, f64::min) + 0.5e-6
         } else {
-            SKEW_UNKNOWN
+            self.kept.map_or(SKEW_UNKNOWN, |(_, error)| error)
         };
-        // Half of what both ways took bounds the error of one exchange, and so that of the line through several.
-        let delays = self.points.iter().map(|point| point.delay_ns as f64 / 2.0);
+        let bounds = points.iter().zip(&halves).map(|((x, y), half)| {
+            let off = (y - skew * x - at_last).abs();
+            off + half - x * skew_error
+        });
+        let error_ns = bounds.fold(f64::INFINITY, f64::min);
         Some(Line {
             at_ns: last.at_ns,
             offset_ns: last.offset_ns.saturating_add(at_last.round() as i64),
             skew,
-            error_ns: median(delays.collect()) + noise,
+            error_ns,
             skew_error,
             last_ns: last.at_ns,
         })
@@ -258,10 +311,14 @@ impl Clock {
 
 /// Does a point lie where the line says, within the bounds of both?
 fn agrees(line: &Line, point: &Point) -> bool {
-    let offset = i128::from(line.remote_ns(point.at_ns)) - i128::from(point.at_ns);
-    let off = (offset - i128::from(point.offset_ns)).unsigned_abs() as f64;
     let bound = line.error_at_ns(point.at_ns) as f64 + point.delay_ns as f64 / 2.0;
-    off <= bound + STEP_SLACK_NS
+    off(line, point).abs() <= bound + STEP_SLACK_NS
+}
+
+/// By how much a point lies above the line, in ns.
+fn off(line: &Line, point: &Point) -> f64 {
+    let offset = i128::from(line.remote_ns(point.at_ns)) - i128::from(point.at_ns);
+    (i128::from(point.offset_ns) - offset) as f64
 }
 
 /// The middle one; of none 0.

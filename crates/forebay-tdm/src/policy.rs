@@ -18,9 +18,9 @@ pub(crate) fn plan(input: &PlanInput, port: &Port) -> Result<Plan, PlanError> {
     }
 }
 
-/// The guard: how late a sender may be, how far two clocks may be apart, and the last packet's way over the wire.
+/// The guard: how late a sender may be, how far two clocks may be apart, and the last packet's way over the wire. The bursts of a window that
+/// is paced, and all that it may catch up, have left the port when it ends: only what is stored and forwarded comes behind it.
 fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
-    // A burst begins only when all of it still fits its window; so what is left is one packet's way.
     let wire_ns = port.takes_ns(1);
     let needed = input.lateness_ns + 2 * input.clock_error_ns + wire_ns;
     let spelled = format!(

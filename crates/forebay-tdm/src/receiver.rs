@@ -8,33 +8,36 @@
 //! All times are ns of the receiver's clock, which is the time base of the session.
 
 mod admission;
+mod due;
 mod gaps;
+mod outgoing;
 mod peer;
 mod row;
 mod seen;
+mod totals;
 mod turn;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use forebay_wire::tdm::{
-    Data, End, EndReason, FollowUp, Kind, Message, Packet, Probe, Refusal, RefuseReason, Reply,
-    Report, Reported, TdmError,
+    Data, End, EndReason, FollowUp, Kind, Message, Packet, RefuseReason, Report, Reported, TdmError,
 };
 
 use crate::key::Key;
 use crate::plan::{Plan, PlanError, PlanInput};
 pub use gaps::LostRange;
+use outgoing::{Outgoing, Whom};
 use peer::Peer;
-pub use peer::{PeerState, PeerTotals};
 pub use row::{Lost, Row};
 use seen::Mark;
+pub use totals::{PeerState, PeerTotals};
 use turn::Turn;
 
-/// Control datagrams that wait to be sent; more are dropped and counted, and asked for again by their senders.
-const OUTGOING_MAX: usize = 4096;
 /// From stop to stop while senders end, in ns.
 const STOP_EVERY_NS: u64 = 50_000_000;
+/// A sender that had nothing to send in its turn is granted none for so long, in ns.
+const IDLE_NS: u64 = 1_000_000;
 
 /// What the session is.
 #[derive(Clone, Debug)]
@@ -158,16 +161,6 @@ pub struct Transmit {
     pub stamp: Option<u64>,
 }
 
-/// One that waits to be sent.
-#[derive(Clone, Copy, Debug)]
-struct Outgoing {
-    session: u64,
-    to: SocketAddr,
-    sender: u16,
-    message: Message<'static>,
-    stamp: Option<u64>,
-}
-
 /// The receiver.
 #[derive(Debug)]
 pub struct Receiver {
@@ -188,6 +181,8 @@ pub struct Receiver {
     turn: Turn,
     stop_ns: u64,
     unsent: u64,
+    /// Answers to probes so far.
+    answers: u16,
 }
 
 impl Receiver {
@@ -210,6 +205,7 @@ impl Receiver {
             turn: Turn::default(),
             stop_ns: 0,
             unsent: 0,
+            answers: 0,
         }
     }
 
@@ -312,38 +308,40 @@ impl Receiver {
             self.handle_hello(now_ns, from, hello);
             return Arrival::Control(kind);
         }
+        let whom = Whom {
+            session: packet.session,
+            to: from,
+            sender: packet.sender,
+            start: packet.start,
+        };
         if packet.session != self.config.session {
-            if kind != Kind::Data && packet.session != 0 {
+            if packet.session != 0 {
                 // A sender of a receiver that was here before: it begins anew.
-                let refusal = Refusal {
-                    nonce: 0,
-                    reason: RefuseReason::NoSession,
-                };
-                self.push_as(
-                    packet.session,
-                    from,
-                    packet.sender,
-                    Message::Refuse(refusal),
-                );
+                self.send_away(whom, kind);
             }
             return Arrival::Dropped(Drop::Foreign);
         }
-        let Some(peer) = self.peers.get_mut(usize::from(packet.sender)) else {
+        let peer = self.peers.get_mut(usize::from(packet.sender));
+        let Some(peer) = peer.filter(|peer| (peer.from, peer.start) == (from, packet.start)) else {
             return Arrival::Dropped(Drop::Unexpected);
         };
-        if peer.from != from || !peer.is_alive() {
+        if !peer.is_alive() {
+            // It was given up and is there: it may come back.
+            self.send_away(whom, kind);
             return Arrival::Dropped(Drop::Unexpected);
         }
         peer.heard_ns = now_ns;
         match packet.message {
             Message::Data(data) => self.take_data(packet.sender, stamp_ns, &data),
             Message::Probe(probe) => {
-                self.answer(from, packet.sender, probe, stamp_ns);
+                self.answer(packet.sender, probe, stamp_ns);
+                self.tell_that_it_is_over(packet.sender);
                 Arrival::Control(kind)
             }
             Message::Ready(ready) => {
                 peer.ready(&ready);
                 self.handle_ready(now_ns, packet.sender);
+                self.tell_that_it_is_over(packet.sender);
                 Arrival::Control(kind)
             }
             Message::Report(report) => {
@@ -368,8 +366,12 @@ impl Receiver {
         let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
             return Arrival::Dropped(Drop::Unexpected);
         };
+        if peer.totals().state == PeerState::Joined {
+            return Arrival::Dropped(Drop::Unexpected);
+        }
         match peer.take_data(stamp_ns, data) {
             Mark::New => {}
+            Mark::Contradiction => return Arrival::Dropped(Drop::Unexpected),
             Mark::Again => return Arrival::Dropped(Drop::Duplicate),
             Mark::Late => return Arrival::Dropped(Drop::Late),
             Mark::Ahead => return Arrival::Dropped(Drop::Ahead),
@@ -398,23 +400,26 @@ impl Receiver {
             return;
         };
         let (next, highest) = peer.take_report(now_ns, report);
-        let to = peer.from;
-        self.turn.reported(sender, report.window);
-        self.push(to, sender, Message::Reported(Reported { next, highest }));
+        if self.turn.reported(sender, report.window) && report.packets == 0 {
+            // It had nothing to send: others first.
+            peer.unused += 1;
+            peer.idle_until_ns = now_ns + IDLE_NS;
+        }
+        self.push(sender, Message::Reported(Reported { next, highest }));
     }
 
     fn take_end(&mut self, now_ns: u64, sender: u16, end: &End) {
-        if let Some(peer) = self.peers.get_mut(usize::from(sender)) {
-            peer.ended(now_ns, end);
-            // What was reported before the end is closed at once; what is left of it is closed by the end itself.
-            self.close_rows(now_ns);
-            if let Some(peer) = self.peers.get(usize::from(sender))
-                && let Some(totals) = peer.ended_totals()
-            {
-                let to = peer.from;
-                self.push(to, sender, Message::Ended(totals));
-            }
+        let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
+            return;
+        };
+        if let Some(totals) = peer.ended_totals() {
+            // It was told before, and the answer was lost.
+            self.push(sender, Message::Ended(totals));
+            return;
         }
+        peer.ended(now_ns, end);
+        self.turn.left(sender);
+        self.close_rows(now_ns);
     }
 
     /// The kernel dropped so many datagrams at our socket since the last call: what windows miss is charged to it.
@@ -429,52 +434,12 @@ impl Receiver {
 
     /// The kernel's stamp of a departure that was asked for.
     pub fn handle_left(&mut self, stamp: u64, left_ns: u64) {
-        let (sender, sequence) = ((stamp >> 32) as u16, stamp as u32);
-        if let Some(peer) = self.peers.get(usize::from(sender)) {
-            let follow = FollowUp {
-                sequence,
-                reserved: 0,
-                left_ns,
-            };
-            self.push(peer.from, sender, Message::FollowUp(follow));
-        }
-    }
-
-    fn answer(&mut self, to: SocketAddr, sender: u16, probe: Probe, came_ns: u64) {
-        let reply = Reply {
-            sequence: probe.sequence,
-            reserved: 0,
-            came_ns,
+        let (sender, answer) = ((stamp >> 48) as u16, (stamp >> 32) as u16);
+        let follow = FollowUp {
+            sequence: stamp as u32,
+            answer: u32::from(answer),
+            left_ns,
         };
-        self.enqueue(Outgoing {
-            session: self.config.session,
-            to,
-            sender,
-            message: Message::Reply(reply),
-            stamp: Some(u64::from(sender) << 32 | u64::from(probe.sequence)),
-        });
-    }
-
-    fn push(&mut self, to: SocketAddr, sender: u16, message: Message<'static>) {
-        self.push_as(self.config.session, to, sender, message);
-    }
-
-    /// The same in the name of another session: a sender of it would not listen to ours.
-    fn push_as(&mut self, session: u64, to: SocketAddr, sender: u16, message: Message<'static>) {
-        self.enqueue(Outgoing {
-            session,
-            to,
-            sender,
-            message,
-            stamp: None,
-        });
-    }
-
-    fn enqueue(&mut self, outgoing: Outgoing) {
-        if self.outgoing.len() < OUTGOING_MAX {
-            self.outgoing.push_back(outgoing);
-        } else {
-            self.unsent += 1;
-        }
+        self.push(sender, Message::FollowUp(follow));
     }
 }

@@ -12,18 +12,20 @@
 mod data;
 mod exchanges;
 mod heard;
+mod outcome;
+mod probes;
 mod window;
 
 use std::collections::VecDeque;
 
 use forebay_wire::tdm::{
-    End, EndReason, Hello, Kind, Message, NO_SENDER, Packet, Ready, RefuseReason, Report, Reported,
-    TAG_BYTES, TdmError, Welcome,
+    End, EndReason, Hello, Message, NO_SENDER, Packet, Ready, Report, Reported, TAG_BYTES, Welcome,
 };
 
 use crate::clock::{Burst, Clock};
 use crate::key::Key;
 use exchanges::Exchanges;
+pub use outcome::{NotTaken, Over, Sent};
 use window::Open;
 
 /// From hello to hello, in ns.
@@ -34,8 +36,12 @@ const READY_EVERY_NS: u64 = 200_000_000;
 const REPORT_AGAIN_NS: u64 = 50_000_000;
 /// Reports that wait for an answer; older ones are given up, and the receiver learns of their windows by the packets' numbers.
 pub const REPORTS_MAX: usize = 256;
+/// A clock that goes back by more was set, in ns.
+const CLOCK_BACK_NS: u64 = 10_000_000;
 /// From end to end, in ns.
 const END_EVERY_NS: u64 = 50_000_000;
+/// From the nonce of one start to that of the next: odd, so that it takes long until one comes again (the golden ratio of 2^64).
+const NONCE_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Silence of the receiver before there is a configuration, in ns.
 const SILENCE_NS: u64 = 2_000_000_000;
 
@@ -44,7 +50,7 @@ const SILENCE_NS: u64 = 2_000_000_000;
 pub struct SenderConfig {
     /// Its name, 1 to 64 bytes.
     pub name: String,
-    /// Another number for each start.
+    /// Another number for each start, not 0. When the receiver was lost, the next hello has another one that follows from it.
     pub nonce: u64,
     /// Its part of the port against the others', 1 to 65,535; default 1.
     pub share: u16,
@@ -79,67 +85,6 @@ pub enum Phase {
     Over(Over),
 }
 
-/// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// Both sides have told each other their totals.
-    Complete,
-    /// The same, and somebody had asked for the end.
-    Interrupted,
-    /// The receiver ended the session.
-    Stopped(EndReason),
-    /// It may not take part.
-    Refused(RefuseReason),
-    /// No receiver answered, or none any more.
-    NoReceiver,
-}
-
-/// Why a datagram that came was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotTaken {
-    /// It is none of this protocol.
-    #[error(transparent)]
-    Malformed(#[from] TdmError),
-    /// Its keyed hash is wrong, or there is none where there should be one.
-    #[error("its keyed hash is not that of our key")]
-    Key,
-    /// It belongs to another session.
-    #[error("it belongs to the session {0:016x}, which is not ours")]
-    Foreign(u64),
-    /// Nothing of the kind is expected now.
-    #[error("a {0} is not expected now")]
-    Unexpected(Kind),
-}
-
-/// What it has sent, and why not more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
-    /// Windows with at least one packet.
-    pub windows: u64,
-    /// Packets given to the kernel, refused ones included.
-    pub packets: u64,
-    /// Of them, refused by the kernel.
-    pub errors: u64,
-    /// Bytes of payload in all of them.
-    pub payload_bytes: u64,
-    /// Windows that began late and were shortened by it.
-    pub late: u64,
-    /// Windows that were over before it woke up.
-    pub preempted: u64,
-    /// Windows that were left out because the clocks contradicted each other.
-    pub withheld: u64,
-    /// Packets that no longer fitted into their window and went with a later one.
-    pub carried: u64,
-    /// Reports that were given up without an answer.
-    pub reports_given_up: u64,
-    /// Times that a receiver was lost.
-    pub receivers_lost: u64,
-    /// Datagrams that came and were not taken.
-    pub not_taken: u64,
-    /// Of them, those of other sessions.
-    pub foreign: u64,
-}
-
 /// A control datagram to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
@@ -167,14 +112,22 @@ pub enum Next {
 pub struct Sender {
     config: SenderConfig,
     phase: Phase,
+    nonce: u64,
     session: u64,
     index: u16,
+    start: u8,
     welcome: Option<Welcome>,
     clock: Clock,
     exchanges: Exchanges,
     open: Option<Open>,
     next_window: u32,
+    /// It knows which window of the session was its first.
+    has_joined: bool,
+    /// Windows went by while the clocks contradicted each other.
+    was_unsure: bool,
     grant: Option<forebay_wire::tdm::Grant>,
+    /// The start of the last grant, by the receiver's clock.
+    granted_ns: u64,
     /// Packets, refused ones, bytes and windows of this session.
     here: Sent,
     all: Sent,
@@ -183,6 +136,9 @@ pub struct Sender {
     preempted_since_report: u32,
     hello_ns: u64,
     say_ns: u64,
+    /// The last time that was told.
+    looked_ns: u64,
+    clock_was_set: bool,
     heard_ns: u64,
     began_ns: u64,
     interrupted: bool,
@@ -194,17 +150,23 @@ impl Sender {
     /// A sender that begins at `now_ns`.
     #[must_use]
     pub fn new(config: SenderConfig, now_ns: u64) -> Self {
+        let nonce = config.nonce;
         Self {
             config,
+            nonce,
             phase: Phase::Hello,
             session: 0,
             index: NO_SENDER,
+            start: 0,
             welcome: None,
             clock: Clock::default(),
-            exchanges: Exchanges::default(),
+            exchanges: Exchanges::new(nonce),
             open: None,
             next_window: 0,
+            has_joined: false,
+            was_unsure: false,
             grant: None,
+            granted_ns: 0,
             here: Sent::default(),
             all: Sent::default(),
             offset: 0,
@@ -212,6 +174,8 @@ impl Sender {
             preempted_since_report: 0,
             hello_ns: now_ns,
             say_ns: now_ns,
+            looked_ns: now_ns,
+            clock_was_set: false,
             heard_ns: now_ns,
             began_ns: now_ns,
             interrupted: false,
@@ -296,7 +260,7 @@ impl Sender {
             self.hello_ns = now_ns + HELLO_EVERY_NS;
             let name = self.config.name.clone();
             let hello = Hello {
-                nonce: self.config.nonce,
+                nonce: self.nonce,
                 share: self.config.share,
                 packet_bytes_max: self.config.packet_bytes_max,
                 name: &name,
@@ -306,12 +270,14 @@ impl Sender {
         if matches!(self.phase, Phase::Over(_)) {
             return None;
         }
-        if let Some(probe) = self.exchanges.due(now_ns) {
+        if let Some(probe) = self.probe_due(now_ns) {
             let sequence = probe.sequence;
             return self.emit(Message::Probe(probe), Some(sequence), out);
         }
         if let Some(report) = self.report_due(now_ns) {
-            self.say_ns = now_ns + READY_EVERY_NS;
+            if self.phase != Phase::Ending {
+                self.say_ns = now_ns + READY_EVERY_NS;
+            }
             return self.emit(Message::Report(report), None, out);
         }
         if now_ns < self.say_ns {
@@ -326,6 +292,7 @@ impl Sender {
                     lateness_ns: self.config.lateness_ns,
                     delay_ns: self.clock.delay_ns(),
                     skew_ppb: ((-line.skew * 1e9) as i32).cast_unsigned(),
+                    offset: self.offset - self.here.payload_bytes,
                     real_time: u8::from(self.config.real_time),
                 };
                 self.emit(Message::Ready(ready), None, out)
@@ -342,17 +309,18 @@ impl Sender {
     /// When something is to be done that is no burst; `None` when it is over.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let silence = self.heard_ns + self.silence_ns();
+        let silence = self.heard_ns.saturating_add(self.silence_ns());
         match self.phase {
             Phase::Over(_) => None,
-            Phase::Hello => Some(self.hello_ns),
-            Phase::Clock => Some(self.exchanges.next_ns().min(silence)),
+            Phase::Hello => match self.config.wait_ns {
+                0 => Some(self.hello_ns),
+                wait_ns => Some(self.hello_ns.min(self.began_ns.saturating_add(wait_ns))),
+            },
+            Phase::Clock => Some(self.exchange_ns().min(silence)),
             Phase::Ready | Phase::Running | Phase::Ending => {
-                let report = self
-                    .reports
-                    .front()
-                    .map(|(_, told)| told.map_or(0, |told| told + REPORT_AGAIN_NS));
-                let next = self.exchanges.next_ns().min(silence).min(self.say_ns);
+                let again = |told: &Option<u64>| told.map_or(0, |told| told + REPORT_AGAIN_NS);
+                let report = self.reports.iter().map(|(_, told)| again(told)).min();
+                let next = self.exchange_ns().min(silence).min(self.say_ns);
                 Some(report.map_or(next, |report| report.min(next)))
             }
         }
@@ -380,7 +348,7 @@ impl Sender {
 
     fn end(&self) -> End {
         End {
-            reason: if self.interrupted {
+            reason: if self.interrupted || self.stopped.is_some() {
                 EndReason::Interrupted
             } else {
                 EndReason::Complete
@@ -404,6 +372,12 @@ impl Sender {
     }
 
     fn look_at_time(&mut self, now_ns: u64) {
+        // No other than a clock that was set goes back by as much.
+        let goes_back = now_ns.saturating_add(CLOCK_BACK_NS) < self.looked_ns;
+        self.looked_ns = now_ns;
+        if std::mem::take(&mut self.clock_was_set) || goes_back {
+            self.begin_times_anew(now_ns);
+        }
         match self.phase {
             Phase::Over(_) => return,
             Phase::Hello => {
@@ -416,22 +390,34 @@ impl Sender {
             _ => {}
         }
         if now_ns >= self.heard_ns.saturating_add(self.silence_ns()) {
-            if self.interrupted {
-                self.phase = Phase::Over(Over::NoReceiver);
-            } else {
-                self.lose_receiver(now_ns);
-            }
+            self.lose_receiver(now_ns);
             return;
         }
-        match self.exchanges.look(now_ns, &mut self.clock) {
-            Some(Burst::Unsure | Burst::Stepped) => self.exchanges.hurry(now_ns),
-            Some(_) if !self.clock.is_settled() => self.exchanges.hurry(now_ns),
-            _ => {}
+        if let Some(burst) = self.exchanges.look(now_ns, &mut self.clock) {
+            let known_for_ns = match burst {
+                Burst::Unsure | Burst::Stepped => 0,
+                _ => self.clock.known_for_ns(),
+            };
+            self.exchanges.hurry(now_ns, known_for_ns);
+            self.forget_unbegun_window(now_ns);
         }
         if self.phase == Phase::Clock && self.clock.is_settled() {
             self.phase = Phase::Ready;
             self.say_ns = now_ns;
         }
+    }
+
+    /// No time of before means anything any more.
+    fn begin_times_anew(&mut self, now_ns: u64) {
+        (self.say_ns, self.heard_ns, self.began_ns) = (now_ns, now_ns, now_ns);
+        self.hello_ns = now_ns;
+        for (_, told) in &mut self.reports {
+            *told = None;
+        }
+        self.exchanges.drop_all();
+        self.exchanges.begin(now_ns);
+        self.clock.was_set();
+        self.withhold(now_ns);
     }
 
     fn silence_ns(&self) -> u64 {
@@ -443,14 +429,24 @@ impl Sender {
         self.close_window(0);
         self.all.receivers_lost += 1;
         self.all.reports_given_up += self.reports.len() as u64;
-        self.begin_anew(now_ns);
+        if self.phase == Phase::Ending || self.interrupted {
+            // There is nothing to send to another one.
+            self.over(Over::NoReceiver, now_ns);
+        } else {
+            self.begin_anew(now_ns);
+        }
     }
 
     /// Everything of the session is forgotten; the input goes on where it stands.
     fn begin_anew(&mut self, now_ns: u64) {
         self.phase = Phase::Hello;
-        (self.session, self.index, self.welcome) = (0, NO_SENDER, None);
-        (self.open, self.grant, self.next_window) = (None, None, 0);
+        // What is still under way is not for the start that follows, nor is it that start's.
+        self.nonce = self.nonce.wrapping_add(NONCE_STEP).max(1);
+        (self.session, self.index, self.start) = (0, NO_SENDER, 0);
+        self.welcome = None;
+        (self.open, self.next_window) = (None, 0);
+        (self.has_joined, self.was_unsure) = (false, false);
+        (self.grant, self.granted_ns) = (None, 0);
         self.reports.clear();
         self.preempted_since_report = 0;
         self.here = Sent::default();
@@ -463,6 +459,7 @@ impl Sender {
         let packet = Packet {
             session: self.session,
             sender: self.index,
+            start: self.start,
             message,
             tag: None,
         };

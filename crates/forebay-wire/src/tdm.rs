@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head    +0 magic "FTDM"   +4 version 1   +5 kind   +6 bytes of the datagram u16   +8 session u64
-//!         +16 sender u16    +18 flags u16 (bit 0: keyed)   +20 CRC-32 of head and fields, taken with this word 0   +24 fields
+//!         +16 sender u16    +18 start u8   +19 flags u8 (bit 0: keyed)   +20 CRC-32 of head and fields, taken with this word 0   +24 fields
 //!
 //! sender to receiver                                  receiver to sender
 //! hello     who I am, what share I want               welcome    session, index, the whole configuration; with a start when there is one
@@ -16,7 +16,8 @@
 //! ```
 //!
 //! All numbers are big-endian. Times are ns of the receiver's time base, except those that name another. A *session* is another number for each
-//! start of a receiver, so that datagrams of an earlier one, or of another receiver, are none of this one's. The CRC covers head and
+//! start of a receiver, so that datagrams of an earlier one, or of another receiver, are none of this one's. A *start* is another number, modulo 256, for each start of a sender in a
+//! place of the session: what an earlier one left under way is not the later one's. The CRC covers head and
 //! fields; the payload is held by UDP's own checksum. With a key, the last 16 bytes are a keyed hash over all bytes before them ([`TAG_BYTES`]), which
 //! whoever holds the key computes and checks: this module gives the bytes and the place. A datagram's length stands in its head: a cut
 //! one is found by itself.
@@ -24,6 +25,7 @@
 mod cursor;
 mod error;
 mod fields;
+mod payload;
 #[cfg(test)]
 mod tests;
 
@@ -31,9 +33,11 @@ use core::fmt;
 
 pub use error::TdmError;
 pub use fields::{
-    Data, End, EndReason, FollowUp, Grant, Hello, Mode, Probe, Ready, Refusal, RefuseReason, Reply,
+    End, EndReason, FollowUp, Grant, Hello, Mode, Probe, Ready, Refusal, RefuseReason, Reply,
     Report, Reported, Stop, Welcome,
 };
+
+pub use payload::Data;
 
 use cursor::{Put, Take};
 
@@ -57,7 +61,7 @@ pub const NO_SENDER: u16 = u16::MAX;
 pub const VERSION: u8 = 1;
 
 const MAGIC: [u8; 4] = *b"FTDM";
-const FLAG_KEYED: u16 = 1;
+const FLAG_KEYED: u8 = 1;
 const CHECK_AT: usize = 20;
 
 /// The kinds of datagrams.
@@ -201,6 +205,8 @@ pub struct Packet<'a> {
     pub session: u64,
     /// The sender's index, from either side; [`NO_SENDER`] where it has none yet.
     pub sender: u16,
+    /// Which start of the sender, as the welcome had it.
+    pub start: u8,
     /// What it says.
     pub message: Message<'a>,
     /// The keyed hash at its end. It is not checked here.
@@ -234,7 +240,8 @@ impl<'a> Packet<'a> {
         let bytes = usize::from(take.u16()?);
         let session = take.u64()?;
         let sender = take.u16()?;
-        let flags = take.u16()?;
+        let start = take.u8()?;
+        let flags = take.u8()?;
         let check = take.u32()?;
         if bytes != have {
             return Err(TdmError::Length { kind, bytes, have });
@@ -282,6 +289,7 @@ impl<'a> Packet<'a> {
         Ok(Self {
             session,
             sender,
+            start,
             message,
             tag,
         })
@@ -337,7 +345,8 @@ impl<'a> Packet<'a> {
         put.u16(length);
         put.u64(self.session);
         put.u16(self.sender);
-        put.u16(if keyed { FLAG_KEYED } else { 0 });
+        put.u8(self.start);
+        put.u8(if keyed { FLAG_KEYED } else { 0 });
         put.u32(0);
         let check = checksum(out.get(..fields)?);
         out.get_mut(CHECK_AT..HEAD_BYTES)?

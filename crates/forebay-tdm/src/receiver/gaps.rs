@@ -5,11 +5,14 @@ use std::collections::VecDeque;
 /// Holes that are kept while they may still be filled; beyond it the oldest counts as lost.
 const HOLES_MAX: usize = 4096;
 
-/// Bytes of a stream that did not come.
+/// Bytes of a stream that did not come. For each start of a sender what came and what is told here is the whole stream from its first byte on: what
+/// it sent to another session, or before it came back into this one, is a range at the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostRange {
     /// The sender's index.
     pub sender: u16,
+    /// Which start of the sender under its name, from 0.
+    pub restarts: u32,
     /// Where it begins in the stream.
     pub offset: u64,
     /// How long it is.
@@ -23,18 +26,40 @@ pub(super) struct Gaps {
     next: u64,
     /// In order, none touching another: begin and end.
     holes: VecDeque<(u64, u64)>,
-    lost: VecDeque<(u64, u64)>,
+    lost: VecDeque<(u32, u64, u64)>,
+    start: u32,
 }
 
 impl Gaps {
+    /// The stream of another start, from its first byte on: nothing of the one before comes any more.
+    pub(super) fn restart(&mut self) {
+        self.close(u64::MAX);
+        self.start += 1;
+        self.next = 0;
+    }
+
+    /// The stream begins at `offset` here.
+    pub(super) fn begin(&mut self, offset: u64) {
+        self.lose(self.next, offset);
+        self.next = self.next.max(offset);
+    }
+
+    fn lose(&mut self, begin: u64, end: u64) {
+        if begin < end {
+            self.lost.push_back((self.start, begin, end));
+        }
+    }
+
     /// Bytes came that were not there before.
     pub(super) fn came(&mut self, offset: u64, bytes: u64) {
         let end = offset + bytes;
         if offset >= self.next {
             if offset > self.next {
                 self.holes.push_back((self.next, offset));
-                if self.holes.len() > HOLES_MAX {
-                    self.lost.extend(self.holes.pop_front());
+                if self.holes.len() > HOLES_MAX
+                    && let Some((begin, end)) = self.holes.pop_front()
+                {
+                    self.lose(begin, end);
                 }
             }
             self.next = end;
@@ -66,17 +91,14 @@ impl Gaps {
                 break;
             }
             self.holes.pop_front();
-            self.lost.push_back((begin, end));
+            self.lose(begin, end);
         }
     }
 
     /// The stream is so long, and nothing more comes.
     pub(super) fn end(&mut self, length: u64) {
         self.close(u64::MAX);
-        if length > self.next {
-            self.lost.push_back((self.next, length));
-            self.next = length;
-        }
+        self.begin(length);
     }
 
     /// The end of what came furthest.
@@ -84,8 +106,8 @@ impl Gaps {
         self.next
     }
 
-    /// The next range that is lost for good.
-    pub(super) fn poll(&mut self) -> Option<(u64, u64)> {
+    /// The next range that is lost for good: of which start, its begin and its end.
+    pub(super) fn poll(&mut self) -> Option<(u32, u64, u64)> {
         self.lost.pop_front()
     }
 }
@@ -107,7 +129,7 @@ mod tests {
             }
             gaps.end(40 * piece);
             let mut bytes = vec![false; (40 * piece) as usize];
-            while let Some((begin, end)) = gaps.poll() {
+            while let Some((_, begin, end)) = gaps.poll() {
                 for byte in &mut bytes[begin as usize..end as usize] {
                     prop_assert!(!std::mem::replace(byte, true), "told twice");
                 }
@@ -117,6 +139,23 @@ mod tests {
                 prop_assert_eq!(is_lost, missing.contains(&at));
             }
         }
+    }
+
+    #[test]
+    fn each_start_of_a_stream_is_told_from_its_first_byte_on() {
+        let mut gaps = Gaps::default();
+        gaps.begin(1_000);
+        gaps.came(1_000, 10);
+        gaps.came(1_020, 10);
+        gaps.restart();
+        gaps.begin(0);
+        gaps.came(10, 10);
+        gaps.end(30);
+        let told: Vec<_> = std::iter::from_fn(|| gaps.poll()).collect();
+        assert_eq!(
+            told,
+            [(0, 0, 1_000), (0, 1_010, 1_020), (1, 0, 10), (1, 20, 30)]
+        );
     }
 
     #[test]

@@ -8,72 +8,15 @@ use forebay_wire::tdm::{Data, End, EndReason, Ready, Report};
 use super::gaps::Gaps;
 use super::row::{Lost, OpenRow, Row};
 use super::seen::{COVERED, Mark, Seen};
+use super::totals::{PeerState, PeerTotals};
 
 /// Windows of a sender that may be open at once.
 const OPEN_MAX: usize = 1024;
 /// A missing report is waited for so long after the next one has come, in ns; its sender tells it again meanwhile.
 const REPORT_WAIT_NS: u64 = 500_000_000;
 
-/// Where a sender stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PeerState {
-    /// It learns our clock.
-    #[default]
-    Joined,
-    /// It waits for the start, or sends.
-    Ready,
-    /// It has told its totals.
-    Ended,
-    /// It fell silent.
-    Dead,
-}
-
-/// What is known of a sender.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerTotals {
-    /// Its name.
-    pub name: String,
-    /// Starts under that name before this one.
-    pub restarts: u32,
-    /// Where it stands.
-    pub state: PeerState,
-    /// What it measured of itself.
-    pub ready: Ready,
-    /// Windows that were closed.
-    pub windows: u64,
-    /// Packets sent, by its reports, and by numbers where one is missing.
-    pub sent: u64,
-    /// Packets that came.
-    pub received: u64,
-    /// Bytes of payload in them.
-    pub payload_bytes: u64,
-    /// Packets that did not come.
-    pub lost: Lost,
-    /// Packets that came more than once.
-    pub duplicates: u64,
-    /// Packets that came after a later one.
-    pub reordered: u64,
-    /// Packets that waited for a later window.
-    pub carried: u64,
-    /// Windows in which nothing was sent.
-    pub preempted: u64,
-    /// Overlaps, front and back together.
-    pub overlaps: u64,
-    /// Windows whose reports never came.
-    pub unreported: u64,
-    /// Reports that contradicted others, and were left out.
-    pub bad_reports: u64,
-    /// Its own totals, from its end.
-    pub own: Option<End>,
-}
-
-impl PeerTotals {
-    /// What is neither received nor lost of what was sent: 0.
-    #[must_use]
-    pub fn residual(&self) -> i64 {
-        self.sent.cast_signed() - self.received.cast_signed() - self.lost.total().cast_signed()
-    }
-}
+/// Nonces of earlier starts that are remembered.
+const PAST_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -84,8 +27,18 @@ pub(super) struct Peer {
     pub(super) heard_ns: u64,
     /// The next window that it is granted.
     pub(super) granted: u32,
+    /// Windows that were granted and not used.
+    pub(super) unused: u32,
+    /// It is granted nothing before this time: it had no input.
+    pub(super) idle_until_ns: u64,
     pub(super) gaps: Gaps,
+    /// Which start of a sender in this place.
+    pub(super) start: u8,
+    /// The nonces of the starts before, the last ones.
+    past: VecDeque<u64>,
     index: u16,
+    ended_ns: u64,
+    is_closed: bool,
     totals: PeerTotals,
     seen: Seen,
     open: VecDeque<OpenRow>,
@@ -107,8 +60,14 @@ impl Peer {
             packet_bytes_max: hello.packet_bytes_max,
             heard_ns: now_ns,
             granted: 0,
+            unused: 0,
+            idle_until_ns: 0,
             gaps: Gaps::default(),
+            start: 0,
+            past: VecDeque::new(),
             index,
+            ended_ns: 0,
+            is_closed: false,
             totals: PeerTotals {
                 name: hello.name.to_owned(),
                 ..PeerTotals::default()
@@ -126,19 +85,37 @@ impl Peer {
         hello: &forebay_wire::tdm::Hello<'_>,
         now_ns: u64,
     ) {
-        let old = std::mem::replace(self, Self::new(self.index, from, hello, now_ns));
+        let mut old = self.replace(from, hello, now_ns);
+        old.past.push_back(old.nonce);
+        if old.past.len() > PAST_MAX {
+            old.past.pop_front();
+        }
         self.totals = PeerTotals {
             restarts: old.totals.restarts + 1,
             state: PeerState::Joined,
             own: None,
             ..old.totals
         };
-        self.gaps = old.gaps;
+        (self.gaps, self.past) = (old.gaps, old.past);
+        self.gaps.restart();
     }
 
-    /// Another index, before anything has come.
-    pub(super) const fn place(&mut self, index: u16) {
-        self.index = index;
+    /// The place goes to another sender, before anything has come.
+    pub(super) fn replace(
+        &mut self,
+        from: SocketAddr,
+        hello: &forebay_wire::tdm::Hello<'_>,
+        now_ns: u64,
+    ) -> Self {
+        let start = self.start.wrapping_add(1);
+        let old = std::mem::replace(self, Self::new(self.index, from, hello, now_ns));
+        self.start = start;
+        old
+    }
+
+    /// A hello of a start that is over, which was long under way or sent again by somebody else.
+    pub(super) fn is_past(&self, nonce: u64) -> bool {
+        self.past.contains(&nonce)
     }
 
     pub(super) const fn totals(&self) -> &PeerTotals {
@@ -153,59 +130,94 @@ impl Peer {
         matches!(self.totals.state, PeerState::Ready)
     }
 
+    /// It takes part, as far as is known.
+    pub(super) const fn is_present(&self) -> bool {
+        matches!(self.totals.state, PeerState::Joined | PeerState::Ready)
+    }
+
     /// It has ended or fell silent, and all its windows are closed.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.totals.state, PeerState::Ended | PeerState::Dead) && self.open.is_empty()
+        let complete = match self.totals.state {
+            PeerState::Joined | PeerState::Ready => false,
+            PeerState::Ended => self.own_end() <= self.seen.base(),
+            PeerState::Dead => true,
+        };
+        complete && self.open.is_empty()
+    }
+
+    /// The end of its packets, by its own totals.
+    fn own_end(&self) -> u64 {
+        self.totals.own.map_or(0, |own| own.packets)
     }
 
     pub(super) fn ready(&mut self, ready: &Ready) {
-        if matches!(self.totals.state, PeerState::Joined | PeerState::Ready) {
+        if self.totals.state == PeerState::Joined {
             self.totals.state = PeerState::Ready;
+            self.gaps.begin(ready.offset);
+        }
+        if self.is_present() {
             self.totals.ready = *ready;
         }
     }
 
-    fn row(&mut self, window: u32) -> Option<&mut OpenRow> {
-        if window < self.closed {
-            return None;
-        }
-        // Nearly always the last one.
-        let at = self.open.iter().rposition(|open| open.row.window <= window);
-        let found = at
-            .and_then(|at| self.open.get(at))
-            .is_some_and(|open| open.row.window == window);
-        let place = match at {
-            Some(at) if found => at,
-            _ if self.open.len() >= OPEN_MAX => return None,
-            at => {
-                let place = at.map_or(0, |at| at + 1);
-                self.open.insert(place, OpenRow::new(self.index, window));
-                place
-            }
+    /// Where a window lies among the open ones, or belongs, and whether it is there.
+    fn place(&self, window: u32) -> (usize, bool) {
+        let at = match self.open.back() {
+            // Nearly always the last one.
+            Some(last) if last.row.window == window => self.open.len() - 1,
+            Some(last) if last.row.window < window => self.open.len(),
+            _ => self.open.partition_point(|open| open.row.window < window),
         };
-        self.open.get_mut(place)
+        let found = self.open.get(at);
+        (at, found.is_some_and(|open| open.row.window == window))
+    }
+
+    /// Packets are numbered in the order of their windows: can these be of that window, by what is known of it and of those beside it?
+    fn fits(&self, (at, is_there): (usize, bool), first: u64, last: u64) -> bool {
+        let before = at.checked_sub(1).and_then(|at| self.open.get(at));
+        let this = self.open.get(at).filter(|_| is_there);
+        let after = self.open.get(at + usize::from(is_there));
+        before.is_none_or(|open| open.span.1 < first)
+            && this.is_none_or(|open| open.admits(first, last))
+            && after.is_none_or(|open| last < open.span.0)
+    }
+
+    fn open_at(&mut self, (at, is_there): (usize, bool), window: u32) -> Option<&mut OpenRow> {
+        if !is_there {
+            self.open.insert(at, OpenRow::new(self.index, window));
+        }
+        self.open.get_mut(at)
     }
 
     pub(super) fn take_data(&mut self, came_ns: u64, data: &Data<'_>) -> Mark {
-        if matches!(self.totals.state, PeerState::Ended) || data.window < self.closed {
+        if data.window < self.closed || data.packet < self.seen.base() {
             return Mark::Late;
         }
-        if self.row(data.window).is_none() {
+        let place = self.place(data.window);
+        if !place.1 && self.open.len() >= OPEN_MAX {
             return Mark::Ahead;
+        }
+        let beyond = self.totals.own.is_some() && data.packet >= self.own_end();
+        if beyond || !self.fits(place, data.packet, data.packet) {
+            return Mark::Contradiction;
         }
         let mark = self.seen.mark(data.packet);
         let bytes = data.payload.len() as u64;
-        if let Some(open) = self.row(data.window) {
-            match mark {
-                Mark::New => open.came(came_ns, data),
-                Mark::Again => open.row.duplicates += 1,
-                Mark::Late | Mark::Ahead => {}
+        match mark {
+            Mark::New => {
+                if let Some(open) = self.open_at(place, data.window) {
+                    open.came(came_ns, data);
+                }
+                self.totals.received += 1;
+                self.totals.payload_bytes += bytes;
+                self.gaps.came(data.offset, bytes);
             }
-        }
-        if mark == Mark::New {
-            self.totals.received += 1;
-            self.totals.payload_bytes += bytes;
-            self.gaps.came(data.offset, bytes);
+            Mark::Again => {
+                if let Some(open) = self.open.get_mut(place.0).filter(|_| place.1) {
+                    open.row.duplicates += 1;
+                }
+            }
+            Mark::Late | Mark::Ahead | Mark::Contradiction => {}
         }
         mark
     }
@@ -220,7 +232,6 @@ impl Peer {
     }
 
     pub(super) fn overlaps(&mut self, window: u32, count: impl FnOnce(&mut Row)) {
-        self.totals.overlaps += 1;
         if let Some(open) = self
             .open
             .iter_mut()
@@ -233,36 +244,44 @@ impl Peer {
 
     /// Takes a report; gives the window below which all reports have come, and the one of this report.
     pub(super) fn take_report(&mut self, now_ns: u64, report: &Report) -> (u32, u32) {
-        let end = report.first_packet.checked_add(u64::from(report.packets));
+        let first = report.first_packet;
+        let end = first.checked_add(u64::from(report.packets));
         // Nobody can have sent further than what is looked at beyond the last that came.
         let far = self.seen.next().saturating_add(COVERED);
-        let sound = report.packets > 0
-            && report.errors <= report.packets
-            && end.is_some_and(|end| end <= far);
-        if report.window >= self.closed {
-            if sound && report.first_packet >= self.seen.base() {
-                if let Some(open) = self.row(report.window)
-                    && open.report.is_none()
-                {
+        let end = end.filter(|end| *end <= far && first >= self.seen.base());
+        if report.window < self.closed || report.packets == 0 {
+            return (self.closed, report.window);
+        }
+        let place = self.place(report.window);
+        let told = self.open.get(place.0).and_then(|open| open.report);
+        if place.1 && told.is_some_and(|(told, _)| told == *report) {
+            return (self.closed, report.window);
+        }
+        let end = end.filter(|end| {
+            let whole = (self.open.get(place.0).filter(|_| place.1)).is_none_or(|open| {
+                open.row.received == 0 || first <= open.span.0 && open.span.1 < *end
+            });
+            whole && report.errors <= report.packets && self.fits(place, first, *end - 1)
+        });
+        let has_room = place.1 || self.open.len() < OPEN_MAX;
+        match end {
+            Some(end) if has_room => {
+                if let Some(open) = self.open_at(place, report.window) {
                     open.report = Some((*report, now_ns));
+                    open.covers(first, end - 1);
                 }
-            } else {
-                self.totals.bad_reports += 1;
             }
+            _ => self.totals.bad_reports += 1,
         }
         (self.closed, report.window)
     }
 
     pub(super) fn ended(&mut self, now_ns: u64, end: &End) {
-        if matches!(self.totals.state, PeerState::Ready | PeerState::Joined) {
+        let far = self.seen.next().saturating_add(COVERED);
+        if self.is_present() && end.packets >= self.seen.next() && end.packets <= far {
             self.totals.state = PeerState::Ended;
             self.totals.own = Some(*end);
-            // Whoever waits for a report has waited long enough.
-            for open in &mut self.open {
-                if let Some((_, came_ns)) = &mut open.report {
-                    *came_ns = (*came_ns).min(now_ns);
-                }
-            }
+            self.ended_ns = now_ns;
         }
     }
 
@@ -274,7 +293,7 @@ impl Peer {
 
     /// The answer to its end, once all of it is closed.
     pub(super) fn ended_totals(&self) -> Option<End> {
-        let over = self.totals.state == PeerState::Ended && self.open.is_empty();
+        let over = self.totals.state == PeerState::Ended && self.is_over();
         over.then(|| End {
             reason: self
                 .totals
@@ -290,21 +309,28 @@ impl Peer {
 
     /// When a window may be closed next.
     pub(super) fn close_ns(&self, settle_ns: u64) -> Option<u64> {
-        if matches!(self.totals.state, PeerState::Ended | PeerState::Dead) && !self.open.is_empty()
-        {
+        if self.totals.state == PeerState::Dead && !self.open.is_empty() {
             return Some(0);
         }
-        let front = self.open.front()?;
-        match front.report {
-            Some((report, came_ns)) if report.first_packet == self.seen.base() => {
-                Some(came_ns + settle_ns)
+        // Reports that have not come so long after the end will not come.
+        let ended = (self.totals.state == PeerState::Ended && !self.is_over())
+            .then(|| self.ended_ns.saturating_add(REPORT_WAIT_NS));
+        let front = match self.open.front() {
+            Some(front) => front,
+            None => return ended,
+        };
+        let told = match front.report {
+            Some((report, came_ns)) if report.first_packet <= self.seen.base() => {
+                return Some(came_ns.saturating_add(settle_ns));
             }
-            Some((_, came_ns)) => Some(came_ns + REPORT_WAIT_NS),
-            None => {
-                let told = self.open.iter().find_map(|open| open.report);
-                told.map(|(_, came_ns)| came_ns + REPORT_WAIT_NS)
-            }
+            Some((_, came_ns)) => Some(came_ns),
+            None => (self.open.iter().find_map(|open| open.report)).map(|(_, came_ns)| came_ns),
+        };
+        let waited = told.map(|came_ns| came_ns.saturating_add(REPORT_WAIT_NS));
+        if told.is_none() && self.open.len() > OPEN_MAX / 2 {
+            return Some(0);
         }
+        waited.into_iter().chain(ended).min()
     }
 
     /// Closes the next window that can be closed; `charge` takes what the kernel's counters explain.
@@ -314,34 +340,32 @@ impl Peer {
         settle_ns: u64,
         charge: impl FnOnce(&mut Lost),
     ) -> Option<Row> {
-        let over = matches!(self.totals.state, PeerState::Ended | PeerState::Dead);
-        // The stream's last packets: those of windows that nobody reported.
-        let own_end = self.totals.own.map(|own| own.packets);
-        if self.open.is_empty() {
-            let end = own_end.filter(|end| over && *end > self.seen.base())?;
-            self.open.push_back(OpenRow::new(self.index, self.closed));
-            return self.close_unreported(end, 1, charge);
-        }
-        if !over && now_ns < self.close_ns(settle_ns)? {
+        if now_ns < self.close_ns(settle_ns)? {
             return None;
         }
         let base = self.seen.base();
-        let front = self.open.front()?;
-        match front.report {
-            Some((report, _)) if report.first_packet == base => {}
+        let Some(front) = self.open.front() else {
+            // The stream's last packets: those of windows that nobody reported.
+            self.open.push_back(OpenRow::new(self.index, self.closed));
+            return self.close_unreported(self.own_end(), 1, charge);
+        };
+        if front
+            .report
+            .is_none_or(|(report, _)| report.first_packet > base)
+        {
             // Reports between are missing: what they would have told is known by the packets' numbers.
-            _ => {
-                let told = self.open.iter().position(|open| open.report.is_some());
-                let rows = told.unwrap_or(self.open.len());
-                let end = match told.and_then(|at| self.open.get(at)) {
-                    Some(open) => open.report.map_or(base, |(report, _)| report.first_packet),
-                    None => own_end.unwrap_or(0).max(self.seen.next()),
-                };
-                if rows == 0 {
-                    self.open.push_front(OpenRow::new(self.index, self.closed));
-                }
-                return self.close_unreported(end.max(base), rows.max(1), charge);
+            let told = self.open.iter().position(|open| open.report.is_some());
+            // No report at all comes from one that is still there: window by window then, and not all of them.
+            let next = (self.is_present() && told.is_none()).then_some(1);
+            let rows = told.or(next).unwrap_or(self.open.len());
+            let end = match self.open.get(rows) {
+                Some(open) => open.span.0,
+                None => self.own_end().max(self.seen.next()),
+            };
+            if rows == 0 {
+                self.open.push_front(OpenRow::new(self.index, self.closed));
             }
+            return self.close_unreported(end.max(base), rows.max(1), charge);
         }
         let mut open = self.open.pop_front()?;
         open.settle();
@@ -407,9 +431,13 @@ impl Peer {
         row.lost.whole_window = missing.whole;
         row.lost.charge(errors, |lost| &mut lost.sender_error);
         charge(&mut row.lost);
-        // A hole that reaches the next window's first byte may be that window's: it is told when that one is closed.
+        // A hole that reaches the next window's first byte may be that window's: it is told when that one is closed. Of a window of which nothing has
+        // come yet nobody knows where it begins.
         let next = self.open.front().map(|open| open.low_offset);
-        self.gaps.close(next.unwrap_or(u64::MAX));
+        match next {
+            Some(u64::MAX) => {}
+            next => self.gaps.close(next.unwrap_or(u64::MAX)),
+        }
         let totals = &mut self.totals;
         totals.windows += 1;
         totals.sent += row.sent;
@@ -418,12 +446,19 @@ impl Peer {
         totals.reordered += row.reordered;
         totals.carried += row.carried;
         totals.preempted += row.preempted;
+        totals.overlaps += row.overlap_front + row.overlap_back;
         row
     }
 
-    /// All is closed: what is missing up to the stream's end is lost.
-    pub(super) fn end_stream(&mut self) {
+    /// All is closed: what is missing up to the stream's end is lost. True the first time.
+    pub(super) fn end_stream(&mut self) -> bool {
         let length = self.totals.own.map_or(0, |own| own.stream_bytes);
         self.gaps.end(length);
+        !std::mem::replace(&mut self.is_closed, true)
+    }
+
+    /// It may be granted a window, of so many (0: as many as it likes).
+    pub(super) fn may_be_granted(&self, windows: u32) -> bool {
+        self.is_ready() && (windows == 0 || self.granted - self.unused < windows)
     }
 }

@@ -144,6 +144,8 @@ pub(super) struct OpenRow {
     pub(super) report: Option<(Report, u64)>,
     /// The highest packet that came.
     highest: u64,
+    /// The first and the last packet that it has for certain: that came, or that the report names.
+    pub(super) span: (u64, u64),
     /// Where the first byte of its payload lies in the stream, as far as has come.
     pub(super) low_offset: u64,
 }
@@ -158,6 +160,7 @@ impl OpenRow {
             },
             report: None,
             highest: 0,
+            span: (u64::MAX, 0),
             low_offset: u64::MAX,
         }
     }
@@ -181,7 +184,20 @@ impl OpenRow {
             row.reordered += 1;
         }
         self.highest = self.highest.max(packet);
+        self.covers(packet, packet);
         self.low_offset = self.low_offset.min(data.offset);
+    }
+
+    /// These packets are of this window.
+    pub(super) fn covers(&mut self, first: u64, last: u64) {
+        self.span = (self.span.0.min(first), self.span.1.max(last));
+    }
+
+    /// Can packets from `first` to `last` be of this window, by its report?
+    pub(super) fn admits(&self, first: u64, last: u64) -> bool {
+        self.report.is_none_or(|(report, _)| {
+            first >= report.first_packet && last < report.first_packet + u64::from(report.packets)
+        })
     }
 
     /// The sender's own account goes into the row.

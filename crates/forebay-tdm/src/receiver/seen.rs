@@ -15,6 +15,8 @@ pub(super) enum Mark {
     Late,
     /// It lies beyond what is covered.
     Ahead,
+    /// It cannot belong to its window, by what is known of others.
+    Contradiction,
 }
 
 /// What is missing of a range, by its place.

@@ -11,12 +11,20 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// A window has been reported.
-    pub(super) fn reported(&mut self, sender: u16, window: u32) {
-        if self
+    /// A window has been reported; true when it ends the turn.
+    pub(super) fn reported(&mut self, sender: u16, window: u32) -> bool {
+        let ends = self
             .now
-            .is_some_and(|(turn, granted, _)| (turn, granted) == (sender, window))
-        {
+            .is_some_and(|(turn, granted, _)| (turn, granted) == (sender, window));
+        if ends {
+            self.now = None;
+        }
+        ends
+    }
+
+    /// A sender has no use for a turn any more.
+    pub(super) fn left(&mut self, sender: u16) {
+        if self.now.is_some_and(|(turn, ..)| turn == sender) {
             self.now = None;
         }
     }

@@ -1,10 +1,13 @@
 //! What the data path does: windows open and close, bursts leave.
 
-use forebay_wire::tdm::{Data, Message, Mode, Packet, Welcome};
+use forebay_wire::tdm::{Data, Message, Mode, Packet, Report, Welcome};
 
 use super::window::Open;
 use super::{Next, Phase, REPORTS_MAX, Sender};
 use crate::clock::Line;
+
+/// A grant that is older than this is left out, in ns: half of what the receiver allows for the ways.
+const GRANT_LASTS_NS: u64 = 1_000_000;
 
 impl Sender {
     /// What the data path is to do; `available` packets of input lie ready, and `ended` says that no more will come.
@@ -16,9 +19,19 @@ impl Sender {
         };
         loop {
             if self.open.is_none() {
-                let all = welcome.windows != 0 && self.next_window >= welcome.windows;
+                // What is granted to a sender without input is no window.
+                let windows = match welcome.mode {
+                    Mode::Credit => self.here.windows,
+                    _ => u64::from(self.next_window),
+                };
+                let all = welcome.windows != 0 && windows >= u64::from(welcome.windows);
                 if all || (ended && available == 0) {
                     self.begin_end(now_ns);
+                    return Next::Idle;
+                }
+                if self.clock.is_unsure() && welcome.mode != Mode::Credit {
+                    // Nobody knows whose turn it is; which windows that cost is known when the clock is.
+                    self.was_unsure = true;
                     return Next::Idle;
                 }
                 match self.next_open(now_ns, available, &welcome, &line) {
@@ -29,14 +42,12 @@ impl Sender {
             let Some(open) = &mut self.open else {
                 return Next::Idle;
             };
+            if self.clock.is_unsure() {
+                self.withhold(now_ns);
+                continue;
+            }
             if now_ns < open.start_ns {
                 return Next::At(open.start_ns);
-            }
-            if self.clock.is_unsure() {
-                // Nobody knows whose turn it is.
-                self.all.withheld += 1;
-                self.close_window(0);
-                continue;
             }
             let most = open.may_send(now_ns);
             if most == 0 {
@@ -44,7 +55,7 @@ impl Sender {
                 continue;
             }
             if available == 0 {
-                if ended {
+                if ended || now_ns >= open.end_ns || welcome.mode == Mode::Credit {
                     self.close_window(0);
                     continue;
                 }
@@ -70,6 +81,12 @@ impl Sender {
     ) -> Option<Open> {
         if welcome.mode == Mode::Credit {
             let grant = self.grant.take()?;
+            let age_ns = line.remote_ns(now_ns).saturating_sub(grant.start_ns);
+            if age_ns > GRANT_LASTS_NS {
+                // It would reach into another's turn.
+                self.all.preempted += u64::from(available > 0);
+                return None;
+            }
             let start_ns = line.local_ns(grant.start_ns).max(now_ns);
             return Some(Open::new(grant.window, start_ns, welcome, grant.packets));
         }
@@ -86,8 +103,11 @@ impl Sender {
             current.min(welcome.windows)
         };
         if current > self.next_window {
-            if available > 0 {
-                let missed = current - self.next_window;
+            let missed = current - self.next_window;
+            // Windows before it took part are none of its own.
+            if self.was_unsure && self.has_joined {
+                self.all.withheld += u64::from(missed);
+            } else if available > 0 && self.has_joined {
                 self.all.preempted += u64::from(missed);
                 self.preempted_since_report = self.preempted_since_report.saturating_add(missed);
             }
@@ -97,14 +117,12 @@ impl Sender {
                 return None;
             }
         }
+        (self.has_joined, self.was_unsure) = (true, false);
         let since_ns = u64::from(self.next_window).saturating_mul(welcome.cycle_ns);
         let start_ns = line.local_ns(welcome.start_ns.saturating_add(since_ns));
-        Some(Open::new(
-            self.next_window,
-            start_ns,
-            welcome,
-            welcome.window_packets,
-        ))
+        let mut open = Open::new(self.next_window, start_ns, welcome, welcome.window_packets);
+        open.may_be_late_by(welcome.guard_ns, line.error_at_ns(now_ns.max(start_ns)));
+        Some(open)
     }
 
     /// Writes the head of the packet that is `ahead` packets and `ahead_bytes` bytes behind the next one, for a payload of so many bytes.
@@ -129,6 +147,7 @@ impl Sender {
         let packet = Packet {
             session: self.session,
             sender: self.index,
+            start: self.start,
             message: Message::Data(data),
             tag: None,
         };
@@ -157,22 +176,57 @@ impl Sender {
         self.offset += payload_bytes;
     }
 
+    /// The window that is open is left out, or cut off.
+    pub(super) fn withhold(&mut self, now_ns: u64) {
+        self.forget_unbegun_window(now_ns);
+        if self.open.is_some() {
+            self.all.withheld += 1;
+            self.close_window(0);
+        }
+    }
+
+    /// What is known of the clock has changed: the start of a window that is to come is computed again.
+    pub(super) fn forget_unbegun_window(&mut self, now_ns: u64) {
+        let is_scheduled = self
+            .welcome
+            .is_some_and(|welcome| welcome.mode != Mode::Credit);
+        if is_scheduled
+            && self
+                .open
+                .as_ref()
+                .is_some_and(|open| open.sent == 0 && now_ns < open.start_ns)
+        {
+            self.open = None;
+        }
+    }
+
     pub(super) fn close_window(&mut self, available: u64) {
         let Some(open) = self.open.take() else {
             return;
         };
         self.next_window = open.number.saturating_add(1);
-        let carried = u64::from(open.budget - open.sent).min(available);
-        self.all.carried += carried;
         if open.sent == 0 {
             if available > 0 && !open.waited_for_input {
                 self.all.preempted += 1;
                 self.preempted_since_report = self.preempted_since_report.saturating_add(1);
             }
+            let is_granted = self
+                .welcome
+                .is_some_and(|welcome| welcome.mode == Mode::Credit);
+            if is_granted {
+                // The turn goes back at once.
+                self.push_report(open.report(0));
+            }
             return;
         }
+        let carried = u64::from(open.budget - open.sent).min(available);
+        self.all.carried += carried;
         let mut report = open.report(u32::try_from(carried).unwrap_or(u32::MAX));
         report.preempted = std::mem::take(&mut self.preempted_since_report);
+        self.push_report(report);
+    }
+
+    fn push_report(&mut self, report: Report) {
         if self.reports.len() == REPORTS_MAX {
             self.reports.pop_front();
             self.all.reports_given_up += 1;

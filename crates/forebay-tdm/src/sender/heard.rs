@@ -39,20 +39,19 @@ impl Sender {
         match &packet.message {
             Message::Welcome(welcome) => self.take_welcome(now_ns, &packet, welcome)?,
             Message::Refuse(refusal) => self.take_refusal(now_ns, &packet, *refusal)?,
-            _ if packet.session != self.session || self.session == 0 => {
+            _ if !self.is_of_our_session(&packet) => {
                 return Err(NotTaken::Foreign(packet.session));
             }
             Message::Reply(reply) => {
                 let back_ns = stamp_ns.unwrap_or(now_ns);
-                self.exchanges
-                    .answered(reply.sequence, reply.came_ns, back_ns);
+                self.exchanges.answered(reply, back_ns);
             }
-            Message::FollowUp(follow) => {
-                self.exchanges.answer_left(follow.sequence, follow.left_ns)
-            }
+            Message::FollowUp(follow) => self.exchanges.answer_left(follow),
             Message::Reported(reported) => self.forget_reports(*reported),
             Message::Grant(grant) if self.phase == Phase::Running => {
-                if grant.window >= self.next_window {
+                // One that came twice, or was overtaken, is no other.
+                if grant.start_ns > self.granted_ns {
+                    self.granted_ns = grant.start_ns;
                     self.grant = Some(*grant);
                 }
             }
@@ -81,13 +80,17 @@ impl Sender {
         Ok(kind)
     }
 
+    fn is_of_our_session(&self, packet: &Packet<'_>) -> bool {
+        self.session != 0 && (packet.session, packet.start) == (self.session, self.start)
+    }
+
     fn take_welcome(
         &mut self,
         now_ns: u64,
         packet: &Packet<'_>,
         welcome: &Welcome,
     ) -> Result<(), NotTaken> {
-        let ours = welcome.nonce == self.config.nonce && packet.session != 0;
+        let ours = welcome.nonce == self.nonce && packet.session != 0;
         match self.phase {
             Phase::Hello if ours => {
                 self.session = packet.session;
@@ -97,10 +100,10 @@ impl Sender {
             }
             Phase::Clock | Phase::Ready if packet.session == self.session && ours => {}
             // The answer to a ready that was said twice.
-            Phase::Running | Phase::Ending if packet.session == self.session => return Ok(()),
+            Phase::Running | Phase::Ending if self.is_of_our_session(packet) => return Ok(()),
             _ => return Err(NotTaken::Foreign(packet.session)),
         }
-        self.index = packet.sender;
+        (self.index, self.start) = (packet.sender, packet.start);
         self.welcome = Some(*welcome);
         if self.phase == Phase::Ready && welcome.start_ns != 0 {
             self.phase = Phase::Running;
@@ -115,9 +118,9 @@ impl Sender {
         refusal: Refusal,
     ) -> Result<(), NotTaken> {
         let ours = match self.phase {
-            Phase::Hello => refusal.nonce == self.config.nonce,
+            Phase::Hello => refusal.nonce == self.nonce,
             Phase::Over(_) => false,
-            _ => packet.session == self.session,
+            _ => self.is_of_our_session(packet),
         };
         if !ours {
             return Err(NotTaken::Foreign(packet.session));
@@ -136,8 +139,10 @@ impl Sender {
         self.exchanges.collect(&mut self.clock);
     }
 
-    /// The host's clock has been set while an exchange was under way: its readings are worth nothing.
+    /// The host's clock has been set: readings of exchanges that are under way are worth nothing, nor is any time that was kept, and windows are
+    /// withheld until the receiver's clock is known again.
     pub fn drop_exchanges(&mut self) {
         self.exchanges.drop_all();
+        self.clock_was_set = true;
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Open {
     /// Most packets.
     pub(super) budget: u32,
     pub(super) sent: u32,
+    /// The part of the guard that is there for being late, in ns.
+    slack_ns: u64,
     pub(super) waited_for_input: bool,
     /// Time of one packet on the wire, in ps: what must be left of the window for it.
     packet_ps: u64,
@@ -38,6 +40,7 @@ impl Open {
             pacer: Pacer::new(welcome.pace_ps, welcome.catch_up_packets, start_ns),
             budget: budget.min(welcome.window_packets),
             sent: 0,
+            slack_ns: 0,
             waited_for_input: false,
             packet_ps,
             report: Report {
@@ -47,9 +50,16 @@ impl Open {
         }
     }
 
+    /// What the guard holds beyond both clocks' errors and the last packet's time on the wire is for being late.
+    pub(super) fn may_be_late_by(&mut self, guard_ns: u64, clock_error_ns: u64) {
+        let needed_ns = clock_error_ns.saturating_mul(2) + self.packet_ps / 1_000;
+        self.slack_ns = guard_ns.saturating_sub(needed_ns);
+    }
+
     /// How many packets may still go: what is left of the budget, and what still fits.
     pub(super) fn may_send(&self, now_ns: u64) -> u64 {
-        let left_ns = self.end_ns.saturating_sub(now_ns.max(self.start_ns));
+        let until_ns = self.end_ns.saturating_add(self.slack_ns);
+        let left_ns = until_ns.saturating_sub(now_ns.max(self.start_ns));
         let fits = left_ns.saturating_mul(1_000) / self.packet_ps.max(1);
         // What is due by the schedule was planned to fit: a burst that begins on time is not cut by the few ns until the time was read.
         let due_ns = self.pacer.due_ns();

@@ -328,8 +328,8 @@ plain! {
     Reply {
         /// Which exchange.
         sequence: u32,
-        /// 0.
-        reserved: u32,
+        /// Which answer: a probe that came twice has two, and a follow up is of one of them.
+        answer: u32,
         /// The kernel's stamp of the probe's arrival.
         came_ns: u64,
     }
@@ -340,8 +340,8 @@ plain! {
     FollowUp {
         /// Which exchange.
         sequence: u32,
-        /// 0.
-        reserved: u32,
+        /// The reply's.
+        answer: u32,
         /// The kernel's stamp of the reply's departure.
         left_ns: u64,
     }
@@ -358,6 +358,8 @@ plain! {
         delay_ns: u64,
         /// What its clock gains on the receiver's, in 10^-9, as two's complement.
         skew_ppb: u32,
+        /// Where its stream stands, in bytes: what it sent in earlier sessions.
+        offset: u64,
         /// 1: it runs at real-time priority.
         real_time: u8,
     }
@@ -449,51 +451,5 @@ impl End {
         put.u64(self.errors);
         put.u64(self.payload_bytes);
         put.u64(self.stream_bytes);
-    }
-}
-
-/// Payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Data<'a> {
-    /// Number of the packet in the session, from 0.
-    pub packet: u64,
-    /// Where its payload lies in the stream.
-    pub offset: u64,
-    /// When it was given to the kernel.
-    pub sent_ns: u64,
-    /// Which window.
-    pub window: u32,
-    /// Which packet of the window.
-    pub index: u32,
-    /// The bytes.
-    pub payload: &'a [u8],
-}
-
-impl<'a> Data<'a> {
-    pub(super) fn take(take: &mut Take<'a>) -> Result<Self, TdmError> {
-        let data = Self {
-            packet: take.u64()?,
-            offset: take.u64()?,
-            sent_ns: take.u64()?,
-            window: take.u32()?,
-            index: take.u32()?,
-            payload: &[],
-        };
-        // Numbers that are added to: far from where they would wrap.
-        take.within("packet", data.packet, 0, u64::MAX / 4)?;
-        take.within("offset", data.offset, 0, u64::MAX / 4)?;
-        // What is left is looked at without being taken: it is not part of what the check covers.
-        Ok(Self {
-            payload: take.rest(),
-            ..data
-        })
-    }
-
-    pub(super) fn put(&self, put: &mut Put<'_>) {
-        put.u64(self.packet);
-        put.u64(self.offset);
-        put.u64(self.sent_ns);
-        put.u32(self.window);
-        put.u32(self.index);
     }
 }

@@ -127,12 +127,12 @@ fn all() -> Vec<Packet<'static>> {
         }),
         Message::Reply(Reply {
             sequence,
-            reserved,
+            answer: 7,
             came_ns: 99,
         }),
         Message::FollowUp(FollowUp {
             sequence,
-            reserved,
+            answer: 7,
             left_ns: 98,
         }),
         Message::Ready(Ready {
@@ -140,6 +140,7 @@ fn all() -> Vec<Packet<'static>> {
             lateness_ns: 2,
             delay_ns: 3,
             skew_ppb: 4,
+            offset: 5,
             real_time: 1,
         }),
         Packet::parse(DATA).unwrap().message,
@@ -168,6 +169,7 @@ fn all() -> Vec<Packet<'static>> {
     let packets = messages.map(|message| Packet {
         session: 9,
         sender: 1,
+        start: 200,
         message,
         tag: None,
     });
@@ -233,6 +235,7 @@ fn what_cannot_be_is_named() {
     let of = |message| Packet {
         session: 1,
         sender: 1,
+        start: 0,
         message,
         tag: None,
     };

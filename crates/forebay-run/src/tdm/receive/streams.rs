@@ -408,6 +408,7 @@ mod tests {
             add(&mut all, streams.write(0, offset, payload.as_bytes()));
         }
         streams.lost(&LostRange {
+            restarts: 0,
             sender: 0,
             offset: 9,
             bytes: 3,
