@@ -52,7 +52,8 @@ impl Session {
             "--port-buffer",
             "128K",
         ]);
-        command.args(["--silence", "700ms"]);
+        // Long enough for a machine on which many tests run at once.
+        command.args(["--silence", "1500ms"]);
         start(command.args(more))
     }
 
@@ -67,6 +68,8 @@ impl Session {
             "--id",
             name,
         ]);
+        // Tests run side by side: none of them is to take the machine from the others.
+        command.arg("--no-realtime");
         if !more.contains(&"--wait") {
             command.args(["--wait", "20s"]);
         }
@@ -215,7 +218,7 @@ fn a_pipe_is_carried_from_standard_input_to_standard_output() {
     let receiver = session.receive("1", &["--output", "-"]);
     let program = forebay().get_program().to_str().unwrap().to_owned();
     let line = format!(
-        "seq 1 50000 | {program} tdm send {} --id pipe --input - --format json",
+        "seq 1 50000 | {program} tdm send {} --no-realtime --id pipe --input - --format json",
         session.address
     );
     let sent = start(Command::new("sh").args(["-c", &line]))
