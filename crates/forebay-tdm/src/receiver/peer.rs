@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use forebay_wire::tdm::{Data, End, EndReason, Ready, Report};
+use forebay_wire::tdm::{Data, End, Ready, Report};
 
 use super::gaps::Gaps;
 use super::row::{Lost, OpenRow, Row};
@@ -40,6 +40,8 @@ pub(super) struct Peer {
     ended_ns: u64,
     is_closed: bool,
     totals: PeerTotals,
+    /// Of them, windows, packets that came, packets that were lost and bytes of the starts before.
+    before: [u64; 4],
     seen: Seen,
     open: VecDeque<OpenRow>,
     /// All windows below it are closed.
@@ -68,6 +70,7 @@ impl Peer {
             index,
             ended_ns: 0,
             is_closed: false,
+            before: [0; 4],
             totals: PeerTotals {
                 name: hello.name.to_owned(),
                 ..PeerTotals::default()
@@ -96,8 +99,20 @@ impl Peer {
             own: None,
             ..old.totals
         };
+        self.before = self.summed();
         (self.gaps, self.past) = (old.gaps, old.past);
         self.gaps.restart();
+    }
+
+    /// Windows, packets that came, packets that were lost, and bytes.
+    fn summed(&self) -> [u64; 4] {
+        let totals = &self.totals;
+        [
+            totals.windows,
+            totals.received,
+            totals.lost.total(),
+            totals.payload_bytes,
+        ]
     }
 
     /// The place goes to another sender, before anything has come.
@@ -293,16 +308,21 @@ impl Peer {
 
     /// The answer to its end, once all of it is closed.
     pub(super) fn ended_totals(&self) -> Option<End> {
-        let over = self.totals.state == PeerState::Ended && self.is_over();
-        over.then(|| End {
-            reason: self
-                .totals
-                .own
-                .map_or(EndReason::Complete, |own| own.reason),
-            windows: u32::try_from(self.totals.windows).unwrap_or(u32::MAX),
-            packets: self.totals.received,
-            errors: self.totals.lost.total(),
-            payload_bytes: self.totals.payload_bytes,
+        let own = self
+            .totals
+            .own
+            .filter(|_| self.totals.state == PeerState::Ended && self.is_over())?;
+        // Of this start alone: its sender knows of no other.
+        let [windows, packets, errors, payload_bytes] = {
+            let (all, before) = (self.summed(), self.before);
+            std::array::from_fn(|at| all.get(at).unwrap_or(&0) - before.get(at).unwrap_or(&0))
+        };
+        Some(End {
+            reason: own.reason,
+            windows: u32::try_from(windows).unwrap_or(u32::MAX),
+            packets,
+            errors,
+            payload_bytes,
             stream_bytes: self.gaps.next(),
         })
     }
