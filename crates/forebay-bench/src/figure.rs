@@ -16,6 +16,7 @@ mod round_trip;
 mod scan;
 mod series;
 mod sources;
+mod tdm;
 mod test2;
 
 use std::collections::BTreeMap;

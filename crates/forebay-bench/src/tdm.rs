@@ -1,6 +1,7 @@
 //! The test bench of time-division UDP: hosts, a switch with a shallow port, and one session of each scheme.
 
 mod ground;
+pub(crate) mod loopback;
 mod session;
 
 use std::path::PathBuf;
@@ -52,6 +53,36 @@ pub struct Report {
     pub port: Value,
     /// Machine, load, date.
     pub conditions: Conditions,
+}
+
+/// Hosts and a switch, for sessions that are asked for one by one.
+pub(crate) struct Bench {
+    options: Options,
+    ground: Ground,
+}
+
+impl Bench {
+    /// Makes hosts and switch.
+    pub(crate) fn make(options: &Options) -> Result<Self> {
+        Ok(Self {
+            options: options.clone(),
+            ground: Ground::make(options)?,
+        })
+    }
+
+    /// One session with this guard (none: computed); gives its scheme's object. Clocks are those of `round`.
+    pub(crate) fn session(
+        &self,
+        scheme: Scheme,
+        dead_time: Option<Duration>,
+        round: u32,
+    ) -> Result<Value> {
+        let options = Options {
+            dead_time,
+            ..self.options.clone()
+        };
+        session::run(&options, &self.ground, scheme, round)
+    }
 }
 
 /// Runs each scheme in turn, round after round, so that what else the host does falls upon all of them.

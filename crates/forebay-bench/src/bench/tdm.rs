@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,12 +13,9 @@ use serde_json::Value;
 use super::line::{Goal, Line};
 use super::{Lines, Session};
 use crate::statistics::{Spread, spread};
+use crate::tdm::loopback::{self, DATAGRAM_BYTES};
 use crate::tdm::{self, Report, Scheme};
 
-/// Bytes of a datagram.
-const DATAGRAM_BYTES: usize = 1472;
-/// Of them, bytes of payload in ours.
-const PAYLOAD_BYTES: usize = DATAGRAM_BYTES - 56;
 /// Datagrams of a burst in the bare loop: what fits 64 KiB.
 const BURST: usize = 44;
 /// Share of the bare loop.
@@ -142,10 +138,10 @@ fn one_sender(session: &Session) -> Result<Line> {
     let mut rounds = 0;
     while session.wants_more(rounds, &found) {
         session.go_on()?;
-        let (rate, part) = ours(session, seconds)?;
-        lost.push(part * 100.0);
+        let came = loopback::one_sender(&session.program, seconds, false)?;
+        lost.push(came.lost_part * 100.0);
         if let [ours, bare] = found.as_mut_slice() {
-            ours.push(rate / 1e9);
+            ours.push(came.rate_bps / 1e9);
             bare.push(bare_loop(seconds)? / 1e9);
         }
         rounds += 1;
@@ -159,62 +155,6 @@ fn one_sender(session: &Session) -> Result<Line> {
         .beside("bare GSO and GRO loop", values(bare)?)
         .ratio_goal(Goal::AtLeast(OF_BARE))
         .note(format!("{:.2} % lost in the receiver's socket, by name; each looks at every datagram, the loop at none", lost.median)))
-}
-
-/// Bits/s of datagrams that came, and the part that was lost.
-fn ours(session: &Session, seconds: f64) -> Result<(f64, f64)> {
-    let free = bind_udp((Ipv4Addr::LOCALHOST, 0).into(), &UdpOptions::default())?;
-    let address = free.address.to_string();
-    drop(free);
-    let windows = (seconds / 0.1).ceil();
-    let start = |arguments: &[&str]| -> Result<std::process::Child> {
-        let mut command = Command::new(&session.program);
-        command
-            .args(["tdm"])
-            .args(arguments)
-            .args(["--format", "json"]);
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        child.with_context(|| format!("starting {}", session.program.display()))
-    };
-    let receiver = start(&[
-        "receive",
-        "--bind",
-        &address,
-        "--senders",
-        "1",
-        "--mode",
-        "slots",
-        "--link-rate",
-        "100G",
-        "--port-buffer",
-        "16M",
-        "--window",
-        "100ms",
-        "--dead-time",
-        "1us",
-        "--windows",
-        &windows.to_string(),
-    ])?;
-    let sender = start(&["send", &address, "--wait", "10s"])?;
-    let told = |child: std::process::Child, what: &str| -> Result<Value> {
-        let out = child
-            .wait_with_output()
-            .with_context(|| format!("waiting for the {what}"))?;
-        serde_json::from_slice(&out.stdout).with_context(|| format!("reading what the {what} said"))
-    };
-    told(sender, "sender")?;
-    let received = told(receiver, "receiver")?;
-    let scheme = &received["schemes"][0];
-    let number = |key: &str| scheme[key].as_f64().unwrap_or(0.0);
-    if received["end"] != "complete" || number("residual_items") != 0.0 {
-        bail!("the session did not end as it should: {received}");
-    }
-    let rate = number("goodput_bps") * DATAGRAM_BYTES as f64 / PAYLOAD_BYTES as f64;
-    Ok((rate, 1.0 - number("received") / number("sent").max(1.0)))
 }
 
 /// The same calls without heads, numbers, clocks and books: bits/s that came.

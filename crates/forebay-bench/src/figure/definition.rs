@@ -2,7 +2,8 @@
 
 use super::scan::Scan;
 use super::{
-    batch, buffers, chunks, grid, huge, loss, mark, memory, profile, round_trip, sources, test2,
+    batch, buffers, chunks, grid, huge, loss, mark, memory, profile, round_trip, sources, tdm,
+    test2,
 };
 use crate::plot::{Bars, Chart, Flame};
 use crate::rows::Row;
@@ -44,6 +45,10 @@ const TCP: &str = "Sender and receiver are two processes on this host, one TCP c
 const READOUT: &str = "The card is emulated: it, to-host and the subscriber, which checks every byte, are three processes on this host, over shared memory, with no \
                        wire and no card. One link is read in real time. With twelve links the card's time is made slower until this host keeps up, at most 256 \
                        times, and rates are per second of the card's time. Hollow points, which no line joins: this host was the limit all the same.";
+
+const PORT: &str = "Senders, receiver and switch are network namespaces on this host, joined by a bridge; a token bucket (tbf) on the bridge's port to the receiver stands for a switch \
+                    port of 1 Gb/s with a buffer of 128 KiB. Clocks of senders are set off by up to 20 ms and 100 ppm. An overlap is counted in both of its windows. All of it shares \
+                    this host's CPUs: where the receiver is held up, its own socket loses, which the rows name (lost_socket_overflow).";
 
 /// All figures.
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -259,6 +264,37 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         drawing: Drawing::Charts(mark::charts),
         compare: mark::compare,
         remark: CHAIN,
+    },
+    Definition {
+        id: "T2",
+        title: "Overlaps and lost packets over the dead time between windows, 3 senders, windows of 2.5 ms",
+        published: "overlaps vanish with enough dead time (SARAO, 0 to 5000 us, no number printed)",
+        scan: tdm::dead_time::scan,
+        drawing: Drawing::Charts(tdm::dead_time::charts),
+        compare: tdm::dead_time::compare,
+        remark: PORT,
+    },
+    Definition {
+        id: "T5",
+        title: "The smallest dead time that does, searched for, beside the computed guard",
+        published: "the author's script \"does not produce useful results\" (SARAO)",
+        scan: tdm::search::scan,
+        drawing: Drawing::Charts(tdm::search::charts),
+        compare: tdm::search::compare,
+        remark: "A dead time does when in all sessions of its step (three; one for --quick) the port drops nothing and no windows overlap, paced slots. What this host makes the \
+                 receiver's own socket lose has nothing to do with dead time: it is counted in the rows and not in the search. A search assumes that longer dead times are no worse; \
+                 a host that is busy with other things can break that, and the tried steps are in the rows. Hosts are network namespaces on one machine, and a bridge port \
+                 with a token bucket (tbf) stands for the switch's port; clocks of senders are set off by up to 20 ms and 100 ppm.",
+    },
+    Definition {
+        id: "T6",
+        title: "Gain of a faster way through the socket, one sender to one receiver",
+        published: "12 to 41 Gb/s with kernel bypass; the receiver then loses 60 % (SARAO)",
+        scan: tdm::path::scan,
+        drawing: Drawing::Bars(tdm::path::bars),
+        compare: tdm::path::compare,
+        remark: "Sender and receiver are two processes on this host, over loopback: no wire and no card. Plain: each datagram is a call's own at both ends; GSO + GRO: the kernel cuts and \
+                 merges. Flat out, in windows of 100 ms, one path after the other. CPU time is that of whole processes, their preparations included. No kernel bypass is measured.",
     },
 ];
 

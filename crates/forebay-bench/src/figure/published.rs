@@ -115,6 +115,10 @@ pub(super) fn tcp_goodput() -> Series {
 /// A campaign that validated cards: how many, of them faulty, of these recovered.
 pub(super) const CARDS: [f64; 3] = [40.0, 10.0, 8.0];
 
+/// Rates of time-division UDP through the kernel and around it, in Gb/s.
+pub(super) const FASTER_PATH_GBPS: [(&str, f64); 2] =
+    [("SARAO: sockets", 12.0), ("SARAO: kernel bypass", 41.0)];
+
 /// Triggers asked for in the test of to-host, per second.
 const READOUT_HZ: f64 = 1e6;
 /// What a link carried at most, in bits per second.

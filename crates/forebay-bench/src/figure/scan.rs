@@ -8,6 +8,7 @@ use forebay_run::StopSignals;
 
 use super::Options;
 use super::batch::Batch;
+use super::tdm::{self, TdmTask};
 use crate::chain::{self, Setup};
 use crate::conditions::Conditions;
 use crate::net::perf::Perf;
@@ -30,6 +31,8 @@ pub(super) enum Task {
     Readout(Readout, Slower),
     /// A batch of cards, in virtual time.
     Batch(Batch),
+    /// Time-division UDP.
+    Tdm(TdmTask),
     /// To-host of such a chain, under `perf`: a row for each stack.
     Profile(Readout),
 }
@@ -81,6 +84,7 @@ impl Scan {
             Task::Loss(offer) => offer.seconds + 0.1,
             Task::Net(perf) => perf.duration.as_secs_f64() + 0.1,
             Task::Batch(_) => 10.0,
+            Task::Tdm(task) => task.seconds(),
             Task::Readout(setup, _) | Task::Profile(setup) => setup.real_ms as f64 * 1e-3 + 1.0,
         };
         Duration::from_secs_f64(
@@ -174,6 +178,15 @@ fn usable<'a>(
             skipped.push(why);
             continue;
         }
+        if let Task::Tdm(task) = &point.task {
+            if !tried.contains(&scan.name) {
+                tried.push(scan.name);
+                skipped.extend(task.trial());
+            }
+            if tdm::is_skipped(point, skipped) {
+                continue;
+            }
+        }
         usable.push((number, point));
     }
     Ok(usable)
@@ -198,6 +211,7 @@ fn perform(
             let measured = batch.measure(run, &|| signals.count() > 0)?;
             row.extend(&measured.ok_or(Interrupted)?);
         }
+        Task::Tdm(task) => row.extend(&task.measure(run, &|| signals.count() > 0)?),
         Task::Loss(offer) => {
             let outcome = udp::exchange(offer)?;
             row.add("seconds", outcome.seconds);
