@@ -69,6 +69,12 @@ pub enum Arrival<'a> {
     Data {
         /// The sender's index.
         sender: u16,
+        /// Its number.
+        packet: u64,
+        /// The window that it was sent in.
+        window: u32,
+        /// When it was given to the sender's kernel, in ns of the receiver's clock.
+        sent_ns: u64,
         /// Where it lies in the sender's stream.
         offset: u64,
         /// The bytes.
@@ -390,6 +396,9 @@ impl Receiver {
         self.last = Some(this);
         Arrival::Data {
             sender,
+            packet: data.packet,
+            window: data.window,
+            sent_ns: data.sent_ns,
             offset: data.offset,
             payload: data.payload,
         }

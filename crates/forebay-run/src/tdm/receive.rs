@@ -1,6 +1,7 @@
 //! The receiver: its socket, its clock, its files and its books.
 
 mod books;
+mod original;
 mod rows;
 mod streams;
 mod summary;
@@ -27,6 +28,8 @@ use super::outbound::Outbound;
 use crate::error::RunError;
 use crate::metrics::{MetricsServer, Shown};
 use books::Books;
+use original::{Came, OriginalFile};
+pub use original::{CsvOf, OriginalCsv};
 use rows::RowFile;
 pub use streams::Output;
 use streams::Streams;
@@ -70,6 +73,8 @@ pub struct ReceivePlan {
     pub out: Option<PathBuf>,
     /// A line for each window, into the output's directory.
     pub rows: bool,
+    /// A file in the original's form, into the output's directory.
+    pub csv: Option<OriginalCsv>,
     /// Where Prometheus is answered.
     pub metrics: Option<SocketAddr>,
     /// A CPU for its thread.
@@ -86,6 +91,7 @@ struct Work {
     clock: LocalClock,
     streams: Streams,
     rows: Option<RowFile>,
+    original: Option<OriginalFile>,
     books: Books,
     sums: summary::Sums,
     drops: DropCounter,
@@ -172,6 +178,7 @@ pub fn run(
         clock: LocalClock::new(None),
         streams: Streams::new(plan.output.clone()),
         rows,
+        original: None,
         books,
         sums: summary::Sums::default(),
         drops,
@@ -183,13 +190,14 @@ pub fn run(
     };
     super::await_stamps(&mut tell);
     ready(bound.address);
-    let worked = work.go(signals, epoch, &mut tell);
+    let worked = work.go(plan, signals, epoch, &mut tell);
     work.conclude(plan, worked, begun, signals.count() > 0)
 }
 
 impl Work {
     fn go(
         &mut self,
+        plan: &ReceivePlan,
         signals: &StopSignals,
         epoch: u64,
         tell: &mut impl FnMut(&str),
@@ -228,7 +236,7 @@ impl Work {
                 self.tended_ns = now_ns;
                 self.tend(epoch)?;
             }
-            self.settle(tell)?;
+            self.settle(plan, tell)?;
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
                 // What is still to be said goes out: senders wait for it.
                 while let Some(transmit) = self.receiver.poll_transmit(now_ns, &mut control) {
@@ -271,10 +279,27 @@ impl Work {
                 self.books.arrived(datagram.len() as u64, &arrival);
                 if let Arrival::Data {
                     sender,
+                    packet,
+                    window,
+                    sent_ns,
                     offset,
                     payload,
                 } = arrival
                 {
+                    let came = Came {
+                        sender,
+                        window,
+                        packet,
+                        sent_ns,
+                        came_ns: stamp_ns.unwrap_or(now_ns),
+                    };
+                    let wall_ns = self.clock.wall_minus_monotonic_ns();
+                    let kept = self
+                        .original
+                        .as_mut()
+                        .map(|file| file.packet(&came, wall_ns));
+                    self.kept(kept);
+
                     let written = self.streams.write(sender, offset, payload);
                     self.books.written(sender, &written);
                 }
@@ -330,7 +355,11 @@ impl Work {
     }
 
     /// What the engine has to say: closed windows, lost ranges, the plan.
-    fn settle(&mut self, tell: &mut impl FnMut(&str)) -> Result<(), TdmError> {
+    fn settle(
+        &mut self,
+        session: &ReceivePlan,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<(), TdmError> {
         let mut closed = false;
         while let Some(row) = self.receiver.poll_row() {
             closed = true;
@@ -343,6 +372,12 @@ impl Work {
                     .get_or_insert(format!("writing the windows: {error}"));
                 self.rows = None;
             }
+            let wall_ns = self.clock.wall_minus_monotonic_ns();
+            let written = self
+                .original
+                .as_mut()
+                .map(|file| file.window(&row, wall_ns));
+            self.kept(written);
         }
         while let Some(range) = self.receiver.poll_lost() {
             self.sums.lost_bytes += range.bytes;
@@ -359,6 +394,17 @@ impl Work {
             self.planned = true;
             tell(&summary::describe(plan));
             plan.warnings.iter().for_each(|warning| tell(warning));
+            if let (Output::Directory(directory), Some(csv)) = (&session.output, &session.csv) {
+                let keyed = session.key.is_some();
+                match OriginalFile::create(directory, csv, session.windows, plan, keyed) {
+                    Ok(file) => self.original = Some(file),
+                    Err(error) => {
+                        tell(&error.to_string());
+                        self.failed.get_or_insert(error.to_string());
+                        self.receiver.stop(self.clock.now_ns());
+                    }
+                }
+            }
         }
         if let Some(failure) = self.streams.failure()
             && self.failed.is_none()
@@ -368,6 +414,15 @@ impl Work {
             self.receiver.stop(self.clock.now_ns());
         }
         Ok(())
+    }
+
+    /// What cannot be written in the original's form is told at the end, and not tried again.
+    fn kept(&mut self, written: Option<std::io::Result<()>>) {
+        if let Some(Err(error)) = written {
+            self.failed
+                .get_or_insert(format!("writing the original's CSV: {error}"));
+            self.original = None;
+        }
     }
 
     fn conclude(
@@ -386,6 +441,8 @@ impl Work {
         if let Some(failure) = self.streams.failure() {
             self.failed.get_or_insert(failure);
         }
+        let finished = self.original.as_mut().map(OriginalFile::finish);
+        self.kept(finished);
         if let Some(rows) = &mut self.rows
             && let Err(error) = rows.finish()
         {

@@ -440,6 +440,7 @@ impl World {
                 sender,
                 offset,
                 payload,
+                ..
             } => {
                 let host = self.hosts.iter().position(|host| host.address == from);
                 let host = host.expect("data of a host that there is");

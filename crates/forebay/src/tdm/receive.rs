@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use forebay_run::tdm::read_key;
-use forebay_run::tdm::receive::{self, Output, ReceivePlan, ReceiveSummary};
+use forebay_run::tdm::receive::{self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary};
 
 use super::port::PortArgs;
 use crate::output::{Format, bytes, counted, note_line, parse_duration, print_line, si};
@@ -45,6 +45,13 @@ pub(crate) struct ReceiveArgs {
     /// A line for each window into windows.csv of --output.
     #[arg(long, requires = "output")]
     per_window: bool,
+    /// A file in the form of the original tool into --output: 17 columns for each window or 6 for each packet, without a heading, times in seconds. It is named
+    /// PREFIX_N(windows)_W(window in us)_D(dead time in us)_T(senders).csv.
+    #[arg(long, value_enum, value_name = "WHAT", requires = "output")]
+    csv: Option<CsvArg>,
+    /// Begin of that file's name.
+    #[arg(long, value_name = "PREFIX", default_value = "tdm", requires = "csv", value_parser = parse_prefix)]
+    csv_prefix: String,
     /// Begin with those that are ready when so much time has passed since the first was; else wait for all.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
@@ -77,6 +84,21 @@ pub(crate) struct ReceiveArgs {
     format: Format,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum CsvArg {
+    PerWindow,
+    PerPacket,
+}
+
+fn parse_prefix(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.starts_with('.') || text.contains(['/', '\\']) {
+        return Err(format!(
+            "{text:?} cannot begin the name of a file; write a word, as tdm"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let signals = forebay_run::signals()?;
     let output = match &args.output {
@@ -86,6 +108,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         None => Output::Discard,
     };
     let to_stdout = output == Output::Stdout;
+    if to_stdout && args.csv.is_some() {
+        bail!("--csv writes a file beside the streams: give a directory (--output DIR)");
+    }
     let plan = ReceivePlan {
         bind: args.bind,
         senders: args.senders,
@@ -99,6 +124,13 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         output,
         out: args.out.clone(),
         rows: args.per_window,
+        csv: args.csv.map(|what| OriginalCsv {
+            of: match what {
+                CsvArg::PerWindow => CsvOf::Windows,
+                CsvArg::PerPacket => CsvOf::Packets,
+            },
+            prefix: args.csv_prefix.clone(),
+        }),
         metrics: args.metrics,
         cpu: args.cpu,
         plain: args.plain,
