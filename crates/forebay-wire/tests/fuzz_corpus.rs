@@ -14,6 +14,8 @@ mod hld;
 mod mover;
 #[path = "../../../fuzz/oracle/net.rs"]
 mod net;
+#[path = "../../../fuzz/oracle/tdm.rs"]
+mod tdm;
 
 /// Runs the oracle on each file of a corpus, and on each file cut in the middle.
 fn replay(target: &str, least: usize, check: fn(&[u8])) {
@@ -55,4 +57,9 @@ fn the_corpus_of_messaging() {
 #[test]
 fn the_corpus_of_from_host_packets() {
     replay("from_host", 6, from_host::check);
+}
+
+#[test]
+fn the_corpus_of_time_division_udp() {
+    replay("tdm", 14, tdm::check);
 }
