@@ -141,6 +141,19 @@ impl Counts {
     }
 }
 
+/// How much waits in a receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Closed windows that were not taken.
+    pub rows: usize,
+    /// Control datagrams that were not sent.
+    pub datagrams: usize,
+    /// Windows that are not closed, of all senders; each has 1,024 at most.
+    pub windows: usize,
+    /// Holes of streams, open or not taken.
+    pub ranges: usize,
+}
+
 /// Where the session stands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Phase {
@@ -254,6 +267,18 @@ impl Receiver {
     #[must_use]
     pub const fn overflow_elsewhere(&self) -> u64 {
         self.overflow
+    }
+
+    /// What waits in it. None of it grows with the run, as long as rows and lost ranges are taken.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        let of_peers = |count: fn(&Peer) -> usize| self.peers.iter().map(count).sum();
+        Waiting {
+            rows: self.rows.len(),
+            datagrams: self.outgoing.len(),
+            windows: of_peers(Peer::windows_waiting),
+            ranges: of_peers(|peer| peer.gaps.waiting()),
+        }
     }
 
     /// Takes a datagram; `stamp_ns` is when the kernel had it.

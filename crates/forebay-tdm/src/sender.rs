@@ -220,6 +220,12 @@ impl Sender {
         &self.all
     }
 
+    /// Reports without an answer; [`REPORTS_MAX`] at most.
+    #[must_use]
+    pub fn reports_waiting(&self) -> usize {
+        self.reports.len()
+    }
+
     /// Bytes of the input that were sent.
     #[must_use]
     pub const fn offset(&self) -> u64 {

@@ -101,6 +101,11 @@ impl Gaps {
         self.begin(length);
     }
 
+    /// Holes that may still be filled, and those that were not taken.
+    pub(super) fn waiting(&self) -> usize {
+        self.holes.len() + self.lost.len()
+    }
+
     /// The end of what came furthest.
     pub(super) const fn next(&self) -> u64 {
         self.next

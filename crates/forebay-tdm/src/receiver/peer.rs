@@ -145,6 +145,10 @@ impl Peer {
         matches!(self.totals.state, PeerState::Ready)
     }
 
+    pub(super) fn windows_waiting(&self) -> usize {
+        self.open.len()
+    }
+
     /// It takes part, as far as is known.
     pub(super) const fn is_present(&self) -> bool {
         matches!(self.totals.state, PeerState::Joined | PeerState::Ready)
@@ -268,8 +272,10 @@ impl Peer {
             return (self.closed, report.window);
         }
         let place = self.place(report.window);
-        let told = self.open.get(place.0).and_then(|open| open.report);
-        if place.1 && told.is_some_and(|(told, _)| told == *report) {
+        let told = self.open.get(place.0).filter(|_| place.1);
+        if let Some((told, _)) = told.and_then(|open| open.report) {
+            // It was told again, or contradicts itself.
+            self.totals.bad_reports += u64::from(told != *report);
             return (self.closed, report.window);
         }
         let end = end.filter(|end| {
@@ -379,7 +385,7 @@ impl Peer {
             let next = (self.is_present() && told.is_none()).then_some(1);
             let rows = told.or(next).unwrap_or(self.open.len());
             let end = match self.open.get(rows) {
-                Some(open) => open.span.0,
+                Some(open) => (open.report).map_or(open.span.0, |(report, _)| report.first_packet),
                 None => self.own_end().max(self.seen.next()),
             };
             if rows == 0 {

@@ -120,7 +120,8 @@ impl Sender {
         let ours = match self.phase {
             Phase::Hello => refusal.nonce == self.nonce,
             Phase::Over(_) => false,
-            _ => self.is_of_our_session(packet),
+            // The answer to a hello that came twice is not for a sender that takes part.
+            _ => refusal.nonce == 0 && self.is_of_our_session(packet),
         };
         if !ours {
             return Err(NotTaken::Foreign(packet.session));

@@ -107,6 +107,8 @@ pub(crate) struct World {
     pub(crate) loses: Box<dyn FnMut(Kind, usize) -> bool>,
     /// All datagrams that reached the receiver, when a test wants them.
     pub(crate) tape: Option<Vec<(SocketAddr, Vec<u8>)>>,
+    /// All answers that were sent, likewise.
+    pub(crate) answers_tape: Option<Vec<(SocketAddr, Vec<u8>)>>,
     pub(crate) now_ps: u64,
     answers: Port,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
@@ -128,6 +130,7 @@ impl World {
             back: NetworkTotals::default(),
             loses: Box::new(|_, _| false),
             tape: None,
+            answers_tape: None,
             now_ps: BEGIN_NS * 1_000,
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
@@ -263,7 +266,14 @@ impl World {
     /// Somebody else sends the receiver a datagram.
     pub(crate) fn inject(&mut self, from: Option<SocketAddr>, bytes: Vec<u8>) {
         let from = from.unwrap_or_else(|| OTHERS_ADDRESS.parse().unwrap());
+        let tape = self.tape.take();
         self.arrive_at_receiver(from, &bytes);
+        self.tape = tape;
+    }
+
+    /// Somebody else sends a sender a datagram in the receiver's name.
+    pub(crate) fn inject_answer(&mut self, to: SocketAddr, bytes: &[u8]) {
+        self.arrive_at_sender(to, bytes);
     }
 
     /// Runs until all are over; who is not by `limit_ns` after the beginning hangs.
@@ -512,6 +522,9 @@ impl World {
                 break;
             };
             let bytes = out[..transmit.bytes].to_vec();
+            if let Some(tape) = &mut self.answers_tape {
+                tape.push((transmit.to, bytes.clone()));
+            }
             if let Some(stamp) = transmit.stamp {
                 let left_ns = site.clock.shows(now_ns + self.random.below(200));
                 self.push(self.now_ps + 3_000_000, Event::ReceiverLeft(stamp, left_ns));
