@@ -43,6 +43,8 @@ const SOCKET_BYTES: usize = 8 << 20;
 const TEND_NS: u64 = 10_000_000;
 /// Payload is gathered no longer than this, in ns.
 const FLUSH_NS: u64 = 100_000_000;
+/// After the end senders may still ask for their last answer, for so long, in ns: four times what they wait for it.
+const LINGER_NS: u64 = 200_000_000;
 /// Nothing is waited for longer than this at once, in ns.
 const WAIT_NS: u64 = 100_000_000;
 
@@ -205,6 +207,7 @@ impl Work {
         let mut receive = GroReceive::new(BUFFERS)?;
         let mut control = [0; CONTROL_BYTES_MAX];
         let mut asked = 0;
+        let mut leave_ns = None;
         loop {
             if signals.count() > asked {
                 asked = signals.count();
@@ -238,13 +241,11 @@ impl Work {
             }
             self.settle(plan, tell)?;
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
-                // What is still to be said goes out: senders wait for it.
-                while let Some(transmit) = self.receiver.poll_transmit(now_ns, &mut control) {
-                    let bytes = control.get(..transmit.bytes).unwrap_or_default();
-                    self.outbound
-                        .send(&mut self.socket, bytes, Some(transmit.to), None);
+                // Who did not hear the last answer asks again.
+                let until_ns = *leave_ns.get_or_insert(now_ns + LINGER_NS);
+                if now_ns >= until_ns || asked >= 2 {
+                    return Ok(());
                 }
-                return Ok(());
             }
             if came == 0 {
                 let now_ns = self.clock.now_ns();
