@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use forebay_emu::rng::mix;
 use serde_json::{Value, json};
 
 use super::Options;
@@ -157,12 +158,6 @@ pub(super) fn run(options: &Options, ground: &Ground, scheme: Scheme, round: u32
 
 /// Offset and skew of one sender's clock: up to 20 ms and 100 ppm either way.
 fn clock(seed: u64, round: u32, sender: u64) -> (i64, i64) {
-    // splitmix64 (Steele, Lea, Flood 2014).
-    let mix = |mut word: u64| {
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    };
     let drawn = mix(seed ^ mix(u64::from(round) << 32 | sender));
     let within = |drawn: u64, most: i64| (drawn % (2 * most as u64 + 1)) as i64 - most;
     (

@@ -1,5 +1,7 @@
 //! The bytes of a test stream: known everywhere, so that a receiver can check them.
 
+use forebay_emu::rng::{GOLDEN_GAMMA, hash};
+
 /// Bytes after which it repeats.
 const PERIOD_BYTES: usize = 1 << 20;
 /// What its bytes are longer by, so that each payload lies in one piece.
@@ -7,16 +9,9 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 
 /// One period, and the begin of the next.
 pub(super) fn bytes() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let words = (0..PERIOD_BYTES as u64 / 8).map(|number| hash(GOLDEN_GAMMA, number));
     let mut bytes = Vec::with_capacity(PERIOD_BYTES + PAYLOAD_BYTES_MAX);
-    while bytes.len() < PERIOD_BYTES {
-        // splitmix64 (Steele, Lea, Flood 2014).
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(word ^ (word >> 31)).to_be_bytes());
-    }
+    bytes.extend(words.flat_map(u64::to_be_bytes));
     bytes.extend_from_within(..PAYLOAD_BYTES_MAX);
     bytes
 }
@@ -41,5 +36,6 @@ mod tests {
         let across = at(&bytes, PERIOD_BYTES as u64 - 8, 24);
         assert_eq!(across[8..], first[..16]);
         assert_ne!(at(&bytes, 64, 64), first);
+        assert_eq!(first[..8], 0x6e78_9e6a_a1b9_65f4_u64.to_be_bytes());
     }
 }

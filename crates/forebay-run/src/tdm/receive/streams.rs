@@ -73,6 +73,27 @@ pub(super) struct Written {
     pub(super) failed_bytes: u64,
 }
 
+impl Written {
+    /// So many were written, or could not be; the first reason is kept.
+    fn of(done: io::Result<()>, packets: u64, bytes: u64, failed: &mut Option<io::Error>) -> Self {
+        match done {
+            Ok(()) => Self {
+                packets,
+                bytes,
+                ..Self::default()
+            },
+            Err(error) => {
+                failed.get_or_insert(error);
+                Self {
+                    failed_packets: packets,
+                    failed_bytes: bytes,
+                    ..Self::default()
+                }
+            }
+        }
+    }
+}
+
 /// A sender's name as the name of a file.
 pub(super) fn file_name(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+@=,".contains(&byte);
@@ -281,21 +302,7 @@ impl Gathered {
         let done = self.file.write_all_at(&self.bytes, self.at);
         self.at += bytes;
         self.bytes.clear();
-        match done {
-            Ok(()) => Written {
-                packets,
-                bytes,
-                ..Written::default()
-            },
-            Err(error) => {
-                self.failed.get_or_insert(error);
-                Written {
-                    failed_packets: packets,
-                    failed_bytes: bytes,
-                    ..Written::default()
-                }
-            }
-        }
+        Written::of(done, packets, bytes, &mut self.failed)
     }
 }
 
@@ -306,14 +313,19 @@ impl Ordered {
             return Written::default();
         }
         let mut written = self.put(payload, 1);
+        self.go_on(&mut written);
+        written
+    }
+
+    /// What waited for the bytes that are there now.
+    fn go_on(&mut self, written: &mut Written) {
         while let Some(entry) = self.waiting.first_entry() {
             if *entry.key() != self.next {
                 break;
             }
             let payload = entry.remove();
-            add(&mut written, self.put(&payload, 1));
+            add(written, self.put(&payload, 1));
         }
-        written
     }
 
     /// Zeroes stand for what is lost.
@@ -330,13 +342,7 @@ impl Ordered {
             self.put(zeroes.get(..part as usize).unwrap_or_default(), 0);
             left -= part;
         }
-        while let Some(entry) = self.waiting.first_entry() {
-            if *entry.key() != self.next {
-                break;
-            }
-            let payload = entry.remove();
-            add(&mut written, self.put(&payload, 1));
-        }
+        self.go_on(&mut written);
         written
     }
 
@@ -347,21 +353,7 @@ impl Ordered {
             None => io::stdout().lock().write_all(bytes),
             Some(_) => Err(io::Error::other("it has failed before")),
         };
-        match done {
-            Ok(()) => Written {
-                packets,
-                bytes: length,
-                ..Written::default()
-            },
-            Err(error) => {
-                self.failed.get_or_insert(error);
-                Written {
-                    failed_packets: packets,
-                    failed_bytes: length,
-                    ..Written::default()
-                }
-            }
-        }
+        Written::of(done, packets, length, &mut self.failed)
     }
 
     fn finish(&mut self) -> Written {
