@@ -23,6 +23,9 @@ use crate::error::{FabricError, Fault};
 const BATCH: usize = 16;
 /// Loose contexts beside those of regions: the end of this side.
 const ENDS: usize = 1;
+/// Names that are tried for an end point of the provider `shm`. It calls them by the process's number and counts them, and what a killed process has left
+/// in `/dev/shm` keeps its names: they are taken when a later process gets the same number, as the provider then takes that for alive.
+const NAMES: usize = 4096;
 
 /// How much memory an end point has.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +130,7 @@ impl Channel {
             reader: None,
             domain: Arc::clone(domain),
         };
-        channel.enable()?;
+        channel.enable_with_a_name(info)?;
         Ok(Opened {
             channel,
             receive_pages,
@@ -152,6 +155,19 @@ impl Channel {
             neighbours().open(self.address.clone());
         }
         Ok(())
+    }
+
+    /// As `enable`, with the next name while one is taken.
+    fn enable_with_a_name(&mut self, info: &Info) -> Result<(), FabricError> {
+        for _ in 1..NAMES {
+            let enabled = self.enable();
+            let (true, Some(parts)) = (enabled.as_ref().is_err_and(is_taken), &mut self.parts)
+            else {
+                return enabled;
+            };
+            parts.ep = Some(open_ep(&self.domain, info)?);
+        }
+        self.enable()
     }
 
     fn library(&self) -> &Arc<Library> {
@@ -409,6 +425,11 @@ impl Drop for Parts {
             forget((store, Arc::clone(&self.domain)));
         }
     }
+}
+
+/// Whether the name of an end point is another one's.
+fn is_taken(error: &FabricError) -> bool {
+    matches!(error, FabricError::Call { call: "fi_enable", fault } if fault.errno == libc::EBUSY)
 }
 
 fn open_ep(domain: &Domain, info: &Info) -> Result<Handle<FidEp>, FabricError> {
