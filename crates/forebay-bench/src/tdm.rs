@@ -3,6 +3,7 @@
 mod ground;
 pub(crate) mod loopback;
 mod session;
+mod windows;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::conditions::Conditions;
 use crate::statistics::quartiles;
 use ground::Ground;
 pub use session::Scheme;
+pub use windows::WindowFile;
 
 /// What the bench is told.
 #[derive(Clone, Debug)]

@@ -30,6 +30,24 @@ pub enum TdmError {
         /// Why not.
         source: io::Error,
     },
+    /// Configuration: a file that is never written over.
+    #[error("{} is there already and is not written over: give {option} another name, or remove it", .path.display())]
+    Taken {
+        /// Which.
+        path: PathBuf,
+        /// What asked for it.
+        option: &'static str,
+    },
+    /// Configuration: a file that has no place.
+    #[error("creating {}: {source}; give {option} a file in a directory that is there and can be written to", .path.display())]
+    Place {
+        /// Which.
+        path: PathBuf,
+        /// What asked for it.
+        option: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
     /// Configuration: the key is too short.
     #[error("the key in {} has {bytes} bytes, at least {least} are needed: head -c 32 /dev/urandom > {}", .path.display(), .path.display())]
     Key {

@@ -1,10 +1,13 @@
 //! The receiver: its socket, its clock, its files and its books.
 
 mod books;
+mod histograms;
 mod original;
+mod outputs;
 mod rows;
 mod streams;
 mod summary;
+mod watch;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -28,12 +31,13 @@ use super::outbound::Outbound;
 use crate::error::RunError;
 use crate::metrics::{MetricsServer, Shown};
 use books::Books;
-use original::{Came, OriginalFile};
+pub use forebay_tdm::receiver::{Lost, Row};
 pub use original::{CsvOf, OriginalCsv};
-use rows::RowFile;
+use outputs::Outputs;
 pub use streams::Output;
 use streams::Streams;
 pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary};
+pub use watch::{Came, Watch};
 
 /// Buffers of 64 KiB that are taken from the socket at once.
 const BUFFERS: usize = 32;
@@ -77,6 +81,8 @@ pub struct ReceivePlan {
     pub rows: bool,
     /// A file in the original's form, into the output's directory.
     pub csv: Option<OriginalCsv>,
+    /// A file for the histograms of travel time, lateness of windows and error of the clock, of each sender.
+    pub histograms: Option<PathBuf>,
     /// Where Prometheus is answered.
     pub metrics: Option<SocketAddr>,
     /// A CPU for its thread.
@@ -86,14 +92,13 @@ pub struct ReceivePlan {
 }
 
 /// A receiver at work.
-struct Work {
+struct Work<'a> {
     receiver: Receiver,
     socket: Stamped,
     outbound: Outbound,
     clock: LocalClock,
     streams: Streams,
-    rows: Option<RowFile>,
-    original: Option<OriginalFile>,
+    outputs: Outputs<'a>,
     books: Books,
     sums: summary::Sums,
     drops: DropCounter,
@@ -105,7 +110,7 @@ struct Work {
     failed: Option<String>,
 }
 
-/// Receives one session, until its senders have ended, or `signals` say so. `ready` is told the address, and `tell` what an operator should know.
+/// Receives one session, until its senders have ended, or `signals` say so. `ready` is told the address, `tell` what an operator should know, and `watches` what happens.
 ///
 /// # Errors
 /// The address cannot be listened at, or a file not be made; what fails later ends the session with its books closed, and is in the summary.
@@ -114,6 +119,7 @@ pub fn run(
     signals: &StopSignals,
     ready: impl FnOnce(SocketAddr),
     mut tell: impl FnMut(&str),
+    watches: Vec<&mut dyn Watch>,
 ) -> Result<ReceiveSummary, TdmError> {
     let begun = Instant::now();
     if plan.output == Output::Stdout && plan.senders > 1 {
@@ -150,10 +156,7 @@ pub fn run(
         std::fs::create_dir_all(directory)
             .map_err(TdmError::file("making the directory", directory))?;
     }
-    let rows = match (&plan.output, plan.rows) {
-        (Output::Directory(directory), true) => Some(RowFile::create(directory)?),
-        _ => None,
-    };
+    let outputs = Outputs::create(plan, watches)?;
     let shown = Shown::from(books.reader()?);
     let _metrics = match plan.metrics {
         Some(address) => Some(MetricsServer::start(address, shown)?),
@@ -179,8 +182,7 @@ pub fn run(
         outbound: Outbound::default(),
         clock: LocalClock::new(None),
         streams: Streams::new(plan.output.clone()),
-        rows,
-        original: None,
+        outputs,
         books,
         sums: summary::Sums::default(),
         drops,
@@ -196,7 +198,7 @@ pub fn run(
     work.conclude(plan, worked, begun, signals.count() > 0)
 }
 
-impl Work {
+impl Work<'_> {
     fn go(
         &mut self,
         plan: &ReceivePlan,
@@ -295,12 +297,7 @@ impl Work {
                         came_ns: stamp_ns.unwrap_or(now_ns),
                     };
                     let wall_ns = self.clock.wall_minus_monotonic_ns();
-                    let kept = self
-                        .original
-                        .as_mut()
-                        .map(|file| file.packet(&came, wall_ns));
-                    self.kept(kept);
-
+                    self.outputs.packet(&came, wall_ns);
                     let written = self.streams.write(sender, offset, payload);
                     self.books.written(sender, &written);
                 }
@@ -324,6 +321,7 @@ impl Work {
                     self.books.written(sender, &written);
                 }
             }
+            self.outputs.joined(sender, &peer.name);
             if let Some(path) = self.streams.open(sender, &peer.name) {
                 tell(&format!("the stream of {} goes to {path}", peer.name));
             }
@@ -366,19 +364,8 @@ impl Work {
             closed = true;
             self.books.closed(&row);
             self.sums.add(&row);
-            if let Some(rows) = &mut self.rows
-                && let Err(error) = rows.write(&row, self.clock.wall_minus_monotonic_ns())
-            {
-                self.failed
-                    .get_or_insert(format!("writing the windows: {error}"));
-                self.rows = None;
-            }
-            let wall_ns = self.clock.wall_minus_monotonic_ns();
-            let written = self
-                .original
-                .as_mut()
-                .map(|file| file.window(&row, wall_ns));
-            self.kept(written);
+            self.outputs
+                .window(&row, self.clock.wall_minus_monotonic_ns());
         }
         while let Some(range) = self.receiver.poll_lost() {
             self.sums.lost_bytes += range.bytes;
@@ -395,16 +382,11 @@ impl Work {
             self.planned = true;
             tell(&summary::describe(plan));
             plan.warnings.iter().for_each(|warning| tell(warning));
-            if let (Output::Directory(directory), Some(csv)) = (&session.output, &session.csv) {
-                let keyed = session.key.is_some();
-                match OriginalFile::create(directory, csv, session.windows, plan, keyed) {
-                    Ok(file) => self.original = Some(file),
-                    Err(error) => {
-                        tell(&error.to_string());
-                        self.failed.get_or_insert(error.to_string());
-                        self.receiver.stop(self.clock.now_ns());
-                    }
-                }
+            let start_ns = self.receiver.start_ns();
+            if let Err(error) = self.outputs.planned(session, plan, start_ns) {
+                tell(&error.to_string());
+                self.failed.get_or_insert(error.to_string());
+                self.receiver.stop(self.clock.now_ns());
             }
         }
         if let Some(failure) = self.streams.failure()
@@ -415,15 +397,6 @@ impl Work {
             self.receiver.stop(self.clock.now_ns());
         }
         Ok(())
-    }
-
-    /// What cannot be written in the original's form is told at the end, and not tried again.
-    fn kept(&mut self, written: Option<std::io::Result<()>>) {
-        if let Some(Err(error)) = written {
-            self.failed
-                .get_or_insert(format!("writing the original's CSV: {error}"));
-            self.original = None;
-        }
     }
 
     fn conclude(
@@ -442,13 +415,9 @@ impl Work {
         if let Some(failure) = self.streams.failure() {
             self.failed.get_or_insert(failure);
         }
-        let finished = self.original.as_mut().map(OriginalFile::finish);
-        self.kept(finished);
-        if let Some(rows) = &mut self.rows
-            && let Err(error) = rows.finish()
-        {
-            self.failed
-                .get_or_insert(format!("writing the windows: {error}"));
+        self.outputs.end();
+        if let Some(failure) = self.outputs.failed.take() {
+            self.failed.get_or_insert(failure);
         }
         if let Phase::Failed(error) = self.receiver.phase() {
             self.failed
@@ -463,10 +432,11 @@ impl Work {
         };
         self.books.close(condition, reason);
         let snapshot = self.books.reader()?.snapshot().map_err(RunError::from)?;
-        let summary = summary::of(
+        let balance = snapshot.balance();
+        let mut summary = summary::of(
             &self.receiver,
             &self.sums,
-            &snapshot.balance(),
+            &balance,
             summary::Host {
                 plan,
                 wrong: self.streams.wrong,
@@ -476,6 +446,7 @@ impl Work {
                 failed: self.failed.clone(),
             },
         );
+        self.outputs.conclude(&mut summary, &balance);
         self.books.keep(&summary)?;
         Ok(summary)
     }

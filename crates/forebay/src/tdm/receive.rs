@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use forebay_bench::tdm::WindowFile;
 use forebay_run::tdm::read_key;
-use forebay_run::tdm::receive::{self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary};
+use forebay_run::tdm::receive::{
+    self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, Watch,
+};
 
 use super::port::PortArgs;
 use crate::output::{Format, bytes, counted, note_line, parse_duration, print_line, si};
@@ -19,7 +22,7 @@ use crate::session::{BROKEN, LOST};
 /// stream to standard output, with zeroes where bytes are lost. Ends when all senders have ended, or by Ctrl-C, which lets them tell their totals first.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done or a sender died, 3 with --strict: packets were lost."
+    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done or a sender died, 3 with --strict: packets were lost."
 )]
 pub(crate) struct ReceiveArgs {
     /// Where to listen.
@@ -45,6 +48,14 @@ pub(crate) struct ReceiveArgs {
     /// A line for each window into windows.csv of --output.
     #[arg(long, requires = "output")]
     per_window: bool,
+    /// A row for each window into this Parquet file, written as the session goes and whole at its end. Units stand in the names of its columns; cells for which
+    /// there is nothing are null.
+    #[arg(long, value_name = "FILE.parquet", value_parser = parse_parquet)]
+    rows: Option<PathBuf>,
+    /// Histograms of each sender at the end of the session: travel time of each packet, lateness of each window, bound of the clock's error. It is an HDR histogram
+    /// log (version 2), a line for each, with tags as travel_ns:NAME, window_lateness_ns:NAME and clock_error_ns:NAME.
+    #[arg(long, value_name = "FILE.hlog")]
+    histograms: Option<PathBuf>,
     /// A file in the form of the original tool into --output: 17 columns for each window or 6 for each packet, without a heading, times in seconds. It is named
     /// PREFIX_N(windows)_W(window in us)_D(dead time in us)_T(senders).csv.
     #[arg(long, value_enum, value_name = "WHAT", requires = "output")]
@@ -99,6 +110,16 @@ fn parse_prefix(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// A file of another kind would look like one that its readers can read.
+fn parse_parquet(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_some_and(|it| it == "parquet") {
+        Ok(path)
+    } else {
+        Err("it is written as Parquet: give it a name that ends in .parquet; CSV is written by --per-window and --csv".to_owned())
+    }
+}
+
 pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let signals = forebay_run::signals()?;
     let output = match &args.output {
@@ -131,10 +152,14 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
             },
             prefix: args.csv_prefix.clone(),
         }),
+        histograms: args.histograms.clone(),
         metrics: args.metrics,
         cpu: args.cpu,
         plain: args.plain,
     };
+    let mut rows = args.rows.as_deref().map(WindowFile::create).transpose()?;
+    let mut watches: Vec<&mut dyn Watch> = Vec::new();
+    watches.extend(rows.as_mut().map(|it| it as &mut dyn Watch));
     let summary = receive::run(
         &plan,
         &signals,
@@ -145,6 +170,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
             ))
         },
         |text| note_line(format_args!("forebay: {text}")),
+        watches,
     )?;
     match args.format {
         // Standard output is the stream's.

@@ -11,6 +11,7 @@ use forebay_tdm::receiver::Row;
 use forebay_wire::tdm::DATA_HEAD_BYTES;
 
 use super::super::TdmError;
+use super::watch::Came;
 
 /// What a line is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +29,6 @@ pub struct OriginalCsv {
     pub of: CsvOf,
     /// Begin of its name.
     pub prefix: String,
-}
-
-/// A packet that came.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Came {
-    pub(super) sender: u16,
-    pub(super) window: u32,
-    pub(super) packet: u64,
-    /// In ns of the receiver's clock.
-    pub(super) sent_ns: u64,
-    /// The same.
-    pub(super) came_ns: u64,
 }
 
 /// The file.

@@ -1,0 +1,315 @@
+//! Windows of a session as Parquet, written while it runs.
+
+#[cfg(test)]
+mod read;
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use forebay_ledger::Balance;
+use forebay_run::tdm::receive::{Came, Lost, ReceiveSummary, Row, Watch};
+use forebay_run::tdm::{Plan, TdmError, WholeFile};
+use parquet::data_type::ByteArray;
+
+use crate::rows::groups::{Groups, Values};
+
+/// What asks for the file.
+const OPTION: &str = "--rows";
+/// Windows of a group. One is gathered, one may wait, and one is written: some 17 MB together. Of each that is written a few KiB stay for the end of the file.
+const GROUP_WINDOWS: usize = 32_768;
+
+/// A closed window, with what its row needs beside it.
+struct Closed {
+    row: Row,
+    wall_ns: i64,
+    name: usize,
+}
+
+/// Groups, and the names that senders have had so far.
+type Batch = (Vec<Closed>, Vec<ByteArray>);
+
+/// A Parquet file with a row for each window, which grows with the session. A thread of its own writes it.
+pub struct WindowFile {
+    path: PathBuf,
+    gathered: Vec<Closed>,
+    /// All names, and which of them each sender has.
+    names: Vec<ByteArray>,
+    name_of: Vec<usize>,
+    most: usize,
+    to_writer: Option<SyncSender<Batch>>,
+    writer: Option<JoinHandle<Result<(), String>>>,
+}
+
+impl WindowFile {
+    /// Begins the file `path`, which appears when the session has ended.
+    ///
+    /// # Errors
+    /// There is such a file, or it cannot be created.
+    pub fn create(path: &Path) -> Result<Self> {
+        Self::with_groups(path, GROUP_WINDOWS)
+    }
+
+    fn with_groups(path: &Path, most: usize) -> Result<Self> {
+        let file = WholeFile::create(path, OPTION)?;
+        let handle = file.handle().map_err(|source| TdmError::Place {
+            path: path.to_path_buf(),
+            option: OPTION,
+            source,
+        })?;
+        let groups = Groups::create(handle, &columns(&[], &[]))?;
+        let (to_writer, batches) = sync_channel::<Batch>(1);
+        let told = path.display().to_string();
+        let writer = std::thread::Builder::new()
+            .name("fb-rows".to_owned())
+            .spawn(move || {
+                let write = move || -> Result<()> {
+                    let mut groups = groups;
+                    for (windows, names) in batches {
+                        groups.write(&columns(&windows, &names))?;
+                    }
+                    groups.finish()?;
+                    Ok(file.finish()?)
+                };
+                write().map_err(|error| {
+                    format!(
+                        "writing the windows to {told}: {error:#}; see whether the disk is full"
+                    )
+                })
+            })
+            .context("starting the thread that writes --rows")?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            gathered: Vec::new(),
+            names: Vec::new(),
+            name_of: Vec::new(),
+            most,
+            to_writer: Some(to_writer),
+            writer: Some(writer),
+        })
+    }
+
+    fn hand_over(&mut self) -> Result<(), String> {
+        let batch = (std::mem::take(&mut self.gathered), self.names.clone());
+        let taken = match &self.to_writer {
+            _ if batch.0.is_empty() => return Ok(()),
+            Some(to_writer) => to_writer.send(batch).is_ok(),
+            None => false,
+        };
+        if taken { Ok(()) } else { self.end() }
+    }
+
+    /// Waits for the writer, and tells what failed there.
+    fn end(&mut self) -> Result<(), String> {
+        drop(self.to_writer.take());
+        match self.writer.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(done)) => done,
+            Some(Err(_)) => Err(format!(
+                "the thread that writes {} is gone",
+                self.path.display()
+            )),
+        }
+    }
+}
+
+impl Watch for WindowFile {
+    fn joined(&mut self, sender: u16, name: &str) {
+        let sender = usize::from(sender);
+        let known = self.name_of.get(sender).map(|at| self.names[*at].data());
+        if known == Some(name.as_bytes()) {
+            return;
+        }
+        self.names.push(ByteArray::from(name));
+        let at = self.names.len() - 1;
+        if sender < self.name_of.len() {
+            self.name_of[sender] = at;
+        } else {
+            self.name_of.push(at);
+        }
+    }
+
+    fn planned(&mut self, _: &Plan, _: u64) {}
+
+    fn packet(&mut self, _: &Came) {}
+
+    fn window(&mut self, row: &Row, wall_ns: i64) -> Result<(), String> {
+        let name = self.name_of.get(usize::from(row.sender)).copied();
+        self.gathered.push(Closed {
+            row: *row,
+            wall_ns,
+            name: name.unwrap_or(usize::MAX),
+        });
+        if self.gathered.len() < self.most {
+            return Ok(());
+        }
+        self.hand_over()
+    }
+
+    fn finish(&mut self, _: &ReceiveSummary, _: &Balance) -> Result<(), String> {
+        self.hand_over()?;
+        self.end()
+    }
+}
+
+/// A window's cells: names with their units, in the order of the file.
+fn columns(windows: &[Closed], names: &[ByteArray]) -> Vec<(String, Values)> {
+    let numbers = |of: fn(&Row) -> u64| {
+        Values::Numbers(windows.iter().map(|it| of(&it.row).cast_signed()).collect())
+    };
+    let came = |of: fn(&Row) -> i64| {
+        let there = |it: &Closed| (it.row.received > 0).then(|| of(&it.row));
+        Values::Some(windows.iter().map(there).collect())
+    };
+    let wall = |of: fn(&Row) -> u64| {
+        let there = |it: &Closed| {
+            let at_ns = of(&it.row);
+            (at_ns > 0).then(|| at_ns.saturating_add_signed(it.wall_ns).cast_signed())
+        };
+        Values::Some(windows.iter().map(there).collect())
+    };
+    let reported = |of: fn(&Row) -> u32| {
+        let there = |it: &Closed| it.row.reported.then(|| i64::from(of(&it.row)));
+        Values::Some(windows.iter().map(there).collect())
+    };
+    let words = windows
+        .iter()
+        .map(|it| names.get(it.name).cloned().unwrap_or_else(|| "".into()));
+    let mut columns = vec![
+        ("sender", numbers(|row| row.sender.into())),
+        ("sender_name", Values::Words(words.collect())),
+        ("window", numbers(|row| row.window.into())),
+        (
+            "reported",
+            Values::Flags(windows.iter().map(|it| it.row.reported).collect()),
+        ),
+        ("sent_packets", numbers(|row| row.sent)),
+        ("received_packets", numbers(|row| row.received)),
+        ("payload_bytes", numbers(|row| row.payload_bytes)),
+        ("duplicate_packets", numbers(|row| row.duplicates)),
+        ("reordered_packets", numbers(|row| row.reordered)),
+        ("carried_packets", numbers(|row| row.carried)),
+        ("preempted_windows", numbers(|row| row.preempted)),
+        ("first_sent_unix_ns", wall(|row| row.first_sent_ns)),
+        ("last_sent_unix_ns", wall(|row| row.last_sent_ns)),
+        ("first_came_unix_ns", wall(|row| row.first_came_ns)),
+        ("last_came_unix_ns", wall(|row| row.last_came_ns)),
+        ("travel_min_ns", came(|row| row.travel_min_ns)),
+        ("travel_mean_ns", came(Row::travel_mean_ns)),
+        ("travel_max_ns", came(|row| row.travel_max_ns)),
+        ("overlap_front_packets", numbers(|row| row.overlap_front)),
+        ("overlap_back_packets", numbers(|row| row.overlap_back)),
+        ("lateness_ns", reported(|row| row.lateness_ns)),
+        ("clock_error_ns", reported(|row| row.clock_error_ns)),
+    ]
+    .into_iter()
+    .map(|(name, values)| (name.to_owned(), values))
+    .collect::<Vec<_>>();
+    for (place, (cause, _)) in Lost::default().by_cause().into_iter().enumerate() {
+        let packets = windows
+            .iter()
+            .map(|it| it.row.lost.by_cause()[place].1.cast_signed());
+        columns.push((
+            format!("lost_{cause}_packets"),
+            Values::Numbers(packets.collect()),
+        ));
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    use super::read::read;
+    use super::*;
+
+    fn row(window: u32) -> Row {
+        Row {
+            sender: (window % 2) as u16,
+            window,
+            reported: true,
+            sent: 10,
+            received: 9,
+            payload_bytes: 900,
+            lost: Lost {
+                tail: 1,
+                ..Lost::default()
+            },
+            first_sent_ns: 5,
+            travel_min_ns: -3,
+            travel_sum_ns: 9 * 40,
+            travel_max_ns: 90,
+            overlap_back: 2,
+            lateness_ns: 77,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn windows_are_written_in_groups_and_read_as_they_were() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.parquet");
+        let mut file = WindowFile::with_groups(&path, 4).unwrap();
+        file.joined(0, "north");
+        file.joined(1, "south");
+        for window in 0..10 {
+            file.window(&row(window), 1_700_000_000_000_000_123)
+                .unwrap();
+        }
+        file.hand_over().unwrap();
+        file.end().unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        assert_eq!(reader.metadata().num_row_groups(), 3);
+        let read = read(&path).unwrap();
+        assert_eq!(read.len(), 10);
+        assert_eq!((&read[3].name[..], &read[4].name[..]), ("south", "north"));
+        let expected = Row {
+            // To the ns, which a floating-point number of this size does not hold.
+            first_sent_ns: 1_700_000_000_000_000_128,
+            ..row(3)
+        };
+        assert_eq!(read[3].row, expected);
+    }
+
+    #[test]
+    fn what_nothing_came_of_has_no_times() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.parquet");
+        let mut file = WindowFile::create(&path).unwrap();
+        file.window(&Row::default(), 7).unwrap();
+        file.hand_over().unwrap();
+        file.end().unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap();
+        for (name, field) in row.get_column_iter() {
+            let none = name.contains("unix") || name.contains("travel") || name == "lateness_ns";
+            assert!(!none || *field == Field::Null, "{name}: {field}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_takes_no_more_is_told_with_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.parquet");
+        // What is written goes to a device that is always full.
+        std::os::unix::fs::symlink("/dev/full", directory.path().join("rows.parquet.part"))
+            .unwrap();
+        let mut file = WindowFile::with_groups(&path, 1).unwrap();
+        let mut failed = None;
+        for window in 0..4 {
+            failed = failed.or(file.window(&row(window), 0).err());
+        }
+        let told = failed.or(file.hand_over().and_then(|()| file.end()).err());
+        let told = told.unwrap();
+        assert!(
+            told.contains("rows.parquet") && told.contains("full"),
+            "{told}"
+        );
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,136 @@
+//! What is made of packets and windows as they come, beside streams and books.
+
+use forebay_ledger::Balance;
+use forebay_tdm::plan::Plan;
+use forebay_tdm::receiver::Row;
+
+use super::super::TdmError;
+use super::histograms::Histograms;
+use super::original::OriginalFile;
+use super::rows::RowFile;
+use super::watch::{Came, Watch};
+use super::{Output, ReceivePlan, ReceiveSummary};
+
+/// All of them. One that fails is told of at the end, and not tried again.
+pub(super) struct Outputs<'a> {
+    rows: Option<RowFile>,
+    original: Option<OriginalFile>,
+    histograms: Option<Histograms>,
+    watches: Vec<&'a mut dyn Watch>,
+    /// What failed first.
+    pub(super) failed: Option<String>,
+}
+
+impl<'a> Outputs<'a> {
+    pub(super) fn create(
+        plan: &ReceivePlan,
+        watches: Vec<&'a mut dyn Watch>,
+    ) -> Result<Self, TdmError> {
+        let rows = match (&plan.output, plan.rows) {
+            (Output::Directory(directory), true) => Some(RowFile::create(directory)?),
+            _ => None,
+        };
+        let histograms = plan.histograms.as_deref();
+        Ok(Self {
+            rows,
+            original: None,
+            histograms: histograms.map(Histograms::create).transpose()?,
+            watches,
+            failed: None,
+        })
+    }
+
+    pub(super) fn joined(&mut self, sender: usize, name: &str) {
+        let Ok(sender) = u16::try_from(sender) else {
+            return;
+        };
+        if let Some(histograms) = &mut self.histograms {
+            histograms.joined(sender, name);
+        }
+        for watch in &mut self.watches {
+            watch.joined(sender, name);
+        }
+    }
+
+    /// There is a plan; the first window begins at `start_ns`.
+    pub(super) fn planned(
+        &mut self,
+        session: &ReceivePlan,
+        plan: &Plan,
+        start_ns: u64,
+    ) -> Result<(), TdmError> {
+        for watch in &mut self.watches {
+            watch.planned(plan, start_ns);
+        }
+        if let (Output::Directory(directory), Some(csv)) = (&session.output, &session.csv) {
+            let keyed = session.key.is_some();
+            let file = OriginalFile::create(directory, csv, session.windows, plan, keyed)?;
+            self.original = Some(file);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn packet(&mut self, came: &Came, wall_ns: i64) {
+        if let Some(histograms) = &mut self.histograms {
+            histograms.packet(came);
+        }
+        for watch in &mut self.watches {
+            watch.packet(came);
+        }
+        if let Some(Err(error)) = self.original.as_mut().map(|it| it.packet(came, wall_ns)) {
+            self.fail(format!("writing the original's CSV: {error}"));
+            self.original = None;
+        }
+    }
+
+    pub(super) fn window(&mut self, row: &Row, wall_ns: i64) {
+        if let Some(Err(error)) = self.rows.as_mut().map(|it| it.write(row, wall_ns)) {
+            self.fail(format!("writing the windows: {error}"));
+            self.rows = None;
+        }
+        if let Some(Err(error)) = self.original.as_mut().map(|it| it.window(row, wall_ns)) {
+            self.fail(format!("writing the original's CSV: {error}"));
+            self.original = None;
+        }
+        if let Some(histograms) = &mut self.histograms {
+            histograms.window(row);
+        }
+        let mut failed = None;
+        self.watches
+            .retain_mut(|watch| match watch.window(row, wall_ns) {
+                Ok(()) => true,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    false
+                }
+            });
+        failed.into_iter().for_each(|error| self.fail(error));
+    }
+
+    fn fail(&mut self, error: String) {
+        self.failed.get_or_insert(error);
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&mut self) {
+        if let Some(Err(error)) = self.original.take().map(|mut it| it.finish()) {
+            self.fail(format!("writing the original's CSV: {error}"));
+        }
+        if let Some(Err(error)) = self.rows.take().map(|mut it| it.finish()) {
+            self.fail(format!("writing the windows: {error}"));
+        }
+        if let Some(Err(error)) = self.histograms.take().map(Histograms::finish) {
+            self.fail(error);
+        }
+    }
+
+    /// The books are closed: what tells of them is written, and its failure goes into the summary.
+    pub(super) fn conclude(&mut self, summary: &mut ReceiveSummary, balance: &Balance) {
+        for watch in &mut self.watches {
+            if let Err(error) = watch.finish(summary, balance) {
+                summary.failed.get_or_insert(error);
+            }
+        }
+    }
+}

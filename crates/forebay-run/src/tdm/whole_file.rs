@@ -1,0 +1,88 @@
+//! A file that has its name only when it is whole.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::TdmError;
+
+/// A file that is written as NAME.part beside its place, and takes its name at the end: so nobody reads half of it, and no file is written over.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: File,
+    part: PathBuf,
+    path: PathBuf,
+}
+
+impl WholeFile {
+    /// Begins `path`, which `option` of the command line names. A part that a killed run has left is written over.
+    ///
+    /// # Errors
+    /// There is such a file, or its directory cannot be written to.
+    pub fn create(path: &Path, option: &'static str) -> Result<Self, TdmError> {
+        if path.symlink_metadata().is_ok() {
+            return Err(TdmError::Taken {
+                path: path.to_path_buf(),
+                option,
+            });
+        }
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let file = File::create(&part).map_err(|source| TdmError::Place {
+            path: part.clone(),
+            option,
+            source,
+        })?;
+        Ok(Self {
+            file,
+            part,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// A second handle of the file, for a writer of its own.
+    ///
+    /// # Errors
+    /// The process has too many files.
+    pub fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Where it will be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All is written: it takes its name.
+    ///
+    /// # Errors
+    /// It cannot be flushed or renamed.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        fs::rename(&self.part, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_when_it_is_whole_and_is_never_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("it");
+        let whole = WholeFile::create(&path, "--rows").unwrap();
+        whole.handle().unwrap().write_all(b"abc").unwrap();
+        assert!(!path.exists());
+        whole.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"abc");
+        let told = WholeFile::create(&path, "--rows").unwrap_err().to_string();
+        assert!(told.contains("it is there already"), "{told}");
+        assert!(told.contains("--rows"), "{told}");
+        let nowhere = directory.path().join("none/it");
+        let told = WholeFile::create(&nowhere, "--rows").unwrap_err();
+        assert!(told.to_string().contains("none/it.part"), "{told}");
+    }
+}
