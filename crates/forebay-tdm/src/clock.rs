@@ -4,7 +4,9 @@
 //! difference of both ways is the offset of the clocks, if both ways take the same time; if they do not, the error is at most half of
 //! what both ways took (RFC 5905, section 8). So of a burst of exchanges the shortest is kept. Through the kept ones of the last
 //! [`POINTS_MAX`] bursts goes the line of Theil and Sen (median of all slopes, median of what is left; P. K. Sen, J. Am. Stat. Assoc. 63, 1379):
-//! one bad burst in four does not move it. The bounds of its errors are certain, and not those of a distribution, as long as the ways take no less than no time. A clock that is set jumps and keeps its rate: so after a step the skew that was known holds until there are
+//! one bad burst in four does not move it. In these medians values have weights (L. A. Jaeckel, Ann. Math. Stat. 43, 1449):
+//! an exchange that took little longer than the shortest says more than one that waited somewhere, and a slope between two far bursts more than one between
+//! two that followed each other. The bounds of its errors are certain, and not those of a distribution, as long as the ways take no less than no time. A clock that is set jumps and keeps its rate: so after a step the skew that was known holds until there are
 //! points enough for another. The host's clock is never touched.
 
 use std::collections::VecDeque;
@@ -17,6 +19,10 @@ const SKEW_MAX: f64 = 500e-6;
 const SKEW_UNKNOWN: f64 = 100e-6;
 /// What a point may be off beyond its bounds before it counts as a step of the clock, in ns.
 const STEP_SLACK_NS: f64 = 2_000.0;
+/// What an exchange is off that took no longer than the shortest, in ns: readings of the clock, stamps, ways of different length. For weights alone.
+const NOISE_NS: f64 = 200.0;
+/// From the first burst to the last of a line that can be relied on, in ns: what a burst is off goes into the skew divided by this.
+const SETTLED_NS: u64 = 800_000_000;
 /// Points that show a skew.
 const POINTS_FOR_SKEW: usize = 4;
 
@@ -220,7 +226,8 @@ impl Clock {
     /// Enough bursts have shown offset and skew.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.knows_skew() && !self.is_unsure()
+        let long = self.kept.is_some() || self.known_for_ns() >= SETTLED_NS;
+        long && self.knows_skew() && !self.is_unsure()
     }
 
     fn knows_skew(&self) -> bool {
@@ -254,38 +261,42 @@ impl Clock {
         let last = self.points.back()?;
         let x = |point: &Point| (i128::from(point.at_ns) - i128::from(last.at_ns)) as f64;
         let y = |point: &Point| (i128::from(point.offset_ns) - i128::from(last.offset_ns)) as f64;
-        let points: Vec<(f64, f64)> = self
+        let points: Vec<(f64, f64, f64)> = self
             .points
             .iter()
-            .map(|point| (x(point), y(point)))
+            .map(|point| (x(point), y(point), point.delay_ns as f64 / 2.0))
             .collect();
-        let pairs = points.iter().enumerate().flat_map(|(at, one)| {
-            let later = points.get(at + 1..).unwrap_or_default();
-            later.iter().map(move |other| (one, other))
-        });
-        let slopes = pairs.filter(|(one, other)| other.0 > one.0);
-        let slopes = slopes.map(|(one, other)| (other.1 - one.1) / (other.0 - one.0));
+        let pairs = || {
+            let each = points.iter().enumerate();
+            each.flat_map(|(at, one)| {
+                let later = points.get(at + 1..).unwrap_or_default();
+                later.iter().map(move |other| (one, other))
+            })
+        };
+        let shortest = points.iter().map(|point| point.2);
+        let shortest = shortest.fold(f64::INFINITY, f64::min);
+        let noise = |half: f64| half - shortest + NOISE_NS;
+        let slope = |((x, y, half), other): (&(f64, f64, f64), &(f64, f64, f64))| {
+            let span = other.0 - x;
+            let weight = span / (noise(*half) + noise(other.2));
+            (span > 0.0).then(|| ((other.1 - y) / span, weight * weight))
+        };
         let shown = points.len() >= POINTS_FOR_SKEW;
         let skew = if shown {
-            median(slopes.collect()).clamp(-SKEW_MAX, SKEW_MAX)
+            median(pairs().filter_map(slope).collect()).clamp(-SKEW_MAX, SKEW_MAX)
         } else {
             self.kept.map_or(0.0, |(skew, _)| skew)
         };
-        let at_last = median(points.iter().map(|(x, y)| y - skew * x).collect());
-        let halves: Vec<f64> = self
-            .points
-            .iter()
-            .map(|it| it.delay_ns as f64 / 2.0)
-            .collect();
+        let rest = points.iter().map(|(x, y, half)| {
+            let weight = 1.0 / noise(*half);
+            (y - skew * x, weight * weight)
+        });
+        let at_last = median(rest.collect());
         // What is certain: each point is off by half of its delay at most, and so is the rise between two of them by both halves.
-        let known = points.iter().zip(&halves).enumerate();
-        let rises = known.flat_map(|(at, (one, half))| {
-            let later = points.iter().zip(&halves).skip(at + 1);
-            later.filter_map(move |(other, other_half)| {
-                let span = other.0 - one.0;
-                let off = other.1 - one.1 - skew * span;
-                (span > 0.0).then(|| (off.abs() + half + other_half) / span)
-            })
+        let rises = pairs().filter_map(|((x, y, half), other)| {
+            let span = other.0 - x;
+            let off = other.1 - y - skew * span;
+            (span > 0.0).then(|| (off.abs() + half + other.2) / span)
         });
         let skew_error = if shown {
             // 0.5 ppm: what a good oscillator moves in minutes (ITU-T G.8262, temperature).
@@ -293,7 +304,7 @@ impl Clock {
         } else {
             self.kept.map_or(SKEW_UNKNOWN, |(_, error)| error)
         };
-        let bounds = points.iter().zip(&halves).map(|((x, y), half)| {
+        let bounds = points.iter().map(|(x, y, half)| {
             let off = (y - skew * x - at_last).abs();
             off + half - x * skew_error
         });
@@ -321,16 +332,22 @@ fn off(line: &Line, point: &Point) -> f64 {
     (i128::from(point.offset_ns) - offset) as f64
 }
 
-/// The middle one; of none 0.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = values.get(middle).copied().unwrap_or(0.0);
-    if values.len() % 2 == 1 {
-        return upper;
+/// The value with as much weight below as above it; of none 0.
+fn median(mut values: Vec<(f64, f64)>) -> f64 {
+    values.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let all: f64 = values.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0.0;
+    for (at, (value, weight)) in values.iter().enumerate() {
+        below += weight;
+        if below > all / 2.0 {
+            return *value;
+        }
+        if below == all / 2.0 {
+            let next = values.get(at + 1).map_or(*value, |(next, _)| *next);
+            return f64::midpoint(*value, next);
+        }
     }
-    let lower = middle.checked_sub(1).and_then(|at| values.get(at));
-    lower.map_or(upper, |lower| f64::midpoint(*lower, upper))
+    values.last().map_or(0.0, |(value, _)| *value)
 }
 
 #[cfg(test)]

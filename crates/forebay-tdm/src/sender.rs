@@ -250,8 +250,8 @@ impl Sender {
     pub fn stop(&mut self) {
         self.interrupted = true;
         match self.phase {
-            Phase::Running | Phase::Ready => self.begin_end(0),
-            Phase::Hello | Phase::Clock => self.phase = Phase::Over(Over::Interrupted),
+            Phase::Running | Phase::Ready | Phase::Clock => self.begin_end(0),
+            Phase::Hello => self.phase = Phase::Over(Over::Interrupted),
             Phase::Ending | Phase::Over(_) => {}
         }
     }

@@ -187,8 +187,8 @@ fn who_waits_for_input_loses_nothing_and_is_not_late() {
         // Less than its part of the port, and nothing at all for a while.
         world.hosts[0].input = Input {
             bytes_per_s: 15_000_000,
-            pause_ns: (700 * MS, 1_100 * MS),
-            ..Input::of(20_000_000)
+            pause_ns: (2_500 * MS, 2_900 * MS),
+            ..Input::of(45_000_000)
         };
         world.run(30 * SECOND);
         world.check_streams();

@@ -5,7 +5,9 @@ use forebay_wire::tdm::{FollowUp, Probe, Reply};
 use crate::clock::{Burst, Clock, Exchange};
 
 /// Exchanges of a burst.
-const BURST: u32 = 8;
+const BURST: u32 = 12;
+/// Of them, so many leave at once: the first one wakes all that lies on the way, and those behind it find it awake.
+const TRAIN: u32 = 3;
 /// From probe to probe, in ns: far more than an exchange takes, so that one does not wait behind another.
 pub(super) const PROBE_EVERY_NS: u64 = 1_000_000;
 /// A burst is over so long after its first probe, however few there were, in ns.
@@ -82,7 +84,7 @@ impl Exchanges {
             .or(begun.then_some(self.first_ns + BURST_LASTS_NS))
     }
 
-    /// The probe that is due; the next one no sooner than `every_ns` later.
+    /// The probe that is due; the next train of them no sooner than `every_ns` later.
     pub(super) fn due(&mut self, now_ns: u64, every_ns: u64) -> Option<Probe> {
         if self.burst_over_ns.is_some() || now_ns < self.probe_ns {
             return None;
@@ -93,10 +95,12 @@ impl Exchanges {
             self.first_ns = now_ns;
         }
         self.sent += 1;
-        // Between a half and three halves: senders that began together do not go on together.
-        self.jitter = self.jitter.wrapping_mul(JITTER.0).wrapping_add(JITTER.1);
-        self.probe_ns =
-            now_ns + every_ns / 2 + (((self.jitter >> 32) * every_ns.min(1 << 32)) >> 32);
+        if self.sent.is_multiple_of(TRAIN) {
+            // Between a half and three halves: senders that began together do not go on together.
+            self.jitter = self.jitter.wrapping_mul(JITTER.0).wrapping_add(JITTER.1);
+            self.probe_ns =
+                now_ns + every_ns / 2 + (((self.jitter >> 32) * every_ns.min(1 << 32)) >> 32);
+        }
         if self.sent == BURST {
             self.burst_over_ns = Some(now_ns + BURST_WAIT_NS);
         }

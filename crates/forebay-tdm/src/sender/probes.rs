@@ -1,16 +1,16 @@
 //! When probes leave: while the port is quiet, as far as this is known.
 //!
 //! A probe that leaves in another sender's window waits in the port's buffer behind that one's burst, and so does not take the same time as
-//! its answer on the way back. In the guard in front of the sender's own window nobody sends, and where windows are granted nobody else sends when the grant
-//! has come.
+//! its answer on the way back. In the guard behind the sender's own window nobody sends: what it has sent has left the port, and it has a whole cycle until its
+//! answers could hold it up. Where windows are granted nobody else sends when the grant has come.
 
 use forebay_wire::tdm::{Mode, Probe, Welcome};
 
 use super::exchanges::PROBE_EVERY_NS;
 use super::{Phase, Sender};
 
-/// Probes in one guard.
-const PROBES_IN_A_GUARD: u64 = 4;
+/// Trains of probes in one guard.
+const TRAINS_IN_A_GUARD: u64 = 2;
 /// A probe that found no quiet time for so long goes nevertheless, in ns; at least two cycles.
 const PATIENCE_NS: u64 = 250_000_000;
 
@@ -21,7 +21,7 @@ impl Sender {
             return None;
         }
         let every_ns = match self.shared_slots() {
-            Some(welcome) => quiet_span_ns(&welcome) / PROBES_IN_A_GUARD,
+            Some(welcome) => quiet_span_ns(&welcome) / TRAINS_IN_A_GUARD,
             None => PROBE_EVERY_NS,
         };
         self.exchanges.due(now_ns, every_ns)
@@ -67,10 +67,17 @@ impl Sender {
         let into = (remote_ns - i128::from(welcome.start_ns)).rem_euclid(welcome.cycle_ns.into());
         let span_ns = quiet_span_ns(&welcome);
         let into_ns = u64::try_from(into).unwrap_or(0);
-        let wait_ns = (welcome.cycle_ns - span_ns).saturating_sub(into_ns);
-        if into_ns == 0 {
+        let until_ns = welcome.window_ns.saturating_add(welcome.guard_ns);
+        let from_ns = until_ns.saturating_sub(span_ns);
+        if (from_ns..=until_ns).contains(&into_ns) {
             return now_ns;
         }
+        let cycles_ns = if into_ns < from_ns {
+            0
+        } else {
+            welcome.cycle_ns
+        };
+        let wait_ns = (from_ns + cycles_ns).saturating_sub(into_ns);
         now_ns.saturating_add(wait_ns).min(patience_ns.max(now_ns))
     }
 
@@ -80,7 +87,7 @@ impl Sender {
     }
 }
 
-/// The second half of the guard: the last packets of the window before have left the port.
+/// The second half of the guard: the last packets of the window before it have left the port.
 const fn quiet_span_ns(welcome: &Welcome) -> u64 {
     let half = welcome.guard_ns / 2;
     if half < welcome.cycle_ns { half } else { 0 }
