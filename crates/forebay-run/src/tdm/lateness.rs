@@ -2,12 +2,18 @@
 
 use forebay_sys::{clock, wait};
 
-/// Trials: the worst of them stands for 99.9 %.
-const TRIALS: u32 = 400;
-/// Length of a trial, in ns.
-const TRIAL_NS: u64 = 300_000;
-/// The last part of a wait is spun through, in ns.
-pub(super) const SPIN_NS: u64 = 100_000;
+/// Sleeps without a spin, to see how long it must be.
+const SLEEPS: usize = 200;
+/// Length of such a sleep, in ns.
+const SLEEP_NS: u64 = 150_000;
+/// Least and most of a wait's last part, that is spun through, in ns. The most is what others on the host may be kept from, window after window.
+const SPIN_NS: (u64, u64) = (100_000, 500_000);
+/// Trials at most: the worst of them stands for 99.9 %.
+const TRIALS: u64 = 400;
+/// All trials take so long, in ns.
+const TRIALS_NS: u64 = 400_000_000;
+/// A trial is so many times as long as its spin, so that several senders of one host that begin together do not measure each other.
+const PARTS: u64 = 5;
 /// Trials that were held up by more than this say something of the host's load and not of the timer; they are told apart, in ns.
 const HELD_UP_NS: u64 = 1_000_000;
 
@@ -22,14 +28,24 @@ pub struct Lateness {
     pub max_ns: u64,
     /// Trials that were held up by more than a millisecond, of so many.
     pub held_up: u32,
+    /// The last part of each wait, that is spun through, in ns: half as much again as sleeps alone were late (99 %).
+    pub spin_ns: u64,
 }
 
-/// Measures it: about 0.12 s.
+/// Measures it: about half a second.
 pub(super) fn measure() -> Lateness {
+    let sleep = |_| wait::sleep_until(clock::monotonic_ns() + SLEEP_NS, 0);
+    let mut late: Vec<u64> = (0..SLEEPS).map(sleep).collect();
+    late.sort_unstable();
+    let worst_ns = late.get(SLEEPS * 99 / 100).copied().unwrap_or(0);
+    let spin_ns = (worst_ns * 3 / 2).clamp(SPIN_NS.0, SPIN_NS.1);
     let mut late = Vec::with_capacity(TRIALS as usize);
-    for _ in 0..TRIALS {
-        let deadline_ns = clock::monotonic_ns() + TRIAL_NS;
-        late.push(wait::sleep_until(deadline_ns, SPIN_NS));
+    for number in 0..TRIALS.min(TRIALS_NS / (PARTS * spin_ns)) {
+        // Between a half and three halves of its length, each another one (multiples of the golden ratio).
+        let fraction = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let part = (fraction * PARTS * spin_ns) >> 32;
+        let deadline_ns = clock::monotonic_ns() + PARTS * spin_ns / 2 + part;
+        late.push(wait::sleep_until(deadline_ns, spin_ns));
     }
     late.sort_unstable();
     let held_up = late.iter().filter(|late| **late > HELD_UP_NS).count();
@@ -39,5 +55,6 @@ pub(super) fn measure() -> Lateness {
         p999_ns: rest.last().copied().unwrap_or(HELD_UP_NS),
         max_ns: late.last().copied().unwrap_or(0),
         held_up: held_up as u32,
+        spin_ns,
     }
 }

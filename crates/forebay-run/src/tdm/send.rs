@@ -18,7 +18,7 @@ use forebay_tdm::sender::{Next, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, DATA_HEAD_BYTES, NAME_BYTES_MAX};
 
 use super::TdmError;
-use super::lateness::{self, SPIN_NS};
+use super::lateness;
 use super::local_clock::{EmulatedClock, LocalClock};
 use super::outbound::Outbound;
 use input::Input;
@@ -77,6 +77,8 @@ struct Work {
     /// Payloads with their hashes, where there is a key.
     sealed: Vec<Vec<u8>>,
     payload_bytes: usize,
+    /// The last part of a wait for a burst, that is spun through, in ns.
+    spin_ns: u64,
     in_vain: u64,
     truth: summary::Truth,
 }
@@ -144,6 +146,7 @@ pub fn run(
         heads: vec![[0; DATA_HEAD_BYTES]; SEGMENTS_MAX],
         sealed: vec![Vec::new(); SEGMENTS_MAX],
         payload_bytes: 0,
+        spin_ns: lateness.spin_ns,
         in_vain: 0,
         truth: summary::Truth::default(),
     };
@@ -200,25 +203,29 @@ impl Work {
         let mut came = [0; CONTROL_BYTES_MAX];
         let mut asked = 0;
         let mut phase = Phase::Hello;
+        // The instant of a burst has come: nothing else is looked at before it is sent.
+        let mut due = false;
         loop {
-            if signals.count() > asked {
-                asked = signals.count();
-                signals.drain();
-                if asked >= 3 {
-                    return Ok(());
+            if !std::mem::take(&mut due) {
+                if signals.count() > asked {
+                    asked = signals.count();
+                    signals.drain();
+                    if asked >= 3 {
+                        return Ok(());
+                    }
+                    self.sender.stop();
                 }
-                self.sender.stop();
+                if self.clock.look() {
+                    self.sender.drop_exchanges();
+                }
+                let now_ns = self.clock.now_ns();
+                while let Some(transmit) = self.sender.poll_transmit(now_ns, &mut control) {
+                    let bytes = control.get(..transmit.bytes).unwrap_or_default();
+                    let stamp = transmit.stamp.map(u64::from);
+                    self.outbound.send(&mut self.socket, bytes, None, stamp);
+                }
+                self.payload_bytes = self.sender.payload_bytes();
             }
-            if self.clock.look() {
-                self.sender.drop_exchanges();
-            }
-            let now_ns = self.clock.now_ns();
-            while let Some(transmit) = self.sender.poll_transmit(now_ns, &mut control) {
-                let bytes = control.get(..transmit.bytes).unwrap_or_default();
-                let stamp = transmit.stamp.map(u64::from);
-                self.outbound.send(&mut self.socket, bytes, None, stamp);
-            }
-            self.payload_bytes = self.sender.payload_bytes();
             let (available, ended) = self.input.ready(self.payload_bytes);
             let now_ns = self.clock.now_ns();
             let next = self.sender.poll_burst(now_ns, available, ended);
@@ -239,7 +246,7 @@ impl Work {
                 }
                 continue;
             }
-            self.wait(next, signals)?;
+            due = self.wait(next, signals)?;
         }
     }
 
@@ -352,7 +359,8 @@ impl Work {
         }
     }
 
-    fn wait(&self, next: Next, signals: &StopSignals) -> Result<(), TdmError> {
+    /// Waits for what comes next; true when it is a burst, and its instant has come.
+    fn wait(&self, next: Next, signals: &StopSignals) -> Result<bool, TdmError> {
         let now_ns = self.clock.now_ns();
         let timeout_ns = self.sender.poll_timeout().unwrap_or(now_ns);
         let (data_ns, precise) = match next {
@@ -361,26 +369,25 @@ impl Work {
             Next::Idle | Next::Burst(_) => (u64::MAX, false),
         };
         let until_ns = data_ns.min(timeout_ns).min(now_ns + WAIT_NS);
+        let is_burst = precise && until_ns == data_ns;
         let until_ns = self.clock.true_ns(until_ns);
         let left_ns = until_ns.saturating_sub(self.clock.true_ns(now_ns));
         if precise && left_ns < BUSY_NS {
             wait::sleep_until(until_ns, BUSY_NS);
-            return Ok(());
+            return Ok(is_burst);
         }
-        let spin_ns = if precise { SPIN_NS } else { 0 };
-        match (next, self.input.arrived()) {
-            (Next::Input(_), Some(arrived)) => {
-                wait::sleep_until_or(
-                    [self.socket.as_fd(), signals.as_fd(), arrived],
-                    until_ns,
-                    spin_ns,
-                )?;
-            }
-            _ => {
-                wait::sleep_until_or([self.socket.as_fd(), signals.as_fd()], until_ns, spin_ns)?;
-            }
-        }
-        Ok(())
+        // What is nearer than a sleep is exact is spun to, such as the quiet time for a probe behind a window.
+        let near = left_ns < self.spin_ns;
+        let spin_ns = if precise || near { self.spin_ns } else { 0 };
+        let woken = match (next, self.input.arrived()) {
+            (Next::Input(_), Some(arrived)) => wait::sleep_until_or(
+                [self.socket.as_fd(), signals.as_fd(), arrived],
+                until_ns,
+                spin_ns,
+            )?,
+            _ => wait::sleep_until_or([self.socket.as_fd(), signals.as_fd()], until_ns, spin_ns)?,
+        };
+        Ok(is_burst && matches!(woken, wait::Woken::Due { .. }))
     }
 
     fn conclude(
