@@ -18,6 +18,10 @@ use crate::tdm::{self, Report, Scheme};
 
 /// Datagrams of a burst in the bare loop: what fits 64 KiB.
 const BURST: usize = 44;
+/// What is sent in the bare loop comes out of so much memory in turn, as a test stream does: more than the caches next to a core.
+const MEMORY_BYTES: usize = 1 << 20;
+/// Bytes of a datagram that lie elsewhere than its payload.
+const HEAD_BYTES: usize = 56;
 /// Share of the bare loop.
 const OF_BARE: f64 = 0.9;
 /// What paced slots must make of the port.
@@ -178,13 +182,16 @@ fn bare_loop(seconds: f64) -> Result<f64> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
-            let payload = vec![0x5a; DATAGRAM_BYTES];
-            let segments = [Segment {
-                head: payload.get(..56).unwrap_or_default(),
-                payload: payload.get(56..).unwrap_or_default(),
-            }; BURST];
+            let memory = vec![0x5a; MEMORY_BYTES];
             let mut send = GsoSend::new();
-            while !over.load(Ordering::Relaxed) {
+            let bursts = memory.chunks_exact(BURST * DATAGRAM_BYTES).cycle();
+            for burst in bursts.take_while(|_| !over.load(Ordering::Relaxed)) {
+                let mut segments = [Segment::default(); BURST];
+                for (segment, bytes) in segments.iter_mut().zip(burst.chunks_exact(DATAGRAM_BYTES))
+                {
+                    let (head, payload) = bytes.split_at(HEAD_BYTES);
+                    *segment = Segment { head, payload };
+                }
                 send.send(sending.as_fd(), &segments);
             }
         });

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_sys::gso::{GsoSend, SEGMENTS_MAX, Segment};
+use forebay_sys::gso::{GsoSend, SEGMENTS_MAX, Segment, burst_segments_max};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};
 use forebay_sys::stamped::Stamped;
@@ -274,7 +274,8 @@ impl Work {
         let now_ns = self.clock.now_ns();
         let mut lengths = [0_usize; SEGMENTS_MAX];
         let (mut count, mut ahead) = (0, 0);
-        let most = (packets as usize).min(SEGMENTS_MAX);
+        // As many as one call of the kernel's takes: what is over would be a short burst of its own.
+        let most = (packets as usize).min(burst_segments_max(DATA_HEAD_BYTES + full));
         for (head, length) in self.heads.iter_mut().zip(&mut lengths).take(most) {
             let payload = self.input.peek(offset, ahead, full);
             let front = self
