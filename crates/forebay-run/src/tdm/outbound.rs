@@ -44,6 +44,11 @@ impl Outbound {
         }
     }
 
+    /// Whether a stamp is waited for.
+    pub(super) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// The next stamp that was waited for: its number and the wall clock's time, in ns.
     pub(super) fn poll(&mut self, socket: &Stamped) -> Option<(u64, u64)> {
         loop {
