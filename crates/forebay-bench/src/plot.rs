@@ -8,6 +8,7 @@ mod font;
 mod legend;
 mod png;
 mod scene;
+mod series;
 mod style;
 mod svg;
 
@@ -18,8 +19,9 @@ use anyhow::{Context, Result};
 
 pub use axis::Scale;
 pub use bars::{Bar, Bars, Group};
-pub use chart::{Axis, Chart, Picture, Point, Series};
+pub use chart::{Axis, Chart, Picture};
 pub use flame::Flame;
+pub use series::{Form, Point, Series};
 
 /// Writes `picture` as `STEM.svg` and `STEM.png` into `directory`; tells both paths.
 ///
@@ -27,6 +29,12 @@ pub use flame::Flame;
 /// A file cannot be written.
 pub fn write(picture: &Picture, directory: &Path, stem: &str) -> Result<[PathBuf; 2]> {
     write_scene(&chart::layout(picture), directory, stem)
+}
+
+/// `picture` as SVG, for a page that holds it.
+#[must_use]
+pub fn svg(picture: &Picture) -> String {
+    svg::render(&chart::layout(picture))
 }
 
 /// The same of a flame graph.

@@ -2,8 +2,11 @@
 
 mod ground;
 pub(crate) mod loopback;
+pub(crate) mod packets;
+pub(crate) mod picture;
+pub(crate) mod seen;
 mod session;
-mod windows;
+pub(crate) mod windows;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::conditions::Conditions;
 use crate::statistics::quartiles;
 use ground::Ground;
+pub(crate) use session::Kept;
 pub use session::Scheme;
 pub use windows::WindowFile;
 
@@ -83,7 +87,12 @@ impl Bench {
             dead_time,
             ..self.options.clone()
         };
-        session::run(&options, &self.ground, scheme, round)
+        session::run(&options, &self.ground, (scheme, round), &Kept::Nothing)
+    }
+
+    /// The same with a computed guard, of which the receiver keeps something in files.
+    pub(crate) fn kept_session(&self, scheme: Scheme, round: u32, kept: &Kept) -> Result<Value> {
+        session::run(&self.options, &self.ground, (scheme, round), kept)
     }
 }
 
@@ -97,7 +106,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Report> {
     let mut sessions = Vec::new();
     for round in 0..options.repeat {
         for scheme in &options.schemes {
-            let session = session::run(options, &ground, *scheme, round)?;
+            let session = session::run(options, &ground, (*scheme, round), &Kept::Nothing)?;
             tell(&format!(
                 "{} {}/{}: {} of {} packets lost, {:.1} % of the port",
                 scheme.name(),

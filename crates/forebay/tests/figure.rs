@@ -255,7 +255,7 @@ fn the_list_names_every_figure() {
         .collect();
     let all = [
         "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "H1", "H2", "H3", "H4", "H5",
-        "H6", "H7", "H8", "H10", "H13", "H14", "H16", "T2", "T5", "T6",
+        "H6", "H7", "H8", "H10", "H13", "H14", "H16", "T1", "T2", "T3", "T4", "T5", "T6",
     ];
     assert_eq!(ids, all);
 }

@@ -173,13 +173,98 @@ fn the_gain_of_a_faster_path_is_told_with_its_cpu_time() {
     );
 }
 
+#[test]
+fn travel_time_of_each_window_and_a_panel_of_all_are_two_figures_of_the_same_sessions() {
+    let out = tempfile::tempdir().unwrap();
+    let reports = figures(&["T1", "T4"], out.path(), None);
+    if skipped(&reports[0]) {
+        return;
+    }
+    let windows = rows(out.path(), "T1");
+    assert_eq!(windows, rows(out.path(), "T4"));
+    let mut ends: BTreeMap<&str, f64> = BTreeMap::new();
+    for row in &windows {
+        assert_eq!(
+            number(row, "sent"),
+            number(row, "received") + number(row, "lost"),
+            "{row:?}"
+        );
+        if number(row, "received") == 0.0 {
+            continue;
+        }
+        let [least, mean, most] =
+            ["min", "mean", "max"].map(|name| number(row, &format!("travel_us_{name}")));
+        assert!(least <= mean && mean <= most, "{row:?}");
+        assert!((number(row, "jitter_us") - (most - least)).abs() < 1e-6);
+        // A window begins after the same sender's last one has ended.
+        let end = ends.insert(&row["sender"], number(row, "last_sent_us"));
+        assert!(
+            end.unwrap_or(-1.0) < number(row, "first_sent_us"),
+            "{row:?}"
+        );
+    }
+    // 300 ms in turns of 7.5 ms, of which no more is lost than this host makes late.
+    assert_eq!(ends.len(), 3);
+    assert!(windows.len() > 60, "{}", windows.len());
+    let travel = fs::read_to_string(out.path().join("T1.svg")).unwrap();
+    for told in [
+        "sender 2",
+        "Jitter",
+        "SARAO with PTP",
+        "from kernel to kernel",
+    ] {
+        assert!(travel.contains(told), "{told}");
+    }
+    let panel = fs::read_to_string(out.path().join("T4.svg")).unwrap();
+    for told in [
+        "Packets that came",
+        "Packets that are missing",
+        "Windows by the packets in their overlaps",
+        "Travel time",
+        "Rate while a window is sent",
+        "first packet to its last",
+    ] {
+        assert!(panel.contains(told), "{told}");
+    }
+    let page = fs::read_to_string(out.path().join("index.html")).unwrap();
+    assert!(page.contains("T1.svg") && page.contains("T4.svg"));
+}
+
+#[test]
+fn every_packet_of_the_first_30_ms_is_a_row_and_two_dots() {
+    let out = tempfile::tempdir().unwrap();
+    let report = figures(&["T3"], out.path(), None).remove(0);
+    if skipped(&report) {
+        return;
+    }
+    let packets = rows(out.path(), "T3");
+    assert!(packets.len() > 500, "{}", packets.len());
+    let mut seen = std::collections::BTreeSet::new();
+    for row in &packets {
+        assert!(seen.insert((row["sender"].clone(), row["packet"].clone())));
+        assert!((0.0..30_000.0).contains(&number(row, "sent_us")), "{row:?}");
+        let travel = number(row, "came_us") - number(row, "sent_us");
+        assert!((travel - number(row, "travel_us")).abs() < 1e-2, "{row:?}");
+    }
+    // A dot is a line of no length: of each packet one above and one below; some come after the picture's end.
+    let svg = fs::read_to_string(out.path().join("T3.svg")).unwrap();
+    let dots = svg.matches("h0").count() - 3;
+    let late = packets
+        .iter()
+        .filter(|row| number(row, "came_us") > 30_000.0)
+        .count();
+    assert_eq!(dots, 2 * packets.len() - late);
+    assert!(svg.contains(">sent<") && svg.contains(">came<"));
+}
+
 /// Also where the programs that make a port are not there.
 #[test]
 fn where_no_port_can_be_made_the_figure_says_why() {
     let out = tempfile::tempdir().unwrap();
     let empty = tempfile::tempdir().unwrap();
-    let reports = figures(&["T2", "T5"], out.path(), Some(empty.path()));
-    assert_eq!(reports.len(), 2);
+    let ids = ["T1", "T2", "T3", "T4", "T5"];
+    let reports = figures(&ids, out.path(), Some(empty.path()));
+    assert_eq!(reports.len(), ids.len());
     for report in &reports {
         let skipped = report["skipped"].as_array().unwrap();
         assert_eq!(skipped.len(), 1, "{report}");

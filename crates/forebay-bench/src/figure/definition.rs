@@ -28,6 +28,8 @@ pub(super) struct Definition {
 #[derive(Clone, Copy)]
 pub(super) enum Drawing {
     Charts(fn(&[Row]) -> Vec<Chart>),
+    /// Charts that have more in them than a median of runs.
+    Whole(fn(&[Row]) -> Vec<Chart>),
     Flame(fn(&[Row]) -> Flame),
     Bars(fn(&[Row]) -> Bars),
 }
@@ -49,6 +51,10 @@ const READOUT: &str = "The card is emulated: it, to-host and the subscriber, whi
 const PORT: &str = "Senders, receiver and switch are network namespaces on this host, joined by a bridge; a token bucket (tbf) on the bridge's port to the receiver stands for a switch \
                     port of 1 Gb/s with a buffer of 128 KiB. Clocks of senders are set off by up to 20 ms and 100 ppm. An overlap is counted in both of its windows. All of it shares \
                     this host's CPUs: where the receiver is held up, its own socket loses, which the rows name (lost_socket_overflow).";
+
+const RECORDED: &str = "Lines are means over all runs, pale strokes reach from the smallest to the largest; points of more windows than a picture has room for are drawn together. Rows have each window. \
+                        Travel time is from the sender's kernel to the receiver's, with the clock that the sender was measured to have. Hosts are network namespaces on one machine, and a bridge port of 1 Gb/s and \
+                        128 KiB with a token bucket (tbf) stands for the switch's port; clocks of senders are set off by up to 20 ms and 100 ppm. All of it shares this host's CPUs.";
 
 /// All figures.
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -266,6 +272,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         remark: CHAIN,
     },
     Definition {
+        id: "T1",
+        title: "Travel time and jitter of each sender over its windows, windows of 2.5 ms in paced slots",
+        published: "a few tens of us, with clocks kept by PTP (SARAO)",
+        scan: tdm::windows::scan,
+        drawing: Drawing::Whole(tdm::windows::travel_charts),
+        compare: tdm::windows::compare_travel,
+        remark: RECORDED,
+    },
+    Definition {
         id: "T2",
         title: "Overlaps and lost packets over the dead time between windows, 3 senders, windows of 2.5 ms",
         published: "overlaps vanish with enough dead time (SARAO, 0 to 5000 us, no number printed)",
@@ -273,6 +288,26 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         drawing: Drawing::Charts(tdm::dead_time::charts),
         compare: tdm::dead_time::compare,
         remark: PORT,
+    },
+    Definition {
+        id: "T3",
+        title: "Every packet of the first 30 ms, as it was sent and as it came",
+        published: "the same picture, no number printed (SARAO)",
+        scan: tdm::windows::scan_packets,
+        drawing: Drawing::Whole(tdm::windows::packet_charts),
+        compare: tdm::windows::compare_packets,
+        remark: "The first run is drawn: each packet is two dots, and each sender has a lane in both rows. Of a packet that was lost nobody knows when it was sent: it has none. Times are the \
+                 receiver's clock, to which the senders' are brought. Hosts are network namespaces on one machine, and a bridge port of 1 Gb/s and 128 KiB with a token bucket (tbf) stands for the switch's \
+                 port; clocks of senders are set off by up to 20 ms and 100 ppm.",
+    },
+    Definition {
+        id: "T4",
+        title: "What is told of every window: totals, missing, overlaps, travel time, rate, start and end, 3 senders",
+        published: "the same panel for runs of 8 hours, no number printed (SARAO)",
+        scan: tdm::windows::scan,
+        drawing: Drawing::Whole(tdm::windows::panel_charts),
+        compare: tdm::windows::compare_panel,
+        remark: RECORDED,
     },
     Definition {
         id: "T5",
@@ -312,7 +347,7 @@ mod tests {
                     definition.id
                 );
             }
-            let Drawing::Charts(charts) = definition.drawing else {
+            let (Drawing::Charts(charts) | Drawing::Whole(charts)) = definition.drawing else {
                 continue;
             };
             let measured = charts(&[])

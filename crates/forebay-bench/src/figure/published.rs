@@ -119,6 +119,22 @@ pub(super) const CARDS: [f64; 3] = [40.0, 10.0, 8.0];
 pub(super) const FASTER_PATH_GBPS: [(&str, f64); 2] =
     [("SARAO: sockets", 12.0), ("SARAO: kernel bypass", 41.0)];
 
+/// Travel time of time-division UDP with clocks kept by PTP is published as "a few tens of microseconds": between these, in us.
+const TRAVEL_US: [f64; 2] = [10.0, 100.0];
+
+/// The same as a band, over so many windows.
+pub(super) fn travel_us(windows: f64) -> [Series; 2] {
+    let edge = |name: &str, us: f64| {
+        let ends = [0.0, windows].map(|window| Point::exact(window, us));
+        Series::published(name, ends.to_vec())
+    };
+    let [low, high] = TRAVEL_US;
+    [
+        edge("SARAO with PTP: a few tens of µs, from", low),
+        edge("to", high),
+    ]
+}
+
 /// Triggers asked for in the test of to-host, per second.
 const READOUT_HZ: f64 = 1e6;
 /// What a link carried at most, in bits per second.

@@ -103,8 +103,12 @@ pub(super) fn write(
     } else {
         ""
     };
+    let what = match definition.drawing {
+        Drawing::Whole(_) => format!("{runs} run(s)"),
+        _ => format!("Median of {runs} run(s){bars}"),
+    };
     let mut caption = vec![
-        format!("Median of {runs} run(s){bars}. {}", definition.remark),
+        format!("{what}. {}", definition.remark),
         format!("Published, on other hardware: {}.", definition.published),
         format!("{}, {} build.", conditions.line(), conditions.profile),
     ];
@@ -117,7 +121,7 @@ pub(super) fn write(
     }
     let title = format!("{}  {}", definition.id, definition.title);
     let [svg, png] = match definition.drawing {
-        Drawing::Charts(charts) => {
+        Drawing::Charts(charts) | Drawing::Whole(charts) => {
             let picture = Picture {
                 title,
                 charts: charts(&done.rows),

@@ -211,7 +211,7 @@ fn perform(
             let measured = batch.measure(run, &|| signals.count() > 0)?;
             row.extend(&measured.ok_or(Interrupted)?);
         }
-        Task::Tdm(task) => row.extend(&task.measure(run, &|| signals.count() > 0)?),
+        Task::Tdm(task) => return task.measure(run, &|| signals.count() > 0),
         Task::Loss(offer) => {
             let outcome = udp::exchange(offer)?;
             row.add("seconds", outcome.seconds);

@@ -1,8 +1,9 @@
-//! T2, T5 and T6: time-division UDP over a switch port that is made for it, and one sender flat out.
+//! T1 to T6: time-division UDP over a switch port that is made for it, and one sender flat out.
 
 pub(super) mod dead_time;
 pub(super) mod path;
 pub(super) mod search;
+pub(super) mod windows;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(super) enum TdmTask {
     Search(search::Search),
     /// One sender over loopback.
     Path(path::Path),
+    /// One session over the port, of which windows or packets are kept.
+    Recorded(windows::Recorded),
 }
 
 impl TdmTask {
@@ -65,21 +68,24 @@ impl TdmTask {
             Self::Session(point) => point.seconds(),
             Self::Search(search) => search.seconds(),
             Self::Path(path) => path.seconds + 1.0,
+            Self::Recorded(recorded) => recorded.seconds(),
         }
     }
 
-    /// Its row.
-    pub(super) fn measure(self, run: usize, stop: &dyn Fn() -> bool) -> Result<Row> {
-        let row = match self {
-            Self::Session(point) => point.measure(run as u32),
-            Self::Search(search) => search.measure(run as u32, stop),
-            Self::Path(path) => path.measure(),
+    /// Its rows.
+    pub(super) fn measure(self, run: usize, stop: &dyn Fn() -> bool) -> Result<Vec<Row>> {
+        let one = |row: Result<Row>| Ok(vec![row?]);
+        let rows = match self {
+            Self::Session(point) => one(point.measure(run as u32)),
+            Self::Search(search) => one(search.measure(run as u32, stop)),
+            Self::Path(path) => one(path.measure()),
+            Self::Recorded(recorded) => recorded.measure(run as u32),
         };
         // Ctrl-C ends both sides of a session too, and what they then say is no result.
         if stop() {
             return Err(Interrupted.into());
         }
-        row
+        rows
     }
 }
 
@@ -87,7 +93,7 @@ impl TdmTask {
 pub(super) fn is_skipped(point: &ScanPoint, skipped: &[Skipped]) -> bool {
     let needs_port = matches!(
         point.task,
-        super::scan::Task::Tdm(TdmTask::Session(_) | TdmTask::Search(_))
+        super::scan::Task::Tdm(TdmTask::Session(_) | TdmTask::Search(_) | TdmTask::Recorded(_))
     );
     needs_port && skipped.iter().any(|skipped| skipped.what == PORT)
 }

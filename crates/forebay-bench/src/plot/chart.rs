@@ -4,7 +4,8 @@ use super::axis::{Scale, Span, label};
 use super::font;
 use super::legend::{draw_legend, legend_rows};
 use super::scene::{Anchor, BLACK, GREY, LIGHT, Scene, Shape};
-use super::style::{Style, styled};
+use super::series::{Series, draw_series};
+use super::style::styled;
 
 /// An axis: what it shows, in which unit, and how.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub struct Axis {
     pub scale: Scale,
     /// Ends; chosen from the numbers if none.
     pub range: Option<(f64, f64)>,
+    /// What stands at some numbers in place of ticks, if anything.
+    pub names: Vec<(f64, String)>,
 }
 
 impl Axis {
@@ -25,7 +28,15 @@ impl Axis {
             label: label.to_owned(),
             scale,
             range: None,
+            names: Vec::new(),
         }
+    }
+
+    /// The same with names in place of ticks.
+    #[must_use]
+    pub fn named(mut self, names: Vec<(f64, String)>) -> Self {
+        self.names = names;
+        self
     }
 
     /// The same with fixed ends.
@@ -33,84 +44,6 @@ impl Axis {
     pub fn from_to(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
-    }
-}
-
-/// A point: the median, and the smallest and largest of the runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
-    /// Where.
-    pub x: f64,
-    /// The median.
-    pub y: f64,
-    /// The smallest.
-    pub low: f64,
-    /// The largest.
-    pub high: f64,
-}
-
-impl Point {
-    /// A point without a spread.
-    #[must_use]
-    pub fn exact(x: f64, y: f64) -> Self {
-        Self {
-            x,
-            y,
-            low: y,
-            high: y,
-        }
-    }
-
-    /// Nothing there: the line is interrupted.
-    #[must_use]
-    pub fn gap(x: f64) -> Self {
-        Self::exact(x, f64::NAN)
-    }
-}
-
-/// One line of points.
-#[derive(Debug, Clone)]
-pub struct Series {
-    /// Its name in the legend.
-    pub name: String,
-    /// The points, in order.
-    pub points: Vec<Point>,
-    /// Published by others: drawn grey and hollow.
-    pub reference: bool,
-    /// A line joins the points. Where none does they are drawn hollow, in the colour of the series before.
-    pub joined: bool,
-}
-
-impl Series {
-    /// Points that were measured here.
-    #[must_use]
-    pub fn measured(name: impl Into<String>, points: Vec<Point>) -> Self {
-        Self {
-            name: name.into(),
-            points,
-            reference: false,
-            joined: true,
-        }
-    }
-
-    /// Points that were measured here and say something else than those of the series before, to which they belong: no line joins them.
-    #[must_use]
-    pub fn apart(name: impl Into<String>, points: Vec<Point>) -> Self {
-        Self {
-            joined: false,
-            ..Self::measured(name, points)
-        }
-    }
-
-    /// Points that others published.
-    #[must_use]
-    pub fn published(name: impl Into<String>, points: Vec<Point>) -> Self {
-        Self {
-            name: name.into(),
-            points,
-            reference: true,
-            joined: true,
-        }
     }
 }
 
@@ -247,27 +180,15 @@ fn draw(scene: &mut Scene, chart: &Chart, frame: Frame) {
         .collect();
     let x = Span::around(chart.x.scale, &xs, chart.x.range, (left, right));
     let y = Span::around(chart.y.scale, &ys, chart.y.range, (bottom, top));
-    for tick in x.ticks() {
+    for (tick, label) in ticks(&chart.x, &x) {
         let Some(at) = x.place(tick) else { continue };
         scene.line((at, top), (at, bottom), 1.0, LIGHT);
-        scene.text(
-            (at, bottom + 17.0),
-            &label(tick),
-            TEXT,
-            BLACK,
-            Anchor::Middle,
-        );
+        scene.text((at, bottom + 17.0), &label, TEXT, BLACK, Anchor::Middle);
     }
-    for tick in y.ticks() {
+    for (tick, label) in ticks(&chart.y, &y) {
         let Some(at) = y.place(tick) else { continue };
         scene.line((left, at), (right, at), 1.0, LIGHT);
-        scene.text(
-            (left - 7.0, at + 4.0),
-            &label(tick),
-            TEXT,
-            BLACK,
-            Anchor::End,
-        );
+        scene.text((left - 7.0, at + 4.0), &label, TEXT, BLACK, Anchor::End);
     }
     let corners = vec![
         (left, top),
@@ -295,36 +216,15 @@ fn draw(scene: &mut Scene, chart: &Chart, frame: Frame) {
     }
 }
 
-fn draw_series(scene: &mut Scene, series: &Series, style: Style, x: &Span, y: &Span) {
-    let place = |point: &Point| Some((x.place(point.x)?, y.place(point.y)?));
-    let pieces = series.points.split(|point| point.y.is_nan());
-    let pieces = pieces.map(|piece| -> Vec<_> { piece.iter().filter_map(place).collect() });
-    let pieces: Vec<Vec<(f32, f32)>> = pieces.collect();
-    for piece in pieces
-        .iter()
-        .filter(|piece| series.joined && piece.len() > 1)
-    {
-        scene.shapes.push(Shape::Line {
-            points: piece.clone(),
-            width: 2.0,
-            colour: style.colour,
-            dash: style.dash(),
-        });
-    }
-    for point in series.points.iter().filter(|point| point.high > point.low) {
-        if let (Some(at), Some(low), Some(high)) = (
-            x.place(point.x),
-            y.place(point.low.max(y.low)),
-            y.place(point.high.min(y.high)),
-        ) {
-            scene.line((at, low), (at, high), 1.3, style.colour);
-            for end in [low, high] {
-                scene.line((at - 4.0, end), (at + 4.0, end), 1.3, style.colour);
-            }
-        }
-    }
-    for at in pieces.into_iter().flatten() {
-        scene.shapes.push(style.marker(at));
+/// Where something stands beside an axis, and what.
+fn ticks(axis: &Axis, span: &Span) -> Vec<(f64, String)> {
+    if axis.names.is_empty() {
+        span.ticks()
+            .into_iter()
+            .map(|tick| (tick, label(tick)))
+            .collect()
+    } else {
+        axis.names.clone()
     }
 }
 
@@ -349,6 +249,7 @@ pub(super) fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::series::Point;
     use super::*;
 
     fn picture() -> Picture {
@@ -391,6 +292,8 @@ mod tests {
                     points.iter().all(|at| inside(*at))
                 }
                 Shape::Circle { centre, .. } => inside(*centre),
+                Shape::Dots { at, .. } => at.iter().all(|at| inside(*at)),
+                Shape::Strokes { lines, .. } => lines.iter().flatten().all(|at| inside(*at)),
                 Shape::Text {
                     at,
                     text,

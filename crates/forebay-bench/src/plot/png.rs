@@ -56,6 +56,27 @@ impl Canvas {
                     *stroke,
                 );
             }
+            Shape::Dots { at, radius, colour } => {
+                let mut builder = PathBuilder::new();
+                for (x, y) in at {
+                    builder.push_circle(*x, *y, *radius);
+                }
+                self.area(builder.finish(), *colour, None);
+            }
+            Shape::Strokes {
+                lines,
+                width,
+                colour,
+            } => {
+                let mut builder = PathBuilder::new();
+                for [from, to] in lines {
+                    builder.move_to(from.0, from.1);
+                    builder.line_to(to.0, to.1);
+                }
+                if let Some(path) = builder.finish() {
+                    self.stroke(&path, *width, *colour, None);
+                }
+            }
             Shape::Text {
                 at,
                 text,

@@ -36,6 +36,18 @@ pub(super) enum Shape {
         fill: Colour,
         stroke: Option<Colour>,
     },
+    /// Many dots of one kind.
+    Dots {
+        at: Vec<(f32, f32)>,
+        radius: f32,
+        colour: Colour,
+    },
+    /// Many straight lines of one kind.
+    Strokes {
+        lines: Vec<[(f32, f32); 2]>,
+        width: f32,
+        colour: Colour,
+    },
     Text {
         at: (f32, f32),
         text: String,

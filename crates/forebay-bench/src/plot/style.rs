@@ -1,7 +1,8 @@
 //! Colours and marks of series, which tell them apart.
 
-use super::chart::{Chart, Series};
+use super::chart::Chart;
 use super::scene::{Colour, GREY, Shape, WHITE};
+use super::series::Series;
 
 /// Okabe and Ito's colours, which the colour-blind can tell apart.
 const COLOURS: [Colour; 7] = [
@@ -26,6 +27,12 @@ pub(super) struct Style {
 impl Style {
     pub(super) fn dash(self) -> Option<[f32; 2]> {
         self.reference.then_some([6.0, 4.0])
+    }
+
+    /// Its colour on a surface that lies behind others.
+    pub(super) fn pale(self) -> Colour {
+        self.colour
+            .map(|part| (u16::from(part) / 3 + 170).min(255) as u8)
     }
 
     pub(super) fn marker(self, (x, y): (f32, f32)) -> Shape {

@@ -60,6 +60,32 @@ fn element(shape: &Shape) -> String {
                 outline(*stroke)
             )
         }
+        // A line of no length with round ends is a dot, in few letters.
+        Shape::Dots { at, radius, colour } => {
+            let dots: String = at
+                .iter()
+                .map(|(x, y)| format!("M{x:.1} {y:.1}h0"))
+                .collect();
+            format!(
+                "<path d=\"{dots}\" stroke=\"{}\" stroke-width=\"{}\" stroke-linecap=\"round\"/>",
+                hex(*colour),
+                radius * 2.0
+            )
+        }
+        Shape::Strokes {
+            lines,
+            width,
+            colour,
+        } => {
+            let line = |[from, to]: &[(f32, f32); 2]| {
+                format!("M{:.1} {:.1}L{:.1} {:.1}", from.0, from.1, to.0, to.1)
+            };
+            let lines: String = lines.iter().map(line).collect();
+            format!(
+                "<path d=\"{lines}\" stroke=\"{}\" stroke-width=\"{width}\"/>",
+                hex(*colour)
+            )
+        }
         Shape::Text {
             at: (x, y),
             text,
@@ -106,10 +132,11 @@ fn coordinates(points: &[(f32, f32)]) -> String {
         .join(" ")
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! One session of one scheme: a receiver and its senders, real processes with clocks of their own.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -86,8 +87,24 @@ impl Running {
     }
 }
 
-/// Runs one session; gives its scheme's object.
-pub(super) fn run(options: &Options, ground: &Ground, scheme: Scheme, round: u32) -> Result<Value> {
+/// What a session's receiver keeps of it in files.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    /// Nothing: payloads are compared with the test stream.
+    Nothing,
+    /// The same, and a row of each window in this Parquet file.
+    Windows(PathBuf),
+    /// All payloads and a line for each packet, in this directory.
+    Packets(PathBuf),
+}
+
+/// Runs one session of a scheme, with the clocks of `round`; gives its scheme's object.
+pub(super) fn run(
+    options: &Options,
+    ground: &Ground,
+    (scheme, round): (Scheme, u32),
+    kept: &Kept,
+) -> Result<Value> {
     let before = ground.port_drops()?;
     let address = format!("{}:{}", ground.address(), forebay_run::tdm::PORT);
     let mut receiver = ground.at_receiver(&options.program);
@@ -95,9 +112,14 @@ pub(super) fn run(options: &Options, ground: &Ground, scheme: Scheme, round: u32
     let windows = (options.duration.as_secs_f64() / turn.as_secs_f64())
         .ceil()
         .max(1.0);
-    receiver.args([
-        "tdm", "receive", "--format", "json", "--verify", "--wait", "20s",
-    ]);
+    receiver.args(["tdm", "receive", "--format", "json", "--wait", "20s"]);
+    match kept {
+        Kept::Nothing => receiver.arg("--verify"),
+        Kept::Windows(path) => receiver.args(["--verify", "--rows"]).arg(path),
+        Kept::Packets(directory) => receiver
+            .args(["--csv", "per-packet", "--output"])
+            .arg(directory),
+    };
     receiver.args(["--bind", &address, "--mode", scheme.name()]);
     receiver.args(["--senders", &options.senders.to_string()]);
     receiver.args(["--link-rate", &options.port_rate_bps.to_string()]);

@@ -1,7 +1,6 @@
 //! Windows of a session as Parquet, written while it runs.
 
-#[cfg(test)]
-mod read;
+pub(crate) mod read;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -10,16 +10,16 @@ use parquet::record::Field;
 
 /// A window of such a file, its times in ns of the wall clock (0: none).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ReadWindow {
-    pub(super) name: String,
-    pub(super) row: Row,
+pub(crate) struct ReadWindow {
+    pub(crate) name: String,
+    pub(crate) row: Row,
 }
 
 /// Reads the windows of a file that [`WindowFile`] has written.
 ///
 /// # Errors
 /// It cannot be read, or is another kind of file.
-pub(super) fn read(path: &Path) -> Result<Vec<ReadWindow>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<ReadWindow>> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let reader =
         SerializedFileReader::new(file).with_context(|| format!("reading {}", path.display()))?;
