@@ -9,6 +9,7 @@
 //! | [`pace`] | when the next packets may leave |
 //! | [`sender`] | one sender: hello, clock, windows, reports, end |
 //! | [`receiver`] | the session: who takes part, what came, what was lost where |
+//! | [`mod@heaps`] | how messages become packets that stand for themselves, and messages again |
 //! | [`key`] | the keyed hash of datagrams |
 //!
 //! ```
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod heaps;
 pub mod key;
 pub mod pace;
 pub mod plan;

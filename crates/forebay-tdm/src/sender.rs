@@ -19,7 +19,8 @@ mod window;
 use std::collections::VecDeque;
 
 use forebay_wire::tdm::{
-    End, EndReason, Hello, Message, NO_SENDER, Packet, Ready, Report, Reported, TAG_BYTES, Welcome,
+    Carries, End, EndReason, Hello, Message, NO_SENDER, Packet, Ready, Report, Reported, TAG_BYTES,
+    Welcome,
 };
 
 use crate::clock::{Burst, Clock};
@@ -54,6 +55,8 @@ pub struct SenderConfig {
     pub nonce: u64,
     /// Its part of the port against the others', 1 to 65,535; default 1.
     pub share: u16,
+    /// What its stream holds.
+    pub carries: Carries,
     /// Most bytes of a datagram that its path carries in one piece.
     pub packet_bytes_max: u16,
     /// After a session it waits for the next one.
@@ -132,6 +135,7 @@ pub struct Sender {
     here: Sent,
     all: Sent,
     offset: u64,
+    heaps: u64,
     reports: VecDeque<(Report, Option<u64>)>,
     preempted_since_report: u32,
     hello_ns: u64,
@@ -170,6 +174,7 @@ impl Sender {
             here: Sent::default(),
             all: Sent::default(),
             offset: 0,
+            heaps: 0,
             reports: VecDeque::new(),
             preempted_since_report: 0,
             hello_ns: now_ns,
@@ -232,6 +237,11 @@ impl Sender {
         self.offset
     }
 
+    /// So many heaps have been sent, of the last one perhaps a part: its end tells the receiver.
+    pub const fn handle_heaps(&mut self, heaps: u64) {
+        self.heaps = heaps;
+    }
+
     /// Bytes of payload that a full packet carries; 0 before there is a configuration.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
@@ -269,6 +279,7 @@ impl Sender {
                 nonce: self.nonce,
                 share: self.config.share,
                 packet_bytes_max: self.config.packet_bytes_max,
+                carries: self.config.carries,
                 name: &name,
             };
             return self.emit(Message::Hello(hello), None, out);
@@ -300,6 +311,7 @@ impl Sender {
                     skew_ppb: ((-line.skew * 1e9) as i32).cast_unsigned(),
                     offset: self.offset - self.here.payload_bytes,
                     real_time: u8::from(self.config.real_time),
+                    disciplined: 0,
                 };
                 self.emit(Message::Ready(ready), None, out)
             }
@@ -364,6 +376,7 @@ impl Sender {
             errors: self.here.errors,
             payload_bytes: self.here.payload_bytes,
             stream_bytes: self.offset,
+            heaps: self.heaps,
         }
     }
 
@@ -371,7 +384,7 @@ impl Sender {
         if self.config.repeat && !self.interrupted {
             self.begin_anew(now_ns);
             self.hello_ns = now_ns + HELLO_EVERY_NS;
-            self.offset = 0;
+            (self.offset, self.heaps) = (0, 0);
         } else {
             self.phase = Phase::Over(how);
         }

@@ -18,8 +18,8 @@ use forebay_tdm::plan::PlanInput;
 use forebay_tdm::receiver::{Arrival, PeerTotals, Receiver, ReceiverConfig, Row};
 use forebay_tdm::sender::{Over, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{
-    Data, End, EndReason, Grant, Hello, Message, Mode, Packet, Probe, Ready, Refusal, RefuseReason,
-    Reply, Report, Reported, Stop, Welcome,
+    Carries, Data, End, EndReason, Grant, Hello, Message, Mode, Packet, Probe, Ready, Refusal,
+    RefuseReason, Reply, Report, Reported, Stop, Welcome,
 };
 use proptest::prelude::*;
 use world::{BEGIN_NS, MS, SECOND, Setup, World};
@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn no_receiver_makes_a_sender_panic_or_spin(seed: u64) {
         let mut random = Xoshiro256::new(seed);
-        let config = SenderConfig { name: "s".into(), nonce: 5, share: 1, packet_bytes_max: 1472, repeat: random.happens(0.5), wait_ns: 0, lateness_ns: 0, real_time: false, key: None };
+        let config = SenderConfig { name: "s".into(), nonce: 5, share: 1, packet_bytes_max: 1472, carries: Carries::Bytes, repeat: random.happens(0.5), wait_ns: 0, lateness_ns: 0, real_time: false, key: None };
         let mut now = SECOND;
         let mut sender = Sender::new(config, now);
         let mut out = [0; 2048];
@@ -254,6 +254,7 @@ fn opening(step: u64) -> Packet<'static> {
         nonce: step + 1,
         share: 1,
         packet_bytes_max: 1472,
+        carries: Carries::Bytes,
         name: names[step as usize % 3],
     };
     let message = if step < 3 {
@@ -292,6 +293,7 @@ fn end(random: &mut Xoshiro256) -> End {
         errors: number(random, 3),
         payload_bytes: number(random, 10_000),
         stream_bytes: number(random, 10_000),
+        heaps: number(random, 100),
     }
 }
 
@@ -302,6 +304,7 @@ fn any_message(random: &mut Xoshiro256) -> Message<'static> {
             nonce: number(random, 5),
             share: 1,
             packet_bytes_max: 1472,
+            carries: Carries::Heaps,
             name: "a",
         }),
         2 => Message::Ready(Ready {
@@ -384,6 +387,8 @@ fn any_answer(random: &mut Xoshiro256, now: u64) -> Message<'static> {
             guard_ns: number(random, 100_000) % 3_600_000_000_000,
             pace_ps: number(random, 20_000_000) % 3_600_000_000_000,
             silence_ns: 1 + number(random, SECOND) % 3_600_000_000_000,
+            wall_ns: random.bits(),
+            wall_error_ns: number(random, SECOND),
         }),
         6 => Message::Refuse(Refusal {
             nonce: 5,

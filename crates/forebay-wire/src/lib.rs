@@ -11,7 +11,7 @@
 //! | the stream to a remote mover | [`mover`] |
 //! | blocks of a FELIX card: E-links, subchunks, chunks of its data generator, messages about triggers; packets to its E-links | [`felix`] |
 //! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
-//! | time-division UDP | [`tdm`] |
+//! | time-division UDP, and the heaps that it may carry | [`tdm`], [`mod@heap`] |
 //!
 //! ```
 //! use forebay_wire::hadtu::{ByteOrder, MessageWriter, Queue};
@@ -40,6 +40,7 @@ extern crate std;
 mod error;
 pub mod felix;
 pub mod hadtu;
+pub mod heap;
 pub mod hld;
 pub mod hld_name;
 pub mod hld_scan;

@@ -33,8 +33,8 @@ use core::fmt;
 
 pub use error::TdmError;
 pub use fields::{
-    End, EndReason, FollowUp, Grant, Hello, Mode, Probe, Ready, Refusal, RefuseReason, Reply,
-    Report, Reported, Stop, Welcome,
+    Carries, End, EndReason, FollowUp, Grant, Hello, Mode, Probe, Ready, Refusal, RefuseReason,
+    Reply, Report, Reported, Stop, Welcome,
 };
 
 pub use payload::Data;

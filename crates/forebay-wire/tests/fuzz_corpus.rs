@@ -8,6 +8,8 @@ use std::path::PathBuf;
 mod from_host;
 #[path = "../../../fuzz/oracle/hadtu.rs"]
 mod hadtu;
+#[path = "../../../fuzz/oracle/heap.rs"]
+mod heap;
 #[path = "../../../fuzz/oracle/hld.rs"]
 mod hld;
 #[path = "../../../fuzz/oracle/mover.rs"]
@@ -57,6 +59,11 @@ fn the_corpus_of_messaging() {
 #[test]
 fn the_corpus_of_from_host_packets() {
     replay("from_host", 6, from_host::check);
+}
+
+#[test]
+fn the_corpus_of_heaps() {
+    replay("heap", 7, heap::check);
 }
 
 #[test]

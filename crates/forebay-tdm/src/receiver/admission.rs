@@ -173,6 +173,8 @@ impl Receiver {
             guard_ns: 0,
             pace_ps: 0,
             silence_ns: self.config.silence_ns,
+            wall_ns: 0,
+            wall_error_ns: 0,
         };
         if let Some(plan) = &self.plan {
             let slot = plan.slots.get(usize::from(sender)).copied();

@@ -73,6 +73,7 @@ impl Peer {
             before: [0; 4],
             totals: PeerTotals {
                 name: hello.name.to_owned(),
+                carries: hello.carries,
                 ..PeerTotals::default()
             },
             seen: Seen::default(),
@@ -95,6 +96,7 @@ impl Peer {
         }
         self.totals = PeerTotals {
             restarts: old.totals.restarts + 1,
+            carries: hello.carries,
             state: PeerState::Joined,
             own: None,
             ..old.totals
@@ -330,6 +332,7 @@ impl Peer {
             errors,
             payload_bytes,
             stream_bytes: self.gaps.next(),
+            heaps: 0,
         })
     }
 

@@ -1,6 +1,6 @@
 //! What is known of a sender, in numbers.
 
-use forebay_wire::tdm::{End, Ready};
+use forebay_wire::tdm::{Carries, End, Ready};
 
 use super::row::Lost;
 
@@ -23,6 +23,8 @@ pub enum PeerState {
 pub struct PeerTotals {
     /// Its name.
     pub name: String,
+    /// What its stream holds.
+    pub carries: Carries,
     /// Starts under that name before this one.
     pub restarts: u32,
     /// Where it stands.

@@ -26,7 +26,7 @@ use forebay_tdm::key::Key;
 use forebay_tdm::plan::{PlanInput, WIRE_OVERHEAD_BYTES};
 use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
 use forebay_tdm::sender::{Next, Phase as SenderPhase, Sender, SenderConfig};
-use forebay_wire::tdm::{DATA_HEAD_BYTES, Kind, Mode, Packet};
+use forebay_wire::tdm::{Carries, DATA_HEAD_BYTES, Kind, Mode, Packet};
 
 pub(crate) use host::{Host, Input, Lateness, Site};
 pub(crate) use stream::{Pattern, Ranges};
@@ -222,6 +222,7 @@ impl World {
             nonce: self.random.bits() | 1,
             share: 1,
             packet_bytes_max: 1472,
+            carries: Carries::Bytes,
             repeat: self.setup.repeat,
             wait_ns: self.setup.sender_wait_ns,
             lateness_ns: host.lateness.most_ns,

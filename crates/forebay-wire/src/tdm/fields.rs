@@ -53,6 +53,8 @@ pub struct Hello<'a> {
     pub share: u16,
     /// Most bytes of a datagram that reach the receiver in one piece.
     pub packet_bytes_max: u16,
+    /// What its stream holds.
+    pub carries: Carries,
     /// Its name, 1 to 64 bytes of UTF-8 without control characters.
     pub name: &'a str,
 }
@@ -65,6 +67,7 @@ impl<'a> Hello<'a> {
         let bytes = take.u16()?;
         let most = DATAGRAM_BYTES_MAX as u64;
         let packet_bytes_max = take.within("packet_bytes_max", bytes, PACKET_BYTES_MIN, most)?;
+        let carries = Carries::take(take)?;
         let length = take.u8()?;
         let length = take.within("name length", length, 1, NAME_BYTES_MAX as u64)?;
         let name = take.bytes(usize::from(length))?;
@@ -76,6 +79,7 @@ impl<'a> Hello<'a> {
             nonce,
             share,
             packet_bytes_max,
+            carries,
             name,
         })
     }
@@ -84,6 +88,7 @@ impl<'a> Hello<'a> {
         put.u64(self.nonce);
         put.u16(self.share);
         put.u16(self.packet_bytes_max);
+        put.u8(self.carries as u8);
         put.u8(self.name.len().min(NAME_BYTES_MAX) as u8);
         put.bytes(self.name.as_bytes());
     }
@@ -120,6 +125,10 @@ pub struct Welcome {
     pub pace_ps: u64,
     /// Who says nothing for so long is taken for dead, in ns.
     pub silence_ns: u64,
+    /// What its wall clock shows more than its time base, in ns, as two's complement.
+    pub wall_ns: u64,
+    /// Bound of its wall clock's error against UTC where another program disciplines it, in ns; 0: nobody does.
+    pub wall_error_ns: u64,
 }
 
 impl Welcome {
@@ -154,6 +163,7 @@ impl Welcome {
         let pace_ps = span("pace_ps", 0)?;
         let silence_ns = span("silence_ns", 1)?;
         let start_ns = take.within("start_ns", start_ns, 0, u64::MAX / 4)?;
+        let (wall_ns, wall_error_ns) = (take.u64()?, take.u64()?);
         Ok(Self {
             nonce,
             mode,
@@ -169,6 +179,8 @@ impl Welcome {
             guard_ns,
             pace_ps,
             silence_ns,
+            wall_ns,
+            wall_error_ns,
         })
     }
 
@@ -187,6 +199,8 @@ impl Welcome {
         put.u64(self.guard_ns);
         put.u64(self.pace_ps);
         put.u64(self.silence_ns);
+        put.u64(self.wall_ns);
+        put.u64(self.wall_error_ns);
     }
 }
 
@@ -241,6 +255,15 @@ byte_enum! {
 }
 
 byte_enum! {
+    /// What a sender's stream holds.
+    Carries, "carries":
+    /// Bytes, without any boundary.
+    Bytes = 1, "bytes";
+    /// Pieces of heaps (see [`mod@crate::heap`]): every packet begins with one.
+    Heaps = 2, "heaps";
+}
+
+byte_enum! {
     /// Why an end came.
     EndReason, "reason":
     /// All windows, or the input's end.
@@ -289,6 +312,12 @@ impl Stop {
 
     pub(super) fn put(&self, put: &mut Put<'_>) {
         put.u8(self.reason as u8);
+    }
+}
+
+impl Default for Carries {
+    fn default() -> Self {
+        Self::Bytes
     }
 }
 
@@ -362,6 +391,8 @@ plain! {
         offset: u64,
         /// 1: it runs at real-time priority.
         real_time: u8,
+        /// 1: that bound of the clock's error is that of both wall clocks, which another program disciplines; 0: it is that of exchanges.
+        disciplined: u8,
     }
 }
 
@@ -430,6 +461,8 @@ pub struct End {
     pub payload_bytes: u64,
     /// Length of the stream, from the first byte of the input to the last.
     pub stream_bytes: u64,
+    /// Heaps of which at least a piece was given to the kernel, since the stream began; 0 in the answer, and where the stream is of bytes.
+    pub heaps: u64,
 }
 
 impl End {
@@ -441,6 +474,7 @@ impl End {
             errors: take.u64()?,
             payload_bytes: take.u64()?,
             stream_bytes: take.u64()?,
+            heaps: take.u64()?,
         })
     }
 
@@ -451,5 +485,6 @@ impl End {
         put.u64(self.errors);
         put.u64(self.payload_bytes);
         put.u64(self.stream_bytes);
+        put.u64(self.heaps);
     }
 }
