@@ -48,6 +48,34 @@ pub enum TdmError {
         /// Why not.
         source: io::Error,
     },
+    /// Messages cannot be received, or handed on.
+    #[error("{what} {address}: {source}")]
+    Messages {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        address: String,
+        /// Why not.
+        source: Box<crate::net::NetError>,
+    },
+    /// Configuration: no address of messages.
+    #[error("{address} is no address of messages: {source}")]
+    Address {
+        /// What was given.
+        address: String,
+        /// Why it is none.
+        source: crate::net::AddressError,
+    },
+    /// Configuration: bytes have no boundaries, and messages have.
+    #[error(
+        "{name} sends bytes, and messages go to {address}: start it with --heaps and an address as --input, or write its bytes to a directory (--output DIR)"
+    )]
+    NoHeaps {
+        /// The sender.
+        name: String,
+        /// Where messages should go.
+        address: String,
+    },
     /// Configuration: the key is too short.
     #[error("the key in {} has {bytes} bytes, at least {least} are needed: head -c 32 /dev/urandom > {}", .path.display(), .path.display())]
     Key {

@@ -1,6 +1,7 @@
 //! The receiver: its socket, its clock, its files and its books.
 
 mod books;
+mod heaps;
 mod histograms;
 mod original;
 mod outputs;
@@ -22,7 +23,7 @@ use forebay_sys::stamped::Stamped;
 use forebay_sys::{clock, sched, wait};
 use forebay_tdm::key::Key;
 use forebay_tdm::plan::{Plan, PlanInput};
-use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
+use forebay_tdm::receiver::{Arrival, PeerTotals, Phase, Receiver, ReceiverConfig};
 use forebay_wire::tdm::CONTROL_BYTES_MAX;
 
 use super::TdmError;
@@ -330,7 +331,7 @@ impl Work<'_> {
                 }
             }
             self.outputs.joined(sender, &peer.name);
-            if let Some(path) = self.streams.open(sender, &peer.name) {
+            if let Some(path) = self.streams.open(sender, &peer.name, peer.carries) {
                 tell(&format!("the stream of {} goes to {path}", peer.name));
             }
             match self.starts.get_mut(sender) {
@@ -355,6 +356,9 @@ impl Work<'_> {
             for (sender, written) in self.streams.flush() {
                 self.books.written(sender, &written);
             }
+        }
+        for (sender, became) in self.streams.heaps_became() {
+            self.books.heaps(sender, &became);
         }
         self.books.commit();
         self.books.heartbeat();
@@ -417,8 +421,13 @@ impl Work<'_> {
         if let Err(error) = worked {
             self.failed.get_or_insert(error.to_string());
         }
-        for (sender, written) in self.streams.finish() {
+        let totals = |peer: &PeerTotals| peer.own.map(|own| own.heaps);
+        let heaps_sent: Vec<Option<u64>> = self.receiver.peers().map(totals).collect();
+        for (sender, written) in self.streams.finish(&heaps_sent) {
             self.books.written(sender, &written);
+        }
+        for (sender, became) in self.streams.heaps_became() {
+            self.books.heaps(sender, &became);
         }
         if let Some(failure) = self.streams.failure() {
             self.failed.get_or_insert(failure);
@@ -448,6 +457,8 @@ impl Work<'_> {
             summary::Host {
                 plan,
                 wrong: self.streams.wrong,
+                heaps: self.books.heaps_by_sender(),
+                handed_on: std::mem::take(&mut self.streams.handed_on),
                 refused: self.outbound.refused + self.receiver.unsent(),
                 wall_clock_steps: self.clock.steps(),
                 seconds: begun.elapsed().as_secs_f64(),

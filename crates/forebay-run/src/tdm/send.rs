@@ -15,12 +15,14 @@ use forebay_sys::stamped::Stamped;
 use forebay_sys::{sched, wait};
 use forebay_tdm::key::Key;
 use forebay_tdm::sender::{Next, Phase, Sender, SenderConfig};
-use forebay_wire::tdm::{CONTROL_BYTES_MAX, DATA_HEAD_BYTES, NAME_BYTES_MAX};
+use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES, NAME_BYTES_MAX};
 
 use super::TdmError;
 use super::lateness;
 use super::local_clock::{EmulatedClock, LocalClock};
 use super::outbound::Outbound;
+use crate::net::Address;
+pub use input::HeapsSent;
 use input::Input;
 pub use summary::{ClockSummary, SendSummary};
 
@@ -44,6 +46,8 @@ pub struct SendPlan {
     pub share: u16,
     /// A file, or `-` for standard input; none: a test stream.
     pub input: Option<PathBuf>,
+    /// Messages that others send here, in place of a file.
+    pub messages: Option<MessageInput>,
     /// Length of the test stream; none: as long as windows go.
     pub bytes: Option<u64>,
     /// Most bytes of a datagram; none: what the path's MTU carries in one piece.
@@ -62,6 +66,15 @@ pub struct SendPlan {
     pub plain: bool,
     /// For tests: the clock shows another time than the host's.
     pub clock: Option<EmulatedClock>,
+}
+
+/// Messages as input.
+#[derive(Clone, Debug)]
+pub struct MessageInput {
+    /// Where they are received.
+    pub address: Address,
+    /// They keep their boundaries, and travel as heaps; else their payloads are a stream of bytes.
+    pub heaps: bool,
 }
 
 /// A sender at work.
@@ -97,7 +110,7 @@ pub fn run(
     if let Some(cpu) = plan.cpu {
         sched::pin_to_cpu(cpu)?;
     }
-    let input = open_input(plan)?;
+    let input = Input::of(plan)?;
     // After the input's thread has begun: that one has no need of it.
     let mut real_time = false;
     if plan.real_time {
@@ -123,6 +136,10 @@ pub fn run(
         nonce: nonce(),
         share: plan.share,
         packet_bytes_max: u16::try_from(most).unwrap_or(u16::MAX),
+        carries: match &plan.messages {
+            Some(messages) if messages.heaps => Carries::Heaps,
+            _ => Carries::Bytes,
+        },
         repeat: plan.repeat,
         wait_ns: plan
             .wait
@@ -157,13 +174,6 @@ pub fn run(
         .failure()
         .map(|error| format!("reading the input: {error}"));
     Ok(work.conclude(plan, lateness, begun.elapsed(), failed))
-}
-
-fn open_input(plan: &SendPlan) -> Result<Input, TdmError> {
-    match &plan.input {
-        Some(path) => Input::open(path),
-        None => Ok(Input::pattern(plan.bytes)),
-    }
 }
 
 fn check_name(name: &str) -> Result<(), TdmError> {
@@ -238,7 +248,7 @@ impl Work {
                 let before = std::mem::replace(&mut phase, self.sender.phase());
                 if phase == Phase::Hello && before != Phase::Hello && self.sender.offset() == 0 {
                     // The next session has the whole input again.
-                    self.input = open_input(plan)?;
+                    self.input = Input::of(plan)?;
                 }
                 self.say(phase, tell);
                 if matches!(phase, Phase::Over(_)) {
@@ -333,6 +343,9 @@ impl Work {
             self.sender
                 .burst_sent(now_ns, taken as u32, errors, bytes as u64);
             self.input.take(bytes as u64);
+            if let Some(heaps) = self.input.heaps_begun() {
+                self.sender.handle_heaps(heaps);
+            }
         }
     }
 
@@ -392,12 +405,13 @@ impl Work {
     }
 
     fn conclude(
-        self,
+        mut self,
         plan: &SendPlan,
         lateness: lateness::Lateness,
         took: Duration,
         failed: Option<String>,
     ) -> SendSummary {
+        let input = self.input.end();
         summary::of(
             &self.sender,
             &self.clock,
@@ -410,6 +424,7 @@ impl Work {
                 network_errors: self.outbound.errors,
                 seconds: took.as_secs_f64(),
                 failed,
+                input,
             },
         )
     }

@@ -256,8 +256,10 @@ byte_enum! {
 
 byte_enum! {
     /// What a sender's stream holds.
+    #[derive(Default)]
     Carries, "carries":
     /// Bytes, without any boundary.
+    #[default]
     Bytes = 1, "bytes";
     /// Pieces of heaps (see [`mod@crate::heap`]): every packet begins with one.
     Heaps = 2, "heaps";
@@ -312,12 +314,6 @@ impl Stop {
 
     pub(super) fn put(&self, put: &mut Put<'_>) {
         put.u8(self.reason as u8);
-    }
-}
-
-impl Default for Carries {
-    fn default() -> Self {
-        Self::Bytes
     }
 }
 

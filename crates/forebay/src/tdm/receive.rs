@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use forebay_bench::tdm::WindowFile;
+use forebay_run::net::Address;
 use forebay_run::tdm::read_key;
 use forebay_run::tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, Watch,
@@ -18,7 +19,7 @@ use crate::session::{BROKEN, LOST};
 
 /// Receives one session: waits for its senders, gives each its windows, and writes what comes.
 ///
-/// With --output DIR each sender's stream becomes a file of its name there, with the ranges that were lost beside it (NAME.lost.csv); --output - writes one sender's
+/// With --output DIR each sender's stream becomes a file of its name there, with the ranges that were lost beside it (NAME.lost.csv); heaps become NAME.heaps. --output - writes one sender's
 /// stream to standard output, with zeroes where bytes are lost. Ends when all senders have ended, or by Ctrl-C, which lets them tell their totals first.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -36,8 +37,9 @@ pub(crate) struct ReceiveArgs {
     /// Windows of each sender; 0: until their inputs end.
     #[arg(long, value_name = "N", default_value_t = 0)]
     windows: u32,
-    /// Directory for a file of each sender, or - for standard output; without it payloads are counted alone.
-    #[arg(long, value_name = "DIR|-")]
+    /// Directory for a file of each sender, or - for standard output; heaps also go on as messages to whoever runs `forebay net recv` at an address
+    /// (shm://NAME, tcp://127.0.0.1:PORT, fabric+PROVIDER://PLACE), in which {name} stands for the sender's name. Without it payloads are counted alone.
+    #[arg(long, value_name = "DIR|-|ADDRESS")]
     output: Option<PathBuf>,
     /// Compare payloads with the test stream that senders without --input send.
     #[arg(long, conflicts_with = "output")]
@@ -120,17 +122,29 @@ fn parse_parquet(text: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// Heaps go on to an address, which is looked at before anybody is waited for.
+fn messages(address: &str) -> Result<Output> {
+    let example = address.replace("{name}", "north");
+    let parsed = example.parse::<Address>();
+    parsed.with_context(|| format!("--output {address} is no address of messages"))?;
+    Ok(Output::Messages(address.to_owned()))
+}
+
 pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let signals = forebay_run::signals()?;
     let output = match &args.output {
         Some(path) if path.as_os_str() == "-" => Output::Stdout,
+        Some(path) if path.to_string_lossy().contains("://") => messages(&path.to_string_lossy())?,
         Some(path) => Output::Directory(path.clone()),
         None if args.verify => Output::Verify,
         None => Output::Discard,
     };
     let to_stdout = output == Output::Stdout;
-    if to_stdout && args.csv.is_some() {
-        bail!("--csv writes a file beside the streams: give a directory (--output DIR)");
+    let to_messages = matches!(output, Output::Messages(_));
+    if (to_stdout || to_messages) && (args.csv.is_some() || args.per_window) {
+        bail!(
+            "--csv and --per-window write a file beside the streams: give a directory (--output DIR)"
+        );
     }
     let plan = ReceivePlan {
         bind: args.bind,
@@ -219,6 +233,17 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
             sender.carried,
             sender.preempted,
         ));
+        if let Some(heaps) = &sender.heaps {
+            say(format_args!(
+                "  heaps: {} of {} whole ({})",
+                heaps.whole,
+                heaps.sent,
+                bytes(heaps.bytes as f64)
+            ));
+            for (why, dropped) in heaps.dropped.iter().filter(|(_, dropped)| **dropped > 0) {
+                say(format_args!("  heaps dropped, {why}: {dropped}"));
+            }
+        }
         for (cause, packets) in sender.lost.iter().filter(|(_, packets)| **packets > 0) {
             say(format_args!("  lost, {cause}: {packets}"));
         }

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use forebay_run::net::{Address, NetSummary};
 use forebay_run::tdm::read_key;
-use forebay_run::tdm::send::{self, SendPlan, SendSummary};
+use forebay_run::tdm::send::{self, MessageInput, SendPlan, SendSummary};
 use forebay_run::tdm::{EmulatedClock, PORT};
 
 use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
@@ -18,7 +19,7 @@ use crate::session::BROKEN;
 /// Without --input it sends a test stream, for as many windows as the receiver says.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it."
+    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n  With messages: forebay tdm send 192.0.2.1 --id north --input shm://daq --heaps, and beside it: forebay net send shm://daq --input lines.txt\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it."
 )]
 pub(crate) struct SendArgs {
     /// Where the receiver listens: HOST or HOST:PORT.
@@ -27,9 +28,13 @@ pub(crate) struct SendArgs {
     /// The sender's name at the receiver, 1 to 64 bytes; else host and process.
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
-    /// What to send: a file, or - for standard input.
-    #[arg(long, value_name = "FILE|-")]
-    input: Option<PathBuf>,
+    /// What to send: a file, - for standard input, or messages that others send here, as `forebay net send shm://daq` does: shm://NAME, tcp://127.0.0.1:PORT,
+    /// fabric+PROVIDER://PLACE. Messages are the input until all who sent some have ended.
+    #[arg(long, value_name = "FILE|-|ADDRESS")]
+    input: Option<String>,
+    /// Messages of --input keep their boundaries, tags and statuses, and arrive as they were, or not at all.
+    #[arg(long, requires = "input", conflicts_with = "repeat")]
+    heaps: bool,
     /// Length of the test stream; else as long as windows go.
     #[arg(long, value_name = "BYTES", conflicts_with = "input", value_parser = parse_bytes)]
     bytes: Option<u64>,
@@ -99,14 +104,41 @@ fn resolve(text: &str) -> Result<SocketAddr> {
     }
 }
 
+/// A file, or messages at an address.
+fn input(args: &SendArgs) -> Result<(Option<PathBuf>, Option<MessageInput>)> {
+    let Some(text) = args.input.as_deref() else {
+        return Ok((None, None));
+    };
+    if !text.contains("://") {
+        if args.heaps {
+            bail!(
+                "--heaps keeps the boundaries of messages, and --input {text} has none: give an address (--input shm://NAME), and send to it with `forebay net send`"
+            );
+        }
+        return Ok((Some(PathBuf::from(text)), None));
+    }
+    if args.repeat {
+        bail!(
+            "--repeat sends its input again, and messages come once: leave it out, or give a file (--input FILE)"
+        );
+    }
+    let address: Address = text
+        .parse()
+        .with_context(|| format!("--input {text} is no address of messages"))?;
+    let heaps = args.heaps;
+    Ok((None, Some(MessageInput { address, heaps })))
+}
+
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
     let signals = forebay_run::signals()?;
     let name = args.id.clone().unwrap_or_else(send::default_name);
+    let (input, messages) = input(args)?;
     let plan = SendPlan {
         receiver: resolve(&args.receiver)?,
         name,
         share: args.share,
-        input: args.input.clone(),
+        input,
+        messages,
         bytes: args.bytes,
         packet_bytes: args.packet_bytes,
         repeat: args.repeat,
@@ -127,8 +159,10 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
     if let Some(why) = summary.failed.as_ref().or(summary.why.as_ref()) {
         note_line(format_args!("forebay: {why}"));
     }
+    let is_open = |messages: &NetSummary| !messages.is_closed();
     Ok(match summary.residual_items {
         Some(left) if left != 0 => ExitCode::from(BROKEN),
+        _ if summary.messages.as_ref().is_some_and(is_open) => ExitCode::from(BROKEN),
         _ if summary.is_complete() => ExitCode::SUCCESS,
         _ => ExitCode::from(2),
     })
@@ -151,6 +185,12 @@ fn print(summary: &SendSummary) {
         summary.carried,
         summary.withheld,
     ));
+    if let Some(heaps) = &summary.heaps {
+        print_line(format_args!(
+            "heaps: {} came, {} sent, {} not sent",
+            heaps.came, heaps.sent, heaps.not_sent
+        ));
+    }
     print_line(format_args!(
         "clock: {} ns off, {} ppb fast, within {} ns; woke up late by {} us (99.9 %); {:.2} s, CPU {:.2} s",
         summary.clock.offset_ns,

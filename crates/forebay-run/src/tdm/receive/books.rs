@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! socket ─▶ datagrams (all) ─▶ write (packets, by sender)
+//! heaps (by sender, where its stream is of heaps): what its sender began = what is whole + what was dropped, by reason
 //! windows (packets, by sender): what its reports say was sent = what came + what was lost, by cause
 //! ```
 //!
@@ -15,6 +16,7 @@ use forebay_ledger::{
 use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
 
+use super::heaps::{HeapTally, REASONS as HEAP_REASONS};
 use super::streams::Written;
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
@@ -34,6 +36,7 @@ const WRITE_REASONS: [&str; 1] = ["write_failed"];
 struct SenderWords {
     windows: Account,
     write: Account,
+    heaps: Account,
     late_ns: Counter,
 }
 
@@ -44,6 +47,7 @@ pub(super) struct Books {
     book: Book,
     datagrams: Account,
     senders: Vec<SenderWords>,
+    heaps: Vec<HeapTally>,
     overflow: Counter,
 }
 
@@ -69,15 +73,17 @@ impl Books {
             let owner = format!("sender{sender}");
             let (_, windows) = schema.account(group, "windows", &owner, Unit::Packets, &causes);
             let (_, write) = schema.account(group, "write", &owner, Unit::Packets, &WRITE_REASONS);
+            let (_, heaps) = schema.account(group, "heaps", &owner, Unit::Messages, &HEAP_REASONS);
             let help = "Sum over windows of how late their first packets were";
             let late_ns = schema.counter(group, "window_lateness_ns", &owner, help);
             SenderWords {
                 windows,
                 write,
+                heaps,
                 late_ns,
             }
         });
-        let senders = senders.collect();
+        let senders: Vec<SenderWords> = senders.collect();
         let help = "Datagrams that the kernel dropped at the socket; with merging on a lower bound";
         let overflow = schema.counter(group, "socket_drops", "", help);
         let schema = schema.finish()?;
@@ -88,6 +94,7 @@ impl Books {
             group,
             ledger,
             datagrams,
+            heaps: vec![HeapTally::default(); senders.len()],
             senders,
             overflow,
         })
@@ -142,6 +149,30 @@ impl Books {
             written.failed_bytes,
         );
         self.book.sub_tally(words.write.held, packets, bytes);
+    }
+
+    /// This has become of heaps.
+    pub(super) fn heaps(&mut self, sender: u16, became: &HeapTally) {
+        let at = usize::from(sender);
+        let (Some(words), Some(sum)) = (self.senders.get(at), self.heaps.get_mut(at)) else {
+            return;
+        };
+        sum.add(became);
+        let (sent, whole) = (became.sent, became.whole);
+        let book = &mut self.book;
+        book.add_tally(words.heaps.incoming, sent.heaps, sent.bytes);
+        book.add_tally(words.heaps.held, sent.heaps, sent.bytes);
+        book.add_tally(words.heaps.outgoing, whole.heaps, whole.bytes);
+        book.sub_tally(words.heaps.held, whole.heaps, whole.bytes);
+        for (place, dropped) in words.heaps.dropped.iter().zip(&became.dropped) {
+            book.add_tally(*place, dropped.heaps, dropped.bytes);
+            book.sub_tally(words.heaps.held, dropped.heaps, dropped.bytes);
+        }
+    }
+
+    /// What has become of the heaps of each sender.
+    pub(super) fn heaps_by_sender(&self) -> Vec<HeapTally> {
+        self.heaps.clone()
     }
 
     /// A window is closed. Its account is of packets: of those that were lost nobody knows the bytes.

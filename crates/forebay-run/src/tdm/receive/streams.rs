@@ -7,8 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use forebay_tdm::receiver::LostRange;
+use forebay_wire::tdm::Carries;
 
 use super::super::{TdmError, pattern};
+use super::heaps::{HeapStream, HeapTally};
+use crate::net::NetSummary;
 
 /// Bytes that are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
@@ -26,6 +29,8 @@ pub enum Output {
     Directory(PathBuf),
     /// One sender's stream goes to standard output.
     Stdout,
+    /// Heaps go on as messages to this address, in which `{name}` stands for the sender's name.
+    Messages(String),
 }
 
 /// The streams of all senders.
@@ -35,6 +40,9 @@ pub(super) struct Streams {
     pattern: Vec<u8>,
     /// Payloads that were not those of the test stream.
     pub(super) wrong: u64,
+    /// What has become of heaps of each sender, until the books ask; and what messaging had to say at the end.
+    heaps: Vec<HeapTally>,
+    pub(super) handed_on: Vec<Option<NetSummary>>,
 }
 
 enum Stream {
@@ -43,6 +51,7 @@ enum Stream {
     Failed(String),
     File(Gathered),
     Ordered(Ordered),
+    Heaps(Box<HeapStream>),
 }
 
 /// A file and what is not in it yet.
@@ -74,6 +83,14 @@ pub(super) struct Written {
 }
 
 impl Written {
+    fn whole(payload: &[u8]) -> Self {
+        Self {
+            packets: 1,
+            bytes: payload.len() as u64,
+            ..Self::default()
+        }
+    }
+
     /// So many were written, or could not be; the first reason is kept.
     fn of(done: io::Result<()>, packets: u64, bytes: u64, failed: &mut Option<io::Error>) -> Self {
         match done {
@@ -122,27 +139,59 @@ impl Streams {
             streams: Vec::new(),
             pattern,
             wrong: 0,
+            heaps: Vec::new(),
+            handed_on: Vec::new(),
         }
     }
 
     /// Sender number `sender` has begun, for the first time or anew. Tells the name of its file, where that is not the sender's own.
-    pub(super) fn open(&mut self, sender: usize, name: &str) -> Option<String> {
+    pub(super) fn open(&mut self, sender: usize, name: &str, carries: Carries) -> Option<String> {
         let mut taken = None;
-        let stream = match &self.output {
-            Output::Discard | Output::Verify => Stream::Nowhere,
-            Output::Stdout => Stream::Ordered(Ordered::default()),
-            Output::Directory(directory) => match Gathered::create(directory, name) {
-                Ok(file) => {
-                    let own = file.path.file_name().is_some_and(|file| file == name);
-                    taken = (!own).then(|| file.path.display().to_string());
-                    Stream::File(file)
+        let failed = |error: TdmError| Stream::Failed(error.to_string());
+        let heaps = |stream| Stream::Heaps(Box::new(stream));
+        let stream = match (&self.output, carries) {
+            (Output::Messages(address), Carries::Heaps) => {
+                let address = address.replace("{name}", &file_name(name));
+                if let Some(Stream::Heaps(before)) = self.streams.get_mut(sender)
+                    && before.begin_anew(&address)
+                {
+                    return None;
                 }
-                Err(error) => Stream::Failed(error.to_string()),
+                HeapStream::messages(&address).map_or_else(failed, heaps)
+            }
+            (Output::Messages(address), Carries::Bytes) => failed(TdmError::NoHeaps {
+                name: name.to_owned(),
+                address: address.clone(),
+            }),
+            (Output::Discard | Output::Verify, Carries::Heaps) => heaps(HeapStream::nowhere()),
+            (Output::Stdout, Carries::Heaps) => heaps(HeapStream::stdout()),
+            (Output::Directory(directory), Carries::Heaps) => {
+                let made = create_free(directory, &format!("{}.heaps", file_name(name)));
+                let opened = made.and_then(|(path, file)| HeapStream::file(&path, file));
+                opened.map_or_else(failed, heaps)
+            }
+            (output, Carries::Bytes) => match output {
+                Output::Discard | Output::Verify => Stream::Nowhere,
+                Output::Stdout => Stream::Ordered(Ordered::default()),
+                Output::Directory(directory) => match Gathered::create(directory, name) {
+                    Ok(file) => {
+                        let own = file.path.file_name().is_some_and(|file| file == name);
+                        taken = (!own).then(|| file.path.display().to_string());
+                        Stream::File(file)
+                    }
+                    Err(error) => Stream::Failed(error.to_string()),
+                },
+                Output::Messages(_) => Stream::Nowhere,
             },
         };
+        self.end_heaps(sender, None);
         match self.streams.get_mut(sender) {
             Some(place) => *place = stream,
-            None => self.streams.push(stream),
+            None => {
+                self.streams.push(stream);
+                self.heaps.push(HeapTally::default());
+                self.handed_on.push(None);
+            }
         }
         taken
     }
@@ -161,16 +210,16 @@ impl Streams {
         match self.streams.get_mut(usize::from(sender)) {
             Some(Stream::File(file)) => file.write(offset, payload),
             Some(Stream::Ordered(ordered)) => ordered.write(offset, payload),
+            Some(Stream::Heaps(heaps)) => {
+                heaps.write(offset, payload);
+                Written::whole(payload)
+            }
             Some(Stream::Failed(_)) => Written {
                 failed_packets: 1,
                 failed_bytes: payload.len() as u64,
                 ..Written::default()
             },
-            Some(Stream::Nowhere) | None => Written {
-                packets: 1,
-                bytes: payload.len() as u64,
-                ..Written::default()
-            },
+            Some(Stream::Nowhere) | None => Written::whole(payload),
         }
     }
 
@@ -185,6 +234,10 @@ impl Streams {
                 Written::default()
             }
             Some(Stream::Ordered(ordered)) => ordered.skip(range.offset, range.bytes),
+            Some(Stream::Heaps(heaps)) => {
+                heaps.lost(range.offset, range.bytes);
+                Written::default()
+            }
             Some(Stream::Nowhere | Stream::Failed(_)) | None => Written::default(),
         }
     }
@@ -196,6 +249,10 @@ impl Streams {
             .map(|(sender, stream)| {
                 let written = match stream {
                     Stream::File(file) => file.flush(),
+                    Stream::Heaps(heaps) => {
+                        heaps.flush();
+                        Written::default()
+                    }
                     Stream::Ordered(_) | Stream::Nowhere | Stream::Failed(_) => Written::default(),
                 };
                 (sender as u16, written)
@@ -215,12 +272,40 @@ impl Streams {
                 .as_ref()
                 .map(|error| format!("writing to standard output: {error}")),
             Stream::Failed(why) => Some(why.clone()),
+            Stream::Heaps(heaps) => heaps.failed.clone(),
             Stream::Nowhere => None,
         })
     }
 
-    /// The end: lists are complete, and what waits for its turn is written.
-    pub(super) fn finish(&mut self) -> Vec<(u16, Written)> {
+    /// What has become of heaps since this was asked last.
+    pub(super) fn heaps_became(&mut self) -> impl Iterator<Item = (u16, HeapTally)> {
+        for (stream, tally) in self.streams.iter_mut().zip(&mut self.heaps) {
+            if let Stream::Heaps(heaps) = stream {
+                tally.add(&heaps.became());
+            }
+        }
+        let tallies = self.heaps.iter_mut().map(std::mem::take);
+        (0..).zip(tallies)
+    }
+
+    /// The heaps of this place's stream are complete, if there are any.
+    fn end_heaps(&mut self, sender: usize, sent: Option<u64>) {
+        if let Some(Stream::Heaps(heaps)) = self.streams.get_mut(sender) {
+            let handed_on = heaps.finish(sent);
+            if let (Some(tally), Some(place)) =
+                (self.heaps.get_mut(sender), self.handed_on.get_mut(sender))
+            {
+                tally.add(&heaps.became());
+                *place = handed_on;
+            }
+        }
+    }
+
+    /// The end: lists are complete, and what waits for its turn is written. Each sender may have said how many heaps it sent.
+    pub(super) fn finish(&mut self, heaps_sent: &[Option<u64>]) -> Vec<(u16, Written)> {
+        for (sender, sent) in heaps_sent.iter().enumerate() {
+            self.end_heaps(sender, *sent);
+        }
         let mut written = self.flush();
         for (sender, stream) in self.streams.iter_mut().enumerate() {
             match stream {
@@ -230,7 +315,7 @@ impl Streams {
                     }
                 }
                 Stream::Ordered(ordered) => written.push((sender as u16, ordered.finish())),
-                Stream::Nowhere | Stream::Failed(_) => {}
+                Stream::Nowhere | Stream::Failed(_) | Stream::Heaps(_) => {}
             }
         }
         written
@@ -240,31 +325,33 @@ impl Streams {
 /// Names that are tried for one sender.
 const NAMES_MAX: u32 = 10_000;
 
-impl Gathered {
-    /// The sender's file and its list, under a name that is free: nothing is ever written over.
-    fn create(directory: &Path, name: &str) -> Result<Self, TdmError> {
-        let plain = file_name(name);
-        let mut number = 0;
-        let (path, file) = loop {
-            let path = match number {
-                0 => directory.join(&plain),
-                _ => directory.join(format!("{plain}.{number}")),
-            };
-            let made = File::options().write(true).create_new(true).open(&path);
-            match made {
-                Err(error)
-                    if error.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX =>
-                {
-                    number += 1
-                }
-                made => {
-                    break (
-                        path.clone(),
-                        made.map_err(TdmError::file("creating", path))?,
-                    );
-                }
-            }
+/// Makes a file under a name that is free: nothing is ever written over.
+fn create_free(directory: &Path, plain: &str) -> Result<(PathBuf, File), TdmError> {
+    let mut number = 0;
+    loop {
+        let path = match number {
+            0 => directory.join(plain),
+            _ => directory.join(format!("{plain}.{number}")),
         };
+        let made = File::options().write(true).create_new(true).open(&path);
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX => {
+                number += 1;
+            }
+            made => {
+                return Ok((
+                    path.clone(),
+                    made.map_err(TdmError::file("creating", path))?,
+                ));
+            }
+        }
+    }
+}
+
+impl Gathered {
+    /// The sender's file and its list.
+    fn create(directory: &Path, name: &str) -> Result<Self, TdmError> {
+        let (path, file) = create_free(directory, &file_name(name))?;
         let list = PathBuf::from(format!("{}.lost.csv", path.display()));
         let lost = File::create_new(&list).map_err(TdmError::file("creating", &list))?;
         let mut lost = BufWriter::new(lost);
@@ -378,68 +465,4 @@ fn add(sum: &mut Written, more: Written) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_a_file_of_its_own_and_never_leads_elsewhere() {
-        assert_eq!(file_name("north-3.dat"), "north-3.dat");
-        assert_eq!(file_name("../etc/passwd"), "%2E.%2Fetc%2Fpasswd");
-        assert_eq!(file_name("ledger"), "%6Cedger");
-        assert_eq!(file_name("ä b"), "%C3%A4%20b");
-        assert_eq!(file_name("a.lost.csv"), "%61.lost.csv");
-    }
-
-    #[test]
-    fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut streams = Streams::new(Output::Directory(directory.path().to_path_buf()));
-        assert_eq!(streams.open(0, "one"), None);
-        let mut all = Written::default();
-        for (offset, payload) in [(0, "abc"), (6, "ghi"), (3, "def"), (12, "mno")] {
-            add(&mut all, streams.write(0, offset, payload.as_bytes()));
-        }
-        streams.lost(&LostRange {
-            restarts: 0,
-            sender: 0,
-            offset: 9,
-            bytes: 3,
-        });
-        for (_, written) in streams.finish() {
-            add(&mut all, written);
-        }
-        let file = std::fs::read(directory.path().join("one")).unwrap();
-        assert_eq!(file, b"abcdefghi\0\0\0mno");
-        let lost = std::fs::read_to_string(directory.path().join("one.lost.csv")).unwrap();
-        assert_eq!(lost, "offset_bytes,length_bytes\n9,3\n");
-        assert_eq!(
-            all,
-            Written {
-                packets: 4,
-                bytes: 12,
-                ..Written::default()
-            }
-        );
-        let mut again = Streams::new(Output::Directory(directory.path().to_path_buf()));
-        let taken = again.open(0, "one").unwrap();
-        assert!(taken.ends_with("one.1"), "never written over: {taken}");
-    }
-
-    #[test]
-    fn a_stream_whose_file_cannot_be_made_fails_by_name_and_loses_its_packets_by_count() {
-        let directory = tempfile::tempdir().unwrap();
-        let gone = directory.path().join("gone");
-        let mut streams = Streams::new(Output::Directory(gone));
-        streams.open(0, "one");
-        let written = streams.write(0, 0, b"abc");
-        assert_eq!(
-            (
-                written.failed_packets,
-                written.failed_bytes,
-                written.packets
-            ),
-            (1, 3, 0)
-        );
-        assert!(streams.failure().unwrap().contains("one"));
-    }
-}
+mod tests;

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use forebay_ledger::Balance;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::{Lost, PeerState, PeerTotals, Phase, Receiver, Row};
-use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason};
+use forebay_wire::tdm::{Carries, DATA_HEAD_BYTES, EndReason};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::ReceivePlan;
+use super::heaps::{HeapTally, REASONS};
+use crate::net::NetSummary;
 
 /// Longest time that the histograms tell apart, in ns.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -135,6 +137,44 @@ pub struct SenderSummary {
     pub lateness_ns: u64,
     /// It runs at real-time priority.
     pub real_time: bool,
+    /// Heaps, where its stream is of heaps.
+    pub heaps: Option<HeapSummary>,
+    /// What the end of messaging has to say, where its heaps go on as messages.
+    pub handed_on: Option<NetSummary>,
+}
+
+/// What became of a sender's heaps.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeapSummary {
+    /// Heaps that it began, as far as is known: from its end, or by the numbers of those that came.
+    pub sent: u64,
+    /// Heaps that are whole, and written or handed on.
+    pub whole: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// The others, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Packets that were not pieces of heaps to their end; what they hid is dropped as holes.
+    pub broken_packets: u64,
+    /// Sent less whole less dropped.
+    pub residual_items: i64,
+}
+
+impl HeapSummary {
+    fn of(tally: &HeapTally) -> Self {
+        let counts = tally.dropped.iter().map(|sum| sum.heaps);
+        let dropped: BTreeMap<&'static str, u64> = REASONS.into_iter().zip(counts).collect();
+        let lost: u64 = dropped.values().sum();
+        let left = tally.sent.heaps.cast_signed() - tally.whole.heaps.cast_signed();
+        Self {
+            sent: tally.sent.heaps,
+            whole: tally.whole.heaps,
+            bytes: tally.whole.bytes,
+            dropped,
+            broken_packets: tally.broken_packets,
+            residual_items: left - lost.cast_signed(),
+        }
+    }
 }
 
 /// What a receiver did.
@@ -187,12 +227,15 @@ impl ReceiveSummary {
         self.residual_items == 0
             && self.residual_bytes == 0
             && self.schemes.iter().all(|scheme| scheme.residual_items == 0)
+            && self.by_sender.iter().all(SenderSummary::is_closed)
     }
 }
 
 pub(super) struct Host<'a> {
     pub(super) plan: &'a ReceivePlan,
     pub(super) wrong: u64,
+    pub(super) heaps: Vec<HeapTally>,
+    pub(super) handed_on: Vec<Option<NetSummary>>,
     pub(super) refused: u64,
     pub(super) wall_clock_steps: u64,
     pub(super) seconds: f64,
@@ -250,7 +293,7 @@ pub(super) fn of(
     datagrams.extend(reasons.filter(|(_, count)| *count > 0));
     ReceiveSummary {
         schemes: vec![scheme(receiver, sums, &host)],
-        by_sender: receiver.peers().map(sender).collect(),
+        by_sender: by_sender(receiver, &host),
         end,
         windows: sums.windows,
         datagrams,
@@ -322,6 +365,27 @@ fn scheme(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> SchemeSummary {
     }
 }
 
+impl SenderSummary {
+    fn is_closed(&self) -> bool {
+        let heaps = self.heaps.as_ref();
+        let handed_on = self.handed_on.as_ref();
+        heaps.is_none_or(|heaps| heaps.residual_items == 0)
+            && handed_on.is_none_or(NetSummary::is_closed)
+    }
+}
+
+fn by_sender(receiver: &Receiver, host: &Host<'_>) -> Vec<SenderSummary> {
+    let peers = receiver.peers().enumerate();
+    let summaries = peers.map(|(at, peer)| SenderSummary {
+        heaps: (peer.carries == Carries::Heaps)
+            .then(|| host.heaps.get(at).map(HeapSummary::of))
+            .flatten(),
+        handed_on: host.handed_on.get(at).cloned().flatten(),
+        ..sender(peer)
+    });
+    summaries.collect()
+}
+
 fn sender(peer: &PeerTotals) -> SenderSummary {
     SenderSummary {
         name: peer.name.clone(),
@@ -347,5 +411,7 @@ fn sender(peer: &PeerTotals) -> SenderSummary {
         clock_error_ns: peer.ready.clock_error_ns,
         lateness_ns: peer.ready.lateness_ns,
         real_time: peer.ready.real_time == 1,
+        heaps: None,
+        handed_on: None,
     }
 }

@@ -1,4 +1,6 @@
-//! Where the payload comes from: a file, standard input, or a pattern that the receiver can check.
+//! Where the payload comes from: a file, standard input, messages, or a pattern that the receiver can check.
+
+mod messages;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,9 +11,13 @@ use std::time::Duration;
 
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::input::{Input as Waited, wait_input};
+use forebay_tdm::heaps::{Cutter, Heap};
 
 use super::super::TdmError;
+use super::{MessageInput, SendPlan};
+use crate::net::NetSummary;
 use crate::tdm::pattern;
+use messages::Messages;
 
 /// Bytes of a block that is read at once.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -19,6 +25,8 @@ const BLOCK_BYTES: usize = 1 << 20;
 const BLOCKS: usize = 16;
 /// Whoever writes little gets it sent after so long.
 const FLUSH: Duration = Duration::from_millis(2);
+/// With so many bytes of heaps at hand no more are taken for now.
+const HEAPS_BYTES: usize = 4 << 20;
 
 /// What a sender sends.
 pub(super) enum Input {
@@ -26,6 +34,8 @@ pub(super) enum Input {
     Pattern { bytes: Vec<u8>, left: Option<u64> },
     /// What a thread reads.
     Read(Reading),
+    /// Messages that keep their boundaries.
+    Heaps(Box<HeapReading>),
 }
 
 pub(super) struct Reading {
@@ -35,18 +45,84 @@ pub(super) struct Reading {
     at: usize,
     ended: bool,
     failed: Option<io::Error>,
+    /// Where the blocks are messages'.
+    messages: Option<Messages>,
+}
+
+pub(super) struct HeapReading {
+    batches: Receiver<io::Result<Vec<Heap>>>,
+    arrived: EventFd,
+    cutter: Cutter,
+    came: u64,
+    ended: bool,
+    failed: Option<io::Error>,
+    messages: Option<Messages>,
+}
+
+/// Heaps of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct HeapsSent {
+    /// Messages that came.
+    pub came: u64,
+    /// Of them, those that were wholly given to the kernel.
+    pub sent: u64,
+    /// Of them, those that were not when it ended; of one of them a part may have been.
+    pub not_sent: u64,
+}
+
+/// What an input has to say at its end.
+#[derive(Default)]
+pub(super) struct Ended {
+    pub(super) heaps: Option<HeapsSent>,
+    pub(super) messages: Option<NetSummary>,
 }
 
 impl Input {
-    pub(super) fn pattern(limit: Option<u64>) -> Self {
+    fn pattern(limit: Option<u64>) -> Self {
         Self::Pattern {
             bytes: pattern::bytes(),
             left: limit,
         }
     }
 
+    /// What the plan says.
+    pub(super) fn of(plan: &SendPlan) -> Result<Self, TdmError> {
+        match (&plan.messages, &plan.input) {
+            (Some(messages), _) => Self::listen(messages),
+            (None, Some(path)) => Self::open(path),
+            (None, None) => Ok(Self::pattern(plan.bytes)),
+        }
+    }
+
+    /// Messages that others send to an address.
+    fn listen(of: &MessageInput) -> Result<Self, TdmError> {
+        let arrived = EventFd::create()?;
+        if of.heaps {
+            let (messages, batches) = Messages::listen(&of.address, &arrived)?;
+            return Ok(Self::Heaps(Box::new(HeapReading {
+                batches,
+                arrived,
+                cutter: Cutter::default(),
+                came: 0,
+                ended: false,
+                failed: None,
+                messages: Some(messages),
+            })));
+        }
+        let (messages, blocks) = Messages::listen(&of.address, &arrived)?;
+        Ok(Self::Read(Reading {
+            blocks,
+            arrived,
+            block: Vec::new(),
+            at: 0,
+            ended: false,
+            failed: None,
+            messages: Some(messages),
+        }))
+    }
+
     /// A file, or standard input (`-`).
-    pub(super) fn open(path: &Path) -> Result<Self, TdmError> {
+    fn open(path: &Path) -> Result<Self, TdmError> {
         let source: Box<dyn Source> = if path == Path::new("-") {
             Box::new(io::stdin())
         } else {
@@ -66,6 +142,7 @@ impl Input {
             at: 0,
             ended: false,
             failed: None,
+            messages: None,
         }))
     }
 
@@ -82,6 +159,7 @@ impl Input {
                 let left = (reading.block.len() - reading.at) as u64;
                 (left.div_ceil(payload), reading.ended)
             }
+            Self::Heaps(heaps) => heaps.ready(payload_bytes),
         }
     }
 
@@ -97,6 +175,7 @@ impl Input {
                 let rest = reading.block.get(reading.at + ahead..).unwrap_or_default();
                 rest.get(..most.min(rest.len())).unwrap_or_default()
             }
+            Self::Heaps(heaps) => heaps.cutter.peek(ahead),
         }
     }
 
@@ -105,6 +184,7 @@ impl Input {
         match self {
             Self::Pattern { left, .. } => *left = left.map(|left| left.saturating_sub(bytes)),
             Self::Read(reading) => reading.at += bytes as usize,
+            Self::Heaps(heaps) => heaps.cutter.take(bytes as usize),
         }
     }
 
@@ -113,6 +193,7 @@ impl Input {
         match self {
             Self::Pattern { .. } => None,
             Self::Read(reading) => Some(reading.arrived.as_fd()),
+            Self::Heaps(heaps) => Some(heaps.arrived.as_fd()),
         }
     }
 
@@ -121,6 +202,68 @@ impl Input {
         match self {
             Self::Pattern { .. } => None,
             Self::Read(reading) => reading.failed.as_ref(),
+            Self::Heaps(heaps) => heaps.failed.as_ref(),
+        }
+    }
+
+    /// Heaps of which at least a part was sent; none where the stream is of bytes.
+    pub(super) fn heaps_begun(&self) -> Option<u64> {
+        match self {
+            Self::Pattern { .. } | Self::Read(_) => None,
+            Self::Heaps(heaps) => Some(heaps.cutter.begun()),
+        }
+    }
+
+    /// Nothing more is wanted of it.
+    pub(super) fn end(&mut self) -> Ended {
+        match self {
+            Self::Pattern { .. } => Ended::default(),
+            Self::Read(reading) => Ended {
+                heaps: None,
+                messages: reading.messages.take().and_then(Messages::end),
+            },
+            Self::Heaps(heaps) => heaps.end(),
+        }
+    }
+}
+
+impl HeapReading {
+    fn ready(&mut self, payload_bytes: usize) -> (u64, bool) {
+        while !self.ended && self.cutter.waiting_bytes() < HEAPS_BYTES {
+            self.arrived.drain();
+            match self.batches.try_recv() {
+                Ok(Ok(batch)) => {
+                    self.came += batch.len() as u64;
+                    batch.into_iter().for_each(|heap| self.cutter.push(heap));
+                    self.messages.iter().for_each(Messages::room);
+                }
+                Ok(Err(error)) => (self.failed, self.ended) = (Some(error), true),
+                Err(TryRecvError::Disconnected) => self.ended = true,
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        let packets = if payload_bytes == 0 {
+            // There is no session yet.
+            u64::from(self.cutter.waiting_bytes() > 0)
+        } else {
+            self.cutter.ready(payload_bytes)
+        };
+        (packets, self.ended)
+    }
+
+    fn end(&mut self) -> Ended {
+        let messages = self.messages.take().and_then(Messages::end);
+        let left = self.batches.try_iter().flatten();
+        self.came += left.map(|batch| batch.len() as u64).sum::<u64>();
+        let sent = self.cutter.done();
+        let heaps = HeapsSent {
+            came: self.came,
+            sent,
+            not_sent: self.came - sent,
+        };
+        Ended {
+            heaps: Some(heaps),
+            messages,
         }
     }
 }
@@ -132,7 +275,10 @@ impl Reading {
         }
         self.arrived.drain();
         match self.blocks.try_recv() {
-            Ok(Ok(block)) => (self.block, self.at) = (block, 0),
+            Ok(Ok(block)) => {
+                (self.block, self.at) = (block, 0);
+                self.messages.iter().for_each(Messages::room);
+            }
             Ok(Err(error)) => (self.failed, self.ended) = (Some(error), true),
             Err(TryRecvError::Disconnected) => self.ended = true,
             Err(TryRecvError::Empty) => {}

@@ -1,5 +1,6 @@
 //! What a sender has to say at its end.
 
+use crate::net::NetSummary;
 use forebay_sys::clock;
 use forebay_sys::gso::GsoMode;
 use forebay_tdm::sender::{Over, Phase, Sender};
@@ -8,6 +9,7 @@ use serde::Serialize;
 
 use super::super::lateness::Lateness;
 use super::super::local_clock::LocalClock;
+use super::input::{Ended, HeapsSent};
 
 /// How far the time that the engine computes is from the truth, where that is known: the clocks of one host are the same.
 pub(super) struct Truth(Histogram<u64>);
@@ -106,6 +108,10 @@ pub struct SendSummary {
     pub seconds: f64,
     /// CPU time, in seconds.
     pub cpu_seconds: f64,
+    /// Heaps, where its input are messages that keep their boundaries.
+    pub heaps: Option<HeapsSent>,
+    /// What the end of messaging has to say, where its input are messages.
+    pub messages: Option<NetSummary>,
     /// What failed.
     pub failed: Option<String>,
 }
@@ -126,6 +132,7 @@ pub(super) struct Host {
     pub(super) network_errors: u64,
     pub(super) seconds: f64,
     pub(super) failed: Option<String>,
+    pub(super) input: Ended,
 }
 
 pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host) -> SendSummary {
@@ -198,6 +205,8 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         },
         seconds: host.seconds,
         cpu_seconds: clock::process_cpu_ns() as f64 / 1e9,
+        heaps: host.input.heaps,
+        messages: host.input.messages,
         failed: host.failed,
     }
 }

@@ -1,0 +1,188 @@
+//! Whole heaps as messages to somebody else: a thread of its own sends them, so that whoever takes little holds no window up.
+
+use std::sync::mpsc::{
+    Receiver as Heaps, RecvTimeoutError, Sender as Tell, SyncSender, channel, sync_channel,
+};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_tdm::heaps::Heap;
+use forebay_wire::heap::HEAP_BYTES_MAX;
+use forebay_wire::netio3::HEAD_BYTES_MAX;
+
+use super::{HeapTally, NOT_WRITTEN, TOO_LONG};
+use crate::net::{Address, Config, NetError, NetSummary, Sender, Settings};
+use crate::tdm::TdmError;
+
+/// Heaps that may wait, and bytes of them.
+const WAITING_MAX: usize = 4096;
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// One wait for a heap; then the connection is looked after.
+const WAIT: Duration = Duration::from_millis(20);
+/// How long the end may take.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// What became of one, with its bytes.
+enum Outcome {
+    Sent(u64),
+    /// By the place of the reason.
+    Dropped(u64, usize),
+    /// Nothing more can be sent.
+    Failed(String),
+}
+
+pub(super) struct HandOn {
+    give: Option<SyncSender<Heap>>,
+    outcomes: Heaps<Outcome>,
+    waiting_bytes: u64,
+    thread: Option<JoinHandle<Option<NetSummary>>>,
+    failed: Option<String>,
+}
+
+impl HandOn {
+    pub(super) fn connect(address: &str) -> Result<Self, TdmError> {
+        let failed = |source| TdmError::Messages {
+            what: "handing heaps on to",
+            address: address.to_owned(),
+            source: Box::new(source),
+        };
+        let parsed: Address = address.parse().map_err(|source| TdmError::Address {
+            address: address.to_owned(),
+            source,
+        })?;
+        let settings = Settings {
+            messages: Config {
+                // Whoever takes them says what it has room for.
+                buffer_bytes: HEAP_BYTES_MAX - HEAD_BYTES_MAX as u32,
+                ..Config::default()
+            },
+            spin_ns: 0,
+            ..Settings::default()
+        };
+        let sender = Sender::connect(&parsed, &settings).map_err(failed)?;
+        let (give, heaps) = sync_channel(WAITING_MAX);
+        let (tell, outcomes) = channel();
+        let carrier = Carrier {
+            sender,
+            tell,
+            address: address.to_owned(),
+            failed: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("tdm messages".to_owned())
+            .spawn(move || carrier.run(&heaps))
+            .map_err(TdmError::file("starting a thread for", address))?;
+        Ok(Self {
+            give: Some(give),
+            outcomes,
+            waiting_bytes: 0,
+            thread: Some(thread),
+            failed: None,
+        })
+    }
+
+    /// Takes a heap, if there is room for it.
+    pub(super) fn give(&mut self, heap: Heap) -> bool {
+        let bytes = heap.bytes.len() as u64;
+        let fits = self.waiting_bytes == 0 || self.waiting_bytes + bytes <= WAITING_BYTES_MAX;
+        let given = fits
+            && self
+                .give
+                .as_ref()
+                .is_some_and(|give| give.try_send(heap).is_ok());
+        self.waiting_bytes += if given { bytes } else { 0 };
+        given
+    }
+
+    pub(super) fn became(&mut self, tally: &mut HeapTally) {
+        while let Ok(outcome) = self.outcomes.try_recv() {
+            match outcome {
+                Outcome::Sent(bytes) => {
+                    self.waiting_bytes -= bytes;
+                    tally.whole.add(1, bytes);
+                }
+                Outcome::Dropped(bytes, reason) => {
+                    self.waiting_bytes -= bytes;
+                    tally.drop(reason, 1, bytes);
+                }
+                Outcome::Failed(why) => self.failed = Some(why),
+            }
+        }
+    }
+
+    pub(super) fn failure(&mut self) -> Option<String> {
+        self.failed.take()
+    }
+
+    /// What waits is sent, and the connection ends in order.
+    pub(super) fn end(&mut self) -> Option<NetSummary> {
+        drop(self.give.take());
+        // A thread that panicked has nothing to say.
+        self.thread.take()?.join().ok().flatten()
+    }
+}
+
+struct Carrier {
+    sender: Sender,
+    tell: Tell<Outcome>,
+    address: String,
+    failed: bool,
+}
+
+impl Carrier {
+    fn run(mut self, heaps: &Heaps<Heap>) -> Option<NetSummary> {
+        loop {
+            let heap = match heaps.try_recv() {
+                Ok(heap) => Ok(heap),
+                Err(_) => {
+                    self.tend();
+                    heaps.recv_timeout(WAIT)
+                }
+            };
+            match heap {
+                Ok(heap) => self.send(&heap),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.sender.finish(END_LIMIT).ok()
+    }
+
+    fn send(&mut self, heap: &Heap) {
+        let bytes = heap.bytes.len() as u64;
+        let sent = if self.failed {
+            Err(NetError::Left)
+        } else {
+            self.sender.send(heap.tag, heap.status, &heap.bytes)
+        };
+        let outcome = match sent {
+            Ok(()) => Outcome::Sent(bytes),
+            Err(NetError::TooLong { .. }) => Outcome::Dropped(bytes, TOO_LONG),
+            Err(error) => {
+                self.fail(&error);
+                Outcome::Dropped(bytes, NOT_WRITTEN)
+            }
+        };
+        // Nobody asks any more when the session is over.
+        let _ = self.tell.send(outcome);
+    }
+
+    /// Nothing waits: what lies in buffers goes out, and the other side hears that somebody is here.
+    fn tend(&mut self) {
+        if self.failed || !self.sender.is_connected() {
+            return;
+        }
+        let flushed = self.sender.flush();
+        let polled = flushed.and_then(|()| self.sender.poll(Duration::ZERO, |_| {}));
+        if let Err(error) = polled {
+            self.fail(&error);
+        }
+    }
+
+    fn fail(&mut self, error: &NetError) {
+        if !std::mem::replace(&mut self.failed, true) {
+            let why = format!("handing heaps on to {}: {error}", self.address);
+            let _ = self.tell.send(Outcome::Failed(why));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use super::*;
+
+#[test]
+fn a_name_is_a_file_of_its_own_and_never_leads_elsewhere() {
+    assert_eq!(file_name("north-3.dat"), "north-3.dat");
+    assert_eq!(file_name("../etc/passwd"), "%2E.%2Fetc%2Fpasswd");
+    assert_eq!(file_name("ledger"), "%6Cedger");
+    assert_eq!(file_name("ä b"), "%C3%A4%20b");
+    assert_eq!(file_name("a.lost.csv"), "%61.lost.csv");
+}
+
+#[test]
+fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut streams = Streams::new(Output::Directory(directory.path().to_path_buf()));
+    assert_eq!(streams.open(0, "one", Carries::Bytes), None);
+    let mut all = Written::default();
+    for (offset, payload) in [(0, "abc"), (6, "ghi"), (3, "def"), (12, "mno")] {
+        add(&mut all, streams.write(0, offset, payload.as_bytes()));
+    }
+    streams.lost(&LostRange {
+        restarts: 0,
+        sender: 0,
+        offset: 9,
+        bytes: 3,
+    });
+    for (_, written) in streams.finish(&[]) {
+        add(&mut all, written);
+    }
+    let file = std::fs::read(directory.path().join("one")).unwrap();
+    assert_eq!(file, b"abcdefghi\0\0\0mno");
+    let lost = std::fs::read_to_string(directory.path().join("one.lost.csv")).unwrap();
+    assert_eq!(lost, "offset_bytes,length_bytes\n9,3\n");
+    assert_eq!(
+        all,
+        Written {
+            packets: 4,
+            bytes: 12,
+            ..Written::default()
+        }
+    );
+    let mut again = Streams::new(Output::Directory(directory.path().to_path_buf()));
+    let taken = again.open(0, "one", Carries::Bytes).unwrap();
+    assert!(taken.ends_with("one.1"), "never written over: {taken}");
+}
+
+#[test]
+fn a_stream_whose_file_cannot_be_made_fails_by_name_and_loses_its_packets_by_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let gone = directory.path().join("gone");
+    let mut streams = Streams::new(Output::Directory(gone));
+    streams.open(0, "one", Carries::Bytes);
+    let written = streams.write(0, 0, b"abc");
+    assert_eq!(
+        (
+            written.failed_packets,
+            written.failed_bytes,
+            written.packets
+        ),
+        (1, 3, 0)
+    );
+    assert!(streams.failure().unwrap().contains("one"));
+}
