@@ -1,7 +1,9 @@
-//! Which packets of one sender have come: a window of bits over their numbers.
+//! Which packets of one sender have come: a window of bits over their numbers, as wide as what is open.
 
 /// Numbers that the window covers: half a second of the smallest packets at 100 Gb/s.
 pub(super) const COVERED: u64 = 1 << 22;
+/// What it covers at first: windows of most plans.
+const COVERED_FIRST: u64 = 1 << 12;
 const BITS: u64 = u64::BITS as u64;
 
 /// What a packet's number says.
@@ -44,7 +46,7 @@ pub(super) struct Seen {
 impl Default for Seen {
     fn default() -> Self {
         Self {
-            words: vec![0; (COVERED / BITS) as usize],
+            words: vec![0; (COVERED_FIRST / BITS) as usize],
             base: 0,
             next: 0,
         }
@@ -61,6 +63,25 @@ impl Seen {
         self.next
     }
 
+    /// Numbers that it covers now.
+    const fn covered(&self) -> u64 {
+        self.words.len() as u64 * BITS
+    }
+
+    /// Covers so many numbers, and more, from its base on.
+    #[cold]
+    fn widen(&mut self, numbers: u64) {
+        let (before, covered) = (self.covered(), numbers.next_power_of_two().min(COVERED));
+        let mut words = vec![0; (covered / BITS) as usize];
+        for packet in self.base..self.next {
+            let ((from, bit), (to, _)) = (place(packet, before), place(packet, covered));
+            if let (Some(from), Some(to)) = (self.words.get(from), words.get_mut(to)) {
+                *to |= from & bit;
+            }
+        }
+        self.words = words;
+    }
+
     pub(super) fn mark(&mut self, packet: u64) -> Mark {
         if packet < self.base {
             return Mark::Late;
@@ -68,7 +89,10 @@ impl Seen {
         if packet - self.base >= COVERED {
             return Mark::Ahead;
         }
-        let (at, bit) = place(packet);
+        if packet - self.base >= self.covered() {
+            self.widen(packet - self.base + 1);
+        }
+        let (at, bit) = place(packet, self.covered());
         let Some(word) = self.words.get_mut(at) else {
             return Mark::Ahead;
         };
@@ -85,10 +109,11 @@ impl Seen {
         let mut missing = Missing::default();
         let mut run = 0;
         let mut any = false;
-        let covered = end.min(self.base.saturating_add(COVERED));
+        let width = self.covered();
+        let covered = end.min(self.base.saturating_add(width));
         let mut at = self.base;
         while at < covered {
-            let (index, _) = place(at);
+            let (index, _) = place(at, width);
             let bits = (BITS - at % BITS).min(covered - at);
             let mask = if bits == BITS {
                 u64::MAX
@@ -138,8 +163,8 @@ impl Seen {
     }
 }
 
-const fn place(packet: u64) -> (usize, u64) {
-    ((packet % COVERED / BITS) as usize, 1 << (packet % BITS))
+const fn place(packet: u64, covered: u64) -> (usize, u64) {
+    ((packet % covered / BITS) as usize, 1 << (packet % BITS))
 }
 
 #[cfg(test)]
@@ -175,6 +200,27 @@ mod tests {
     }
 
     #[test]
+    fn it_is_as_wide_as_what_is_open_and_keeps_what_came() {
+        let mut seen = Seen::default();
+        assert!(seen.words.len() * 8 <= 1024);
+        for packet in (0..COVERED_FIRST).step_by(3) {
+            assert_eq!(seen.mark(packet), Mark::New);
+        }
+        assert_eq!(seen.mark(5 * COVERED_FIRST), Mark::New);
+        assert_eq!(seen.covered(), 8 * COVERED_FIRST);
+        for packet in (0..COVERED_FIRST).step_by(3) {
+            assert_eq!(seen.mark(packet), Mark::Again);
+            assert_eq!(seen.mark(packet + 1), Mark::New);
+        }
+        seen.close(COVERED_FIRST);
+        assert_eq!(seen.mark(5 * COVERED_FIRST), Mark::Again);
+        // Far numbers make it no wider than it may be.
+        assert_eq!(seen.mark(COVERED_FIRST + COVERED - 1), Mark::New);
+        assert_eq!(seen.mark(COVERED_FIRST + COVERED), Mark::Ahead);
+        assert_eq!(seen.covered(), COVERED);
+    }
+
+    #[test]
     fn a_range_that_is_longer_than_what_is_covered_is_missing_as_a_whole() {
         let mut seen = Seen::default();
         seen.mark(0);
@@ -185,7 +231,7 @@ mod tests {
     proptest! {
         /// Against a set of numbers.
         #[test]
-        fn it_counts_what_a_set_counts(steps in prop::collection::vec((0_u64..500, 0_u64..400), 1..60)) {
+        fn it_counts_what_a_set_counts(steps in prop::collection::vec((prop_oneof![0_u64..500, 0_u64..20_000], 0_u64..400), 1..60)) {
             let mut seen = Seen::default();
             let mut set = BTreeSet::new();
             let mut base = 0;
