@@ -302,6 +302,10 @@ impl Work {
             *length = payload.len();
             ahead += payload.len();
             count += 1;
+            // The kernel cuts a burst into datagrams of one length; the last may be shorter.
+            if payload.len() < full {
+                break;
+            }
         }
         let mut segments = [Segment {
             head: &[],

@@ -18,7 +18,8 @@ pub struct Heap {
     pub bytes: Vec<u8>,
 }
 
-/// Lays heaps out in packets: each begins with a piece, and holds whole pieces alone.
+/// Lays heaps out in packets: each begins with a piece, and holds whole pieces alone. Only the last one of those that are laid out is shorter than the others: where
+/// no piece fits any more zeroes fill it up.
 #[derive(Debug, Default)]
 pub struct Cutter {
     /// Those that are not wholly taken; the first of them has the number `first`.
@@ -124,6 +125,12 @@ impl Cutter {
                     offset: 0,
                 };
             }
+        }
+        let (filled, waiting) = (self.laid.len() - begin, self.next.heap - self.first);
+        let left = self.payload_bytes.saturating_sub(filled);
+        // The kernel cuts a burst into packets of one length.
+        if filled > 0 && left <= PIECE_HEAD_BYTES && (waiting as usize) < self.heaps.len() {
+            self.laid.resize(begin + self.payload_bytes, 0);
         }
         let end = self.laid.len();
         if end > begin {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forebay_wire::heap::Piece;
+use forebay_wire::heap::{PIECE_HEAD_BYTES, Piece};
 
 /// Heaps that may wait for pieces, and bytes of them; beyond it the oldest is given up.
 const OPEN_MAX: usize = 65_536;
@@ -169,8 +169,10 @@ impl Joiner {
         let mut rest = payload;
         while !rest.is_empty() {
             let Ok((piece, behind)) = Piece::parse(rest) else {
-                // What lies behind is not looked for: the next packet begins with a piece.
-                self.broken_packets += 1;
+                // What lies behind is not looked for: the next packet begins with a piece. Zeroes fill up what has no room for one.
+                let is_filler =
+                    rest.len() <= PIECE_HEAD_BYTES && rest.iter().all(|byte| *byte == 0);
+                self.broken_packets += u64::from(!is_filler);
                 return;
             };
             let at = offset + (payload.len() - rest.len()) as u64;

@@ -91,12 +91,13 @@ fn packets_begin_with_pieces_and_are_full() {
     let packets = packets_of(&heaps, 400);
     let pieces: usize = 5 + 5000 / (400 - PIECE_HEAD_BYTES);
     assert!(packets.len() <= pieces, "{}", packets.len());
-    for (_, packet) in &packets {
-        assert!(packet.len() <= 400);
+    for (at, (_, packet)) in packets.iter().enumerate() {
+        assert!(packet.len() == 400 || at + 1 == packets.len());
         let mut rest = packet.as_slice();
-        while !rest.is_empty() {
+        while rest.iter().any(|byte| *byte != 0) {
             rest = Piece::parse(rest).unwrap().1;
         }
+        assert!(rest.len() <= PIECE_HEAD_BYTES);
     }
 }
 
@@ -198,6 +199,8 @@ proptest! {
     ) {
         let heaps: Vec<Heap> = lengths.iter().zip(0..).map(|(length, number)| heap(number, *length)).collect();
         let packets = packets_of(&heaps, payload_bytes);
+        let (_, before_the_last) = packets.split_last().unwrap();
+        prop_assert!(before_the_last.iter().all(|(_, packet)| packet.len() == payload_bytes));
         let lost: BTreeSet<usize> = lost.iter().map(|index| index.index(packets.len())).collect();
         let damaged: BTreeMap<usize, usize> = damaged.iter().map(|(index, at)| (index.index(packets.len()), *at)).collect();
         let hurt = |at: &usize| lost.contains(at) || damaged.contains_key(at);
