@@ -160,7 +160,7 @@ fn messages_of_a_ring_arrive_as_they_were() {
     let session = Session::new("ring");
     let (input, lines) = session.lines(400);
     let out = session.path("out");
-    let receiver = session.receive(&["--output", out.to_str().unwrap()]);
+    let receiver = session.receive(&["--output", out.to_str().unwrap(), "--link-rate", "2G"]);
     let sender = session.send(&["--heaps"]);
     let giver = session.give(&[
         "--input",
@@ -187,6 +187,7 @@ fn messages_of_a_ring_arrive_as_they_were() {
         assert!(*payload == lines[*heap as usize], "heap {heap}");
     }
     let list = fs::read_to_string(out.join("north.heaps.lost.csv")).unwrap();
+    assert_eq!(number(heaps(&received), "broken_packets"), 0);
     assert_eq!(
         list.lines().next(),
         Some("heap,heaps,bytes,missing_bytes,why")
@@ -423,5 +424,34 @@ fn bytes_for_messages_and_boundaries_of_files_are_refused_with_the_remedy() {
         let ended = start(&mut command).end();
         assert_eq!(ended.code(), Some(2), "{arguments:?}");
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_leak_is_found_where_it_is() {
+    for hop in ["datagrams", "write", "windows", "heaps"] {
+        let session = Session::new(&format!("leak-{hop}"));
+        let (input, _) = session.lines(50);
+        let out = session.path("out");
+        let mut command = forebay();
+        command.args(["tdm", "receive", "--format", "json", "--senders", "1"]);
+        command.args(["--bind", &session.address, "--silence", "1500ms"]);
+        command.args(["--output", out.to_str().unwrap()]);
+        let receiver = start(command.env("FOREBAY_LEAK", format!("{hop}:3")));
+        let sender = session.send(&["--heaps"]);
+        session
+            .give(&["--input", input.to_str().unwrap()])
+            .end()
+            .json_of(0);
+        sender.end().json_of(0);
+        let received = receiver.end().json_of(1);
+        assert_eq!(received["residual_items"], 3, "{hop}: {received}");
+        let ended = audit(&out);
+        assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+        assert!(
+            ended.stdout.contains(hop) && ended.stdout.contains('3'),
+            "{}",
+            ended.stdout
+        );
     }
 }

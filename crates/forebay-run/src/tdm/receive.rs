@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_ledger::{Condition, Reason};
+use forebay_ledger::{Condition, Leak, Reason};
 use forebay_sys::gso::GroReceive;
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, DropCounter, UdpOptions};
@@ -90,6 +90,8 @@ pub struct ReceivePlan {
     pub cpu: Option<usize>,
     /// Datagrams are taken one by one, without the kernel's merging.
     pub plain: bool,
+    /// The fault switch of the tests, at `datagrams`, `write`, `heaps` or `windows`; off.
+    pub leak: Leak,
 }
 
 /// Where datagrams follow each other as fast as this, the next ones are looked for without a sleep: whoever sends pays for each wake-up, in ns.
@@ -154,7 +156,7 @@ pub fn run(
         _ => None,
     });
     let mut warnings = Vec::new();
-    let books = Books::open(out, plan.senders, &mut warnings)?;
+    let books = Books::open(out, plan.senders, plan.leak.clone(), &mut warnings)?;
     warnings.iter().for_each(|warning| tell(warning));
     if let Output::Directory(directory) = &plan.output {
         std::fs::create_dir_all(directory)

@@ -15,7 +15,7 @@ use forebay_run::tdm::receive::{
 
 use super::port::PortArgs;
 use crate::output::{Format, bytes, counted, note_line, parse_duration, print_line, si};
-use crate::session::{BROKEN, LOST};
+use crate::session::{BROKEN, LOST, leak_of_end_point};
 
 /// Receives one session: waits for its senders, gives each its windows, and writes what comes.
 ///
@@ -170,6 +170,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         metrics: args.metrics,
         cpu: args.cpu,
         plain: args.plain,
+        leak: leak_of_end_point()?,
     };
     let mut rows = args.rows.as_deref().map(WindowFile::create).transpose()?;
     let mut watches: Vec<&mut dyn Watch> = Vec::new();

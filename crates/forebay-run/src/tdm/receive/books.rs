@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, LedgerReader, Reason, SchemaBuilder, Unit,
+    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, Reason, SchemaBuilder, Unit,
 };
 use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
@@ -49,6 +49,8 @@ pub(super) struct Books {
     senders: Vec<SenderWords>,
     heaps: Vec<HeapTally>,
     overflow: Counter,
+    /// The fault switch of the tests: where it says, an item vanishes without being counted.
+    leak: Leak,
 }
 
 impl Books {
@@ -56,6 +58,7 @@ impl Books {
     pub(super) fn open(
         out: Option<&Path>,
         senders: u16,
+        leak: Leak,
         warnings: &mut Vec<String>,
     ) -> Result<Self, RunError> {
         let run_id = format!("tdm-{}", std::process::id());
@@ -97,7 +100,17 @@ impl Books {
             heaps: vec![HeapTally::default(); senders.len()],
             senders,
             overflow,
+            leak,
         })
+    }
+
+    /// How many of so many items vanish at a hop.
+    fn leaks(&mut self, hop: &str, items: u64) -> u64 {
+        let mut leaked = 0;
+        while leaked < items && self.leak.take(hop) {
+            leaked += 1;
+        }
+        leaked
     }
 
     /// A datagram came, and this became of it.
@@ -119,7 +132,9 @@ impl Books {
                 self.datagrams.dropped[at]
             }
         };
-        self.book.add_tally(place, 1, bytes);
+        if !self.leak.take("datagrams") {
+            self.book.add_tally(place, 1, bytes);
+        }
         if let Arrival::Data {
             sender, payload, ..
         } = arrival
@@ -134,6 +149,7 @@ impl Books {
 
     /// Payloads were written, or could not be.
     pub(super) fn written(&mut self, sender: u16, written: &Written) {
+        let leaked = self.leaks("write", written.packets);
         let Some(words) = self.senders.get(usize::from(sender)) else {
             return;
         };
@@ -141,8 +157,11 @@ impl Books {
             written.packets + written.failed_packets,
             written.bytes + written.failed_bytes,
         );
-        self.book
-            .add_tally(words.write.outgoing, written.packets, written.bytes);
+        self.book.add_tally(
+            words.write.outgoing,
+            written.packets - leaked,
+            written.bytes,
+        );
         self.book.add_tally(
             words.write.dropped[0],
             written.failed_packets,
@@ -154,6 +173,7 @@ impl Books {
     /// This has become of heaps.
     pub(super) fn heaps(&mut self, sender: u16, became: &HeapTally) {
         let at = usize::from(sender);
+        let leaked = self.leaks("heaps", became.whole.heaps);
         let (Some(words), Some(sum)) = (self.senders.get(at), self.heaps.get_mut(at)) else {
             return;
         };
@@ -162,7 +182,7 @@ impl Books {
         let book = &mut self.book;
         book.add_tally(words.heaps.incoming, sent.heaps, sent.bytes);
         book.add_tally(words.heaps.held, sent.heaps, sent.bytes);
-        book.add_tally(words.heaps.outgoing, whole.heaps, whole.bytes);
+        book.add_tally(words.heaps.outgoing, whole.heaps - leaked, whole.bytes);
         book.sub_tally(words.heaps.held, whole.heaps, whole.bytes);
         for (place, dropped) in words.heaps.dropped.iter().zip(&became.dropped) {
             book.add_tally(*place, dropped.heaps, dropped.bytes);
@@ -177,11 +197,13 @@ impl Books {
 
     /// A window is closed. Its account is of packets: of those that were lost nobody knows the bytes.
     pub(super) fn closed(&mut self, row: &Row) {
+        let leaked = self.leaks("windows", row.received);
         let Some(words) = self.senders.get(usize::from(row.sender)) else {
             return;
         };
         self.book.add_tally(words.windows.incoming, row.sent, 0);
-        self.book.add_tally(words.windows.outgoing, row.received, 0);
+        self.book
+            .add_tally(words.windows.outgoing, row.received - leaked, 0);
         for (place, (_, packets)) in words.windows.dropped.iter().zip(row.lost.by_cause()) {
             self.book.add_tally(*place, packets, 0);
         }
