@@ -22,6 +22,7 @@ pub use bars::{Bar, Bars, Group};
 pub use chart::{Axis, Chart, Picture};
 pub use flame::Flame;
 pub use series::{Form, Point, Series};
+pub(crate) use svg::escaped;
 
 /// Writes `picture` as `STEM.svg` and `STEM.png` into `directory`; tells both paths.
 ///

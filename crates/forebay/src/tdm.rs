@@ -25,7 +25,7 @@ pub(crate) struct TdmArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    Receive(receive::ReceiveArgs),
+    Receive(Box<receive::ReceiveArgs>),
     Send(send::SendArgs),
     Plan(plan::PlanArgs),
     Bench(bench::BenchArgs),

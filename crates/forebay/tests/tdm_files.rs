@@ -202,7 +202,7 @@ fn a_file_that_cannot_be_is_refused_before_anybody_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let there = directory.path().join("there.parquet");
     fs::write(&there, "precious").unwrap();
-    for option in ["--rows", "--histograms"] {
+    for option in ["--rows", "--histograms", "--report"] {
         let told = refused(&[option, there.to_str().unwrap()]).stderr;
         assert!(told.contains("there.parquet is there already"), "{told}");
         assert!(told.contains(option), "{told}");

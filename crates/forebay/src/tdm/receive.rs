@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use forebay_bench::tdm::WindowFile;
+use forebay_bench::tdm::{SessionReport, WindowFile};
 use forebay_run::net::Address;
 use forebay_run::tdm::read_key;
 use forebay_run::tdm::receive::{
@@ -23,7 +23,7 @@ use crate::session::{BROKEN, LOST, leak_of_end_point};
 /// stream to standard output, with zeroes where bytes are lost. Ends when all senders have ended, or by Ctrl-C, which lets them tell their totals first.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done or a sender died, 3 with --strict: packets were lost."
+    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --report session.html --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done or a sender died, 3 with --strict: packets were lost."
 )]
 pub(crate) struct ReceiveArgs {
     /// Where to listen.
@@ -58,6 +58,10 @@ pub(crate) struct ReceiveArgs {
     /// log (version 2), a line for each, with tags as travel_ns:NAME, window_lateness_ns:NAME and clock_error_ns:NAME.
     #[arg(long, value_name = "FILE.hlog")]
     histograms: Option<PathBuf>,
+    /// One HTML page about the session when it has ended, for any browser: travel time of each sender over its windows, overlaps, every packet of the first 30 ms, all that is
+    /// told of windows, the summary and the ledger. It needs nothing from elsewhere. Windows of long sessions are drawn together, with their smallest, mean and largest.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     /// A file in the form of the original tool into --output: 17 columns for each window or 6 for each packet, without a heading, times in seconds. It is named
     /// PREFIX_N(windows)_W(window in us)_D(dead time in us)_T(senders).csv.
     #[arg(long, value_enum, value_name = "WHAT", requires = "output")]
@@ -173,8 +177,13 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         leak: leak_of_end_point()?,
     };
     let mut rows = args.rows.as_deref().map(WindowFile::create).transpose()?;
+    let report = args.report.as_deref();
+    let mut report = report
+        .map(|path| SessionReport::create(path, args.senders))
+        .transpose()?;
     let mut watches: Vec<&mut dyn Watch> = Vec::new();
     watches.extend(rows.as_mut().map(|it| it as &mut dyn Watch));
+    watches.extend(report.as_mut().map(|it| it as &mut dyn Watch));
     let summary = receive::run(
         &plan,
         &signals,
