@@ -16,7 +16,7 @@ mod round_trip;
 mod scan;
 mod series;
 mod sources;
-mod tdm;
+pub(crate) mod tdm;
 mod test2;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 pub(super) mod dead_time;
 pub(super) mod path;
-pub(super) mod search;
+pub(crate) mod search;
 pub(super) mod windows;
 
 use std::path::PathBuf;
@@ -141,7 +141,7 @@ fn cells(scheme: Scheme, session: &Value) -> Row {
     row.add("lateness_us_p99", number("window_lateness_ns_p99") / 1e3);
     row.add("clock_error_us_p99", number("clock_error_ns_p99") / 1e3);
     row.add("clock_bound_us_p99", number("clock_bound_ns_p99") / 1e3);
-    for key in ["late", "preempted", "carried", "residual_items"] {
+    for key in ["late", "preempted", "cut", "carried", "residual_items"] {
         row.add(key, number(key));
     }
     row

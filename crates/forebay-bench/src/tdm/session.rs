@@ -172,7 +172,7 @@ pub(super) fn run(
             .filter_map(|said| said[key].as_u64())
             .sum::<u64>()
     };
-    for key in ["late", "preempted", "carried"] {
+    for key in ["windows", "late", "preempted", "cut", "carried"] {
         session[key] = json!(sum(key));
     }
     Ok(session)

@@ -221,6 +221,7 @@ impl Sender {
         }
         let carried = u64::from(open.budget - open.sent).min(available);
         self.all.carried += carried;
+        self.all.cut += u64::from(carried > 0);
         let mut report = open.report(u32::try_from(carried).unwrap_or(u32::MAX));
         report.preempted = std::mem::take(&mut self.preempted_since_report);
         self.push_report(report);

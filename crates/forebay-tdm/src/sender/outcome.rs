@@ -45,8 +45,10 @@ pub struct Sent {
     pub errors: u64,
     /// Bytes of payload in all of them.
     pub payload_bytes: u64,
-    /// Windows that began late and were shortened by it.
+    /// Windows of which the first packet left 20 us late or more.
     pub late: u64,
+    /// Windows that were over before all had left that was planned for them and lay ready.
+    pub cut: u64,
     /// Windows that were over before it woke up.
     pub preempted: u64,
     /// Windows that were left out because the clocks contradicted each other.

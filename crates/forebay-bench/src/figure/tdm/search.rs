@@ -1,4 +1,7 @@
-//! T5: the smallest dead time with which the port drops nothing and no windows overlap, found by itself.
+//! T5: the smallest dead time with which the port drops nothing, no windows overlap and windows carry what was planned for them, found by itself.
+//!
+//! Without the last of these no dead time at all would do: a sender that is late leaves out what no longer fits its window, and the port's buffer takes up
+//! the rest. What a dead time is for is that windows are whole although hosts are late, but for one in a thousand, as the guard is computed.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,9 +22,12 @@ const MOST_US: f64 = 5000.0;
 /// Two ends of the search that are this close are one, of the upper one.
 const CLOSE: f64 = 0.1;
 
+/// Windows of which one may be short: what is computed covers 99.9 %, too.
+const SHORT_IN: f64 = 1000.0;
+
 /// One search.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::figure) struct Search {
+pub(crate) struct Search {
     port_buffer_kib: u64,
     /// Sessions at each step: all of them must be clean.
     sessions: u32,
@@ -38,7 +44,7 @@ pub(in crate::figure) fn scan(quick: bool) -> Scan {
         let search = Search {
             port_buffer_kib: kib,
             sessions: if quick { 1 } else { 3 },
-            duration: Duration::from_millis(if quick { 150 } else { 500 }),
+            duration: Duration::from_millis(if quick { 300 } else { 1000 }),
             resolution_us: if quick { 100.0 } else { 5.0 },
         };
         ScanPoint {
@@ -116,17 +122,53 @@ struct Sums {
     tried: String,
 }
 
+/// What went wrong in sessions with one dead time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Broken {
+    port_drops: f64,
+    overlaps: f64,
+    /// Windows that were cut short or missed.
+    short: f64,
+    windows: f64,
+}
+
+impl Broken {
+    fn add(&mut self, other: Self) {
+        self.port_drops += other.port_drops;
+        self.overlaps += other.overlaps;
+        self.short += other.short;
+        self.windows += other.windows;
+    }
+
+    /// One window in a thousand may be short, and one where there are fewer.
+    fn is_clean(self) -> bool {
+        let short_may_be = (self.windows / SHORT_IN).max(1.0);
+        self.port_drops + self.overlaps == 0.0 && self.short <= short_may_be
+    }
+}
+
 impl Search {
+    /// The search of the bench: one long session at each step.
+    pub(crate) const fn of_bench(quick: bool) -> Self {
+        Self {
+            port_buffer_kib: 128,
+            sessions: 1,
+            duration: Duration::from_millis(if quick { 500 } else { 2500 }),
+            resolution_us: 5.0,
+        }
+    }
+
     pub(super) fn seconds(self) -> f64 {
         f64::from(self.sessions) * 8.0 * (self.duration.as_secs_f64() + 1.5)
     }
 
-    pub(super) fn measure(self, run: u32, stop: &dyn Fn() -> bool) -> Result<Row> {
+    /// One search; gives what was computed and what was found.
+    pub(crate) fn measure(self, run: u32, stop: &dyn Fn() -> bool) -> Result<Row> {
         let bench = Bench::make(&options(self.duration, self.port_buffer_kib << 10)?)?;
         let mut sums = Sums::default();
         let mut computed = Vec::new();
         let mut round = run * 1000;
-        let mut session = |dead_time: Option<f64>, sums: &mut Sums| -> Result<(f64, f64, f64)> {
+        let mut session = |dead_time: Option<f64>, sums: &mut Sums| -> Result<(f64, Broken)> {
             if stop() {
                 return Err(Interrupted.into());
             }
@@ -138,35 +180,35 @@ impl Search {
             sums.sent += number("sent");
             sums.lost += number("sent") - number("received");
             sums.residual += number("residual_items").abs();
-            Ok((
-                number("guard_ns") / 1e3,
-                number("port_drops"),
-                number("overlaps"),
-            ))
+            let broken = Broken {
+                port_drops: number("port_drops"),
+                overlaps: number("overlaps"),
+                short: number("cut") + number("preempted"),
+                windows: number("windows"),
+            };
+            Ok((number("guard_ns") / 1e3, broken))
         };
         // What senders measure differs from session to session, and the guard with it.
-        let (mut drops_computed, mut overlaps_computed) = (0.0, 0.0);
+        let mut with_computed = Broken::default();
         for _ in 0..self.sessions {
-            let (guard_us, drops, overlaps) = session(None, &mut sums)?;
+            let (guard_us, broken) = session(None, &mut sums)?;
             computed.push(guard_us);
-            drops_computed += drops;
-            overlaps_computed += overlaps;
+            with_computed.add(broken);
         }
         let computed = crate::statistics::spread(computed);
         let computed_us = computed.map_or(f64::NAN, |guard| guard.median);
         let found = smallest(computed_us, self.resolution_us, |dead_time_us| {
-            let (mut drops, mut overlaps) = (0.0, 0.0);
+            let mut broken = Broken::default();
             for _ in 0..self.sessions {
-                let (_, dropped, overlapped) = session(Some(dead_time_us), &mut sums)?;
-                drops += dropped;
-                overlaps += overlapped;
-                if drops + overlaps > 0.0 {
+                broken.add(session(Some(dead_time_us), &mut sums)?.1);
+                if !broken.is_clean() {
                     break;
                 }
             }
             // Writing to a string does not fail.
-            let _ = write!(sums.tried, "{dead_time_us}:{drops}/{overlaps} ");
-            Ok(drops + overlaps == 0.0)
+            let (drops, overlaps, short) = (broken.port_drops, broken.overlaps, broken.short);
+            let _ = write!(sums.tried, "{dead_time_us}:{drops}/{overlaps}/{short} ");
+            Ok(broken.is_clean())
         })?;
         let mut row = Row::default();
         row.add("port_buffer_bytes", self.port_buffer_kib << 10);
@@ -177,8 +219,9 @@ impl Search {
             "computed_us_max",
             computed.map_or(f64::NAN, |guard| guard.high),
         );
-        row.add("computed_port_drops", drops_computed);
-        row.add("computed_overlaps", overlaps_computed);
+        row.add("computed_port_drops", with_computed.port_drops);
+        row.add("computed_overlaps", with_computed.overlaps);
+        row.add("computed_short_windows", with_computed.short);
         row.add("smallest_us", found.smallest_us.unwrap_or(f64::NAN));
         row.add("too_short_us", found.too_short_us.unwrap_or(f64::NAN));
         // Nothing is a multiple of no dead time at all.
@@ -191,7 +234,7 @@ impl Search {
         row.add("sent", sums.sent);
         row.add("lost", sums.lost);
         row.add("residual_items", sums.residual);
-        row.add("tried_us_port_drops_overlaps", sums.tried.trim_end());
+        row.add("tried_us_port_drops_overlaps_short", sums.tried.trim_end());
         Ok(row)
     }
 }
@@ -261,6 +304,26 @@ mod tests {
             Ok(us >= edge_us)
         });
         (found.unwrap(), steps)
+    }
+
+    #[test]
+    fn one_window_in_a_thousand_may_be_short_and_nothing_else() {
+        let of = |port_drops, overlaps, short, windows| Broken {
+            port_drops,
+            overlaps,
+            short,
+            windows,
+        };
+        for (broken, clean) in [
+            (of(0.0, 0.0, 0.0, 10.0), true),
+            (of(0.0, 0.0, 1.0, 10.0), true),
+            (of(0.0, 0.0, 2.0, 1999.0), false),
+            (of(0.0, 0.0, 2.0, 2000.0), true),
+            (of(1.0, 0.0, 0.0, 1e6), false),
+            (of(0.0, 1.0, 0.0, 1e6), false),
+        ] {
+            assert_eq!(broken.is_clean(), clean, "{broken:?}");
+        }
     }
 
     #[test]

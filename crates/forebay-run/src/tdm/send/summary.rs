@@ -90,6 +90,8 @@ pub struct SendSummary {
     pub preempted: u64,
     /// Windows left out because clocks contradicted each other.
     pub withheld: u64,
+    /// Windows that were over before all had left that was planned for them and lay ready.
+    pub cut: u64,
     /// Packets that went with a later window.
     pub carried: u64,
     /// Times that a receiver was lost.
@@ -177,6 +179,7 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         late: sent.late,
         preempted: sent.preempted,
         withheld: sent.withheld,
+        cut: sent.cut,
         carried: sent.carried,
         receivers_lost: sent.receivers_lost,
         datagrams_in_vain: host.datagrams_in_vain,
