@@ -3,6 +3,7 @@
 mod bare;
 mod decode;
 mod disk;
+mod heaps;
 mod line;
 mod net;
 mod parts;

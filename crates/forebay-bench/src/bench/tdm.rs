@@ -10,6 +10,7 @@ use forebay_sys::gso::{GroReceive, GsoSend, Segment};
 use forebay_sys::socket::{UdpOptions, bind_udp, connect_udp};
 use serde_json::Value;
 
+use super::heaps::Spead2;
 use super::line::{Goal, Line};
 use super::{Lines, Session};
 use crate::figure::tdm::search::Search;
@@ -25,6 +26,8 @@ const MEMORY_BYTES: usize = 1 << 20;
 const HEAD_BYTES: usize = 56;
 /// Share of the bare loop.
 const OF_BARE: f64 = 0.9;
+/// Times spead2's best.
+const OF_SPEAD2: f64 = 3.0;
 /// What paced slots must make of the port.
 const UTILISATION: f64 = 0.97;
 /// Bounds of what is told of clocks and wake-ups, in us.
@@ -38,7 +41,7 @@ const SEARCHES: u32 = 5;
 const SESSIONS: u32 = 10;
 
 pub(super) fn tdm(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
-    lines.put(one_sender(session)?);
+    lines.put_all(one_sender(session)?);
     let mut can_make_ports = true;
     for (senders, window) in [
         (3, Some(Duration::from_micros(2500))),
@@ -166,31 +169,57 @@ fn of_port(options: &tdm::Options, report: &Report) -> Result<Vec<Line>> {
     ])
 }
 
-/// One sender to one receiver over loopback, flat out, in turns with a bare loop of the same calls.
-fn one_sender(session: &Session) -> Result<Line> {
+/// One sender to one receiver over loopback, flat out, in turns with a bare loop of the same calls and with spead2.
+fn one_sender(session: &Session) -> Result<Vec<Line>> {
     let seconds = if session.quick { 0.5 } else { 2.0 };
-    let mut found = vec![Vec::new(), Vec::new()];
+    let spead2 = Spead2::find(&session.options.work)
+        .inspect_err(|error| eprintln!("  no spead2: {error:#}"))
+        .ok();
+    let mut found = vec![Vec::new(); if spead2.is_some() { 4 } else { 2 }];
     let mut lost = Vec::new();
     let mut rounds = 0;
     while session.wants_more(rounds, &found) {
         session.go_on()?;
         let came = loopback::one_sender(&session.program, seconds, false)?;
         lost.push(came.lost_part * 100.0);
-        if let [ours, bare] = found.as_mut_slice() {
+        if let [ours, bare, others @ ..] = found.as_mut_slice() {
             ours.push(came.rate_bps / 1e9);
             bare.push(bare_loop(seconds)? / 1e9);
+            for (values, cpus) in others.iter_mut().zip([None, Some([0, 1])]) {
+                let spead2 = spead2.as_ref().context("it was found")?;
+                values.push(spead2.one_sender(seconds, cpus)? / 1e9);
+            }
         }
         rounds += 1;
     }
-    let [ours, bare] = found.as_slice() else {
-        bail!("two of them take turns");
+    let [ours, bare, others @ ..] = found.as_slice() else {
+        bail!("two of them take turns at least");
     };
     let values = |values: &[f64]| spread(values.iter().copied()).context("no run");
     let lost = spread(lost).context("no run")?;
-    Ok(Line::new("tdm, one sender flat out over loopback, datagrams of 1472 B that came", "Gb/s", values(ours)?)
-        .beside("bare GSO and GRO loop", values(bare)?)
-        .ratio_goal(Goal::AtLeast(OF_BARE))
-        .note(format!("{:.2} % lost in the receiver's socket, by name; each looks at every datagram, the loop at none", lost.median)))
+    const WHAT: &str = "tdm, one sender flat out over loopback, datagrams of 1472 B that came";
+    let mut lines = vec![
+        Line::new(WHAT, "Gb/s", values(ours)?)
+            .beside("bare GSO and GRO loop", values(bare)?)
+            .ratio_goal(Goal::AtLeast(OF_BARE))
+            .note(format!("{:.2} % lost in the receiver's socket, by name; each looks at every datagram, the loop at none", lost.median)),
+    ];
+    let spreads: Result<Vec<Spread>> = others.iter().map(|other| values(other)).collect();
+    let best = spreads?
+        .into_iter()
+        .max_by(|one, other| one.median.total_cmp(&other.median));
+    if let (Some(best), Some(spead2)) = (best, &spead2) {
+        let name = format!(
+            "spead2 {}, the better one of default and pinned",
+            spead2.version
+        );
+        lines.push(
+            Line::new(WHAT, "Gb/s", values(ours)?)
+                .beside(name, best)
+                .ratio_goal(Goal::AtLeast(OF_SPEAD2)),
+        );
+    }
+    Ok(lines)
 }
 
 /// The same calls without heads, numbers, clocks and books: bits/s that came.
