@@ -54,7 +54,7 @@ const PORT: &str = "Senders, receiver and switch are network namespaces on this 
 
 const RECORDED: &str = "Lines are means over all runs, pale strokes reach from the smallest to the largest; points of more windows than a picture has room for are drawn together. Rows have each window. \
                         Travel time is from the sender's kernel to the receiver's, with the clock that the sender was measured to have. Hosts are network namespaces on one machine, and a bridge port of 1 Gb/s and \
-                        128 KiB with a token bucket (tbf) stands for the switch's port; clocks of senders are set off by up to 20 ms and 100 ppm. All of it shares this host's CPUs.";
+                        128 KiB with a token bucket (tbf) stands for the switch's port; clocks of senders are set off by up to 20 ms and 100 ppm. All of it shares this host's CPUs: where the receiver is held up, its own socket loses, at least as many as the rows name (lost_socket_overflow).";
 
 /// All figures.
 pub(super) const DEFINITIONS: &[Definition] = &[

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_run::tdm::receive::{Came, Row as Window};
+use forebay_run::tdm::receive::{Came, Lost, Row as Window};
 
 use super::{PORT_BUFFER_BYTES, TdmTask, options};
 use crate::figure::published;
@@ -246,9 +246,9 @@ fn seen(senders: f64, rows: &[&Row]) -> Seen {
             sent: count("sent"),
             received,
             payload_bytes: count("payload_bytes"),
-            lost: forebay_run::tdm::receive::Lost {
+            lost: Lost {
                 inside: count("lost"),
-                ..forebay_run::tdm::receive::Lost::default()
+                ..Lost::default()
             },
             travel_min_ns: ns("travel_us_min"),
             travel_max_ns: ns("travel_us_max"),
@@ -361,9 +361,20 @@ pub(in crate::figure) fn compare_packets(rows: &[Row]) -> Vec<String> {
 pub(in crate::figure) fn compare_panel(rows: &[Row]) -> Vec<String> {
     let line = |(scheme, senders, of): (String, f64, Vec<&Row>)| {
         let sum = |name: &str| of.iter().map(|row| row.number(name)).sum::<f64>();
+        let causes = Lost::default().by_cause().map(|(cause, _)| cause);
+        let by_cause = causes.map(|cause| (cause, sum(&format!("lost_{cause}"))));
+        let by_cause = by_cause.iter().filter(|(_, packets)| *packets > 0.0);
+        let by_cause: Vec<String> = by_cause
+            .map(|(cause, packets)| format!("{cause} {packets}"))
+            .collect();
+        let by_cause = if by_cause.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", by_cause.join(", "))
+        };
         let rate = column(&of, "rate_bps").map_or(f64::NAN, |it| it.median);
         format!(
-            "{scheme}, {senders} senders: {} windows, {} packets sent, {} came, {} missing, {} in overlaps; {:.0} Mb/s of payload while a window is sent. {}",
+            "{scheme}, {senders} senders: {} windows, {} packets sent, {} came, {} missing{by_cause}, {} in overlaps; {:.0} Mb/s of payload while a window is sent. {}",
             of.len(),
             sum("sent"),
             sum("received"),
@@ -389,6 +400,10 @@ mod tests {
                 sent: 4,
                 received: 3,
                 payload_bytes: 300,
+                lost: Lost {
+                    tail: 1,
+                    ..Lost::default()
+                },
                 first_sent_ns: 1_700_000_000_000_000_000
                     + u64::from(sender) * 1_100_000
                     + u64::from(window) * 2_200_000,
@@ -429,7 +444,11 @@ mod tests {
         let band = panel_charts(&rows)[6].series[1].points[2];
         assert!((band.low - 1.1).abs() < 1e-6 && (band.high - 2.0).abs() < 1e-6);
         assert!(compare_travel(&rows)[1].contains("sender 1: travel time 4.0 us"));
-        assert!(compare_panel(&rows)[0].contains("8 windows, 32 packets sent, 24 came"));
+        let told = &compare_panel(&rows)[0];
+        assert!(
+            told.contains("8 windows, 32 packets sent, 24 came, 8 missing (tail 8)"),
+            "{told}"
+        );
     }
 
     #[test]
