@@ -10,6 +10,7 @@ mod parts;
 mod readout;
 mod search;
 mod tdm;
+mod tdm_long;
 
 use std::path::PathBuf;
 
@@ -142,6 +143,11 @@ const PARTS: &[Part] = &[
         "tdm",
         "time-division UDP: one sender against a bare loop, and three schemes on a shallow port between network namespaces",
         tdm::tdm,
+    ),
+    (
+        "tdm-long",
+        "time-division UDP for five minutes in windows of 200 us: what memory and output grow by",
+        tdm_long::tdm_long,
     ),
 ];
 
