@@ -9,7 +9,13 @@
 //! two that followed each other. The bounds of its errors are certain, and not those of a distribution, as long as the ways take no less than no time. A clock that is set jumps and keeps its rate: so after a step the skew that was known holds until there are
 //! points enough for another. The host's clock is never touched.
 
+mod bound;
+
 use std::collections::VecDeque;
+
+pub use bound::{Base, Wall};
+
+use bound::Bound;
 
 /// Bursts that the line goes through.
 pub const POINTS_MAX: usize = 16;
@@ -132,7 +138,11 @@ pub struct Clock {
     points: VecDeque<Point>,
     best: Option<Point>,
     doubt: Option<Point>,
+    fitted: Option<Line>,
+    /// What both wall clocks say, and the line with that.
+    bound: Option<Bound>,
     line: Option<Line>,
+    base: Base,
     /// One of the clocks was set: the line holds no longer, or it does.
     was_set: bool,
     /// Skew and the bound of its error from before a step.
@@ -165,7 +175,7 @@ impl Clock {
         };
         let was_set = std::mem::take(&mut self.was_set);
         let doubt = self.doubt.take().filter(|_| !was_set);
-        let verdict = match (self.line, doubt) {
+        let verdict = match (self.fitted, doubt) {
             (Some(line), None) if was_set && !agrees(&line, &point) => {
                 self.steps += 1;
                 let rate = (line.skew, line.skew_error);
@@ -202,7 +212,8 @@ impl Clock {
             self.points.pop_front();
         }
         self.points.push_back(point);
-        self.line = self.fit();
+        self.fitted = self.fit();
+        self.narrow();
         verdict
     }
 
@@ -210,6 +221,28 @@ impl Clock {
     #[must_use]
     pub const fn line(&self) -> Option<Line> {
         self.line
+    }
+
+    /// What the bound of its error rests on.
+    #[must_use]
+    pub const fn base(&self) -> Base {
+        self.base
+    }
+
+    /// Both wall clocks, here and there, when the clock here shows `now_ns`; none when one of them is not disciplined.
+    pub fn bound(&mut self, now_ns: u64, walls: Option<(Wall, Wall)>) {
+        self.bound = walls.map(|(here, there)| Bound::of(now_ns, here, there));
+        self.narrow();
+    }
+
+    fn narrow(&mut self) {
+        (self.line, self.base) = match (self.fitted, self.bound) {
+            (Some(line), Some(bound)) => {
+                let (line, base) = bound.narrow(line);
+                (Some(line), base)
+            }
+            (line, _) => (line, Base::Exchanges),
+        };
     }
 
     /// The last burst contradicts the line: nobody should rely on it now.
@@ -221,7 +254,9 @@ impl Clock {
     /// One of the clocks was set: the next burst shows by how much.
     pub fn was_set(&mut self) {
         self.best = None;
-        self.was_set = self.line.is_some();
+        self.bound = None;
+        self.narrow();
+        self.was_set = self.fitted.is_some();
     }
 
     /// Enough bursts have shown offset and skew.
@@ -254,8 +289,10 @@ impl Clock {
     /// Forgets everything: the peer has another clock now.
     pub fn forget(&mut self) {
         self.points.clear();
-        (self.best, self.doubt, self.line, self.kept) = (None, None, None, None);
+        (self.best, self.doubt, self.fitted, self.kept) = (None, None, None, None);
         self.was_set = false;
+        self.bound = None;
+        self.narrow();
     }
 
     fn fit(&self) -> Option<Line> {

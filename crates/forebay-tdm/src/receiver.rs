@@ -189,6 +189,8 @@ pub struct Receiver {
     plan: Option<Plan>,
     start_ns: u64,
     first_ready_ns: Option<u64>,
+    /// The wall clock here, where it is disciplined.
+    wall: Option<crate::clock::Wall>,
     outgoing: VecDeque<Outgoing>,
     rows: VecDeque<Row>,
     counts: Counts,
@@ -215,6 +217,7 @@ impl Receiver {
             plan: None,
             start_ns: 0,
             first_ready_ns: None,
+            wall: None,
             outgoing: VecDeque::new(),
             rows: VecDeque::new(),
             counts: Counts::default(),

@@ -14,6 +14,7 @@ mod exchanges;
 mod heard;
 mod outcome;
 mod probes;
+mod wall;
 mod window;
 
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ use forebay_wire::tdm::{
     Welcome,
 };
 
-use crate::clock::{Burst, Clock};
+use crate::clock::{Base, Burst, Clock, Wall};
 use crate::key::Key;
 use exchanges::Exchanges;
 pub use outcome::{NotTaken, Over, Sent};
@@ -121,6 +122,8 @@ pub struct Sender {
     start: u8,
     welcome: Option<Welcome>,
     clock: Clock,
+    /// Wall clocks: here, and at the receiver.
+    walls: [Option<Wall>; 2],
     exchanges: Exchanges,
     open: Option<Open>,
     next_window: u32,
@@ -164,6 +167,7 @@ impl Sender {
             start: 0,
             welcome: None,
             clock: Clock::default(),
+            walls: [None; 2],
             exchanges: Exchanges::new(nonce),
             open: None,
             next_window: 0,
@@ -311,7 +315,7 @@ impl Sender {
                     skew_ppb: ((-line.skew * 1e9) as i32).cast_unsigned(),
                     offset: self.offset - self.here.payload_bytes,
                     real_time: u8::from(self.config.real_time),
-                    disciplined: 0,
+                    disciplined: u8::from(self.clock.base() == Base::Disciplined),
                 };
                 self.emit(Message::Ready(ready), None, out)
             }

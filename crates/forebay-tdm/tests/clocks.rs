@@ -12,6 +12,7 @@
 mod world;
 
 use forebay_emu::affine_clock::AffineClock;
+use forebay_tdm::clock::Base;
 use forebay_tdm::sender::{Over, Phase};
 use forebay_wire::tdm::Mode;
 use world::{Lateness, SECOND, Setup, World};
@@ -130,5 +131,51 @@ fn a_host_that_wakes_up_late_sends_only_what_fits_and_carries_the_rest() {
         let preempted: u64 = world.sender(0).sent().preempted;
         assert!(peers[0].preempted <= preempted && peers[0].preempted > 0);
         assert_eq!(peers[0].carried, sent.carried);
+    }
+}
+
+#[test]
+fn disciplined_wall_clocks_narrow_the_bound_and_are_left_out_where_they_lie() {
+    for (off_ns, error_ns, expected) in [
+        (700, 1_000, Base::Disciplined),
+        (-700, 1_000, Base::Disciplined),
+        (5_000_000, 10_000_000, Base::Exchanges),
+        (5_000_000, 1_000, Base::Contradicted),
+    ] {
+        let mut world = World::new(Setup {
+            walls: Some((off_ns, error_ns)),
+            ..slow(7, 10_000_000)
+        });
+        // What disciplines a wall clock disciplines the monotonic one with it.
+        world.site.as_mut().unwrap().clock = AffineClock::new(77 * SECOND as i64, 0);
+        for (at, host) in world.hosts.iter_mut().enumerate() {
+            host.clock = AffineClock::new(at as i64 * SECOND as i64, 0);
+        }
+        for at in 0..3 {
+            world.start_sender(at);
+        }
+        world.run(60 * SECOND);
+        world.check_streams();
+        assert_eq!(world.lost().0, 0);
+        let plan = world.site.as_ref().unwrap().receiver.plan().unwrap();
+        let reason = plan
+            .reasons
+            .iter()
+            .find(|reason| reason.what == "clock")
+            .unwrap();
+        let narrowed = reason
+            .why
+            .contains("3 of 3 senders the bounds of both hosts' disciplined");
+        assert_eq!(narrowed, expected == Base::Disciplined, "{}", reason.why);
+        for at in 0..3 {
+            assert_eq!(world.sender(at).clock().base(), expected, "{off_ns}");
+        }
+        for host in &world.hosts {
+            for (error, bound) in &host.errors {
+                assert!(error <= bound, "{error} of {bound}");
+                let both = 2 * error_ns + 1_000;
+                assert!(expected != Base::Disciplined || *bound <= both, "{bound}");
+            }
+        }
     }
 }

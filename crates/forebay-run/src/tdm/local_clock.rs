@@ -4,11 +4,15 @@
 //! clock. For tests and the bench a clock can be made to show another time at another rate: then the truth is known.
 
 use forebay_sys::clock;
+use forebay_tdm::clock::Wall;
 
 /// The difference of the clocks is read again after so long, in ns.
 const READ_EVERY_NS: u64 = 1_000_000;
 /// A change of the difference by more than this is a step of the wall clock, in ns.
 const STEP_NS: u64 = 10_000;
+
+/// Whether the wall clock is disciplined is asked so often, in ns: its bound grows by 500 ns in that time.
+const WALL_EVERY_NS: u64 = 1_000_000_000;
 
 /// A clock that shows another time than the host's, as of another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,7 @@ pub(super) struct LocalClock {
     wall_ns: i64,
     read_ns: u64,
     steps: u64,
+    walled_ns: u64,
 }
 
 impl LocalClock {
@@ -43,6 +48,7 @@ impl LocalClock {
             wall_ns: clock::realtime_minus_monotonic_ns().offset_ns,
             read_ns: now_ns,
             steps: 0,
+            walled_ns: 0,
         }
     }
 
@@ -90,6 +96,24 @@ impl LocalClock {
         stepped
     }
 
+    /// The wall clock, where another program disciplines it; told when it is time to ask again.
+    pub(super) fn wall(&mut self) -> Option<Option<Wall>> {
+        let true_ns = clock::monotonic_ns();
+        if self.walled_ns != 0 && true_ns < self.walled_ns + WALL_EVERY_NS {
+            return None;
+        }
+        self.walled_ns = true_ns;
+        let found = clock::discipline().ok().filter(|found| found.synchronised);
+        Some(found.map(|found| {
+            let read = clock::realtime_minus_monotonic_ns();
+            let shown_more = self.shows(true_ns).wrapping_sub(true_ns).cast_signed();
+            Wall {
+                ahead_ns: read.offset_ns.saturating_sub(shown_more),
+                error_ns: found.error_max_ns.saturating_add(read.half_width_ns),
+            }
+        }))
+    }
+
     /// What the wall clock shows more than the monotonic one, in ns.
     pub(super) const fn wall_minus_monotonic_ns(&self) -> i64 {
         self.wall_ns
@@ -121,6 +145,23 @@ mod tests {
             );
             assert!(clock.true_ns(shown).abs_diff(later_ns) <= 1);
         }
+    }
+
+    #[test]
+    fn the_wall_clock_is_told_where_it_is_disciplined_and_not_too_often() {
+        let offset_ns = 5_000_000_000;
+        let mut clock = LocalClock::new(Some(EmulatedClock {
+            offset_ns,
+            skew_ppb: 0,
+        }));
+        let told = clock.wall().expect("the first time");
+        let is_disciplined = clock::discipline().unwrap().synchronised;
+        assert_eq!(told.is_some(), is_disciplined);
+        if let Some(wall) = told {
+            let shown_ns = clock.now_ns().checked_add_signed(wall.ahead_ns).unwrap();
+            assert!(shown_ns.abs_diff(clock::realtime_ns()) < 1_000_000_000);
+        }
+        assert_eq!(clock.wall(), None);
     }
 
     #[test]

@@ -352,6 +352,9 @@ impl Work<'_> {
             self.books.overflowed(drops);
             self.sums.socket_drops += drops;
         }
+        if let Some(wall) = self.clock.wall() {
+            self.receiver.handle_wall(wall);
+        }
         let now_ns = self.clock.now_ns();
         if now_ns >= self.flushed_ns + FLUSH_NS {
             self.flushed_ns = now_ns;

@@ -1,5 +1,6 @@
 //! One sender: its socket, its clock, its input.
 
+mod books;
 mod input;
 mod summary;
 
@@ -8,6 +9,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use forebay_ledger::Leak;
 use forebay_sys::gso::{GsoSend, SEGMENTS_MAX, Segment, burst_segments_max};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};
@@ -22,6 +24,7 @@ use super::lateness;
 use super::local_clock::{EmulatedClock, LocalClock};
 use super::outbound::Outbound;
 use crate::net::Address;
+use books::Books;
 pub use input::HeapsSent;
 use input::Input;
 pub use summary::{ClockSummary, SendSummary};
@@ -64,6 +67,12 @@ pub struct SendPlan {
     pub cpu: Option<usize>,
     /// Each datagram by a call of its own, without the kernel's cutting.
     pub plain: bool,
+    /// Directory of ledger and record; none: nothing is kept.
+    pub out: Option<PathBuf>,
+    /// Where Prometheus is answered.
+    pub metrics: Option<SocketAddr>,
+    /// The fault switch of the tests, at `send`; off.
+    pub leak: Leak,
     /// For tests: the clock shows another time than the host's.
     pub clock: Option<EmulatedClock>,
 }
@@ -85,6 +94,7 @@ struct Work {
     outbound: Outbound,
     clock: LocalClock,
     input: Input,
+    books: Books,
     keyed: Option<Key>,
     heads: Vec<[u8; DATA_HEAD_BYTES]>,
     /// Payloads with their hashes, where there is a key.
@@ -110,6 +120,16 @@ pub fn run(
     if let Some(cpu) = plan.cpu {
         sched::pin_to_cpu(cpu)?;
     }
+    let mut warnings = Vec::new();
+    let out = plan.out.as_deref();
+    let books = Books::open(
+        &plan.name,
+        out,
+        plan.metrics,
+        plan.leak.clone(),
+        &mut warnings,
+    )?;
+    warnings.iter().for_each(|warning| tell(warning));
     let input = Input::of(plan)?;
     // After the input's thread has begun: that one has no need of it.
     let mut real_time = false;
@@ -159,6 +179,7 @@ pub fn run(
         outbound: Outbound::default(),
         clock,
         input,
+        books,
         keyed: plan.key.clone(),
         heads: vec![[0; DATA_HEAD_BYTES]; SEGMENTS_MAX],
         sealed: vec![Vec::new(); SEGMENTS_MAX],
@@ -173,7 +194,7 @@ pub fn run(
         .input
         .failure()
         .map(|error| format!("reading the input: {error}"));
-    Ok(work.conclude(plan, lateness, begun.elapsed(), failed))
+    work.conclude(plan, lateness, begun.elapsed(), failed)
 }
 
 fn check_name(name: &str) -> Result<(), TdmError> {
@@ -200,6 +221,28 @@ pub fn default_name() -> String {
 fn nonce() -> u64 {
     let mixed = forebay_sys::clock::realtime_ns() ^ (u64::from(std::process::id()) << 48);
     mixed | 1
+}
+
+/// What stamps the interface to the receiver could make, and why they are not used.
+fn hardware_of(socket: &Stamped) -> String {
+    let local = socket::local_address(socket);
+    match local.and_then(|local| forebay_sys::clock::phc_of(local.ip())) {
+        Ok(found) => match found.phc_index {
+            Some(phc) if found.receive_hardware && found.transmit_hardware => format!(
+                "{} stamps in hardware by /dev/ptp{phc}, and those stamps are not used: discipline the wall clock by it (ptp4l and phc2sys, on both hosts)",
+                found.interface
+            ),
+            Some(phc) => format!(
+                "{} has /dev/ptp{phc} and no hardware stamps of all datagrams",
+                found.interface
+            ),
+            None => format!(
+                "{} has no hardware clock; the kernel's stamps are used",
+                found.interface
+            ),
+        },
+        Err(error) => format!("not known: {error}"),
+    }
 }
 
 impl Work {
@@ -229,12 +272,16 @@ impl Work {
                     self.sender.drop_exchanges();
                 }
                 let now_ns = self.clock.now_ns();
+                if let Some(wall) = self.clock.wall() {
+                    self.sender.handle_wall(now_ns, wall);
+                }
                 while let Some(transmit) = self.sender.poll_transmit(now_ns, &mut control) {
                     let bytes = control.get(..transmit.bytes).unwrap_or_default();
                     let stamp = transmit.stamp.map(u64::from);
                     self.outbound.send(&mut self.socket, bytes, None, stamp);
                 }
                 self.payload_bytes = self.sender.payload_bytes();
+                self.books.tend(self.clock.now_ns(), self.sender.sent());
             }
             let (available, ended) = self.input.ready(self.payload_bytes);
             let now_ns = self.clock.now_ns();
@@ -343,12 +390,15 @@ impl Work {
         }
         let bytes: usize = lengths.iter().take(taken).sum();
         if taken > 0 {
+            let refused = (errors > 0).then(|| lengths.get(taken - 1).map_or(0, |it| *it as u64));
+            self.books.sent(taken as u64, bytes as u64, refused);
             self.truth.look(&self.clock, &self.sender, now_ns);
             self.sender
                 .burst_sent(now_ns, taken as u32, errors, bytes as u64);
             self.input.take(bytes as u64);
-            if let Some(heaps) = self.input.heaps_begun() {
-                self.sender.handle_heaps(heaps);
+            if let Some(heaps) = self.input.heaps() {
+                self.sender.handle_heaps(heaps.begun());
+                self.books.heaps(heaps.came(), heaps.done());
             }
         }
     }
@@ -414,9 +464,11 @@ impl Work {
         lateness: lateness::Lateness,
         took: Duration,
         failed: Option<String>,
-    ) -> SendSummary {
+    ) -> Result<SendSummary, TdmError> {
         let input = self.input.end();
-        summary::of(
+        let sent = *self.sender.sent();
+        let closed = self.books.close(&sent, input.heaps, failed.is_none());
+        let summary = summary::of(
             &self.sender,
             &self.clock,
             &self.truth,
@@ -428,8 +480,12 @@ impl Work {
                 network_errors: self.outbound.errors,
                 seconds: took.as_secs_f64(),
                 failed,
+                hardware: hardware_of(&self.socket),
                 input,
+                books_residual: closed?,
             },
-        )
+        );
+        self.books.keep(&summary)?;
+        Ok(summary)
     }
 }

@@ -206,3 +206,58 @@ proptest! {
         }
     }
 }
+
+/// A clock that knows an offset of 1 ms within half of its delay.
+fn within(delay_ns: u64) -> Clock {
+    let mut clock = Clock::default();
+    for burst in 0..8 {
+        let sent_ns = 10_000_000_000 + burst * 100_000_000;
+        clock.add(&Exchange {
+            sent_ns,
+            came_ns: sent_ns + 1_000_000 + delay_ns / 2,
+            left_ns: sent_ns + 1_000_000 + delay_ns / 2,
+            back_ns: sent_ns + delay_ns,
+        });
+        assert_eq!(clock.end_burst(), Burst::Kept);
+    }
+    clock
+}
+
+#[test]
+fn the_tighter_of_exchanges_and_wall_clocks_holds() {
+    let now_ns = 10_800_000_000;
+    let wall = |ahead_ns, error_ns| Wall { ahead_ns, error_ns };
+    for (delay_ns, ahead_ns, error_ns, expected) in [
+        // Both agree, and wall clocks know it better.
+        (400_000, 1_000_000, 2_000, Base::Disciplined),
+        // They are on one side of what exchanges allow.
+        (400_000, 1_150_000, 40_000, Base::Disciplined),
+        // Exchanges know it better.
+        (4_000, 1_000_000, 5_000_000, Base::Exchanges),
+        // One of them lies.
+        (4_000, 2_000_000, 2_000, Base::Contradicted),
+    ] {
+        let mut clock = within(delay_ns);
+        let alone = clock.line().unwrap();
+        clock.bound(now_ns, Some((wall(ahead_ns, error_ns), wall(0, error_ns))));
+        assert_eq!(clock.base(), expected, "{delay_ns} {ahead_ns}");
+        let line = clock.line().unwrap();
+        let offset_ns = line.remote_ns(now_ns) - now_ns;
+        if expected == Base::Disciplined {
+            assert!(line.error_at_ns(now_ns) < alone.error_at_ns(now_ns));
+            assert!(line.error_at_ns(now_ns) <= 2 * error_ns + 2, "{line:?}");
+            let bound = line.error_at_ns(now_ns);
+            assert!(
+                offset_ns.abs_diff(ahead_ns as u64) <= 2 * error_ns,
+                "{offset_ns}"
+            );
+            // What is stated lies within what exchanges allow.
+            assert!(offset_ns.abs_diff(1_000_000) + bound <= alone.error_at_ns(now_ns) + 3);
+            assert!(line.error_at_ns(now_ns + 1_000_000_000) > line.error_at_ns(now_ns));
+        } else {
+            assert_eq!(line, alone);
+        }
+        clock.bound(now_ns, None);
+        assert_eq!((clock.line(), clock.base()), (Some(alone), Base::Exchanges));
+    }
+}

@@ -7,7 +7,8 @@ use forebay_wire::tdm::{
 };
 
 use super::{Peer, PeerState, Phase, Receiver, Whom};
-use crate::plan::{Plan, Slot};
+use crate::clock::Wall;
+use crate::plan::{Plan, PlanInput, Reason, Slot};
 
 impl Receiver {
     pub(super) fn handle_hello(&mut self, now_ns: u64, from: SocketAddr, hello: &Hello<'_>) {
@@ -135,8 +136,11 @@ impl Receiver {
             input.lateness_ns = input.lateness_ns.max(ready.lateness_ns);
             input.clock_error_ns = input.clock_error_ns.max(ready.clock_error_ns);
         }
+        let narrowed = present().filter(|peer| peer.totals().ready.disciplined == 1);
+        let reason = clock_reason(&input, narrowed.count(), present().count());
         match Plan::compute(&input) {
-            Ok(plan) => {
+            Ok(mut plan) => {
+                plan.reasons.push(reason);
                 self.plan = Some(plan);
                 self.start_ns = now_ns + self.config.lead_ns;
                 self.phase = Phase::Running;
@@ -151,6 +155,11 @@ impl Receiver {
                 }
             }
         }
+    }
+
+    /// The wall clock here; none when nobody disciplines it. Senders whose own is disciplined, too, know the clocks no worse than both bounds together.
+    pub const fn handle_wall(&mut self, wall: Option<Wall>) {
+        self.wall = wall;
     }
 
     /// Tells a sender the configuration, with its start when there is one.
@@ -173,8 +182,8 @@ impl Receiver {
             guard_ns: 0,
             pace_ps: 0,
             silence_ns: self.config.silence_ns,
-            wall_ns: 0,
-            wall_error_ns: 0,
+            wall_ns: self.wall.map_or(0, |wall| wall.ahead_ns.cast_unsigned()),
+            wall_error_ns: self.wall.map_or(0, |wall| wall.error_ns.max(1)),
         };
         if let Some(plan) = &self.plan {
             let slot = plan.slots.get(usize::from(sender)).copied();
@@ -238,5 +247,20 @@ impl Receiver {
             }
             _ => {}
         }
+    }
+}
+
+/// What the bound of the clocks rests on.
+fn clock_reason(input: &PlanInput, narrowed: usize, of: usize) -> Reason {
+    let base = match narrowed {
+        0 => "exchanges of readings with the receiver".to_owned(),
+        _ => format!(
+            "exchanges of readings with the receiver, and for {narrowed} of {of} senders the bounds of both hosts' disciplined wall clocks"
+        ),
+    };
+    Reason {
+        what: "clock",
+        value: format!("{} ns", input.clock_error_ns),
+        why: format!("the bound of the error of senders' clocks, by {base}"),
     }
 }

@@ -100,11 +100,15 @@ impl Sender {
             }
             Phase::Clock | Phase::Ready if packet.session == self.session && ours => {}
             // The answer to a ready that was said twice.
-            Phase::Running | Phase::Ending if self.is_of_our_session(packet) => return Ok(()),
+            Phase::Running | Phase::Ending if self.is_of_our_session(packet) => {
+                self.take_wall(now_ns, welcome);
+                return Ok(());
+            }
             _ => return Err(NotTaken::Foreign(packet.session)),
         }
         (self.index, self.start) = (packet.sender, packet.start);
         self.welcome = Some(*welcome);
+        self.take_wall(now_ns, welcome);
         if self.phase == Phase::Ready && welcome.start_ns != 0 {
             self.phase = Phase::Running;
         }

@@ -22,6 +22,7 @@ use forebay_emu::affine_clock::AffineClock;
 use forebay_emu::port::Port;
 use forebay_emu::rng::Xoshiro256;
 use forebay_emu::world::{Layer, NetworkTotals, pass};
+use forebay_tdm::clock::Wall;
 use forebay_tdm::key::Key;
 use forebay_tdm::plan::{PlanInput, WIRE_OVERHEAD_BYTES};
 use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
@@ -57,6 +58,8 @@ pub(crate) struct Setup {
     /// What the network does to what the port has let through, and to answers.
     pub(crate) forth: Vec<Layer>,
     pub(crate) back: Vec<Layer>,
+    /// Wall clocks of all hosts are off by so much, the receiver's not, and each says this bound of its error, in ns.
+    pub(crate) walls: Option<(i64, u64)>,
 }
 
 impl Setup {
@@ -82,6 +85,7 @@ impl Setup {
             sender_wait_ns: 0,
             forth: Vec::new(),
             back: Vec::new(),
+            walls: None,
         }
     }
 }
@@ -566,6 +570,17 @@ impl World {
     pub(crate) fn drive_sender(&mut self, at: usize) {
         let now_ns = self.now_ns();
         let shown_ns = self.hosts[at].clock.shows(now_ns);
+        if let (Some((off_ns, error_ns)), Some(sender)) =
+            (self.setup.walls, &mut self.hosts[at].sender)
+        {
+            let ahead_ns = now_ns.cast_signed() - shown_ns.cast_signed() + off_ns;
+            sender.handle_wall(shown_ns, Some(Wall { ahead_ns, error_ns }));
+            if let Some(site) = &mut self.site {
+                let shown_ns = site.clock.shows(now_ns).cast_signed();
+                let ahead_ns = now_ns.cast_signed() - shown_ns;
+                site.receiver.handle_wall(Some(Wall { ahead_ns, error_ns }));
+            }
+        }
         let mut next = self.send_all(at, shown_ns);
         let host = &mut self.hosts[at];
         let Some(sender) = &host.sender else { return };

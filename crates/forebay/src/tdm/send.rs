@@ -12,7 +12,7 @@ use forebay_run::tdm::send::{self, MessageInput, SendPlan, SendSummary};
 use forebay_run::tdm::{EmulatedClock, PORT};
 
 use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
-use crate::session::BROKEN;
+use crate::session::{BROKEN, leak_of_end_point};
 
 /// Sends a stream to a receiver of time-division UDP, in the windows that it gives.
 ///
@@ -62,6 +62,12 @@ pub(crate) struct SendArgs {
     /// Send each datagram by itself.
     #[arg(long)]
     plain: bool,
+    /// Directory of ledger and record, for `forebay audit` and `forebay top`.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Answer Prometheus at this address, as 127.0.0.1:9100.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// For tests: a clock that shows NS more and gains PPB, as 5000000,100000.
     #[arg(long, value_name = "NS,PPB", hide = true, allow_hyphen_values = true, value_parser = parse_clock)]
     emulate_clock: Option<EmulatedClock>,
@@ -147,6 +153,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         key: args.key.as_deref().map(read_key).transpose()?,
         cpu: args.cpu,
         plain: args.plain,
+        out: args.out.clone(),
+        metrics: args.metrics,
+        leak: leak_of_end_point()?,
         clock: args.emulate_clock,
     };
     let summary = send::run(&plan, &signals, |text| {
@@ -163,6 +172,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
     Ok(match summary.residual_items {
         Some(left) if left != 0 => ExitCode::from(BROKEN),
         _ if summary.messages.as_ref().is_some_and(is_open) => ExitCode::from(BROKEN),
+        _ if summary.books_residual != [0; 2] => ExitCode::from(BROKEN),
         _ if summary.is_complete() => ExitCode::SUCCESS,
         _ => ExitCode::from(2),
     })
@@ -184,6 +194,10 @@ fn print(summary: &SendSummary) {
         summary.preempted,
         summary.carried,
         summary.withheld,
+    ));
+    print_line(format_args!(
+        "clock by {}: {}; {}",
+        summary.clock.base, summary.clock.base_why, summary.clock.hardware
     ));
     if let Some(heaps) = &summary.heaps {
         print_line(format_args!(

@@ -38,6 +38,7 @@ struct SenderWords {
     write: Account,
     heaps: Account,
     late_ns: Counter,
+    closed: Counter,
 }
 
 /// The books of a receiver.
@@ -79,7 +80,10 @@ impl Books {
             let (_, heaps) = schema.account(group, "heaps", &owner, Unit::Messages, &HEAP_REASONS);
             let help = "Sum over windows of how late their first packets were";
             let late_ns = schema.counter(group, "window_lateness_ns", &owner, help);
+            let help = "Windows that were closed";
+            let closed = schema.counter(group, "windows_closed", &owner, help);
             SenderWords {
+                closed,
                 windows,
                 write,
                 heaps,
@@ -207,6 +211,7 @@ impl Books {
         for (place, (_, packets)) in words.windows.dropped.iter().zip(row.lost.by_cause()) {
             self.book.add_tally(*place, packets, 0);
         }
+        self.book.add(words.closed, 1);
         self.book.add(words.late_ns, u64::from(row.lateness_ns));
     }
 

@@ -206,11 +206,11 @@ impl Input {
         }
     }
 
-    /// Heaps of which at least a part was sent; none where the stream is of bytes.
-    pub(super) fn heaps_begun(&self) -> Option<u64> {
+    /// Its heaps; none where the stream is of bytes.
+    pub(super) fn heaps(&self) -> Option<&HeapReading> {
         match self {
             Self::Pattern { .. } | Self::Read(_) => None,
-            Self::Heaps(heaps) => Some(heaps.cutter.begun()),
+            Self::Heaps(heaps) => Some(heaps),
         }
     }
 
@@ -228,6 +228,20 @@ impl Input {
 }
 
 impl HeapReading {
+    pub(super) const fn came(&self) -> u64 {
+        self.came
+    }
+
+    /// Those of which at least a part was sent.
+    pub(super) fn begun(&self) -> u64 {
+        self.cutter.begun()
+    }
+
+    /// Those that were wholly sent.
+    pub(super) const fn done(&self) -> u64 {
+        self.cutter.done()
+    }
+
     fn ready(&mut self, payload_bytes: usize) -> (u64, bool) {
         while !self.ended && self.cutter.waiting_bytes() < HEAPS_BYTES {
             self.arrived.drain();

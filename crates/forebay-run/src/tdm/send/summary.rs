@@ -3,6 +3,7 @@
 use crate::net::NetSummary;
 use forebay_sys::clock;
 use forebay_sys::gso::GsoMode;
+use forebay_tdm::clock::Base;
 use forebay_tdm::sender::{Over, Phase, Sender};
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -53,6 +54,12 @@ pub struct ClockSummary {
     pub wall_clock_steps: u64,
     /// Distance from the truth, 99 % are nearer, in ns; only where receiver and sender are one host it is one.
     pub same_host_error_ns_p99: u64,
+    /// What the bound of the error rests on: `exchanges`, or `exchanges and disciplined wall clocks`.
+    pub base: &'static str,
+    /// Why.
+    pub base_why: &'static str,
+    /// Hardware stamps: what there is.
+    pub hardware: String,
     /// The host's clock is disciplined by another program (NTP or PTP).
     pub disciplined: bool,
     /// Bound of that one's error by the kernel, in ns.
@@ -110,6 +117,8 @@ pub struct SendSummary {
     pub seconds: f64,
     /// CPU time, in seconds.
     pub cpu_seconds: f64,
+    /// What its own books leave over, in packets and heaps, and in bytes.
+    pub books_residual: [u64; 2],
     /// Heaps, where its input are messages that keep their boundaries.
     pub heaps: Option<HeapsSent>,
     /// What the end of messaging has to say, where its input are messages.
@@ -134,7 +143,40 @@ pub(super) struct Host {
     pub(super) network_errors: u64,
     pub(super) seconds: f64,
     pub(super) failed: Option<String>,
+    pub(super) hardware: String,
+    pub(super) books_residual: [u64; 2],
     pub(super) input: Ended,
+}
+
+/// What the bound of the clock's error rests on, and why.
+fn base_of(sender: &Sender, is_disciplined: bool) -> (&'static str, &'static str) {
+    let exchanges = "exchanges";
+    match (
+        sender.clock().base(),
+        is_disciplined,
+        sender.receiver_is_disciplined(),
+    ) {
+        (Base::Disciplined, ..) => (
+            "exchanges and disciplined wall clocks",
+            "both hosts' wall clocks are disciplined, and bound the error further than exchanges do",
+        ),
+        (Base::Contradicted, ..) => (
+            exchanges,
+            "both wall clocks are said to be disciplined, and are further apart than they say: see `chronyc tracking` on both hosts",
+        ),
+        (Base::Exchanges, true, true) => (
+            exchanges,
+            "both hosts' wall clocks are disciplined, and exchanges bound the error further than they do",
+        ),
+        (Base::Exchanges, false, _) => (
+            exchanges,
+            "the wall clock here is not disciplined (adjtimex): run chronyd, or ptp4l with phc2sys, on both hosts",
+        ),
+        (Base::Exchanges, true, false) => (
+            exchanges,
+            "the receiver's wall clock is not disciplined (adjtimex): run chronyd, or ptp4l with phc2sys, there",
+        ),
+    }
 }
 
 pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host) -> SendSummary {
@@ -160,6 +202,8 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
     let sent = sender.sent();
     let line = sender.clock().line();
     let discipline = clock::discipline().ok();
+    let is_disciplined = discipline.as_ref().is_some_and(|found| found.synchronised);
+    let (base, base_why) = base_of(sender, is_disciplined);
     let received = sender.received();
     let residual = received.filter(|_| sent.receivers_lost == 0).map(|ended| {
         sent.packets.cast_signed() - ended.packets.cast_signed() - ended.errors.cast_signed()
@@ -201,13 +245,17 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
             outliers: sender.clock().outliers,
             wall_clock_steps: local.steps(),
             same_host_error_ns_p99: truth.0.value_at_quantile(0.99),
-            disciplined: discipline.as_ref().is_some_and(|found| found.synchronised),
+            base,
+            base_why,
+            hardware: host.hardware,
+            disciplined: is_disciplined,
             discipline_error_ns: discipline
                 .filter(|found| found.synchronised)
                 .map(|found| found.error_max_ns),
         },
         seconds: host.seconds,
         cpu_seconds: clock::process_cpu_ns() as f64 / 1e9,
+        books_residual: host.books_residual,
         heaps: host.input.heaps,
         messages: host.input.messages,
         failed: host.failed,

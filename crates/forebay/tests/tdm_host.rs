@@ -1,0 +1,238 @@
+//! What time-division UDP has of its host, and what it says of it: clocks, priority, metrics.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed; one that is skipped says why"
+)]
+
+mod rig;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rig::{Run, audit, forebay, scrape, start, wait_for};
+use serde_json::Value;
+
+fn receive(address: &str, more: &[&str]) -> Run {
+    let mut command = forebay();
+    command.args(["tdm", "receive", "--format", "json", "--senders", "1"]);
+    command.args([
+        "--bind",
+        address,
+        "--silence",
+        "1500ms",
+        "--link-rate",
+        "200M",
+    ]);
+    start(command.args(more))
+}
+
+fn send(address: &str, more: &[&str]) -> Command {
+    let mut command = forebay();
+    command.args(["tdm", "send", address, "--format", "json", "--id", "north"]);
+    command.args(["--wait", "20s"]).args(more);
+    command
+}
+
+fn address() -> String {
+    format!("127.0.0.1:{}", rig::free_ports(1))
+}
+
+#[test]
+fn the_summary_says_what_the_clock_rests_on_and_why() {
+    let address = address();
+    let receiver = receive(&address, &[]);
+    let sent = start(&mut send(&address, &["--bytes", "300000", "--no-realtime"]));
+    let (sent, received) = (sent.end().json_of(0), receiver.end());
+    received.json_of(0);
+    let clock = &sent["clock"];
+    let why = clock["base_why"].as_str().unwrap();
+    match (
+        clock["base"].as_str().unwrap(),
+        clock["disciplined"].as_bool().unwrap(),
+    ) {
+        ("exchanges and disciplined wall clocks", true) => assert!(why.starts_with("both hosts'")),
+        ("exchanges", true) => assert!(why.starts_with("both"), "one host has one clock: {why}"),
+        ("exchanges", false) => {
+            assert!(why.contains("adjtimex") && why.contains("chronyd"), "{why}")
+        }
+        other => panic!("{other:?}: {why}"),
+    }
+    let hardware = clock["hardware"].as_str().unwrap();
+    assert!(
+        hardware.starts_with("lo has no hardware clock"),
+        "{hardware}"
+    );
+    assert!(
+        received.stderr.contains("clock "),
+        "the plan's reasons: {}",
+        received.stderr
+    );
+}
+
+/// The binary where everybody may run it.
+fn for_everybody(directory: &Path) -> PathBuf {
+    let copy = directory.join("forebay");
+    fs::copy(forebay().get_program(), &copy).unwrap();
+    for path in [directory, &copy] {
+        let mut rights = fs::metadata(path).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o755);
+        fs::set_permissions(path, rights).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn a_real_time_priority_that_is_refused_is_told_with_its_remedy_and_the_run_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = address();
+    let mut command = Command::new("setpriv");
+    command.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "prlimit",
+        "--rtprio=0",
+    ]);
+    let tried = Command::new("setpriv")
+        .args(["--reuid=65534", "true"])
+        .status();
+    if !tried.is_ok_and(|status| status.success()) {
+        println!(
+            "skipped: setpriv of util-linux, and the right to become another user, are needed"
+        );
+        return;
+    }
+    let receiver = receive(&address, &[]);
+    command.arg(for_everybody(directory.path()));
+    command.args(send(&address, &["--bytes", "300000"]).get_args());
+    let sent = start(&mut command).end();
+    let received = receiver.end().json_of(0);
+    let told = sent.json_of(0);
+    assert_eq!(told["end"], "complete", "{told}");
+    assert_eq!(received["by_sender"][0]["real_time"], false);
+    for part in [
+        "windows may begin late",
+        "SCHED_FIFO",
+        "priority 40",
+        "CAP_SYS_NICE",
+    ] {
+        assert!(sent.stderr.contains(part), "{part}: {}", sent.stderr);
+    }
+}
+
+/// Names of metrics in the expressions of the dashboard, with the place that each asks for.
+fn shown() -> BTreeSet<(String, Option<String>)> {
+    let path = [
+        env!("CARGO_MANIFEST_DIR"),
+        "../../deploy/grafana/forebay-tdm.json",
+    ];
+    let text = fs::read_to_string(path.iter().collect::<PathBuf>()).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().unwrap());
+    let mut names = BTreeSet::new();
+    for target in targets {
+        let expression = target["expr"].as_str().unwrap();
+        for (at, _) in expression.match_indices("forebay_") {
+            let (name, rest) = expression[at..].split_once('{').unwrap();
+            let labels = rest.split('}').next().unwrap();
+            let place = labels
+                .split("place=")
+                .nth(1)
+                .map(|place| place.split('"').nth(1).unwrap());
+            names.insert((name.to_owned(), place.map(str::to_owned)));
+        }
+    }
+    names
+}
+
+#[test]
+fn every_panel_of_the_dashboard_has_what_it_shows() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, channel) = (address(), format!("shm://tdm-host-{}", std::process::id()));
+    let ports = rig::free_ports(2);
+    let doors = [ports, ports + 1].map(|port| format!("127.0.0.1:{port}"));
+    let out = directory.path().join("sender");
+    let receiver = receive(&address, &["--metrics", &doors[0]]);
+    let more = [
+        "--no-realtime",
+        "--metrics",
+        &doors[1],
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    let sender = start(send(&address, &more).args(["--input", &channel, "--heaps"]));
+    let mut giver = forebay();
+    giver.args([
+        "net", "send", &channel, "--input", "generate", "--rate", "500",
+    ]);
+    let giver = start(&mut giver);
+    let pages = wait_for("packets on both pages", || {
+        let is_open = |door: &String| std::net::TcpStream::connect(door).is_ok();
+        let pages = doors
+            .iter()
+            .all(is_open)
+            .then(|| doors.each_ref().map(|door| scrape(door)))?;
+        let is_counted = |page: &String| {
+            page.lines().any(|line| {
+                line.starts_with("forebay_items_total")
+                    && ["place=\"windows\"", "place=\"send\""]
+                        .iter()
+                        .any(|place| line.contains(place))
+                    && !line.ends_with(" 0")
+            })
+        };
+        pages.iter().all(is_counted).then_some(pages)
+    });
+    let names = shown();
+    assert!(names.len() >= 12, "{names:?}");
+    for (name, place) in &names {
+        let place = place.as_ref().map(|place| format!("place=\"{place}\""));
+        let has = |line: &str| {
+            let rest = line.strip_prefix(name.as_str());
+            rest.is_some_and(|rest| rest.starts_with('{'))
+                && place.as_ref().is_none_or(|place| line.contains(place))
+        };
+        assert!(
+            pages.iter().any(|page| page.lines().any(has)),
+            "{name} {place:?} is on neither page"
+        );
+    }
+    assert!(rig::signal("INT", giver.pid()));
+    giver.end();
+    let sent = sender.end().json_of(0);
+    assert_eq!(sent["books_residual"], serde_json::json!([0, 0]));
+    receiver.end().json_of(0);
+    assert_eq!(audit(&out).code(), Some(0));
+}
+
+#[test]
+fn what_a_sender_leaks_is_its_residual() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, out) = (address(), directory.path().join("sender"));
+    let receiver = receive(&address, &[]);
+    let more = [
+        "--no-realtime",
+        "--bytes",
+        "300000",
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    let sent = start(send(&address, &more).env("FOREBAY_LEAK", "send:3")).end();
+    assert_eq!(sent.json_of(1)["books_residual"][0], 3);
+    receiver.end().json_of(0);
+    let ended = audit(&out);
+    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("send") && ended.stdout.contains('3'),
+        "{}",
+        ended.stdout
+    );
+}
