@@ -21,8 +21,10 @@ use crate::tdm::TdmError;
 const BLOCKS: usize = 2;
 /// With so much gathered, in bytes, nothing more is taken from whoever sends it.
 const GATHERED_BYTES: usize = 4 << 20;
-/// Nothing is waited for longer than this at once, in ns: an order to end costs as much.
-const WAIT_NS: u64 = 20_000_000;
+/// Nothing is waited for longer than this at once: an order to end costs as much.
+const WAIT: Duration = Duration::from_millis(20);
+/// The same while messages wait for room.
+const WAIT_FOR_ROOM: Duration = Duration::from_millis(1);
 /// How long those who send messages have for their end.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// Longest message: the longest heap, and the longest buffer of messaging.
@@ -138,7 +140,7 @@ impl<B: Gather> Carrier<B> {
             }
             if let Err(error) = self.turn() {
                 // Whoever took blocks has gone, or is told with the next one that it takes.
-                let _ = give.send(Err(io::Error::other(error.to_string())));
+                let _ = give.try_send(Err(io::Error::other(error.to_string())));
                 break;
             }
         }
@@ -170,20 +172,21 @@ impl<B: Gather> Carrier<B> {
     }
 
     fn turn(&mut self) -> Result<(), NetError> {
-        let until_ns = clock::monotonic_ns() + WAIT_NS;
         if self.bytes >= GATHERED_BYTES as u64 {
             self.receiver.stay()?;
+            let until_ns = clock::monotonic_ns() + WAIT.as_nanos() as u64;
             wait::sleep_until_or([self.room.as_fd()], until_ns, 0)?;
             self.room.drain();
             return Ok(());
         }
-        let doze = self.receiver.doze();
-        let most_ns = u64::try_from(doze.most.as_nanos()).unwrap_or(u64::MAX);
-        let until_ns = until_ns.min(clock::monotonic_ns().saturating_add(most_ns));
-        wait::sleep_until_or([doze.fd, self.room.as_fd()], until_ns, 0)?;
-        self.room.drain();
+        // What could not be handed on yet is tried again soon.
+        let most = if self.messages > 0 {
+            WAIT_FOR_ROOM
+        } else {
+            WAIT
+        };
         let (gathered, messages, bytes) = (&mut self.gathered, &mut self.messages, &mut self.bytes);
-        self.receiver.poll(Duration::ZERO, |delivered| {
+        self.receiver.poll(most, |delivered| {
             gathered.add(&delivered.message);
             *messages += 1;
             *bytes += delivered.message.payload.len() as u64;
