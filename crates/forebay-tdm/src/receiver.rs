@@ -439,7 +439,6 @@ impl Receiver {
         let (next, highest) = peer.take_report(now_ns, report);
         if self.turn.reported(sender, report.window) && report.packets == 0 {
             // It had nothing to send: others first.
-            peer.unused += 1;
             peer.idle_until_ns = now_ns + IDLE_NS;
         }
         self.push(sender, Message::Reported(Reported { next, highest }));

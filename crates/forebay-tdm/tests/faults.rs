@@ -281,6 +281,29 @@ fn every_control_datagram_may_be_lost_several_times() {
     }
 }
 
+/// The windows that a sender is to have are its own to count: a grant that did not come, or came too late, is none of them.
+#[test]
+fn half_of_all_grants_lost_costs_time_and_no_window() {
+    let mut world = World::new(Setup {
+        bytes: 1_000_000_000,
+        windows: 30,
+        ..setup(7, Mode::Credit)
+    });
+    let mut grants = 0_u32;
+    world.loses = Box::new(move |kind, _| {
+        grants += u32::from(kind == Kind::Grant);
+        kind == Kind::Grant && grants.is_multiple_of(2)
+    });
+    world.run(60 * SECOND);
+    world.check_streams();
+    for host in 0..3 {
+        let sender = world.sender(host);
+        assert_eq!(sender.phase(), Phase::Over(Over::Complete));
+        assert_eq!(sender.sent().windows, 30);
+    }
+    assert_eq!(world.lost().0, 0);
+}
+
 #[test]
 fn without_any_reports_the_numbers_of_packets_tell_what_was_sent() {
     for (seed, chance) in [(1, 0.0), (2, 0.05)] {

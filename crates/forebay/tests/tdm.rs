@@ -242,6 +242,32 @@ fn a_pipe_is_carried_from_standard_input_to_standard_output() {
 }
 
 #[test]
+fn granted_windows_are_all_used_by_both_senders() {
+    let session = Session::new();
+    let more = [
+        "--mode",
+        "credit",
+        "--window",
+        "2ms",
+        "--windows",
+        "40",
+        "--verify",
+    ];
+    let receiver = session.receive("2", &more);
+    let senders = ["a", "b"].map(|name| session.send(name, &[]));
+    for sender in senders {
+        let sent = sender.end().json_of(0);
+        assert_eq!(sent["end"], "complete", "{sent}");
+        assert_eq!(number(&sent, "windows"), 40, "{sent}");
+    }
+    let ended = receiver.end().json_of(0);
+    let scheme = &ended["schemes"][0];
+    assert_eq!(scheme["scheme"], "credit");
+    assert_eq!(number(scheme, "residual_items"), 0);
+    assert_eq!(number(&ended, "wrong_payloads"), 0);
+}
+
+#[test]
 fn who_does_not_hold_the_key_takes_no_part() {
     let session = Session::new();
     let (right, wrong) = (session.path("right.key"), session.path("wrong.key"));

@@ -290,7 +290,7 @@ impl Work {
                 self.burst(packets);
                 continue;
             }
-            self.hear(&mut came);
+            let heard = self.hear(&mut came);
             if self.sender.phase() != phase {
                 let before = std::mem::replace(&mut phase, self.sender.phase());
                 if phase == Phase::Hello && before != Phase::Hello && self.sender.offset() == 0 {
@@ -301,6 +301,10 @@ impl Work {
                 if matches!(phase, Phase::Over(_)) {
                     return Ok(());
                 }
+                continue;
+            }
+            if heard {
+                // It may be a window that is granted, or the time of another one.
                 continue;
             }
             due = self.wait(next, signals)?;
@@ -403,7 +407,9 @@ impl Work {
         }
     }
 
-    fn hear(&mut self, came: &mut [u8]) {
+    /// Takes what has come; true when there was something.
+    fn hear(&mut self, came: &mut [u8]) -> bool {
+        let mut heard = false;
         while let Some((sequence, left_ns)) = self.outbound.poll(&self.socket) {
             let left_ns = self.clock.of_stamp(left_ns);
             self.sender.handle_left(sequence as u32, left_ns);
@@ -411,6 +417,7 @@ impl Work {
         loop {
             match self.socket.receive(came) {
                 Ok(Some(datagram)) => {
+                    heard = true;
                     let stamp = datagram.stamp_ns.map(|stamp| self.clock.of_stamp(stamp));
                     let bytes = came
                         .get(..datagram.len.min(CONTROL_BYTES_MAX))
@@ -420,7 +427,7 @@ impl Work {
                         .sender
                         .handle_datagram(self.clock.now_ns(), stamp, bytes);
                 }
-                Ok(None) => return,
+                Ok(None) => return heard,
                 // Nobody listens there: told once for each datagram that met nobody.
                 Err(_) => self.outbound.errors += 1,
             }

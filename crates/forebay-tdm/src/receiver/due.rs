@@ -137,6 +137,8 @@ impl Receiver {
         }
     }
 
+    /// Gives the turn to the next one. That a sender has used all its windows it says itself, by its end: of grants that were lost or came too late nothing is
+    /// known here.
     fn grant(&mut self, now_ns: u64) {
         let Some(plan) = &self.plan else {
             return;
@@ -149,14 +151,13 @@ impl Receiver {
             plan.guard_ns,
         );
         let takes_ns = longest_ns.unwrap_or(0) + guard_ns;
-        let windows = self.config.windows;
         let peers = &mut self.peers;
         let given = self
             .turn
             .give(now_ns, takes_ns, self.config.senders, |sender| {
                 let peer = peers
                     .get_mut(usize::from(sender))
-                    .filter(|peer| peer.may_be_granted(windows) && now_ns >= peer.idle_until_ns)?;
+                    .filter(|peer| peer.is_ready() && now_ns >= peer.idle_until_ns)?;
                 let window = peer.granted;
                 peer.granted += 1;
                 Some(window)
@@ -174,8 +175,7 @@ impl Receiver {
 
     /// When the first of those that may send may be asked again.
     fn idle_until_ns(&self) -> Option<u64> {
-        let windows = self.config.windows;
-        let may = (self.peers.iter()).filter(|peer| peer.may_be_granted(windows));
+        let may = (self.peers.iter()).filter(|peer| peer.is_ready());
         may.map(|peer| peer.idle_until_ns.max(self.start_ns)).min()
     }
 }

@@ -27,8 +27,6 @@ pub(super) struct Peer {
     pub(super) heard_ns: u64,
     /// The next window that it is granted.
     pub(super) granted: u32,
-    /// Windows that were granted and not used.
-    pub(super) unused: u32,
     /// It is granted nothing before this time: it had no input.
     pub(super) idle_until_ns: u64,
     pub(super) gaps: Gaps,
@@ -62,7 +60,6 @@ impl Peer {
             packet_bytes_max: hello.packet_bytes_max,
             heard_ns: now_ns,
             granted: 0,
-            unused: 0,
             idle_until_ns: 0,
             gaps: Gaps::default(),
             start: 0,
@@ -484,10 +481,5 @@ impl Peer {
         let length = self.totals.own.map_or(0, |own| own.stream_bytes);
         self.gaps.end(length);
         !std::mem::replace(&mut self.is_closed, true)
-    }
-
-    /// It may be granted a window, of so many (0: as many as it likes).
-    pub(super) fn may_be_granted(&self, windows: u32) -> bool {
-        self.is_ready() && (windows == 0 || self.granted - self.unused < windows)
     }
 }

@@ -83,8 +83,10 @@ impl Sender {
             let grant = self.grant.take()?;
             let age_ns = line.remote_ns(now_ns).saturating_sub(grant.start_ns);
             if age_ns > GRANT_LASTS_NS {
-                // It would reach into another's turn.
+                // It would reach into another's turn, and goes back.
                 self.all.preempted += u64::from(available > 0);
+                let open = Open::new(grant.window, now_ns, welcome, grant.packets);
+                self.push_report(open.report(0));
                 return None;
             }
             let start_ns = line.local_ns(grant.start_ns).max(now_ns);
