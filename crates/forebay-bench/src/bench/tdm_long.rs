@@ -46,6 +46,8 @@ struct Sample {
     seconds: f64,
     receiver_bytes: f64,
     sender_bytes: f64,
+    /// Of the receiver that keeps rows.
+    keeper_bytes: f64,
     output_bytes: f64,
 }
 
@@ -55,34 +57,42 @@ pub(super) fn tdm_long(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let work = session.options.work.join("tdm-long");
     fs::create_dir_all(&work).with_context(|| format!("making {}", work.display()))?;
     let rows = work.join("windows.parquet");
-    let [mut receiver, sender] = start(session, windows, &rows)?;
+    // As long as it is written it has another name.
+    let growing = work.join("windows.parquet.part");
+    let [mut receiver, sender] = start(session, windows, &[])?;
+    let [mut keeper, _other] = start(session, windows, &["--rows", &rows.to_string_lossy()])?;
     let mut samples = Vec::new();
     let begun = Instant::now();
-    while receiver.0.try_wait()?.is_none() {
+    while receiver.0.try_wait()?.is_none() || keeper.0.try_wait()?.is_none() {
         session.go_on()?;
         if begun.elapsed() > Duration::from_secs(2 * seconds + 60) {
             bail!("a session of {seconds} s did not end");
         }
-        if let (Some(receiver_bytes), Some(sender_bytes)) = (resident(&receiver), resident(&sender))
-        {
+        let resident = [&receiver, &sender, &keeper].map(resident);
+        if let [Some(receiver_bytes), Some(sender_bytes), Some(keeper_bytes)] = resident {
             samples.push(Sample {
                 seconds: begun.elapsed().as_secs_f64(),
                 receiver_bytes,
                 sender_bytes,
-                output_bytes: size(&rows),
+                keeper_bytes,
+                output_bytes: size(&growing),
             });
         }
         std::thread::sleep(EVERY);
     }
-    let came = told(receiver)?;
-    let scheme = &came["schemes"][0];
-    if came["end"] != "complete" || scheme["residual_items"] != 0 {
-        bail!("the session did not end as it should: {came}");
+    let mut notes = Vec::new();
+    for receiver in [receiver, keeper] {
+        let came = told(receiver)?;
+        let scheme = &came["schemes"][0];
+        if came["end"] != "complete" || scheme["residual_items"] != 0 {
+            bail!("a session did not end as it should: {came}");
+        }
+        notes.push(format!(
+            "{} of {} packets came",
+            scheme["received"], scheme["sent"]
+        ));
     }
-    let note = format!(
-        "{windows} windows planned, {} packets sent, {} came, residual 0",
-        scheme["sent"], scheme["received"]
-    );
+    let note = format!("{windows} windows, {}, residual 0", notes.join(" and "));
     let output_bytes = size(&rows);
     let _ = fs::remove_dir_all(&work);
     put_lines(&samples, output_bytes, &note, lines)
@@ -120,6 +130,14 @@ fn put_lines(
         )
         .goal(Goal::AtMost(GROWTH_MIB / HOURS)),
     );
+    lines.put(
+        Line::new(
+            "tdm, many short windows: resident memory of a receiver that keeps rows of windows grows by",
+            "MiB/h",
+            per_hour(|it| it.keeper_bytes)?,
+        )
+        .note("the end of a Parquet file says where each group of rows lies, and is kept until then"),
+    );
     let parts = steady.chunks((steady.len() / PARTS).max(2)).take(PARTS);
     let windows_per_s = 1e6 / CYCLE_US as f64;
     let per_window = parts.map(|part| slope(part, |it| it.output_bytes) / windows_per_s);
@@ -134,8 +152,9 @@ fn put_lines(
     Ok(())
 }
 
-/// A receiver that writes a row for each window, and its sender.
-fn start(session: &Session, windows: u64, rows: &Path) -> Result<[Running; 2]> {
+/// A receiver and its sender.
+fn start(session: &Session, windows: u64, more: &[&str]) -> Result<[Running; 2]> {
+    let windows = windows.to_string();
     let free = bind_udp((Ipv4Addr::LOCALHOST, 0).into(), &UdpOptions::default())?;
     let address = free.address.to_string();
     drop(free);
@@ -157,7 +176,7 @@ fn start(session: &Session, windows: u64, rows: &Path) -> Result<[Running; 2]> {
         format!("{WINDOW_US}us"),
         format!("{}us", CYCLE_US - WINDOW_US),
     );
-    let receiver = start(&[
+    let words = [
         "receive",
         "--bind",
         &address,
@@ -172,10 +191,9 @@ fn start(session: &Session, windows: u64, rows: &Path) -> Result<[Running; 2]> {
         "--dead-time",
         &dead,
         "--windows",
-        &windows.to_string(),
-        "--rows",
-        &rows.to_string_lossy(),
-    ])?;
+        &windows,
+    ];
+    let receiver = start(&[&words, more].concat())?;
     let sender = start(&["send", &address, "--wait", "20s", "--no-realtime"])?;
     Ok([receiver, sender])
 }
@@ -223,6 +241,7 @@ mod tests {
                 seconds: f64::from(at) * 0.25,
                 receiver_bytes: 1000.0 + 8.0 * f64::from(at),
                 sender_bytes: 7.0,
+                keeper_bytes: 0.0,
                 output_bytes: 0.0,
             })
             .collect();
