@@ -39,6 +39,14 @@ pub(super) struct Books {
     _metrics: Option<MetricsServer>,
 }
 
+/// A sender may have a name that no owner of accounts may have: what a label of metrics cannot hold is an underscore there.
+fn owner(name: &str) -> String {
+    let held = |sign: char| !sign.is_control() && !matches!(sign, '"' | '\\');
+    name.chars()
+        .map(|sign| if held(sign) { sign } else { '_' })
+        .collect()
+}
+
 impl Books {
     /// In the run directory `out`, or nowhere but here; on a page of metrics, where one is wanted.
     pub(super) fn open(
@@ -49,6 +57,7 @@ impl Books {
         warnings: &mut Vec<String>,
     ) -> Result<Self, RunError> {
         let run_id = format!("tdm-send-{}", std::process::id());
+        let name = &owner(name);
         let mut schema = SchemaBuilder::new(&run_id);
         let group = schema.group("tdm");
         let (_, heaps) = schema.account(group, "heaps", name, Unit::Messages, &HEAP_REASONS);
@@ -150,5 +159,21 @@ impl Books {
 
     pub(super) fn keep(&mut self, summary: &impl serde::Serialize) -> Result<(), RunError> {
         self.ledger.keep_summary(summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_of_any_name_has_books() {
+        for name in ["north", "a<b>&\"c\"", "C:\\data", "Süd 7", &"é".repeat(32)] {
+            let mut warnings = Vec::new();
+            let books = Books::open(name, None, None, Leak::default(), &mut warnings).unwrap();
+            let snapshot = books.ledger.reader().unwrap().snapshot().unwrap();
+            assert_eq!(snapshot.balance().residual_items, 0, "{name}");
+        }
+        assert_eq!(owner("a\"b\\c"), "a_b_c");
     }
 }
