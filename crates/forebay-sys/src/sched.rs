@@ -57,6 +57,24 @@ pub fn real_time(priority: u8) -> Result<(), SysError> {
     .with_remedy(remedy))
 }
 
+/// Gives the calling thread ordinary priority again (`SCHED_OTHER`).
+///
+/// # Errors
+/// When the kernel refuses the call.
+pub fn ordinary() -> Result<(), SysError> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) } == 0 {
+        return Ok(());
+    }
+    let why = std::io::Error::last_os_error();
+    Err(SysError::new(
+        "sched_setscheduler(SCHED_OTHER)",
+        "the calling thread".to_owned(),
+        why,
+    ))
+}
+
 /// Locks all memory, present and future, so that no page is ever read back from disk.
 ///
 /// # Errors

@@ -40,6 +40,7 @@ pub use fields::{
 pub use payload::Data;
 
 use cursor::{Put, Take};
+use fields::COUNT_MAX;
 
 /// Bytes of the head of every datagram.
 pub const HEAD_BYTES: usize = 24;
@@ -264,10 +265,19 @@ impl<'a> Packet<'a> {
             Kind::Probe => Message::Probe(Probe::take(&mut take)?),
             Kind::Reply => Message::Reply(Reply::take(&mut take)?),
             Kind::FollowUp => Message::FollowUp(FollowUp::take(&mut take)?),
-            Kind::Ready => Message::Ready(Ready::take(&mut take)?),
+            Kind::Ready => {
+                let ready = Ready::take(&mut take)?;
+                take.within("offset", ready.offset, 0, COUNT_MAX)?;
+                Message::Ready(ready)
+            }
             Kind::Data => Message::Data(Data::take(&mut take)?),
             Kind::Grant => Message::Grant(Grant::take(&mut take)?),
-            Kind::Report => Message::Report(Report::take(&mut take)?),
+            Kind::Report => {
+                let report = Report::take(&mut take)?;
+                take.within("first_packet", report.first_packet, 0, COUNT_MAX)?;
+                take.within("payload_bytes", report.payload_bytes, 0, COUNT_MAX)?;
+                Message::Report(report)
+            }
             Kind::Reported => Message::Reported(Reported::take(&mut take)?),
             Kind::End => Message::End(End::take(&mut take)?),
             Kind::Ended => Message::Ended(End::take(&mut take)?),

@@ -1,6 +1,7 @@
 //! How late this host wakes a thread up: measured before a session, so that the guard is computed and not guessed.
 
-use forebay_sys::{clock, wait};
+use forebay_sys::{clock, sched, wait};
+use forebay_wire::tdm::Welcome;
 
 /// Sleeps without a spin, to see how long it must be.
 const SLEEPS: usize = 200;
@@ -57,4 +58,24 @@ pub(super) fn measure() -> Lateness {
         held_up: held_up as u32,
         spin_ns,
     }
+}
+
+/// Part of a cycle from which on a sender that is busy in its windows alone would meet the kernel's throttle of real-time threads, which stops them for 50 ms
+/// in each second (`sched_rt_runtime_us`, 95 %).
+const BUSY_PART: f64 = 0.9;
+
+/// Gives real-time priority up where windows fill nearly all of the time, as those of one sender alone do: the gaps between its bursts are too short to sleep in. Says so.
+pub(super) fn shun_throttle(real_time: bool, welcome: Option<&Welcome>) -> Option<String> {
+    let welcome = welcome?;
+    let part = welcome.window_ns as f64 / welcome.cycle_ns.max(1) as f64;
+    if !real_time || part <= BUSY_PART {
+        return None;
+    }
+    Some(match sched::ordinary() {
+        Ok(()) => format!(
+            "windows fill {:.0} % of the time: at ordinary priority, as the kernel stops a real-time thread that never sleeps",
+            part * 100.0
+        ),
+        Err(error) => format!("windows may be held up: {error}"),
+    })
 }

@@ -2,6 +2,7 @@
 
 mod books;
 mod input;
+mod name;
 mod summary;
 
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use forebay_sys::stamped::Stamped;
 use forebay_sys::{sched, wait};
 use forebay_tdm::key::Key;
 use forebay_tdm::sender::{Next, Phase, Sender, SenderConfig};
-use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES, NAME_BYTES_MAX};
+use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES};
 
 use super::TdmError;
 use super::lateness;
@@ -27,6 +28,7 @@ use crate::net::Address;
 use books::Books;
 pub use input::HeapsSent;
 use input::Input;
+pub use name::default_name;
 pub use summary::{ClockSummary, SendSummary};
 
 /// Nothing is waited for longer than this at once.
@@ -116,7 +118,7 @@ pub fn run(
     mut tell: impl FnMut(&str),
 ) -> Result<SendSummary, TdmError> {
     let begun = Instant::now();
-    check_name(&plan.name)?;
+    name::check(&plan.name)?;
     if let Some(cpu) = plan.cpu {
         sched::pin_to_cpu(cpu)?;
     }
@@ -153,7 +155,7 @@ pub fn run(
     let clock = LocalClock::new(plan.clock);
     let config = SenderConfig {
         name: plan.name.clone(),
-        nonce: nonce(),
+        nonce: name::nonce(),
         share: plan.share,
         packet_bytes_max: u16::try_from(most).unwrap_or(u16::MAX),
         carries: match &plan.messages {
@@ -195,32 +197,6 @@ pub fn run(
         .failure()
         .map(|error| format!("reading the input: {error}"));
     work.conclude(plan, lateness, begun.elapsed(), failed)
-}
-
-fn check_name(name: &str) -> Result<(), TdmError> {
-    let why = match name {
-        "" => "is empty",
-        _ if name.len() > NAME_BYTES_MAX => "is longer than 64 bytes",
-        _ if name.chars().any(char::is_control) => "has control characters",
-        _ => return Ok(()),
-    };
-    let name = name.to_owned();
-    Err(TdmError::Name { name, why })
-}
-
-/// A name that no other sender of this host has: the host's and the process.
-#[must_use]
-pub fn default_name() -> String {
-    let host = forebay_sys::host::Host::read().name;
-    let mut name = format!("{host}-{}", std::process::id());
-    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
-    name
-}
-
-/// Another number for each start: time and process.
-fn nonce() -> u64 {
-    let mixed = forebay_sys::clock::realtime_ns() ^ (u64::from(std::process::id()) << 48);
-    mixed | 1
 }
 
 /// What stamps the interface to the receiver could make, and why they are not used.
@@ -297,7 +273,7 @@ impl Work {
                     // The next session has the whole input again.
                     self.input = Input::of(plan)?;
                 }
-                self.say(phase, tell);
+                self.say(plan, phase, tell);
                 if matches!(phase, Phase::Over(_)) {
                     return Ok(());
                 }
@@ -311,7 +287,7 @@ impl Work {
         }
     }
 
-    fn say(&self, phase: Phase, tell: &mut impl FnMut(&str)) {
+    fn say(&self, plan: &SendPlan, phase: Phase, tell: &mut impl FnMut(&str)) {
         match phase {
             Phase::Hello if self.sender.sent().receivers_lost > 0 => {
                 tell("the receiver is silent or was started again; saying hello")
@@ -323,7 +299,12 @@ impl Work {
                     "the receiver's clock is known within {error_ns} ns; waiting for the start"
                 ));
             }
-            Phase::Running => tell("sending"),
+            Phase::Running => {
+                tell("sending");
+                if let Some(told) = lateness::shun_throttle(plan.real_time, self.sender.welcome()) {
+                    tell(&told);
+                }
+            }
             _ => {}
         }
     }

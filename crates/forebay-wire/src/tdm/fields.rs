@@ -5,6 +5,8 @@ use core::fmt;
 use super::cursor::{Put, Take};
 use super::{DATAGRAM_BYTES_MAX, NAME_BYTES_MAX, SENDERS_MAX, TdmError};
 
+/// Most that is counted of anything: sums of several stay far below what 64 bits hold.
+pub(super) const COUNT_MAX: u64 = u64::MAX / 4;
 /// Least bytes of a full data datagram: heads, hash and a little.
 const PACKET_BYTES_MIN: u64 = 128;
 
@@ -162,7 +164,7 @@ impl Welcome {
         let guard_ns = span("guard_ns", 0)?;
         let pace_ps = span("pace_ps", 0)?;
         let silence_ns = span("silence_ns", 1)?;
-        let start_ns = take.within("start_ns", start_ns, 0, u64::MAX / 4)?;
+        let start_ns = take.within("start_ns", start_ns, 0, COUNT_MAX)?;
         let (wall_ns, wall_error_ns) = (take.u64()?, take.u64()?);
         Ok(Self {
             nonce,
@@ -463,7 +465,7 @@ pub struct End {
 
 impl End {
     pub(super) fn take(take: &mut Take<'_>) -> Result<Self, TdmError> {
-        Ok(Self {
+        let end = Self {
             reason: EndReason::take(take)?,
             windows: take.u32()?,
             packets: take.u64()?,
@@ -471,7 +473,17 @@ impl End {
             payload_bytes: take.u64()?,
             stream_bytes: take.u64()?,
             heaps: take.u64()?,
-        })
+        };
+        for (field, count) in [
+            ("packets", end.packets),
+            ("errors", end.errors),
+            ("payload_bytes", end.payload_bytes),
+            ("stream_bytes", end.stream_bytes),
+            ("heaps", end.heaps),
+        ] {
+            take.within(field, count, 0, COUNT_MAX)?;
+        }
+        Ok(end)
     }
 
     pub(super) fn put(&self, put: &mut Put<'_>) {

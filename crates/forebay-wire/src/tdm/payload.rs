@@ -2,6 +2,7 @@
 
 use super::TdmError;
 use super::cursor::{Put, Take};
+use super::fields::COUNT_MAX;
 
 /// Payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,8 @@ impl<'a> Data<'a> {
             payload: &[],
         };
         // Numbers that are added to: far from where they would wrap.
-        take.within("packet", data.packet, 0, u64::MAX / 4)?;
-        take.within("offset", data.offset, 0, u64::MAX / 4)?;
+        take.within("packet", data.packet, 0, COUNT_MAX)?;
+        take.within("offset", data.offset, 0, COUNT_MAX)?;
         // What is left is looked at without being taken: it is not part of what the check covers.
         Ok(Self {
             payload: take.rest(),

@@ -357,3 +357,40 @@ proptest! {
         }
     }
 }
+
+/// Whoever says where a stream stands, or how much there was, may not say more than can be added up.
+#[test]
+fn counts_that_could_not_be_added_up_are_refused() {
+    let parses = |message: Message<'_>| {
+        let mut packet = all().remove(0);
+        packet.message = message;
+        Packet::parse(&bytes_of(&packet, false)).is_ok()
+    };
+    for (offset, fits) in [
+        (u64::MAX / 4, true),
+        (u64::MAX / 4 + 1, false),
+        (u64::MAX, false),
+    ] {
+        let ready = Ready {
+            offset,
+            ..Ready::default()
+        };
+        assert_eq!(parses(Message::Ready(ready)), fits, "{offset}");
+        let report = Report {
+            first_packet: offset,
+            ..Report::default()
+        };
+        assert_eq!(parses(Message::Report(report)), fits, "{offset}");
+        let end = |stream_bytes, heaps| End {
+            reason: EndReason::Complete,
+            windows: 0,
+            packets: 0,
+            errors: 0,
+            payload_bytes: 0,
+            stream_bytes,
+            heaps,
+        };
+        assert_eq!(parses(Message::End(end(offset, 0))), fits, "{offset}");
+        assert_eq!(parses(Message::Ended(end(0, offset))), fits, "{offset}");
+    }
+}
