@@ -459,6 +459,40 @@ fn a_stop_of_one_sender_ends_that_one() {
     }
 }
 
+/// A process that is stopped, or a host that swaps: what came meanwhile is read before anybody is judged.
+#[test]
+fn a_receiver_that_stands_still_takes_nobody_for_dead() {
+    for (seed, ms) in [(1, 900), (2, 2_500), (3, 8_000)] {
+        for mode in [Mode::SlotsPaced, Mode::Credit] {
+            let mut world = World::new(setup(seed, mode));
+            world.run_to_start();
+            world.run_until(world.now_ns() - world::BEGIN_NS + 100 * MS);
+            world.hold_receiver(ms * MS);
+            world.run(120 * SECOND);
+            // Senders that have given the receiver up meanwhile have begun anew, each with the rest of its stream.
+            if ms < 2_000 {
+                world.check_streams();
+            } else {
+                world.check_books();
+            }
+            assert_eq!(
+                *world.receiver().phase(),
+                Session::Over(EndReason::Complete),
+                "{mode}, {ms} ms"
+            );
+            for host in 0..3 {
+                // Who had sent all it had, and waited for the totals, waits for a time of silence.
+                let phase = world.sender(host).phase();
+                let unanswered = ms > 2_000 && phase == Phase::Over(Over::NoReceiver);
+                assert!(
+                    unanswered || phase == Phase::Over(Over::Complete),
+                    "{mode}, {ms} ms: {phase:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_plan_that_cannot_be_ends_with_its_reason_and_senders_are_told() {
     for lost_stops in [false, true] {

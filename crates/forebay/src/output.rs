@@ -91,7 +91,7 @@ pub(crate) fn counted(count: u64, one: &str) -> String {
 
 /// Reads `15s`, `250ms`, `2m`, `1h` or a bare number of seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time; write it as 15s, 250ms, 2m or 1h");
+    let wrong = || format!("{text:?} is not a time; write it as 15s, 250ms, 100us, 2m or 1h");
     let split = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
         .unwrap_or(text.len());

@@ -268,6 +268,28 @@ fn granted_windows_are_all_used_by_both_senders() {
 }
 
 #[test]
+fn a_plan_of_two_minds_and_a_bench_that_cannot_be_are_refused_at_once() {
+    let plan = start(forebay().args(["tdm", "plan", "--shares", "1,2", "--senders", "3"])).end();
+    assert_eq!(plan.code(), Some(2));
+    assert!(
+        plan.stderr.contains("--shares has 2 parts"),
+        "{}",
+        plan.stderr
+    );
+    let plan = start(forebay().args(["tdm", "plan", "--shares", "1,2,1", "--format", "json"]));
+    assert_eq!(number(&plan.end().json_of(0), "senders"), 3);
+    for (more, told) in [
+        (["--window", "10us"], "100 us to 1 s"),
+        (["--port-buffer", "1000"], "port_buffer is 1000 bytes"),
+        (["--duration", "0s"], "--duration is 0"),
+    ] {
+        let bench = start(forebay().args(["tdm", "bench"]).args(more)).end();
+        assert_eq!(bench.code(), Some(2), "{more:?}");
+        assert!(bench.stderr.contains(told), "{}", bench.stderr);
+    }
+}
+
+#[test]
 fn who_does_not_hold_the_key_takes_no_part() {
     let session = Session::new();
     let (right, wrong) = (session.path("right.key"), session.path("wrong.key"));

@@ -4,6 +4,9 @@ use forebay_wire::tdm::{EndReason, Grant, Message, Mode, Packet};
 
 use super::{LostRange, Peer, PeerState, Phase, Receiver, Row, STOP_EVERY_NS, Transmit};
 
+/// Later than this, in ns, a host has stood still.
+const AWAY_NS: u64 = 100_000_000;
+
 impl Receiver {
     /// Writes the next control datagram that is due into `out` (at least [`forebay_wire::tdm::CONTROL_BYTES_MAX`] bytes).
     pub fn poll_transmit(&mut self, now_ns: u64, out: &mut [u8]) -> Option<Transmit> {
@@ -25,6 +28,18 @@ impl Receiver {
             to: outgoing.whom.to,
             stamp: outgoing.stamp,
         })
+    }
+
+    /// Who was not listened to is not silent: when this host has stood still, and so is asked later than it wanted to be, everybody has half of the time of silence
+    /// from now on, in which what lies in the socket is read.
+    fn excuse(&mut self, now_ns: u64) {
+        let wanted_ns = self.poll_timeout().filter(|wanted_ns| *wanted_ns > 0);
+        if wanted_ns.is_some_and(|wanted_ns| now_ns > wanted_ns.saturating_add(AWAY_NS)) {
+            let from_ns = now_ns.saturating_sub(self.config.silence_ns / 2);
+            for peer in &mut self.peers {
+                peer.heard_ns = peer.heard_ns.max(from_ns);
+            }
+        }
     }
 
     /// When something is to be done without a datagram having come.
@@ -77,6 +92,7 @@ impl Receiver {
     }
 
     fn look_at_time(&mut self, now_ns: u64) {
+        self.excuse(now_ns);
         for peer in &mut self.peers {
             if now_ns >= peer.heard_ns.saturating_add(self.config.silence_ns) {
                 peer.died();

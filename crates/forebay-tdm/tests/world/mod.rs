@@ -114,6 +114,8 @@ pub(crate) struct World {
     /// All answers that were sent, likewise.
     pub(crate) answers_tape: Option<Vec<(SocketAddr, Vec<u8>)>>,
     pub(crate) now_ps: u64,
+    /// What has reached the receiver's socket while its process stands still.
+    backlog: Option<Vec<(SocketAddr, Vec<u8>)>>,
     answers: Port,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, Event>,
@@ -136,6 +138,7 @@ impl World {
             tape: None,
             answers_tape: None,
             now_ps: BEGIN_NS * 1_000,
+            backlog: None,
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
             serial: 0,
@@ -438,7 +441,22 @@ impl World {
         self.random.below(most)
     }
 
+    /// The receiver's process stands still for so long, and then reads what lies in its socket.
+    pub(crate) fn hold_receiver(&mut self, for_ns: u64) {
+        self.backlog = Some(Vec::new());
+        self.run_until(self.now_ns() - BEGIN_NS + for_ns);
+        for (from, bytes) in self.backlog.take().unwrap_or_default() {
+            self.arrive_at_receiver(from, &bytes);
+            self.drive_receiver();
+        }
+        self.wake_receiver(self.now_ns());
+    }
+
     fn arrive_at_receiver(&mut self, from: SocketAddr, bytes: &[u8]) {
+        if let Some(backlog) = &mut self.backlog {
+            backlog.push((from, bytes.to_vec()));
+            return;
+        }
         if let Some(tape) = &mut self.tape {
             tape.push((from, bytes.to_vec()));
         }
@@ -518,6 +536,9 @@ impl World {
     }
 
     pub(crate) fn drive_receiver(&mut self) {
+        if self.backlog.is_some() {
+            return;
+        }
         let now_ns = self.now_ns();
         let mut out = [0; 256];
         loop {

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use forebay_bench::tdm::{self, Options, Report, Scheme};
+use forebay_run::tdm::{Mode, Plan, PlanInput};
 use serde_json::Value;
 
 use crate::output::{Format, note_line, parse_bytes, parse_duration, print_line};
@@ -80,6 +81,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         repeat: args.repeat,
         clock_seed: (!args.true_clocks).then_some(args.seed),
     };
+    check(&options)?;
     let report = tdm::run(&options, |line| note_line(format_args!("forebay: {line}")))?;
     match args.format {
         Format::Json => print_line(serde_json::to_string(&report)?),
@@ -94,6 +96,27 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// A plan that cannot work is told before hosts are made for it.
+fn check(options: &Options) -> Result<()> {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    for scheme in &options.schemes {
+        let mode = Mode::ALL.into_iter().find(|it| it.name() == scheme.name());
+        Plan::compute(&PlanInput {
+            link_rate_bps: options.port_rate_bps,
+            port_buffer_bytes: options.port_buffer_bytes,
+            shares: vec![1; usize::from(options.senders)],
+            mode: mode.unwrap_or(Mode::SlotsPaced),
+            window_ns: options.window.map(nanos),
+            guard_ns: options.dead_time.map(nanos),
+            ..PlanInput::default()
+        })?;
+    }
+    if options.duration.is_zero() {
+        bail!("--duration is 0: nothing would be sent; 1s is usual");
+    }
+    Ok(())
 }
 
 impl SchemeArg {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use forebay_run::tdm::{Plan, PlanInput};
 use serde_json::json;
 
@@ -18,9 +18,9 @@ use crate::output::{Format, note_line, parse_duration, print_line, si};
     after_help = "Example: forebay tdm plan --link-rate 1G --port-buffer 128K --senders 3 --packet-bytes 1472 --svg plan.svg\n\nExit codes: 0 there is a plan, 2 there is none; the error says what would be right."
 )]
 pub(crate) struct PlanArgs {
-    /// Senders that take part, 1 to 1024.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    senders: u16,
+    /// Senders that take part, 1 to 1024; else as many as there are shares, or 2.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    senders: Option<u16>,
     /// Parts of the port, one for each sender, as 1,2,1; else all alike.
     #[arg(long, value_name = "N,N,…", value_delimiter = ',')]
     shares: Vec<u16>,
@@ -43,10 +43,18 @@ pub(crate) struct PlanArgs {
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let shares = if args.shares.is_empty() {
-        vec![1; usize::from(args.senders)]
+        vec![1; usize::from(args.senders.unwrap_or(2))]
     } else {
         args.shares.clone()
     };
+    if let Some(senders) = args.senders
+        && usize::from(senders) != shares.len()
+    {
+        bail!(
+            "--senders is {senders} and --shares has {} parts; write a part for each sender, or leave one of them out",
+            shares.len()
+        );
+    }
     let input = PlanInput {
         shares,
         lateness_ns: nanos(args.lateness),
