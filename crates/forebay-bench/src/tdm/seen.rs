@@ -112,7 +112,7 @@ impl Bin {
         );
         exact(
             &mut self.jitter_us,
-            us(row.travel_max_ns - row.travel_min_ns),
+            us(row.travel_max_ns.saturating_sub(row.travel_min_ns)),
         );
         if row.first_sent_ns > 0 {
             let (first, last) = (row.first_sent_ns, row.last_sent_ns);

@@ -161,7 +161,7 @@ fn of_windows(session: &serde_json::Value, read: &[windows::read::ReadWindow]) -
         row.add("travel_us_max", travel_us(window.travel_max_ns));
         row.add(
             "jitter_us",
-            travel_us(window.travel_max_ns - window.travel_min_ns),
+            travel_us(window.travel_max_ns.saturating_sub(window.travel_min_ns)),
         );
         row.add("rate_bps", rate_bps(window).unwrap_or(f64::NAN));
         row.add("overlap_front", window.overlap_front);
