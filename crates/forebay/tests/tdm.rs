@@ -326,6 +326,42 @@ fn who_does_not_hold_the_key_takes_no_part() {
 }
 
 #[test]
+fn the_place_of_one_who_left_before_the_start_has_the_next_ones_name_and_stream() {
+    let session = Session::new();
+    let out = session.out();
+    let files = [session.file("c", 300_000), session.file("right", 200_000)];
+    let hlog = session.path("hlog");
+    let more = ["--output", &out, "--histograms", text(&hlog)];
+    let receiver = session.receive("2", &more);
+    let joined = |name: &str| {
+        let file = Path::new(&out).join(name);
+        wait_for(name, || file.exists().then_some(()));
+    };
+    let wrong = session.send("wrong", &["--input", text(&files[0])]);
+    joined("wrong");
+    assert!(signal("INT", wrong.pid()));
+    drop(wrong.end());
+    let c = session.send("c", &["--input", text(&files[0])]);
+    joined("c");
+    let right = session.send("right", &["--input", text(&files[1])]);
+    let sent = [c, right].map(|sender| sender.end().json_of(0));
+    let received = receiver.end().json_of(0);
+    assert_closed(&received, Path::new(&out));
+    for ((name, sent), was) in ["c", "right"].iter().zip(&sent).zip(&files) {
+        assert_eq!(sender(&received, name)["state"], "ended");
+        let came = fs::read(session.path("out").join(name)).unwrap();
+        assert!(!came.is_empty());
+        if sent["lost"] == 0 {
+            assert!(came == fs::read(was).unwrap(), "{name}");
+        }
+    }
+    let left = fs::read(session.path("out/wrong")).unwrap();
+    assert!(left.is_empty(), "nothing came of it");
+    let times = fs::read_to_string(&hlog).unwrap();
+    assert!(times.contains("travel_ns:right") && !times.contains("wrong"));
+}
+
+#[test]
 fn a_sender_that_is_killed_in_its_window_is_dead_and_the_others_complete() {
     let session = Session::new();
     let out = session.out();
@@ -341,6 +377,7 @@ fn a_sender_that_is_killed_in_its_window_is_dead_and_the_others_complete() {
     assert_eq!(sender(&received, "doomed")["state"], "dead");
     assert_eq!(sender(&received, "whole")["state"], "ended");
     assert_eq!(received["end"], "incomplete");
+    assert_eq!(rig::audit_json(Path::new(&out))["condition"], "tainted");
     if sent["lost"] == 0 {
         assert!(fs::read(session.path("out/whole")).unwrap() == fs::read(&file).unwrap());
     }
@@ -438,6 +475,49 @@ fn an_order_to_end_lets_both_sides_tell_their_totals() {
         };
         assert_eq!((told["end"].as_str().unwrap(), sent.code()), expected);
     }
+}
+
+#[test]
+fn a_receiver_that_is_left_while_windows_are_open_has_their_packets_held() {
+    let session = Session::new();
+    let out = session.out();
+    let mut receiver = session.receive("1", &["--output", &out]);
+    let sender = session.send("still", &[]);
+    at_work(Path::new(&out), 300);
+    assert!(signal("STOP", sender.pid()));
+    wait_for("the receiver's end", || {
+        signal("INT", receiver.pid());
+        receiver.is_over().then_some(())
+    });
+    assert!(signal("CONT", sender.pid()));
+    assert!(signal("KILL", sender.pid()));
+    drop(sender.end());
+    let received = receiver.end();
+    let received = received.json();
+    assert_eq!(received["end"], "given_up", "{received}");
+    assert_eq!(number(&received, "residual_items"), 0, "{received}");
+    assert_eq!(
+        number(&received["schemes"][0], "residual_items"),
+        0,
+        "{received}"
+    );
+    let verdict = rig::audit_json(Path::new(&out));
+    assert_eq!(verdict["condition"], "interrupted", "{verdict}");
+    let windows = |term| rig::account_items(&verdict, ("windows", "packets"), term);
+    assert_eq!(
+        windows("incoming"),
+        windows("outgoing") + windows("held") + windows_lost(&received)
+    );
+    assert_eq!(
+        windows("held"),
+        number(&received["by_sender"][0], "held"),
+        "{received}"
+    );
+}
+
+fn windows_lost(received: &Value) -> u64 {
+    let lost = received["schemes"][0]["lost"].as_object().unwrap();
+    lost.values().map(|lost| lost.as_u64().unwrap()).sum()
 }
 
 #[test]

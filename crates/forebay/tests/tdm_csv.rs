@@ -115,3 +115,24 @@ fn a_prefix_that_leaves_the_directory_and_an_output_without_one_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_file_that_is_there_is_told_before_anybody_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = "tdm_N12_W5000_D2000_T2.csv";
+    for (there, remedy) in [(name, "--csv-prefix"), ("windows.csv", "--output")] {
+        let path = directory.path().join(there);
+        fs::write(&path, "mine").unwrap();
+        let mut receiver = forebay();
+        let address = format!("127.0.0.1:{}", rig::free_ports(1));
+        receiver.args(["tdm", "receive", "--bind", &address, "--link-rate", "100M"]);
+        receiver.args(["--senders", "2", "--windows", "12", "--window", "5ms"]);
+        receiver.args(["--dead-time", "2ms", "--per-window", "--csv", "per-window"]);
+        let ended = start(receiver.arg("--output").arg(directory.path())).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(there), "{}", ended.stderr);
+        assert!(ended.stderr.contains(remedy), "{}", ended.stderr);
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        fs::remove_file(&path).unwrap();
+    }
+}

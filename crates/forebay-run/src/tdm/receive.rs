@@ -1,6 +1,7 @@
 //! The receiver: its socket, its clock, its files and its books.
 
 mod books;
+mod end;
 mod heaps;
 mod histograms;
 mod original;
@@ -15,21 +16,20 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_ledger::{Condition, Leak, Reason};
+use forebay_ledger::Leak;
 use forebay_sys::gso::GroReceive;
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, DropCounter, UdpOptions};
 use forebay_sys::stamped::Stamped;
-use forebay_sys::{clock, sched, wait};
+use forebay_sys::{clock, sched, snmp, wait};
 use forebay_tdm::key::Key;
 use forebay_tdm::plan::{Plan, PlanInput};
-use forebay_tdm::receiver::{Arrival, PeerTotals, Phase, Receiver, ReceiverConfig};
-use forebay_wire::tdm::CONTROL_BYTES_MAX;
+use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
+use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries};
 
 use super::TdmError;
 use super::local_clock::LocalClock;
 use super::outbound::Outbound;
-use crate::error::RunError;
 use crate::metrics::{MetricsServer, Shown};
 use books::Books;
 pub use forebay_tdm::receiver::{Lost, Row};
@@ -97,6 +97,13 @@ pub struct ReceivePlan {
 /// Where datagrams follow each other as fast as this, the next ones are looked for without a sleep: whoever sends pays for each wake-up, in ns.
 const BRISK_NS: u64 = 30_000;
 
+/// Who has a place: the place of one who left before the start may go to another one, who has another stream.
+struct Identity {
+    name: String,
+    restarts: u32,
+    carries: Carries,
+}
+
 /// A receiver at work.
 struct Work<'a> {
     receiver: Receiver,
@@ -108,10 +115,12 @@ struct Work<'a> {
     books: Books,
     sums: summary::Sums,
     drops: DropCounter,
+    /// The host's count at the last look.
+    reassembly_failed: Option<u64>,
     tended_ns: u64,
     flushed_ns: u64,
-    /// Starts of each sender for which there is a stream.
-    starts: Vec<u32>,
+    /// Whose stream is open at each place.
+    open: Vec<Identity>,
     planned: bool,
     failed: Option<String>,
 }
@@ -135,10 +144,17 @@ pub fn run(
     }
     // A plan that cannot work whatever the senders measure is told before they are waited for.
     let shares = vec![1; usize::from(plan.senders)];
-    Plan::compute(&PlanInput {
+    let expected = Plan::compute(&PlanInput {
         shares,
         ..plan.port.clone()
     })?;
+    // The name of the original's file is known when window and guard are; shares that differ make it another one.
+    if let (Output::Directory(directory), Some(csv)) = (&plan.output, &plan.csv)
+        && plan.port.window_ns.is_some()
+        && plan.port.guard_ns.is_some()
+    {
+        original::look_for(directory, csv, plan.windows, &expected)?;
+    }
     if let Some(cpu) = plan.cpu {
         sched::pin_to_cpu(cpu)?;
     }
@@ -192,9 +208,10 @@ pub fn run(
         books,
         sums: summary::Sums::default(),
         drops,
+        reassembly_failed: None,
         tended_ns: 0,
         flushed_ns: 0,
-        starts: Vec::new(),
+        open: Vec::new(),
         planned: false,
         failed: None,
     };
@@ -251,14 +268,15 @@ impl Work<'_> {
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
                 // Who did not hear the last answer asks again.
                 let until_ns = *leave_ns.get_or_insert(now_ns + LINGER_NS);
-                if now_ns >= until_ns || asked >= 2 {
+                let is_written = asked > 0 || !self.streams.is_behind();
+                if now_ns >= until_ns && is_written || asked >= 2 {
                     return Ok(());
                 }
             }
             if came > 0 {
                 is_brisk = now_ns < came_ns + BRISK_NS;
                 came_ns = now_ns;
-            } else if is_brisk && now_ns < came_ns + BRISK_NS {
+            } else if is_brisk && now_ns < came_ns + BRISK_NS || self.streams.is_behind() {
                 std::thread::yield_now();
             } else {
                 let now_ns = self.clock.now_ns();
@@ -284,6 +302,10 @@ impl Work<'_> {
         for buffer in receive.buffers() {
             let stamp_ns = buffer.stamp_ns.map(|stamp| self.clock.of_stamp(stamp));
             let Some(from) = buffer.from else {
+                for datagram in buffer.datagrams() {
+                    self.books.nameless(datagram.len() as u64);
+                    self.sums.nameless += 1;
+                }
                 continue;
             };
             for datagram in buffer.datagrams() {
@@ -317,28 +339,30 @@ impl Work<'_> {
         Ok(came)
     }
 
-    /// Senders that are new, or were started again, get their files.
+    /// Senders that are new, were started again, or took the place of one who left get their files.
     fn open_streams(&mut self, tell: &mut impl FnMut(&str)) {
         for (sender, peer) in self.receiver.peers().enumerate() {
-            if self
-                .starts
-                .get(sender)
-                .is_some_and(|starts| *starts == peer.restarts)
-            {
+            if self.open.get(sender).is_some_and(|open| {
+                open.restarts == peer.restarts
+                    && open.carries == peer.carries
+                    && open.name == peer.name
+            }) {
                 continue;
             }
-            if sender < self.streams.len() {
-                for (sender, written) in self.streams.flush() {
-                    self.books.written(sender, &written);
-                }
-            }
+            let written = self.streams.close(sender);
+            self.books.written(sender as u16, &written);
             self.outputs.joined(sender, &peer.name);
             if let Some(path) = self.streams.open(sender, &peer.name, peer.carries) {
                 tell(&format!("the stream of {} goes to {path}", peer.name));
             }
-            match self.starts.get_mut(sender) {
-                Some(starts) => *starts = peer.restarts,
-                None => self.starts.push(peer.restarts),
+            let identity = Identity {
+                name: peer.name.clone(),
+                restarts: peer.restarts,
+                carries: peer.carries,
+            };
+            match self.open.get_mut(sender) {
+                Some(open) => *open = identity,
+                None => self.open.push(identity),
             }
         }
     }
@@ -358,6 +382,7 @@ impl Work<'_> {
         let now_ns = self.clock.now_ns();
         if now_ns >= self.flushed_ns + FLUSH_NS {
             self.flushed_ns = now_ns;
+            self.look_at_reassembly();
             for (sender, written) in self.streams.flush() {
                 self.books.written(sender, &written);
             }
@@ -368,6 +393,17 @@ impl Work<'_> {
         self.books.commit();
         self.books.heartbeat();
         Ok(())
+    }
+
+    /// Datagrams that this host could not put together from fragments since the last look. The kernel counts them for the whole host: some may be others'.
+    fn look_at_reassembly(&mut self) {
+        // A host that does not tell has the packets lost by their places.
+        let Ok(now) = snmp::read() else {
+            return;
+        };
+        let before = self.reassembly_failed.replace(now.ip_reasm_fails);
+        let failed = before.map_or(0, |before| now.ip_reasm_fails.wrapping_sub(before));
+        self.receiver.handle_reassembly_failures(failed);
     }
 
     /// What the engine has to say: closed windows, lost ranges, the plan.
@@ -387,8 +423,14 @@ impl Work<'_> {
         while let Some(range) = self.receiver.poll_lost() {
             self.sums.lost_bytes += range.bytes;
             self.sums.lost_ranges += 1;
-            let written = self.streams.lost(&range);
+            let mut peers = self.receiver.peers();
+            let peer = peers.nth(usize::from(range.sender));
+            let begins = peer.map_or(0, |peer| peer.ready.offset);
+            let written = self.streams.lost(&range, begins);
             self.books.written(range.sender, &written);
+        }
+        if let Some((sender, written)) = self.streams.turn() {
+            self.books.written(sender, &written);
         }
         if closed {
             self.books.commit();
@@ -414,64 +456,5 @@ impl Work<'_> {
             self.receiver.stop(self.clock.now_ns());
         }
         Ok(())
-    }
-
-    fn conclude(
-        mut self,
-        plan: &ReceivePlan,
-        worked: Result<(), TdmError>,
-        begun: Instant,
-        stopped: bool,
-    ) -> Result<ReceiveSummary, TdmError> {
-        if let Err(error) = worked {
-            self.failed.get_or_insert(error.to_string());
-        }
-        let totals = |peer: &PeerTotals| peer.own.map(|own| own.heaps);
-        let heaps_sent: Vec<Option<u64>> = self.receiver.peers().map(totals).collect();
-        for (sender, written) in self.streams.finish(&heaps_sent) {
-            self.books.written(sender, &written);
-        }
-        for (sender, became) in self.streams.heaps_became() {
-            self.books.heaps(sender, &became);
-        }
-        if let Some(failure) = self.streams.failure() {
-            self.failed.get_or_insert(failure);
-        }
-        self.outputs.end();
-        if let Some(failure) = self.outputs.failed.take() {
-            self.failed.get_or_insert(failure);
-        }
-        if let Phase::Failed(error) = self.receiver.phase() {
-            self.failed
-                .get_or_insert(format!("there is no plan: {error}"));
-        }
-        self.books.commit();
-        let whole = self.failed.is_none();
-        let (condition, reason) = match (whole, stopped) {
-            (false, _) => (Condition::Interrupted, Reason::ConnectionLost),
-            (true, true) => (Condition::Complete, Reason::Requested),
-            (true, false) => (Condition::Complete, Reason::InputEnded),
-        };
-        self.books.close(condition, reason);
-        let snapshot = self.books.reader()?.snapshot().map_err(RunError::from)?;
-        let balance = snapshot.balance();
-        let mut summary = summary::of(
-            &self.receiver,
-            &self.sums,
-            &balance,
-            summary::Host {
-                plan,
-                wrong: self.streams.wrong,
-                heaps: self.books.heaps_by_sender(),
-                handed_on: std::mem::take(&mut self.streams.handed_on),
-                refused: self.outbound.refused + self.receiver.unsent(),
-                wall_clock_steps: self.clock.steps(),
-                seconds: begun.elapsed().as_secs_f64(),
-                failed: self.failed.clone(),
-            },
-        );
-        self.outputs.conclude(&mut summary, &balance);
-        self.books.keep(&summary)?;
-        Ok(summary)
     }
 }

@@ -6,7 +6,7 @@
 //! windows (packets, by sender): what its reports say was sent = what came + what was lost, by cause
 //! ```
 //!
-//! A window goes into the books when it is closed; what is on its way until then is the engine's alone.
+//! A packet is held by its window until that is closed; what was lost of the window goes into the books then.
 
 use std::path::Path;
 
@@ -17,20 +17,21 @@ use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
 
 use super::heaps::{HeapTally, REASONS as HEAP_REASONS};
-use super::streams::Written;
+use super::streams::{REASONS as WRITE_REASONS, Written};
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
 
 /// Why a datagram was not taken, in front of those of its format.
-const DATAGRAM_REASONS: [&str; 6] = [
+const DATAGRAM_REASONS: [&str; 7] = [
     "duplicate",
     "late",
     "ahead",
     "unexpected",
     "foreign_session",
     "wrong_key",
+    "no_address",
 ];
-const WRITE_REASONS: [&str; 1] = ["write_failed"];
+const NO_ADDRESS: usize = 6;
 
 #[derive(Clone, Debug)]
 struct SenderWords {
@@ -148,30 +149,32 @@ impl Books {
                 .add_tally(words.write.incoming, 1, payload.len() as u64);
             self.book
                 .add_tally(words.write.held, 1, payload.len() as u64);
+            self.book.add_tally(words.windows.incoming, 1, 0);
+            self.book.add_tally(words.windows.held, 1, 0);
+        }
+    }
+
+    /// A datagram came, and the kernel did not say where from.
+    pub(super) fn nameless(&mut self, bytes: u64) {
+        self.book.add_tally(self.datagrams.incoming, 1, bytes);
+        if let Some(place) = self.datagrams.dropped.get(NO_ADDRESS) {
+            self.book.add_tally(*place, 1, bytes);
         }
     }
 
     /// Payloads were written, or could not be.
     pub(super) fn written(&mut self, sender: u16, written: &Written) {
-        let leaked = self.leaks("write", written.packets);
+        let leaked = self.leaks("write", written.written.packets);
         let Some(words) = self.senders.get(usize::from(sender)) else {
             return;
         };
-        let (packets, bytes) = (
-            written.packets + written.failed_packets,
-            written.bytes + written.failed_bytes,
-        );
-        self.book.add_tally(
-            words.write.outgoing,
-            written.packets - leaked,
-            written.bytes,
-        );
-        self.book.add_tally(
-            words.write.dropped[0],
-            written.failed_packets,
-            written.failed_bytes,
-        );
-        self.book.sub_tally(words.write.held, packets, bytes);
+        let (done, settled) = (written.written, written.settled());
+        let book = &mut self.book;
+        book.add_tally(words.write.outgoing, done.packets - leaked, done.bytes);
+        for (place, dropped) in words.write.dropped.iter().zip(&written.dropped) {
+            book.add_tally(*place, dropped.packets, dropped.bytes);
+        }
+        book.sub_tally(words.write.held, settled.packets, settled.bytes);
     }
 
     /// This has become of heaps.
@@ -205,7 +208,10 @@ impl Books {
         let Some(words) = self.senders.get(usize::from(row.sender)) else {
             return;
         };
+        // What came of it is in the account since then.
         self.book.add_tally(words.windows.incoming, row.sent, 0);
+        self.book.sub_tally(words.windows.incoming, row.received, 0);
+        self.book.sub_tally(words.windows.held, row.received, 0);
         self.book
             .add_tally(words.windows.outgoing, row.received - leaked, 0);
         for (place, (_, packets)) in words.windows.dropped.iter().zip(row.lost.by_cause()) {

@@ -1,17 +1,18 @@
 //! Heaps of one sender: whole ones are written or handed on as messages, the others are listed, and each is counted.
 
 mod hand_on;
+mod records;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use forebay_tdm::heaps::{Event, Heap, Joiner, Why};
-use forebay_wire::heap::Piece;
 
 use super::super::TdmError;
 use crate::net::NetSummary;
 use hand_on::HandOn;
+use records::Records;
 
 /// Heaps, and bytes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +77,7 @@ enum To {
     /// They are counted alone.
     Nowhere,
     /// A file or standard output: each as one piece.
-    Records(Box<dyn Write + Send>),
+    Records(Records),
     /// Messages for somebody else.
     Messages(HandOn),
 }
@@ -88,6 +89,8 @@ pub(super) struct HeapStream {
     /// What it is called in errors.
     name: String,
     list: Option<BufWriter<File>>,
+    /// Those that were not written one behind the other are one line of the list: their first, how many, and bytes.
+    unlisted: Option<(u64, Sum)>,
     tally: HeapTally,
     pub(super) failed: Option<String>,
 }
@@ -99,6 +102,7 @@ impl HeapStream {
             to,
             name,
             list: None,
+            unlisted: None,
             tally: HeapTally::default(),
             failed: None,
         }
@@ -108,11 +112,9 @@ impl HeapStream {
         Self::to(To::Nowhere, String::new())
     }
 
-    pub(super) fn stdout() -> Self {
-        Self::to(
-            To::Records(Box::new(BufWriter::new(io::stdout()))),
-            "standard output".to_owned(),
-        )
+    /// Onto a pipe or whatever else takes them in order.
+    pub(super) fn stream(name: &str, out: Box<dyn Write + Send>) -> Self {
+        Self::to(To::Records(Records::new(out)), name.to_owned())
     }
 
     /// Into a file, with the list of those that are missing beside it.
@@ -120,12 +122,13 @@ impl HeapStream {
         let list_path = PathBuf::from(format!("{}.lost.csv", path.display()));
         let list = File::create_new(&list_path).map_err(TdmError::file("creating", &list_path))?;
         let mut list = BufWriter::new(list);
+        // It has room on the disk before heaps take all of it.
         writeln!(list, "heap,heaps,bytes,missing_bytes,why")
+            .and_then(|()| list.flush())
             .map_err(TdmError::file("writing", list_path))?;
-        let to = To::Records(Box::new(BufWriter::with_capacity(1 << 20, file)));
         Ok(Self {
             list: Some(list),
-            ..Self::to(to, path.display().to_string())
+            ..Self::stream(&path.display().to_string(), Box::new(file))
         })
     }
 
@@ -191,23 +194,9 @@ impl HeapStream {
         let bytes = heap.bytes.len() as u64;
         match &mut self.to {
             To::Nowhere => self.tally.whole.add(1, bytes),
-            To::Records(_) if self.failed.is_some() => self.tally.drop(NOT_WRITTEN, 1, bytes),
             To::Records(records) => {
-                let record = Piece {
-                    heap: number,
-                    tag: heap.tag,
-                    status: heap.status,
-                    heap_bytes: heap.bytes.len() as u32,
-                    offset: 0,
-                    bytes: &heap.bytes,
-                };
-                let head = records.write_all(&record.head());
-                match head.and_then(|()| records.write_all(record.bytes)) {
-                    Ok(()) => self.tally.whole.add(1, bytes),
-                    Err(error) => {
-                        self.tally.drop(NOT_WRITTEN, 1, bytes);
-                        self.failed = Some(format!("writing {}: {error}", self.name));
-                    }
+                if records.give(number, &heap) {
+                    self.flush();
                 }
             }
             To::Messages(hand_on) => {
@@ -241,13 +230,36 @@ impl HeapStream {
         std::mem::take(&mut self.tally)
     }
 
-    /// Heaps that wait for pieces: the file has the others.
+    /// What is gathered is written, and counts as whole as far as it was taken.
     pub(super) fn flush(&mut self) {
-        if let To::Records(records) = &mut self.to
-            && let Err(error) = records.flush()
-        {
+        let To::Records(records) = &mut self.to else {
+            return;
+        };
+        let flushed = records.flush();
+        for given in &flushed.written {
+            self.tally.whole.add(1, given.bytes);
+        }
+        if let Some(error) = flushed.error {
             self.failed
                 .get_or_insert(format!("writing {}: {error}", self.name));
+        }
+        for given in &flushed.not_written {
+            self.tally.drop(NOT_WRITTEN, 1, given.bytes);
+            match &mut self.unlisted {
+                Some((first, sum)) if *first + sum.heaps == given.heap => sum.add(1, given.bytes),
+                _ => {
+                    self.list_unwritten();
+                    let mut sum = Sum::default();
+                    sum.add(1, given.bytes);
+                    self.unlisted = Some((given.heap, sum));
+                }
+            }
+        }
+    }
+
+    fn list_unwritten(&mut self) {
+        if let Some((first, sum)) = self.unlisted.take() {
+            self.list(first, sum.heaps, sum.bytes, 0, "not_written");
         }
     }
 
@@ -256,6 +268,7 @@ impl HeapStream {
         self.joiner.finish(heaps);
         self.settle();
         self.flush();
+        self.list_unwritten();
         if let Some(list) = &mut self.list
             && let Err(error) = list.flush()
         {
@@ -266,5 +279,47 @@ impl HeapStream {
             To::Messages(hand_on) => hand_on.end(),
             To::Nowhere | To::Records(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heaps_on_a_full_disk_are_not_whole_and_are_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.heaps");
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut stream = HeapStream::file(&path, full).unwrap();
+        let mut offset = 0;
+        for heap in 0..3 {
+            let piece = forebay_wire::heap::Piece {
+                heap,
+                tag: 1,
+                status: 0,
+                heap_bytes: 4,
+                offset: 0,
+                bytes: b"abcd",
+            };
+            let packet = [&piece.head()[..], piece.bytes].concat();
+            stream.write(offset, &packet);
+            offset += packet.len() as u64;
+        }
+        let held = stream.became();
+        assert_eq!((held.sent.heaps, held.whole.heaps), (3, 0));
+        assert_eq!(held.dropped, [Sum::default(); REASONS.len()]);
+        stream.flush();
+        stream.finish(Some(4));
+        let ended = stream.became();
+        assert_eq!(ended.whole, Sum::default());
+        let dropped = |reason: usize| (ended.dropped[reason].heaps, ended.dropped[reason].bytes);
+        assert_eq!(dropped(NOT_WRITTEN), (3, 12));
+        assert_eq!((ended.sent.heaps, dropped(1)), (1, (1, 0)));
+        assert!(stream.failed.is_some_and(|why| why.contains("a.heaps")));
+        let list = std::fs::read_to_string(directory.path().join("a.heaps.lost.csv")).unwrap();
+        let lines: Vec<&str> = list.lines().skip(1).collect();
+        assert!(lines.contains(&"0,3,12,0,not_written"), "{list}");
+        assert_eq!(lines.len(), 2, "{list}");
     }
 }

@@ -4,14 +4,18 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 use forebay_wire::tdm::DATA_HEAD_BYTES;
 
 use super::super::TdmError;
+use super::streams::create_new;
 use super::watch::Came;
+
+/// What gives it another name.
+const OPTION: &str = "--csv-prefix";
 
 /// What a line is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,7 @@ pub struct OriginalCsv {
 
 /// The file.
 pub(super) struct OriginalFile {
+    path: PathBuf,
     file: BufWriter<File>,
     of: CsvOf,
     rows: u64,
@@ -50,6 +55,24 @@ fn name(prefix: &str, windows: u32, plan: &Plan) -> String {
         us(plan.guard_ns),
         plan.slots.len()
     )
+}
+
+/// Tells whether the file of such a plan is there, before anybody is waited for.
+///
+/// # Errors
+/// It is there.
+pub(super) fn look_for(
+    directory: &Path,
+    csv: &OriginalCsv,
+    windows: u32,
+    plan: &Plan,
+) -> Result<(), TdmError> {
+    let path = directory.join(name(&csv.prefix, windows, plan));
+    if path.symlink_metadata().is_ok() {
+        let option = OPTION;
+        return Err(TdmError::Taken { path, option });
+    }
+    Ok(())
 }
 
 /// A time or a span in seconds, to the nanosecond.
@@ -72,18 +95,24 @@ impl OriginalFile {
         keyed: bool,
     ) -> Result<Self, TdmError> {
         let path = directory.join(name(&csv.prefix, windows, plan));
-        let file = File::create_new(&path).map_err(TdmError::file("creating", &path))?;
+        let file = create_new(&path, OPTION)?;
         let tag_bytes = if keyed {
             forebay_wire::tdm::TAG_BYTES as u64
         } else {
             0
         };
         Ok(Self {
+            path,
             file: BufWriter::with_capacity(1 << 20, file),
             of: csv.of,
             rows: 0,
             tag_bytes,
         })
+    }
+
+    /// What an error was about.
+    pub(super) fn told(&self, error: &io::Error) -> String {
+        format!("writing {}: {error}", self.path.display())
     }
 
     /// Times are told by the wall clock, which shows so much more than the one that they were taken by.

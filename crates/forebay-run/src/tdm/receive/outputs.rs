@@ -78,19 +78,25 @@ impl<'a> Outputs<'a> {
         for watch in &mut self.watches {
             watch.packet(came);
         }
-        if let Some(Err(error)) = self.original.as_mut().map(|it| it.packet(came, wall_ns)) {
-            self.fail(format!("writing the original's CSV: {error}"));
+        let original = self.original.as_mut();
+        let done = original.map(|it| it.packet(came, wall_ns).map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.fail(error);
             self.original = None;
         }
     }
 
     pub(super) fn window(&mut self, row: &Row, wall_ns: i64) {
-        if let Some(Err(error)) = self.rows.as_mut().map(|it| it.write(row, wall_ns)) {
-            self.fail(format!("writing the windows: {error}"));
+        let rows = self.rows.as_mut();
+        let done = rows.map(|it| it.write(row, wall_ns).map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.fail(error);
             self.rows = None;
         }
-        if let Some(Err(error)) = self.original.as_mut().map(|it| it.window(row, wall_ns)) {
-            self.fail(format!("writing the original's CSV: {error}"));
+        let original = self.original.as_mut();
+        let done = original.map(|it| it.window(row, wall_ns).map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.fail(error);
             self.original = None;
         }
         if let Some(histograms) = &mut self.histograms {
@@ -114,11 +120,15 @@ impl<'a> Outputs<'a> {
 
     /// Nothing more comes.
     pub(super) fn end(&mut self) {
-        if let Some(Err(error)) = self.original.take().map(|mut it| it.finish()) {
-            self.fail(format!("writing the original's CSV: {error}"));
+        let original = self.original.take();
+        let done = original.map(|mut it| it.finish().map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.fail(error);
         }
-        if let Some(Err(error)) = self.rows.take().map(|mut it| it.finish()) {
-            self.fail(format!("writing the windows: {error}"));
+        let rows = self.rows.take();
+        let done = rows.map(|mut it| it.finish().map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.fail(error);
         }
         if let Some(Err(error)) = self.histograms.take().map(Histograms::finish) {
             self.fail(error);

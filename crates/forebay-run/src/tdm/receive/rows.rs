@@ -2,25 +2,34 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_tdm::receiver::Row;
 
 use super::super::TdmError;
+use super::streams::create_new;
 
 const NAME: &str = "windows.csv";
 const HEADER: &str = "sender,window,reported,sent,received,payload_bytes,sender_error,whole_window,before,inside,tail,socket_overflow,reassembly,duplicates,reordered,carried,preempted,first_sent_unix_ns,last_sent_unix_ns,first_came_unix_ns,last_came_unix_ns,travel_min_ns,travel_mean_ns,travel_max_ns,overlap_front,overlap_back,lateness_ns,clock_error_ns";
 
 /// The file of windows.
-pub(super) struct RowFile(BufWriter<File>);
+pub(super) struct RowFile {
+    file: BufWriter<File>,
+    path: PathBuf,
+}
 
 impl RowFile {
     pub(super) fn create(directory: &Path) -> Result<Self, TdmError> {
         let path = directory.join(NAME);
-        let file = File::create_new(&path).map_err(TdmError::file("creating", &path))?;
+        let file = create_new(&path, "--output")?;
         let mut file = BufWriter::new(file);
         writeln!(file, "{HEADER}").map_err(TdmError::file("writing", &path))?;
-        Ok(Self(file))
+        Ok(Self { file, path })
+    }
+
+    /// What an error was about.
+    pub(super) fn told(&self, error: &io::Error) -> String {
+        format!("writing {}: {error}", self.path.display())
     }
 
     /// Times are told by the wall clock, which shows so much more than the one that they were taken by.
@@ -33,7 +42,7 @@ impl RowFile {
             }
         };
         write!(
-            self.0,
+            self.file,
             "{},{},{},{},{},{}",
             row.sender,
             row.window,
@@ -43,10 +52,10 @@ impl RowFile {
             row.payload_bytes
         )?;
         for (_, packets) in row.lost.by_cause() {
-            write!(self.0, ",{packets}")?;
+            write!(self.file, ",{packets}")?;
         }
         writeln!(
-            self.0,
+            self.file,
             ",{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             row.duplicates,
             row.reordered,
@@ -67,7 +76,7 @@ impl RowFile {
     }
 
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.file.flush()
     }
 }
 

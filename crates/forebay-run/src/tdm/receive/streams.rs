@@ -1,9 +1,12 @@
 //! Where payloads go: a file for each sender, standard output, or nowhere; and the list of what is missing.
 
-use std::collections::BTreeMap;
+mod gathered;
+mod ordered;
+mod written;
+
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use forebay_tdm::receiver::LostRange;
@@ -12,9 +15,10 @@ use forebay_wire::tdm::Carries;
 use super::super::{TdmError, pattern};
 use super::heaps::{HeapStream, HeapTally};
 use crate::net::NetSummary;
+use gathered::Gathered;
+use ordered::Ordered;
+pub(super) use written::{REASONS, Written};
 
-/// Bytes that are gathered before they are written.
-const GATHER_BYTES: usize = 1 << 20;
 /// Names in the directory that are the run's own.
 const RESERVED: [&str; 4] = ["ledger", "run.json", "windows.csv", "windows.parquet"];
 
@@ -43,6 +47,8 @@ pub(super) struct Streams {
     /// What has become of heaps of each sender, until the books ask; and what messaging had to say at the end.
     heaps: Vec<HeapTally>,
     pub(super) handed_on: Vec<Option<NetSummary>>,
+    /// The first thing that failed of starts that are over.
+    failed: Option<String>,
 }
 
 enum Stream {
@@ -50,65 +56,8 @@ enum Stream {
     /// Its file could not be made.
     Failed(String),
     File(Gathered),
-    Ordered(Ordered),
+    Ordered(Box<Ordered>),
     Heaps(Box<HeapStream>),
-}
-
-/// A file and what is not in it yet.
-struct Gathered {
-    path: PathBuf,
-    file: File,
-    bytes: Vec<u8>,
-    packets: u64,
-    at: u64,
-    lost: BufWriter<File>,
-    failed: Option<io::Error>,
-}
-
-/// Bytes in order, with zeroes where some are lost.
-#[derive(Default)]
-struct Ordered {
-    next: u64,
-    waiting: BTreeMap<u64, Vec<u8>>,
-    failed: Option<io::Error>,
-}
-
-/// Packets and bytes that were written, and those that could not be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Written {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-    pub(super) failed_packets: u64,
-    pub(super) failed_bytes: u64,
-}
-
-impl Written {
-    fn whole(payload: &[u8]) -> Self {
-        Self {
-            packets: 1,
-            bytes: payload.len() as u64,
-            ..Self::default()
-        }
-    }
-
-    /// So many were written, or could not be; the first reason is kept.
-    fn of(done: io::Result<()>, packets: u64, bytes: u64, failed: &mut Option<io::Error>) -> Self {
-        match done {
-            Ok(()) => Self {
-                packets,
-                bytes,
-                ..Self::default()
-            },
-            Err(error) => {
-                failed.get_or_insert(error);
-                Self {
-                    failed_packets: packets,
-                    failed_bytes: bytes,
-                    ..Self::default()
-                }
-            }
-        }
-    }
 }
 
 /// A sender's name as the name of a file.
@@ -141,6 +90,7 @@ impl Streams {
             wrong: 0,
             heaps: Vec::new(),
             handed_on: Vec::new(),
+            failed: None,
         }
     }
 
@@ -164,7 +114,10 @@ impl Streams {
                 address: address.clone(),
             }),
             (Output::Discard | Output::Verify, Carries::Heaps) => heaps(HeapStream::nowhere()),
-            (Output::Stdout, Carries::Heaps) => heaps(HeapStream::stdout()),
+            (Output::Stdout, Carries::Heaps) => match standard_output() {
+                Ok(out) => heaps(HeapStream::stream(STDOUT, Box::new(out))),
+                Err(error) => failed(error),
+            },
             (Output::Directory(directory), Carries::Heaps) => {
                 let made = create_free(directory, &format!("{}.heaps", file_name(name)));
                 let opened = made.and_then(|(path, file)| HeapStream::file(&path, file));
@@ -172,7 +125,15 @@ impl Streams {
             }
             (output, Carries::Bytes) => match output {
                 Output::Discard | Output::Verify => Stream::Nowhere,
-                Output::Stdout => Stream::Ordered(Ordered::default()),
+                Output::Stdout => {
+                    if let Some(Stream::Ordered(before)) = self.streams.get_mut(sender) {
+                        before.begin_anew();
+                        return None;
+                    }
+                    standard_output().map_or_else(failed, |out| {
+                        Stream::Ordered(Box::new(Ordered::new(Box::new(out))))
+                    })
+                }
                 Output::Directory(directory) => match Gathered::create(directory, name) {
                     Ok(file) => {
                         let own = file.path.file_name().is_some_and(|file| file == name);
@@ -196,10 +157,6 @@ impl Streams {
         taken
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.streams.len()
-    }
-
     /// Payload that came for the first time.
     pub(super) fn write(&mut self, sender: u16, offset: u64, payload: &[u8]) -> Written {
         if self.output == Output::Verify
@@ -214,26 +171,22 @@ impl Streams {
                 heaps.write(offset, payload);
                 Written::whole(payload)
             }
-            Some(Stream::Failed(_)) => Written {
-                failed_packets: 1,
-                failed_bytes: payload.len() as u64,
-                ..Written::default()
-            },
+            Some(Stream::Failed(_)) => Written::failed(payload),
             Some(Stream::Nowhere) | None => Written::whole(payload),
         }
     }
 
-    /// Bytes that will not come.
-    pub(super) fn lost(&mut self, range: &LostRange) -> Written {
+    /// Bytes that will not come. This start of the sender begins at `begins` of its stream.
+    pub(super) fn lost(&mut self, range: &LostRange, begins: u64) -> Written {
         match self.streams.get_mut(usize::from(range.sender)) {
             Some(Stream::File(file)) => {
-                let line = writeln!(file.lost, "{},{}", range.offset, range.bytes);
-                if let Err(error) = line {
-                    file.failed.get_or_insert(error);
-                }
+                file.lost(range.offset, range.bytes);
                 Written::default()
             }
-            Some(Stream::Ordered(ordered)) => ordered.skip(range.offset, range.bytes),
+            Some(Stream::Ordered(ordered)) => {
+                let resumes = range.offset == 0 && range.bytes == begins;
+                ordered.skip(range.offset, range.bytes, resumes)
+            }
             Some(Stream::Heaps(heaps)) => {
                 heaps.lost(range.offset, range.bytes);
                 Written::default()
@@ -262,19 +215,39 @@ impl Streams {
 
     /// The first thing that could not be written.
     pub(super) fn failure(&self) -> Option<String> {
-        self.streams.iter().find_map(|stream| match stream {
-            Stream::File(file) => file
-                .failed
-                .as_ref()
-                .map(|error| format!("writing {}: {error}", file.path.display())),
-            Stream::Ordered(ordered) => ordered
-                .failed
-                .as_ref()
-                .map(|error| format!("writing to standard output: {error}")),
-            Stream::Failed(why) => Some(why.clone()),
-            Stream::Heaps(heaps) => heaps.failed.clone(),
-            Stream::Nowhere => None,
+        let now = || self.streams.iter().find_map(Stream::failure);
+        self.failed.clone().or_else(now)
+    }
+
+    /// Zeroes that are due are written, as many as one turn has.
+    pub(super) fn turn(&mut self) -> Option<(u16, Written)> {
+        let mut streams = (0..).zip(&mut self.streams);
+        streams.find_map(|(sender, stream)| match stream {
+            Stream::Ordered(ordered) => Some((sender, ordered.turn())),
+            _ => None,
         })
+    }
+
+    /// Zeroes are due that no turn had room for.
+    pub(super) fn is_behind(&self) -> bool {
+        let behind = |stream: &Stream| matches!(stream, Stream::Ordered(it) if it.is_behind());
+        self.streams.iter().any(behind)
+    }
+
+    /// This place's start is over: what is gathered is written, and what failed is kept.
+    pub(super) fn close(&mut self, sender: usize) -> Written {
+        let Some(stream) = self.streams.get_mut(sender) else {
+            return Written::default();
+        };
+        let written = match stream {
+            Stream::File(file) => file.finish(),
+            Stream::Ordered(ordered) => ordered.finish(),
+            Stream::Heaps(_) | Stream::Nowhere | Stream::Failed(_) => Written::default(),
+        };
+        if self.failed.is_none() {
+            self.failed = stream.failure();
+        }
+        written
     }
 
     /// What has become of heaps since this was asked last.
@@ -298,6 +271,9 @@ impl Streams {
                 tally.add(&heaps.became());
                 *place = handed_on;
             }
+            if self.failed.is_none() {
+                self.failed.clone_from(&heaps.failed);
+            }
         }
     }
 
@@ -306,20 +282,55 @@ impl Streams {
         for (sender, sent) in heaps_sent.iter().enumerate() {
             self.end_heaps(sender, *sent);
         }
-        let mut written = self.flush();
-        for (sender, stream) in self.streams.iter_mut().enumerate() {
-            match stream {
-                Stream::File(file) => {
-                    if let Err(error) = file.lost.flush() {
-                        file.failed.get_or_insert(error);
-                    }
-                }
-                Stream::Ordered(ordered) => written.push((sender as u16, ordered.finish())),
-                Stream::Nowhere | Stream::Failed(_) | Stream::Heaps(_) => {}
+        let places = 0..self.streams.len();
+        places
+            .map(|sender| (sender as u16, self.close(sender)))
+            .collect()
+    }
+}
+
+impl Stream {
+    fn failure(&self) -> Option<String> {
+        match self {
+            Self::File(file) => file
+                .failed
+                .as_ref()
+                .map(|error| format!("writing {}: {error}", file.path.display())),
+            Self::Ordered(ordered) => ordered
+                .failed
+                .as_ref()
+                .map(|error| format!("writing to {STDOUT}: {error}")),
+            Self::Failed(why) => Some(why.clone()),
+            Self::Heaps(heaps) => heaps.failed.clone(),
+            Self::Nowhere => None,
+        }
+    }
+}
+
+/// What it is called in errors.
+const STDOUT: &str = "standard output";
+
+/// Standard output without a buffer: what was taken is known.
+fn standard_output() -> Result<File, TdmError> {
+    let own = io::stdout().as_fd().try_clone_to_owned();
+    own.map(File::from)
+        .map_err(TdmError::file("opening", STDOUT))
+}
+
+/// Makes a file that is not there; `option` gives it another name.
+pub(super) fn create_new(path: &Path, option: &'static str) -> Result<File, TdmError> {
+    File::create_new(path).map_err(|source| {
+        let path = path.to_path_buf();
+        if source.kind() == io::ErrorKind::AlreadyExists {
+            TdmError::Taken { path, option }
+        } else {
+            TdmError::Place {
+                path,
+                option,
+                source,
             }
         }
-        written
-    }
+    })
 }
 
 /// Names that are tried for one sender.
@@ -346,122 +357,6 @@ fn create_free(directory: &Path, plain: &str) -> Result<(PathBuf, File), TdmErro
             }
         }
     }
-}
-
-impl Gathered {
-    /// The sender's file and its list.
-    fn create(directory: &Path, name: &str) -> Result<Self, TdmError> {
-        let (path, file) = create_free(directory, &file_name(name))?;
-        let list = PathBuf::from(format!("{}.lost.csv", path.display()));
-        let lost = File::create_new(&list).map_err(TdmError::file("creating", &list))?;
-        let mut lost = BufWriter::new(lost);
-        writeln!(lost, "offset_bytes,length_bytes").map_err(TdmError::file("writing", list))?;
-        Ok(Self {
-            path,
-            file,
-            bytes: Vec::with_capacity(GATHER_BYTES),
-            packets: 0,
-            at: 0,
-            lost,
-            failed: None,
-        })
-    }
-
-    fn write(&mut self, offset: u64, payload: &[u8]) -> Written {
-        let end = self.at + self.bytes.len() as u64;
-        let full = self.bytes.len() + payload.len() > GATHER_BYTES;
-        let mut written = Written::default();
-        if offset != end || full {
-            written = self.flush();
-            self.at = offset;
-        }
-        // The one copy of the payload here: out of the receive buffer, which is used again.
-        self.bytes.extend_from_slice(payload);
-        self.packets += 1;
-        written
-    }
-
-    fn flush(&mut self) -> Written {
-        let (packets, bytes) = (std::mem::take(&mut self.packets), self.bytes.len() as u64);
-        if bytes == 0 {
-            return Written::default();
-        }
-        let done = self.file.write_all_at(&self.bytes, self.at);
-        self.at += bytes;
-        self.bytes.clear();
-        Written::of(done, packets, bytes, &mut self.failed)
-    }
-}
-
-impl Ordered {
-    fn write(&mut self, offset: u64, payload: &[u8]) -> Written {
-        if offset != self.next {
-            self.waiting.insert(offset, payload.to_vec());
-            return Written::default();
-        }
-        let mut written = self.put(payload, 1);
-        self.go_on(&mut written);
-        written
-    }
-
-    /// What waited for the bytes that are there now.
-    fn go_on(&mut self, written: &mut Written) {
-        while let Some(entry) = self.waiting.first_entry() {
-            if *entry.key() != self.next {
-                break;
-            }
-            let payload = entry.remove();
-            add(written, self.put(&payload, 1));
-        }
-    }
-
-    /// Zeroes stand for what is lost.
-    fn skip(&mut self, offset: u64, bytes: u64) -> Written {
-        let mut written = Written::default();
-        if offset != self.next {
-            // The holes of a stream are told in order; before this one is data that waits for another.
-            return written;
-        }
-        let zeroes = [0; 4096];
-        let mut left = bytes;
-        while left > 0 {
-            let part = left.min(zeroes.len() as u64);
-            self.put(zeroes.get(..part as usize).unwrap_or_default(), 0);
-            left -= part;
-        }
-        self.go_on(&mut written);
-        written
-    }
-
-    fn put(&mut self, bytes: &[u8], packets: u64) -> Written {
-        self.next += bytes.len() as u64;
-        let length = if packets == 0 { 0 } else { bytes.len() as u64 };
-        let done = match &self.failed {
-            None => io::stdout().lock().write_all(bytes),
-            Some(_) => Err(io::Error::other("it has failed before")),
-        };
-        Written::of(done, packets, length, &mut self.failed)
-    }
-
-    fn finish(&mut self) -> Written {
-        let mut written = Written::default();
-        while let Some((offset, payload)) = self.waiting.pop_first() {
-            let hole = offset.saturating_sub(self.next);
-            self.skip(self.next, hole);
-            add(&mut written, self.put(&payload, 1));
-        }
-        if let Err(error) = io::stdout().lock().flush() {
-            self.failed.get_or_insert(error);
-        }
-        written
-    }
-}
-
-fn add(sum: &mut Written, more: Written) {
-    sum.packets += more.packets;
-    sum.bytes += more.bytes;
-    sum.failed_packets += more.failed_packets;
-    sum.failed_bytes += more.failed_bytes;
 }
 
 #[cfg(test)]

@@ -23,8 +23,12 @@ pub(super) struct Sums {
     clock_error: Times,
     travel: Times,
     windows: u64,
+    /// Packets of closed windows that came, by sender.
+    closed: Vec<u64>,
     last_came_ns: u64,
     pub(super) socket_drops: u64,
+    /// Datagrams without an address.
+    pub(super) nameless: u64,
     pub(super) lost_bytes: u64,
     pub(super) lost_ranges: u64,
 }
@@ -55,6 +59,13 @@ impl Times {
 impl Sums {
     pub(super) fn add(&mut self, row: &Row) {
         self.windows += 1;
+        let sender = usize::from(row.sender);
+        if self.closed.len() <= sender {
+            self.closed.resize(sender + 1, 0);
+        }
+        if let Some(closed) = self.closed.get_mut(sender) {
+            *closed += row.received;
+        }
         self.last_came_ns = self.last_came_ns.max(row.last_came_ns);
         if row.reported {
             self.lateness.record(u64::from(row.lateness_ns));
@@ -64,6 +75,14 @@ impl Sums {
             self.travel
                 .record(u64::try_from(row.travel_mean_ns()).unwrap_or(0));
         }
+    }
+}
+
+impl Sums {
+    /// Packets that came of windows that are not closed.
+    fn held(&self, sender: usize, peer: &PeerTotals) -> u64 {
+        let closed = self.closed.get(sender).copied().unwrap_or(0);
+        peer.received.saturating_sub(closed)
     }
 }
 
@@ -84,8 +103,8 @@ pub struct SchemeSummary {
     pub received: u64,
     /// Packets that did not, by cause.
     pub lost: BTreeMap<&'static str, u64>,
-    /// Sent less received less lost.
-    pub residual_items: i64,
+    /// Sent and held less received less lost: the sum over senders, each without its sign.
+    pub residual_items: u64,
     /// Part of the port's rate that came, heads and what is around them on the wire included, from the first window's start to the last packet.
     pub port_utilisation: f64,
     /// Payload that came, in bits/s over the same time.
@@ -117,7 +136,9 @@ pub struct SenderSummary {
     pub payload_bytes: u64,
     /// Packets that did not come, by cause.
     pub lost: BTreeMap<&'static str, u64>,
-    /// Sent less received less lost.
+    /// Packets that came of windows that were not closed at the end.
+    pub held: u64,
+    /// Sent and held less received less lost.
     pub residual_items: i64,
     /// Packets that came more than once.
     pub duplicates: u64,
@@ -277,7 +298,7 @@ pub(super) fn of(
     };
     let counts = receiver.counts();
     let mut datagrams = BTreeMap::from([
-        ("came", counts.came),
+        ("came", counts.came + sums.nameless),
         ("data", counts.data),
         ("control", counts.control),
         ("duplicate", counts.duplicate),
@@ -290,10 +311,13 @@ pub(super) fn of(
     let reasons = forebay_wire::tdm::TdmError::REASONS
         .into_iter()
         .zip(counts.malformed);
+    if sums.nameless > 0 {
+        datagrams.insert("no_address", sums.nameless);
+    }
     datagrams.extend(reasons.filter(|(_, count)| *count > 0));
     ReceiveSummary {
         schemes: vec![scheme(receiver, sums, &host)],
-        by_sender: by_sender(receiver, &host),
+        by_sender: by_sender(receiver, sums, &host),
         end,
         windows: sums.windows,
         datagrams,
@@ -318,13 +342,14 @@ fn scheme(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> SchemeSummary {
     let mut lost = Lost::default();
     let (mut sent, mut received, mut payload, mut overlaps) = (0, 0, 0, 0);
     let mut residual = 0;
-    for peer in receiver.peers() {
+    for (at, peer) in receiver.peers().enumerate() {
         lost.add(&peer.lost);
         sent += peer.sent;
         received += peer.received;
         payload += peer.payload_bytes;
         overlaps += peer.overlaps;
-        residual += peer.residual();
+        // One that has too much does not make up for one that has too little.
+        residual += (peer.residual() + sums.held(at, peer).cast_signed()).unsigned_abs();
     }
     let port = &host.plan.port;
     let tag = if host.plan.key.is_some() {
@@ -374,19 +399,19 @@ impl SenderSummary {
     }
 }
 
-fn by_sender(receiver: &Receiver, host: &Host<'_>) -> Vec<SenderSummary> {
+fn by_sender(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> Vec<SenderSummary> {
     let peers = receiver.peers().enumerate();
     let summaries = peers.map(|(at, peer)| SenderSummary {
         heaps: (peer.carries == Carries::Heaps)
             .then(|| host.heaps.get(at).map(HeapSummary::of))
             .flatten(),
         handed_on: host.handed_on.get(at).cloned().flatten(),
-        ..sender(peer)
+        ..sender(peer, sums.held(at, peer))
     });
     summaries.collect()
 }
 
-fn sender(peer: &PeerTotals) -> SenderSummary {
+fn sender(peer: &PeerTotals, held: u64) -> SenderSummary {
     SenderSummary {
         name: peer.name.clone(),
         state: match peer.state {
@@ -401,7 +426,8 @@ fn sender(peer: &PeerTotals) -> SenderSummary {
         received: peer.received,
         payload_bytes: peer.payload_bytes,
         lost: by_cause(&peer.lost),
-        residual_items: peer.residual(),
+        held,
+        residual_items: peer.residual() + held.cast_signed(),
         duplicates: peer.duplicates,
         reordered: peer.reordered,
         carried: peer.carried,

@@ -117,8 +117,11 @@ impl HandOn {
     /// What waits is sent, and the connection ends in order.
     pub(super) fn end(&mut self) -> Option<NetSummary> {
         drop(self.give.take());
-        // A thread that panicked has nothing to say.
-        self.thread.take()?.join().ok().flatten()
+        let Ok(summary) = self.thread.take()?.join() else {
+            self.failed = Some("the thread that hands heaps on has panicked".to_owned());
+            return None;
+        };
+        summary
     }
 }
 
@@ -145,7 +148,15 @@ impl Carrier {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.sender.finish(END_LIMIT).ok()
+        match self.sender.finish(END_LIMIT) {
+            Ok(summary) => Some(summary),
+            Err(error) => {
+                if !self.failed {
+                    let _ = self.tell.send(failed(&self.address, &error));
+                }
+                None
+            }
+        }
     }
 
     fn send(&mut self, heap: &Heap) {
@@ -181,8 +192,11 @@ impl Carrier {
 
     fn fail(&mut self, error: &NetError) {
         if !std::mem::replace(&mut self.failed, true) {
-            let why = format!("handing heaps on to {}: {error}", self.address);
-            let _ = self.tell.send(Outcome::Failed(why));
+            let _ = self.tell.send(failed(&self.address, error));
         }
     }
+}
+
+fn failed(address: &str, error: &NetError) -> Outcome {
+    Outcome::Failed(format!("handing heaps on to {address}: {error}"))
 }

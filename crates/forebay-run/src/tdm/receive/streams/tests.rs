@@ -16,29 +16,26 @@ fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
     assert_eq!(streams.open(0, "one", Carries::Bytes), None);
     let mut all = Written::default();
     for (offset, payload) in [(0, "abc"), (6, "ghi"), (3, "def"), (12, "mno")] {
-        add(&mut all, streams.write(0, offset, payload.as_bytes()));
+        all.add(&streams.write(0, offset, payload.as_bytes()));
     }
-    streams.lost(&LostRange {
+    // A packet without a byte is where it should be, too.
+    all.add(&streams.write(0, 15, b""));
+    let lost = LostRange {
         restarts: 0,
         sender: 0,
         offset: 9,
         bytes: 3,
-    });
+    };
+    streams.lost(&lost, 0);
     for (_, written) in streams.finish(&[]) {
-        add(&mut all, written);
+        all.add(&written);
     }
     let file = std::fs::read(directory.path().join("one")).unwrap();
     assert_eq!(file, b"abcdefghi\0\0\0mno");
     let lost = std::fs::read_to_string(directory.path().join("one.lost.csv")).unwrap();
     assert_eq!(lost, "offset_bytes,length_bytes\n9,3\n");
-    assert_eq!(
-        all,
-        Written {
-            packets: 4,
-            bytes: 12,
-            ..Written::default()
-        }
-    );
+    assert_eq!((all.written.packets, all.written.bytes), (5, 12));
+    assert_eq!(all.settled(), all.written);
     let mut again = Streams::new(Output::Directory(directory.path().to_path_buf()));
     let taken = again.open(0, "one", Carries::Bytes).unwrap();
     assert!(taken.ends_with("one.1"), "never written over: {taken}");
@@ -52,12 +49,9 @@ fn a_stream_whose_file_cannot_be_made_fails_by_name_and_loses_its_packets_by_cou
     streams.open(0, "one", Carries::Bytes);
     let written = streams.write(0, 0, b"abc");
     assert_eq!(
-        (
-            written.failed_packets,
-            written.failed_bytes,
-            written.packets
-        ),
-        (1, 3, 0)
+        (written.dropped[0].packets, written.dropped[0].bytes),
+        (1, 3)
     );
+    assert_eq!(written.written.packets, 0);
     assert!(streams.failure().unwrap().contains("one"));
 }
