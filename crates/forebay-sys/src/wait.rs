@@ -64,10 +64,35 @@ pub fn sleep_until_or<const FDS: usize>(
 ) -> Result<Woken, SysError> {
     let mut polled: [PollFd<'_>; FDS] =
         std::array::from_fn(|index| PollFd::from_borrowed_fd(fds[index], PollFlags::IN));
+    poll_until(&mut polled, deadline_ns, spin_ns)
+}
+
+/// As [`sleep_until_or`] without a spin, but for two descriptors, and ends also when `socket` takes data again (`POLLOUT`). In what is told, the
+/// socket has place 0, and `other` place 1.
+///
+/// # Errors
+/// When the kernel refuses the call (`ppoll`).
+pub fn sleep_until_room(
+    socket: BorrowedFd<'_>,
+    other: BorrowedFd<'_>,
+    deadline_ns: u64,
+) -> Result<Woken, SysError> {
+    let mut polled = [
+        PollFd::from_borrowed_fd(socket, PollFlags::IN | PollFlags::OUT),
+        PollFd::from_borrowed_fd(other, PollFlags::IN),
+    ];
+    poll_until(&mut polled, deadline_ns, 0)
+}
+
+fn poll_until(
+    polled: &mut [PollFd<'_>],
+    deadline_ns: u64,
+    spin_ns: u64,
+) -> Result<Woken, SysError> {
     let wake_ns = deadline_ns.saturating_sub(spin_ns.min(SPIN_MAX_NS));
     loop {
         let left_ns = wake_ns.saturating_sub(monotonic_ns());
-        match poll(&mut polled, Some(&timespec(left_ns))) {
+        match poll(polled, Some(&timespec(left_ns))) {
             Ok(0) if monotonic_ns() < wake_ns => {}
             Ok(0) => {
                 let late_ns = spin_until(deadline_ns);
@@ -79,7 +104,10 @@ pub fn sleep_until_or<const FDS: usize>(
                 return Ok(Woken::Ready { index });
             }
             Err(Errno::INTR) => return Ok(Woken::Signal),
-            Err(errno) => return Err(SysError::new("ppoll", format!("{FDS} descriptors"), errno)),
+            Err(errno) => {
+                let what = format!("{} descriptors", polled.len());
+                return Err(SysError::new("ppoll", what, errno));
+            }
         }
     }
 }
@@ -118,6 +146,7 @@ mod tests {
     use crate::clock::thread_cpu_ns;
     use crate::eventfd::EventFd;
     use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
 
     const MS: u64 = 1_000_000;
 
@@ -151,6 +180,27 @@ mod tests {
         // Also when the instant has long passed.
         let woken = sleep_until_or([quiet.as_fd(), stop.as_fd()], 0, MS).unwrap();
         assert_eq!(woken, Woken::Ready { index: 1 });
+    }
+
+    #[test]
+    fn a_full_socket_is_waited_for_without_a_spin_until_it_takes_again() {
+        let (full, reader) = UnixDatagram::pair().unwrap();
+        let stop = EventFd::create().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while full.send(&[0; 1000]).is_ok() {}
+        let (begun_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
+        let wait = |until_ns| sleep_until_room(full.as_fd(), stop.as_fd(), until_ns).unwrap();
+        assert!(matches!(wait(begun_ns + 200 * MS), Woken::Due { .. }));
+        assert!(monotonic_ns() >= begun_ns + 200 * MS);
+        let used_ns = thread_cpu_ns() - cpu_ns;
+        assert!(used_ns < 50 * MS, "{used_ns} ns of CPU in a wait of 200 ms");
+        reader.set_nonblocking(true).unwrap();
+        while reader.recv(&mut [0; 1000]).is_ok() {}
+        let far_ns = monotonic_ns() + 60_000 * MS;
+        assert_eq!(wait(far_ns), Woken::Ready { index: 0 });
+        while full.send(&[0; 1000]).is_ok() {}
+        stop.signal();
+        assert_eq!(wait(far_ns), Woken::Ready { index: 1 });
     }
 
     #[test]
