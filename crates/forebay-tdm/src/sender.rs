@@ -139,6 +139,8 @@ pub struct Sender {
     all: Sent,
     offset: u64,
     heaps: u64,
+    /// Times that it was over and waits for the next session.
+    repeats: u64,
     reports: VecDeque<(Report, Option<u64>)>,
     preempted_since_report: u32,
     hello_ns: u64,
@@ -150,7 +152,8 @@ pub struct Sender {
     began_ns: u64,
     interrupted: bool,
     stopped: Option<EndReason>,
-    received: Option<End>,
+    /// What the receiver says has come, and of how many packets of that session.
+    received: Option<(End, u64)>,
 }
 
 impl Sender {
@@ -179,6 +182,7 @@ impl Sender {
             all: Sent::default(),
             offset: 0,
             heaps: 0,
+            repeats: 0,
             reports: VecDeque::new(),
             preempted_since_report: 0,
             hello_ns: now_ns,
@@ -217,10 +221,21 @@ impl Sender {
         self.session
     }
 
-    /// What the receiver says has come, once it has said so.
+    /// What the receiver says has come, once it has said so: of the last session that was whole.
     #[must_use]
     pub const fn received(&self) -> Option<&End> {
-        self.received.as_ref()
+        match &self.received {
+            Some((end, _)) => Some(end),
+            None => None,
+        }
+    }
+
+    /// Packets that were sent in the session that [`received`](Self::received) is of, less those that came and those that were lost: 0, or the books of
+    /// one side are wrong.
+    #[must_use]
+    pub fn residual_packets(&self) -> Option<i64> {
+        let (end, sent) = self.received.as_ref()?;
+        Some(sent.cast_signed() - end.packets.cast_signed() - end.errors.cast_signed())
     }
 
     /// What it has sent since it began.
@@ -239,6 +254,13 @@ impl Sender {
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// How often a session was over and it waits for the next one ([`SenderConfig::repeat`]): each has the input from its beginning. A receiver that
+    /// was lost ends no session of this kind, and its input goes on.
+    #[must_use]
+    pub const fn repeats(&self) -> u64 {
+        self.repeats
     }
 
     /// So many heaps have been sent, of the last one perhaps a part: its end tells the receiver.
@@ -362,38 +384,6 @@ impl Sender {
         });
     }
 
-    fn begin_end(&mut self, now_ns: u64) {
-        self.close_window(0);
-        self.phase = Phase::Ending;
-        self.say_ns = now_ns;
-    }
-
-    fn end(&self) -> End {
-        End {
-            reason: if self.interrupted || self.stopped.is_some() {
-                EndReason::Interrupted
-            } else {
-                EndReason::Complete
-            },
-            windows: u32::try_from(self.here.windows).unwrap_or(u32::MAX),
-            packets: self.here.packets,
-            errors: self.here.errors,
-            payload_bytes: self.here.payload_bytes,
-            stream_bytes: self.offset,
-            heaps: self.heaps,
-        }
-    }
-
-    fn over(&mut self, how: Over, now_ns: u64) {
-        if self.config.repeat && !self.interrupted {
-            self.begin_anew(now_ns);
-            self.hello_ns = now_ns + HELLO_EVERY_NS;
-            (self.offset, self.heaps) = (0, 0);
-        } else {
-            self.phase = Phase::Over(how);
-        }
-    }
-
     fn look_at_time(&mut self, now_ns: u64) {
         // No other than a clock that was set goes back by as much.
         let goes_back = now_ns.saturating_add(CLOCK_BACK_NS) < self.looked_ns;
@@ -446,36 +436,6 @@ impl Sender {
     fn silence_ns(&self) -> u64 {
         self.welcome
             .map_or(SILENCE_NS, |welcome| welcome.silence_ns)
-    }
-
-    fn lose_receiver(&mut self, now_ns: u64) {
-        self.close_window(0);
-        self.all.receivers_lost += 1;
-        self.all.reports_given_up += self.reports.len() as u64;
-        if self.phase == Phase::Ending || self.interrupted {
-            // There is nothing to send to another one.
-            self.over(Over::NoReceiver, now_ns);
-        } else {
-            self.begin_anew(now_ns);
-        }
-    }
-
-    /// Everything of the session is forgotten; the input goes on where it stands.
-    fn begin_anew(&mut self, now_ns: u64) {
-        self.phase = Phase::Hello;
-        // What is still under way is not for the start that follows, nor is it that start's.
-        self.nonce = self.nonce.wrapping_add(NONCE_STEP).max(1);
-        (self.session, self.index, self.start) = (0, NO_SENDER, 0);
-        self.welcome = None;
-        (self.open, self.next_window) = (None, 0);
-        (self.has_joined, self.was_unsure) = (false, false);
-        (self.grant, self.granted_ns) = (None, 0);
-        self.reports.clear();
-        self.preempted_since_report = 0;
-        self.here = Sent::default();
-        self.stopped = None;
-        self.hello_ns = now_ns;
-        self.began_ns = now_ns;
     }
 
     fn emit(&self, message: Message<'_>, stamp: Option<u32>, out: &mut [u8]) -> Option<Transmit> {

@@ -8,6 +8,8 @@ use forebay_sys::stamped::{Queued, Stamped};
 
 /// Stamps that are waited for; older ones are given up.
 const WAITING_MAX: usize = 4096;
+/// Entries of the socket's error queue that are looked at for one stamp: the rest stays there, and wakes whoever waits.
+const LOOKED_AT_MAX: usize = 64;
 
 /// Sends, and remembers what each stamp is for.
 #[derive(Debug, Default)]
@@ -49,9 +51,9 @@ impl Outbound {
         !self.waiting.is_empty()
     }
 
-    /// The next stamp that was waited for: its number and the wall clock's time, in ns.
+    /// The next stamp that was waited for: its number and the wall clock's time, in ns. None also when there are many entries before it.
     pub(super) fn poll(&mut self, socket: &Stamped) -> Option<(u64, u64)> {
-        loop {
+        for _ in 0..LOOKED_AT_MAX {
             match socket.poll_sent() {
                 Ok(Some(Queued::Sent(stamp))) => {
                     let at = self.waiting.iter().position(|(id, _)| *id == stamp.id);
@@ -63,5 +65,6 @@ impl Outbound {
                 Ok(None) | Err(_) => return None,
             }
         }
+        None
     }
 }

@@ -1,6 +1,7 @@
 //! One sender: its socket, its clock, its input.
 
 mod books;
+mod burst;
 mod input;
 mod name;
 mod summary;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::Leak;
-use forebay_sys::gso::{GsoSend, SEGMENTS_MAX, Segment, burst_segments_max};
+use forebay_sys::gso::{GsoSend, SEGMENTS_MAX};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};
 use forebay_sys::stamped::Stamped;
@@ -26,6 +27,7 @@ use super::local_clock::{EmulatedClock, LocalClock};
 use super::outbound::Outbound;
 use crate::net::Address;
 use books::Books;
+use burst::Burst;
 pub use input::HeapsSent;
 use input::Input;
 pub use name::default_name;
@@ -37,6 +39,8 @@ const WAIT_NS: u64 = 100_000_000;
 const BUSY_NS: u64 = 20_000;
 /// Priority among real-time threads: above what an ordinary host runs, below its interrupt threads (50).
 const PRIORITY: u8 = 40;
+/// Most datagrams, stamps and errors that are taken before it looks whether a window is open.
+const HEARD_MAX: usize = 64;
 /// Bytes of the socket's send buffer.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
@@ -199,28 +203,6 @@ pub fn run(
     work.conclude(plan, lateness, begun.elapsed(), failed)
 }
 
-/// What stamps the interface to the receiver could make, and why they are not used.
-fn hardware_of(socket: &Stamped) -> String {
-    let local = socket::local_address(socket);
-    match local.and_then(|local| forebay_sys::clock::phc_of(local.ip())) {
-        Ok(found) => match found.phc_index {
-            Some(phc) if found.receive_hardware && found.transmit_hardware => format!(
-                "{} stamps in hardware by /dev/ptp{phc}, and those stamps are not used: discipline the wall clock by it (ptp4l and phc2sys, on both hosts)",
-                found.interface
-            ),
-            Some(phc) => format!(
-                "{} has /dev/ptp{phc} and no hardware stamps of all datagrams",
-                found.interface
-            ),
-            None => format!(
-                "{} has no hardware clock; the kernel's stamps are used",
-                found.interface
-            ),
-        },
-        Err(error) => format!("not known: {error}"),
-    }
-}
-
 impl Work {
     fn go(
         &mut self,
@@ -231,7 +213,7 @@ impl Work {
         let mut control = [0; CONTROL_BYTES_MAX];
         let mut came = [0; CONTROL_BYTES_MAX];
         let mut asked = 0;
-        let mut phase = Phase::Hello;
+        let (mut phase, mut repeats) = (Phase::Hello, 0);
         // The instant of a burst has come: nothing else is looked at before it is sent.
         let mut due = false;
         loop {
@@ -262,15 +244,21 @@ impl Work {
             let (available, ended) = self.input.ready(self.payload_bytes);
             let now_ns = self.clock.now_ns();
             let next = self.sender.poll_burst(now_ns, available, ended);
+            let mut is_held_up = false;
             if let Next::Burst(packets) = next {
-                self.burst(packets);
-                continue;
+                let became = self.burst(packets);
+                if became == Burst::Left {
+                    continue;
+                }
+                is_held_up = true;
+                self.wait_for_room(became, signals)?;
             }
             let heard = self.hear(&mut came);
             if self.sender.phase() != phase {
-                let before = std::mem::replace(&mut phase, self.sender.phase());
-                if phase == Phase::Hello && before != Phase::Hello && self.sender.offset() == 0 {
-                    // The next session has the whole input again.
+                phase = self.sender.phase();
+                if self.sender.repeats() > repeats {
+                    // The next session has the whole input again; one that was lost goes on with what is left.
+                    repeats = self.sender.repeats();
                     self.input = Input::of(plan)?;
                 }
                 self.say(plan, phase, tell);
@@ -279,7 +267,7 @@ impl Work {
                 }
                 continue;
             }
-            if heard {
+            if heard || is_held_up {
                 // It may be a window that is granted, or the time of another one.
                 continue;
             }
@@ -309,93 +297,17 @@ impl Work {
         }
     }
 
-    /// Sends so many packets, as one datagram that the kernel cuts.
-    fn burst(&mut self, packets: u32) {
-        let full = self.payload_bytes;
-        let offset = self.sender.offset();
-        let now_ns = self.clock.now_ns();
-        let mut lengths = [0_usize; SEGMENTS_MAX];
-        let (mut count, mut ahead) = (0, 0);
-        // As many as one call of the kernel's takes: what is over would be a short burst of its own.
-        let most = (packets as usize).min(burst_segments_max(DATA_HEAD_BYTES + full));
-        for (head, length) in self.heads.iter_mut().zip(&mut lengths).take(most) {
-            let payload = self.input.peek(offset, ahead, full);
-            let front = self
-                .sender
-                .front(now_ns, count as u32, ahead as u64, payload.len(), head);
-            if payload.is_empty() || front.is_none() {
-                break;
-            }
-            if let (Some(key), Some(sealed)) = (&self.keyed, self.sealed.get_mut(count)) {
-                sealed.clear();
-                sealed.extend_from_slice(payload);
-                sealed.extend_from_slice(&key.tag(&[&*head, payload]));
-            }
-            *length = payload.len();
-            ahead += payload.len();
-            count += 1;
-            // The kernel cuts a burst into datagrams of one length; the last may be shorter.
-            if payload.len() < full {
-                break;
-            }
-        }
-        let mut segments = [Segment {
-            head: &[],
-            payload: &[],
-        }; SEGMENTS_MAX];
-        let mut at = 0;
-        for (index, (segment, (head, length))) in segments
-            .iter_mut()
-            .zip(self.heads.iter().zip(lengths))
-            .enumerate()
-            .take(count)
-        {
-            let payload = match (&self.keyed, self.sealed.get(index)) {
-                (Some(_), Some(sealed)) => sealed.as_slice(),
-                _ => self.input.peek(offset, at, length),
-            };
-            *segment = Segment { head, payload };
-            at += length;
-        }
-        let sent = self.bursts.send(
-            self.socket.as_fd(),
-            segments.get(..count).unwrap_or_default(),
-        );
-        let mut taken = sent.count;
-        let mut errors = 0;
-        if let Some(stop) = sent.stopped {
-            self.in_vain += 1;
-            // What is forbidden or too long will not be sent however often it is tried; all else is tried again.
-            if stop.concerns_one_datagram()
-                && !matches!(stop, forebay_sys::udp_batch::SendStop::Refused)
-                && taken < count
-            {
-                (taken, errors) = (taken + 1, 1);
-            }
-        }
-        let bytes: usize = lengths.iter().take(taken).sum();
-        if taken > 0 {
-            let refused = (errors > 0).then(|| lengths.get(taken - 1).map_or(0, |it| *it as u64));
-            self.books.sent(taken as u64, bytes as u64, refused);
-            self.truth.look(&self.clock, &self.sender, now_ns);
-            self.sender
-                .burst_sent(now_ns, taken as u32, errors, bytes as u64);
-            self.input.take(bytes as u64);
-            if let Some(heaps) = self.input.heaps() {
-                self.sender.handle_heaps(heaps.begun());
-                self.books.heaps(heaps.came(), heaps.done());
-            }
-        }
-    }
-
-    /// Takes what has come; true when there was something.
+    /// Takes what has come, not without limit: who floods the socket keeps no window waiting. True when there was something.
     fn hear(&mut self, came: &mut [u8]) -> bool {
-        let mut heard = false;
-        while let Some((sequence, left_ns)) = self.outbound.poll(&self.socket) {
+        for _ in 0..HEARD_MAX {
+            let Some((sequence, left_ns)) = self.outbound.poll(&self.socket) else {
+                break;
+            };
             let left_ns = self.clock.of_stamp(left_ns);
             self.sender.handle_left(sequence as u32, left_ns);
         }
-        loop {
+        let mut heard = false;
+        for _ in 0..HEARD_MAX {
             match self.socket.receive(came) {
                 Ok(Some(datagram)) => {
                     heard = true;
@@ -408,11 +320,12 @@ impl Work {
                         .sender
                         .handle_datagram(self.clock.now_ns(), stamp, bytes);
                 }
-                Ok(None) => return heard,
+                Ok(None) => break,
                 // Nobody listens there: told once for each datagram that met nobody.
                 Err(_) => self.outbound.errors += 1,
             }
         }
+        heard
     }
 
     /// Waits for what comes next; true when it is a burst, and its instant has come.
@@ -468,7 +381,7 @@ impl Work {
                 network_errors: self.outbound.errors,
                 seconds: took.as_secs_f64(),
                 failed,
-                hardware: hardware_of(&self.socket),
+                hardware: summary::hardware_of(&self.socket),
                 input,
                 books_residual: closed?,
             },

@@ -71,6 +71,12 @@ impl Sender {
         }
     }
 
+    /// When the window that is open ends, its part of the guard included, in ns of the clock here.
+    #[must_use]
+    pub fn window_ends_ns(&self) -> Option<u64> {
+        self.open.as_ref().map(Open::until_ns)
+    }
+
     /// The window that comes next; those that are over were missed.
     fn next_open(
         &mut self,

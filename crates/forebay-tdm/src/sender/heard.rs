@@ -56,7 +56,7 @@ impl Sender {
                 }
             }
             Message::Ended(end) if self.phase == Phase::Ending => {
-                self.received = Some(*end);
+                self.received = Some((*end, self.here.packets));
                 let how = match self.stopped {
                     Some(reason) => Over::Stopped(reason),
                     None if self.interrupted => Over::Interrupted,

@@ -1,6 +1,8 @@
-//! How it went.
+//! How it ends, begins anew, and went.
 
-use forebay_wire::tdm::{EndReason, Kind, RefuseReason, TdmError};
+use forebay_wire::tdm::{End, EndReason, Kind, NO_SENDER, RefuseReason, TdmError};
+
+use super::{HELLO_EVERY_NS, NONCE_STEP, Phase, Sender};
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,4 +65,69 @@ pub struct Sent {
     pub not_taken: u64,
     /// Of them, those of other sessions.
     pub foreign: u64,
+}
+
+impl Sender {
+    pub(super) fn begin_end(&mut self, now_ns: u64) {
+        self.close_window(0);
+        self.phase = Phase::Ending;
+        self.say_ns = now_ns;
+    }
+
+    pub(super) fn end(&self) -> End {
+        End {
+            reason: if self.interrupted || self.stopped.is_some() {
+                EndReason::Interrupted
+            } else {
+                EndReason::Complete
+            },
+            windows: u32::try_from(self.here.windows).unwrap_or(u32::MAX),
+            packets: self.here.packets,
+            errors: self.here.errors,
+            payload_bytes: self.here.payload_bytes,
+            stream_bytes: self.offset,
+            heaps: self.heaps,
+        }
+    }
+
+    pub(super) fn over(&mut self, how: Over, now_ns: u64) {
+        if self.config.repeat && !self.interrupted {
+            self.begin_anew(now_ns);
+            self.hello_ns = now_ns + HELLO_EVERY_NS;
+            (self.offset, self.heaps) = (0, 0);
+            self.repeats += 1;
+        } else {
+            self.phase = Phase::Over(how);
+        }
+    }
+
+    pub(super) fn lose_receiver(&mut self, now_ns: u64) {
+        self.close_window(0);
+        self.all.receivers_lost += 1;
+        self.all.reports_given_up += self.reports.len() as u64;
+        if self.phase == Phase::Ending || self.interrupted {
+            // There is nothing to send to another one.
+            self.over(Over::NoReceiver, now_ns);
+        } else {
+            self.begin_anew(now_ns);
+        }
+    }
+
+    /// Everything of the session is forgotten; the input goes on where it stands.
+    pub(super) fn begin_anew(&mut self, now_ns: u64) {
+        self.phase = Phase::Hello;
+        // What is still under way is not for the start that follows, nor is it that start's.
+        self.nonce = self.nonce.wrapping_add(NONCE_STEP).max(1);
+        (self.session, self.index, self.start) = (0, NO_SENDER, 0);
+        self.welcome = None;
+        (self.open, self.next_window) = (None, 0);
+        (self.has_joined, self.was_unsure) = (false, false);
+        (self.grant, self.granted_ns) = (None, 0);
+        self.reports.clear();
+        self.preempted_since_report = 0;
+        self.here = Sent::default();
+        self.stopped = None;
+        self.hello_ns = now_ns;
+        self.began_ns = now_ns;
+    }
 }

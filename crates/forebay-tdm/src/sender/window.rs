@@ -56,10 +56,14 @@ impl Open {
         self.slack_ns = guard_ns.saturating_sub(needed_ns);
     }
 
+    /// Its end, and what there is for being late.
+    pub(super) const fn until_ns(&self) -> u64 {
+        self.end_ns.saturating_add(self.slack_ns)
+    }
+
     /// How many packets may still go: what is left of the budget, and what still fits.
     pub(super) fn may_send(&self, now_ns: u64) -> u64 {
-        let until_ns = self.end_ns.saturating_add(self.slack_ns);
-        let left_ns = until_ns.saturating_sub(now_ns.max(self.start_ns));
+        let left_ns = self.until_ns().saturating_sub(now_ns.max(self.start_ns));
         let fits = left_ns.saturating_mul(1_000) / self.packet_ps.max(1);
         // What is due by the schedule was planned to fit: a burst that begins on time is not cut by the few ns until the time was read.
         let due_ns = self.pacer.due_ns();

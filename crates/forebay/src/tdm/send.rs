@@ -121,6 +121,11 @@ fn input(args: &SendArgs) -> Result<(Option<PathBuf>, Option<MessageInput>)> {
                 "--heaps keeps the boundaries of messages, and --input {text} has none: give an address (--input shm://NAME), and send to it with `forebay net send`"
             );
         }
+        if args.repeat && text == "-" {
+            bail!(
+                "--repeat sends its input again, and standard input comes once: leave it out, or give a file (--input FILE)"
+            );
+        }
         return Ok((Some(PathBuf::from(text)), None));
     }
     if args.repeat {

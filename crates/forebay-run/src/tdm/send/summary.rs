@@ -3,6 +3,8 @@
 use crate::net::NetSummary;
 use forebay_sys::clock;
 use forebay_sys::gso::GsoMode;
+use forebay_sys::socket;
+use forebay_sys::stamped::Stamped;
 use forebay_tdm::clock::Base;
 use forebay_tdm::sender::{Over, Phase, Sender};
 use hdrhistogram::Histogram;
@@ -89,7 +91,7 @@ pub struct SendSummary {
     pub received: Option<u64>,
     /// Packets that it says were lost.
     pub lost: Option<u64>,
-    /// Packets sent less those that came and those that were lost; none when the receiver did not say.
+    /// Packets of the last session less those that came and those that were lost; none when the receiver did not say.
     pub residual_items: Option<i64>,
     /// Windows that began late.
     pub late: u64,
@@ -146,6 +148,28 @@ pub(super) struct Host {
     pub(super) hardware: String,
     pub(super) books_residual: [u64; 2],
     pub(super) input: Ended,
+}
+
+/// What stamps the interface to the receiver could make, and why they are not used.
+pub(super) fn hardware_of(socket: &Stamped) -> String {
+    let local = socket::local_address(socket);
+    match local.and_then(|local| forebay_sys::clock::phc_of(local.ip())) {
+        Ok(found) => match found.phc_index {
+            Some(phc) if found.receive_hardware && found.transmit_hardware => format!(
+                "{} stamps in hardware by /dev/ptp{phc}, and those stamps are not used: discipline the wall clock by it (ptp4l and phc2sys, on both hosts)",
+                found.interface
+            ),
+            Some(phc) => format!(
+                "{} has /dev/ptp{phc} and no hardware stamps of all datagrams",
+                found.interface
+            ),
+            None => format!(
+                "{} has no hardware clock; the kernel's stamps are used",
+                found.interface
+            ),
+        },
+        Err(error) => format!("not known: {error}"),
+    }
 }
 
 /// What the bound of the clock's error rests on, and why.
@@ -205,9 +229,6 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
     let is_disciplined = discipline.as_ref().is_some_and(|found| found.synchronised);
     let (base, base_why) = base_of(sender, is_disciplined);
     let received = sender.received();
-    let residual = received.filter(|_| sent.receivers_lost == 0).map(|ended| {
-        sent.packets.cast_signed() - ended.packets.cast_signed() - ended.errors.cast_signed()
-    });
     SendSummary {
         name: host.name,
         end,
@@ -219,7 +240,7 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         payload_bytes: sent.payload_bytes,
         received: received.map(|ended| ended.packets),
         lost: received.map(|ended| ended.errors),
-        residual_items: residual,
+        residual_items: sender.residual_packets(),
         late: sent.late,
         preempted: sent.preempted,
         withheld: sent.withheld,

@@ -1,0 +1,136 @@
+//! One burst: heads and payloads, given to the kernel in one call.
+
+use std::os::fd::AsFd;
+
+use forebay_sys::gso::{SEGMENTS_MAX, Segment, burst_segments_max};
+use forebay_sys::signals::StopSignals;
+use forebay_sys::udp_batch::SendStop;
+use forebay_sys::wait;
+use forebay_wire::tdm::DATA_HEAD_BYTES;
+
+use super::{TdmError, WAIT_NS, Work};
+
+/// What the kernel did not take for want of buffers is tried again after so long, in ns: nothing tells when there are some.
+const AGAIN_NS: u64 = 100_000;
+
+/// What became of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Burst {
+    /// The kernel took of it, or may at once.
+    Left,
+    /// It takes nothing before there is room in the socket.
+    NoRoom,
+    /// It takes nothing, and does not tell when it will.
+    Refused,
+}
+
+impl Work {
+    /// Sends so many packets, as one datagram that the kernel cuts.
+    pub(super) fn burst(&mut self, packets: u32) -> Burst {
+        let full = self.payload_bytes;
+        let offset = self.sender.offset();
+        let now_ns = self.clock.now_ns();
+        let mut lengths = [0_usize; SEGMENTS_MAX];
+        let (mut count, mut ahead) = (0, 0);
+        // As many as one call of the kernel's takes: what is over would be a short burst of its own.
+        let most = (packets as usize).min(burst_segments_max(DATA_HEAD_BYTES + full));
+        for (head, length) in self.heads.iter_mut().zip(&mut lengths).take(most) {
+            let payload = self.input.peek(offset, ahead, full);
+            let front = self
+                .sender
+                .front(now_ns, count as u32, ahead as u64, payload.len(), head);
+            if payload.is_empty() || front.is_none() {
+                break;
+            }
+            if let (Some(key), Some(sealed)) = (&self.keyed, self.sealed.get_mut(count)) {
+                sealed.clear();
+                sealed.extend_from_slice(payload);
+                sealed.extend_from_slice(&key.tag(&[&*head, payload]));
+            }
+            *length = payload.len();
+            ahead += payload.len();
+            count += 1;
+            // The kernel cuts a burst into datagrams of one length; the last may be shorter.
+            if payload.len() < full {
+                break;
+            }
+        }
+        let mut segments = [Segment {
+            head: &[],
+            payload: &[],
+        }; SEGMENTS_MAX];
+        let mut at = 0;
+        for (index, (segment, (head, length))) in segments
+            .iter_mut()
+            .zip(self.heads.iter().zip(lengths))
+            .enumerate()
+            .take(count)
+        {
+            let payload = match (&self.keyed, self.sealed.get(index)) {
+                (Some(_), Some(sealed)) => sealed.as_slice(),
+                _ => self.input.peek(offset, at, length),
+            };
+            *segment = Segment { head, payload };
+            at += length;
+        }
+        let sent = self.bursts.send(
+            self.socket.as_fd(),
+            segments.get(..count).unwrap_or_default(),
+        );
+        let mut taken = sent.count;
+        let mut errors = 0;
+        let mut became = Burst::Left;
+        if let Some(stop) = sent.stopped {
+            self.in_vain += 1;
+            became = match stop {
+                // It was said of an earlier datagram, and is tried again at once.
+                SendStop::Refused => Burst::Left,
+                // What is forbidden or too long will not be sent however often it is tried.
+                _ if stop.concerns_one_datagram() => {
+                    if taken < count {
+                        (taken, errors) = (taken + 1, 1);
+                    }
+                    Burst::Left
+                }
+                SendStop::WouldBlock => Burst::NoRoom,
+                _ => Burst::Refused,
+            };
+        }
+        let bytes: usize = lengths.iter().take(taken).sum();
+        if taken > 0 {
+            let refused = (errors > 0).then(|| lengths.get(taken - 1).map_or(0, |it| *it as u64));
+            self.books.sent(taken as u64, bytes as u64, refused);
+            self.truth.look(&self.clock, &self.sender, now_ns);
+            self.sender
+                .burst_sent(now_ns, taken as u32, errors, bytes as u64);
+            self.input.take(bytes as u64);
+            if let Some(heaps) = self.input.heaps() {
+                self.sender.handle_heaps(heaps.begun());
+                self.books.heaps(heaps.came(), heaps.done());
+            }
+        }
+        became
+    }
+
+    /// Waits until the kernel may take what it did not, at most up to the window's end.
+    pub(super) fn wait_for_room(
+        &self,
+        became: Burst,
+        signals: &StopSignals,
+    ) -> Result<(), TdmError> {
+        let now_ns = self.clock.now_ns();
+        let end_ns = self.sender.window_ends_ns().unwrap_or(now_ns);
+        let until_ns = |at_ns: u64| self.clock.true_ns(at_ns.min(end_ns));
+        match became {
+            Burst::Left => {}
+            Burst::NoRoom => {
+                let (socket, stop) = (self.socket.as_fd(), signals.as_fd());
+                wait::sleep_until_room(socket, stop, until_ns(now_ns + WAIT_NS))?;
+            }
+            Burst::Refused => {
+                wait::sleep_until_or([signals.as_fd()], until_ns(now_ns + AGAIN_NS), 0)?;
+            }
+        }
+        Ok(())
+    }
+}
