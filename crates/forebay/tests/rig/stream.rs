@@ -1,0 +1,64 @@
+//! What came of a stream over time-division UDP, held against what went: a busy machine may lose packets, but none that is not listed and counted.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Most payload of a packet where nothing else is asked for: 1472 bytes less the head.
+pub(crate) const PAYLOAD_BYTES_MAX: u64 = 1416;
+
+/// Packets of a sender, as a receiver names it, that were lost, of whatever cause.
+pub(crate) fn lost_packets(sender: &Value) -> u64 {
+    let lost = sender["lost"].as_object().unwrap().values();
+    lost.map(|lost| lost.as_u64().unwrap()).sum()
+}
+
+/// Offset and length of each range that is listed as lost beside a file; in order of the stream, or the test fails.
+pub(crate) fn lost_ranges(came: &Path) -> Vec<(u64, u64)> {
+    let list = std::fs::read_to_string(format!("{}.lost.csv", came.display())).unwrap();
+    let mut lines = list.lines();
+    assert_eq!(lines.next(), Some("offset_bytes,length_bytes"));
+    let range = |line: &str| {
+        let (offset, length) = line.split_once(',').unwrap();
+        (offset.parse().unwrap(), length.parse().unwrap())
+    };
+    let mut ranges: Vec<(u64, u64)> = lines.map(range).collect();
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "listed twice: {list}");
+    }
+    ranges
+}
+
+/// The file holds what went, and zeroes in the ranges that are listed; it is shorter only where its end is listed. Gives the bytes of these ranges.
+pub(crate) fn assert_same_but_for_lost(came: &Path, went: &[u8]) -> u64 {
+    let mut expected = went.to_vec();
+    let ranges = lost_ranges(came);
+    for (offset, length) in &ranges {
+        expected[*offset as usize..(offset + length) as usize].fill(0);
+    }
+    let file = std::fs::read(came).unwrap();
+    let short = (went.len() as u64).checked_sub(file.len() as u64).unwrap();
+    let is_listed = |(offset, length): &(u64, u64)| {
+        *offset <= file.len() as u64 && offset + length == went.len() as u64
+    };
+    assert!(
+        short == 0 || ranges.last().is_some_and(is_listed),
+        "{} lacks its last {short} bytes: {ranges:?}",
+        came.display()
+    );
+    let differs = file.iter().zip(&expected).position(|(is, was)| is != was);
+    assert_eq!(differs, None, "{} lost {ranges:?}", came.display());
+    ranges.iter().map(|(_, length)| length).sum()
+}
+
+/// The same, and what is listed is no more than what so many packets carry. Gives the bytes that are listed.
+pub(crate) fn assert_stream(came: &Path, went: &[u8], lost_packets: u64) -> u64 {
+    let lost_bytes = assert_same_but_for_lost(came, went);
+    assert!(
+        lost_bytes <= lost_packets * PAYLOAD_BYTES_MAX && (lost_packets == 0) == (lost_bytes == 0),
+        "{}: {lost_bytes} bytes are listed, and {lost_packets} packets counted",
+        came.display()
+    );
+    lost_bytes
+}
