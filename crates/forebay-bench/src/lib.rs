@@ -16,6 +16,7 @@ mod profile;
 pub mod progress;
 mod readout;
 pub mod rows;
+mod running;
 pub mod statistics;
 pub mod sweep;
 pub mod tdm;

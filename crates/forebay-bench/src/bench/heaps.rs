@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::running::Running;
 use crate::tdm::loopback::DATAGRAM_BYTES;
 
 const SCRIPT: &str = include_str!("../../reference/heaps.py");
@@ -24,16 +25,6 @@ pub(super) struct Spead2 {
 struct Came {
     packets: f64,
     seconds: f64,
-}
-
-/// Ends with its owner.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Spead2 {
@@ -68,13 +59,11 @@ impl Spead2 {
             let mut command = Command::new(&self.python);
             command.arg(&self.script).args(words);
             command.args(cpu.map(|cpu| cpu.to_string()));
-            command.stdin(Stdio::null()).stderr(Stdio::null());
-            let child = command.stdout(Stdio::piped()).spawn();
-            Ok(Running(child.context("starting spead2")?))
+            Running::start(&mut command, Stdio::null()).context("starting spead2")
         };
         let [there, here] = cpus.map_or([None; 2], |cpus| cpus.map(Some));
         let mut receiver = start(&["receive".into(), seconds.to_string()], there)?;
-        let stdout = receiver.0.stdout.take().context("its output")?;
+        let stdout = receiver.stdout.take().context("its output")?;
         let mut lines = BufReader::new(stdout).lines();
         let port = lines.next().context("spead2 said no port")??;
         let long = (4.0 * seconds + 5.0).to_string();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::line::{Goal, Line};
 use super::{Lines, Session};
+use crate::running::Running;
 use crate::statistics::spread;
 
 /// How long the session is, in s.
@@ -29,16 +30,6 @@ const EVERY: Duration = Duration::from_millis(250);
 /// What a run of eight hours may grow by, in MiB, and so what it may in one.
 const GROWTH_MIB: f64 = 8.0;
 const HOURS: f64 = 8.0;
-
-/// Ends with its owner.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// What was seen at one time.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +54,7 @@ pub(super) fn tdm_long(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     let [mut keeper, _other] = start(session, windows, &["--rows", &rows.to_string_lossy()])?;
     let mut samples = Vec::new();
     let begun = Instant::now();
-    while receiver.0.try_wait()?.is_none() || keeper.0.try_wait()?.is_none() {
+    while receiver.try_wait()?.is_none() || keeper.try_wait()?.is_none() {
         session.go_on()?;
         if begun.elapsed() > Duration::from_secs(2 * seconds + 60) {
             bail!("a session of {seconds} s did not end");
@@ -164,13 +155,7 @@ fn start(session: &Session, windows: u64, more: &[&str]) -> Result<[Running; 2]>
             .arg("tdm")
             .args(arguments)
             .args(["--format", "json"]);
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let started = child.with_context(|| format!("starting {}", session.program.display()));
-        Ok(Running(started?))
+        Running::start(&mut command, Stdio::null())
     };
     let (window, dead) = (
         format!("{WINDOW_US}us"),
@@ -200,7 +185,7 @@ fn start(session: &Session, windows: u64, more: &[&str]) -> Result<[Running; 2]>
 
 /// Resident memory of a process, in bytes; none when it has ended.
 fn resident(process: &Running) -> Option<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.0.id())).ok()?;
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
     let resident = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -213,7 +198,7 @@ fn size(path: &Path) -> f64 {
 }
 
 fn told(mut process: Running) -> Result<Value> {
-    let stdout = process.0.stdout.take().context("its output")?;
+    let stdout = process.stdout.take().context("its output")?;
     serde_json::from_reader(stdout).context("reading what the receiver said")
 }
 

@@ -2,11 +2,13 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use forebay_sys::socket::{UdpOptions, bind_udp};
 use serde_json::Value;
+
+use crate::running::Running;
 
 /// Bytes of a datagram.
 pub(crate) const DATAGRAM_BYTES: usize = 1472;
@@ -47,7 +49,7 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
     let address = free.address.to_string();
     drop(free);
     let windows = (seconds / WINDOW_S).ceil().to_string();
-    let start = |arguments: &[&str]| -> Result<Child> {
+    let start = |arguments: &[&str]| -> Result<Running> {
         let mut command = Command::new(program);
         command
             .arg("tdm")
@@ -56,12 +58,7 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
         if plain {
             command.arg("--plain");
         }
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        child.with_context(|| format!("starting {}", program.display()))
+        Running::start(&mut command, Stdio::null())
     };
     let receiver = start(&[
         "receive",
@@ -83,11 +80,13 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
         &windows,
     ])?;
     let sender = start(&["send", &address, "--wait", "10s"])?;
-    let told = |child: Child, what: &str| -> Result<Value> {
-        let out = child
-            .wait_with_output()
+    let told = |mut process: Running, what: &str| -> Result<Value> {
+        let stdout = process.stdout.take().context("its output")?;
+        let told = serde_json::from_reader(stdout);
+        process
+            .wait()
             .with_context(|| format!("waiting for the {what}"))?;
-        serde_json::from_slice(&out.stdout).with_context(|| format!("reading what the {what} said"))
+        told.with_context(|| format!("reading what the {what} said"))
     };
     let sent = told(sender, "sender")?;
     let received = told(receiver, "receiver")?;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Options;
 use super::ground::Ground;
+use crate::running::Running;
 
 /// What a session may take beyond its sending.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -45,46 +46,25 @@ impl Scheme {
     }
 }
 
-/// A process that does not outlive its session.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    fn start(mut command: Command) -> Result<Self> {
-        let started = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        Ok(Self(started.context("starting a process of the session")?))
-    }
-
-    /// Its JSON object, when it has ended.
-    fn json(mut self, what: &str, until: Instant) -> Result<Value> {
-        while self.0.try_wait()?.is_none() {
-            if Instant::now() > until {
-                bail!("the {what} did not end within {LIMIT:?}");
-            }
-            std::thread::sleep(Duration::from_millis(5));
+/// The JSON object of a process, when it has ended.
+fn json(mut process: Running, what: &str, until: Instant) -> Result<Value> {
+    while process.try_wait()?.is_none() {
+        if Instant::now() > until {
+            bail!("the {what} did not end within {LIMIT:?}");
         }
-        let stdout = self.0.stdout.take().context("its output")?;
-        let line = BufReader::new(stdout).lines().next().transpose()?;
-        let Some(line) = line else {
-            let stderr = self.0.stderr.take().context("its errors")?;
-            let told: Vec<String> = BufReader::new(stderr)
-                .lines()
-                .map_while(Result::ok)
-                .collect();
-            bail!("the {what} said nothing: {}", told.join("; "));
-        };
-        serde_json::from_str(&line).with_context(|| format!("reading what the {what} said: {line}"))
+        std::thread::sleep(Duration::from_millis(5));
     }
+    let stdout = process.stdout.take().context("its output")?;
+    let line = BufReader::new(stdout).lines().next().transpose()?;
+    let Some(line) = line else {
+        let stderr = process.stderr.take().context("its errors")?;
+        let told: Vec<String> = BufReader::new(stderr)
+            .lines()
+            .map_while(Result::ok)
+            .collect();
+        bail!("the {what} said nothing: {}", told.join("; "));
+    };
+    serde_json::from_str(&line).with_context(|| format!("reading what the {what} said: {line}"))
 }
 
 /// What a session's receiver keeps of it in files.
@@ -134,7 +114,7 @@ pub(super) fn run(
             receiver.args([flag, &format!("{}us", time.as_nanos() as f64 / 1e3)]);
         }
     }
-    let receiver = Running::start(receiver)?;
+    let receiver = Running::start(&mut receiver, Stdio::piped())?;
     let mut senders = Vec::new();
     for (number, mut sender) in ground.at_senders(&options.program).into_iter().enumerate() {
         sender.args(["tdm", "send", &address, "--format", "json", "--wait", "20s"]);
@@ -143,13 +123,13 @@ pub(super) fn run(
             let (offset_ns, skew_ppb) = clock(seed, round, number as u64);
             sender.args(["--emulate-clock", &format!("{offset_ns},{skew_ppb}")]);
         }
-        senders.push(Running::start(sender)?);
+        senders.push(Running::start(&mut sender, Stdio::piped())?);
     }
     let until = Instant::now() + options.duration * 4 + LIMIT;
     let mut truth = 0;
     let mut told = Vec::new();
     for (number, sender) in senders.into_iter().enumerate() {
-        let said = sender.json(&format!("sender {number}"), until)?;
+        let said = json(sender, &format!("sender {number}"), until)?;
         truth = truth.max(
             said["clock"]["same_host_error_ns_p99"]
                 .as_u64()
@@ -157,7 +137,7 @@ pub(super) fn run(
         );
         told.push(said);
     }
-    let mut received = receiver.json("receiver", until)?;
+    let mut received = json(receiver, "receiver", until)?;
     if received["end"] != "complete" || received["wrong_payloads"] != 0 {
         bail!("a session of {} ended badly: {received}", scheme.name());
     }
