@@ -114,8 +114,12 @@ proptest! {
 
     /// A sender that is none: the right session, the right check, and fields that contradict each other.
     #[test]
-    fn no_sender_opens_the_books(seed: u64, credit: bool) {
-        intrude(seed, if credit { Mode::Credit } else { Mode::SlotsPaced });
+    fn no_sender_opens_the_books(seed: u64) {
+        for mode in [Mode::Incast, Mode::Slots, Mode::SlotsPaced, Mode::Credit] {
+            for windows in [0, 20] {
+                intrude(seed, mode, windows);
+            }
+        }
     }
 
     /// A receiver that is none.
@@ -160,9 +164,12 @@ proptest! {
 }
 
 /// Three senders that say what they like, until nobody says anything; gives packets that were taken, windows, and reports that were not.
-fn intrude(seed: u64, mode: Mode) -> [u64; 3] {
+fn intrude(seed: u64, mode: Mode, windows: u32) -> [u64; 3] {
     let mut random = Xoshiro256::new(seed);
-    let mut receiver = Receiver::new(config(mode));
+    let mut receiver = Receiver::new(ReceiverConfig {
+        windows,
+        ..config(mode)
+    });
     let mut sums = Row::default();
     let mut taken = 0;
     let mut now = SECOND;
@@ -222,7 +229,7 @@ fn intrude(seed: u64, mode: Mode) -> [u64; 3] {
 fn intruders_get_far_enough_to_be_a_test() {
     let mut all = [0; 3];
     for seed in 0..50 {
-        for (sum, of_one) in all.iter_mut().zip(intrude(seed, Mode::SlotsPaced)) {
+        for (sum, of_one) in all.iter_mut().zip(intrude(seed, Mode::SlotsPaced, 0)) {
             *sum += of_one;
         }
     }
