@@ -17,10 +17,11 @@ pub(crate) fn lost_packets(sender: &Value) -> u64 {
 pub(crate) fn lost_ranges(came: &Path) -> Vec<(u64, u64)> {
     let list = std::fs::read_to_string(format!("{}.lost.csv", came.display())).unwrap();
     let mut lines = list.lines();
-    assert_eq!(lines.next(), Some("offset_bytes,length_bytes"));
+    assert_eq!(lines.next(), Some("offset_bytes,length_bytes,why"));
     let range = |line: &str| {
-        let (offset, length) = line.split_once(',').unwrap();
-        (offset.parse().unwrap(), length.parse().unwrap())
+        let cells: Vec<&str> = line.split(',').collect();
+        assert!(["lost", "not_written"].contains(&cells[2]), "{line}");
+        (cells[0].parse().unwrap(), cells[1].parse().unwrap())
     };
     let mut ranges: Vec<(u64, u64)> = lines.map(range).collect();
     ranges.sort_unstable();

@@ -51,6 +51,8 @@ pub(super) struct Books {
     senders: Vec<SenderWords>,
     heaps: Vec<HeapTally>,
     overflow: Counter,
+    /// Bytes of streams that came and are missing in what was written, and in how many ranges.
+    pub(super) unwritten: (u64, u64),
     /// The fault switch of the tests: where it says, an item vanishes without being counted.
     leak: Leak,
 }
@@ -105,6 +107,7 @@ impl Books {
             heaps: vec![HeapTally::default(); senders.len()],
             senders,
             overflow,
+            unwritten: (0, 0),
             leak,
         })
     }
@@ -169,6 +172,8 @@ impl Books {
             return;
         };
         let (done, settled) = (written.written, written.settled());
+        let (bytes, ranges) = written.missing();
+        self.unwritten = (self.unwritten.0 + bytes, self.unwritten.1 + ranges);
         let book = &mut self.book;
         book.add_tally(words.write.outgoing, done.packets - leaked, done.bytes);
         for (place, dropped) in words.write.dropped.iter().zip(&written.dropped) {

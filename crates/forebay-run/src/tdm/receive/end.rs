@@ -44,6 +44,8 @@ impl Work<'_> {
             self.failed
                 .get_or_insert(format!("there is no plan: {error}"));
         }
+        self.sums.lost_bytes += self.books.unwritten.0;
+        self.sums.lost_ranges += self.books.unwritten.1;
         self.books.commit();
         let (condition, reason) = self.verdict(plan, stopped);
         self.books.close(condition, reason);

@@ -89,6 +89,8 @@ pub(super) struct HeapStream {
     /// What it is called in errors.
     name: String,
     list: Option<BufWriter<File>>,
+    /// The list has lines that its file has not.
+    is_behind: bool,
     /// Those that were not written one behind the other are one line of the list: their first, how many, and bytes.
     unlisted: Option<(u64, Sum)>,
     tally: HeapTally,
@@ -102,6 +104,7 @@ impl HeapStream {
             to,
             name,
             list: None,
+            is_behind: false,
             unlisted: None,
             tally: HeapTally::default(),
             failed: None,
@@ -196,7 +199,7 @@ impl HeapStream {
             To::Nowhere => self.tally.whole.add(1, bytes),
             To::Records(records) => {
                 if records.give(number, &heap) {
-                    self.flush();
+                    self.flush_records();
                 }
             }
             To::Messages(hand_on) => {
@@ -212,6 +215,7 @@ impl HeapStream {
         let Some(list) = &mut self.list else {
             return;
         };
+        self.is_behind = true;
         if let Err(error) = writeln!(list, "{heap},{heaps},{bytes},{missing_bytes},{why}") {
             self.failed
                 .get_or_insert(format!("listing heaps of {}: {error}", self.name));
@@ -230,8 +234,27 @@ impl HeapStream {
         std::mem::take(&mut self.tally)
     }
 
-    /// What is gathered is written, and counts as whole as far as it was taken.
+    /// What is known to be missing stands in the list, also when this process is killed.
+    fn flush_list(&mut self) {
+        self.list_unwritten();
+        if let Some(list) = self.list.as_mut().filter(|_| self.is_behind) {
+            match list.flush() {
+                Ok(()) => self.is_behind = false,
+                Err(error) => {
+                    self.failed
+                        .get_or_insert(format!("listing heaps of {}: {error}", self.name));
+                }
+            }
+        }
+    }
+
+    /// What is gathered is written, and counts as whole as far as it was taken; the list is on the disk.
     pub(super) fn flush(&mut self) {
+        self.flush_records();
+        self.flush_list();
+    }
+
+    fn flush_records(&mut self) {
         let To::Records(records) = &mut self.to else {
             return;
         };
@@ -268,13 +291,6 @@ impl HeapStream {
         self.joiner.finish(heaps);
         self.settle();
         self.flush();
-        self.list_unwritten();
-        if let Some(list) = &mut self.list
-            && let Err(error) = list.flush()
-        {
-            self.failed
-                .get_or_insert(format!("listing heaps of {}: {error}", self.name));
-        }
         match &mut self.to {
             To::Messages(hand_on) => hand_on.end(),
             To::Nowhere | To::Records(_) => None,

@@ -201,7 +201,11 @@ impl Streams {
         streams
             .map(|(sender, stream)| {
                 let written = match stream {
-                    Stream::File(file) => file.flush(),
+                    Stream::File(file) => {
+                        let written = file.flush();
+                        file.flush_list();
+                        written
+                    }
                     Stream::Heaps(heaps) => {
                         heaps.flush();
                         Written::default()

@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::super::super::TdmError;
 use super::written::Written;
-use super::{create_free, file_name};
+use super::{create_free, create_new, file_name};
 
 /// Bytes that are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
+
+/// Why a range is in the list: it did not come, or the file did not take it.
+const LOST: &str = "lost";
+const NOT_WRITTEN: &str = "not_written";
 
 /// A file and what is not in it yet.
 pub(super) struct Gathered {
@@ -19,7 +23,11 @@ pub(super) struct Gathered {
     bytes: Vec<u8>,
     packets: u64,
     at: u64,
-    lost: BufWriter<File>,
+    list: BufWriter<File>,
+    /// The list has lines that its file has not.
+    is_behind: bool,
+    /// Where the last range that was not written began and ended: the next one may go on there, and is one with it.
+    unwritten: Option<(u64, u64)>,
     pub(super) failed: Option<io::Error>,
 }
 
@@ -27,17 +35,25 @@ impl Gathered {
     /// The sender's file and its list.
     pub(super) fn create(directory: &Path, name: &str) -> Result<Self, TdmError> {
         let (path, file) = create_free(directory, &file_name(name))?;
-        let list = PathBuf::from(format!("{}.lost.csv", path.display()));
-        let lost = File::create_new(&list).map_err(TdmError::file("creating", &list))?;
-        let mut lost = BufWriter::new(lost);
-        writeln!(lost, "offset_bytes,length_bytes").map_err(TdmError::file("writing", list))?;
+        Self::with_file(path, file)
+    }
+
+    fn with_file(path: PathBuf, file: File) -> Result<Self, TdmError> {
+        let of_list = PathBuf::from(format!("{}.lost.csv", path.display()));
+        let mut list = BufWriter::new(create_new(&of_list, "--output")?);
+        // It has room on the disk before payload takes all of it.
+        writeln!(list, "offset_bytes,length_bytes,why")
+            .and_then(|()| list.flush())
+            .map_err(TdmError::file("writing", of_list))?;
         Ok(Self {
             path,
             file,
             bytes: Vec::with_capacity(GATHER_BYTES),
             packets: 0,
             at: 0,
-            lost,
+            list,
+            is_behind: false,
+            unwritten: None,
             failed: None,
         })
     }
@@ -58,9 +74,46 @@ impl Gathered {
 
     /// These bytes will not come.
     pub(super) fn lost(&mut self, offset: u64, bytes: u64) {
-        if let Err(error) = writeln!(self.lost, "{offset},{bytes}") {
+        self.list(offset, bytes, LOST);
+    }
+
+    fn list(&mut self, offset: u64, bytes: u64, why: &str) {
+        self.is_behind = true;
+        if let Err(error) = writeln!(self.list, "{offset},{bytes},{why}") {
             self.failed.get_or_insert(error);
         }
+    }
+
+    fn list_unwritten(&mut self) {
+        if let Some((begin, end)) = self.unwritten.take() {
+            self.list(begin, end - begin, NOT_WRITTEN);
+        }
+    }
+
+    /// What is known to be missing stands in the list, also when this process is killed.
+    pub(super) fn flush_list(&mut self) {
+        self.list_unwritten();
+        if self.is_behind {
+            match self.list.flush() {
+                Ok(()) => self.is_behind = false,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    /// The file did not take this range. True when it is no part of the one before.
+    fn not_written(&mut self, begin: u64, end: u64) -> bool {
+        if let Some((_, last)) = &mut self.unwritten
+            && *last == begin
+        {
+            *last = end;
+            return false;
+        }
+        self.list_unwritten();
+        self.unwritten = Some((begin, end));
+        true
     }
 
     pub(super) fn flush(&mut self) -> Written {
@@ -71,16 +124,54 @@ impl Gathered {
         } else {
             self.file.write_all_at(&self.bytes, self.at)
         };
-        self.at = self.at.saturating_add(bytes);
+        let begin = self.at;
+        self.at = begin.saturating_add(bytes);
         self.bytes.clear();
-        Written::of(done, packets, bytes, &mut self.failed)
+        let mut written = Written::of(done, packets, bytes, &mut self.failed);
+        if written.ranges > 0 && !self.not_written(begin, self.at) {
+            written.ranges = 0;
+        }
+        written
     }
 
     /// Nothing more comes.
     pub(super) fn finish(&mut self) -> Written {
-        if let Err(error) = self.lost.flush() {
-            self.failed.get_or_insert(error);
+        let written = self.flush();
+        self.flush_list();
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_full_disk_does_not_take_is_listed_with_its_cause() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("one");
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut file = Gathered::with_file(path, full).unwrap();
+        let mut all = Written::default();
+        all.add(&file.write(0, b"abc"));
+        file.lost(3, 4);
+        // It is where the first one ended in the file, and goes on in one range; what lies elsewhere is another one.
+        for (offset, payload) in [(7, "def"), (10, "ghi"), (20, "jkl")] {
+            all.add(&file.write(offset, payload.as_bytes()));
+            all.add(&file.flush());
         }
-        self.flush()
+        all.add(&file.finish());
+        assert_eq!(all.missing(), (12, 3));
+        assert_eq!(all.settled().packets, 4);
+        let list = std::fs::read_to_string(directory.path().join("one.lost.csv")).unwrap();
+        let mut lines: Vec<&str> = list.lines().skip(1).collect();
+        lines.sort_unstable();
+        let expected = [
+            "0,3,not_written",
+            "20,3,not_written",
+            "3,4,lost",
+            "7,6,not_written",
+        ];
+        assert_eq!(lines, expected);
     }
 }

@@ -236,7 +236,13 @@ impl Ordered {
             None => self.out.write_all(bytes),
             Some(_) => Err(io::Error::other("it has failed before")),
         };
-        Written::of(done, 1, bytes.len() as u64, &mut self.failed)
+        let had_failed = self.failed.is_some();
+        let mut written = Written::of(done, 1, bytes.len() as u64, &mut self.failed);
+        if had_failed {
+            // Nothing is written behind what was not.
+            written.ranges = 0;
+        }
+        written
     }
 }
 

@@ -27,13 +27,19 @@ fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
         bytes: 3,
     };
     streams.lost(&lost, 0);
+    let list = directory.path().join("one.lost.csv");
+    for (_, written) in streams.flush() {
+        all.add(&written);
+    }
+    // Whoever kills the receiver now finds it there.
+    let listed = std::fs::read_to_string(&list).unwrap();
+    assert_eq!(listed, "offset_bytes,length_bytes,why\n9,3,lost\n");
     for (_, written) in streams.finish(&[]) {
         all.add(&written);
     }
     let file = std::fs::read(directory.path().join("one")).unwrap();
     assert_eq!(file, b"abcdefghi\0\0\0mno");
-    let lost = std::fs::read_to_string(directory.path().join("one.lost.csv")).unwrap();
-    assert_eq!(lost, "offset_bytes,length_bytes\n9,3\n");
+    assert_eq!(std::fs::read_to_string(&list).unwrap(), listed);
     assert_eq!((all.written.packets, all.written.bytes), (5, 12));
     assert_eq!(all.settled(), all.written);
     let mut again = Streams::new(Output::Directory(directory.path().to_path_buf()));

@@ -30,6 +30,8 @@ pub(in super::super) struct Written {
     pub(in super::super) written: Sum,
     /// As [`REASONS`] has them.
     pub(in super::super) dropped: [Sum; REASONS.len()],
+    /// In so many ranges of the stream the bytes of those that are dropped lie, as far as they are missing.
+    pub(in super::super) ranges: u64,
 }
 
 impl Written {
@@ -59,6 +61,8 @@ impl Written {
         if let Some(sum) = it.dropped.get_mut(reason) {
             *sum = Sum { packets, bytes };
         }
+        // What has no place is no part of the stream, or there.
+        it.ranges = u64::from(reason != NO_PLACE && bytes > 0);
         it
     }
 
@@ -83,9 +87,16 @@ impl Written {
 
     pub(super) fn add(&mut self, more: &Self) {
         self.written.add(more.written);
+        self.ranges += more.ranges;
         for (sum, more) in self.dropped.iter_mut().zip(&more.dropped) {
             sum.add(*more);
         }
+    }
+
+    /// Bytes of the stream that came and are missing nevertheless, and in how many ranges.
+    pub(in super::super) fn missing(&self) -> (u64, u64) {
+        let bytes = [WRITE_FAILED, NO_ROOM].map(|reason| self.dropped[reason].bytes);
+        (bytes.iter().sum(), self.ranges)
     }
 
     /// All that is not held any more.
