@@ -1,5 +1,7 @@
 //! `forebay audit`: closes the books of a run.
 
+mod senders;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +13,7 @@ use forebay_run::run_dir::{is_live, open_ledger};
 
 use crate::output::print_line;
 use crate::session::BROKEN;
+use senders::Senders;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
 #[derive(Debug, clap::Args)]
@@ -77,7 +80,7 @@ fn parts(run: &Path) -> Vec<PathBuf> {
 }
 
 /// The books of one run.
-fn judge(run: &Path) -> Result<(Snapshot, Verdict)> {
+fn judge(run: &Path) -> Result<(Snapshot, Verdict, Senders)> {
     let reader = open_ledger(run).with_context(|| no_ledger(run))?;
     let snapshot = reader.snapshot()?;
     let directory = if run.is_dir() {
@@ -92,16 +95,17 @@ fn judge(run: &Path) -> Result<(Snapshot, Verdict)> {
         Supervisor::Gone
     };
     let verdict = audit(&snapshot, life);
-    Ok((snapshot, verdict))
+    let senders = directory.map(|directory| Senders::of(directory, snapshot.run_id()));
+    Ok((snapshot, verdict, senders.unwrap_or_default()))
 }
 
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     let parts = parts(&args.run);
     let closed = if parts.is_empty() {
-        let (snapshot, verdict) = judge(&args.run)?;
+        let (snapshot, verdict, senders) = judge(&args.run)?;
         match args.format {
-            AuditFormat::Json => print_line(serde_json::to_string(&verdict)?),
-            AuditFormat::Text => print_line(verdict.sheet()),
+            AuditFormat::Json => print_line(senders.json(&verdict)?),
+            AuditFormat::Text => print_line(senders.sheet(&verdict)),
             AuditFormat::Prometheus => {
                 print_line(prometheus::expose(&Arc::new(snapshot))?.trim_end());
             }
@@ -122,17 +126,22 @@ fn all(args: &AuditArgs, parts: &[PathBuf]) -> Result<bool> {
     let mut verdicts = BTreeMap::new();
     for part in parts {
         let name = part.strip_prefix(&args.run).unwrap_or(part);
-        let (_, verdict) = judge(part)?;
-        verdicts.insert(name.display().to_string(), verdict);
+        let (_, verdict, senders) = judge(part)?;
+        verdicts.insert(name.display().to_string(), (verdict, senders));
     }
-    let closed = verdicts.values().all(|verdict| verdict.closed);
+    let closed = verdicts.values().all(|(verdict, _)| verdict.closed);
     match args.format {
         AuditFormat::Json => {
-            print_line(serde_json::json!({ "closed": closed, "runs": verdicts }));
+            let told = verdicts
+                .iter()
+                .map(|(name, (verdict, senders))| Ok((name.clone(), senders.json(verdict)?)));
+            let runs = told.collect::<Result<serde_json::Map<_, _>>>()?;
+            print_line(serde_json::json!({ "closed": closed, "runs": runs }));
         }
         AuditFormat::Text => {
-            for (name, verdict) in &verdicts {
-                print_line(format_args!("== {name} ==\n{}\n", verdict.sheet()));
+            for (name, (verdict, senders)) in &verdicts {
+                let sheet = senders.sheet(verdict);
+                print_line(format_args!("== {name} ==\n{sheet}\n"));
             }
         }
         AuditFormat::Prometheus => {

@@ -7,6 +7,7 @@ mod events;
 mod fill;
 pub(crate) mod live;
 mod messages;
+mod packets;
 mod page;
 mod sample;
 mod screen;

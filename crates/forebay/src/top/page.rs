@@ -130,6 +130,17 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
             view.rates_over_s,
         )));
     }
+    if let Some(packets) = &view.packets {
+        lines.push(plain(format!(
+            "{} packets in {} windows, {} lost by name   {}   {}/s   (over {:.1} s)",
+            packets.packets,
+            packets.windows,
+            packets.dropped,
+            si(packets.rate_hz, "Hz"),
+            bytes(packets.data_rate_bytes_per_s),
+            view.rates_over_s,
+        )));
+    }
     lines.push(residual(view));
     lines
 }

@@ -9,6 +9,7 @@ use super::chunks::{self, Chunks};
 use super::events::{Events, events, span_s};
 use super::fill::{Fill, fills};
 use super::messages::{self, Messages};
+use super::packets::{self, Packets};
 use super::sample::Sample;
 use super::source::{Source, sources};
 
@@ -62,6 +63,9 @@ pub(super) struct View {
     pub(super) messages: Option<Messages>,
     /// What a part of link readout did; none of others.
     pub(super) chunks: Option<Chunks>,
+    /// Of a sender or a receiver of time-division UDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) packets: Option<Packets>,
     pub(super) places: Vec<Place>,
     pub(super) fills: Vec<Fill>,
     pub(super) drops: Vec<Lost>,
@@ -175,16 +179,17 @@ impl Watch {
         let running_s = end_ns.saturating_sub(status.start_ns) as f64 / 1e9;
         let seconds = match before {
             Some(before) => (now.at - before.at).as_secs_f64(),
-            None if messages::is_of(now) || chunks::is_of(now) => running_s,
+            None if messages::is_of(now) || chunks::is_of(now) || packets::is_of(now) => running_s,
             None => span_s(&metrics),
         };
         let rates = Rates { before, seconds };
         let messages = messages::messages(now, &rates);
         let chunks = chunks::chunks(now, &rates);
+        let packets = packets::packets(now, &metrics, &rates);
         let mut accounts = now.verdict.balance.accounts.iter();
         // A card that shows recorded blocks knows of nothing else.
         let is_replay = accounts.all(|line| line.unit == Unit::Blocks);
-        let builds = messages.is_none() && chunks.is_none() && !is_replay;
+        let builds = messages.is_none() && chunks.is_none() && packets.is_none() && !is_replay;
         View {
             run_id: now.snapshot.run_id().to_owned(),
             state,
@@ -196,6 +201,7 @@ impl Watch {
             events: builds.then(|| events(now, &metrics, &rates)),
             messages,
             chunks,
+            packets,
             places: places(now, &rates),
             fills: fills(&metrics),
             drops: drops(now, &rates),

@@ -1,0 +1,75 @@
+//! The senders of a session of time-division UDP: its ledger has their places alone, its record their names and what is not known of them.
+
+use std::path::Path;
+
+use anyhow::Result;
+use forebay_ledger::Verdict;
+use serde_json::{Value, json};
+
+/// Of each, what the record says; none where a ledger is of something else, or its run has left no record yet.
+#[derive(Default)]
+pub(super) struct Senders(Vec<Value>);
+
+impl Senders {
+    /// By the record beside the ledger of the run `run_id`.
+    pub(super) fn of(directory: &Path, run_id: &str) -> Self {
+        let names = ["run.json".to_owned(), format!("run-{run_id}.json")];
+        let read = |name: &String| {
+            let text = std::fs::read(directory.join(name)).ok()?;
+            let record: Value = serde_json::from_slice(&text).ok()?;
+            let senders = record["by_sender"].as_array()?.clone();
+            (record["run_id"] == run_id).then_some(senders)
+        };
+        Self(names.iter().find_map(read).unwrap_or_default())
+    }
+
+    /// Owner of accounts, name, and what is not known.
+    fn told(&self) -> impl Iterator<Item = (String, &str, &Value)> {
+        let senders = self.0.iter().enumerate();
+        senders.filter_map(|(at, sender)| {
+            let owner = format!("sender{at}");
+            Some((owner, sender["name"].as_str()?, sender))
+        })
+    }
+
+    /// The verdict as one JSON object, with the name of each owner.
+    pub(super) fn json(&self, verdict: &Verdict) -> Result<Value> {
+        let mut told = serde_json::to_value(verdict)?;
+        let senders = self.told().map(|(owner, name, sender)| {
+            json!({"owner": owner, "name": name, "sent_known": sender["sent_known"], "not_known": sender["not_known"]})
+        });
+        let senders: Vec<Value> = senders.collect();
+        if let (Some(object), false) = (told.as_object_mut(), senders.is_empty()) {
+            object.insert("senders".to_owned(), senders.into());
+        }
+        Ok(told)
+    }
+
+    /// The balance sheet with their names, and what is not known.
+    pub(super) fn sheet(&self, verdict: &Verdict) -> String {
+        let mut named = verdict.clone();
+        let rename = |owner: &mut String| {
+            if let Some((_, name, _)) = self.told().find(|(of, ..)| of == owner) {
+                name.clone_into(owner);
+            }
+        };
+        let accounts = named.balance.accounts.iter_mut();
+        accounts.for_each(|line| rename(&mut line.owner));
+        named
+            .offenders
+            .iter_mut()
+            .for_each(|it| rename(&mut it.owner));
+        named
+            .underway
+            .iter_mut()
+            .for_each(|it| rename(&mut it.owner));
+        let mut sheet = named.sheet();
+        for (.., sender) in self.told() {
+            if let Some(text) = sender["not_known"].as_str() {
+                sheet += text;
+                sheet += ".\n";
+            }
+        }
+        sheet
+    }
+}
