@@ -453,7 +453,7 @@ impl Receiver {
             self.push(sender, Message::Ended(totals));
             return;
         }
-        peer.ended(now_ns, end);
+        peer.ended(now_ns, end, self.phase == Phase::Stopping);
         self.turn.left(sender);
         self.close_rows(now_ns);
     }

@@ -27,7 +27,7 @@ use forebay_wire::tdm::{
 use crate::clock::{Base, Burst, Clock, Wall};
 use crate::key::Key;
 use exchanges::Exchanges;
-pub use outcome::{NotTaken, Over, Sent};
+pub use outcome::{NotTaken, Over, Sent, Sessions};
 use window::Open;
 
 /// From hello to hello, in ns.
@@ -62,7 +62,7 @@ pub struct SenderConfig {
     pub packet_bytes_max: u16,
     /// After a session it waits for the next one.
     pub repeat: bool,
-    /// How long it waits for a receiver, in ns; 0: without end.
+    /// How long it waits for a receiver, and for its totals at the end, in ns; 0: without end, and for the totals the time of silence.
     pub wait_ns: u64,
     /// How late it wakes up, in ns: 99.9 % of trials were better.
     pub lateness_ns: u64,
@@ -152,8 +152,9 @@ pub struct Sender {
     began_ns: u64,
     interrupted: bool,
     stopped: Option<EndReason>,
-    /// What the receiver says has come, and of how many packets of that session.
-    received: Option<(End, u64)>,
+    /// What the receiver says has come.
+    received: Option<End>,
+    sessions: Sessions,
 }
 
 impl Sender {
@@ -194,6 +195,7 @@ impl Sender {
             interrupted: false,
             stopped: None,
             received: None,
+            sessions: Sessions::default(),
         }
     }
 
@@ -224,18 +226,7 @@ impl Sender {
     /// What the receiver says has come, once it has said so: of the last session that was whole.
     #[must_use]
     pub const fn received(&self) -> Option<&End> {
-        match &self.received {
-            Some((end, _)) => Some(end),
-            None => None,
-        }
-    }
-
-    /// Packets that were sent in the session that [`received`](Self::received) is of, less those that came and those that were lost: 0, or the books of
-    /// one side are wrong.
-    #[must_use]
-    pub fn residual_packets(&self) -> Option<i64> {
-        let (end, sent) = self.received.as_ref()?;
-        Some(sent.cast_signed() - end.packets.cast_signed() - end.errors.cast_signed())
+        self.received.as_ref()
     }
 
     /// What it has sent since it began.
@@ -353,7 +344,7 @@ impl Sender {
     /// When something is to be done that is no burst; `None` when it is over.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let silence = self.heard_ns.saturating_add(self.silence_ns());
+        let silence = self.lost_ns();
         match self.phase {
             Phase::Over(_) => None,
             Phase::Hello => match self.config.wait_ns {
@@ -402,7 +393,7 @@ impl Sender {
             }
             _ => {}
         }
-        if now_ns >= self.heard_ns.saturating_add(self.silence_ns()) {
+        if now_ns >= self.lost_ns() {
             self.lose_receiver(now_ns);
             return;
         }

@@ -15,7 +15,7 @@ use forebay_emu::world::Layer;
 use forebay_tdm::key::Key;
 use forebay_tdm::receiver::PeerState;
 use forebay_tdm::sender::{Over, Phase};
-use forebay_wire::tdm::{Data, Kind, Message, Mode, Packet, TAG_BYTES};
+use forebay_wire::tdm::{Data, EndReason, Kind, Message, Mode, Packet, TAG_BYTES};
 use world::{MS, SECOND, Setup, World};
 
 fn setup(seed: u64, mode: Mode) -> Setup {
@@ -361,7 +361,11 @@ fn an_end_that_is_never_answered_ends_the_sender_nevertheless() {
     world.loses = Box::new(|kind, _| kind == Kind::Ended);
     world.run(60 * SECOND);
     for host in 0..3 {
-        assert_eq!(world.sender(host).phase(), Phase::Over(Over::NoReceiver));
+        let unconfirmed = Phase::Over(Over::Unconfirmed(EndReason::Complete));
+        assert_eq!(world.sender(host).phase(), unconfirmed);
+        let (sender, sessions) = (world.sender(host), world.sender(host).sessions());
+        assert_eq!((sessions.all, sessions.unconfirmed), (1, 1));
+        assert_eq!(sessions.unconfirmed_packets, sender.sent().packets);
     }
     world.check_streams();
 }

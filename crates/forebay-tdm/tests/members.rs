@@ -64,7 +64,10 @@ fn a_sender_killed_in_its_window_is_dead_and_others_complete() {
             (peers[1].lost.total(), peers[1].sent),
             (0, world.hosts[1].data_sent)
         );
+        // It may have sent more than what came: nobody here can know.
+        assert!(!peers[1].sent_is_known() && peers[1].last_window.is_some());
         for host in [0, 2] {
+            assert!(peers[host].sent_is_known());
             assert_eq!(world.sender(host).phase(), Phase::Over(Over::Complete));
             assert_eq!(peers[host].payload_bytes, 20_000_000);
         }
@@ -103,6 +106,7 @@ fn a_sender_killed_and_started_again_goes_on_in_its_place() {
         world.check_books();
         let peer = world.receiver().peers().nth(1).unwrap().clone();
         assert_eq!((peer.restarts, peer.state), (1, PeerState::Ended));
+        assert_eq!((peer.starts_untold, peer.sent_is_known()), (1, false));
         assert_eq!(
             (peer.sent, peer.lost.total()),
             (before + sent, 0),
@@ -423,6 +427,9 @@ fn a_stop_at_any_time_ends_all() {
                 *world.receiver().phase(),
                 Session::Over(EndReason::Interrupted)
             );
+            for peer in world.receiver().peers() {
+                assert!(!peer.interrupted, "the order was from here");
+            }
             for host in 0..3 {
                 let phase = world.sender(host).phase();
                 let stopped = Phase::Over(Over::Stopped(EndReason::Interrupted));
@@ -454,6 +461,9 @@ fn a_stop_of_one_sender_ends_that_one() {
             world.check_streams();
             assert_eq!(world.sender(1).phase(), Phase::Over(Over::Interrupted));
             assert_eq!(world.sender(0).phase(), Phase::Over(Over::Complete));
+            for peer in world.receiver().peers() {
+                assert_eq!(peer.interrupted, peer.name == "s1", "{after_ms} ms");
+            }
             assert_eq!(world.lost().0, 0);
         }
     }
@@ -483,7 +493,8 @@ fn a_receiver_that_stands_still_takes_nobody_for_dead() {
             for host in 0..3 {
                 // Who had sent all it had, and waited for the totals, waits for a time of silence.
                 let phase = world.sender(host).phase();
-                let unanswered = ms > 2_000 && phase == Phase::Over(Over::NoReceiver);
+                let unanswered =
+                    ms > 2_000 && phase == Phase::Over(Over::Unconfirmed(EndReason::Complete));
                 assert!(
                     unanswered || phase == Phase::Over(Over::Complete),
                     "{mode}, {ms} ms: {phase:?}"
@@ -529,4 +540,74 @@ fn who_waits_for_no_receiver_gives_up_in_time() {
     world.run(10 * SECOND);
     assert_eq!(world.sender(0).phase(), Phase::Over(Over::NoReceiver));
     assert!(since_ns(&world) < 701 * MS, "{}", since_ns(&world));
+}
+
+#[test]
+fn totals_are_waited_for_no_longer_than_a_receiver() {
+    for (wait_ns, within_ns) in [(300 * MS, 301 * MS), (0, SECOND + MS)] {
+        let mut world = World::new(Setup {
+            sender_wait_ns: wait_ns,
+            ..setup(1, Mode::SlotsPaced)
+        });
+        // Whoever dies here has answered all but the end.
+        world.loses = Box::new(|kind, _| kind == Kind::End);
+        while world.sender(0).phase() != Phase::Ending {
+            assert!(world.step());
+        }
+        let began_ns = world.now_ns();
+        world.site = None;
+        while world.sender(0).phase() == Phase::Ending {
+            assert!(world.step());
+        }
+        let unconfirmed = Phase::Over(Over::Unconfirmed(EndReason::Complete));
+        assert_eq!(world.sender(0).phase(), unconfirmed);
+        assert!(world.now_ns() - began_ns < within_ns, "{wait_ns}");
+    }
+}
+
+#[test]
+fn a_sender_that_repeats_adds_its_sessions_up() {
+    let mut world = World::new(Setup {
+        repeat: true,
+        forth: vec![forebay_emu::world::Layer::Lose(0.01)],
+        ..setup(1, Mode::SlotsPaced)
+    });
+    let (mut received, mut lost) = ([0; 3], [0; 3]);
+    for session in 1..=3 {
+        if session > 1 {
+            world.start_receiver(session);
+        }
+        // The totals of the second one are lost.
+        world.loses = Box::new(move |kind, _| kind == Kind::Ended && session == 2);
+        let since = |world: &World| world.now_ns() - BEGIN_NS;
+        let limit_ns = since(&world) + 30 * SECOND;
+        while (0..3).any(|host| world.sender(host).sessions().all < session)
+            || (0..3).any(|host| world.sender(host).phase() != Phase::Hello)
+        {
+            assert!(
+                world.step() && since(&world) < limit_ns,
+                "{}",
+                world.shows()
+            );
+        }
+        if session != 2 {
+            for peer in world.receiver().peers() {
+                let host: usize = peer.name[1..].parse().unwrap();
+                received[host] += peer.received;
+                lost[host] += peer.lost.total();
+            }
+        }
+    }
+    for host in 0..3 {
+        let (sessions, sent) = (world.sender(host).sessions(), world.sender(host).sent());
+        assert_eq!((sessions.all, sessions.unconfirmed), (3, 1));
+        assert_eq!(
+            (sessions.received, sessions.lost),
+            (received[host], lost[host])
+        );
+        assert_eq!(sessions.residual_packets, 0);
+        let told = sessions.received + sessions.lost + sessions.unconfirmed_packets;
+        assert!(sessions.lost > 0);
+        assert_eq!(told, sent.packets);
+    }
 }

@@ -17,6 +17,8 @@ use crate::top::live::Live;
 pub(crate) const BROKEN: u8 = 1;
 /// Exit code of `--strict` when anything was lost, even by name.
 pub(crate) const LOST: u8 = 3;
+/// Exit code of a sender that has sent all and does not know what came.
+pub(crate) const UNCONFIRMED: u8 = 4;
 
 /// How a run is carried out and shown.
 #[derive(Debug, Clone, Copy)]

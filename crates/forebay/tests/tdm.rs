@@ -55,8 +55,10 @@ impl Session {
             "--port-buffer",
             "128K",
         ]);
-        // Long enough for a machine on which many tests run at once.
-        command.args(["--silence", "1500ms"]);
+        if !more.contains(&"--silence") {
+            // Long enough for a machine on which many tests run at once.
+            command.args(["--silence", "1500ms"]);
+        }
         start(command.args(more))
     }
 
@@ -327,11 +329,9 @@ fn the_place_of_one_who_left_before_the_start_has_the_next_ones_name_and_stream(
     assert_closed(&received, Path::new(&out));
     for ((name, sent), was) in ["c", "right"].iter().zip(&sent).zip(&files) {
         assert_eq!(sender(&received, name)["state"], "ended");
-        let came = fs::read(session.path("out").join(name)).unwrap();
-        assert!(!came.is_empty());
-        if sent["lost"] == 0 {
-            assert!(came == fs::read(was).unwrap(), "{name}");
-        }
+        let (came, went) = (session.path("out").join(name), fs::read(was).unwrap());
+        let lost_bytes = assert_stream(&came, &went, number(sent, "lost"));
+        assert!(lost_bytes < went.len() as u64, "something came of {name}");
     }
     let left = fs::read(session.path("out/wrong")).unwrap();
     assert!(left.is_empty(), "nothing came of it");
@@ -352,8 +352,43 @@ fn a_sender_that_is_killed_in_its_window_is_dead_and_the_others_complete() {
     let sent = whole.end().json_of(0);
     let received = receiver.end().json_of(2);
     assert_closed(&received, Path::new(&out));
-    assert_eq!(sender(&received, "doomed")["state"], "dead");
-    assert_eq!(sender(&received, "whole")["state"], "ended");
+    let of = |name| sender(&received, name);
+    assert_eq!(
+        (&of("doomed")["state"], &of("whole")["state"]),
+        (&"dead".into(), &"ended".into())
+    );
+    assert_eq!(
+        (&of("doomed")["sent_known"], &of("whole")["sent_known"]),
+        (&false.into(), &true.into())
+    );
+    let untold = format!(
+        "doomed ended without a report: what it sent after window {} is not known",
+        number(of("doomed"), "last_window")
+    );
+    assert_eq!(of("doomed")["not_known"], untold);
+    let sheet = rig::audit(Path::new(&out)).stdout;
+    assert!(
+        sheet.contains(&untold) && !sheet.contains("sender0"),
+        "{sheet}"
+    );
+    let told = rig::audit_json(Path::new(&out));
+    let known = told["senders"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (&it["name"], &it["sent_known"]));
+    assert!(
+        known
+            .clone()
+            .any(|it| it == (&"doomed".into(), &false.into())),
+        "{told}"
+    );
+    assert!(
+        known
+            .clone()
+            .any(|it| it == (&"whole".into(), &true.into())),
+        "{told}"
+    );
     assert_eq!(received["end"], "incomplete");
     assert_eq!(rig::audit_json(Path::new(&out))["condition"], "tainted");
     let was = fs::read(&file).unwrap();
@@ -478,6 +513,7 @@ fn an_order_to_end_lets_both_sides_tell_their_totals() {
             ("interrupted", Some(0))
         };
         assert_eq!((told["end"].as_str().unwrap(), sent.code()), expected);
+        assert_eq!(received["by_sender"][0]["interrupted"], who == "sender");
     }
 }
 
@@ -551,6 +587,7 @@ fn more_senders_than_planned_and_a_name_that_is_taken_are_refused() {
 fn a_sender_that_repeats_takes_part_in_the_next_session() {
     let session = Session::new();
     let sender = session.send("again", &["--repeat", "--bytes", "200000"]);
+    let mut came = 0;
     for _ in 0..2 {
         let received = session.receive("1", &["--verify"]).end().json_of(0);
         let (of, lost) = (
@@ -560,13 +597,51 @@ fn a_sender_that_repeats_takes_part_in_the_next_session() {
         assert_eq!(number(of, "payload_bytes") + lost, 200_000, "{received}");
         assert_eq!(number(&received, "wrong_payloads"), 0);
         assert!(lost <= lost_packets(of) * PAYLOAD_BYTES_MAX);
+        came += number(of, "received");
     }
     assert!(signal("INT", sender.pid()));
-    let _ = sender.end();
+    let sent = sender.end().json_of(0);
+    assert_eq!(
+        (number(&sent, "sessions"), number(&sent, "received")),
+        (2, came)
+    );
+    assert_eq!(number(&sent, "packets"), came + number(&sent, "lost"));
+    assert_eq!(
+        (&sent["residual_items"], &sent["sessions_unconfirmed"]),
+        (&0.into(), &0.into())
+    );
     let refused = session.send("again", &["--repeat", "--input", "-"]).end();
     assert_eq!(refused.code(), Some(2));
     let why = "standard input comes once";
     assert!(refused.stderr.contains(why), "{}", refused.stderr);
+}
+
+#[test]
+fn a_sender_whose_receiver_dies_before_it_confirms_says_so_in_time() {
+    let session = Session::new();
+    let out = session.out();
+    let receiver = session.receive("1", &["--silence", "10m", "--out", &out]);
+    let sender = session.send("north", &["--bytes", "20M", "--wait", "2s"]);
+    at_work(Path::new(&out), 100);
+    assert!(signal("STOP", receiver.pid()));
+    let ended = sender.end();
+    let sent = ended.json_of(4);
+    assert_eq!(sent["end"], "unconfirmed", "{sent}");
+    assert_eq!(number(&sent, "payload_bytes"), 20_000_000);
+    assert!(sent["received"].is_null() && sent["residual_items"].is_null());
+    assert_eq!(
+        (
+            number(&sent, "sessions"),
+            number(&sent, "sessions_unconfirmed")
+        ),
+        (1, 1)
+    );
+    assert_eq!(sent["packets_unconfirmed"], sent["packets"]);
+    let why = format!(
+        "all was sent; the receiver at {} did not confirm",
+        session.address
+    );
+    assert!(ended.stderr.contains(&why), "{}", ended.stderr);
 }
 
 #[test]

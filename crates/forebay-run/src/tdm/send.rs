@@ -277,9 +277,9 @@ impl Work {
 
     fn say(&self, plan: &SendPlan, phase: Phase, tell: &mut impl FnMut(&str)) {
         match phase {
-            Phase::Hello if self.sender.sent().receivers_lost > 0 => {
-                tell("the receiver is silent or was started again; saying hello")
-            }
+            Phase::Hello if self.sender.sent().receivers_lost > 0 => tell(
+                "the receiver is silent or was started again, and has not confirmed what came; saying hello",
+            ),
             Phase::Ready => {
                 let line = self.sender.clock().line();
                 let error_ns = line.map_or(0, |line| line.error_at_ns(self.clock.now_ns()));
@@ -375,6 +375,7 @@ impl Work {
             &self.truth,
             summary::Host {
                 name: plan.name.clone(),
+                receiver: plan.receiver,
                 lateness,
                 mode: self.bursts.mode(),
                 datagrams_in_vain: self.in_vain + self.outbound.refused,

@@ -213,6 +213,11 @@ impl Receiver {
             // Who learns its start before it has said that it is ready might send before that is known here.
             welcome.start_ns = 0;
         }
+        if welcome.start_ns != 0
+            && let Some(peer) = self.peers.get_mut(usize::from(sender))
+        {
+            peer.begins();
+        }
         self.push(sender, Message::Welcome(welcome));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use forebay_wire::tdm::{Data, End, Ready, Report};
+use forebay_wire::tdm::{Data, End, EndReason, Ready, Report};
 
 use super::gaps::Gaps;
 use super::row::{Lost, OpenRow, Row};
@@ -96,6 +96,10 @@ impl Peer {
             carries: hello.carries,
             state: PeerState::Joined,
             own: None,
+            starts_untold: old.totals.starts_untold + u32::from(!old.totals.has_told()),
+            has_begun: false,
+            interrupted: false,
+            last_window: None,
             ..old.totals
         };
         self.before = self.summed();
@@ -134,6 +138,11 @@ impl Peer {
 
     pub(super) const fn totals(&self) -> &PeerTotals {
         &self.totals
+    }
+
+    /// It is told when it begins.
+    pub(super) const fn begins(&mut self) {
+        self.totals.has_begun = true;
     }
 
     pub(super) const fn is_alive(&self) -> bool {
@@ -296,11 +305,13 @@ impl Peer {
         (self.closed, report.window)
     }
 
-    pub(super) fn ended(&mut self, now_ns: u64, end: &End) {
+    /// It has told its totals; `asked`: it was asked for them from here.
+    pub(super) fn ended(&mut self, now_ns: u64, end: &End, asked: bool) {
         let far = self.seen.next().saturating_add(COVERED);
         if self.is_present() && end.packets >= self.seen.next() && end.packets <= far {
             self.totals.state = PeerState::Ended;
             self.totals.own = Some(*end);
+            self.totals.interrupted = end.reason == EndReason::Interrupted && !asked;
             self.ended_ns = now_ns;
         }
     }
@@ -473,6 +484,7 @@ impl Peer {
         totals.carried += row.carried;
         totals.preempted += row.preempted;
         totals.overlaps += row.overlap_front + row.overlap_back;
+        totals.last_window = self.closed.checked_sub(1);
         row
     }
 

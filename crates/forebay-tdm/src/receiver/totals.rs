@@ -57,9 +57,30 @@ pub struct PeerTotals {
     pub bad_reports: u64,
     /// Its own totals, from its end.
     pub own: Option<End>,
+    /// Somebody there asked for that end before the input's, and nobody here did.
+    pub interrupted: bool,
+    /// It was told when to begin: it may have sent.
+    pub has_begun: bool,
+    /// Starts before this one that may have sent, and never told their totals.
+    pub starts_untold: u32,
+    /// The last window of this start that is known of.
+    pub last_window: Option<u32>,
 }
 
 impl PeerTotals {
+    /// This start has told what it sent, or can have sent nothing.
+    #[must_use]
+    pub const fn has_told(&self) -> bool {
+        self.own.is_some() || !self.has_begun
+    }
+
+    /// Whether `sent` is all that it sent: of a start that ended without its totals it is what was reported or came, and what it sent beyond that is in no
+    /// account.
+    #[must_use]
+    pub const fn sent_is_known(&self) -> bool {
+        self.has_told() && self.starts_untold == 0
+    }
+
     /// What is neither received nor lost of what was sent: 0.
     #[must_use]
     pub fn residual(&self) -> i64 {

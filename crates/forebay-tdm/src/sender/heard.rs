@@ -56,7 +56,8 @@ impl Sender {
                 }
             }
             Message::Ended(end) if self.phase == Phase::Ending => {
-                self.received = Some((*end, self.here.packets));
+                self.received = Some(*end);
+                self.sessions.confirm(end, self.here.packets);
                 let how = match self.stopped {
                     Some(reason) => Over::Stopped(reason),
                     None if self.interrupted => Over::Interrupted,
@@ -71,7 +72,11 @@ impl Sender {
                     self.begin_end(now_ns);
                 }
                 Phase::Ending => {}
-                _ => self.over(Over::Stopped(stop.reason), now_ns),
+                _ => {
+                    // Nothing was sent that totals could be told of.
+                    self.sessions.all += 1;
+                    self.over(Over::Stopped(stop.reason), now_ns);
+                }
             },
             _ => return Err(NotTaken::Unexpected(kind)),
         }

@@ -15,6 +15,8 @@ pub enum Over {
     Stopped(EndReason),
     /// It may not take part.
     Refused(RefuseReason),
+    /// It has told its totals, and the receiver did not answer with its own: what came is not known. Complete: all was sent.
+    Unconfirmed(EndReason),
     /// No receiver answered, or none any more.
     NoReceiver,
 }
@@ -67,11 +69,69 @@ pub struct Sent {
     pub foreign: u64,
 }
 
+/// Sessions that a sender took part in, and what became of their packets: packets sent are those that came, those that were lost, those of which nobody
+/// knows, and the residual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sessions {
+    /// All in which something was sent or that came to their end.
+    pub all: u64,
+    /// Of them, those that the receiver ended before the input did.
+    pub stopped: u64,
+    /// Of them, those whose totals the receiver never told.
+    pub unconfirmed: u64,
+    /// Packets sent in the unconfirmed ones.
+    pub unconfirmed_packets: u64,
+    /// Packets that came, by the totals that the receiver told.
+    pub received: u64,
+    /// Packets that were lost, by the same.
+    pub lost: u64,
+    /// What is neither, of sessions with totals: each without its sign. 0, or the books of one side are wrong.
+    pub residual_packets: u64,
+}
+
+impl Sessions {
+    pub(super) fn confirm(&mut self, totals: &End, sent: u64) {
+        self.all += 1;
+        self.received = self.received.saturating_add(totals.packets);
+        self.lost = self.lost.saturating_add(totals.errors);
+        let told = totals.packets.saturating_add(totals.errors);
+        self.residual_packets = self.residual_packets.saturating_add(sent.abs_diff(told));
+    }
+
+    pub(super) const fn give_up(&mut self, sent: u64) {
+        self.all += 1;
+        self.unconfirmed += 1;
+        self.unconfirmed_packets += sent;
+    }
+}
+
 impl Sender {
     pub(super) fn begin_end(&mut self, now_ns: u64) {
         self.close_window(0);
         self.phase = Phase::Ending;
         self.say_ns = now_ns;
+        self.began_ns = now_ns.max(self.looked_ns);
+    }
+
+    /// When the receiver is taken for lost. The totals are waited for no longer than a receiver is.
+    pub(super) fn lost_ns(&self) -> u64 {
+        let silent_ns = self.heard_ns.saturating_add(self.silence_ns());
+        match (self.phase, self.config.wait_ns) {
+            (Phase::Ending, 1..) => {
+                silent_ns.min(self.began_ns.saturating_add(self.config.wait_ns))
+            }
+            _ => silent_ns,
+        }
+    }
+
+    /// Sessions so far, with the one that it is in the middle of as one that nobody has confirmed.
+    #[must_use]
+    pub const fn sessions(&self) -> Sessions {
+        let mut sessions = self.sessions;
+        if self.here.packets > 0 && !matches!(self.phase, Phase::Over(_)) {
+            sessions.give_up(self.here.packets);
+        }
+        sessions
     }
 
     pub(super) fn end(&self) -> End {
@@ -91,6 +151,7 @@ impl Sender {
     }
 
     pub(super) fn over(&mut self, how: Over, now_ns: u64) {
+        self.sessions.stopped += u64::from(matches!(how, Over::Stopped(_)));
         if self.config.repeat && !self.interrupted {
             self.begin_anew(now_ns);
             self.hello_ns = now_ns + HELLO_EVERY_NS;
@@ -105,9 +166,17 @@ impl Sender {
         self.close_window(0);
         self.all.receivers_lost += 1;
         self.all.reports_given_up += self.reports.len() as u64;
-        if self.phase == Phase::Ending || self.interrupted {
+        let ends = self.phase == Phase::Ending;
+        if ends || self.here.packets > 0 {
+            self.sessions.give_up(self.here.packets);
+        }
+        if ends {
             // There is nothing to send to another one.
-            self.over(Over::NoReceiver, now_ns);
+            let how = match self.stopped {
+                Some(reason) => Over::Stopped(reason),
+                None => Over::Unconfirmed(self.end().reason),
+            };
+            self.over(how, now_ns);
         } else {
             self.begin_anew(now_ns);
         }

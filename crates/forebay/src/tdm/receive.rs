@@ -232,8 +232,13 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
     };
     for sender in &summary.by_sender {
         let lost: u64 = sender.lost.values().sum();
+        let interrupted = if sender.interrupted {
+            ", interrupted there"
+        } else {
+            ""
+        };
         say(format_args!(
-            "{}: {}; {} of {} came ({}), {lost} lost, {} twice, {} carried, {} preempted",
+            "{}: {}{interrupted}; {} of {} came ({}), {lost} lost, {} twice, {} carried, {} preempted",
             sender.name,
             sender.state,
             sender.received,
@@ -256,6 +261,11 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
         }
         for (cause, packets) in sender.lost.iter().filter(|(_, packets)| **packets > 0) {
             say(format_args!("  lost, {cause}: {packets}"));
+        }
+    }
+    for sender in &summary.by_sender {
+        if let Some(not_known) = &sender.not_known {
+            say(format_args!("{not_known}"));
         }
     }
     for scheme in &summary.schemes {

@@ -12,14 +12,14 @@ use forebay_run::tdm::send::{self, MessageInput, SendPlan, SendSummary};
 use forebay_run::tdm::{EmulatedClock, PORT};
 
 use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
-use crate::session::{BROKEN, leak_of_end_point};
+use crate::session::{BROKEN, UNCONFIRMED, leak_of_end_point};
 
 /// Sends a stream to a receiver of time-division UDP, in the windows that it gives.
 ///
 /// Without --input it sends a test stream, for as many windows as the receiver says.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n  With messages: forebay tdm send 192.0.2.1 --id north --input shm://daq --heaps, and beside it: forebay net send shm://daq --input lines.txt\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it."
+    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n  With messages: forebay tdm send 192.0.2.1 --id north --input shm://daq --heaps, and beside it: forebay net send shm://daq --input lines.txt\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it, 4 the receiver did not confirm: what came is not known. With --repeat each session counts."
 )]
 pub(crate) struct SendArgs {
     /// Where the receiver listens: HOST or HOST:PORT.
@@ -47,7 +47,7 @@ pub(crate) struct SendArgs {
     /// After a session wait for the next one.
     #[arg(long)]
     repeat: bool,
-    /// How long to wait for a receiver; 0: without end.
+    /// How long to wait for a receiver, and at the end for what it says has come; 0: without end.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     wait: Duration,
     /// Do not ask for real-time priority.
@@ -178,6 +178,10 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         Some(left) if left != 0 => ExitCode::from(BROKEN),
         _ if summary.messages.as_ref().is_some_and(is_open) => ExitCode::from(BROKEN),
         _ if summary.books_residual != [0; 2] => ExitCode::from(BROKEN),
+        _ if summary.sessions_stopped > 0 || summary.failed.is_some() => ExitCode::from(2),
+        // A stream that went on at another receiver was confirmed there; each session of one that repeats stands for itself.
+        _ if args.repeat && summary.sessions_unconfirmed > 0 => ExitCode::from(UNCONFIRMED),
+        _ if summary.end == "unconfirmed" => ExitCode::from(UNCONFIRMED),
         _ if summary.is_complete() => ExitCode::SUCCESS,
         _ => ExitCode::from(2),
     })
@@ -188,6 +192,15 @@ fn print(summary: &SendSummary) {
         (Some(received), Some(lost)) => format!("{received} came, {lost} lost"),
         _ => "the receiver has not said what came".to_owned(),
     };
+    if summary.sessions > 1 {
+        print_line(format_args!(
+            "{}: {} ended by the receiver, {} that no receiver confirmed ({})",
+            counted(summary.sessions, "session"),
+            summary.sessions_stopped,
+            summary.sessions_unconfirmed,
+            counted(summary.packets_unconfirmed, "packet"),
+        ));
+    }
     print_line(format_args!(
         "{}: {}; {} of {} in {}; {received}; {} late, {} preempted, {} carried, {} withheld",
         summary.name,

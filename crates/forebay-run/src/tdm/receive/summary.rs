@@ -1,17 +1,20 @@
 //! What a receiver has to say at its end.
 
+mod senders;
+
 use std::collections::BTreeMap;
 
 use forebay_ledger::Balance;
 use forebay_tdm::plan::Plan;
-use forebay_tdm::receiver::{Lost, PeerState, PeerTotals, Phase, Receiver, Row};
-use forebay_wire::tdm::{Carries, DATA_HEAD_BYTES, EndReason};
+use forebay_tdm::receiver::{Lost, PeerTotals, Phase, Receiver, Row};
+use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::ReceivePlan;
-use super::heaps::{HeapTally, REASONS};
+use super::heaps::HeapTally;
 use crate::net::NetSummary;
+pub use senders::SenderSummary;
 
 /// Longest time that the histograms tell apart, in ns.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -117,87 +120,6 @@ pub struct SchemeSummary {
     pub overlaps: u64,
 }
 
-/// What came of one sender.
-#[derive(Clone, Debug, Serialize)]
-pub struct SenderSummary {
-    /// Its name.
-    pub name: String,
-    /// `ended`, `dead`, or how far it came.
-    pub state: &'static str,
-    /// Starts under that name before the last one.
-    pub restarts: u32,
-    /// Windows that were closed.
-    pub windows: u64,
-    /// Packets sent.
-    pub sent: u64,
-    /// Packets that came.
-    pub received: u64,
-    /// Bytes of payload in them.
-    pub payload_bytes: u64,
-    /// Packets that did not come, by cause.
-    pub lost: BTreeMap<&'static str, u64>,
-    /// Packets that came of windows that were not closed at the end.
-    pub held: u64,
-    /// Sent and held less received less lost.
-    pub residual_items: i64,
-    /// Packets that came more than once.
-    pub duplicates: u64,
-    /// Packets that came after a later one.
-    pub reordered: u64,
-    /// Packets that went with a later window.
-    pub carried: u64,
-    /// Windows in which nothing was sent.
-    pub preempted: u64,
-    /// Packets that came between those of another window.
-    pub overlaps: u64,
-    /// Windows whose reports never came: what they sent is known by numbers, and no further than the last that came or the sender's own end says.
-    pub unreported: u64,
-    /// Bound of the error of its clock, in ns.
-    pub clock_error_ns: u64,
-    /// How late it wakes up, in ns.
-    pub lateness_ns: u64,
-    /// It runs at real-time priority.
-    pub real_time: bool,
-    /// Heaps, where its stream is of heaps.
-    pub heaps: Option<HeapSummary>,
-    /// What the end of messaging has to say, where its heaps go on as messages.
-    pub handed_on: Option<NetSummary>,
-}
-
-/// What became of a sender's heaps.
-#[derive(Clone, Debug, Serialize)]
-pub struct HeapSummary {
-    /// Heaps that it began, as far as is known: from its end, or by the numbers of those that came.
-    pub sent: u64,
-    /// Heaps that are whole, and written or handed on.
-    pub whole: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// The others, by reason.
-    pub dropped: BTreeMap<&'static str, u64>,
-    /// Packets that were not pieces of heaps to their end; what they hid is dropped as holes.
-    pub broken_packets: u64,
-    /// Sent less whole less dropped.
-    pub residual_items: i64,
-}
-
-impl HeapSummary {
-    fn of(tally: &HeapTally) -> Self {
-        let counts = tally.dropped.iter().map(|sum| sum.heaps);
-        let dropped: BTreeMap<&'static str, u64> = REASONS.into_iter().zip(counts).collect();
-        let lost: u64 = dropped.values().sum();
-        let left = tally.sent.heaps.cast_signed() - tally.whole.heaps.cast_signed();
-        Self {
-            sent: tally.sent.heaps,
-            whole: tally.whole.heaps,
-            bytes: tally.whole.bytes,
-            dropped,
-            broken_packets: tally.broken_packets,
-            residual_items: left - lost.cast_signed(),
-        }
-    }
-}
-
 /// What a receiver did.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReceiveSummary {
@@ -215,7 +137,7 @@ pub struct ReceiveSummary {
     pub socket_drops: u64,
     /// Of them, those that no window misses.
     pub socket_drops_elsewhere: u64,
-    /// Bytes of streams that are missing.
+    /// Bytes of streams that are missing, because they did not come or could not be written.
     pub lost_bytes: u64,
     /// In so many ranges.
     pub lost_ranges: u64,
@@ -317,7 +239,7 @@ pub(super) fn of(
     datagrams.extend(reasons.filter(|(_, count)| *count > 0));
     ReceiveSummary {
         schemes: vec![scheme(receiver, sums, &host)],
-        by_sender: by_sender(receiver, sums, &host),
+        by_sender: senders::by_sender(receiver, sums, &host),
         end,
         windows: sums.windows,
         datagrams,
@@ -387,57 +309,5 @@ fn scheme(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> SchemeSummary {
         window_lateness_ns_p99: sums.lateness.at(0.99),
         clock_error_ns_p99: sums.clock_error.at(0.99),
         overlaps,
-    }
-}
-
-impl SenderSummary {
-    fn is_closed(&self) -> bool {
-        let heaps = self.heaps.as_ref();
-        let handed_on = self.handed_on.as_ref();
-        heaps.is_none_or(|heaps| heaps.residual_items == 0)
-            && handed_on.is_none_or(NetSummary::is_closed)
-    }
-}
-
-fn by_sender(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> Vec<SenderSummary> {
-    let peers = receiver.peers().enumerate();
-    let summaries = peers.map(|(at, peer)| SenderSummary {
-        heaps: (peer.carries == Carries::Heaps)
-            .then(|| host.heaps.get(at).map(HeapSummary::of))
-            .flatten(),
-        handed_on: host.handed_on.get(at).cloned().flatten(),
-        ..sender(peer, sums.held(at, peer))
-    });
-    summaries.collect()
-}
-
-fn sender(peer: &PeerTotals, held: u64) -> SenderSummary {
-    SenderSummary {
-        name: peer.name.clone(),
-        state: match peer.state {
-            PeerState::Joined => "joined",
-            PeerState::Ready => "ready",
-            PeerState::Ended => "ended",
-            PeerState::Dead => "dead",
-        },
-        restarts: peer.restarts,
-        windows: peer.windows,
-        sent: peer.sent,
-        received: peer.received,
-        payload_bytes: peer.payload_bytes,
-        lost: by_cause(&peer.lost),
-        held,
-        residual_items: peer.residual() + held.cast_signed(),
-        duplicates: peer.duplicates,
-        reordered: peer.reordered,
-        carried: peer.carried,
-        preempted: peer.preempted,
-        overlaps: peer.overlaps,
-        unreported: peer.unreported,
-        clock_error_ns: peer.ready.clock_error_ns,
-        lateness_ns: peer.ready.lateness_ns,
-        real_time: peer.ready.real_time == 1,
-        heaps: None,
-        handed_on: None,
     }
 }

@@ -1,5 +1,7 @@
 //! What a sender has to say at its end.
 
+use std::net::SocketAddr;
+
 use crate::net::NetSummary;
 use forebay_sys::clock;
 use forebay_sys::gso::GsoMode;
@@ -7,6 +9,7 @@ use forebay_sys::socket;
 use forebay_sys::stamped::Stamped;
 use forebay_tdm::clock::Base;
 use forebay_tdm::sender::{Over, Phase, Sender};
+use forebay_wire::tdm::EndReason;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -87,12 +90,20 @@ pub struct SendSummary {
     pub errors: u64,
     /// Bytes of payload in them.
     pub payload_bytes: u64,
-    /// Packets that the receiver says have come; none when it did not say.
+    /// Sessions that it took part in; more than one where it repeats, or has lost a receiver.
+    pub sessions: u64,
+    /// Of them, those that the receiver ended before the input did.
+    pub sessions_stopped: u64,
+    /// Of them, those whose totals the receiver never told: what came is not known.
+    pub sessions_unconfirmed: u64,
+    /// Packets of the unconfirmed sessions.
+    pub packets_unconfirmed: u64,
+    /// Packets that receivers say have come, of all sessions with totals; none when there was none.
     pub received: Option<u64>,
-    /// Packets that it says were lost.
+    /// Packets that they say were lost, of the same.
     pub lost: Option<u64>,
-    /// Packets of the last session less those that came and those that were lost; none when the receiver did not say.
-    pub residual_items: Option<i64>,
+    /// Packets of these sessions less those that came and those that were lost, of each session without its sign; none when there was none.
+    pub residual_items: Option<u64>,
     /// Windows that began late.
     pub late: u64,
     /// Windows that were over before it woke up.
@@ -130,15 +141,17 @@ pub struct SendSummary {
 }
 
 impl SendSummary {
-    /// Whether it sent all it had, and the receiver said so.
+    /// Whether it sent all it had in each session, and the receiver said so of the last one. Of those before it the receiver may have died: the stream went on.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.failed.is_none() && matches!(self.end, "complete" | "interrupted")
+        let has_ended = matches!(self.end, "complete" | "interrupted");
+        self.failed.is_none() && has_ended && self.sessions_stopped == 0
     }
 }
 
 pub(super) struct Host {
     pub(super) name: String,
+    pub(super) receiver: SocketAddr,
     pub(super) lateness: Lateness,
     pub(super) mode: GsoMode,
     pub(super) datagrams_in_vain: u64,
@@ -203,8 +216,9 @@ fn base_of(sender: &Sender, is_disciplined: bool) -> (&'static str, &'static str
     }
 }
 
-pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host) -> SendSummary {
-    let (end, why) = match sender.phase() {
+/// How it ended, and why, where it did not end by itself.
+fn end_of(sender: &Sender, receiver: SocketAddr) -> (&'static str, Option<String>) {
+    match sender.phase() {
         Phase::Over(Over::Complete) => ("complete", None),
         Phase::Over(Over::Interrupted) => ("interrupted", None),
         Phase::Over(Over::Stopped(reason)) => (
@@ -214,21 +228,35 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         Phase::Over(Over::Refused(reason)) => {
             ("refused", Some(format!("the receiver says no: {reason}")))
         }
+        Phase::Over(Over::Unconfirmed(reason)) => {
+            let did = match reason {
+                EndReason::Complete => "all was sent",
+                _ => "it was interrupted, and what it had sent was told",
+            };
+            let told = format!(
+                "{did}; the receiver at {receiver} did not confirm: what came is not known"
+            );
+            ("unconfirmed", Some(told))
+        }
         Phase::Over(Over::NoReceiver) => (
             "no_receiver",
-            Some(
-                "no receiver answers; is `forebay tdm receive` at work there, with the same key?"
-                    .to_owned(),
-            ),
+            Some(format!(
+                "no receiver answers at {receiver}; is `forebay tdm receive` at work there, with the same key?"
+            )),
         ),
         _ => ("given_up", Some("it was told to end at once".to_owned())),
-    };
+    }
+}
+
+pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host) -> SendSummary {
+    let (end, why) = end_of(sender, host.receiver);
     let sent = sender.sent();
     let line = sender.clock().line();
     let discipline = clock::discipline().ok();
     let is_disciplined = discipline.as_ref().is_some_and(|found| found.synchronised);
     let (base, base_why) = base_of(sender, is_disciplined);
-    let received = sender.received();
+    let sessions = sender.sessions();
+    let is_told = sessions.all > sessions.unconfirmed && sender.received().is_some();
     SendSummary {
         name: host.name,
         end,
@@ -238,9 +266,13 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         packets: sent.packets,
         errors: sent.errors,
         payload_bytes: sent.payload_bytes,
-        received: received.map(|ended| ended.packets),
-        lost: received.map(|ended| ended.errors),
-        residual_items: sender.residual_packets(),
+        sessions: sessions.all,
+        sessions_stopped: sessions.stopped,
+        sessions_unconfirmed: sessions.unconfirmed,
+        packets_unconfirmed: sessions.unconfirmed_packets,
+        received: is_told.then_some(sessions.received),
+        lost: is_told.then_some(sessions.lost),
+        residual_items: is_told.then_some(sessions.residual_packets),
         late: sent.late,
         preempted: sent.preempted,
         withheld: sent.withheld,
