@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use forebay_run::net::perf::Occupied;
 use forebay_sys::socket::{UdpOptions, bind_udp};
 use serde_json::Value;
 
@@ -185,12 +186,7 @@ fn start(session: &Session, windows: u64, more: &[&str]) -> Result<[Running; 2]>
 
 /// Resident memory of a process, in bytes; none when it has ended.
 fn resident(process: &Running) -> Option<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
-    let resident = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: f64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kib * 1024.0)
+    Occupied::of_process(process.id()).map(|occupied| occupied.resident_bytes as f64)
 }
 
 fn size(path: &Path) -> f64 {

@@ -42,6 +42,13 @@ impl Occupied {
         }
     }
 
+    /// That of another process; none when it has ended, or may not be looked at.
+    #[must_use]
+    pub fn of_process(pid: u32) -> Option<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Some(Self::of(&status)).filter(|occupied| occupied.resident_bytes > 0)
+    }
+
     fn of(status: &str) -> Self {
         let bytes = |name: &str| {
             let mut lines = status.lines();
@@ -75,5 +82,7 @@ mod tests {
         };
         assert_eq!(Occupied::of(status), expected);
         assert!(Occupied::now().resident_bytes > 0);
+        assert!(Occupied::of_process(std::process::id()).is_some());
+        assert_eq!(Occupied::of_process(u32::MAX), None);
     }
 }
