@@ -14,7 +14,9 @@ pub mod send;
 mod whole_file;
 
 pub use error::{TdmError, read_key};
-pub use forebay_tdm::plan::{Plan, PlanError, PlanInput, WIRE_OVERHEAD_BYTES};
+pub use forebay_tdm::plan::{
+    Plan, PlanError, PlanInput, Reason as PlanReason, WIRE_OVERHEAD_BYTES,
+};
 pub use forebay_wire::tdm::Mode;
 pub use local_clock::EmulatedClock;
 pub use whole_file::WholeFile;
@@ -24,6 +26,12 @@ pub const PORT: u16 = 8081;
 
 /// Stamps are switched on by a job of the kernel's that runs a little later; it is waited for, at most so long.
 const STAMPS_WAIT: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Whether somebody disciplines the wall clock here (`chronyd`, or `ptp4l` with `phc2sys`).
+#[must_use]
+pub fn wall_clock_is_disciplined() -> bool {
+    forebay_sys::clock::discipline().is_ok_and(|found| found.synchronised)
+}
 
 /// Waits until the kernel stamps what it receives, or warns that it does not: then the clocks are known less well.
 fn await_stamps(tell: &mut impl FnMut(&str)) {

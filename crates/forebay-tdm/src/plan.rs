@@ -9,7 +9,10 @@ use std::fmt;
 use forebay_wire::tdm::{DATA_HEAD_BYTES, DATAGRAM_BYTES_MAX, Mode, SENDERS_MAX};
 use thiserror::Error;
 
+mod units;
+
 use crate::policy;
+use units::{rate, time};
 
 /// Bytes of Ethernet, IPv4 and UDP around a datagram: preamble and start 8, header 14, check 4, gap 12, IPv4 20, UDP 8.
 pub const WIRE_OVERHEAD_BYTES: u32 = 66;
@@ -139,7 +142,7 @@ pub enum PlanError {
     },
     /// The port's buffer holds too few packets for any burst.
     #[error(
-        "port_buffer is {port_buffer_bytes} bytes and a packet takes {packet_bytes} of it; it must hold at least two: use smaller packets (packet_bytes)"
+        "the port's buffer (--port-buffer) is {port_buffer_bytes} bytes and a packet takes {packet_bytes} of it; it must hold at least two: use smaller packets (--packet-bytes)"
     )]
     Buffer {
         /// Bytes of the buffer.
@@ -149,7 +152,7 @@ pub enum PlanError {
     },
     /// A window that holds no packet.
     #[error(
-        "a window of {window_ns} ns holds no packet: one takes {packet_ns} ns at {link_rate_bps} bit/s; make the window longer"
+        "a window of {} holds no packet: one takes {} at {}; make the window longer (--window)", time(.window_ns), time(.packet_ns), rate(.link_rate_bps)
     )]
     Window {
         /// Length of the window.
@@ -161,7 +164,7 @@ pub enum PlanError {
     },
     /// More than the port carries.
     #[error(
-        "utilisation {percent} % is asked for, and a port carries at most {most} % when it is shared in turns; ask for less (utilisation)"
+        "utilisation {percent} % is asked for, and a port carries at most {most} % when it is shared in turns; ask for less (--utilisation)"
     )]
     Overbooked {
         /// What was asked for.
@@ -171,7 +174,7 @@ pub enum PlanError {
     },
     /// The guard asks for longer windows than are allowed.
     #[error(
-        "a guard of {guard_ns} ns and a utilisation of {utilisation} ask for a window of {window_ns} ns, more than {most_ns} ns; better clocks, real-time priority, or less utilisation make it shorter"
+        "a guard of {} and a utilisation of {utilisation} ask for a window of {}, more than {}; better clocks, real-time priority, or less of it (--utilisation) make it shorter", time(.guard_ns), time(.window_ns), time(.most_ns)
     )]
     Guard {
         /// The guard.
@@ -204,10 +207,10 @@ impl Plan {
             (input.link_rate_bps as f64 * plan.utilisation * payload as f64 / wire as f64) as u64;
         if plan.utilisation < input.utilisation - UTILISATION_SLACK {
             plan.warnings.push(format!(
-                "windows fill {:.1} % of the port and not {:.1} %: next to a guard of {} ns they are short; make them longer (window), or leave their length to the plan",
+                "windows fill {:.1} % of the port and not {:.1} %: next to a guard of {} they are short; make them longer (--window), or leave their length to the plan",
                 plan.utilisation * 100.0,
                 input.utilisation * 100.0,
-                plan.guard_ns
+                time(&plan.guard_ns)
             ));
         }
         if plan.utilisation > 1.0 {
@@ -281,25 +284,25 @@ fn check(input: &PlanInput) -> Result<(), PlanError> {
     };
     range(
         (1_000_000..=800_000_000_000).contains(&input.link_rate_bps),
-        "link_rate",
-        &input.link_rate_bps,
-        "1M to 800G bit/s are allowed",
+        "rate of the port",
+        &rate(&input.link_rate_bps),
+        "1 Mbit/s to 800 Gbit/s are allowed, as 1G",
     )?;
     range(
         (128..=DATAGRAM_BYTES_MAX as u32).contains(&input.packet_bytes),
-        "packet_bytes",
-        &input.packet_bytes,
+        "size of a packet (--packet-bytes)",
+        &format_args!("{} bytes", input.packet_bytes),
         "128 to 65507 are allowed",
     )?;
     range(
         input.wire_overhead_bytes <= 1_000,
-        "wire_overhead_bytes",
-        &input.wire_overhead_bytes,
+        "what is around a packet on the wire (--wire-overhead)",
+        &format_args!("{} bytes", input.wire_overhead_bytes),
         "0 to 1000 are allowed",
     )?;
     range(
         (1..=usize::from(SENDERS_MAX)).contains(&input.shares.len()),
-        "senders",
+        "number of senders",
         &input.shares.len(),
         "1 to 1024 are allowed",
     )?;
@@ -311,28 +314,23 @@ fn check(input: &PlanInput) -> Result<(), PlanError> {
     )?;
     range(
         input.utilisation > 0.0 && input.utilisation.is_finite(),
-        "utilisation",
+        "utilisation (--utilisation)",
         &input.utilisation,
         "more than 0 and at most 1 are allowed",
     )?;
-    range(
-        input.guard_ns.unwrap_or(0) <= WINDOW_NS.1
-            && input.lateness_ns <= WINDOW_NS.1
-            && input.clock_error_ns <= WINDOW_NS.1,
-        "guard, lateness or clock error",
-        &input
-            .guard_ns
-            .unwrap_or(0)
-            .max(input.lateness_ns)
-            .max(input.clock_error_ns),
-        "at most a second is allowed, in ns",
-    )?;
+    for (key, ns) in [
+        ("guard (--dead-time)", input.guard_ns.unwrap_or(0)),
+        ("lateness of senders", input.lateness_ns),
+        ("error of senders' clocks", input.clock_error_ns),
+    ] {
+        range(ns <= WINDOW_NS.1, key, &time(&ns), "at most 1 s is allowed")?;
+    }
     if let Some(window_ns) = input.window_ns {
         range(
             (WINDOW_NS.0..=WINDOW_NS.1).contains(&window_ns),
-            "window",
-            &window_ns,
-            "100 us to 1 s are allowed, in ns",
+            "window (--window)",
+            &time(&window_ns),
+            "100 us to 1 s are allowed",
         )?;
     }
     if input.utilisation > 1.0 {

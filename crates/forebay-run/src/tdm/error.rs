@@ -48,6 +48,18 @@ pub enum TdmError {
         /// Why not.
         source: io::Error,
     },
+    /// Configuration: a file that an option names cannot be read.
+    #[error("{option} {}: {source}; {remedy}", .path.display())]
+    Unread {
+        /// Which.
+        path: PathBuf,
+        /// What asked for it.
+        option: &'static str,
+        /// Why not.
+        source: io::Error,
+        /// What would be right.
+        remedy: &'static str,
+    },
     /// Messages cannot be received, or handed on.
     #[error("{what} {address}: {source}")]
     Messages {
@@ -77,7 +89,7 @@ pub enum TdmError {
         address: String,
     },
     /// Configuration: the key is too short.
-    #[error("the key in {} has {bytes} bytes, at least {least} are needed: head -c 32 /dev/urandom > {}", .path.display(), .path.display())]
+    #[error("--key {}: the key has {bytes} bytes, at least {least} are needed: head -c 32 /dev/urandom > {}", .path.display(), .path.display())]
     Key {
         /// Where it is.
         path: PathBuf,
@@ -119,7 +131,12 @@ impl TdmError {
 /// # Errors
 /// It cannot be read, or is too short.
 pub fn read_key(path: &std::path::Path) -> Result<forebay_tdm::key::Key, TdmError> {
-    let bytes = std::fs::read(path).map_err(TdmError::file("reading the key", path))?;
+    let bytes = std::fs::read(path).map_err(|source| TdmError::Unread {
+        path: path.to_path_buf(),
+        option: "--key",
+        source,
+        remedy: "give a file that can be read, the same at receiver and senders; `head -c 32 /dev/urandom > FILE` makes one",
+    })?;
     // A line's end that an editor added is none of it.
     let key = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
     forebay_tdm::key::Key::new(key).ok_or_else(|| TdmError::Key {

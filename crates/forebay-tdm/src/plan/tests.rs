@@ -125,33 +125,40 @@ fn what_cannot_work_is_refused_with_the_remedy() {
         window_ns: Some(1_000_000),
         ..port_of_a_gigabit()
     });
-    assert!(said.contains("holds no packet"), "{said}");
+    let told = "a window of 1 ms holds no packet: one takes 12.304 ms at 1 Mbit/s";
+    assert!(
+        said.starts_with(told) && said.contains("--window"),
+        "{said}"
+    );
     let said = refused(PlanInput {
         lateness_ns: 900_000_000,
         ..port_of_a_gigabit()
     });
-    assert!(said.contains("real-time priority"), "{said}");
+    assert!(
+        said.contains("real-time priority") && said.contains("more than 1 s"),
+        "{said}"
+    );
     for (input, key) in [
         (
             PlanInput {
                 link_rate_bps: 0,
                 ..port_of_a_gigabit()
             },
-            "link_rate",
+            "rate of the port is 0 bit/s;",
         ),
         (
             PlanInput {
                 packet_bytes: 100,
                 ..port_of_a_gigabit()
             },
-            "packet_bytes",
+            "size of a packet (--packet-bytes) is 100 bytes;",
         ),
         (
             PlanInput {
                 shares: vec![],
                 ..port_of_a_gigabit()
             },
-            "senders",
+            "number of senders",
         ),
         (
             PlanInput {
@@ -172,14 +179,14 @@ fn what_cannot_work_is_refused_with_the_remedy() {
                 window_ns: Some(99_999),
                 ..port_of_a_gigabit()
             },
-            "window",
+            "window (--window) is 99.999 us; 100 us to 1 s",
         ),
         (
             PlanInput {
                 guard_ns: Some(u64::MAX),
                 ..port_of_a_gigabit()
             },
-            "guard",
+            "guard (--dead-time)",
         ),
     ] {
         let said = refused(input);

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use forebay_run::tdm::{Plan, PlanInput};
+use anyhow::{Result, anyhow, bail};
+use forebay_run::tdm::{Plan, PlanInput, PlanReason, wall_clock_is_disciplined};
 use serde_json::json;
 
 use super::port::PortArgs;
@@ -61,7 +61,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         clock_error_ns: nanos(args.clock_error),
         ..args.port.input()
     };
-    let plan = Plan::compute(&input)?;
+    let mut plan = Plan::compute(&input)?;
+    plan.reasons.push(clock_reason(&input));
     match args.format {
         Format::Json => print_line(as_json(&plan, &input)),
         Format::Text => print(&plan),
@@ -70,10 +71,30 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         note_line(format_args!("forebay: warning: {warning}"));
     }
     if let Some(path) = &args.svg {
-        std::fs::write(path, picture(&plan))
-            .with_context(|| format!("writing {}", path.display()))?;
+        std::fs::write(path, picture(&plan)).map_err(|error| {
+            anyhow!(
+                "--svg {}: {error}; give a file in a directory that is there, has room and can be written to",
+                path.display()
+            )
+        })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What all times of a plan are by, and how well senders are taken to know it.
+fn clock_reason(input: &PlanInput) -> PlanReason {
+    let wall = if wall_clock_is_disciplined() {
+        "this host's is"
+    } else {
+        "this host's is not"
+    };
+    PlanReason {
+        what: "clock",
+        value: format!("{} ns", input.clock_error_ns),
+        why: format!(
+            "taken for the bound of the error of senders' clocks (--clock-error); all times are by the receiver's monotonic clock, which senders learn by exchanges of readings, and by wall clocks where those of both hosts are disciplined: {wall}"
+        ),
+    }
 }
 
 fn as_json(plan: &Plan, input: &PlanInput) -> serde_json::Value {

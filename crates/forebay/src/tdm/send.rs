@@ -1,7 +1,8 @@
 //! `forebay tdm send`.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -86,6 +87,12 @@ fn parse_clock(text: &str) -> Result<EmulatedClock, String> {
     parsed.ok_or_else(|| format!("{text:?} is no clock; write NS,PPB as 5000000,100000"))
 }
 
+/// A pipe, or standard input by another name that is one.
+fn comes_once(path: &Path) -> bool {
+    let kind = std::fs::metadata(path).map(|it| it.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
+}
+
 fn resolve(text: &str) -> Result<SocketAddr> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
@@ -124,6 +131,11 @@ fn input(args: &SendArgs) -> Result<(Option<PathBuf>, Option<MessageInput>)> {
         if args.repeat && text == "-" {
             bail!(
                 "--repeat sends its input again, and standard input comes once: leave it out, or give a file (--input FILE)"
+            );
+        }
+        if args.repeat && comes_once(Path::new(text)) {
+            bail!(
+                "--repeat sends its input again, and --input {text} is a pipe, which comes once: leave it out, or give a file"
             );
         }
         return Ok((Some(PathBuf::from(text)), None));

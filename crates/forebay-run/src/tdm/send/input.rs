@@ -110,15 +110,7 @@ impl Input {
             })));
         }
         let (messages, blocks) = Messages::listen(&of.address, &arrived)?;
-        Ok(Self::Read(Reading {
-            blocks,
-            arrived,
-            block: Vec::new(),
-            at: 0,
-            ended: false,
-            failed: None,
-            messages: Some(messages),
-        }))
+        Ok(Self::Read(Reading::of(blocks, arrived, Some(messages))))
     }
 
     /// A file, or standard input (`-`).
@@ -126,7 +118,7 @@ impl Input {
         let source: Box<dyn Source> = if path == Path::new("-") {
             Box::new(io::stdin())
         } else {
-            Box::new(File::open(path).map_err(TdmError::file("opening the input", path))?)
+            Box::new(open(path)?)
         };
         let (give, blocks) = sync_channel(BLOCKS);
         let arrived = EventFd::create()?;
@@ -135,15 +127,7 @@ impl Input {
             .name("tdm input".to_owned())
             .spawn(move || read(source, &give, &signal))
             .map_err(TdmError::file("starting a thread for", path))?;
-        Ok(Self::Read(Reading {
-            blocks,
-            arrived,
-            block: Vec::new(),
-            at: 0,
-            ended: false,
-            failed: None,
-            messages: None,
-        }))
+        Ok(Self::Read(Reading::of(blocks, arrived, None)))
     }
 
     /// Packets that can be sent now, and whether no more will come.
@@ -283,6 +267,22 @@ impl HeapReading {
 }
 
 impl Reading {
+    const fn of(
+        blocks: Receiver<io::Result<Vec<u8>>>,
+        arrived: EventFd,
+        messages: Option<Messages>,
+    ) -> Self {
+        Self {
+            blocks,
+            arrived,
+            block: Vec::new(),
+            at: 0,
+            ended: false,
+            failed: None,
+            messages,
+        }
+    }
+
     fn look(&mut self) {
         if self.at < self.block.len() || self.ended {
             return;
@@ -298,6 +298,22 @@ impl Reading {
             Err(TryRecvError::Empty) => {}
         }
     }
+}
+
+fn open(path: &Path) -> Result<File, TdmError> {
+    let unread = |source, remedy| TdmError::Unread {
+        path: path.to_path_buf(),
+        option: "--input",
+        source,
+        remedy,
+    };
+    if path.is_dir() {
+        return Err(unread(
+            io::ErrorKind::IsADirectory.into(),
+            "a stream is one file: give one of its files, or pipe all of them, as `tar -c DIR | forebay tdm send HOST --input -`",
+        ));
+    }
+    File::open(path).map_err(|source| unread(source, "give a file that can be read"))
 }
 
 /// A stream that says whether more lies ready.
