@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use forebay_ledger::{Balance, DropLine};
-use forebay_run::tdm::receive::{Came, ReceiveSummary, Row, Watch};
+use forebay_run::tdm::receive::{Came, ReceiveSummary, Row, SenderSummary, Watch};
 use forebay_run::tdm::{Mode, Plan, WholeFile};
 use serde_json::Value;
 
@@ -80,6 +80,11 @@ impl SessionReport {
         );
         page += "<h2>Senders</h2>\n";
         page += &senders(&told);
+        let told_of = |sender: &SenderSummary| sender.not_known.clone();
+        let notes = summary.by_sender.iter().filter_map(told_of);
+        for note in notes.chain(summary.of_lost()) {
+            page += &format!("<p>{}</p>\n", escaped(&note));
+        }
         for (id, title, caption, charts) in self.figures() {
             page += &figure(id, title, &caption, charts);
         }

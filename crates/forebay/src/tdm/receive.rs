@@ -134,6 +134,20 @@ fn messages(address: &str) -> Result<Output> {
     Ok(Output::Messages(address.to_owned()))
 }
 
+/// Files of the session may lie in the directory of its streams, which the session would make later.
+fn make_directory(args: &ReceiveArgs, output: &Output) -> Result<()> {
+    let Output::Directory(directory) = output else {
+        return Ok(());
+    };
+    let files = [&args.rows, &args.histograms, &args.report];
+    let lies_there = |path: &PathBuf| path.parent() == Some(directory.as_path());
+    if files.into_iter().flatten().any(lies_there) {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("making --output {}", directory.display()))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let signals = forebay_run::signals()?;
     let output = match &args.output {
@@ -176,6 +190,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         plain: args.plain,
         leak: leak_of_end_point()?,
     };
+    make_directory(args, &plan.output)?;
     let mut rows = args.rows.as_deref().map(WindowFile::create).transpose()?;
     let report = args.report.as_deref();
     let mut report = report
@@ -260,7 +275,7 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
             }
         }
         for (cause, packets) in sender.lost.iter().filter(|(_, packets)| **packets > 0) {
-            say(format_args!("  lost, {cause}: {packets}"));
+            say(format_args!("  {}", summary.lost_in_words(cause, *packets)));
         }
     }
     for sender in &summary.by_sender {

@@ -108,7 +108,7 @@ pub struct SchemeSummary {
     pub lost: BTreeMap<&'static str, u64>,
     /// Sent and held less received less lost: the sum over senders, each without its sign.
     pub residual_items: u64,
-    /// Part of the port's rate that came, heads and what is around them on the wire included, from the first window's start to the last packet.
+    /// Part of the port's rate that came, heads and what is around them on the wire included, from the first window's start to the end of the last burst on the wire.
     pub port_utilisation: f64,
     /// Payload that came, in bits/s over the same time.
     pub goodput_bps: f64,
@@ -137,6 +137,9 @@ pub struct ReceiveSummary {
     pub socket_drops: u64,
     /// Of them, those that no window misses.
     pub socket_drops_elsewhere: u64,
+    /// Merging is off, and so each datagram that the socket dropped is in `socket_drops` and in `lost`'s `socket_overflow`. With merging both are lower bounds: the kernel
+    /// counts a merged buffer once, and the rest of it stands in `lost` by its place, most of it as `whole_window` or `inside`.
+    pub socket_overflow_exact: bool,
     /// Bytes of streams that are missing, because they did not come or could not be written.
     pub lost_bytes: u64,
     /// In so many ranges.
@@ -163,7 +166,28 @@ pub struct ReceiveSummary {
     pub failed: Option<String>,
 }
 
+/// What a number of packets that the socket dropped is worth where datagrams are merged.
+const LOWER_BOUND: &str =
+    "a merged buffer counts once, the rest of it by its place; --plain counts each packet";
+
 impl ReceiveSummary {
+    /// Packets that were lost, with what their number is worth.
+    #[must_use]
+    pub fn lost_in_words(&self, cause: &str, packets: u64) -> String {
+        if cause == "socket_overflow" && !self.socket_overflow_exact {
+            format!("lost, {cause}: at least {packets} ({LOWER_BOUND})")
+        } else {
+            format!("lost, {cause}: {packets}")
+        }
+    }
+
+    /// What is to be known of the numbers of lost packets, where some are no exact ones.
+    #[must_use]
+    pub fn of_lost(&self) -> Option<String> {
+        let is_known = self.socket_overflow_exact;
+        (!is_known).then(|| format!("socket_overflow is a lower bound: {LOWER_BOUND}."))
+    }
+
     /// Whether nothing is left over.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -245,6 +269,7 @@ pub(super) fn of(
         datagrams,
         socket_drops: sums.socket_drops,
         socket_drops_elsewhere: receiver.overflow_elsewhere(),
+        socket_overflow_exact: host.plan.plain,
         lost_bytes: sums.lost_bytes,
         lost_ranges: sums.lost_ranges,
         wrong_payloads: host.wrong,
@@ -280,7 +305,12 @@ fn scheme(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> SchemeSummary {
         0
     };
     let around = (DATA_HEAD_BYTES + tag) as u64 + u64::from(port.wire_overhead_bytes);
-    let span_ns = sums.last_came_ns.saturating_sub(receiver.start_ns());
+    let plan = receiver.plan();
+    // A burst is there at once where no port is on the way: on the wire its packets come one after the other.
+    let burst_ps = plan.map_or(0, |plan| {
+        plan.packet_ps * received.min(u64::from(plan.burst_packets))
+    });
+    let span_ns = sums.last_came_ns.saturating_sub(receiver.start_ns()) + burst_ps / 1_000;
     let seconds = if receiver.start_ns() == 0 {
         0.0
     } else {
@@ -293,7 +323,6 @@ fn scheme(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> SchemeSummary {
             0.0
         }
     };
-    let plan = receiver.plan();
     let windows = plan.map(|plan| plan.slots.iter().map(|slot| slot.window_ns));
     SchemeSummary {
         scheme: port.mode.name(),
