@@ -63,22 +63,7 @@ impl Session {
     }
 
     fn send(&self, name: &str, more: &[&str]) -> Run {
-        let mut command = forebay();
-        command.args([
-            "tdm",
-            "send",
-            &self.address,
-            "--format",
-            "json",
-            "--id",
-            name,
-        ]);
-        // Tests run side by side: none of them is to take the machine from the others.
-        command.arg("--no-realtime");
-        if !more.contains(&"--wait") {
-            command.args(["--wait", "20s"]);
-        }
-        start(command.args(more))
+        start(rig::tdm_send(&self.address, name).args(more))
     }
 
     /// A file with so many bytes that nobody else has.
@@ -166,6 +151,10 @@ fn each_senders_stream_becomes_a_file_of_its_name() {
     let received = receiver.end().json_of(0);
     assert_closed(&received, Path::new(&out));
     assert_eq!(received["end"], "complete");
+    assert_eq!(
+        received["socket_overflow_exact"], false,
+        "datagrams are merged"
+    );
     let scheme = &received["schemes"][0];
     assert_eq!(
         (&scheme["scheme"], number(scheme, "senders")),
@@ -233,6 +222,7 @@ fn granted_windows_are_all_used_by_both_senders() {
         "--windows",
         "40",
         "--verify",
+        "--plain",
     ];
     let receiver = session.receive("2", &more);
     let senders = ["a", "b"].map(|name| session.send(name, &[]));
@@ -246,6 +236,115 @@ fn granted_windows_are_all_used_by_both_senders() {
     assert_eq!(scheme["scheme"], "credit");
     assert_eq!(number(scheme, "residual_items"), 0);
     assert_eq!(number(&ended, "wrong_payloads"), 0);
+    assert_eq!(ended["socket_overflow_exact"], true, "--plain");
+}
+
+#[test]
+fn a_session_of_some_packets_fills_no_more_than_the_port() {
+    for (bytes, rate) in [("1000", "10M"), ("11000", "1G")] {
+        let session = Session::new();
+        let mut receiver = forebay();
+        receiver.args([
+            "tdm",
+            "receive",
+            "--format",
+            "json",
+            "--bind",
+            &session.address,
+        ]);
+        let receiver = start(receiver.args(["--senders", "1", "--link-rate", rate]));
+        session.send("few", &["--bytes", bytes]).end().json_of(0);
+        let received = receiver.end().json_of(0);
+        let filled = received["schemes"][0]["port_utilisation"].as_f64().unwrap();
+        assert!(filled > 0.0 && filled <= 1.0, "{received}");
+    }
+}
+
+#[test]
+fn books_are_shown_in_packets_and_by_names() {
+    let session = Session::new();
+    let (out, own) = (session.out(), session.path("own").display().to_string());
+    let receiver = session.receive("1", &["--output", &out]);
+    let sender = session.send("north", &["--bytes", "300000", "--out", &own]);
+    let (sent, received) = (sender.end().json_of(0), receiver.end().json_of(0));
+    let of = &received["by_sender"][0];
+    for (ledger, packets, windows) in [
+        (&own, &sent["packets"], &sent["windows"]),
+        (&out, &of["received"], &of["windows"]),
+    ] {
+        let top = |more: &[&str]| {
+            let ended = start(forebay().args(["top", "--once", ledger]).args(more)).end();
+            assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+            ended
+        };
+        let view = top(&["--format", "json"]).json();
+        assert!(view.get("events").is_none(), "{view}");
+        assert_eq!(
+            (&view["packets"]["packets"], &view["packets"]["windows"]),
+            (packets, windows)
+        );
+        let page = top(&[]).stdout;
+        let told = format!("{packets} packets in {windows} windows");
+        assert!(page.contains(&told) && !page.contains("events"), "{page}");
+    }
+    let sheet = audit(Path::new(&out)).stdout;
+    assert!(!sheet.contains("sender0"), "{sheet}");
+    let mut lines = sheet
+        .lines()
+        .skip_while(|line| !line.starts_with("windows"));
+    let behind = lines.nth(1).unwrap_or_default();
+    assert!(
+        !behind.trim_start().starts_with("bytes"),
+        "a window has packets: {sheet}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_told_with_its_option_and_the_remedy() {
+    let session = Session::new();
+    let refused = |arguments: &[&str], expected: &[&str]| {
+        let mut command = forebay();
+        let ended = start(command.arg("tdm").args(arguments)).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        for text in expected {
+            assert!(ended.stderr.contains(text), "{text}: {}", ended.stderr);
+        }
+    };
+    let directory = session.path("");
+    let nowhere = session.path("none/it");
+    let (directory, nowhere) = (text(&directory), text(&nowhere));
+    let fifo = session.path("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let send = ["send", &session.address, "--wait", "1s", "--no-realtime"];
+    let with = |more: &[&'static str], file| [&send[..], more, &[file]].concat();
+    refused(
+        &with(&["--input"], directory),
+        &["--input", directory, "directory", "tar -c"],
+    );
+    refused(
+        &with(&["--input"], nowhere),
+        &["--input", nowhere, "can be read"],
+    );
+    refused(
+        &with(&["--key"], nowhere),
+        &["--key", nowhere, "head -c 32"],
+    );
+    refused(
+        &with(&["--repeat", "--input"], text(&fifo)),
+        &["--repeat", "is a pipe", text(&fifo)],
+    );
+    refused(
+        &["receive", "--key", nowhere],
+        &["--key", nowhere, "head -c 32"],
+    );
+    refused(
+        &["plan", "--svg", nowhere],
+        &["--svg", nowhere, "a directory that is there"],
+    );
+    refused(&["plan", "--window", "10us"], &["10 us", "--window"]);
+    let nobody = format!("no receiver answers at {}", session.address);
+    refused(&send, &[&nobody]);
 }
 
 #[test]
@@ -261,7 +360,7 @@ fn a_plan_of_two_minds_and_a_bench_that_cannot_be_are_refused_at_once() {
     assert_eq!(number(&plan.end().json_of(0), "senders"), 3);
     for (more, told) in [
         (["--window", "10us"], "100 us to 1 s"),
-        (["--port-buffer", "1000"], "port_buffer is 1000 bytes"),
+        (["--port-buffer", "1000"], "is 1000 bytes and a packet"),
         (["--duration", "0s"], "--duration is 0"),
     ] {
         let bench = start(forebay().args(["tdm", "bench"]).args(more)).end();
@@ -686,7 +785,14 @@ fn a_plan_is_told_with_its_reasons_and_one_that_cannot_work_is_refused() {
     let json = plan(&["--format", "json", "--svg", text(&picture)]).json_of(0);
     assert_eq!(number(&json, "guard_ns"), 100_000 + 2 * 5_000 + 12_304);
     assert_eq!(json["pacing_ns"], 12_304.0);
-    for what in ["window", "guard", "pace"] {
+    assert!(
+        json["reasons"]["clock"]["why"]
+            .as_str()
+            .unwrap()
+            .contains("the receiver's monotonic clock"),
+        "{json}"
+    );
+    for what in ["window", "guard", "pace", "clock"] {
         assert!(
             !json["reasons"][what]["why"].as_str().unwrap().is_empty(),
             "{json}"

@@ -24,11 +24,7 @@ fn session(csv: &[&str], file: &str) -> (Value, Vec<Vec<f64>>) {
     let receiver = start(receiver.arg(directory.path()).args(csv));
     let senders: Vec<_> = ["north", "south"]
         .iter()
-        .map(|name| {
-            let mut sender = forebay();
-            sender.args(["tdm", "send", &address, "--id", name, "--format", "json"]);
-            start(sender.args(["--wait", "20s"]))
-        })
+        .map(|name| start(&mut rig::tdm_send(&address, name)))
         .collect();
     for sender in senders {
         sender.end().json_of(0);

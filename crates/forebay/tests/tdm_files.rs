@@ -29,18 +29,12 @@ fn receive(address: &str, more: &[&str]) -> Run {
     start(receiver.args(more))
 }
 
-fn send(address: &str, name: &str) -> Run {
-    let mut sender = forebay();
-    sender.args(["tdm", "send", address, "--id", name, "--format", "json"]);
-    start(sender.args(["--no-realtime", "--wait", "20s"]))
-}
-
 /// A session of two senders with 12 windows each.
 fn session(more: &[&str]) -> Value {
     let address = format!("127.0.0.1:{}", rig::free_ports(1));
     let windows = ["--windows", "12"];
     let receiver = receive(&address, &[&windows, more].concat());
-    let senders = ["north", "south"].map(|name| send(&address, name));
+    let senders = ["north", "south"].map(|name| start(&mut rig::tdm_send(&address, name)));
     for sender in senders {
         sender.end().json_of(0);
     }
@@ -176,7 +170,7 @@ fn ctrl_c_leaves_whole_files_of_what_was_there() {
         out.to_str().unwrap(),
     ];
     let receiver = receive(&address, &more);
-    let senders = ["north", "south"].map(|name| send(&address, name));
+    let senders = ["north", "south"].map(|name| start(&mut rig::tdm_send(&address, name)));
     wait_for("windows", || {
         let bytes = fs::read_to_string(out.join("windows.csv")).unwrap_or_default();
         (bytes.lines().count() > 20).then_some(())
@@ -219,4 +213,22 @@ fn a_file_that_cannot_be_is_refused_before_anybody_is_waited_for() {
         "{told}"
     );
     assert_eq!(fs::read_to_string(&there).unwrap(), "precious");
+}
+
+#[test]
+fn files_lie_in_the_directory_of_streams_and_a_second_session_there_is_told_what_is_in_its_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("not/yet/there");
+    let rows = out.join("all.parquet");
+    let paths = [out.to_str().unwrap(), rows.to_str().unwrap()];
+    let more = ["--per-window", "--output", paths[0], "--rows", paths[1]];
+    let said = session(&more);
+    hold_against_books(&windows(&rows), &said);
+    let told = refused(&more[..3]).stderr;
+    let csv = out.join("windows.csv");
+    assert!(told.contains(csv.to_str().unwrap()), "{told}");
+    assert!(
+        told.contains("--output") && told.contains("remove it"),
+        "{told}"
+    );
 }

@@ -69,41 +69,14 @@ impl Session {
 
     /// A sender at work by way of the losing port of a switch.
     fn send_by(&self, port: &LosingPort) -> Run {
-        let mut command = forebay();
-        command.args([
-            "tdm",
-            "send",
-            &port.address.to_string(),
-            "--format",
-            "json",
-            "--id",
-            "north",
-        ]);
-        command.args([
-            "--no-realtime",
-            "--wait",
-            "20s",
-            "--input",
-            &self.channel,
-            "--heaps",
-        ]);
-        start(&mut command)
+        let mut command = rig::tdm_send(&port.address.to_string(), "north");
+        start(command.args(["--input", &self.channel, "--heaps"]))
     }
 
     /// A sender that takes messages at the session's channel.
     fn send(&self, more: &[&str]) -> Run {
-        let mut command = forebay();
-        command.args([
-            "tdm",
-            "send",
-            &self.address,
-            "--format",
-            "json",
-            "--id",
-            "north",
-        ]);
-        command.args(["--no-realtime", "--wait", "20s", "--input", &self.channel]);
-        start(command.args(more))
+        let mut command = rig::tdm_send(&self.address, "north");
+        start(command.args(["--input", &self.channel]).args(more))
     }
 
     /// Whoever has messages.
@@ -399,18 +372,8 @@ fn bytes_for_messages_and_boundaries_of_files_are_refused_with_the_remedy() {
     let session = Session::new("refused");
     let far = format!("shm://tdm-nobody-{}", std::process::id());
     let receiver = session.receive(&["--output", &far]);
-    let mut bytes = forebay();
-    bytes.args([
-        "tdm",
-        "send",
-        &session.address,
-        "--no-realtime",
-        "--id",
-        "plain",
-        "--bytes",
-        "1M",
-    ]);
-    start(&mut bytes).end();
+    let mut bytes = rig::tdm_send(&session.address, "plain");
+    start(bytes.args(["--bytes", "1M"])).end();
     let ended = receiver.end();
     assert_eq!(ended.code(), Some(2));
     assert!(

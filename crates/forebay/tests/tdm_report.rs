@@ -25,12 +25,6 @@ fn receive(address: &str, report: &Path, more: &[&str]) -> Run {
     start(receiver.args(more))
 }
 
-fn send(address: &str, name: &str) -> Run {
-    let mut sender = forebay();
-    sender.args(["tdm", "send", address, "--id", name, "--format", "json"]);
-    start(sender.args(["--no-realtime", "--wait", "20s"]))
-}
-
 /// A session of these senders: what the receiver says, and its page.
 fn session(names: &[&str], more: &[&str]) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
@@ -38,7 +32,10 @@ fn session(names: &[&str], more: &[&str]) -> (Value, String) {
     let address = format!("127.0.0.1:{}", rig::free_ports(1));
     let count = names.len().to_string();
     let receiver = receive(&address, &report, &[&["--senders", &count], more].concat());
-    let senders: Vec<Run> = names.iter().map(|name| send(&address, name)).collect();
+    let senders: Vec<Run> = names
+        .iter()
+        .map(|name| start(&mut rig::tdm_send(&address, name)))
+        .collect();
     for sender in senders {
         sender.end().json_of(0);
     }
@@ -95,6 +92,7 @@ fn assert_alone(page: &str) {
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("default-src 'none'"));
+    assert!(page.contains("<p>socket_overflow is a lower bound: "));
 }
 
 #[test]
@@ -184,7 +182,7 @@ fn ctrl_c_leaves_a_whole_page_of_what_was_there() {
         &report,
         &["--per-window", "--output", out.to_str().unwrap()],
     );
-    let senders = ["north", "south"].map(|name| send(&address, name));
+    let senders = ["north", "south"].map(|name| start(&mut rig::tdm_send(&address, name)));
     wait_for("windows", || {
         let text = fs::read_to_string(out.join("windows.csv")).unwrap_or_default();
         (text.lines().count() > 20).then_some(())

@@ -380,3 +380,11 @@ pub(crate) fn scrape(address: &str) -> String {
     stream.read_to_string(&mut page).unwrap();
     page
 }
+
+/// `forebay tdm send` with JSON, to a receiver at `address`, under a name. Tests run side by side: none of them is to take the machine from the others.
+pub(crate) fn tdm_send(address: &str, name: &str) -> Command {
+    let mut command = forebay();
+    command.args(["tdm", "send", address, "--format", "json", "--id", name]);
+    command.arg("--no-realtime");
+    command
+}
