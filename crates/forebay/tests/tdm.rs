@@ -720,7 +720,9 @@ fn a_sender_whose_receiver_dies_before_it_confirms_says_so_in_time() {
     let session = Session::new();
     let out = session.out();
     let receiver = session.receive("1", &["--silence", "10m", "--out", &out]);
-    let sender = session.send("north", &["--bytes", "20M", "--wait", "2s"]);
+    let own = session.path("own");
+    let more = ["--bytes", "20M", "--wait", "2s", "--out", text(&own)];
+    let sender = session.send("north", &more);
     at_work(Path::new(&out), 100);
     assert!(signal("STOP", receiver.pid()));
     let ended = sender.end();
@@ -736,6 +738,7 @@ fn a_sender_whose_receiver_dies_before_it_confirms_says_so_in_time() {
         (1, 1)
     );
     assert_eq!(sent["packets_unconfirmed"], sent["packets"]);
+    assert_eq!(rig::audit_json(&own)["condition"], "tainted");
     let why = format!(
         "all was sent; the receiver at {} did not confirm",
         session.address

@@ -7,6 +7,7 @@
 )]
 
 mod rig;
+mod small_disk;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,8 +18,10 @@ use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use rig::stream::assert_same_but_for_lost;
 use rig::{Ended, Run, forebay, number, signal, start, wait_for};
 use serde_json::Value;
+use small_disk::on_small_disk;
 
 /// A receiver for two senders at this address, with a port that is so slow that this host is never the limit.
 fn receive(address: &str, more: &[&str]) -> Run {
@@ -230,5 +233,39 @@ fn files_lie_in_the_directory_of_streams_and_a_second_session_there_is_told_what
     assert!(
         told.contains("--output") && told.contains("remove it"),
         "{told}"
+    );
+}
+
+#[test]
+fn what_a_full_disk_did_not_take_is_missing_by_name_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let (out, input) = (directory.path().join("out"), directory.path().join("input"));
+    fs::create_dir(&out).unwrap();
+    let content: Vec<u8> = (0_u64..20_000_000)
+        .map(|at| ((at * at) >> 9) as u8 | 1)
+        .collect();
+    fs::write(&input, &content).unwrap();
+    let address = format!("127.0.0.1:{}", rig::free_ports(1));
+    let mut plain = forebay();
+    plain.args(["tdm", "receive", "--format", "json", "--bind", &address]);
+    plain.args(["--senders", "1", "--link-rate", "200M", "--output"]);
+    let Some(mut command) = on_small_disk(plain.arg(&out), &out, 6 << 20) else {
+        return;
+    };
+    let receiver = start(&mut command);
+    let mut sender = rig::tdm_send(&address, "north");
+    let sent = start(sender.arg("--input").arg(&input)).end().json_of(2);
+    let ended = receiver.end();
+    let received = ended.json_of(2);
+    assert!(ended.stderr.contains("out/north"), "{}", ended.stderr);
+    let kept = directory.path().join("out.kept/north");
+    let went = &content[..number(&sent, "payload_bytes") as usize];
+    let missing = assert_same_but_for_lost(&kept, went);
+    assert_eq!(number(&received, "lost_bytes"), missing);
+    let list = fs::read_to_string(kept.with_file_name("north.lost.csv")).unwrap();
+    assert!(list.contains(",not_written"), "{list}");
+    assert_eq!(
+        (&received["residual_items"], &received["residual_bytes"]),
+        (&0.into(), &0.into())
     );
 }

@@ -11,14 +11,14 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_ledger::Leak;
+use forebay_ledger::{Condition, Leak, Reason};
 use forebay_sys::gso::{GsoSend, SEGMENTS_MAX};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};
 use forebay_sys::stamped::Stamped;
 use forebay_sys::{sched, wait};
 use forebay_tdm::key::Key;
-use forebay_tdm::sender::{Next, Phase, Sender, SenderConfig};
+use forebay_tdm::sender::{Next, Over, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES};
 
 use super::TdmError;
@@ -368,7 +368,13 @@ impl Work {
     ) -> Result<SendSummary, TdmError> {
         let input = self.input.end();
         let sent = *self.sender.sent();
-        let closed = self.books.close(&sent, input.heaps, failed.is_none());
+        let verdict = match self.sender.phase() {
+            _ if failed.is_some() => (Condition::Interrupted, Reason::ConnectionLost),
+            // What it sent it knows; what came of it nobody has said.
+            Phase::Over(Over::Unconfirmed(_)) => (Condition::Tainted, Reason::ConnectionLost),
+            _ => (Condition::Complete, Reason::InputEnded),
+        };
+        let closed = self.books.close(&sent, input.heaps, verdict);
         let summary = summary::of(
             &self.sender,
             &self.clock,

@@ -45,7 +45,7 @@ pub(crate) struct SendArgs {
     /// Most bytes of a datagram; else what the path's MTU carries in one piece.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(128..=65507))]
     packet_bytes: Option<u16>,
-    /// After a session wait for the next one.
+    /// After a session wait for the next one, and send the whole input again: a file or the test stream. Its summary at the end is of all sessions.
     #[arg(long)]
     repeat: bool,
     /// How long to wait for a receiver, and at the end for what it says has come; 0: without end.

@@ -132,12 +132,12 @@ impl Books {
         self.ledger.heartbeat();
     }
 
-    /// The end; what is left of heaps was not sent.
+    /// The end, which came as it is said; what is left of heaps was not sent.
     pub(super) fn close(
         &mut self,
         sent: &Sent,
         heaps: Option<HeapsSent>,
-        whole: bool,
+        (condition, reason): (Condition, Reason),
     ) -> Result<[u64; 2], RunError> {
         if let Some(heaps) = heaps {
             self.heaps(heaps.came, heaps.sent);
@@ -146,11 +146,6 @@ impl Books {
             self.book.sub_tally(self.heaps.held, heaps.not_sent, 0);
         }
         self.commit(sent);
-        let (condition, reason) = if whole {
-            (Condition::Complete, Reason::InputEnded)
-        } else {
-            (Condition::Interrupted, Reason::ConnectionLost)
-        };
         self.ledger.close(condition, reason);
         let snapshot = self.ledger.reader()?.snapshot().map_err(RunError::from)?;
         let balance = snapshot.balance();

@@ -118,20 +118,29 @@ impl Gathered {
 
     pub(super) fn flush(&mut self) -> Written {
         let (packets, bytes) = (std::mem::take(&mut self.packets), self.bytes.len() as u64);
-        // Packets without a byte are where they should be.
-        let done = if bytes == 0 {
-            Ok(())
-        } else {
-            self.file.write_all_at(&self.bytes, self.at)
-        };
+        let (taken, done) = self.write_out();
         let begin = self.at;
         self.at = begin.saturating_add(bytes);
         self.bytes.clear();
-        let mut written = Written::of(done, packets, bytes, &mut self.failed);
-        if written.ranges > 0 && !self.not_written(begin, self.at) {
+        let mut written = Written::of(done, packets, (bytes, taken), &mut self.failed);
+        if written.ranges > 0 && !self.not_written(begin + taken, self.at) {
             written.ranges = 0;
         }
         written
+    }
+
+    /// Writes what is gathered; so many bytes of it are where they should be, also when it fails.
+    fn write_out(&self) -> (u64, io::Result<()>) {
+        let mut taken = 0;
+        while let Some(rest) = self.bytes.get(taken..).filter(|rest| !rest.is_empty()) {
+            match self.file.write_at(rest, self.at + taken as u64) {
+                Ok(0) => return (taken as u64, Err(io::ErrorKind::WriteZero.into())),
+                Ok(bytes) => taken += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (taken as u64, Err(error)),
+            }
+        }
+        (taken as u64, Ok(()))
     }
 
     /// Nothing more comes.

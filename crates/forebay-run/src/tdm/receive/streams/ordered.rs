@@ -237,7 +237,7 @@ impl Ordered {
             Some(_) => Err(io::Error::other("it has failed before")),
         };
         let had_failed = self.failed.is_some();
-        let mut written = Written::of(done, 1, bytes.len() as u64, &mut self.failed);
+        let mut written = Written::of(done, 1, (bytes.len() as u64, 0), &mut self.failed);
         if had_failed {
             // Nothing is written behind what was not.
             written.ranges = 0;

@@ -66,11 +66,11 @@ impl Written {
         it
     }
 
-    /// So many were written, or could not be; the first reason is kept.
+    /// So many packets were written, with all of their bytes, or could not be, with so many of their bytes written; the first error is kept.
     pub(super) fn of(
         done: io::Result<()>,
         packets: u64,
-        bytes: u64,
+        (bytes, taken): (u64, u64),
         failed: &mut Option<io::Error>,
     ) -> Self {
         match done {
@@ -80,7 +80,9 @@ impl Written {
             },
             Err(error) => {
                 failed.get_or_insert(error);
-                Self::of_reason(WRITE_FAILED, packets, bytes)
+                let mut it = Self::of_reason(WRITE_FAILED, packets, bytes.saturating_sub(taken));
+                it.written.bytes = taken;
+                it
             }
         }
     }
