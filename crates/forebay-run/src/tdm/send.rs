@@ -372,6 +372,9 @@ impl Work {
             _ if failed.is_some() => (Condition::Interrupted, Reason::ConnectionLost),
             // What it sent it knows; what came of it nobody has said.
             Phase::Over(Over::Unconfirmed(_)) => (Condition::Tainted, Reason::ConnectionLost),
+            _ if plan.repeat && self.sender.sessions().unconfirmed > 0 => {
+                (Condition::Tainted, Reason::ConnectionLost)
+            }
             _ => (Condition::Complete, Reason::InputEnded),
         };
         let closed = self.books.close(&sent, input.heaps, verdict);
