@@ -18,6 +18,7 @@
 pub mod arena;
 pub mod clock;
 pub mod control;
+pub mod cpu_latency;
 pub mod epoll;
 mod error;
 pub mod eventfd;

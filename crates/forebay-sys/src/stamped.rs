@@ -26,6 +26,7 @@ use crate::SysError;
 use crate::clock::monotonic_ns;
 use crate::sockaddr::{self, SOCKADDR_BYTES};
 use crate::socket::{UdpOptions, bind_udp, connect_udp, set_int, set_stamps};
+use crate::txtime::{LAUNCH_BYTES, emit_launch};
 use crate::udp_batch::ancillary;
 use crate::wait::sleep_until;
 
@@ -91,9 +92,23 @@ impl Stamped {
     /// The socket's own: `WouldBlock` when the send buffer is full, `ConnectionRefused` when an earlier datagram met no
     /// listener. The datagram was then not sent and no stamp will come.
     pub fn send_stamped(&mut self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<u32> {
+        self.send_stamped_at(bytes, to, None)
+    }
+
+    /// The same, and it leaves at `launch_ns` of the clock that [`txtime::enable`](crate::txtime::enable) named, where a queue on the way keeps such times:
+    /// the stamp shows whether one did.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_stamped_at(
+        &mut self,
+        bytes: &[u8],
+        to: Option<SocketAddr>,
+        launch_ns: Option<u64>,
+    ) -> io::Result<u32> {
         let id = self.next_id;
         let given = (self.ids == Ids::Given).then_some(id);
-        match send_message(self.fd.as_fd(), bytes, to, given) {
+        match send_message(self.fd.as_fd(), bytes, to, given, launch_ns) {
             Ok(()) => {
                 self.next_id = id.wrapping_add(1);
                 Ok(id)
@@ -101,7 +116,7 @@ impl Stamped {
             Err(error) if given.is_some() && error.raw_os_error() == Some(libc::EINVAL) => {
                 // Not a fault of the datagram but an older kernel, or the next call fails likewise.
                 self.ids = Ids::Counted { base: id };
-                self.send_stamped(bytes, to)
+                self.send_stamped_at(bytes, to, launch_ns)
             }
             Err(error) => {
                 self.count_anew()?;
@@ -234,12 +249,24 @@ fn send_message(
     bytes: &[u8],
     to: Option<SocketAddr>,
     id: Option<u32>,
+    launch_ns: Option<u64>,
 ) -> io::Result<()> {
-    let mut control = Room([0; 2 * MESSAGE_BYTES]);
-    let (ask, name_id) = control.0.split_at_mut(MESSAGE_BYTES);
-    let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE;
-    emit_word(libc::SO_TIMESTAMPING, flags, ask);
-    emit_word(SCM_TS_OPT_ID, id.unwrap_or_default(), name_id);
+    let mut control = Room([0; 2 * MESSAGE_BYTES + LAUNCH_BYTES]);
+    let (ask, others) = control.0.split_at_mut(MESSAGE_BYTES);
+    emit_word(
+        libc::SO_TIMESTAMPING,
+        libc::SOF_TIMESTAMPING_TX_SOFTWARE,
+        ask,
+    );
+    let mut control_bytes = MESSAGE_BYTES;
+    if let Some(id) = id {
+        emit_word(SCM_TS_OPT_ID, id, others);
+        control_bytes += MESSAGE_BYTES;
+    }
+    if let Some(launch_ns) = launch_ns {
+        emit_launch(launch_ns, &mut control.0[control_bytes..]);
+        control_bytes += LAUNCH_BYTES;
+    }
     let mut name = [0; SOCKADDR_BYTES];
     let mut iovec = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -253,7 +280,7 @@ fn send_message(
     header.msg_iov = &raw mut iovec;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = if id.is_some() { 2 } else { 1 } * MESSAGE_BYTES;
+    header.msg_controllen = control_bytes as _;
     loop {
         // SAFETY: the header points to a name, an iovec and control messages that live through the call, with their true
         // lengths; the kernel only reads through it.

@@ -131,11 +131,8 @@ pub fn enable(fd: impl AsFd, clock: LaunchClock) -> Result<(), SysError> {
 /// # Errors
 /// The socket's own error.
 pub fn send_at(socket: BorrowedFd<'_>, bytes: &[u8], launch_ns: u64) -> io::Result<()> {
-    let mut control = Control([0; CONTROL_BYTES]);
-    control.0[0..8].copy_from_slice(&24_u64.to_ne_bytes());
-    control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
-    control.0[12..16].copy_from_slice(&libc::SCM_TXTIME.to_ne_bytes());
-    control.0[16..24].copy_from_slice(&launch_ns.to_ne_bytes());
+    let mut control = Control([0; LAUNCH_BYTES]);
+    emit_launch(launch_ns, &mut control.0);
     let mut iovec = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
@@ -145,7 +142,7 @@ pub fn send_at(socket: BorrowedFd<'_>, bytes: &[u8], launch_ns: u64) -> io::Resu
     header.msg_iov = &raw mut iovec;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_BYTES as _;
+    header.msg_controllen = LAUNCH_BYTES as _;
     // SAFETY: the header points to an iovec and a control message that live through the call, with their true lengths;
     // the kernel only reads through it.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
@@ -155,11 +152,20 @@ pub fn send_at(socket: BorrowedFd<'_>, bytes: &[u8], launch_ns: u64) -> io::Resu
     Ok(())
 }
 
-const CONTROL_BYTES: usize = 24;
+/// Length of the control message with a launch time, bytes: header of 16, then the time.
+pub(crate) const LAUNCH_BYTES: usize = 24;
+
+/// Writes the control message that makes a datagram leave at `launch_ns`.
+pub(crate) fn emit_launch(launch_ns: u64, out: &mut [u8]) {
+    out[0..8].copy_from_slice(&(LAUNCH_BYTES as u64).to_ne_bytes());
+    out[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
+    out[12..16].copy_from_slice(&libc::SCM_TXTIME.to_ne_bytes());
+    out[16..24].copy_from_slice(&launch_ns.to_ne_bytes());
+}
 
 /// Control messages start at a multiple of 8.
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
+struct Control([u8; LAUNCH_BYTES]);
 
 fn try_once(local: IpAddr, clock: LaunchClock) -> Result<TxTime, SysError> {
     let receiver = bind_udp(SocketAddr::new(local, 0), &UdpOptions::default())?;

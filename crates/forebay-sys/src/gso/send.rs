@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::socket::{path_mtu, payload_max_bytes};
+use crate::txtime::{LAUNCH_BYTES, emit_launch};
 use crate::udp_batch::{SendStop, Sent, emit_segment};
 
 /// The most segments that go into one system call; `UDP_MAX_SEGMENTS` of kernels before 6.9 (`include/linux/udp.h`).
@@ -12,7 +13,9 @@ pub const SEGMENTS_MAX: usize = 64;
 /// The longest burst, in bytes: all its payloads together obey the limit of one datagram over IPv4.
 const BURST_MAX_BYTES: usize = 65_507;
 const SLICES: usize = 2;
-const CONTROL_BYTES: usize = 24;
+/// A message with the length of segments, and one with the time of leaving.
+const SEGMENT_BYTES: usize = 24;
+const CONTROL_BYTES: usize = SEGMENT_BYTES + LAUNCH_BYTES;
 
 /// How many segments of so many bytes go into one system call; at least 1.
 #[must_use]
@@ -133,12 +136,23 @@ impl GsoSend {
     /// is taken whole or not at all, so an error that concerns one datagram stops its burst.
     /// Segments of unequal length are refused (`InvalidInput`) before any is sent.
     pub fn send(&mut self, socket: BorrowedFd<'_>, segments: &[Segment<'_>]) -> Sent {
+        self.send_at(socket, segments, None)
+    }
+
+    /// The same, and all of them leave at `launch_ns` of the clock that [`txtime::enable`](crate::txtime::enable) named, where a queue on the way keeps
+    /// such times; without one, at once.
+    pub fn send_at(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        segments: &[Segment<'_>],
+        launch_ns: Option<u64>,
+    ) -> Sent {
         let mut count = 0;
         let mut stopped = misfit(segments).map(SendStop::Failed);
         let chunk = burst_segments_max(segments.first().map_or(0, Segment::len));
         while stopped.is_none() && count < segments.len() {
             let burst = &segments[count..segments.len().min(count + chunk)];
-            match self.send_burst(socket, burst) {
+            match self.send_burst(socket, burst, launch_ns) {
                 Ok(sent) => count += sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => stopped = Some(SendStop::of(error)),
@@ -148,19 +162,28 @@ impl GsoSend {
     }
 
     /// At most [`SEGMENTS_MAX`] segments; tells how many were taken, at least 1.
-    fn send_burst(&mut self, socket: BorrowedFd<'_>, burst: &[Segment<'_>]) -> io::Result<usize> {
+    fn send_burst(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        burst: &[Segment<'_>],
+        launch_ns: Option<u64>,
+    ) -> io::Result<usize> {
         self.point(burst);
+        let launch_bytes = launch_ns.map_or(0, |launch_ns| {
+            emit_launch(launch_ns, &mut self.control.0[SEGMENT_BYTES..]);
+            LAUNCH_BYTES
+        });
         if burst.len() == 1 || matches!(self.mode, GsoMode::Single { .. }) {
-            return self.send_single(socket, burst.len());
+            return self.send_single(socket, burst.len(), launch_bytes);
         }
         if self.mode == GsoMode::Untried
             && let Err(errno) = knows_segments(socket)
         {
             self.mode = GsoMode::Single { errno };
-            return self.send_single(socket, burst.len());
+            return self.send_single(socket, burst.len(), launch_bytes);
         }
         let segment_bytes = burst[0].len();
-        match self.send_segmented(socket, burst.len(), segment_bytes) {
+        match self.send_segmented(socket, burst.len(), segment_bytes, launch_bytes) {
             Ok(()) => {
                 self.mode = GsoMode::Segmented;
                 Ok(burst.len())
@@ -170,7 +193,7 @@ impl GsoSend {
                     return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
                 }
                 // If single datagrams fail too, it was no refusal to cut.
-                let sent = self.send_single(socket, burst.len())?;
+                let sent = self.send_single(socket, burst.len(), launch_bytes)?;
                 let errno = error.raw_os_error().unwrap_or_default();
                 self.mode = GsoMode::Single { errno };
                 Ok(sent)
@@ -193,15 +216,18 @@ impl GsoSend {
         socket: BorrowedFd<'_>,
         count: usize,
         segment_bytes: usize,
+        launch_bytes: usize,
     ) -> io::Result<()> {
         // Two or more segments fit into a burst, so one is shorter than 2^15.
-        emit_segment(segment_bytes as u16, &mut self.control.0);
+        if let Some(message) = self.control.0.first_chunk_mut() {
+            emit_segment(segment_bytes as u16, message);
+        }
         let header = &mut self.headers[0].msg_hdr;
         header.msg_iov = self.iovecs.as_mut_ptr();
         header.msg_iovlen = (count * SLICES) as _;
         header.msg_control = self.control.0.as_mut_ptr().cast();
-        header.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the header points to this structure's control message and to `count` pairs of its iovecs, which lead to
+        header.msg_controllen = (SEGMENT_BYTES + launch_bytes) as _;
+        // SAFETY: the header points to this structure's control messages and to `count` pairs of its iovecs, which lead to
         // segments borrowed for this call; the kernel only reads through them.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const *header, libc::MSG_DONTWAIT) };
@@ -211,16 +237,26 @@ impl GsoSend {
         Ok(())
     }
 
-    fn send_single(&mut self, socket: BorrowedFd<'_>, count: usize) -> io::Result<usize> {
+    fn send_single(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        count: usize,
+        launch_bytes: usize,
+    ) -> io::Result<usize> {
+        let launch = &mut self.control.0[SEGMENT_BYTES..][..launch_bytes];
+        let control = match launch_bytes {
+            0 => std::ptr::null_mut(),
+            _ => launch.as_mut_ptr(),
+        };
         let iovecs = self.iovecs.chunks_exact_mut(SLICES);
         for (header, iovecs) in self.headers[..count].iter_mut().zip(iovecs) {
             header.msg_hdr.msg_iov = iovecs.as_mut_ptr();
             header.msg_hdr.msg_iovlen = SLICES as _;
-            header.msg_hdr.msg_control = std::ptr::null_mut();
-            header.msg_hdr.msg_controllen = 0;
+            header.msg_hdr.msg_control = control.cast();
+            header.msg_hdr.msg_controllen = launch_bytes as _;
         }
         // SAFETY: `count` headers were just pointed at pairs of this structure's iovecs, which lead to segments borrowed for
-        // this call; the kernel reads through them and writes the lengths sent into the headers.
+        // this call, and at its control message, if any, which it does not change before the call is over; the kernel reads through them and writes the lengths sent into the headers.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
