@@ -48,6 +48,8 @@ pub struct Options {
     pub repeat: u32,
     /// Clocks of senders are off by milliseconds and by up to 100 ppm, from this seed; none: they are the host's.
     pub clock_seed: Option<u64>,
+    /// Queue of each sender's interface, as for `tc qdisc replace … root`; none: the kernel's choice, which keeps no launch times.
+    pub sender_queue: Option<String>,
 }
 
 /// What came of all schemes.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the guest of `./x test-rdma` does: soft-RoCE on a veth pair, the suite of all byte links over it, and a short look at its speed.
+# What the guest of `./x test-rdma` does: soft-RoCE on a veth pair, the suite of all byte links over it, and a short look at its speed; launch times.
 set -u
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH HOME=/tmp
@@ -78,6 +78,21 @@ perf() {
 perf recv 64Ki 7201
 perf recv 1Ki 7202
 perf echo 64 7203
+
+# tdm KEPT [QUEUE]: so many of the two senders find that their bursts may be given ahead
+tdm() {
+    kept=$1
+    shift
+    say "tdm bench $*"
+    # Emulated timers are late: a slow port, and as many bytes at once as it needs to keep its rate.
+    timeout 120 "$here/forebay" tdm bench --senders 2 --port-rate 10M --port-burst 128Ki --window 40ms --duration 4s --repeat 1 --schemes slots-paced \
+        --format json "$@" >tdm.json 2>tdm.log || fail "tdm bench: exit code $?"
+    cat tdm.json tdm.log
+    grep -q "\"launches_kept\":$kept," tdm.json || fail "other than $kept senders keep launch times"
+    grep -q '"residual_items":0,' tdm.json || fail "the account of the session is open"
+}
+tdm 0
+tdm 2 --sender-queue fq
 
 say "all counters of rxe0"
 for counter in "$counters"/*; do echo "  ${counter##*/} $(cat "$counter")"; done

@@ -11,7 +11,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 work=${3:-}/rdma
 limit_s=${FOREBAY_RDMA_LIMIT_S:-1500}
 kernel=${FOREBAY_RDMA_KERNEL:-$work/kernel}
-modules="virtio_pci 9pnet_virtio 9p veth crc32_generic rdma_rxe rdma_ucm"
+modules="virtio_pci 9pnet_virtio 9p veth crc32_generic rdma_rxe rdma_ucm bridge sch_fq sch_tbf"
 scratch=
 qemu=
 

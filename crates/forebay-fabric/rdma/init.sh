@@ -6,7 +6,7 @@ $bb mount -t proc proc /proc
 $bb mount -t sysfs sysfs /sys
 say() { echo "guest: $*" >/dev/console; }
 
-for module in virtio_pci 9pnet_virtio 9p veth crc32_generic rdma_rxe rdma_ucm; do
+for module in virtio_pci 9pnet_virtio 9p veth crc32_generic rdma_rxe rdma_ucm bridge sch_fq sch_tbf; do
     $bb modprobe "$module" || say "the module $module cannot be loaded"
 done
 code=99

@@ -4,6 +4,7 @@
 //! too: it takes merged datagrams with the kernel's stamps, asks the engine what they are, and writes the payload. Nothing is compiled in, and a
 //! sender is told everything by the receiver.
 
+mod awake;
 pub mod error;
 mod lateness;
 mod local_clock;

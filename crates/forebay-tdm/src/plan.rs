@@ -44,7 +44,7 @@ pub struct PlanInput {
     pub shares: Vec<u16>,
     /// Who shares the port when.
     pub mode: Mode,
-    /// How late a sender wakes up, in ns (99.9 % are better); default 100 us.
+    /// How late a sender wakes up, in ns (99 % are better); default 100 us.
     pub lateness_ns: u64,
     /// Bound of the error of the senders' clocks, in ns; default 5 us.
     pub clock_error_ns: u64,

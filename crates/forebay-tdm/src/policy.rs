@@ -24,7 +24,7 @@ fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
     let wire_ns = port.takes_ns(1);
     let needed = input.lateness_ns + 2 * input.clock_error_ns + wire_ns;
     let spelled = format!(
-        "{} ns lateness (99.9 %), twice {} ns clock error, {wire_ns} ns for the last packet on the wire",
+        "{} ns lateness (99 %), twice {} ns clock error, {wire_ns} ns for the last packet on the wire",
         input.lateness_ns, input.clock_error_ns
     );
     let (guard_ns, why) = match input.guard_ns {

@@ -64,7 +64,7 @@ pub struct SenderConfig {
     pub repeat: bool,
     /// How long it waits for a receiver, and for its totals at the end, in ns; 0: without end, and for the totals the time of silence.
     pub wait_ns: u64,
-    /// How late it wakes up, in ns: 99.9 % of trials were better.
+    /// How late it wakes up, in ns: 99 % of trials were better.
     pub lateness_ns: u64,
     /// It runs at real-time priority.
     pub real_time: bool,
@@ -151,6 +151,8 @@ pub struct Sender {
     heard_ns: u64,
     began_ns: u64,
     interrupted: bool,
+    /// Bursts are given to the kernel so long before they shall leave, in ns.
+    lead_ns: u64,
     stopped: Option<EndReason>,
     /// What the receiver says has come.
     received: Option<End>,
@@ -193,6 +195,7 @@ impl Sender {
             heard_ns: now_ns,
             began_ns: now_ns,
             interrupted: false,
+            lead_ns: 0,
             stopped: None,
             received: None,
             sessions: Sessions::default(),
@@ -271,6 +274,13 @@ impl Sender {
             usize::from(welcome.packet_bytes)
                 .saturating_sub(forebay_wire::tdm::DATA_HEAD_BYTES + tag)
         })
+    }
+
+    /// From now on bursts may be given to the kernel `lead_ns` before they shall leave, as it lets them go at their instant ([`leaves_ns`](Self::leaves_ns)), which
+    /// it is late for by `lateness_ns`. With a lead of 0 they are given at their instant, and it is this host that is late.
+    pub const fn give_ahead(&mut self, lead_ns: u64, lateness_ns: u64) {
+        self.lead_ns = lead_ns;
+        self.config.lateness_ns = lateness_ns;
     }
 
     /// Somebody asks for the end: what was sent is reported, and the receiver's totals are waited for.

@@ -135,6 +135,50 @@ fn a_host_that_wakes_up_late_sends_only_what_fits_and_carries_the_rest() {
 }
 
 #[test]
+fn what_is_given_ahead_leaves_at_its_instant_however_late_a_host_wakes_up() {
+    for seed in 1..=3 {
+        let (lead_ns, late_ns) = (600_000, 500_000);
+        let mut setup = slow(seed, 20_000_000);
+        setup.lateness = Lateness {
+            usual_ns: 200_000,
+            one_in: 20,
+            most_ns: late_ns,
+        };
+        let lateness = setup.lateness;
+        let mut world = World::new(setup);
+        for host in &mut world.hosts {
+            let sender = host.sender.as_mut().unwrap();
+            // The queue is exact.
+            sender.give_ahead(lead_ns, 1_000);
+        }
+        world.run(60 * SECOND);
+        world.check_streams();
+        assert_eq!(world.lost().0, 0);
+        let guard_ns = world.sender(0).welcome().unwrap().guard_ns;
+        assert!(guard_ns < late_ns / 2, "planned for the queue: {guard_ns}");
+        for (at, host) in world.hosts.iter().enumerate() {
+            let bounds = host.errors.iter().map(|(_, bound)| *bound);
+            let bound = bounds.max().unwrap().cast_signed();
+            assert!(host.starts.len() > 100);
+            for start in &host.starts {
+                assert!(start.abs() <= bound + 1, "{start} of {bound}");
+            }
+            let sent = world.sender(at).sent();
+            assert_eq!((sent.late, sent.preempted, sent.cut), (0, 0, 0));
+        }
+        let overlaps: u64 = world.receiver().peers().map(|peer| peer.overlaps).sum();
+        assert_eq!(overlaps, 0);
+
+        // Without it the same hosts begin their windows late.
+        let mut setup = slow(seed, 20_000_000);
+        setup.lateness = lateness;
+        let mut world = World::new(setup);
+        world.run(60 * SECOND);
+        assert!(world.sender(0).sent().late > 100);
+    }
+}
+
+#[test]
 fn disciplined_wall_clocks_narrow_the_bound_and_are_left_out_where_they_lie() {
     for (off_ns, error_ns, expected) in [
         (700, 1_000, Base::Disciplined),

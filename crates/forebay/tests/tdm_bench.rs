@@ -89,6 +89,35 @@ fn paced_slots_carry_what_incast_loses_and_every_account_closes() {
 }
 
 #[test]
+fn bursts_are_given_ahead_where_a_queue_keeps_their_launch_times_and_nowhere_else() {
+    if skipped() {
+        return;
+    }
+    let bench = |queue: &[&str]| {
+        let mut command = forebay();
+        command.args(["tdm", "bench", "--senders", "2", "--port-rate", "50M"]);
+        command.args(["--window", "20ms", "--schemes", "slots-paced"]);
+        command.args(["--duration", "300ms", "--repeat", "1", "--format", "json"]);
+        start(command.args(queue)).end()
+    };
+    let without = bench(&[]).json_of(0);
+    assert_eq!(number(&without["schemes"][0], "launches_kept"), 0);
+
+    let with = bench(&["--sender-queue", "fq"]);
+    if with.code() == Some(2) && with.stderr.contains("which this kernel may not have") {
+        println!(
+            "skipped: this kernel has no queue fq (sch_fq); ./x test-rdma boots one that has it"
+        );
+        return;
+    }
+    let with = with.json_of(0);
+    let scheme = &with["schemes"][0];
+    assert_eq!(number(scheme, "launches_kept"), 2, "{with}");
+    assert_eq!(number(scheme, "residual_items"), 0);
+    assert!(number(scheme, "received") > 0);
+}
+
+#[test]
 fn nothing_is_left_of_a_bench_that_is_killed() {
     if skipped() {
         return;

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rig::{Run, audit, forebay, scrape, start, wait_for};
+use rig::{Run, audit, forebay, scrape, signal, start, wait_for};
 use serde_json::Value;
 
 fn receive(address: &str, more: &[&str]) -> Run {
@@ -72,6 +72,65 @@ fn the_summary_says_what_the_clock_rests_on_and_why() {
         "the plan's reasons: {}",
         received.stderr
     );
+}
+
+#[test]
+fn launch_times_that_no_queue_keeps_are_not_used_and_the_summary_says_so() {
+    let address = address();
+    let receiver = receive(&address, &[]);
+    let sent = start(&mut send(&address, &["--bytes", "300000"]))
+        .end()
+        .json_of(0);
+    receiver.end().json_of(0);
+    let launches = &sent["launches"];
+    assert_eq!(launches["kept"], false, "loopback has no queue: {launches}");
+    let why = launches["why_not"].as_str().unwrap();
+    for part in ["before its launch time", "tc qdisc replace", "fq"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+}
+
+/// Whether a process keeps the host's CPUs awake.
+fn keeps_awake(pid: u32) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    let mut links = open.into_iter().flatten().flatten();
+    links.any(|link| fs::read_link(link.path()).is_ok_and(|to| to.ends_with("cpu_dma_latency")))
+}
+
+#[test]
+fn cpus_are_kept_awake_during_sessions_alone_and_not_where_they_may_sleep() {
+    if fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/cpu_dma_latency")
+        .is_err()
+    {
+        println!(
+            "skipped: /dev/cpu_dma_latency cannot be opened; that needs root, and no container"
+        );
+        return;
+    }
+    let address = address();
+    // 20 MB take 0.8 s: long enough to look.
+    let bytes = ["--bytes", "20000000", "--repeat"];
+    let sender = start(&mut send(&address, &bytes));
+    let receiver = receive(&address, &[]);
+    wait_for("both of a session", || {
+        (keeps_awake(sender.pid()) && keeps_awake(receiver.pid())).then_some(())
+    });
+    receiver.end().json_of(0);
+    wait_for("a sender that waits", || {
+        (!keeps_awake(sender.pid())).then_some(())
+    });
+
+    let receiver = receive(&address, &["--cpus-may-sleep"]);
+    wait_for("the next session", || {
+        keeps_awake(sender.pid()).then_some(())
+    });
+    assert!(!keeps_awake(receiver.pid()));
+    receiver.end().json_of(0);
+    assert!(signal("INT", sender.pid()));
+    let told: Value = sender.end().json();
+    assert_eq!(told["cpus_may_sleep"], Value::Null);
 }
 
 /// The binary where everybody may run it.

@@ -112,6 +112,7 @@ fn options(duration: Duration, port_buffer_bytes: u64) -> Result<Options> {
         schemes: Vec::new(),
         repeat: 1,
         clock_seed: Some(CLOCK_SEED),
+        sender_queue: None,
     })
 }
 

@@ -144,6 +144,14 @@ impl Ground {
             host.run("ip link set wire up")?;
             host.run("ip link set lo up")?;
         }
+        if let Some(queue) = &options.sender_queue {
+            for host in &self.senders {
+                host.run(&format!("tc qdisc replace dev wire root {queue}"))
+                    .with_context(|| {
+                        format!("the queue {queue} of a sender, which this kernel may not have")
+                    })?;
+            }
+        }
         switch.run(&format!(
             "tc qdisc add dev {PORT} root tbf rate {}bit burst {} limit {}",
             options.port_rate_bps, options.port_burst_bytes, options.port_buffer_bytes

@@ -152,6 +152,8 @@ pub(super) fn run(
             .filter_map(|said| said[key].as_u64())
             .sum::<u64>()
     };
+    let kept = |said: &&Value| said["launches"]["kept"] == true;
+    session["launches_kept"] = json!(told.iter().filter(kept).count());
     for key in ["windows", "late", "preempted", "cut", "carried"] {
         session[key] = json!(sum(key));
     }

@@ -11,10 +11,19 @@ const WAITING_MAX: usize = 4096;
 /// Entries of the socket's error queue that are looked at for one stamp: the rest stays there, and wakes whoever waits.
 const LOOKED_AT_MAX: usize = 64;
 
+/// What is to be known of a datagram's departure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// The number under which its stamp is wanted.
+    pub(super) stamp: Option<u64>,
+    /// It leaves at this time, of the host's monotonic clock, in ns.
+    pub(super) launch_ns: Option<u64>,
+}
+
 /// Sends, and remembers what each stamp is for.
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
-    waiting: VecDeque<(u32, u64)>,
+    waiting: VecDeque<(u32, Wanted)>,
     /// Datagrams that the kernel refused.
     pub(super) refused: u64,
     /// What the network said of datagrams, such as that nobody listens.
@@ -22,22 +31,22 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    /// Sends one datagram. With `stamp`, [`poll`](Self::poll) tells when it left under that number.
+    /// Sends one datagram. Where something is wanted, [`poll`](Self::poll) tells when it left.
     pub(super) fn send(
         &mut self,
         socket: &mut Stamped,
         bytes: &[u8],
         to: Option<SocketAddr>,
-        stamp: Option<u64>,
+        wanted: Wanted,
     ) {
         // All of them ask for a stamp: a send that does not would need another call, and they are few.
-        match socket.send_stamped(bytes, to) {
+        match socket.send_stamped_at(bytes, to, wanted.launch_ns) {
             Ok(id) => {
-                if let Some(stamp) = stamp {
+                if wanted != Wanted::default() {
                     if self.waiting.len() == WAITING_MAX {
                         self.waiting.pop_front();
                     }
-                    self.waiting.push_back((id, stamp));
+                    self.waiting.push_back((id, wanted));
                 }
             }
             // Asked for again by whoever misses it.
@@ -51,14 +60,14 @@ impl Outbound {
         !self.waiting.is_empty()
     }
 
-    /// The next stamp that was waited for: its number and the wall clock's time, in ns. None also when there are many entries before it.
-    pub(super) fn poll(&mut self, socket: &Stamped) -> Option<(u64, u64)> {
+    /// The next departure that was waited for, and the wall clock's time of it, in ns. None also when there are many entries before it.
+    pub(super) fn poll(&mut self, socket: &Stamped) -> Option<(Wanted, u64)> {
         for _ in 0..LOOKED_AT_MAX {
             match socket.poll_sent() {
                 Ok(Some(Queued::Sent(stamp))) => {
                     let at = self.waiting.iter().position(|(id, _)| *id == stamp.id);
-                    if let Some((_, number)) = at.and_then(|at| self.waiting.remove(at)) {
-                        return Some((number, stamp.realtime_ns));
+                    if let Some((_, wanted)) = at.and_then(|at| self.waiting.remove(at)) {
+                        return Some((wanted, stamp.realtime_ns));
                     }
                 }
                 Ok(Some(Queued::Error(_))) => self.errors += 1,

@@ -28,8 +28,9 @@ use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries};
 
 use super::TdmError;
+use super::awake::Awake;
 use super::local_clock::LocalClock;
-use super::outbound::Outbound;
+use super::outbound::{Outbound, Wanted};
 use crate::metrics::{MetricsServer, Shown};
 use books::Books;
 pub use forebay_tdm::receiver::{Lost, Row};
@@ -88,6 +89,8 @@ pub struct ReceivePlan {
     pub metrics: Option<SocketAddr>,
     /// A CPU for its thread.
     pub cpu: Option<usize>,
+    /// The host's CPUs may sleep during a session; else they are kept awake, where they may.
+    pub cpus_may_sleep: bool,
     /// Datagrams are taken one by one, without the kernel's merging.
     pub plain: bool,
     /// The fault switch of the tests, at `datagrams`, `write`, `heaps` or `windows`; off.
@@ -233,6 +236,7 @@ impl Work<'_> {
         let mut control = [0; CONTROL_BYTES_MAX];
         let mut asked = 0;
         let mut leave_ns = None;
+        let mut awake = Awake::new(!plan.cpus_may_sleep);
         let (mut came_ns, mut is_brisk) = (0, false);
         loop {
             if signals.count() > asked {
@@ -250,19 +254,27 @@ impl Work<'_> {
             let now_ns = self.clock.now_ns();
             while let Some(transmit) = self.receiver.poll_transmit(now_ns, &mut control) {
                 let bytes = control.get(..transmit.bytes).unwrap_or_default();
+                let wanted = Wanted {
+                    stamp: transmit.stamp,
+                    launch_ns: None,
+                };
                 self.outbound
-                    .send(&mut self.socket, bytes, Some(transmit.to), transmit.stamp);
+                    .send(&mut self.socket, bytes, Some(transmit.to), wanted);
             }
             // Also what the network says of what was sent lies there, which nobody waits for.
             if came == 0 || self.outbound.waits() {
-                while let Some((stamp, left_ns)) = self.outbound.poll(&self.socket) {
-                    self.receiver
-                        .handle_left(stamp, self.clock.of_stamp(left_ns));
+                while let Some((wanted, left_ns)) = self.outbound.poll(&self.socket) {
+                    let left_ns = self.clock.of_stamp(left_ns);
+                    if let Some(stamp) = wanted.stamp {
+                        self.receiver.handle_left(stamp, left_ns);
+                    }
                 }
             }
             if now_ns >= self.tended_ns + TEND_NS {
                 self.tended_ns = now_ns;
                 self.tend(epoch)?;
+                let is_near = self.receiver.peers().next().is_some();
+                awake.keep(is_near, tell);
             }
             self.settle(plan, tell)?;
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {

@@ -46,10 +46,12 @@ impl Sender {
                 self.withhold(now_ns);
                 continue;
             }
-            if now_ns < open.start_ns {
-                return Next::At(open.start_ns);
+            // What is given to the kernel ahead leaves at its instant nevertheless.
+            let ahead_ns = now_ns.saturating_add(self.lead_ns);
+            if ahead_ns < open.start_ns {
+                return Next::At(open.start_ns - self.lead_ns);
             }
-            let most = open.may_send(now_ns);
+            let most = open.may_send(open.leaves_ns(now_ns));
             if most == 0 {
                 self.close_window(available);
                 continue;
@@ -63,12 +65,21 @@ impl Sender {
                 return Next::Input(open.end_ns);
             }
             let due_ns = open.pacer.due_ns();
-            if now_ns < due_ns {
-                return Next::At(due_ns);
+            if ahead_ns < due_ns {
+                return Next::At(due_ns - self.lead_ns);
             }
             let burst = most.min(available).min(u64::from(welcome.burst_packets));
             return Next::Burst(u32::try_from(burst).unwrap_or(u32::MAX));
         }
+    }
+
+    /// When a burst that is given to the kernel at `now_ns` shall leave: `now_ns`, or later, where it is given ahead ([`Sender::give_ahead`]).
+    #[must_use]
+    pub fn leaves_ns(&self, now_ns: u64) -> u64 {
+        self.open
+            .as_ref()
+            .filter(|_| self.lead_ns > 0)
+            .map_or(now_ns, |open| open.leaves_ns(now_ns))
     }
 
     /// When the window that is open ends, its part of the guard included, in ns of the clock here.

@@ -61,6 +61,12 @@ impl Open {
         self.end_ns.saturating_add(self.slack_ns)
     }
 
+    /// When the next burst leaves, if it is given away at `now_ns`.
+    pub(super) const fn leaves_ns(&self, now_ns: u64) -> u64 {
+        let due_ns = self.pacer.due_ns();
+        if now_ns < due_ns { due_ns } else { now_ns }
+    }
+
     /// How many packets may still go: what is left of the budget, and what still fits.
     pub(super) fn may_send(&self, now_ns: u64) -> u64 {
         let left_ns = self.until_ns().saturating_sub(now_ns.max(self.start_ns));

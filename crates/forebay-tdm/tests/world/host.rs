@@ -87,6 +87,8 @@ pub(crate) struct Host {
     /// By how much the first packets of windows left before or after the planned start, in ns of true time.
     pub(crate) starts: Vec<i64>,
     pub(crate) window: Option<u32>,
+    /// When the last burst that was given ahead leaves, in ns of true time.
+    pub(crate) launch_ns: u64,
 }
 
 /// A receiver and what came to it.

@@ -91,6 +91,8 @@ impl Setup {
 }
 
 enum Event {
+    /// A queue of the sender's host lets it go.
+    Launch(usize, Vec<u8>),
     AtPort(usize, Vec<u8>),
     ToReceiver(SocketAddr, Vec<u8>),
     ToSender(SocketAddr, Vec<u8>),
@@ -215,6 +217,7 @@ impl World {
             errors: Vec::new(),
             starts: Vec::new(),
             window: None,
+            launch_ns: 0,
         });
         self.start_sender(at);
         at
@@ -365,6 +368,7 @@ impl World {
         };
         self.now_ps = self.now_ps.max(at_ps);
         match self.events.remove(&serial).unwrap() {
+            Event::Launch(host, bytes) => self.leave(host, bytes),
             Event::AtPort(host, bytes) => self.at_port(host, bytes),
             Event::ToReceiver(from, bytes) => self.arrive_at_receiver(from, &bytes),
             Event::ToSender(to, bytes) => self.arrive_at_sender(to, &bytes),
@@ -641,7 +645,8 @@ impl World {
                 };
                 let bytes = out[..transmit.bytes].to_vec();
                 if let Some(sequence) = transmit.stamp {
-                    let left_ns = self.now_ns() + self.random.below(200);
+                    let left_ns = self.now_ns().max(self.hosts[at].launch_ns);
+                    let left_ns = left_ns + self.random.below(200);
                     let left_ns = self.hosts[at].clock.shows(left_ns);
                     self.push(
                         self.now_ps + 2_000_000,
@@ -681,6 +686,12 @@ impl World {
 
     fn burst(&mut self, at: usize, shown_ns: u64, packets: u32, left: u64) {
         assert!(packets > 0);
+        let host = &mut self.hosts[at];
+        let leaves_ns = host.sender.as_ref().unwrap().leaves_ns(shown_ns);
+        if leaves_ns > shown_ns {
+            host.launch_ns = host.clock.truth(leaves_ns);
+        }
+        let shown_ns = leaves_ns;
         self.look_at_clock(at, shown_ns);
         let mut ahead = 0;
         for packet in 0..packets {
@@ -708,7 +719,7 @@ impl World {
 
     /// The truth about a sender's clock, at the first packet of each window.
     fn look_at_clock(&mut self, at: usize, shown_ns: u64) {
-        let now_ns = self.now_ns();
+        let now_ns = self.now_ns().max(self.hosts[at].launch_ns);
         let host = &mut self.hosts[at];
         let sender = host.sender.as_ref().unwrap();
         let mut out = [0; 2_048];
@@ -733,7 +744,17 @@ impl World {
         }
     }
 
+    /// What is sent behind a burst with a launch time leaves behind it.
     fn through_nic(&mut self, at: usize, bytes: Vec<u8>) {
+        let launch_ps = self.hosts[at].launch_ns * 1_000;
+        if launch_ps > self.now_ps {
+            self.push(launch_ps, Event::Launch(at, bytes));
+        } else {
+            self.leave(at, bytes);
+        }
+    }
+
+    fn leave(&mut self, at: usize, bytes: Vec<u8>) {
         let wire = bytes.len() as u64 + u64::from(WIRE_OVERHEAD_BYTES);
         let left_ps = self.hosts[at].nic.offer(self.now_ps, wire).unwrap();
         self.push(left_ps + WAY_PS, Event::AtPort(at, bytes));

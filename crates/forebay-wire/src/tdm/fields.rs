@@ -379,7 +379,7 @@ plain! {
     Ready {
         /// Bound of the error of its clock against the receiver's, in ns.
         clock_error_ns: u64,
-        /// How late it wakes up, in ns: 99.9 % of trials are better.
+        /// How late it wakes up, in ns: 99 % of trials are better.
         lateness_ns: u64,
         /// One way of the path, in ns: half of the shortest exchange.
         delay_ns: u64,

@@ -62,9 +62,23 @@ pub(crate) struct BenchArgs {
     /// Leave the senders' clocks as the host's.
     #[arg(long)]
     true_clocks: bool,
+    /// Queue of senders' interfaces, as fq, which keeps launch times (SO_TXTIME) so that bursts leave at their instants; else the kernel's choice.
+    #[arg(long, value_name = "QDISC", value_parser = parse_queue)]
+    sender_queue: Option<String>,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+/// Words of tc, and nothing else.
+fn parse_queue(text: &str) -> Result<String, String> {
+    let is_word = |it: char| it.is_ascii_alphanumeric() || "_ .:".contains(it);
+    if text.trim().is_empty() || !text.chars().all(is_word) {
+        return Err(
+            "it is a queue of tc with its parameters, as fq or \"fq limit 1000\"".to_owned(),
+        );
+    }
+    Ok(text.to_owned())
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
@@ -79,6 +93,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         duration: args.duration,
         schemes: args.schemes.iter().map(|scheme| scheme.scheme()).collect(),
         repeat: args.repeat,
+        sender_queue: args.sender_queue.clone(),
         clock_seed: (!args.true_clocks).then_some(args.seed),
     };
     check(&options)?;

@@ -26,7 +26,7 @@ pub(crate) struct PlanArgs {
     shares: Vec<u16>,
     #[command(flatten)]
     port: PortArgs,
-    /// How late senders wake up (99.9 %); a session measures it.
+    /// How late senders wake up (99 %); a session measures it.
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_duration)]
     lateness: Duration,
     /// Bound of the error of senders' clocks; a session measures it.

@@ -93,6 +93,9 @@ pub(crate) struct ReceiveArgs {
     /// Take each datagram by itself: the kernel's count of drops is exact then, and it costs more.
     #[arg(long)]
     plain: bool,
+    /// Let idle CPUs of this host sleep. Otherwise they are kept awake during a session (/dev/cpu_dma_latency): one that sleeps stamps datagrams late.
+    #[arg(long)]
+    cpus_may_sleep: bool,
     /// Losses, even by name, make the exit code 3.
     #[arg(long)]
     strict: bool,
@@ -187,6 +190,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         histograms: args.histograms.clone(),
         metrics: args.metrics,
         cpu: args.cpu,
+        cpus_may_sleep: args.cpus_may_sleep,
         plain: args.plain,
         leak: leak_of_end_point()?,
     };

@@ -54,6 +54,13 @@ pub(crate) struct SendArgs {
     /// Do not ask for real-time priority.
     #[arg(long)]
     no_realtime: bool,
+    /// Give bursts to the kernel at their instants. Otherwise they are given ahead, with a launch time (SO_TXTIME), where control datagrams show that a queue
+    /// on the way keeps such times (tc qdisc replace dev INTERFACE root fq).
+    #[arg(long)]
+    no_launch_times: bool,
+    /// Let idle CPUs of this host sleep. Otherwise they are kept awake during a session (/dev/cpu_dma_latency): one that sleeps wakes up late.
+    #[arg(long)]
+    cpus_may_sleep: bool,
     /// File with the receiver's key.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
@@ -167,6 +174,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         repeat: args.repeat,
         wait: (args.wait > Duration::ZERO).then_some(args.wait),
         real_time: !args.no_realtime,
+        cpus_may_sleep: args.cpus_may_sleep,
+        no_launch_times: args.no_launch_times,
         key: args.key.as_deref().map(read_key).transpose()?,
         cpu: args.cpu,
         plain: args.plain,
@@ -235,12 +244,21 @@ fn print(summary: &SendSummary) {
             heaps.came, heaps.sent, heaps.not_sent
         ));
     }
+    match &summary.launches.why_not {
+        None => print_line(format_args!(
+            "launch times: kept, bursts given {} us ahead; the queue was late by {} us (99 %), at most {} us",
+            summary.launches.lead_ns as f64 / 1e3,
+            summary.launches.late_ns_p99 as f64 / 1e3,
+            summary.launches.late_ns_max as f64 / 1e3,
+        )),
+        Some(why) => print_line(format_args!("launch times: not used: {why}")),
+    }
     print_line(format_args!(
-        "clock: {} ns off, {} ppb fast, within {} ns; woke up late by {} us (99.9 %); {:.2} s, CPU {:.2} s",
+        "clock: {} ns off, {} ppb fast, within {} ns; woke up late by {} us (99 %); {:.2} s, CPU {:.2} s",
         summary.clock.offset_ns,
         summary.clock.skew_ppb,
         summary.clock.error_ns,
-        summary.lateness.p999_ns as f64 / 1e3,
+        summary.lateness.p99_ns as f64 / 1e3,
         summary.seconds,
         summary.cpu_seconds,
     ));

@@ -1,7 +1,7 @@
 //! T5: the smallest dead time with which the port drops nothing, no windows overlap and windows carry what was planned for them, found by itself.
 //!
 //! Without the last of these no dead time at all would do: a sender that is late leaves out what no longer fits its window, and the port's buffer takes up
-//! the rest. What a dead time is for is that windows are whole although hosts are late, but for one in a thousand, as the guard is computed.
+//! the rest. What a dead time is for is that windows are whole although hosts are late, but for one in a hundred, as the guard is computed.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,8 +22,8 @@ const MOST_US: f64 = 5000.0;
 /// Two ends of the search that are this close are one, of the upper one.
 const CLOSE: f64 = 0.1;
 
-/// Windows of which one may be short: what is computed covers 99.9 %, too.
-const SHORT_IN: f64 = 1000.0;
+/// Windows of which one may be short: what is computed covers 99 %, too.
+const SHORT_IN: f64 = 100.0;
 
 /// One search.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +140,7 @@ impl Broken {
         self.windows += other.windows;
     }
 
-    /// One window in a thousand may be short, and one where there are fewer.
+    /// One window in a hundred may be short, and one where there are fewer.
     fn is_clean(self) -> bool {
         let short_may_be = (self.windows / SHORT_IN).max(1.0);
         self.port_drops + self.overlaps == 0.0 && self.short <= short_may_be
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_window_in_a_thousand_may_be_short_and_nothing_else() {
+    fn one_window_in_a_hundred_may_be_short_and_nothing_else() {
         let of = |port_drops, overlaps, short, windows| Broken {
             port_drops,
             overlaps,
@@ -317,8 +317,8 @@ mod tests {
         for (broken, clean) in [
             (of(0.0, 0.0, 0.0, 10.0), true),
             (of(0.0, 0.0, 1.0, 10.0), true),
-            (of(0.0, 0.0, 2.0, 1999.0), false),
-            (of(0.0, 0.0, 2.0, 2000.0), true),
+            (of(0.0, 0.0, 2.0, 199.0), false),
+            (of(0.0, 0.0, 2.0, 200.0), true),
             (of(1.0, 0.0, 0.0, 1e6), false),
             (of(0.0, 1.0, 0.0, 1e6), false),
         ] {

@@ -29,7 +29,8 @@ impl Work {
     pub(super) fn burst(&mut self, packets: u32) -> Burst {
         let full = self.payload_bytes;
         let offset = self.sender.offset();
-        let now_ns = self.clock.now_ns();
+        // When it leaves: now, or at the instant until which the kernel keeps it.
+        let now_ns = self.sender.leaves_ns(self.clock.now_ns());
         let mut lengths = [0_usize; SEGMENTS_MAX];
         let (mut count, mut ahead) = (0, 0);
         // As many as one call of the kernel's takes: what is over would be a short burst of its own.
@@ -73,9 +74,11 @@ impl Work {
             *segment = Segment { head, payload };
             at += length;
         }
-        let sent = self.bursts.send(
+        let launch_ns = self.launches.of_burst(self.clock.true_ns(now_ns));
+        let sent = self.bursts.send_at(
             self.socket.as_fd(),
             segments.get(..count).unwrap_or_default(),
+            launch_ns,
         );
         let mut taken = sent.count;
         let mut errors = 0;

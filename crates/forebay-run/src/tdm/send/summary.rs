@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::super::lateness::Lateness;
 use super::super::local_clock::LocalClock;
 use super::input::{Ended, HeapsSent};
+use super::launches::LaunchSummary;
 
 /// How far the time that the engine computes is from the truth, where that is known: the clocks of one host are the same.
 pub(super) struct Truth(Histogram<u64>);
@@ -124,6 +125,10 @@ pub struct SendSummary {
     pub bursts: String,
     /// How late this host wakes up.
     pub lateness: Lateness,
+    /// Launch times of bursts.
+    pub launches: LaunchSummary,
+    /// Why this host's CPUs were not kept awake; none: they were.
+    pub cpus_may_sleep: Option<String>,
     /// Clocks.
     pub clock: ClockSummary,
     /// How long it ran, in seconds.
@@ -153,6 +158,8 @@ pub(super) struct Host {
     pub(super) name: String,
     pub(super) receiver: SocketAddr,
     pub(super) lateness: Lateness,
+    pub(super) launches: LaunchSummary,
+    pub(super) cpus: Option<String>,
     pub(super) mode: GsoMode,
     pub(super) datagrams_in_vain: u64,
     pub(super) network_errors: u64,
@@ -289,6 +296,8 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
             _ => "gso".to_owned(),
         },
         lateness: host.lateness,
+        launches: host.launches,
+        cpus_may_sleep: host.cpus,
         clock: ClockSummary {
             offset_ns: line.map_or(0, |line| line.offset_ns),
             skew_ppb: line.map_or(0, |line| (-line.skew * 1e9) as i64),

@@ -1,0 +1,71 @@
+//! The host's CPUs are kept awake while a session is near: who sleeps deeply begins a window late, and stamps a datagram late.
+
+use forebay_sys::cpu_latency::CpuLatency;
+
+/// Whether they are.
+#[derive(Debug)]
+pub(super) struct Awake {
+    held: Option<CpuLatency>,
+    why_not: Option<String>,
+}
+
+impl Awake {
+    /// Not yet; where it is not `wanted`, never.
+    pub(super) fn new(wanted: bool) -> Self {
+        Self {
+            held: None,
+            why_not: (!wanted).then(|| "it was not asked for".to_owned()),
+        }
+    }
+
+    /// Keeps them awake, or lets them sleep. What stands against it is told once.
+    pub(super) fn keep(&mut self, awake: bool, tell: &mut impl FnMut(&str)) {
+        if !awake {
+            self.held = None;
+        } else if self.held.is_none() && self.why_not.is_none() {
+            match CpuLatency::hold(0) {
+                Ok(held) => self.held = Some(held),
+                Err(error) => {
+                    tell(&format!("idle CPUs may wake up late: {error}"));
+                    self.why_not = Some(error.to_string());
+                }
+            }
+        }
+    }
+
+    /// Why they were not kept awake; none: they were, when it was wanted.
+    pub(super) fn why_not(&self) -> Option<&str> {
+        self.why_not.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_sys::cpu_latency;
+
+    #[test]
+    fn cpus_are_awake_as_long_as_they_are_kept_and_not_where_nobody_wants_it() {
+        let mut told = Vec::new();
+        let mut never = Awake::new(false);
+        never.keep(true, &mut |line| told.push(line.to_owned()));
+        assert_eq!(never.why_not(), Some("it was not asked for"));
+        assert!(told.is_empty());
+
+        let mut awake = Awake::new(true);
+        awake.keep(true, &mut |line| told.push(line.to_owned()));
+        awake.keep(true, &mut |line| told.push(line.to_owned()));
+        match awake.why_not() {
+            Some(why) => {
+                assert!(why.contains("/dev/cpu_dma_latency"), "{why}");
+                assert_eq!(told.len(), 1, "once: {told:?}");
+            }
+            None => {
+                assert_eq!(cpu_latency::bound_us().ok(), Some(0));
+                awake.keep(false, &mut |line| told.push(line.to_owned()));
+                assert!(awake.held.is_none());
+                assert!(told.is_empty(), "{told:?}");
+            }
+        }
+    }
+}

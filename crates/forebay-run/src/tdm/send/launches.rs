@@ -1,0 +1,290 @@
+//! Launch times: bursts are given to the kernel ahead, and a queue on the way lets them go at their instants.
+//!
+//! That a socket takes such times says nothing: most queues ignore them. So it is tried on the way itself. Each control datagram carries a launch time ahead, and
+//! the kernel's stamp tells when it left. When enough of them have left at their times, bursts get launch times, too; the first datagram that leaves before its
+//! time ends that. It is tried anew for each session. Times here are of the host's monotonic clock, which the queue `fq` knows.
+
+use std::os::fd::AsFd;
+
+use forebay_sys::txtime::{self, LaunchClock};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// So far ahead is the launch time of a datagram that tries it, in ns.
+const AHEAD_NS: u64 = 1_000_000;
+/// Datagrams that have left at their time before it is relied on.
+const KEPT_MIN: u64 = 24;
+/// Datagrams that were sent before it is given up, when fewer were stamped.
+const TRIED_MAX: u64 = 4 * KEPT_MIN;
+/// A stamp so long before the launch time is early: what two readings of clocks may be apart, in ns.
+const EARLY_NS: u64 = 20_000;
+/// A queue that is later than this is of no use: a thread that waits is better, in ns.
+const LATE_NS: u64 = 500_000;
+/// Besides what a sleep may be late, bursts are given ahead by this, in ns: for the calls.
+const MARGIN_NS: u64 = 100_000;
+
+/// Times up to here are told apart, in ns; others are as long.
+const LATEST_NS: u64 = 1_000_000_000;
+
+/// What is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Trying,
+    Kept,
+    Off(String),
+}
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Bursts may be given so long ahead; the queue is late by so much (99 %), in ns.
+    Kept { lead_ns: u64, late_ns: u64 },
+    /// They may no longer.
+    Off,
+}
+
+/// Launch times of one sender.
+#[derive(Debug)]
+pub(super) struct Launches {
+    state: State,
+    /// The last launch time of a burst.
+    burst_ns: u64,
+    lead_ns: u64,
+    tried: u64,
+    /// How late datagrams left, in ns.
+    late: Option<Histogram<u64>>,
+}
+
+/// What a sender's summary says of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct LaunchSummary {
+    /// Bursts were given to the kernel ahead of their time at the end of the run.
+    pub kept: bool,
+    /// Why not.
+    pub why_not: Option<String>,
+    /// Control datagrams that left at their launch times.
+    pub datagrams: u64,
+    /// How late: 99 % left sooner after their launch times, in ns.
+    pub late_ns_p99: u64,
+    /// The latest, in ns.
+    pub late_ns_max: u64,
+    /// So long ahead bursts were given, in ns.
+    pub lead_ns: u64,
+}
+
+impl Launches {
+    /// For this socket, on a host where sleeps are late by `late_ns`; where it is not `wanted`, none.
+    pub(super) fn new(socket: impl AsFd, wanted: bool, late_ns: u64) -> Self {
+        let state = if wanted {
+            match txtime::enable(socket, LaunchClock::Monotonic) {
+                Ok(()) => State::Trying,
+                Err(error) => State::Off(error.to_string()),
+            }
+        } else {
+            State::Off("they were not asked for".to_owned())
+        };
+        Self {
+            state,
+            burst_ns: 0,
+            lead_ns: late_ns + MARGIN_NS,
+            tried: 0,
+            late: Histogram::new_with_bounds(1, LATEST_NS, 3).ok(),
+        }
+    }
+
+    /// Another session begins, perhaps on another way.
+    pub(super) fn begin(&mut self) {
+        let may_try = match &self.state {
+            State::Off(_) => self.tried > 0,
+            State::Trying | State::Kept => true,
+        };
+        if may_try {
+            (self.state, self.tried) = (State::Trying, 0);
+            if let Some(late) = &mut self.late {
+                late.reset();
+            }
+        }
+    }
+
+    /// Bursts are given ahead.
+    pub(super) fn are_kept(&self) -> bool {
+        self.state == State::Kept
+    }
+
+    /// The launch time of a control datagram: one that tries it, or not before the bursts that it tells of.
+    pub(super) fn of_control(&mut self, now_ns: u64) -> Option<u64> {
+        match self.state {
+            State::Trying => {
+                self.tried += 1;
+                Some(now_ns + AHEAD_NS)
+            }
+            State::Kept => (self.burst_ns > now_ns).then_some(self.burst_ns),
+            State::Off(_) => None,
+        }
+    }
+
+    /// The launch time of a burst that shall leave at `leaves_ns`.
+    pub(super) fn of_burst(&mut self, leaves_ns: u64) -> Option<u64> {
+        self.are_kept().then(|| {
+            self.burst_ns = leaves_ns;
+            leaves_ns
+        })
+    }
+
+    /// A control datagram with a launch time has left.
+    pub(super) fn left(&mut self, launch_ns: u64, left_ns: u64) -> Option<Change> {
+        if matches!(self.state, State::Off(_)) {
+            return None;
+        }
+        if left_ns.saturating_add(EARLY_NS) < launch_ns {
+            return self.off(format!(
+                "a datagram left {} us before its launch time: no queue on the way keeps them (`tc qdisc replace dev INTERFACE root fq` does)",
+                (launch_ns - left_ns) / 1_000
+            ));
+        }
+        let late = self.late.as_mut()?;
+        late.saturating_record(left_ns.saturating_sub(launch_ns));
+        if self.state == State::Kept || late.len() < KEPT_MIN {
+            return None;
+        }
+        let late_ns = late.value_at_quantile(0.99);
+        if late_ns > LATE_NS {
+            return self.off(format!(
+                "datagrams left up to {} us behind their launch times",
+                late_ns / 1_000
+            ));
+        }
+        self.state = State::Kept;
+        Some(Change::Kept {
+            lead_ns: self.lead_ns,
+            late_ns,
+        })
+    }
+
+    /// Whether enough were stamped of those that tried it.
+    pub(super) fn look(&mut self) -> Option<Change> {
+        let is_over = self.state == State::Trying && self.tried >= TRIED_MAX;
+        let told = || "datagrams with a launch time were not stamped".to_owned();
+        is_over.then(told).and_then(|why| self.off(why))
+    }
+
+    fn off(&mut self, why: String) -> Option<Change> {
+        self.state = State::Off(why);
+        Some(Change::Off)
+    }
+
+    pub(super) fn summary(&self) -> LaunchSummary {
+        let late = |value: fn(&Histogram<u64>) -> u64| self.late.as_ref().map_or(0, value);
+        LaunchSummary {
+            kept: self.are_kept(),
+            why_not: match &self.state {
+                State::Kept => None,
+                State::Trying => Some(format!(
+                    "{} of {KEPT_MIN} control datagrams have left at their times",
+                    late(Histogram::len)
+                )),
+                State::Off(why) => Some(why.clone()),
+            },
+            datagrams: late(Histogram::len),
+            late_ns_p99: late(|late| late.value_at_quantile(0.99)),
+            late_ns_max: late(Histogram::max),
+            lead_ns: if self.are_kept() { self.lead_ns } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+    use forebay_sys::socket::{UdpOptions, bind_udp};
+
+    const NOW: u64 = 1_000_000_000;
+
+    fn launches() -> Launches {
+        let socket = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let launches = Launches::new(&socket.fd, true, 200_000);
+        assert_eq!(launches.state, State::Trying, "the kernel takes the option");
+        launches
+    }
+
+    /// One control datagram, that leaves so many ns after its launch time.
+    fn one(launches: &mut Launches, late_ns: i64) -> Option<Change> {
+        let launch_ns = launches.of_control(NOW).unwrap();
+        launches.left(launch_ns, launch_ns.checked_add_signed(late_ns).unwrap())
+    }
+
+    #[test]
+    fn enough_of_them_have_left_at_their_times_before_it_is_relied_on() {
+        let mut launches = launches();
+        for number in 1..KEPT_MIN {
+            assert_eq!(one(&mut launches, 5_000), None, "{number}");
+            assert_eq!(launches.of_burst(NOW + 7), None);
+        }
+        let change = one(&mut launches, 90_000);
+        let Some(Change::Kept { lead_ns, late_ns }) = change else {
+            panic!("{change:?}");
+        };
+        assert_eq!(lead_ns, 300_000);
+        assert!(
+            late_ns.abs_diff(90_000) < 100,
+            "the worst of few: {late_ns}"
+        );
+        assert_eq!(launches.of_burst(NOW + 7), Some(NOW + 7));
+        // What it tells of leaves first.
+        assert_eq!(launches.of_control(NOW), Some(NOW + 7));
+        assert_eq!(launches.of_control(NOW + 8), None);
+        assert!(launches.summary().kept);
+    }
+
+    #[test]
+    fn the_first_that_leaves_before_its_time_ends_it_for_this_session() {
+        let mut launches = launches();
+        assert_eq!(one(&mut launches, -1_000_000), Some(Change::Off));
+        assert_eq!(launches.of_control(NOW), None);
+        let told = launches.summary().why_not.unwrap();
+        assert!(
+            told.contains("1000 us before") && told.contains("fq"),
+            "{told}"
+        );
+
+        launches.begin();
+        for _ in 0..KEPT_MIN {
+            one(&mut launches, 5_000);
+        }
+        assert!(launches.are_kept());
+        launches.of_burst(NOW + 500_000);
+        // The queue was exchanged under way.
+        assert_eq!(
+            launches.left(NOW + 500_000, NOW + 100_000),
+            Some(Change::Off)
+        );
+        assert_eq!(launches.of_burst(NOW), None);
+    }
+
+    #[test]
+    fn a_queue_that_is_late_or_does_not_tell_is_of_no_use() {
+        let mut late = launches();
+        let changes: Vec<_> = (0..KEPT_MIN)
+            .filter_map(|_| one(&mut late, 600_000))
+            .collect();
+        assert_eq!(changes, [Change::Off]);
+
+        let mut silent = launches();
+        for _ in 0..TRIED_MAX {
+            assert_eq!(silent.look(), None);
+            silent.of_control(NOW);
+        }
+        assert_eq!(silent.look(), Some(Change::Off));
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_tried() {
+        let socket = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let mut launches = Launches::new(&socket.fd, false, 0);
+        launches.begin();
+        assert_eq!(launches.of_control(NOW), None);
+        assert_eq!(launches.of_burst(NOW), None);
+    }
+}
