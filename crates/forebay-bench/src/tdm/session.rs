@@ -119,6 +119,9 @@ pub(super) fn run(
     for (number, mut sender) in ground.at_senders(&options.program).into_iter().enumerate() {
         sender.args(["tdm", "send", &address, "--format", "json", "--wait", "20s"]);
         sender.args(["--id", &format!("sender{number}")]);
+        if options.sender_queue.is_some() {
+            sender.args(["--launch-times", "kept"]);
+        }
         if let Some(seed) = options.clock_seed {
             let (offset_ns, skew_ppb) = clock(seed, round, number as u64);
             sender.args(["--emulate-clock", &format!("{offset_ns},{skew_ppb}")]);

@@ -32,8 +32,8 @@ use books::Books;
 use burst::Burst;
 pub use input::HeapsSent;
 use input::Input;
-pub use launches::LaunchSummary;
 use launches::{Change, Launches};
+pub use launches::{LaunchSummary, LaunchTimes};
 pub use name::default_name;
 pub use summary::{ClockSummary, SendSummary};
 
@@ -75,8 +75,8 @@ pub struct SendPlan {
     pub cpus_may_sleep: bool,
     /// The key that the receiver has, too.
     pub key: Option<Key>,
-    /// Bursts leave at the instant at which they are given to the kernel; else they are given ahead, where a queue on the way keeps launch times.
-    pub no_launch_times: bool,
+    /// When bursts are given to the kernel ahead.
+    pub launch_times: LaunchTimes,
     /// A CPU for its thread.
     pub cpu: Option<usize>,
     /// Each datagram by a call of its own, without the kernel's cutting.
@@ -190,7 +190,7 @@ pub fn run(
     };
     let mut work = Work {
         sender: Sender::new(config, clock.now_ns()),
-        launches: Launches::new(&socket, !plan.no_launch_times, lateness.spin_ns),
+        launches: Launches::new(&socket, plan.launch_times, &lateness),
         late_ns: lateness.p99_ns,
         socket: Stamped::new(socket)?,
         bursts: if plan.plain {

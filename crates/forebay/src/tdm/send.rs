@@ -9,11 +9,21 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use forebay_run::net::{Address, NetSummary};
 use forebay_run::tdm::read_key;
-use forebay_run::tdm::send::{self, MessageInput, SendPlan, SendSummary};
+use forebay_run::tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
 use forebay_run::tdm::{EmulatedClock, PORT};
 
 use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
 use crate::session::{BROKEN, UNCONFIRMED, leak_of_end_point};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LaunchTimesArg {
+    /// Where they are kept no worse than this process would.
+    Auto,
+    /// Where they are kept, however late: this process need not spin.
+    Kept,
+    /// Never.
+    Off,
+}
 
 /// Sends a stream to a receiver of time-division UDP, in the windows that it gives.
 ///
@@ -54,10 +64,10 @@ pub(crate) struct SendArgs {
     /// Do not ask for real-time priority.
     #[arg(long)]
     no_realtime: bool,
-    /// Give bursts to the kernel at their instants. Otherwise they are given ahead, with a launch time (SO_TXTIME), where control datagrams show that a queue
-    /// on the way keeps such times (tc qdisc replace dev INTERFACE root fq).
-    #[arg(long)]
-    no_launch_times: bool,
+    /// Give bursts to the kernel ahead, with a launch time (SO_TXTIME), where control datagrams show that a queue on the way keeps such times (tc qdisc replace
+    /// dev INTERFACE root fq).
+    #[arg(long, value_enum, default_value_t = LaunchTimesArg::Auto)]
+    launch_times: LaunchTimesArg,
     /// Let idle CPUs of this host sleep. Otherwise they are kept awake during a session (/dev/cpu_dma_latency): one that sleeps wakes up late.
     #[arg(long)]
     cpus_may_sleep: bool,
@@ -175,7 +185,11 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         wait: (args.wait > Duration::ZERO).then_some(args.wait),
         real_time: !args.no_realtime,
         cpus_may_sleep: args.cpus_may_sleep,
-        no_launch_times: args.no_launch_times,
+        launch_times: match args.launch_times {
+            LaunchTimesArg::Auto => LaunchTimes::Auto,
+            LaunchTimesArg::Kept => LaunchTimes::Kept,
+            LaunchTimesArg::Off => LaunchTimes::Off,
+        },
         key: args.key.as_deref().map(read_key).transpose()?,
         cpu: args.cpu,
         plain: args.plain,

@@ -10,6 +10,8 @@ use forebay_sys::txtime::{self, LaunchClock};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::super::lateness::Lateness;
+
 /// So far ahead is the launch time of a datagram that tries it, in ns.
 const AHEAD_NS: u64 = 1_000_000;
 /// Datagrams that have left at their time before it is relied on.
@@ -18,13 +20,24 @@ const KEPT_MIN: u64 = 24;
 const TRIED_MAX: u64 = 4 * KEPT_MIN;
 /// A stamp so long before the launch time is early: what two readings of clocks may be apart, in ns.
 const EARLY_NS: u64 = 20_000;
-/// A queue that is later than this is of no use: a thread that waits is better, in ns.
-const LATE_NS: u64 = 500_000;
+/// A queue that is later than this, and than the thread that would wait for the instant, is of no use, in ns.
+const LATE_NS: u64 = 50_000;
 /// Besides what a sleep may be late, bursts are given ahead by this, in ns: for the calls.
 const MARGIN_NS: u64 = 100_000;
 
 /// Times up to here are told apart, in ns; others are as long.
 const LATEST_NS: u64 = 1_000_000_000;
+
+/// When launch times are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchTimes {
+    /// Where they are kept no worse than the thread itself would keep them.
+    Auto,
+    /// Where they are kept, however late: the thread need not spin.
+    Kept,
+    /// Nowhere.
+    Off,
+}
 
 /// What is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +63,9 @@ pub(super) struct Launches {
     /// The last launch time of a burst.
     burst_ns: u64,
     lead_ns: u64,
+    wanted: LaunchTimes,
+    /// How late the thread itself wakes up, in ns: 99 % of trials were better.
+    thread_late_ns: u64,
     tried: u64,
     /// How late datagrams left, in ns.
     late: Option<Histogram<u64>>,
@@ -73,20 +89,23 @@ pub struct LaunchSummary {
 }
 
 impl Launches {
-    /// For this socket, on a host where sleeps are late by `late_ns`; where it is not `wanted`, none.
-    pub(super) fn new(socket: impl AsFd, wanted: bool, late_ns: u64) -> Self {
-        let state = if wanted {
-            match txtime::enable(socket, LaunchClock::Monotonic) {
-                Ok(()) => State::Trying,
-                Err(error) => State::Off(error.to_string()),
+    /// For this socket, on a host that is so late.
+    pub(super) fn new(socket: impl AsFd, wanted: LaunchTimes, lateness: &Lateness) -> Self {
+        let state = match wanted {
+            LaunchTimes::Off => State::Off("they were not asked for".to_owned()),
+            LaunchTimes::Auto | LaunchTimes::Kept => {
+                match txtime::enable(socket, LaunchClock::Monotonic) {
+                    Ok(()) => State::Trying,
+                    Err(error) => State::Off(error.to_string()),
+                }
             }
-        } else {
-            State::Off("they were not asked for".to_owned())
         };
         Self {
             state,
             burst_ns: 0,
-            lead_ns: late_ns + MARGIN_NS,
+            lead_ns: lateness.spin_ns + MARGIN_NS,
+            wanted,
+            thread_late_ns: lateness.p99_ns,
             tried: 0,
             late: Histogram::new_with_bounds(1, LATEST_NS, 3).ok(),
         }
@@ -148,10 +167,11 @@ impl Launches {
             return None;
         }
         let late_ns = late.value_at_quantile(0.99);
-        if late_ns > LATE_NS {
+        if self.wanted == LaunchTimes::Auto && late_ns > LATE_NS.max(self.thread_late_ns) {
             return self.off(format!(
-                "datagrams left up to {} us behind their launch times",
-                late_ns / 1_000
+                "datagrams left up to {} us behind their launch times, and a thread that waits is late by {} us",
+                late_ns / 1_000,
+                self.thread_late_ns / 1_000
             ));
         }
         self.state = State::Kept;
@@ -202,9 +222,14 @@ mod tests {
 
     const NOW: u64 = 1_000_000_000;
 
-    fn launches() -> Launches {
+    fn launches(wanted: LaunchTimes) -> Launches {
         let socket = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-        let launches = Launches::new(&socket.fd, true, 200_000);
+        let lateness = Lateness {
+            p99_ns: 100_000,
+            spin_ns: 200_000,
+            ..Lateness::default()
+        };
+        let launches = Launches::new(&socket.fd, wanted, &lateness);
         assert_eq!(launches.state, State::Trying, "the kernel takes the option");
         launches
     }
@@ -217,7 +242,7 @@ mod tests {
 
     #[test]
     fn enough_of_them_have_left_at_their_times_before_it_is_relied_on() {
-        let mut launches = launches();
+        let mut launches = launches(LaunchTimes::Auto);
         for number in 1..KEPT_MIN {
             assert_eq!(one(&mut launches, 5_000), None, "{number}");
             assert_eq!(launches.of_burst(NOW + 7), None);
@@ -240,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_first_that_leaves_before_its_time_ends_it_for_this_session() {
-        let mut launches = launches();
+        let mut launches = launches(LaunchTimes::Auto);
         assert_eq!(one(&mut launches, -1_000_000), Some(Change::Off));
         assert_eq!(launches.of_control(NOW), None);
         let told = launches.summary().why_not.unwrap();
@@ -265,13 +290,18 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_late_or_does_not_tell_is_of_no_use() {
-        let mut late = launches();
+        let mut late = launches(LaunchTimes::Auto);
         let changes: Vec<_> = (0..KEPT_MIN)
-            .filter_map(|_| one(&mut late, 600_000))
+            .filter_map(|_| one(&mut late, 110_000))
             .collect();
         assert_eq!(changes, [Change::Off]);
+        let mut spares = launches(LaunchTimes::Kept);
+        for _ in 0..KEPT_MIN {
+            one(&mut spares, 110_000);
+        }
+        assert!(spares.are_kept(), "it was asked for");
 
-        let mut silent = launches();
+        let mut silent = launches(LaunchTimes::Auto);
         for _ in 0..TRIED_MAX {
             assert_eq!(silent.look(), None);
             silent.of_control(NOW);
@@ -282,7 +312,7 @@ mod tests {
     #[test]
     fn what_is_not_wanted_is_not_tried() {
         let socket = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-        let mut launches = Launches::new(&socket.fd, false, 0);
+        let mut launches = Launches::new(&socket.fd, LaunchTimes::Off, &Lateness::default());
         launches.begin();
         assert_eq!(launches.of_control(NOW), None);
         assert_eq!(launches.of_burst(NOW), None);
