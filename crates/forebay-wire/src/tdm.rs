@@ -393,14 +393,13 @@ impl fmt::Display for Packet<'_> {
 
 /// CRC-32 (IEEE 802.3) of head and fields, with the word of the check itself taken as 0.
 fn checksum(bytes: &[u8]) -> u32 {
-    let mut head = [0; DATA_HEAD_BYTES];
-    if let Some(head) = head.get_mut(..bytes.len()) {
+    if let Ok(head) = <&[u8; DATA_HEAD_BYTES]>::try_from(bytes) {
         // In one piece: the head of data is looked at for each packet.
-        head.copy_from_slice(bytes);
+        let mut head = *head;
         if let Some(check) = head.get_mut(CHECK_AT..HEAD_BYTES) {
             check.fill(0);
         }
-        return crc32fast::hash(head);
+        return crc32fast::hash(&head);
     }
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(bytes.get(..CHECK_AT).unwrap_or_default());

@@ -23,6 +23,12 @@ pub struct EmulatedClock {
     pub skew_ppb: i32,
 }
 
+/// The host's clock as it is.
+const HOSTS_OWN: EmulatedClock = EmulatedClock {
+    offset_ns: 0,
+    skew_ppb: 0,
+};
+
 /// The clock of one end.
 #[derive(Debug)]
 pub(super) struct LocalClock {
@@ -37,13 +43,9 @@ pub(super) struct LocalClock {
 
 impl LocalClock {
     pub(super) fn new(emulated: Option<EmulatedClock>) -> Self {
-        let none = EmulatedClock {
-            offset_ns: 0,
-            skew_ppb: 0,
-        };
         let now_ns = clock::monotonic_ns();
         Self {
-            emulated: emulated.unwrap_or(none),
+            emulated: emulated.unwrap_or(HOSTS_OWN),
             from_ns: now_ns,
             wall_ns: clock::realtime_minus_monotonic_ns().offset_ns,
             read_ns: now_ns,
@@ -57,7 +59,11 @@ impl LocalClock {
         self.shows(clock::monotonic_ns())
     }
 
-    fn shows(&self, true_ns: u64) -> u64 {
+    /// What it shows when the host's monotonic clock shows `true_ns`.
+    pub(super) fn shows(&self, true_ns: u64) -> u64 {
+        if self.emulated == HOSTS_OWN {
+            return true_ns;
+        }
         let since = i128::from(true_ns) - i128::from(self.from_ns);
         let gained = since * i128::from(self.emulated.skew_ppb) / 1_000_000_000;
         let shown = i128::from(true_ns) + i128::from(self.emulated.offset_ns) + gained;
@@ -66,6 +72,9 @@ impl LocalClock {
 
     /// What the host's monotonic clock shows when this one shows `shown_ns`.
     pub(super) fn true_ns(&self, shown_ns: u64) -> u64 {
+        if self.emulated == HOSTS_OWN {
+            return shown_ns;
+        }
         let flat = i128::from(shown_ns) - i128::from(self.emulated.offset_ns);
         let since = flat - i128::from(self.from_ns);
         let skew = i128::from(self.emulated.skew_ppb);
@@ -79,9 +88,8 @@ impl LocalClock {
         self.shows(u64::try_from(true_ns).unwrap_or(0))
     }
 
-    /// Looks at the wall clock again, when it is time. True when somebody has set it: stamps from before are worth nothing.
-    pub(super) fn look(&mut self) -> bool {
-        let now_ns = clock::monotonic_ns();
+    /// Looks at the wall clock again, when it is time by the monotonic clock. True when somebody has set it: stamps from before are worth nothing.
+    pub(super) fn look(&mut self, now_ns: u64) -> bool {
         if now_ns < self.read_ns + READ_EVERY_NS {
             return false;
         }
@@ -97,8 +105,7 @@ impl LocalClock {
     }
 
     /// The wall clock, where another program disciplines it; told when it is time to ask again.
-    pub(super) fn wall(&mut self) -> Option<Option<Wall>> {
-        let true_ns = clock::monotonic_ns();
+    pub(super) fn wall(&mut self, true_ns: u64) -> Option<Option<Wall>> {
         if self.walled_ns != 0 && true_ns < self.walled_ns + WALL_EVERY_NS {
             return None;
         }
@@ -154,14 +161,16 @@ mod tests {
             offset_ns,
             skew_ppb: 0,
         }));
-        let told = clock.wall().expect("the first time");
+        let told = clock
+            .wall(forebay_sys::clock::monotonic_ns())
+            .expect("the first time");
         let is_disciplined = clock::discipline().unwrap().synchronised;
         assert_eq!(told.is_some(), is_disciplined);
         if let Some(wall) = told {
             let shown_ns = clock.now_ns().checked_add_signed(wall.ahead_ns).unwrap();
             assert!(shown_ns.abs_diff(clock::realtime_ns()) < 1_000_000_000);
         }
-        assert_eq!(clock.wall(), None);
+        assert_eq!(clock.wall(forebay_sys::clock::monotonic_ns()), None);
     }
 
     #[test]
@@ -175,6 +184,6 @@ mod tests {
             shown + 50_000 >= before && shown <= after + 50_000,
             "{before} {shown} {after}"
         );
-        assert!(!clock.look());
+        assert!(!clock.look(forebay_sys::clock::monotonic_ns()));
     }
 }

@@ -247,7 +247,7 @@ impl Work<'_> {
                 }
                 self.receiver.stop(self.clock.now_ns());
             }
-            self.clock.look();
+            self.clock.look(clock::monotonic_ns());
             // Before anything of a new sender is written, its file is there: it has joined at least an exchange of clocks earlier.
             self.open_streams(tell);
             let came = self.take(&mut receive)?;
@@ -388,7 +388,7 @@ impl Work<'_> {
             self.books.overflowed(drops);
             self.sums.socket_drops += drops;
         }
-        if let Some(wall) = self.clock.wall() {
+        if let Some(wall) = self.clock.wall(clock::monotonic_ns()) {
             self.receiver.handle_wall(wall);
         }
         let now_ns = self.clock.now_ns();

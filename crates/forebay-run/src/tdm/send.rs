@@ -17,7 +17,7 @@ use forebay_sys::gso::{GsoSend, SEGMENTS_MAX};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};
 use forebay_sys::stamped::Stamped;
-use forebay_sys::{sched, wait};
+use forebay_sys::{clock, sched, wait};
 use forebay_tdm::key::Key;
 use forebay_tdm::sender::{Next, Over, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES};
@@ -235,6 +235,9 @@ impl Work {
         // The instant of a burst has come: nothing else is looked at before it is sent.
         let mut due = false;
         loop {
+            // A reading of the clock costs as much as a packet's head: one serves all that is done at once.
+            let true_ns = clock::monotonic_ns();
+            let mut now_ns = self.clock.shows(true_ns);
             if !std::mem::take(&mut due) {
                 if signals.count() > asked {
                     asked = signals.count();
@@ -244,30 +247,30 @@ impl Work {
                     }
                     self.sender.stop();
                 }
-                if self.clock.look() {
+                if self.clock.look(true_ns) {
                     self.sender.drop_exchanges();
                 }
-                let now_ns = self.clock.now_ns();
-                if let Some(wall) = self.clock.wall() {
+                if let Some(wall) = self.clock.wall(true_ns) {
                     self.sender.handle_wall(now_ns, wall);
                 }
-                while let Some(transmit) = self.sender.poll_transmit(now_ns, &mut control) {
+                let polled_ns = now_ns;
+                while let Some(transmit) = self.sender.poll_transmit(polled_ns, &mut control) {
                     let bytes = control.get(..transmit.bytes).unwrap_or_default();
                     let wanted = Wanted {
                         stamp: transmit.stamp.map(u64::from),
-                        launch_ns: self.launches.of_control(self.clock.true_ns(now_ns)),
+                        launch_ns: self.launches.of_control(self.clock.true_ns(polled_ns)),
                     };
                     self.outbound.send(&mut self.socket, bytes, None, wanted);
+                    now_ns = self.clock.now_ns();
                 }
                 self.payload_bytes = self.sender.payload_bytes();
-                self.books.tend(self.clock.now_ns(), self.sender.sent());
+                self.books.tend(now_ns, self.sender.sent());
             }
             let (available, ended) = self.input.ready(self.payload_bytes);
-            let now_ns = self.clock.now_ns();
             let next = self.sender.poll_burst(now_ns, available, ended);
             let mut is_held_up = false;
             if let Next::Burst(packets) = next {
-                let became = self.burst(packets);
+                let became = self.burst(packets, now_ns);
                 if became == Burst::Left {
                     continue;
                 }

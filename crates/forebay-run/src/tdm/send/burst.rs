@@ -25,12 +25,12 @@ pub(super) enum Burst {
 }
 
 impl Work {
-    /// Sends so many packets, as one datagram that the kernel cuts.
-    pub(super) fn burst(&mut self, packets: u32) -> Burst {
+    /// Sends so many packets at `now_ns`, as one datagram that the kernel cuts.
+    pub(super) fn burst(&mut self, packets: u32, now_ns: u64) -> Burst {
         let full = self.payload_bytes;
         let offset = self.sender.offset();
         // When it leaves: now, or at the instant until which the kernel keeps it.
-        let now_ns = self.sender.leaves_ns(self.clock.now_ns());
+        let now_ns = self.sender.leaves_ns(now_ns);
         let mut lengths = [0_usize; SEGMENTS_MAX];
         let (mut count, mut ahead) = (0, 0);
         // As many as one call of the kernel's takes: what is over would be a short burst of its own.
