@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use forebay_sys::gso::{GroReceive, GsoSend, Segment};
 use forebay_sys::socket::{UdpOptions, bind_udp, connect_udp};
+use forebay_sys::{clock, sched, wait};
 use serde_json::Value;
 
 use super::heaps::Spead2;
@@ -39,6 +40,12 @@ const GUARD_FACTOR: f64 = 2.0;
 const SEARCHES: u32 = 5;
 /// Sessions of each scheme.
 const SESSIONS: u32 = 10;
+/// A bare thread wakes up so often, from time to time, in ns, and spins for the last part.
+const WAKES: usize = 300;
+const WAKE_EVERY_NS: u64 = 2_500_000;
+const SPIN_NS: u64 = 200_000;
+/// The real-time priority of a sender.
+const PRIORITY: u8 = 40;
 
 pub(super) fn tdm(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     lines.put_all(one_sender(session)?);
@@ -64,8 +71,16 @@ pub(super) fn tdm(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
             clock_seed: Some(1),
             sender_queue: None,
         };
-        match tdm::run(&options, |_| {}) {
-            Ok(report) => lines.put_all(of_port(&options, &report)?),
+        // Between rounds, so that what else the host does meets both.
+        let (mut told, mut bare) = (0, Vec::new());
+        let run = tdm::run(&options, |_| {
+            told += 1;
+            if told % options.schemes.len() == 0 {
+                bare.extend(bare_wakes().map(|ns| ns as f64 / 1e3));
+            }
+        });
+        match run {
+            Ok(report) => lines.put_all(of_port(&options, &report, spread(bare))?),
             Err(error) => {
                 eprintln!("  no port of {senders} senders: {error:#}");
                 can_make_ports = senders != 3;
@@ -112,7 +127,7 @@ fn all(report: &Report, scheme: Scheme, number: impl Fn(&Value) -> f64) -> Resul
     spread(of.map(number)).context("no session of the scheme")
 }
 
-fn of_port(options: &tdm::Options, report: &Report) -> Result<Vec<Line>> {
+fn of_port(options: &tdm::Options, report: &Report, bare: Option<Spread>) -> Result<Vec<Line>> {
     let window = options
         .window
         .map_or("a window that was computed".to_owned(), |window| {
@@ -166,8 +181,26 @@ fn of_port(options: &tdm::Options, report: &Report) -> Result<Vec<Line>> {
             "us",
             all(report, paced, number("window_lateness_ns_p99", 1e3))?,
         )
+        .beside(
+            "a bare thread of the same priority that sleeps and spins, alone on the host, between sessions",
+            bare.context("no thread could wake up")?,
+        )
         .goal(Goal::AtMost(LATE_US)),
     ])
+}
+
+/// How late a thread wakes up that does nothing else, at the priority of a sender and with the spin of one: 99 % of wake-ups are better, in ns.
+fn bare_wakes() -> Option<u64> {
+    let thread = std::thread::spawn(|| {
+        let _ = sched::real_time(PRIORITY);
+        let _ = wait::set_timer_slack_ns(1);
+        let mut late: Vec<u64> = (0..WAKES)
+            .map(|_| wait::sleep_until(clock::monotonic_ns() + WAKE_EVERY_NS, SPIN_NS))
+            .collect();
+        late.sort_unstable();
+        late.get(WAKES * 99 / 100).copied()
+    });
+    thread.join().ok().flatten()
 }
 
 /// One sender to one receiver over loopback, flat out, in turns with a bare loop of the same calls and with spead2.

@@ -44,7 +44,7 @@ pub enum TdmError {
         have: usize,
     },
     /// Head and fields were damaged on the way.
-    #[error("CRC-32 {found:#010x} of head and fields, {check:#010x} by the head")]
+    #[error("CRC-32C {found:#010x} of head and fields, {check:#010x} by the head")]
     Check {
         /// What was computed.
         found: u32,

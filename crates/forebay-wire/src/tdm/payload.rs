@@ -45,7 +45,6 @@ impl<'a> Data<'a> {
         put.u64(self.packet);
         put.u64(self.offset);
         put.u64(self.sent_ns);
-        put.u32(self.window);
-        put.u32(self.index);
+        put.u64(u64::from(self.window) << 32 | u64::from(self.index));
     }
 }
