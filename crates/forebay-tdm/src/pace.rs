@@ -27,6 +27,12 @@ impl Pacer {
         }
     }
 
+    /// There is no pace.
+    #[must_use]
+    pub const fn is_flat_out(&self) -> bool {
+        self.gap_ps == 0
+    }
+
     /// When the next packet may leave, in ns.
     #[must_use]
     pub const fn due_ns(&self) -> u64 {

@@ -277,7 +277,7 @@ impl Sender {
     }
 
     /// From now on bursts may be given to the kernel `lead_ns` before they shall leave, as it lets them go at their instant ([`leaves_ns`](Self::leaves_ns)), which
-    /// it is late for by `lateness_ns`. With a lead of 0 they are given at their instant, and it is this host that is late.
+    /// it is late for by `lateness_ns`: reports say that windows began so late at least. Bursts without a pace are not given ahead. With a lead of 0 they are given at their instant, and it is this host that is late.
     pub const fn give_ahead(&mut self, lead_ns: u64, lateness_ns: u64) {
         self.lead_ns = lead_ns;
         self.config.lateness_ns = lateness_ns;

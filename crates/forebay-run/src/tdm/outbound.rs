@@ -31,14 +31,21 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    /// Sends one datagram. Where something is wanted, [`poll`](Self::poll) tells when it left.
+    /// Launch times of what has not left are worth nothing any more: the clock of the stamps was set.
+    pub(super) fn forget_launches(&mut self) {
+        for (_, wanted) in &mut self.waiting {
+            wanted.launch_ns = None;
+        }
+    }
+
+    /// Sends one datagram. Where something is wanted, [`poll`](Self::poll) tells when it left. True when the kernel has taken it.
     pub(super) fn send(
         &mut self,
         socket: &mut Stamped,
         bytes: &[u8],
         to: Option<SocketAddr>,
         wanted: Wanted,
-    ) {
+    ) -> bool {
         // All of them ask for a stamp: a send that does not would need another call, and they are few.
         match socket.send_stamped_at(bytes, to, wanted.launch_ns) {
             Ok(id) => {
@@ -48,11 +55,13 @@ impl Outbound {
                     }
                     self.waiting.push_back((id, wanted));
                 }
+                return true;
             }
             // Asked for again by whoever misses it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.errors += 1,
             Err(_) => self.refused += 1,
         }
+        false
     }
 
     /// Whether a stamp is waited for.

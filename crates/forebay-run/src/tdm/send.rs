@@ -190,7 +190,16 @@ pub fn run(
     };
     let mut work = Work {
         sender: Sender::new(config, clock.now_ns()),
-        launches: Launches::new(&socket, plan.launch_times, &lateness),
+        launches: Launches::new(
+            &socket,
+            // A call of its own for each datagram makes it a place of its own in the queue, which has 100.
+            if plan.plain {
+                LaunchTimes::Off
+            } else {
+                plan.launch_times
+            },
+            &lateness,
+        ),
         late_ns: lateness.p99_ns,
         socket: Stamped::new(socket)?,
         bursts: if plan.plain {
@@ -249,6 +258,7 @@ impl Work {
                 }
                 if self.clock.look(true_ns) {
                     self.sender.drop_exchanges();
+                    self.outbound.forget_launches();
                 }
                 if let Some(wall) = self.clock.wall(true_ns) {
                     self.sender.handle_wall(now_ns, wall);
@@ -258,9 +268,14 @@ impl Work {
                     let bytes = control.get(..transmit.bytes).unwrap_or_default();
                     let wanted = Wanted {
                         stamp: transmit.stamp.map(u64::from),
-                        launch_ns: self.launches.of_control(self.clock.true_ns(polled_ns)),
+                        launch_ns: self
+                            .launches
+                            .of_control(self.clock.true_ns(polled_ns), phase != Phase::Hello),
                     };
-                    self.outbound.send(&mut self.socket, bytes, None, wanted);
+                    let is_sent = self.outbound.send(&mut self.socket, bytes, None, wanted);
+                    if is_sent && wanted.launch_ns.is_some() {
+                        self.launches.sent();
+                    }
                     now_ns = self.clock.now_ns();
                 }
                 self.payload_bytes = self.sender.payload_bytes();
@@ -279,10 +294,10 @@ impl Work {
             }
             let heard = self.hear(&mut came);
             if self.sender.phase() != phase {
-                phase = self.sender.phase();
+                let before = std::mem::replace(&mut phase, self.sender.phase());
                 // Who waits for a session may wait for weeks.
                 self.awake.keep(phase != Phase::Hello, tell);
-                if phase == Phase::Hello {
+                if before == Phase::Hello {
                     self.launches.begin();
                     self.sender.give_ahead(0, self.late_ns);
                 }
@@ -393,9 +408,9 @@ impl Work {
             return Ok(is_burst);
         }
         // What is nearer than a sleep is exact is spun to, such as the quiet time for a probe behind a window. A burst that is given ahead needs no such care.
-        let near = left_ns < self.spin_ns;
-        let exact = precise && !self.launches.are_kept();
-        let spin_ns = if exact || near { self.spin_ns } else { 0 };
+        let is_ahead = precise && self.launches.are_kept();
+        let near = precise || left_ns < self.spin_ns;
+        let spin_ns = if near && !is_ahead { self.spin_ns } else { 0 };
         let woken = match (next, self.input.arrived()) {
             (Next::Input(_), Some(arrived)) => wait::sleep_until_or(
                 [self.socket.as_fd(), signals.as_fd(), arrived],

@@ -47,9 +47,10 @@ impl Sender {
                 continue;
             }
             // What is given to the kernel ahead leaves at its instant nevertheless.
-            let ahead_ns = now_ns.saturating_add(self.lead_ns);
+            let lead_ns = open.lead_ns(self.lead_ns);
+            let ahead_ns = now_ns.saturating_add(lead_ns);
             if ahead_ns < open.start_ns {
-                return Next::At(open.start_ns - self.lead_ns);
+                return Next::At(open.start_ns - lead_ns);
             }
             let most = open.may_send(open.leaves_ns(now_ns));
             if most == 0 {
@@ -66,7 +67,7 @@ impl Sender {
             }
             let due_ns = open.pacer.due_ns();
             if ahead_ns < due_ns {
-                return Next::At(due_ns - self.lead_ns);
+                return Next::At(due_ns - lead_ns);
             }
             let burst = most.min(available).min(u64::from(welcome.burst_packets));
             return Next::Burst(u32::try_from(burst).unwrap_or(u32::MAX));
@@ -78,7 +79,7 @@ impl Sender {
     pub fn leaves_ns(&self, now_ns: u64) -> u64 {
         self.open
             .as_ref()
-            .filter(|_| self.lead_ns > 0)
+            .filter(|open| open.lead_ns(self.lead_ns) > 0)
             .map_or(now_ns, |open| open.leaves_ns(now_ns))
     }
 
@@ -179,11 +180,15 @@ impl Sender {
             return;
         };
         let first_packet = self.here.packets;
+        let queue_late_ns = match open.lead_ns(self.lead_ns) {
+            0 => 0,
+            _ => self.config.lateness_ns,
+        };
         let late = open.add(
             now_ns,
             &line,
             (packets, errors, payload_bytes),
-            first_packet,
+            (first_packet, queue_late_ns),
         );
         for sums in [&mut self.here, &mut self.all] {
             sums.windows += u64::from(open.sent == packets);

@@ -61,6 +61,11 @@ impl Open {
         self.end_ns.saturating_add(self.slack_ns)
     }
 
+    /// How long ahead bursts are given, of at most `lead_ns`: without a pace all of them would be due at the window's start, and nobody would know when they left.
+    pub(super) const fn lead_ns(&self, lead_ns: u64) -> u64 {
+        if self.pacer.is_flat_out() { 0 } else { lead_ns }
+    }
+
     /// When the next burst leaves, if it is given away at `now_ns`.
     pub(super) const fn leaves_ns(&self, now_ns: u64) -> u64 {
         let due_ns = self.pacer.due_ns();
@@ -89,11 +94,12 @@ impl Open {
         now_ns: u64,
         line: &Line,
         (packets, errors, payload_bytes): (u32, u32, u64),
-        first_packet: u64,
+        (first_packet, queue_late_ns): (u64, u64),
     ) -> bool {
         let remote_ns = line.remote_ns(now_ns);
         let first = self.sent == 0;
-        let lateness_ns = now_ns.saturating_sub(self.start_ns);
+        // What a queue adds is known of all bursts together alone.
+        let lateness_ns = now_ns.saturating_sub(self.start_ns).max(queue_late_ns);
         if first {
             self.report.first_packet = first_packet;
             self.report.first_ns = remote_ns;

@@ -2,7 +2,8 @@
 //!
 //! That a socket takes such times says nothing: most queues ignore them. So it is tried on the way itself. Each control datagram carries a launch time ahead, and
 //! the kernel's stamp tells when it left. When enough of them have left at their times, bursts get launch times, too; the first datagram that leaves before its
-//! time ends that. It is tried anew for each session. Times here are of the host's monotonic clock, which the queue `fq` knows.
+//! time ends that, and so does a queue that becomes late. It is tried anew for each session, by probes: who says hello lets its CPUs sleep, and may have
+//! no neighbour yet. Times here are of the host's monotonic clock, which the queue `fq` knows.
 
 use std::os::fd::AsFd;
 
@@ -16,6 +17,8 @@ use super::super::lateness::Lateness;
 const AHEAD_NS: u64 = 1_000_000;
 /// Datagrams that have left at their time before it is relied on.
 const KEPT_MIN: u64 = 24;
+/// Once it is relied on, so many datagrams are looked at together.
+const LOOKED_AT: u64 = 100;
 /// Datagrams that were sent before it is given up, when fewer were stamped.
 const TRIED_MAX: u64 = 4 * KEPT_MIN;
 /// A stamp so long before the launch time is early: what two readings of clocks may be apart, in ns.
@@ -50,7 +53,7 @@ enum State {
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Bursts may be given so long ahead; the queue is late by so much (99 %), in ns.
+    /// Bursts may be given so long ahead; the queue is late by so much (99 % of what was tried), in ns.
     Kept { lead_ns: u64, late_ns: u64 },
     /// They may no longer.
     Off,
@@ -69,6 +72,8 @@ pub(super) struct Launches {
     tried: u64,
     /// How late datagrams left, in ns.
     late: Option<Histogram<u64>>,
+    /// The same since it was last looked at.
+    recent: Option<Histogram<u64>>,
 }
 
 /// What a sender's summary says of them.
@@ -108,6 +113,7 @@ impl Launches {
             thread_late_ns: lateness.p99_ns,
             tried: 0,
             late: Histogram::new_with_bounds(1, LATEST_NS, 3).ok(),
+            recent: Histogram::new_with_bounds(1, LATEST_NS, 3).ok(),
         }
     }
 
@@ -119,7 +125,7 @@ impl Launches {
         };
         if may_try {
             (self.state, self.tried) = (State::Trying, 0);
-            if let Some(late) = &mut self.late {
+            for late in [&mut self.late, &mut self.recent].into_iter().flatten() {
                 late.reset();
             }
         }
@@ -130,16 +136,18 @@ impl Launches {
         self.state == State::Kept
     }
 
-    /// The launch time of a control datagram: one that tries it, or not before the bursts that it tells of.
-    pub(super) fn of_control(&mut self, now_ns: u64) -> Option<u64> {
-        match self.state {
-            State::Trying => {
-                self.tried += 1;
-                Some(now_ns + AHEAD_NS)
-            }
-            State::Kept => (self.burst_ns > now_ns).then_some(self.burst_ns),
-            State::Off(_) => None,
+    /// The launch time of a control datagram: one that tries it, where it `may_try`, or not before the bursts that it tells of.
+    pub(super) fn of_control(&self, now_ns: u64, may_try: bool) -> Option<u64> {
+        if self.state == State::Trying {
+            return may_try.then_some(now_ns + AHEAD_NS);
         }
+        // Also when it is over: what was given ahead lies there until its time.
+        (self.burst_ns > now_ns).then_some(self.burst_ns)
+    }
+
+    /// The kernel has taken a control datagram with a launch time.
+    pub(super) const fn sent(&mut self) {
+        self.tried += 1;
     }
 
     /// The launch time of a burst that shall leave at `leaves_ns`.
@@ -161,12 +169,18 @@ impl Launches {
                 (launch_ns - left_ns) / 1_000
             ));
         }
-        let late = self.late.as_mut()?;
+        let (late, recent) = (self.late.as_mut()?, self.recent.as_mut()?);
         late.saturating_record(left_ns.saturating_sub(launch_ns));
-        if self.state == State::Kept || late.len() < KEPT_MIN {
+        recent.saturating_record(left_ns.saturating_sub(launch_ns));
+        let enough = match self.state {
+            State::Kept => LOOKED_AT,
+            _ => KEPT_MIN,
+        };
+        if recent.len() < enough {
             return None;
         }
-        let late_ns = late.value_at_quantile(0.99);
+        let late_ns = recent.value_at_quantile(0.95);
+        recent.reset();
         if self.wanted == LaunchTimes::Auto && late_ns > LATE_NS.max(self.thread_late_ns) {
             return self.off(format!(
                 "datagrams left up to {} us behind their launch times, and a thread that waits is late by {} us",
@@ -175,6 +189,7 @@ impl Launches {
             ));
         }
         self.state = State::Kept;
+        let late_ns = self.late.as_ref()?.value_at_quantile(0.99);
         Some(Change::Kept {
             lead_ns: self.lead_ns,
             late_ns,
@@ -236,7 +251,8 @@ mod tests {
 
     /// One control datagram, that leaves so many ns after its launch time.
     fn one(launches: &mut Launches, late_ns: i64) -> Option<Change> {
-        let launch_ns = launches.of_control(NOW).unwrap();
+        let launch_ns = launches.of_control(NOW, true).unwrap();
+        launches.sent();
         launches.left(launch_ns, launch_ns.checked_add_signed(late_ns).unwrap())
     }
 
@@ -258,8 +274,8 @@ mod tests {
         );
         assert_eq!(launches.of_burst(NOW + 7), Some(NOW + 7));
         // What it tells of leaves first.
-        assert_eq!(launches.of_control(NOW), Some(NOW + 7));
-        assert_eq!(launches.of_control(NOW + 8), None);
+        assert_eq!(launches.of_control(NOW, true), Some(NOW + 7));
+        assert_eq!(launches.of_control(NOW + 8, true), None);
         assert!(launches.summary().kept);
     }
 
@@ -267,7 +283,7 @@ mod tests {
     fn the_first_that_leaves_before_its_time_ends_it_for_this_session() {
         let mut launches = launches(LaunchTimes::Auto);
         assert_eq!(one(&mut launches, -1_000_000), Some(Change::Off));
-        assert_eq!(launches.of_control(NOW), None);
+        assert_eq!(launches.of_control(NOW, true), None);
         let told = launches.summary().why_not.unwrap();
         assert!(
             told.contains("1000 us before") && told.contains("fq"),
@@ -286,6 +302,9 @@ mod tests {
             Some(Change::Off)
         );
         assert_eq!(launches.of_burst(NOW), None);
+        // What tells of bursts that still lie in the queue leaves behind them.
+        assert_eq!(launches.of_control(NOW, true), Some(NOW + 500_000));
+        assert_eq!(launches.of_control(NOW + 500_000, true), None);
     }
 
     #[test]
@@ -301,10 +320,21 @@ mod tests {
         }
         assert!(spares.are_kept(), "it was asked for");
 
+        // One that becomes late under way is given up as well.
+        let mut tired = launches(LaunchTimes::Auto);
+        for _ in 0..KEPT_MIN {
+            one(&mut tired, 5_000);
+        }
+        tired.burst_ns = NOW + 1;
+        let changes = (0..3 * LOOKED_AT).filter_map(|_| tired.left(NOW + 1, NOW + 200_000));
+        assert_eq!(changes.collect::<Vec<_>>(), [Change::Off]);
+
         let mut silent = launches(LaunchTimes::Auto);
         for _ in 0..TRIED_MAX {
             assert_eq!(silent.look(), None);
-            silent.of_control(NOW);
+            assert_eq!(silent.of_control(NOW, false), None, "a hello tries nothing");
+            silent.of_control(NOW, true);
+            silent.sent();
         }
         assert_eq!(silent.look(), Some(Change::Off));
     }
@@ -314,7 +344,7 @@ mod tests {
         let socket = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let mut launches = Launches::new(&socket.fd, LaunchTimes::Off, &Lateness::default());
         launches.begin();
-        assert_eq!(launches.of_control(NOW), None);
+        assert_eq!(launches.of_control(NOW, true), None);
         assert_eq!(launches.of_burst(NOW), None);
     }
 }
