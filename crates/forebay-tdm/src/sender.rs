@@ -44,6 +44,8 @@ const CLOCK_BACK_NS: u64 = 10_000_000;
 const END_EVERY_NS: u64 = 50_000_000;
 /// From the nonce of one start to that of the next: odd, so that it takes long until one comes again (the golden ratio of 2^64).
 const NONCE_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Who finds its name taken asks again for so long, in ns: its last start may have been killed, and is dead to the receiver after a silence.
+const TAKEN_NS: u64 = 5_000_000_000;
 /// Silence of the receiver before there is a configuration, in ns.
 const SILENCE_NS: u64 = 2_000_000_000;
 
@@ -151,6 +153,10 @@ pub struct Sender {
     heard_ns: u64,
     began_ns: u64,
     interrupted: bool,
+    /// The windows of the session were over before the input was.
+    input_left: bool,
+    /// Since when the receiver says that another one has its name.
+    taken_ns: Option<u64>,
     /// Bursts are given to the kernel so long before they shall leave, in ns.
     lead_ns: u64,
     stopped: Option<EndReason>,
@@ -195,6 +201,8 @@ impl Sender {
             heard_ns: now_ns,
             began_ns: now_ns,
             interrupted: false,
+            input_left: false,
+            taken_ns: None,
             lead_ns: 0,
             stopped: None,
             received: None,
@@ -248,6 +256,12 @@ impl Sender {
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// The windows that the receiver allows were over before the input of the last session was: the rest was not sent.
+    #[must_use]
+    pub const fn has_input_left(&self) -> bool {
+        self.input_left
     }
 
     /// How often a session was over and it waits for the next one ([`SenderConfig::repeat`]): each has the input from its beginning. A receiver that

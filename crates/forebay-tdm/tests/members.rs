@@ -119,18 +119,44 @@ fn a_sender_killed_and_started_again_goes_on_in_its_place() {
 }
 
 #[test]
+fn who_was_killed_and_is_started_again_at_once_waits_until_it_counts_as_dead() {
+    for seed in 1..=2 {
+        let mut world = World::new(slow(seed, Mode::SlotsPaced));
+        world.run_to_start();
+        kill(&mut world, 1);
+        world.start_sender(1);
+        let mut joined = false;
+        while !joined {
+            assert!(
+                world.step() && since_ns(&world) < 20 * SECOND,
+                "{}",
+                world.shows()
+            );
+            joined = world.sender(1).phase() == Phase::Running;
+        }
+        world.run(60 * SECOND);
+        assert_eq!(world.sender(1).phase(), Phase::Over(Over::Complete));
+    }
+}
+
+#[test]
 fn a_name_is_taken_as_long_as_its_sender_lives_and_free_when_it_is_silent() {
     for seed in 1..=2 {
         let mut world = World::new(slow(seed, Mode::SlotsPaced));
         world.run_to_start();
+        world.setup.sender_wait_ns = 600 * MS;
         let twin = world.add_host();
         world.hosts[twin].name = "s1".to_owned();
         world.start_sender(twin);
+        // It may be the last start of the same, that was killed: it asks again.
         world.run_until(since_ns(&world) + 100 * MS);
+        assert_eq!(world.sender(twin).phase(), Phase::Hello);
+        world.run_until(since_ns(&world) + 600 * MS);
         assert_eq!(
             world.sender(twin).phase(),
             Phase::Over(Over::Refused(RefuseReason::NameTaken))
         );
+        world.setup.sender_wait_ns = 0;
         kill(&mut world, 1);
         // It runs on another host now, and is patient.
         world.setup.repeat = true;

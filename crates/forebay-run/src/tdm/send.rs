@@ -429,6 +429,7 @@ impl Work {
         took: Duration,
         failed: Option<String>,
     ) -> Result<SendSummary, TdmError> {
+        let is_finite = !self.input.is_endless();
         let input = self.input.end();
         let sent = *self.sender.sent();
         let verdict = match self.sender.phase() {
@@ -448,6 +449,7 @@ impl Work {
             summary::Host {
                 name: plan.name.clone(),
                 receiver: plan.receiver,
+                is_finite,
                 lateness,
                 launches: self.launches.summary(),
                 cpus: self.awake.why_not().map(str::to_owned),

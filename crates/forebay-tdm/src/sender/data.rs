@@ -25,7 +25,9 @@ impl Sender {
                     _ => u64::from(self.next_window),
                 };
                 let all = welcome.windows != 0 && windows >= u64::from(welcome.windows);
-                if all || (ended && available == 0) {
+                let has_more = !ended || available > 0;
+                if all || !has_more {
+                    self.input_left = has_more;
                     self.begin_end(now_ns);
                     return Next::Idle;
                 }
@@ -36,7 +38,10 @@ impl Sender {
                 }
                 match self.next_open(now_ns, available, &welcome, &line) {
                     Some(open) => self.open = Some(open),
-                    None => return Next::Idle,
+                    None => {
+                        self.input_left = self.phase == Phase::Ending && has_more;
+                        return Next::Idle;
+                    }
                 }
             }
             let Some(open) = &mut self.open else {

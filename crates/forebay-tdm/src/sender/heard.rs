@@ -1,8 +1,8 @@
 //! What comes from the receiver.
 
-use forebay_wire::tdm::{Kind, Message, Packet, Refusal, Welcome};
+use forebay_wire::tdm::{Kind, Message, Packet, Refusal, RefuseReason, Welcome};
 
-use super::{HELLO_EVERY_NS, NotTaken, Over, Phase, Sender};
+use super::{HELLO_EVERY_NS, NotTaken, Over, Phase, Sender, TAKEN_NS};
 
 impl Sender {
     /// Takes a datagram of the receiver; `stamp_ns` is when the kernel had it.
@@ -137,10 +137,25 @@ impl Sender {
         }
         match (self.phase, refusal.reason) {
             (Phase::Hello, _) if self.config.repeat => self.hello_ns = now_ns + 4 * HELLO_EVERY_NS,
+            (Phase::Hello, RefuseReason::NameTaken) if self.may_be_its_own(now_ns) => {
+                self.hello_ns = now_ns + HELLO_EVERY_NS;
+            }
             (Phase::Hello, reason) => self.phase = Phase::Over(Over::Refused(reason)),
             _ => self.lose_receiver(now_ns),
         }
         Ok(())
+    }
+
+    /// Whether who has its name may be its own last start, not yet taken for dead; there is time to see.
+    fn may_be_its_own(&mut self, now_ns: u64) -> bool {
+        let since_ns = *self.taken_ns.get_or_insert(now_ns);
+        let until_ns = match self.config.wait_ns {
+            0 => since_ns.saturating_add(TAKEN_NS),
+            wait_ns => since_ns
+                .saturating_add(TAKEN_NS)
+                .min(self.began_ns.saturating_add(wait_ns)),
+        };
+        now_ns.saturating_add(HELLO_EVERY_NS) < until_ns
     }
 
     /// The kernel's stamp of a probe's departure.

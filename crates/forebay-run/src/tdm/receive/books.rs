@@ -1,7 +1,7 @@
 //! The ledger of a receiver.
 //!
 //! ```text
-//! socket ─▶ datagrams (all) ─▶ write (packets, by sender)
+//! socket, with what the kernel dropped there ─▶ datagrams (all) ─▶ write (packets, by sender)
 //! heaps (by sender, where its stream is of heaps): what its sender began = what is whole + what was dropped, by reason
 //! windows (packets, by sender): what its reports say was sent = what came + what was lost, by cause
 //! ```
@@ -22,7 +22,7 @@ use crate::error::RunError;
 use crate::run_dir::KeptLedger;
 
 /// Why a datagram was not taken, in front of those of its format.
-const DATAGRAM_REASONS: [&str; 7] = [
+const DATAGRAM_REASONS: [&str; 8] = [
     "duplicate",
     "late",
     "ahead",
@@ -30,8 +30,10 @@ const DATAGRAM_REASONS: [&str; 7] = [
     "foreign_session",
     "wrong_key",
     "no_address",
+    "socket_overflow",
 ];
 const NO_ADDRESS: usize = 6;
+const SOCKET_OVERFLOW: usize = 7;
 
 #[derive(Clone, Debug)]
 struct SenderWords {
@@ -229,6 +231,11 @@ impl Books {
     /// The kernel dropped so many.
     pub(super) fn overflowed(&mut self, datagrams: u64) {
         self.book.add(self.overflow, datagrams);
+        // Nobody tells their bytes.
+        self.book.add_tally(self.datagrams.incoming, datagrams, 0);
+        if let Some(place) = self.datagrams.dropped.get(SOCKET_OVERFLOW) {
+            self.book.add_tally(*place, datagrams, 0);
+        }
     }
 
     pub(super) fn commit(&mut self) {

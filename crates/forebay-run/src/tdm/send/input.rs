@@ -163,6 +163,11 @@ impl Input {
         }
     }
 
+    /// It is a test stream without an end.
+    pub(super) const fn is_endless(&self) -> bool {
+        matches!(self, Self::Pattern { left: None, .. })
+    }
+
     /// So many bytes have been sent.
     pub(super) fn take(&mut self, bytes: u64) {
         match self {

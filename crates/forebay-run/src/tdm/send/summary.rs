@@ -157,6 +157,8 @@ impl SendSummary {
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) receiver: SocketAddr,
+    /// The input has an end.
+    pub(super) is_finite: bool,
     pub(super) lateness: Lateness,
     pub(super) launches: LaunchSummary,
     pub(super) cpus: Option<String>,
@@ -224,8 +226,19 @@ fn base_of(sender: &Sender, is_disciplined: bool) -> (&'static str, &'static str
 }
 
 /// How it ended, and why, where it did not end by itself.
-fn end_of(sender: &Sender, receiver: SocketAddr) -> (&'static str, Option<String>) {
+fn end_of(
+    sender: &Sender,
+    receiver: SocketAddr,
+    is_finite: bool,
+) -> (&'static str, Option<String>) {
     match sender.phase() {
+        Phase::Over(Over::Complete) if is_finite && sender.has_input_left() => (
+            "cut_short",
+            Some(
+                "the receiver's windows are over (its --windows), and the input is not: what is left was not sent"
+                    .to_owned(),
+            ),
+        ),
         Phase::Over(Over::Complete) => ("complete", None),
         Phase::Over(Over::Interrupted) => ("interrupted", None),
         Phase::Over(Over::Stopped(reason)) => (
@@ -256,7 +269,7 @@ fn end_of(sender: &Sender, receiver: SocketAddr) -> (&'static str, Option<String
 }
 
 pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host) -> SendSummary {
-    let (end, why) = end_of(sender, host.receiver);
+    let (end, why) = end_of(sender, host.receiver, host.is_finite);
     let sent = sender.sent();
     let line = sender.clock().line();
     let discipline = clock::discipline().ok();
