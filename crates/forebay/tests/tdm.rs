@@ -11,6 +11,7 @@ mod rig;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rig::stream::{
     PAYLOAD_BYTES_MAX, assert_same_but_for_lost, assert_stream, lost_packets, lost_ranges,
@@ -126,6 +127,52 @@ fn at_work(out: &Path, packets: u64) {
         let verdict = rig::audit_json(out);
         (rig::account_items(&verdict, ("windows", "packets"), "outgoing") >= packets).then_some(())
     });
+}
+
+#[test]
+fn windows_that_end_before_the_input_cut_it_short_and_the_sender_says_so() {
+    let session = Session::new();
+    let file = session.file("north", 10_000_000);
+    let receiver = session.receive("1", &["--output", &session.out(), "--windows", "4"]);
+    let sent = session.send("north", &["--input", text(&file)]).end();
+    let told = sent.json_of(2);
+    assert_eq!(told["end"], "cut_short", "{told}");
+    assert!(
+        told["why"].as_str().unwrap().contains("--windows"),
+        "{told}"
+    );
+    let received = receiver.end().json_of(0);
+    assert_closed(&received, &session.path("out"));
+    assert!(number(&received["by_sender"][0], "payload_bytes") < 10_000_000);
+}
+
+#[test]
+fn what_the_kernel_drops_at_a_receiver_that_stands_still_is_in_an_account_whoever_tells_what_was_sent()
+ {
+    let session = Session::new();
+    let file = session.file("north", 100_000_000);
+    let receiver = session.receive("1", &["--output", &session.out()]);
+    let sender = session.send("north", &["--input", text(&file)]);
+    at_work(&session.path("out"), 100);
+    assert!(signal("STOP", receiver.pid()));
+    // 25 MB/s, into a socket that holds a third of a second.
+    std::thread::sleep(Duration::from_millis(1300));
+    assert!(signal("KILL", sender.pid()));
+    assert!(signal("CONT", receiver.pid()));
+    let received = receiver.end().json_of(2);
+    drop(sender.end());
+    let drops = number(&received, "socket_drops");
+    assert!(drops > 0, "{received}");
+    let verdict = rig::audit_json(&session.path("out"));
+    let lines = verdict["balance"]["accounts"].as_array().unwrap();
+    let line = lines
+        .iter()
+        .find(|line| line["place"] == "datagrams")
+        .unwrap();
+    let dropped = line["dropped"].as_array().unwrap();
+    let overflow = dropped.iter().find(|it| it["reason"] == "socket_overflow");
+    assert_eq!(number(overflow.unwrap(), "items"), drops, "{line}");
+    assert_closed(&received, &session.path("out"));
 }
 
 #[test]

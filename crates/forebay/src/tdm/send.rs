@@ -30,7 +30,7 @@ enum LaunchTimesArg {
 /// Without --input it sends a test stream, for as many windows as the receiver says.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n  With messages: forebay tdm send 192.0.2.1 --id north --input shm://daq --heaps, and beside it: forebay net send shm://daq --input lines.txt\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it, 4 the receiver did not confirm: what came is not known. With --repeat each session counts."
+    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n  With messages: forebay tdm send 192.0.2.1 --id north --input shm://daq --heaps, and beside it: forebay net send shm://daq --input lines.txt\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it, or its windows before the input did, 4 the receiver did not confirm: what came is not known. With --repeat each session counts."
 )]
 pub(crate) struct SendArgs {
     /// Where the receiver listens: HOST or HOST:PORT.
