@@ -6,6 +6,7 @@ mod heaps;
 mod histograms;
 mod original;
 mod outputs;
+mod presence;
 mod rows;
 mod streams;
 mod summary;
@@ -36,6 +37,7 @@ use books::Books;
 pub use forebay_tdm::receiver::{Lost, Row};
 pub use original::{CsvOf, OriginalCsv};
 use outputs::Outputs;
+use presence::Presence;
 pub use streams::Output;
 use streams::Streams;
 pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary};
@@ -124,6 +126,7 @@ struct Work<'a> {
     flushed_ns: u64,
     /// Whose stream is open at each place.
     open: Vec<Identity>,
+    presence: Presence,
     planned: bool,
     failed: Option<String>,
 }
@@ -215,6 +218,7 @@ pub fn run(
         tended_ns: 0,
         flushed_ns: 0,
         open: Vec::new(),
+        presence: Presence::new(plan.senders, plan.silence),
         planned: false,
         failed: None,
     };
@@ -273,6 +277,7 @@ impl Work<'_> {
             if now_ns >= self.tended_ns + TEND_NS {
                 self.tended_ns = now_ns;
                 self.tend(epoch)?;
+                self.presence.look(&self.receiver, tell);
                 let is_near = self.receiver.peers().next().is_some();
                 awake.keep(is_near, tell);
             }
@@ -451,6 +456,7 @@ impl Work<'_> {
             && let Some(plan) = self.receiver.plan()
         {
             self.planned = true;
+            self.presence.begins(&self.receiver, plan.mode, tell);
             tell(&summary::describe(plan));
             plan.warnings.iter().for_each(|warning| tell(warning));
             let start_ns = self.receiver.start_ns();

@@ -8,14 +8,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use forebay_bench::tdm::{SessionReport, WindowFile};
 use forebay_run::net::Address;
-use forebay_run::tdm::read_key;
 use forebay_run::tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, Watch,
 };
+use forebay_run::tdm::{PORT, read_key};
 
 use super::port::PortArgs;
 use crate::output::{Format, bytes, counted, note_line, parse_duration, print_line, si};
 use crate::session::{BROKEN, LOST, leak_of_end_point};
+
+/// Least and most time of silence.
+const SILENCE_LEAST: Duration = Duration::from_millis(100);
+const SILENCE_MOST: Duration = Duration::from_secs(3_600);
+/// Most time from a window's report until it is closed.
+const SETTLE_MOST: Duration = Duration::from_secs(60);
 
 /// Receives one session: waits for its senders, gives each its windows, and writes what comes.
 ///
@@ -23,11 +29,11 @@ use crate::session::{BROKEN, LOST, leak_of_end_point};
 /// stream to standard output, with zeroes where bytes are lost. Ends when all senders have ended, or by Ctrl-C, which lets them tell their totals first.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --report session.html --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done or a sender died, 3 with --strict: packets were lost."
+    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --report session.html --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, a sender died, or --verify found packets that differ from the test stream, 3 with --strict: packets were lost."
 )]
 pub(crate) struct ReceiveArgs {
-    /// Where to listen.
-    #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], forebay_run::tdm::PORT)))]
+    /// Where to listen; without a port at 8081.
+    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddr::from(([0, 0, 0, 0], PORT)), value_parser = parse_bind)]
     bind: SocketAddr,
     /// Senders that take part, 1 to 1024.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -75,10 +81,10 @@ pub(crate) struct ReceiveArgs {
     /// From the plan to the first window.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     lead: Duration,
-    /// A sender that says nothing for so long is taken for dead.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    /// A sender that says nothing for so long is taken for dead; 100ms to 1h.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_silence)]
     silence: Duration,
-    /// A window is closed so long after its report.
+    /// A window is closed so long after its report; at most half of --silence, and 1m.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     settle: Duration,
     /// File with a key of at least 16 bytes that senders must have, too.
@@ -119,6 +125,39 @@ fn parse_prefix(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+fn parse_bind(text: &str) -> Result<SocketAddr, String> {
+    let bare = || text.trim_start_matches('[').trim_end_matches(']').parse();
+    let address = text.parse();
+    let address = address.or_else(|_| bare().map(|ip| SocketAddr::new(ip, PORT)));
+    address.map_err(|_| {
+        format!("{text:?} is no address of this host; write ADDR or ADDR:PORT with numbers, as 0.0.0.0, 192.0.2.1:8081 or [::1]:8081")
+    })
+}
+
+/// Senders speak several times in it, or nobody would get on.
+fn parse_silence(text: &str) -> Result<Duration, String> {
+    let silence = parse_duration(text)?;
+    if (SILENCE_LEAST..=SILENCE_MOST).contains(&silence) {
+        Ok(silence)
+    } else {
+        Err("senders speak some times in it, and it is 100ms to 1h; 2s is usual".to_owned())
+    }
+}
+
+/// A window that is closed late holds up the end of its session, and senders that wait for it would count as dead.
+fn check_settle(args: &ReceiveArgs) -> Result<()> {
+    let most = (args.silence / 2).min(SETTLE_MOST);
+    if args.settle > most {
+        bail!(
+            "--settle is {} s; with --silence {} s it is at most {} s, 10ms is usual",
+            args.settle.as_secs_f64(),
+            args.silence.as_secs_f64(),
+            most.as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
 /// A file of another kind would look like one that its readers can read.
 fn parse_parquet(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
@@ -152,6 +191,7 @@ fn make_directory(args: &ReceiveArgs, output: &Output) -> Result<()> {
 }
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
+    check_settle(args)?;
     let signals = forebay_run::signals()?;
     let output = match &args.output {
         Some(path) if path.as_os_str() == "-" => Output::Stdout,
@@ -221,8 +261,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print(&summary, to_stdout),
     }
-    if let Some(failed) = &summary.failed {
-        note_line(format_args!("forebay: {failed}"));
+    let wrongs = wrongs(&summary);
+    for wrong in &wrongs {
+        note_line(format_args!("forebay: {wrong}"));
     }
     let lost = summary
         .schemes
@@ -230,7 +271,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         .any(|scheme| scheme.sent > scheme.received);
     Ok(match summary.end {
         _ if !summary.is_closed() => ExitCode::from(BROKEN),
-        "complete" | "interrupted" if summary.failed.is_none() && summary.wrong_payloads == 0 => {
+        "complete" | "interrupted" if wrongs.is_empty() => {
             if args.strict && lost {
                 ExitCode::from(LOST)
             } else {
@@ -239,6 +280,27 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         }
         _ => ExitCode::from(2),
     })
+}
+
+/// Why the exit code is 2, in lines.
+fn wrongs(summary: &ReceiveSummary) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    if summary.wrong_payloads > 0 {
+        let differ = if summary.wrong_payloads == 1 {
+            "packet differs"
+        } else {
+            "packets differ"
+        };
+        wrongs.push(format!(
+            "{} {differ} from the test stream; was a sender started with --input?",
+            summary.wrong_payloads
+        ));
+    }
+    let senders = summary.by_sender.iter();
+    let died = senders.filter(|it| it.state == "dead" && !it.sent_known);
+    wrongs.extend(died.map(|it| format!("{} died: what it sent last is not known", it.name)));
+    wrongs.extend(summary.failed.clone());
+    wrongs
 }
 
 fn print(summary: &ReceiveSummary, to_stderr: bool) {
@@ -299,6 +361,11 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
             scheme.clock_error_ns_p99 as f64 / 1e3,
             scheme.overlaps,
         ));
+    }
+    let strangers = summary.datagrams.get("wrong_key").copied().unwrap_or(0);
+    if strangers > 0 {
+        let strangers = counted(strangers, "datagram");
+        say(format_args!("refused: {strangers} without the right key"));
     }
     say(format_args!(
         "{}: {} in {:.2} s; CPU {:.2} s; {} lost in {}; residual {} items, {} bytes",

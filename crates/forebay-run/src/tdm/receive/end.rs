@@ -81,13 +81,12 @@ impl Work<'_> {
             };
             return (Condition::Interrupted, reason);
         }
+        let is_untold = |peer: &PeerTotals| peer.state == PeerState::Dead && !peer.sent_is_known();
         let mut peers = self.receiver.peers();
         match self.receiver.phase() {
             Phase::Over(EndReason::Complete) => (Condition::Complete, Reason::InputEnded),
             // Who is silent has not told its totals: nobody knows what it sent last.
-            Phase::Over(_) if peers.any(|peer| peer.state == PeerState::Dead) => {
-                (Condition::Tainted, Reason::ConnectionLost)
-            }
+            Phase::Over(_) if peers.any(is_untold) => (Condition::Tainted, Reason::ConnectionLost),
             Phase::Over(EndReason::Interrupted) => (Condition::Complete, Reason::Requested),
             Phase::Over(EndReason::Failed) => (Condition::Tainted, Reason::ConnectionLost),
             // It was left while windows were open.

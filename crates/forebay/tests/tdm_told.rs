@@ -1,0 +1,191 @@
+//! What an operator of time-division UDP is told: who is there, who is missing, and why a session ended as it did.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rig::{Ended, Run, forebay, number, signal, start, wait_for};
+
+/// A receiver on loopback whose standard error is a file.
+struct Session {
+    directory: tempfile::TempDir,
+    address: String,
+}
+
+impl Session {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            address: format!("127.0.0.1:{}", rig::free_ports(1)),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Small windows on a slow port.
+    fn receive(&self, more: &[&str]) -> Run {
+        File::create(self.path("told")).unwrap();
+        let program = forebay();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "told=$1; shift; exec \"$@\" 2>\"$told\"", "sh"]);
+        command.arg(self.path("told")).arg(program.get_program());
+        command.args(["tdm", "receive", "--bind", &self.address]);
+        command.args(["--link-rate", "200M", "--port-buffer", "128K"]);
+        if !more.contains(&"--silence") {
+            command.args(["--silence", "1500ms"]);
+        }
+        start(command.args(more))
+    }
+
+    fn send(&self, name: &str, more: &[&str]) -> Run {
+        start(rig::tdm_send(&self.address, name).args(more))
+    }
+
+    /// What the receiver has told so far.
+    fn told(&self) -> String {
+        fs::read_to_string(self.path("told")).unwrap()
+    }
+
+    fn tells(&self, text: &str) {
+        wait_for(text, || self.told().contains(text).then_some(()));
+    }
+}
+
+fn refused(arguments: &[&str]) -> Ended {
+    let ended = start(forebay().arg("tdm").args(arguments)).end();
+    assert_eq!(ended.code(), Some(2), "{arguments:?}: {}", ended.stderr);
+    ended
+}
+
+#[test]
+fn who_joins_and_who_leaves_before_the_start_is_told_and_who_is_missing_then() {
+    let session = Session::new();
+    let receiver = session.receive(&["--senders", "3", "--wait", "2s"]);
+    session.tells("waiting for 3 senders");
+    let early = session.send("early", &[]);
+    session.tells("early is here, 1 of 3");
+    assert!(signal("INT", early.pid()));
+    drop(early.end());
+    session.tells("early has left before the start, 0 of 3 are here");
+    let north = session.send("north", &["--bytes", "100000"]);
+    session.tells("north is here, 1 of 3");
+    session.tells("1 of 3 senders is here: 2 slots stay empty until others join");
+    north.end().json_of(0);
+    drop(receiver.end());
+    let told = session.told();
+    assert_eq!(told.matches("north").count(), 1, "{told}");
+}
+
+#[test]
+fn a_session_with_a_dead_sender_that_is_stopped_ends_with_2_and_says_who_died() {
+    let session = Session::new();
+    let out = session.path("out");
+    let out = out.to_str().unwrap();
+    let receiver = session.receive(&["--senders", "2", "--out", out, "--format", "json"]);
+    let doomed = session.send("doomed", &[]);
+    let steady = session.send("steady", &[]);
+    wait_for("the ledger", || {
+        Path::new(out).join("ledger").exists().then_some(())
+    });
+    wait_for("packets in the books", || {
+        let verdict = rig::audit_json(Path::new(out));
+        (rig::account_items(&verdict, ("windows", "packets"), "outgoing") >= 300).then_some(())
+    });
+    assert!(signal("KILL", doomed.pid()));
+    drop(doomed.end());
+    session.tells("doomed has said nothing for 1.5 s and counts as dead");
+    assert!(signal("INT", receiver.pid()));
+    let received = receiver.end().json_of(2);
+    drop(steady.end());
+    assert_eq!(received["end"], "interrupted", "{received}");
+    let told = session.told();
+    let last = told.lines().last().unwrap();
+    assert!(
+        last.ends_with("doomed died: what it sent last is not known"),
+        "{told}"
+    );
+}
+
+#[test]
+fn packets_that_are_none_of_the_test_stream_are_told_with_what_may_be_the_reason() {
+    let session = Session::new();
+    let file = session.path("file");
+    fs::write(&file, vec![7; 100_000]).unwrap();
+    let receiver = session.receive(&["--senders", "1", "--verify", "--format", "json"]);
+    let sent = session.send("north", &["--input", file.to_str().unwrap()]);
+    sent.end().json_of(0);
+    let received = receiver.end().json_of(2);
+    let wrong = number(&received, "wrong_payloads");
+    assert!(wrong > 1, "{received}");
+    let told = session.told();
+    let why =
+        format!("{wrong} packets differ from the test stream; was a sender started with --input?");
+    assert!(told.lines().last().unwrap().ends_with(&why), "{told}");
+    let help = start(forebay().args(["tdm", "receive", "--help"])).end();
+    let help: Vec<&str> = help.stdout.split_whitespace().collect();
+    let code = "--verify found packets that differ";
+    assert!(help.join(" ").contains(code), "{help:?}");
+}
+
+#[test]
+fn strangers_without_the_key_are_in_the_text_summary() {
+    let session = Session::new();
+    let key = session.path("key");
+    fs::write(&key, "sixteen bytes of a key").unwrap();
+    let key = key.to_str().unwrap();
+    let receiver = session.receive(&["--senders", "1", "--key", key]);
+    let stranger = session.send("stranger", &["--wait", "600ms"]).end();
+    assert_eq!(stranger.code(), Some(2), "{}", stranger.stderr);
+    let friend = session.send("friend", &["--key", key, "--bytes", "10000"]);
+    friend.end().json_of(0);
+    let ended = receiver.end();
+    assert_eq!(ended.code(), Some(0));
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    let is_told = |it: &&str| it.starts_with("refused: ") && it.ends_with("without the right key");
+    assert!(lines.iter().any(is_told), "{}", ended.stdout);
+}
+
+#[test]
+fn times_with_which_nobody_gets_on_are_refused() {
+    for silence in ["0s", "99ms", "2h"] {
+        let ended = refused(&["receive", "--silence", silence]);
+        assert!(ended.stderr.contains("100ms to 1h"), "{}", ended.stderr);
+    }
+    for (settle, silence, most) in [
+        ("10h", "2s", "1"),
+        ("2m", "1h", "60"),
+        ("60ms", "100ms", "0.05"),
+    ] {
+        let ended = refused(&["receive", "--settle", settle, "--silence", silence]);
+        let told = format!("it is at most {most} s");
+        assert!(
+            ended.stderr.contains("--settle") && ended.stderr.contains(&told),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_receiver_has_a_port_when_none_is_given_and_no_address_is_told_with_what_would_be_right() {
+    // An address of documentation is none of this host: it is read, and cannot be listened at.
+    for (bind, told) in [
+        ("192.0.2.1", "192.0.2.1:8081"),
+        ("2001:db8::1", "[2001:db8::1]:8081"),
+        ("[2001:db8::1]", "[2001:db8::1]:8081"),
+        ("nowhere", "write ADDR or ADDR:PORT"),
+        ("127.0.0.1:http", "write ADDR or ADDR:PORT"),
+    ] {
+        let ended = refused(&["receive", "--bind", bind]);
+        assert!(ended.stderr.contains(told), "{bind}: {}", ended.stderr);
+    }
+}
