@@ -189,3 +189,30 @@ fn a_receiver_has_a_port_when_none_is_given_and_no_address_is_told_with_what_wou
         assert!(ended.stderr.contains(told), "{bind}: {}", ended.stderr);
     }
 }
+
+#[test]
+fn a_bench_takes_schemes_with_commas_and_blanks_and_its_errors_name_its_own_options() {
+    let schemes: [&[&str]; 2] = [&["incast,slots"], &["incast", "slots", "slots-paced"]];
+    for schemes in schemes {
+        // Nothing is sent: what comes after the schemes is refused.
+        let arguments = [&["bench", "--duration", "0s", "--schemes"], schemes].concat();
+        let ended = refused(&arguments);
+        assert!(ended.stderr.contains("--duration is 0"), "{}", ended.stderr);
+    }
+    for (more, told) in [
+        (["--port-rate", "1"], "(--port-rate) is 1 bit/s"),
+        (["--port-buffer", "0"], "(--port-buffer) is 0 bytes"),
+    ] {
+        let ended = refused(&[&["bench"], &more[..]].concat());
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        let foreign = ["--link-rate", "--packet-bytes", "--utilisation"];
+        assert!(
+            !foreign.iter().any(|it| ended.stderr.contains(it)),
+            "{}",
+            ended.stderr
+        );
+    }
+    let help = start(forebay().args(["tdm", "bench", "--help"])).end();
+    let default = "[default: incast,slots,slots-paced]";
+    assert!(help.stdout.contains(default), "{}", help.stdout);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use forebay_bench::tdm::{self, Options, Report, Scheme};
-use forebay_run::tdm::{Mode, Plan, PlanInput};
+use forebay_run::tdm::{Mode, Plan, PlanError, PlanInput};
 use serde_json::Value;
 
 use crate::output::{Format, note_line, parse_bytes, parse_duration, print_line};
@@ -47,11 +47,11 @@ pub(crate) struct BenchArgs {
     /// The guard; else computed.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     dead_time: Option<Duration>,
-    /// How long senders send, in each session.
+    /// How long senders send, in each session: about so long where windows are computed.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     duration: Duration,
-    /// What is compared.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [SchemeArg::Incast, SchemeArg::Slots, SchemeArg::SlotsPaced])]
+    /// What is compared, with commas or blanks between.
+    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_value = "incast,slots,slots-paced")]
     schemes: Vec<SchemeArg>,
     /// Sessions of each scheme; medians are told.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -118,7 +118,7 @@ fn check(options: &Options) -> Result<()> {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     for scheme in &options.schemes {
         let mode = Mode::ALL.into_iter().find(|it| it.name() == scheme.name());
-        Plan::compute(&PlanInput {
+        let plan = Plan::compute(&PlanInput {
             link_rate_bps: options.port_rate_bps,
             port_buffer_bytes: options.port_buffer_bytes,
             shares: vec![1; usize::from(options.senders)],
@@ -126,12 +126,31 @@ fn check(options: &Options) -> Result<()> {
             window_ns: options.window.map(nanos),
             guard_ns: options.dead_time.map(nanos),
             ..PlanInput::default()
-        })?;
+        });
+        if let Err(error) = plan {
+            bail!("{}", in_own_options(error));
+        }
     }
     if options.duration.is_zero() {
         bail!("--duration is 0: nothing would be sent; 1s is usual");
     }
     Ok(())
+}
+
+/// The bench has other options than a receiver, and not all of them.
+fn in_own_options(error: PlanError) -> String {
+    match error {
+        PlanError::Range { key, value, range } if key == "rate of the port" => {
+            format!("{key} (--port-rate) is {value}; {range}")
+        }
+        PlanError::Buffer {
+            port_buffer_bytes,
+            packet_bytes,
+        } => format!(
+            "the port's buffer (--port-buffer) is {port_buffer_bytes} bytes and a packet takes {packet_bytes} of it; it must hold at least two: 128Ki is usual"
+        ),
+        other => other.to_string(),
+    }
 }
 
 impl SchemeArg {
