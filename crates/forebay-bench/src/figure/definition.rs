@@ -316,7 +316,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         scan: tdm::search::scan,
         drawing: Drawing::Charts(tdm::search::charts),
         compare: tdm::search::compare,
-        remark: "A dead time does when in all sessions of its step (three; one for --quick) the port drops nothing, no windows overlap, and at most one window in a thousand (or one) is cut short or missed, paced slots. What this host makes the \
+        remark: "A dead time does when in all sessions of its step (three; one for --quick) the port drops nothing, no windows overlap, and at most one window in a hundred (or one) is cut short or missed, paced slots. What this host makes the \
                  receiver's own socket lose has nothing to do with dead time: it is counted in the rows and not in the search. A search assumes that longer dead times are no worse; \
                  a host that is busy with other things can break that, and the tried steps are in the rows. Hosts are network namespaces on one machine, and a bridge port \
                  with a token bucket (tbf) stands for the switch's port; clocks of senders are set off by up to 20 ms and 100 ppm.",
