@@ -38,6 +38,17 @@ fn since_ns(world: &World) -> u64 {
     world.now_ns() - BEGIN_NS
 }
 
+/// Runs until a sender that was started in mid-session has windows.
+fn run_to_windows(world: &mut World, host: usize) {
+    while world.sender(host).phase() != Phase::Running {
+        assert!(
+            world.step() && since_ns(world) < 20 * SECOND,
+            "{}",
+            world.shows()
+        );
+    }
+}
+
 fn kill(world: &mut World, host: usize) {
     world.hosts[host].sender = None;
 }
@@ -125,15 +136,7 @@ fn who_was_killed_and_is_started_again_at_once_waits_until_it_counts_as_dead() {
         world.run_to_start();
         kill(&mut world, 1);
         world.start_sender(1);
-        let mut joined = false;
-        while !joined {
-            assert!(
-                world.step() && since_ns(&world) < 20 * SECOND,
-                "{}",
-                world.shows()
-            );
-            joined = world.sender(1).phase() == Phase::Running;
-        }
+        run_to_windows(&mut world, 1);
         world.run(60 * SECOND);
         assert_eq!(world.sender(1).phase(), Phase::Over(Over::Complete));
     }
@@ -161,15 +164,7 @@ fn a_name_is_taken_as_long_as_its_sender_lives_and_free_when_it_is_silent() {
         // It runs on another host now, and is patient.
         world.setup.repeat = true;
         world.start_sender(twin);
-        let mut joined = false;
-        while !joined {
-            assert!(
-                world.step() && since_ns(&world) < 20 * SECOND,
-                "{}",
-                world.shows()
-            );
-            joined = world.sender(twin).phase() == Phase::Running;
-        }
+        run_to_windows(&mut world, twin);
         world.hosts[twin].input = Input::of(world.sender(twin).offset() + 3_000_000);
         while world.receiver().peers().nth(1).unwrap().state != PeerState::Ended {
             assert!(
