@@ -107,8 +107,6 @@ struct Work {
     bursts: GsoSend,
     outbound: Outbound,
     launches: Launches,
-    /// How late this host wakes up, in ns: 99 % of trials were better.
-    late_ns: u64,
     clock: LocalClock,
     input: Input,
     books: Books,
@@ -200,7 +198,6 @@ pub fn run(
             },
             &lateness,
         ),
-        late_ns: lateness.p99_ns,
         socket: Stamped::new(socket)?,
         bursts: if plan.plain {
             GsoSend::single()
@@ -299,7 +296,7 @@ impl Work {
                 self.awake.keep(phase != Phase::Hello, tell);
                 if before == Phase::Hello {
                     self.launches.begin();
-                    self.sender.give_ahead(0, self.late_ns);
+                    self.sender.give_ahead(0, self.launches.thread_late_ns());
                 }
                 if self.sender.repeats() > repeats {
                     // The next session has the whole input again; one that was lost goes on with what is left.
@@ -346,7 +343,7 @@ impl Work {
     fn follow(&mut self, changed: Option<Change>) {
         match changed {
             Some(Change::Kept { lead_ns, late_ns }) => self.sender.give_ahead(lead_ns, late_ns),
-            Some(Change::Off) => self.sender.give_ahead(0, self.late_ns),
+            Some(Change::Off) => self.sender.give_ahead(0, self.launches.thread_late_ns()),
             None => {}
         }
     }
