@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use forebay_run::StopSignals;
+use forebay_sys::host::CpuTicks;
 
 use crate::conditions::Conditions;
 use crate::statistics::is_settled;
@@ -82,18 +83,25 @@ struct Lines<'a> {
     kept: Vec<Line>,
     /// Load average before the part at hand.
     load_before: f64,
+    /// What the CPUs had spent when the last line was known.
+    spent: CpuTicks,
     show: &'a mut dyn FnMut(&Line),
 }
 
 impl Lines<'_> {
-    fn put(&mut self, mut line: Line) {
-        line.load_before = self.load_before;
-        (self.show)(&line);
-        self.kept.push(line);
+    fn put(&mut self, line: Line) {
+        self.put_all([line]);
     }
 
+    /// Lines of one measurement.
     fn put_all(&mut self, lines: impl IntoIterator<Item = Line>) {
-        lines.into_iter().for_each(|line| self.put(line));
+        let spent = CpuTicks::read();
+        let stolen = spent.stolen_since(std::mem::replace(&mut self.spent, spent));
+        for mut line in lines {
+            (line.load_before, line.stolen) = (self.load_before, stolen);
+            (self.show)(&line);
+            self.kept.push(line);
+        }
     }
 }
 
@@ -201,11 +209,12 @@ fn carry_out<'a>(
     let mut lines = Lines {
         kept: Vec::new(),
         load_before: 0.0,
+        spent: CpuTicks::default(),
         show,
     };
     for (name, purpose, measure) in parts {
         eprintln!("{name}: {purpose}");
-        lines.load_before = Conditions::load();
+        (lines.load_before, lines.spent) = (Conditions::load(), CpuTicks::read());
         match measure(session, &mut lines) {
             Ok(()) => {}
             Err(_) if session.go_on().is_err() => {

@@ -38,6 +38,47 @@ impl Host {
     }
 }
 
+/// What the host's CPUs have spent since its start, in ticks of the kernel (`/proc/stat`, `Documentation/filesystems/proc.rst`).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct CpuTicks {
+    /// At work.
+    pub busy: u64,
+    /// With work at hand, while a hypervisor gave the CPU to somebody else.
+    pub stolen: u64,
+}
+
+impl CpuTicks {
+    /// Asks the kernel; 0 where it does not tell.
+    #[must_use]
+    pub fn read() -> Self {
+        Self::parse(&text("/proc/stat"))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut words = text
+            .lines()
+            .find_map(|line| line.strip_prefix("cpu "))
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(|word| word.parse().unwrap_or(0));
+        let mut next = || words.next().unwrap_or(0_u64);
+        let (user, nice, system, _idle, _iowait) = (next(), next(), next(), next(), next());
+        let (irq, softirq, stolen) = (next(), next(), next());
+        Self {
+            busy: user + nice + system + irq + softirq,
+            stolen,
+        }
+    }
+
+    /// The part of the time with work at hand since `before` that a hypervisor took away.
+    #[must_use]
+    pub fn stolen_since(self, before: Self) -> f64 {
+        let stolen = self.stolen.saturating_sub(before.stolen) as f64;
+        let busy = self.busy.saturating_sub(before.busy) as f64;
+        stolen / (stolen + busy).max(1.0)
+    }
+}
+
 /// The value of a kernel setting such as `net.core.rmem_max`, if there is one.
 #[must_use]
 pub fn sysctl(name: &str) -> Option<String> {
@@ -91,6 +132,12 @@ mod tests {
     fn golden_texts() {
         assert_eq!(parse_load("0.50 1.25 2.00 1/234 5678\n"), [0.5, 1.25, 2.0]);
         assert_eq!(parse_load("junk"), [0.0; 3]);
+        let before = CpuTicks::parse("cpu  100 2 30 1000 50 1 7 10 5 0\ncpu0 1 1 1 1\n");
+        assert_eq!((before.busy, before.stolen), (140, 10));
+        let after = CpuTicks::parse("cpu  160 2 30 2000 50 1 7 30\n");
+        assert_eq!(after.stolen_since(before), 0.25);
+        assert_eq!(before.stolen_since(before), 0.0);
+        assert_eq!(CpuTicks::parse("junk"), CpuTicks::default());
         let memory = "MemTotal:       16384 kB\nMemAvailable:    1 kB\n";
         assert_eq!(
             (kibibytes(memory, "MemTotal"), kibibytes(memory, "Missing")),
@@ -114,6 +161,7 @@ mod tests {
                 && host.cpus > 0
                 && host.memory_bytes >= host.memory_available_bytes
         );
+        assert!(CpuTicks::read().busy > 0);
         assert!(sysctl("net.core.rmem_max").is_some_and(|value| value.parse::<u64>().is_ok()));
         assert_eq!(sysctl("no.such.setting"), None);
         let (size, free) = file_system_bytes(std::path::Path::new("/")).unwrap();

@@ -9,7 +9,7 @@ use std::fmt;
 use forebay_wire::tdm::{DATA_HEAD_BYTES, DATAGRAM_BYTES_MAX, Mode, SENDERS_MAX};
 use thiserror::Error;
 
-mod units;
+pub(crate) mod units;
 
 use crate::policy;
 use units::{rate, time};

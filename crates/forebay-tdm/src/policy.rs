@@ -7,6 +7,7 @@ mod slots_paced;
 
 use forebay_wire::tdm::Mode;
 
+use crate::plan::units::{rate, time};
 use crate::plan::{Plan, PlanError, PlanInput, Port, Reason, Slot, WINDOW_NS};
 
 pub(crate) fn plan(input: &PlanInput, port: &Port) -> Result<Plan, PlanError> {
@@ -22,19 +23,32 @@ pub(crate) fn plan(input: &PlanInput, port: &Port) -> Result<Plan, PlanError> {
 /// is paced, and all that it may catch up, have left the port when it ends: only what is stored and forwarded comes behind it.
 fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
     let wire_ns = port.takes_ns(1);
-    let needed = input.lateness_ns + 2 * input.clock_error_ns + wire_ns;
+    let rest_ns = 2 * input.clock_error_ns + wire_ns;
+    let lateness_ns = lateness_to_cover_ns(input, port, rest_ns);
+    let needed = lateness_ns + rest_ns;
+    let late = if lateness_ns < input.lateness_ns {
+        format!(
+            "{} for being late (99 % are by less than {}, up to {} of which a sender catches up: a longer guard would take more of the port than --utilisation leaves)",
+            time(&lateness_ns),
+            time(&input.lateness_ns),
+            time(&port.takes_ns(u64::from(port.catch_up_packets)))
+        )
+    } else {
+        format!("{} lateness (99 %)", time(&lateness_ns))
+    };
     let spelled = format!(
-        "{} ns lateness (99 %), twice {} ns clock error, {wire_ns} ns for the last packet on the wire",
-        input.lateness_ns, input.clock_error_ns
+        "{late}, twice {} clock error, {} for the last packet on the wire",
+        time(&input.clock_error_ns),
+        time(&wire_ns)
     );
     let (guard_ns, why) = match input.guard_ns {
         Some(guard_ns) => (
             guard_ns,
-            format!("set by hand; computed: {needed} ns = {spelled}"),
+            format!("set by hand; computed: {} = {spelled}", time(&needed)),
         ),
         None => (needed, spelled),
     };
-    let value = format!("{guard_ns} ns");
+    let value = time(&guard_ns);
     (
         guard_ns,
         Reason {
@@ -43,6 +57,21 @@ fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
             why,
         },
     )
+}
+
+/// The part of the guard that is for being late, next to `rest_ns` for everything else. Where the window's length is set by hand it is no longer than the
+/// utilisation that is asked for allows, but for what a sender could not catch up: the guard costs every window as much as it is long, and who is late by less
+/// than the limit makes up for it, as the port's buffer takes what comes at once.
+fn lateness_to_cover_ns(input: &PlanInput, port: &Port, rest_ns: u64) -> u64 {
+    let Some(window_ns) = input.window_ns else {
+        return input.lateness_ns;
+    };
+    let left_ns = (window_ns as f64 * (1.0 - input.utilisation) / input.utilisation) as u64;
+    let caught_up_ns = port.takes_ns(u64::from(port.catch_up_packets));
+    let beyond_ns = input.lateness_ns.saturating_sub(caught_up_ns);
+    input
+        .lateness_ns
+        .min(beyond_ns.max(left_ns.saturating_sub(rest_ns)))
 }
 
 /// The schedule of windows, one after the other, with a guard between them.
@@ -91,14 +120,16 @@ fn in_turns(
             what: "pace",
             value: format!("{:.3} us a packet", pace_ps as f64 / 1e6),
             why: format!(
-                "{} bytes and {} around them at {} bit/s: the port's buffer stays empty",
-                input.packet_bytes, input.wire_overhead_bytes, input.link_rate_bps
+                "{} bytes and {} around them at {}: the port's buffer stays empty",
+                input.packet_bytes,
+                input.wire_overhead_bytes,
+                rate(&input.link_rate_bps)
             ),
         }
     };
     let window = Reason {
         what: "window",
-        value: format!("{mean_ns} ns"),
+        value: time(&mean_ns),
         why: window_why,
     };
     let burst = Reason {
@@ -163,7 +194,8 @@ fn shortest(input: &PlanInput, port: &Port, guard_ns: u64) -> Result<(u64, Strin
         .next_multiple_of(100_000)
         .min(WINDOW_NS.1);
     let why = format!(
-        "the shortest, from 1 ms in steps of 100 us, in which a guard of {guard_ns} ns leaves {:.1} % of the port",
+        "the shortest, from 1 ms in steps of 100 us, in which a guard of {} leaves {:.1} % of the port",
+        time(&guard_ns),
         input.utilisation * 100.0
     );
     Ok((window_ns, why))

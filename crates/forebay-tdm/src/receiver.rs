@@ -12,6 +12,7 @@ mod due;
 mod gaps;
 mod outgoing;
 mod peer;
+mod refusals;
 mod row;
 mod seen;
 mod totals;
@@ -194,6 +195,7 @@ pub struct Receiver {
     outgoing: VecDeque<Outgoing>,
     rows: VecDeque<Row>,
     counts: Counts,
+    refusals: refusals::Refusals,
     /// Lost in our own socket, not yet found missing in a window.
     overflow: u64,
     reassembly: u64,
@@ -221,6 +223,7 @@ impl Receiver {
             outgoing: VecDeque::new(),
             rows: VecDeque::new(),
             counts: Counts::default(),
+            refusals: refusals::Refusals::default(),
             overflow: 0,
             reassembly: 0,
             last: None,

@@ -228,6 +228,8 @@ fn who_is_not_planned_is_refused_and_waits_for_the_next_session() {
         let full = Phase::Over(Over::Refused(RefuseReason::Full));
         let refused = (0..3).find(|host| world.sender(*host).phase() == full);
         let refused = refused.unwrap();
+        let counted = world.receiver().refused().filter(|(_, count)| *count > 0);
+        assert_eq!(counted.collect::<Vec<_>>(), [(RefuseReason::Full, 1)]);
         world.setup.repeat = true;
         world.start_sender(refused);
         while !matches!(world.receiver().phase(), Session::Over(_)) {

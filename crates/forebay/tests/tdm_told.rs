@@ -10,6 +10,7 @@ mod rig;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rig::{Ended, Run, forebay, number, signal, start, wait_for};
 
@@ -113,6 +114,38 @@ fn a_session_with_a_dead_sender_that_is_stopped_ends_with_2_and_says_who_died() 
         last.ends_with("doomed died: what it sent last is not known"),
         "{told}"
     );
+}
+
+#[test]
+fn who_gets_no_place_is_told_and_counted_at_the_receiver_and_one_stopped_before_it_began_ends_with_2()
+ {
+    let session = Session::new();
+    let receiver = session.receive(&["--senders", "2", "--format", "json"]);
+    let north = session.send("north", &[]);
+    session.tells("north is here, 1 of 2");
+    let south = session.send("south", &[]);
+    session.tells("south is here, 2 of 2");
+    let third = session.send("third", &["--wait", "20s"]).end();
+    assert_eq!(third.code(), Some(2), "{}", third.stderr);
+    session.tells("third was refused: all places are taken");
+    let again = session.send("third", &[]).end();
+    assert_eq!(again.code(), Some(2), "{}", again.stderr);
+    assert!(signal("INT", receiver.pid()));
+    let received = receiver.end().json_of(0);
+    drop((north.end(), south.end()));
+    let refused = &received["hellos_refused"];
+    assert!(number(refused, "no_place") >= 2, "{received}");
+    assert_eq!(refused.as_object().unwrap().len(), 1, "{received}");
+    let told = session.told();
+    assert_eq!(told.matches("third").count(), 1, "{told}");
+    // Nobody listens there any more.
+    let alone = session.send("alone", &[]);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(signal("INT", alone.pid()));
+    let alone = alone.end();
+    assert_eq!(alone.code(), Some(2), "{}", alone.stderr);
+    let why = "stopped before a session began: nothing was sent";
+    assert!(alone.stderr.contains(why), "{}", alone.stderr);
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use crate::conditions::Conditions;
 use crate::statistics::Spread;
 
+/// Less than this is not told.
+const STOLEN_TOLD: f64 = 0.001;
+
 /// A goal that the project set itself.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,6 +44,8 @@ pub struct Line {
     pub met: Option<bool>,
     /// Load average before the measurement.
     pub load_before: f64,
+    /// Part of the CPUs' time with work at hand that a hypervisor took away meanwhile.
+    pub stolen: f64,
     /// What else must be known.
     pub note: String,
 }
@@ -70,6 +75,7 @@ impl Line {
             goal_is_ratio: false,
             met: None,
             load_before,
+            stolen: 0.0,
             note: String::new(),
         }
     }
@@ -163,7 +169,12 @@ impl Line {
         if !self.note.is_empty() {
             text += &format!("; {}", self.note);
         }
-        text + &format!("; load {:.1}", self.load_before)
+        text += &format!("; load {:.1}", self.load_before);
+        if self.stolen >= STOLEN_TOLD {
+            let percent = self.stolen * 100.0;
+            text += &format!("; a hypervisor took {percent:.1} % of the CPUs");
+        }
+        text
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn tdm(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
             senders,
             port_rate_bps: 1_000_000_000,
             port_buffer_bytes: 128 << 10,
-            port_burst_bytes: 16 << 10,
+            port_burst_bytes: tdm::port_burst_bytes(128 << 10),
             window,
             dead_time: None,
             duration: Duration::from_millis(if session.quick { 500 } else { 1000 }),

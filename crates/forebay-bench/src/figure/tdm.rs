@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::scan::ScanPoint;
 use crate::net::{Interrupted, Skipped};
 use crate::rows::Row;
-use crate::tdm::{Bench, Options, Scheme};
+use crate::tdm::{Bench, Options, Scheme, port_burst_bytes};
 
 /// Senders, each a host of its own.
 const SENDERS: u16 = 3;
@@ -24,8 +24,6 @@ const WINDOW: Duration = Duration::from_micros(2500);
 const PORT_RATE_BPS: u64 = 1_000_000_000;
 /// Bytes that the port holds where nothing else is said.
 const PORT_BUFFER_BYTES: u64 = 128 << 10;
-/// Bytes that the port's token bucket lets pass at once.
-const PORT_BURST_BYTES: u64 = 16 << 10;
 /// From what the clocks of senders are drawn.
 const CLOCK_SEED: u64 = 1;
 /// What cannot be measured where there are no namespaces.
@@ -105,7 +103,7 @@ fn options(duration: Duration, port_buffer_bytes: u64) -> Result<Options> {
         senders: SENDERS,
         port_rate_bps: PORT_RATE_BPS,
         port_buffer_bytes,
-        port_burst_bytes: PORT_BURST_BYTES,
+        port_burst_bytes: port_burst_bytes(port_buffer_bytes),
         window: Some(WINDOW),
         dead_time: None,
         duration,

@@ -277,7 +277,7 @@ impl Work<'_> {
             if now_ns >= self.tended_ns + TEND_NS {
                 self.tended_ns = now_ns;
                 self.tend(epoch)?;
-                self.presence.look(&self.receiver, tell);
+                self.presence.look(&mut self.receiver, tell);
                 let is_near = self.receiver.peers().next().is_some();
                 awake.keep(is_near, tell);
             }

@@ -85,9 +85,43 @@ fn the_modes_differ_in_slots_and_pace_alone() {
 }
 
 #[test]
+fn a_guard_for_being_late_takes_no_more_than_is_left_but_for_what_cannot_be_caught_up() {
+    let of = |lateness_ns, port_buffer_bytes| {
+        let input = PlanInput {
+            lateness_ns,
+            port_buffer_bytes,
+            window_ns: Some(2_500_000),
+            ..port_of_a_gigabit()
+        };
+        let plan = Plan::compute(&input).unwrap();
+        let guard = plan.reasons[1].why.clone();
+        (plan.guard_ns, plan.warnings.len(), guard)
+    };
+    // Twice 5 us and a packet of 12.304 us; 98 % of 2.551 ms are the window.
+    let (rest_ns, left_ns) = (22_304, 51_020);
+    let (guard_ns, warnings, why) = of(20_000, 131_072);
+    assert_eq!((guard_ns, warnings), (20_000 + rest_ns, 0));
+    assert!(
+        why.starts_with("20 us lateness (99 %), twice 5 us"),
+        "{why}"
+    );
+    // 21 packets, 258.384 us, are caught up.
+    let (guard_ns, warnings, why) = of(200_000, 131_072);
+    assert_eq!((guard_ns, warnings), (left_ns, 0));
+    let told = "28.716 us for being late (99 % are by less than 200 us, up to 258.384 us of which";
+    assert!(why.starts_with(told), "{why}");
+    let (guard_ns, warnings, _) = of(400_000, 131_072);
+    assert_eq!((guard_ns, warnings), (400_000 - 258_384 + rest_ns, 1));
+    // A buffer that lets nobody catch up.
+    let (guard_ns, warnings, _) = of(200_000, 4_000);
+    assert_eq!((guard_ns, warnings), (200_000 + rest_ns, 1));
+}
+
+#[test]
 fn windows_that_are_short_next_to_their_guard_are_told() {
     let input = PlanInput {
         window_ns: Some(1_000_000),
+        lateness_ns: 400_000,
         ..port_of_a_gigabit()
     };
     let plan = Plan::compute(&input).unwrap();

@@ -1,13 +1,13 @@
 //! Times and rates as people write them.
 
 /// A time in the unit that it has at least one of, with up to three decimals.
-pub(super) fn time(ns: &u64) -> String {
+pub(crate) fn time(ns: &u64) -> String {
     let steps = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     scaled(*ns, &steps, "ns")
 }
 
 /// A rate, likewise.
-pub(super) fn rate(bps: &u64) -> String {
+pub(crate) fn rate(bps: &u64) -> String {
     let steps = [
         (1_000_000_000, "Gbit/s"),
         (1_000_000, "Mbit/s"),

@@ -9,7 +9,7 @@ pub(super) fn plan(input: &PlanInput, port: &Port) -> Result<Plan, PlanError> {
     let guard_ns = input.guard_ns.unwrap_or(computed);
     let reason = Reason {
         what: "guard",
-        value: format!("{guard_ns} ns"),
+        value: crate::plan::units::time(&guard_ns),
         why: "a grant whose report does not come is over so long after its window".to_owned(),
     };
     let mut plan = super::in_turns(input, port, port.packet_ps, (guard_ns, reason))?;

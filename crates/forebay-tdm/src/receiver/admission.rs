@@ -8,6 +8,7 @@ use forebay_wire::tdm::{
 
 use super::{Peer, PeerState, Phase, Receiver, Whom};
 use crate::clock::Wall;
+use crate::plan::units::time;
 use crate::plan::{Plan, PlanInput, Reason, Slot};
 
 impl Receiver {
@@ -16,12 +17,12 @@ impl Receiver {
             self.phase,
             Phase::Over(_) | Phase::Failed(_) | Phase::Stopping
         ) {
-            self.refuse(from, hello.nonce, RefuseReason::NoSession);
+            self.refuse_hello(from, hello, RefuseReason::NoSession);
             return;
         }
         let smallest = self.plan.as_ref().map_or(0, |plan| plan.packet_bytes);
         if smallest > u32::from(hello.packet_bytes_max) {
-            self.refuse(from, hello.nonce, RefuseReason::PacketBytes);
+            self.refuse_hello(from, hello, RefuseReason::PacketBytes);
             return;
         }
         let named = self
@@ -34,7 +35,7 @@ impl Receiver {
         };
         match admitted {
             Ok(at) => self.welcome(at as u16),
-            Err(reason) => self.refuse(from, hello.nonce, reason),
+            Err(reason) => self.refuse_hello(from, hello, reason),
         }
     }
 
@@ -87,6 +88,11 @@ impl Receiver {
             peer.restart(from, hello, now_ns);
         }
         Ok(at)
+    }
+
+    fn refuse_hello(&mut self, from: SocketAddr, hello: &Hello<'_>, reason: RefuseReason) {
+        self.refusals.add(hello.name, reason);
+        self.refuse(from, hello.nonce, reason);
     }
 
     pub(super) fn refuse(&mut self, to: SocketAddr, nonce: u64, reason: RefuseReason) {
@@ -265,7 +271,7 @@ fn clock_reason(input: &PlanInput, narrowed: usize, of: usize) -> Reason {
     };
     Reason {
         what: "clock",
-        value: format!("{} ns", input.clock_error_ns),
+        value: time(&input.clock_error_ns),
         why: format!("the bound of the error of senders' clocks, by {base}"),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use forebay_bench::tdm::{self, Options, Report, Scheme};
+use forebay_bench::tdm::{self, Options, Report, Scheme, port_burst_bytes};
 use forebay_run::tdm::{Mode, Plan, PlanError, PlanInput};
 use serde_json::Value;
 
@@ -38,9 +38,9 @@ pub(crate) struct BenchArgs {
     /// Bytes that the port's queue holds (tbf's limit).
     #[arg(long, value_name = "BYTES", default_value = "128Ki", value_parser = parse_bytes)]
     port_buffer: u64,
-    /// Bytes that the port lets pass at once (tbf's burst): how late its timer may be, no buffer.
-    #[arg(long, value_name = "BYTES", default_value = "16Ki", value_parser = parse_bytes)]
-    port_burst: u64,
+    /// Bytes that the port lets pass at once (tbf's burst): how late its timer may be, no buffer; else a quarter of --port-buffer, and 16Ki at least.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    port_burst: Option<u64>,
     /// Length of a window; else computed.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     window: Option<Duration>,
@@ -87,7 +87,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         senders: args.senders,
         port_rate_bps: args.port_rate,
         port_buffer_bytes: args.port_buffer,
-        port_burst_bytes: args.port_burst,
+        port_burst_bytes: args
+            .port_burst
+            .unwrap_or_else(|| port_burst_bytes(args.port_buffer)),
         window: args.window,
         dead_time: args.dead_time,
         duration: args.duration,

@@ -90,7 +90,7 @@ fn clock_reason(input: &PlanInput) -> PlanReason {
     };
     PlanReason {
         what: "clock",
-        value: format!("{} ns", input.clock_error_ns),
+        value: format!("{} us", input.clock_error_ns as f64 / 1e3),
         why: format!(
             "taken for the bound of the error of senders' clocks (--clock-error); all times are by the receiver's monotonic clock, which senders learn by exchanges of readings, and by wall clocks where those of both hosts are disciplined: {wall}"
         ),
@@ -141,17 +141,17 @@ fn print(plan: &Plan) {
         ));
     }
     print_line(format_args!(
-        "cycle    {} ns: {:.2} % of the port is used, {} of payload",
-        plan.cycle_ns,
+        "cycle    {} us: {:.2} % of the port is used, {} of payload",
+        plan.cycle_ns as f64 / 1e3,
         plan.utilisation * 100.0,
         si(plan.goodput_bps as f64, "bit/s"),
     ));
     for (sender, slot) in plan.slots.iter().enumerate().take(ROWS_MAX) {
         print_line(format_args!(
-            "sender {sender:<4} |{}| {} packets from {} ns",
+            "sender {sender:<4} |{}| {} packets from {} us",
             bar(plan, sender),
             slot.packets,
-            slot.offset_ns
+            slot.offset_ns as f64 / 1e3
         ));
     }
     if plan.slots.len() > ROWS_MAX {

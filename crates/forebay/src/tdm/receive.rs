@@ -362,6 +362,10 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
             scheme.overlaps,
         ));
     }
+    for (why, times) in &summary.hellos_refused {
+        let times = counted(*times, "time");
+        say(format_args!("refused a place, {why}: {times}"));
+    }
     let strangers = summary.datagrams.get("wrong_key").copied().unwrap_or(0);
     if strangers > 0 {
         let strangers = counted(strangers, "datagram");

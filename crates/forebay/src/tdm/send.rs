@@ -30,7 +30,7 @@ enum LaunchTimesArg {
 /// Without --input it sends a test stream, for as many windows as the receiver says.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n  With messages: forebay tdm send 192.0.2.1 --id north --input shm://daq --heaps, and beside it: forebay net send shm://daq --input lines.txt\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, or the receiver ended it, or its windows before the input did, 4 the receiver did not confirm: what came is not known. With --repeat each session counts."
+    after_help = "Example: forebay tdm send 192.0.2.1 --id north --input north.dat\n  With messages: forebay tdm send 192.0.2.1 --id north --input shm://daq --heaps, and beside it: forebay net send shm://daq --input lines.txt\n\nExit codes: 0 the receiver has said what came and nothing is left over, 1 something is left over, 2 it could not be done, was stopped before it began, or the receiver ended it, or its windows before the input did, 4 the receiver did not confirm: what came is not known. With --repeat each session counts."
 )]
 pub(crate) struct SendArgs {
     /// Where the receiver listens: HOST or HOST:PORT.
@@ -208,12 +208,18 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
     if let Some(why) = summary.failed.as_ref().or(summary.why.as_ref()) {
         note_line(format_args!("forebay: {why}"));
     }
+    // Who repeats was told to wait for whatever comes.
+    let is_in_vain = !args.repeat && summary.sessions == 0 && summary.end == "interrupted";
+    if is_in_vain {
+        note_line("forebay: stopped before a session began: nothing was sent");
+    }
     let is_open = |messages: &NetSummary| !messages.is_closed();
     Ok(match summary.residual_items {
         Some(left) if left != 0 => ExitCode::from(BROKEN),
         _ if summary.messages.as_ref().is_some_and(is_open) => ExitCode::from(BROKEN),
         _ if summary.books_residual != [0; 2] => ExitCode::from(BROKEN),
         _ if summary.sessions_stopped > 0 || summary.failed.is_some() => ExitCode::from(2),
+        _ if is_in_vain => ExitCode::from(2),
         // A stream that went on at another receiver was confirmed there; each session of one that repeats stands for itself.
         _ if args.repeat && summary.sessions_unconfirmed > 0 => ExitCode::from(UNCONFIRMED),
         _ if summary.end == "unconfirmed" => ExitCode::from(UNCONFIRMED),

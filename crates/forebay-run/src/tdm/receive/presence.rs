@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use forebay_tdm::receiver::{PeerState, PeerTotals, Phase, Receiver};
-use forebay_wire::tdm::Mode;
+use forebay_wire::tdm::{Mode, RefuseReason};
 
 /// Lines about senders in a session, at most: whoever joins and leaves again and again does not fill a screen.
 const LINES_MAX: usize = 100;
@@ -16,6 +16,7 @@ enum Event {
     Again,
     Left,
     Dead,
+    Refused(RefuseReason),
 }
 
 /// A place, as it was seen last.
@@ -25,7 +26,7 @@ struct Known {
     state: PeerState,
 }
 
-/// Tells of each sender once that it is here, is here again, has left before the start, and is dead.
+/// Tells of each sender once that it is here, is here again, has left before the start, is dead, and was refused, and why.
 pub(super) struct Presence {
     senders: u16,
     silence: Duration,
@@ -46,8 +47,11 @@ impl Presence {
         }
     }
 
-    /// Tells what has changed since the last look.
-    pub(super) fn look(&mut self, receiver: &Receiver, tell: &mut impl FnMut(&str)) {
+    /// Tells what has changed since the last look, and who was refused.
+    pub(super) fn look(&mut self, receiver: &mut Receiver, tell: &mut impl FnMut(&str)) {
+        if let Some((name, reason)) = receiver.poll_refused() {
+            self.tell(&name, Event::Refused(reason), 0, tell);
+        }
         let has_begun = receiver.plan().is_some();
         // Where nothing began, all go as they were told to.
         if !has_begun && *receiver.phase() != Phase::Waiting {
@@ -130,6 +134,7 @@ impl Presence {
             Event::Left => tell(&format!(
                 "{name} has left before the start, {here} of {planned} are here"
             )),
+            Event::Refused(reason) => tell(&format!("{name} was refused: {}", reason.text())),
             Event::Dead => tell(&format!(
                 "{name} has said nothing for {silence} s and counts as dead"
             )),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use forebay_ledger::Balance;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::{Lost, PeerTotals, Phase, Receiver, Row};
-use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason};
+use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason, RefuseReason};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -152,6 +152,8 @@ pub struct ReceiveSummary {
     pub travel_ns_p99: u64,
     /// Control datagrams that could not be sent.
     pub control_refused: u64,
+    /// Senders that asked for a place and got none, by reason: each time they asked.
+    pub hellos_refused: BTreeMap<&'static str, u64>,
     /// How often somebody has set the wall clock here.
     pub wall_clock_steps: u64,
     /// What the books leave over, in items.
@@ -225,6 +227,16 @@ pub(super) fn describe(plan: &Plan) -> String {
     )
 }
 
+const fn name_of(reason: RefuseReason) -> &'static str {
+    match reason {
+        RefuseReason::Full => "no_place",
+        RefuseReason::NameTaken => "name_taken",
+        RefuseReason::Key => "key",
+        RefuseReason::PacketBytes => "packet_bytes",
+        RefuseReason::NoSession => "no_session",
+    }
+}
+
 fn by_cause(lost: &Lost) -> BTreeMap<&'static str, u64> {
     lost.by_cause().into_iter().collect()
 }
@@ -276,6 +288,11 @@ pub(super) fn of(
         travel_ns_p50: sums.travel.at(0.5),
         travel_ns_p99: sums.travel.at(0.99),
         control_refused: host.refused,
+        hellos_refused: receiver
+            .refused()
+            .filter(|(_, count)| *count > 0)
+            .map(|(reason, count)| (name_of(reason), count))
+            .collect(),
         wall_clock_steps: host.wall_clock_steps,
         residual_items: balance.residual_items,
         residual_bytes: balance.residual_bytes,

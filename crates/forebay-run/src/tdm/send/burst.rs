@@ -32,10 +32,13 @@ impl Work {
         // When it leaves: now, or at the instant until which the kernel keeps it.
         let now_ns = self.sender.leaves_ns(now_ns);
         let mut lengths = [0_usize; SEGMENTS_MAX];
+        let mut segments = [Segment::default(); SEGMENTS_MAX];
         let (mut count, mut ahead) = (0, 0);
         // As many as one call of the kernel's takes: what is over would be a short burst of its own.
         let most = (packets as usize).min(burst_segments_max(DATA_HEAD_BYTES + full));
-        for (head, length) in self.heads.iter_mut().zip(&mut lengths).take(most) {
+        let places = segments.iter_mut().zip(&mut lengths);
+        let fronts = self.heads.iter_mut().zip(&mut self.sealed);
+        for ((segment, length), (head, sealed)) in places.zip(fronts).take(most) {
             let payload = self.input.peek(offset, ahead, full);
             let front = self
                 .sender
@@ -43,11 +46,19 @@ impl Work {
             if payload.is_empty() || front.is_none() {
                 break;
             }
-            if let (Some(key), Some(sealed)) = (&self.keyed, self.sealed.get_mut(count)) {
-                sealed.clear();
-                sealed.extend_from_slice(payload);
-                sealed.extend_from_slice(&key.tag(&[&*head, payload]));
-            }
+            let head = &*head;
+            *segment = match &self.keyed {
+                None => Segment { head, payload },
+                Some(key) => {
+                    sealed.clear();
+                    sealed.extend_from_slice(payload);
+                    sealed.extend_from_slice(&key.tag(&[head, payload]));
+                    Segment {
+                        head,
+                        payload: sealed,
+                    }
+                }
+            };
             *length = payload.len();
             ahead += payload.len();
             count += 1;
@@ -55,24 +66,6 @@ impl Work {
             if payload.len() < full {
                 break;
             }
-        }
-        let mut segments = [Segment {
-            head: &[],
-            payload: &[],
-        }; SEGMENTS_MAX];
-        let mut at = 0;
-        for (index, (segment, (head, length))) in segments
-            .iter_mut()
-            .zip(self.heads.iter().zip(lengths))
-            .enumerate()
-            .take(count)
-        {
-            let payload = match (&self.keyed, self.sealed.get(index)) {
-                (Some(_), Some(sealed)) => sealed.as_slice(),
-                _ => self.input.peek(offset, at, length),
-            };
-            *segment = Segment { head, payload };
-            at += length;
         }
         let launch_ns = self.launches.of_burst(self.clock.true_ns(now_ns));
         let sent = self.bursts.send_at(
