@@ -78,13 +78,18 @@ impl Options {
     }
 }
 
+/// CPU time since the last line, in ticks of the kernel, from which on it is one of another measurement.
+const MEASUREMENT_TICKS: u64 = 10;
+
 /// Where the parts put their lines, each as soon as it is known: what comes behind it may take long, fail, or be interrupted.
 struct Lines<'a> {
     kept: Vec<Line>,
     /// Load average before the part at hand.
     load_before: f64,
-    /// What the CPUs had spent when the last line was known.
+    /// What the CPUs had spent when the last measurement was over.
     spent: CpuTicks,
+    /// What a hypervisor took of them in the last measurement.
+    stolen_part: f64,
     show: &'a mut dyn FnMut(&Line),
 }
 
@@ -93,12 +98,15 @@ impl Lines<'_> {
         self.put_all([line]);
     }
 
-    /// Lines of one measurement.
+    /// Lines of one measurement, or more of the last one.
     fn put_all(&mut self, lines: impl IntoIterator<Item = Line>) {
         let spent = CpuTicks::read();
-        let stolen = spent.stolen_since(std::mem::replace(&mut self.spent, spent));
+        if spent.with_work_since(self.spent) >= MEASUREMENT_TICKS {
+            self.stolen_part = spent.stolen_since(self.spent);
+            self.spent = spent;
+        }
         for mut line in lines {
-            (line.load_before, line.stolen) = (self.load_before, stolen);
+            (line.load_before, line.stolen) = (self.load_before, self.stolen_part);
             (self.show)(&line);
             self.kept.push(line);
         }
@@ -210,6 +218,7 @@ fn carry_out<'a>(
         kept: Vec::new(),
         load_before: 0.0,
         spent: CpuTicks::default(),
+        stolen_part: 0.0,
         show,
     };
     for (name, purpose, measure) in parts {

@@ -70,12 +70,18 @@ impl CpuTicks {
         }
     }
 
+    /// The time with work at hand since `before`, on all CPUs, in ticks.
+    #[must_use]
+    pub const fn with_work_since(self, before: Self) -> u64 {
+        let stolen = self.stolen.saturating_sub(before.stolen);
+        self.busy.saturating_sub(before.busy) + stolen
+    }
+
     /// The part of the time with work at hand since `before` that a hypervisor took away.
     #[must_use]
     pub fn stolen_since(self, before: Self) -> f64 {
         let stolen = self.stolen.saturating_sub(before.stolen) as f64;
-        let busy = self.busy.saturating_sub(before.busy) as f64;
-        stolen / (stolen + busy).max(1.0)
+        stolen / (self.with_work_since(before) as f64).max(1.0)
     }
 }
 
@@ -135,6 +141,7 @@ mod tests {
         let before = CpuTicks::parse("cpu  100 2 30 1000 50 1 7 10 5 0\ncpu0 1 1 1 1\n");
         assert_eq!((before.busy, before.stolen), (140, 10));
         let after = CpuTicks::parse("cpu  160 2 30 2000 50 1 7 30\n");
+        assert_eq!(after.with_work_since(before), 80);
         assert_eq!(after.stolen_since(before), 0.25);
         assert_eq!(before.stolen_since(before), 0.0);
         assert_eq!(CpuTicks::parse("junk"), CpuTicks::default());

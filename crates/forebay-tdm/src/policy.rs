@@ -63,7 +63,8 @@ fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
 /// utilisation that is asked for allows, but for what a sender could not catch up: the guard costs every window as much as it is long, and who is late by less
 /// than the limit makes up for it, as the port's buffer takes what comes at once.
 fn lateness_to_cover_ns(input: &PlanInput, port: &Port, rest_ns: u64) -> u64 {
-    let Some(window_ns) = input.window_ns else {
+    // With grants it costs no window anything: it is how long a report is waited for that does not come.
+    let Some(window_ns) = input.window_ns.filter(|_| input.mode != Mode::Credit) else {
         return input.lateness_ns;
     };
     let left_ns = (window_ns as f64 * (1.0 - input.utilisation) / input.utilisation) as u64;

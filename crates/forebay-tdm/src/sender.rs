@@ -153,6 +153,8 @@ pub struct Sender {
     heard_ns: u64,
     began_ns: u64,
     interrupted: bool,
+    /// It was asked to end before it could send.
+    stopped_early: bool,
     /// The windows of the session were over before the input was.
     input_left: bool,
     /// Since when the receiver says that another one has its name.
@@ -201,6 +203,7 @@ impl Sender {
             heard_ns: now_ns,
             began_ns: now_ns,
             interrupted: false,
+            stopped_early: false,
             input_left: false,
             taken_ns: None,
             lead_ns: 0,
@@ -299,6 +302,7 @@ impl Sender {
 
     /// Somebody asks for the end: what was sent is reported, and the receiver's totals are waited for.
     pub fn stop(&mut self) {
+        self.stopped_early |= matches!(self.phase, Phase::Hello | Phase::Clock | Phase::Ready);
         self.interrupted = true;
         match self.phase {
             Phase::Running | Phase::Ready | Phase::Clock => self.begin_end(0),

@@ -149,6 +149,28 @@ fn who_gets_no_place_is_told_and_counted_at_the_receiver_and_one_stopped_before_
 }
 
 #[test]
+fn one_that_is_stopped_while_it_looks_for_the_receiver_that_it_lost_ends_with_4() {
+    let session = Session::new();
+    let receiver = session.receive(&["--senders", "1"]);
+    let north = session.send("north", &[]);
+    session.tells("slots-paced for 1 sender:");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(signal("KILL", receiver.pid()));
+    drop(receiver.end());
+    wait_for("that it is lost", || {
+        north
+            .said()
+            .contains("the receiver is silent")
+            .then_some(())
+    });
+    assert!(signal("INT", north.pid()));
+    let north = north.end();
+    assert_eq!(north.code(), Some(4), "{}", north.stderr);
+    let why = "stopped before a receiver was found again: what came of ";
+    assert!(north.stderr.contains(why), "{}", north.stderr);
+}
+
+#[test]
 fn packets_that_are_none_of_the_test_stream_are_told_with_what_may_be_the_reason() {
     let session = Session::new();
     let file = session.path("file");

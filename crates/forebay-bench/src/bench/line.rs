@@ -172,7 +172,7 @@ impl Line {
         text += &format!("; load {:.1}", self.load_before);
         if self.stolen >= STOLEN_TOLD {
             let percent = self.stolen * 100.0;
-            text += &format!("; a hypervisor took {percent:.1} % of the CPUs");
+            text += &format!("; a hypervisor took {percent:.1} % of the time with work at hand");
         }
         text
     }

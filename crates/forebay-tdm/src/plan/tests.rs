@@ -115,6 +115,14 @@ fn a_guard_for_being_late_takes_no_more_than_is_left_but_for_what_cannot_be_caug
     // A buffer that lets nobody catch up.
     let (guard_ns, warnings, _) = of(200_000, 4_000);
     assert_eq!((guard_ns, warnings), (200_000 + rest_ns, 1));
+    // A grant's is how long a report is waited for that does not come.
+    let input = PlanInput {
+        mode: Mode::Credit,
+        lateness_ns: 200_000,
+        window_ns: Some(2_500_000),
+        ..port_of_a_gigabit()
+    };
+    assert_eq!(Plan::compute(&input).unwrap().guard_ns, 200_000 + rest_ns);
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl Receiver {
             self.phase,
             Phase::Over(_) | Phase::Failed(_) | Phase::Stopping
         ) {
-            self.refuse_hello(from, hello, RefuseReason::NoSession);
+            self.refuse(from, hello.nonce, RefuseReason::NoSession);
             return;
         }
         let smallest = self.plan.as_ref().map_or(0, |plan| plan.packet_bytes);

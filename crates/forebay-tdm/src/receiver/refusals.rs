@@ -1,15 +1,20 @@
 //! Who asked for a place and got none.
 
+use std::collections::VecDeque;
+
 use forebay_wire::tdm::RefuseReason;
 
 use super::Receiver;
 
-/// Hellos that were answered with a refusal; those without the right key are not among them: nobody knows whose they are.
+/// Refusals that wait to be told, at most: of a flood the others are in the counts alone.
+const UNTOLD_MAX: usize = 64;
+
+/// Hellos that were answered with a refusal. Those without the right key are not among them, as nobody knows whose they are, nor those that a session met
+/// which was over: they are for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     counts: [u64; RefuseReason::ALL.len()],
-    /// The last one that was not told.
-    last: Option<(String, RefuseReason)>,
+    untold: VecDeque<(String, RefuseReason)>,
 }
 
 impl Refusals {
@@ -18,7 +23,9 @@ impl Refusals {
         if let Some(count) = at.and_then(|at| self.counts.get_mut(at)) {
             *count += 1;
         }
-        self.last = Some((name.to_owned(), reason));
+        if self.untold.len() < UNTOLD_MAX {
+            self.untold.push_back((name.to_owned(), reason));
+        }
     }
 }
 
@@ -29,8 +36,8 @@ impl Receiver {
         RefuseReason::ALL.iter().copied().zip(counts)
     }
 
-    /// The last sender that was refused since this was asked; of several the others are in the counts alone.
+    /// The next sender that was refused and was not told yet.
     pub fn poll_refused(&mut self) -> Option<(String, RefuseReason)> {
-        self.refusals.last.take()
+        self.refusals.untold.pop_front()
     }
 }

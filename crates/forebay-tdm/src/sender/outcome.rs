@@ -134,6 +134,12 @@ impl Sender {
         sessions
     }
 
+    /// Whether somebody asked for the end before it could send, and it was not to wait for whatever comes.
+    #[must_use]
+    pub const fn was_stopped_early(&self) -> bool {
+        self.stopped_early && !self.config.repeat
+    }
+
     pub(super) fn end(&self) -> End {
         End {
             reason: if self.interrupted || self.stopped.is_some() {

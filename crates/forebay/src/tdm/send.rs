@@ -208,21 +208,18 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
     if let Some(why) = summary.failed.as_ref().or(summary.why.as_ref()) {
         note_line(format_args!("forebay: {why}"));
     }
-    // Who repeats was told to wait for whatever comes.
-    let is_in_vain = !args.repeat && summary.sessions == 0 && summary.end == "interrupted";
-    if is_in_vain {
-        note_line("forebay: stopped before a session began: nothing was sent");
-    }
     let is_open = |messages: &NetSummary| !messages.is_closed();
     Ok(match summary.residual_items {
         Some(left) if left != 0 => ExitCode::from(BROKEN),
         _ if summary.messages.as_ref().is_some_and(is_open) => ExitCode::from(BROKEN),
         _ if summary.books_residual != [0; 2] => ExitCode::from(BROKEN),
         _ if summary.sessions_stopped > 0 || summary.failed.is_some() => ExitCode::from(2),
-        _ if is_in_vain => ExitCode::from(2),
         // A stream that went on at another receiver was confirmed there; each session of one that repeats stands for itself.
-        _ if args.repeat && summary.sessions_unconfirmed > 0 => ExitCode::from(UNCONFIRMED),
+        _ if (args.repeat || summary.stopped_early) && summary.sessions_unconfirmed > 0 => {
+            ExitCode::from(UNCONFIRMED)
+        }
         _ if summary.end == "unconfirmed" => ExitCode::from(UNCONFIRMED),
+        _ if summary.stopped_early => ExitCode::from(2),
         _ if summary.is_complete() => ExitCode::SUCCESS,
         _ => ExitCode::from(2),
     })

@@ -14,6 +14,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,9 +31,15 @@ pub(crate) fn forebay() -> Command {
 /// A run in progress.
 pub(crate) struct Run {
     child: Guarded,
-    stdout: JoinHandle<Vec<u8>>,
-    stderr: JoinHandle<Vec<u8>>,
+    stdout: Drained,
+    stderr: Drained,
     what: String,
+}
+
+/// A pipe that a thread empties.
+struct Drained {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
 }
 
 /// A process that does not outlive its test, however that ends.
@@ -55,12 +62,29 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        bytes
-    })
+impl Drained {
+    fn new(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&bytes);
+        let thread = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(got @ 1..) = pipe.read(&mut piece) {
+                into.lock().unwrap().extend_from_slice(&piece[..got]);
+            }
+        });
+        Self { bytes, thread }
+    }
+
+    /// What has come until now.
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    /// All of it.
+    fn text(self) -> String {
+        self.thread.join().unwrap();
+        String::from_utf8(self.bytes.lock().unwrap().clone()).unwrap()
+    }
 }
 
 /// Starts `command`.
@@ -72,8 +96,8 @@ pub(crate) fn start(command: &mut Command) -> Run {
         .stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     let (stdout, stderr) = (
-        drain(child.stdout.take().unwrap()),
-        drain(child.stderr.take().unwrap()),
+        Drained::new(child.stdout.take().unwrap()),
+        Drained::new(child.stderr.take().unwrap()),
     );
     Run {
         child: Guarded(child),
@@ -102,21 +126,24 @@ impl Run {
             if Instant::now() > limit {
                 self.child.0.kill().unwrap();
                 let _ = self.child.0.wait();
-                let stderr = self.stderr.join().unwrap();
                 panic!(
                     "{} did not end within {LIMIT:?}\n{}",
                     self.what,
-                    String::from_utf8_lossy(&stderr)
+                    self.stderr.so_far()
                 );
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let text = |thread: JoinHandle<Vec<u8>>| String::from_utf8(thread.join().unwrap()).unwrap();
         Ended {
             status,
-            stdout: text(self.stdout),
-            stderr: text(self.stderr),
+            stdout: self.stdout.text(),
+            stderr: self.stderr.text(),
         }
+    }
+
+    /// What is on its standard error until now.
+    pub(crate) fn said(&self) -> String {
+        self.stderr.so_far()
     }
 
     /// The stages that live now, by name.
@@ -124,15 +151,25 @@ impl Run {
         stages_of(self.pid())
     }
 
-    /// Waits until `wanted` stages are at work.
+    /// Waits until `wanted` stages are at work; a run that ends before, or has them not in time, is told with all that it said.
     pub(crate) fn wait_stages(&self, wanted: &[&str]) -> BTreeMap<String, u32> {
-        wait_for("the stages", || {
+        let limit = Instant::now() + LIMIT;
+        loop {
             let stages = self.stages();
-            wanted
-                .iter()
-                .all(|name| stages.contains_key(*name))
-                .then_some(stages)
-        })
+            if wanted.iter().all(|name| stages.contains_key(*name)) {
+                return stages;
+            }
+            let has_ended = !is_alive(self.pid());
+            assert!(
+                !has_ended && Instant::now() < limit,
+                "{}: of the stages {wanted:?} there are {stages:?}{}; it has said:\n{}{}",
+                self.what,
+                if has_ended { ", and it has ended" } else { "" },
+                self.stdout.so_far(),
+                self.stderr.so_far()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 

@@ -9,6 +9,9 @@ use forebay_wire::tdm::{Mode, RefuseReason};
 /// Lines about senders in a session, at most: whoever joins and leaves again and again does not fill a screen.
 const LINES_MAX: usize = 100;
 
+/// Lines about senders that were refused, at most: strangers keep nobody from hearing of members.
+const REFUSED_MAX: usize = 32;
+
 /// What is told of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Event {
@@ -16,7 +19,6 @@ enum Event {
     Again,
     Left,
     Dead,
-    Refused(RefuseReason),
 }
 
 /// A place, as it was seen last.
@@ -33,6 +35,7 @@ pub(super) struct Presence {
     known: Vec<Known>,
     told: HashSet<(String, Event)>,
     is_full: bool,
+    refused: HashSet<(String, RefuseReason)>,
 }
 
 impl Presence {
@@ -44,13 +47,14 @@ impl Presence {
             known: Vec::new(),
             told: HashSet::new(),
             is_full: false,
+            refused: HashSet::new(),
         }
     }
 
     /// Tells what has changed since the last look, and who was refused.
     pub(super) fn look(&mut self, receiver: &mut Receiver, tell: &mut impl FnMut(&str)) {
-        if let Some((name, reason)) = receiver.poll_refused() {
-            self.tell(&name, Event::Refused(reason), 0, tell);
+        while let Some((name, reason)) = receiver.poll_refused() {
+            self.refused(name, reason, tell);
         }
         let has_begun = receiver.plan().is_some();
         // Where nothing began, all go as they were told to.
@@ -85,6 +89,20 @@ impl Presence {
             Mode::Incast | Mode::Credit => String::new(),
         };
         tell(&format!("{here} of {planned} senders {verb} here{slots}"));
+    }
+
+    fn refused(&mut self, name: String, reason: RefuseReason, tell: &mut impl FnMut(&str)) {
+        if self.refused.len() >= REFUSED_MAX {
+            return;
+        }
+        let told = format!("{name} was refused: {}", reason.text());
+        if !self.refused.insert((name, reason)) {
+            return;
+        }
+        tell(&told);
+        if self.refused.len() == REFUSED_MAX {
+            tell("so many senders were refused that no more of it is told");
+        }
     }
 
     fn event(&mut self, at: usize, peer: &PeerTotals, has_begun: bool) -> Option<Event> {
@@ -134,7 +152,6 @@ impl Presence {
             Event::Left => tell(&format!(
                 "{name} has left before the start, {here} of {planned} are here"
             )),
-            Event::Refused(reason) => tell(&format!("{name} was refused: {}", reason.text())),
             Event::Dead => tell(&format!(
                 "{name} has said nothing for {silence} s and counts as dead"
             )),
@@ -193,5 +210,29 @@ mod tests {
         ];
         assert_eq!(lines.iter().take(6).collect::<Vec<_>>(), first.each_ref());
         assert_eq!(lines.len(), LINES_MAX);
+    }
+
+    #[test]
+    fn strangers_that_are_refused_are_told_once_and_keep_nobody_from_hearing_of_members() {
+        let mut presence = Presence::new(1, Duration::from_millis(1500));
+        let mut lines = Vec::new();
+        let mut tell = |line: &str| lines.push(line.to_owned());
+        for number in 0..1_000 {
+            let name = format!("stranger{}", number / 2);
+            presence.refused(name, RefuseReason::Full, &mut tell);
+        }
+        presence.tell("a", Event::Here, 1, &mut tell);
+        assert_eq!(lines.len(), REFUSED_MAX + 2);
+        assert_eq!(
+            lines[0],
+            format!("stranger0 was refused: {}", RefuseReason::Full.text())
+        );
+        assert_eq!(
+            lines[REFUSED_MAX..],
+            [
+                "so many senders were refused that no more of it is told",
+                "a is here, 1 of 1"
+            ]
+        );
     }
 }

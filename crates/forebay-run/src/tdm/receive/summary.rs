@@ -218,10 +218,13 @@ pub(super) fn describe(plan: &Plan) -> String {
         .iter()
         .map(|reason| format!("{} {}", reason.what, reason.value));
     let reasons: Vec<String> = reasons.collect();
+    let senders = match plan.slots.len() {
+        1 => "1 sender".to_owned(),
+        several => format!("{several} senders"),
+    };
     format!(
-        "{} for {} senders: {}; {:.1} % of the port",
+        "{} for {senders}: {}; {:.1} % of the port",
         plan.mode,
-        plan.slots.len(),
         reasons.join(", "),
         plan.utilisation * 100.0
     )

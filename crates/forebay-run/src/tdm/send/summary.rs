@@ -141,6 +141,8 @@ pub struct SendSummary {
     pub heaps: Option<HeapsSent>,
     /// What the end of messaging has to say, where its input are messages.
     pub messages: Option<NetSummary>,
+    /// Somebody asked for the end while it waited for a receiver, or for the start of a session, and it was not to repeat.
+    pub stopped_early: bool,
     /// What failed.
     pub failed: Option<String>,
 }
@@ -240,6 +242,15 @@ fn end_of(
             ),
         ),
         Phase::Over(Over::Complete) => ("complete", None),
+        Phase::Over(Over::Interrupted) if sender.was_stopped_early() => {
+            let told = match sender.sessions().unconfirmed_packets {
+                0 => "stopped before a session began: nothing was sent".to_owned(),
+                lost => format!(
+                    "stopped before a receiver was found again: what came of {lost} packets is not known"
+                ),
+            };
+            ("interrupted", Some(told))
+        }
         Phase::Over(Over::Interrupted) => ("interrupted", None),
         Phase::Over(Over::Stopped(reason)) => (
             "stopped",
@@ -333,6 +344,7 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         books_residual: host.books_residual,
         heaps: host.input.heaps,
         messages: host.input.messages,
+        stopped_early: sender.was_stopped_early(),
         failed: host.failed,
     }
 }
