@@ -16,6 +16,7 @@ mod neighbours;
 mod objects;
 mod shared;
 mod signals;
+mod stay;
 mod unix;
 
 pub(crate) use abi::{FI_EP_DGRAM, FI_EP_MSG, FI_EP_RDM, FI_ETRUNC as TRUNCATED, FI_MR_LOCAL};

@@ -137,12 +137,6 @@ impl LossTableWriter {
         book.add(self.word(ROWS_USED), 1);
     }
 
-    /// Rows in use, in `book`.
-    #[must_use]
-    pub fn rows_used(&self, book: &Book) -> u64 {
-        book.value(self.word(ROWS_USED))
-    }
-
     const fn word(&self, which: u32) -> Counter {
         Counter {
             group: self.group,

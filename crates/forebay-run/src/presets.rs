@@ -9,7 +9,6 @@ pub use forebay_emu::{
 };
 
 use crate::error::RunError;
-use crate::generator::GeneratorPlan;
 use crate::plan::{
     Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
     SinkPlan, SourceKey, SourcePlan,
@@ -166,9 +165,4 @@ pub fn null_sink() -> SinkPlan {
         queue_bytes: 1 << 20,
         backpressure: Backpressure::Drop,
     }
-}
-
-/// Adds the emulator `generator` to `plan`, sending to the plan's ports.
-pub fn add_generator(plan: &mut Plan, generator: GeneratorPlan) {
-    plan.generator = Some(generator);
 }

@@ -1,6 +1,6 @@
 //! The machine's clocks, as integer nanoseconds.
 
-use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 mod discipline;
 mod interface;
@@ -47,22 +47,10 @@ pub struct ClockDifference {
 /// anew for each stamp that matters.
 #[must_use]
 pub fn realtime_minus_monotonic_ns() -> ClockDifference {
-    minus_monotonic_ns(realtime_ns)
-}
-
-/// As [`realtime_minus_monotonic_ns`], for `CLOCK_TAI`: to name an instant to a queue or card that keeps TAI. It is the wall
-/// clock where nobody has told the kernel the leap seconds.
-#[must_use]
-pub fn tai_minus_monotonic_ns() -> ClockDifference {
-    // A kernel without this clock (before 3.10) has no launch times either.
-    minus_monotonic_ns(|| clock_gettime_dynamic(DynamicClockId::Tai).map_or(0, timespec_ns))
-}
-
-fn minus_monotonic_ns(read_ns: impl Fn() -> u64) -> ClockDifference {
     const TRIES: usize = 8;
     let tries = std::iter::repeat_with(|| {
         let before = monotonic_ns();
-        let other = read_ns();
+        let other = realtime_ns();
         difference(before, other, monotonic_ns())
     });
     tries
@@ -126,12 +114,5 @@ mod tests {
             "{one:?} {two:?}"
         );
         assert!(one.half_width_ns < 1_000_000, "{one:?}");
-        let tai = tai_minus_monotonic_ns();
-        let apart_ns = i64::from(discipline().unwrap().tai_minus_utc_s) * 1_000_000_000;
-        assert!(
-            (tai.offset_ns - two.offset_ns).abs_diff(apart_ns)
-                <= tai.half_width_ns + two.half_width_ns,
-            "{tai:?} {two:?}"
-        );
     }
 }

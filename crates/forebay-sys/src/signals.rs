@@ -104,13 +104,6 @@ impl AsFd for StopSignals {
     }
 }
 
-/// Lets a closed pipe end this program quietly (`forebay … | head`), as other command line tools do; Rust programs
-/// start with the signal ignored.
-pub fn end_quietly_on_closed_pipe() {
-    // SAFETY: SIG_DFL is a valid disposition and runs no code of ours.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
-
 /// Ignores `SIGXFSZ`: a write beyond the limit of the size of files (`ulimit -f`) fails with a reason instead of ending the
 /// process without one.
 pub fn let_writes_fail() {

@@ -95,7 +95,7 @@ impl Stamped {
         self.send_stamped_at(bytes, to, None)
     }
 
-    /// The same, and it leaves at `launch_ns` of the clock that [`txtime::enable`](crate::txtime::enable) named, where a queue on the way keeps such times:
+    /// The same, and it leaves at `launch_ns` of monotonic time, which [`txtime::enable`](crate::txtime::enable) has allowed, where a queue on the way keeps such times:
     /// the stamp shows whether one did.
     ///
     /// # Errors

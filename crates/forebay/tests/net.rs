@@ -140,6 +140,28 @@ fn wait_for_bytes(to: &Path) {
     });
 }
 
+/// Whether a process has ended as its peer was killed while it held a lock of libfabric's shared memory, for which it would wait for ever. With libfabric 1.17
+/// one of some hundred that are killed does.
+fn is_held_up(backend: &str, ended: &Ended) -> bool {
+    let said = ended.stderr.contains("was killed while it held a lock");
+    if said {
+        assert_eq!((backend, ended.code()), ("fabric+shm", Some(2)));
+        eprintln!("cut short: {}", ended.stderr);
+    }
+    said
+}
+
+/// Waits until it `has` something; or until `other` has ended, which is given back.
+fn wait_or_end(other: Run, what: &str, mut has: impl FnMut() -> bool) -> Result<Run, Ended> {
+    let mut other = other;
+    let is_over = wait_for(what, || match (has(), other.is_over()) {
+        (true, _) => Some(false),
+        (false, true) => Some(true),
+        _ => None,
+    });
+    if is_over { Err(other.end()) } else { Ok(other) }
+}
+
 fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -330,7 +352,15 @@ fn a_publisher_that_comes_again_is_found(backend: &str) {
     });
     signal(&killed, Signal::KILL);
     killed.end();
-    closed(&publish(&["--count", "50"]).end());
+    let mut third = publish(&["--count", "50"]);
+    let subscriber = match wait_or_end(subscriber, "the third's end", || third.is_over()) {
+        Ok(subscriber) => subscriber,
+        Err(ended) => {
+            assert!(is_held_up(backend, &ended), "{}", ended.stderr);
+            return;
+        }
+    };
+    closed(&third.end());
     signal(&subscriber, Signal::INT);
     let got = closed(&subscriber.end());
     assert_eq!(count(&got, "connections_made"), 3);
@@ -477,7 +507,11 @@ fn a_killed_sender_costs_nothing_that_came(backend: &str) {
         std::thread::sleep(Duration::from_millis(pause_ms));
         signal(&sender, Signal::KILL);
         sender.end();
-        let received = closed(&receiver.end());
+        let ended = receiver.end();
+        if is_held_up(backend, &ended) {
+            continue;
+        }
+        let received = closed(&ended);
         assert_eq!(count(&received, "dropped"), 0, "{received}");
         let written = std::fs::metadata(&to).unwrap().len();
         assert_eq!(written, 500 * count(&received, "messages"));
@@ -510,7 +544,14 @@ fn a_killed_receiver_leaves_its_sender_with_closed_books(backend: &str) {
     receiver.end();
     // Another one takes its place, and the sender goes on.
     let receiver = receive(&to[1]);
-    wait_for_bytes(&to[1]);
+    let has_come = || std::fs::metadata(&to[1]).is_ok_and(|file| file.len() > 0);
+    let sender = match wait_or_end(sender, "messages at the second one", has_come) {
+        Ok(sender) => sender,
+        Err(ended) => {
+            assert!(is_held_up(backend, &ended), "{}", ended.stderr);
+            return;
+        }
+    };
     signal(&sender, Signal::INT);
     let sent = closed(&sender.end());
     signal(&receiver, Signal::INT);

@@ -1,5 +1,6 @@
 //! An end point with its queues and its pages.
 
+mod open;
 mod post;
 
 use std::mem::forget;
@@ -15,9 +16,11 @@ use super::library::Library;
 use super::memory::{Arena, Page};
 use super::neighbours::neighbours;
 use super::objects::{Domain, EventQueue, FromCode, Handle, call, name};
-use super::signals::kept;
+use super::stay::Stay;
 use super::unix::UnixSocket;
 use crate::error::{FabricError, Fault};
+pub(crate) use open::has_wait_fd;
+use open::{open_av, open_cq, open_ep};
 
 /// Completions that are read with one call.
 const BATCH: usize = 16;
@@ -65,6 +68,8 @@ pub(super) struct Parts {
     events: Option<EventQueue>,
     av: Option<Handle<FidAv>>,
     store: Option<Store>,
+    /// What the provider may hold up, where it shares memory with the peer.
+    stay: Arc<Stay>,
     /// Closed after all of these.
     domain: Arc<Domain>,
 }
@@ -109,6 +114,11 @@ impl Channel {
         let cq = open_cq(domain, tied + room.region_sends + ENDS)?;
         let ep = open_ep(domain, info)?;
         let cq_fd = cq.wait_fd();
+        let stay = if connects {
+            Arc::default()
+        } else {
+            Stay::watched()
+        };
         let parts = Parts {
             ep: Some(ep),
             cq: Some(cq),
@@ -119,6 +129,7 @@ impl Channel {
                 send,
                 contexts,
             }),
+            stay,
             domain: Arc::clone(domain),
         };
         let mut channel = Self {
@@ -191,11 +202,15 @@ impl Channel {
         cq.expect("the queue is open until dropped")
     }
 
-    #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
     fn store(&mut self) -> &mut Store {
+        self.store_and_stay().0
+    }
+
+    #[expect(clippy::expect_used, reason = "taken out in `drop` alone")]
+    fn store_and_stay(&mut self) -> (&mut Store, &Stay) {
         let parts = self.parts.as_mut();
-        let store = parts.and_then(|parts| parts.store.as_mut());
-        store.expect("the pages are there until dropped")
+        let both = parts.and_then(|parts| Some((parts.store.as_mut()?, &*parts.stay)));
+        both.expect("the pages are there until dropped")
     }
 
     fn events(&self) -> Option<&EventQueue> {
@@ -262,6 +277,8 @@ impl Channel {
                 .library()
                 .failed("fi_av_insert", libc::ECONNREFUSED.into()));
         }
+        self.parts().stay.meets(address);
+        self.parts().stay.turn();
         // SAFETY: the vector is open; the peer's memory stays as long as this (see `neighbours`); the address ends in zero and is copied by the call.
         let code = unsafe {
             call!(
@@ -276,6 +293,7 @@ impl Channel {
                 )
             )
         };
+        self.parts().stay.turn();
         self.library().check("fi_av_insert", code)?;
         if code != 1 {
             return Err(refused(self.library()));
@@ -307,6 +325,7 @@ impl Channel {
         // Bounded by what can be posted at all.
         loop {
             let mut entries = [empty; BATCH];
+            self.parts().stay.turn();
             // SAFETY: the queue is open and of the format of these entries, of which there are as many as said.
             let read = unsafe {
                 call!(
@@ -314,6 +333,7 @@ impl Channel {
                     FiOpsCq.read(cq, entries.as_mut_ptr().cast(), BATCH)
                 )
             };
+            self.parts().stay.turn();
             if read == -i64::from(FI_EAVAIL) {
                 count += 1;
                 match self.poll_error()? {
@@ -344,8 +364,10 @@ impl Channel {
         // SAFETY: numbers and pointers, for which zero is a value; with no room for the provider's own data (size 0).
         let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
         let cq = self.cq().raw();
+        self.parts().stay.turn();
         // SAFETY: the queue is open, the call fills the entry.
         let read = unsafe { call!((*cq).ops, FiOpsCq.readerr(cq, &raw mut entry, 0)) };
+        self.parts().stay.turn();
         if read == -i64::from(libc::EAGAIN) {
             return Ok(None);
         }
@@ -415,10 +437,12 @@ impl Drop for Channel {
 
 impl Drop for Parts {
     fn drop(&mut self) {
+        self.stay.turn();
         let closed = self.ep.take().is_none_or(Handle::close);
         drop(self.cq.take());
         drop(self.events.take());
         drop(self.av.take());
+        self.stay.turn();
         let store = self.store.take();
         if !closed {
             // The provider may still write there: better to lose the memory than to give it to somebody else.
@@ -430,67 +454,4 @@ impl Drop for Parts {
 /// Whether the name of an end point is another one's.
 fn is_taken(error: &FabricError) -> bool {
     matches!(error, FabricError::Call { call: "fi_enable", fault } if fault.errno == libc::EBUSY)
-}
-
-fn open_ep(domain: &Domain, info: &Info) -> Result<Handle<FidEp>, FabricError> {
-    let mut raw = ptr::null_mut();
-    let of = domain.handle.raw();
-    // SAFETY: domain and entry are valid; the call copies what it needs.
-    let open = || unsafe {
-        call!(
-            (*of).ops,
-            FiOpsDomain.endpoint(of, info.raw.as_ptr(), &raw mut raw, ptr::null_mut())
-        )
-    };
-    domain.library().check("fi_endpoint", kept(open))?;
-    // SAFETY: just made.
-    unsafe { Handle::own(domain.library(), "fi_endpoint", raw) }
-}
-
-fn open_av(domain: &Domain) -> Result<Handle<FidAv>, FabricError> {
-    // SAFETY: numbers and pointers, for which zero is a value and the default.
-    let mut attributes: FiAvAttr = unsafe { std::mem::zeroed() };
-    attributes.kind = FI_AV_TABLE;
-    attributes.count = 1;
-    let mut raw = ptr::null_mut();
-    let of = domain.handle.raw();
-    // SAFETY: the domain is open, the attributes are read by the call only.
-    let code = unsafe {
-        call!(
-            (*of).ops,
-            FiOpsDomain.av_open(of, &raw mut attributes, &raw mut raw, ptr::null_mut())
-        )
-    };
-    domain.library().check("fi_av_open", code)?;
-    // SAFETY: just made.
-    unsafe { Handle::own(domain.library(), "fi_av_open", raw) }
-}
-
-/// Opens a queue with a descriptor, or without one where the provider has none.
-fn open_cq(domain: &Domain, size: usize) -> Result<Handle<FidCq>, FabricError> {
-    let open = |wait_obj| {
-        // SAFETY: numbers and pointers, for which zero is a value and the default.
-        let mut attributes: FiCqAttr = unsafe { std::mem::zeroed() };
-        attributes.size = size;
-        attributes.format = FI_CQ_FORMAT_MSG;
-        attributes.wait_obj = wait_obj;
-        let mut raw = ptr::null_mut();
-        let of = domain.handle.raw();
-        // SAFETY: the domain is open, the attributes are read by the call only.
-        let code = unsafe {
-            call!(
-                (*of).ops,
-                FiOpsDomain.cq_open(of, &raw mut attributes, &raw mut raw, ptr::null_mut())
-            )
-        };
-        domain.library().check("fi_cq_open", code)?;
-        // SAFETY: just made.
-        unsafe { Handle::own(domain.library(), "fi_cq_open", raw) }
-    };
-    open(FI_WAIT_FD).or_else(|_| open(FI_WAIT_NONE))
-}
-
-/// Whether one can sleep on a queue of completions.
-pub(crate) fn has_wait_fd(domain: &Domain) -> bool {
-    open_cq(domain, 1).is_ok_and(|cq| cq.wait_fd().is_some())
 }

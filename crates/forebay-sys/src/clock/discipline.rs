@@ -9,12 +9,6 @@ pub struct Discipline {
     pub synchronised: bool,
     /// The largest error there can be, ns; the kernel lets it grow by 500 ppm until it is told anew, to 16 s.
     pub error_max_ns: u64,
-    /// The error that is expected, ns.
-    pub error_estimate_ns: u64,
-    /// How much faster the clock is made to run, in parts per 10⁹.
-    pub frequency_ppb: i64,
-    /// TAI minus UTC, s; 0 where nobody has set it (37 since 2017).
-    pub tai_minus_utc_s: i32,
 }
 
 /// Reads the state of the wall clock; changes nothing and needs no privilege.
@@ -30,19 +24,11 @@ pub fn discipline() -> Result<Discipline, SysError> {
         let why = std::io::Error::last_os_error();
         return Err(SysError::new("adjtimex", "wall clock", why));
     }
-    let microseconds = |value: i64| u64::try_from(value).unwrap_or(0).saturating_mul(1000);
+    let error_max_us = u64::try_from(state.maxerror).unwrap_or(0);
     Ok(Discipline {
         synchronised: answer != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0,
-        error_max_ns: microseconds(state.maxerror),
-        error_estimate_ns: microseconds(state.esterror),
-        frequency_ppb: ppb(state.freq),
-        tai_minus_utc_s: state.tai,
+        error_max_ns: error_max_us.saturating_mul(1000),
     })
-}
-
-/// The kernel's frequency is in parts per 10⁶ with 16 bits of fraction.
-fn ppb(freq: i64) -> i64 {
-    freq.saturating_mul(1000) / 65_536
 }
 
 #[cfg(test)]
@@ -50,20 +36,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequencies_are_parts_per_billion() {
-        assert_eq!(ppb(65_536), 1000);
-        assert_eq!(ppb(-32_768), -500);
-    }
-
-    #[test]
     fn the_state_is_read_and_is_plausible() {
         let state = discipline().unwrap();
-        // The kernel's own limits: 500 ppm and 16 s.
-        assert!(state.frequency_ppb.abs() <= 500_000, "{state:?}");
+        // The kernel's own limit.
         assert!(state.error_max_ns <= 16_000_000_000, "{state:?}");
-        assert!(
-            (0..1000).contains(&state.tai_minus_utc_s),
-            "a leap second is rare: {state:?}"
-        );
     }
 }

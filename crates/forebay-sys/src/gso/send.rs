@@ -139,7 +139,7 @@ impl GsoSend {
         self.send_at(socket, segments, None)
     }
 
-    /// The same, and all of them leave at `launch_ns` of the clock that [`txtime::enable`](crate::txtime::enable) named, where a queue on the way keeps
+    /// The same, and all of them leave at `launch_ns` of monotonic time, which [`txtime::enable`](crate::txtime::enable) has allowed, where a queue on the way keeps
     /// such times; without one, at once.
     pub fn send_at(
         &mut self,

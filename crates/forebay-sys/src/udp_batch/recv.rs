@@ -180,14 +180,6 @@ impl RecvBatch {
         self.slots.count()
     }
 
-    /// Another descriptor of the arena, for whoever keeps it alive beyond this process.
-    ///
-    /// # Errors
-    /// When descriptors run out.
-    pub fn share_arena(&self) -> Result<OwnedFd, SysError> {
-        self.slots.arena().share_fd()
-    }
-
     /// Receives up to `max` datagrams into scratch slots without waiting; tells how many there were.
     ///
     /// # Errors

@@ -40,10 +40,6 @@ impl Slots {
         self.layout.slots
     }
 
-    pub(crate) fn arena(&self) -> &ByteArena {
-        &self.arena
-    }
-
     /// The number of leading slots, of the first `armed`, that the kernel has written.
     pub(crate) fn written(&self, armed: usize) -> usize {
         self.headers()[..armed]

@@ -87,7 +87,7 @@ pub(crate) struct ReceiveArgs {
     /// A window is closed so long after its report; at most half of --silence, and 1m.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     settle: Duration,
-    /// File with a key of at least 16 bytes that senders must have, too.
+    /// File with a key of at least 16 bytes that senders must have, too. Without one anybody may send, and what guards payloads is UDP's checksum of 16 bits alone.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Answer Prometheus at this address, as 127.0.0.1:9100.

@@ -10,7 +10,7 @@ use super::super::contexts::Posted;
 use super::super::memory::{Page, Region};
 use super::super::objects::{FromCode, call};
 use super::super::shared::SharedMemory;
-use super::{Channel, Refused};
+use super::{Channel, Refused, Store};
 
 /// Parts of one send: a piece and a few ranges.
 const PARTS_MAX: usize = 8;
@@ -19,11 +19,12 @@ impl Channel {
     /// Lets the provider fill the page.
     pub(crate) fn post_receive(&mut self, page: Page, bytes: usize) -> Result<(), Refused<Page>> {
         let ep = self.ep().raw();
-        let store = self.store();
+        let (store, stay) = self.store_and_stay();
         let at = page.index();
         let len = store.receive.bytes(&page).len().min(bytes);
         let (start, description) = store.receive.place(&page);
         let context = store.contexts.occupy(at, Posted::Receive(page));
+        stay.turn();
         // SAFETY: the memory is this page's, whose `Page` the context now holds until the completion; context and memory outlive the end point.
         let code = unsafe {
             call!(
@@ -31,6 +32,7 @@ impl Channel {
                 FiOpsMsg.recv(ep, start.cast(), len, description, FI_ADDR_UNSPEC, context)
             )
         };
+        stay.turn();
         if code >= 0 {
             return Ok(());
         }
@@ -44,10 +46,11 @@ impl Channel {
     pub(crate) fn post_send(&mut self, page: Page, bytes: usize) -> Result<(), Refused<Page>> {
         let at = self.receive_pages + page.index();
         let (ep, peer) = (self.ep().raw(), self.peer);
-        let store = self.store();
+        let (store, stay) = self.store_and_stay();
         let len = store.send.bytes(&page).len().min(bytes);
         let (start, description) = store.send.place(&page);
         let context = store.contexts.occupy(at, Posted::Send(page));
+        stay.turn();
         // SAFETY: as in `post_receive`.
         let code = unsafe {
             call!(
@@ -55,6 +58,7 @@ impl Channel {
                 FiOpsMsg.send(ep, start.cast(), len, description, peer, context)
             )
         };
+        stay.turn();
         if code >= 0 {
             return Ok(());
         }
@@ -81,7 +85,7 @@ impl Channel {
     ) -> Result<(), Refused<Region>> {
         let (ep, peer) = (self.ep().raw(), self.peer);
         let domain = Arc::clone(&self.domain);
-        let contexts = &mut self.store().contexts;
+        let (Store { contexts, .. }, stay) = self.store_and_stay();
         let Some(at) = contexts.loose() else {
             let code = -i64::from(libc::EAGAIN);
             return Err(Refused { back: piece, code });
@@ -110,6 +114,7 @@ impl Channel {
             user,
         };
         let context = contexts.occupy(at, posted);
+        stay.turn();
         // SAFETY: all parts lie in the piece and the memory behind it, which the context holds until the completion. A piece is written through a unique
         // reference only, and nobody has one meanwhile; the other memory is a mapping of its own that nothing in this process writes through, and
         // is read here by nobody but the provider. Lists are copied by the call, as FI_ASYNC_IOV was not offered.
@@ -134,6 +139,7 @@ impl Channel {
                 )
             }
         };
+        stay.turn();
         if code >= 0 {
             return Ok(());
         }
@@ -156,12 +162,13 @@ impl Channel {
     /// Sends a message without bytes.
     pub(crate) fn post_end(&mut self) -> Result<(), Refused<()>> {
         let (ep, peer) = (self.ep().raw(), self.peer);
-        let store = self.store();
+        let (store, stay) = self.store_and_stay();
         let Some(at) = store.contexts.loose() else {
             let code = -i64::from(libc::EAGAIN);
             return Err(Refused { back: (), code });
         };
         let context = store.contexts.occupy(at, Posted::End);
+        stay.turn();
         // SAFETY: nothing is read; the context outlives the end point.
         let code = unsafe {
             call!(
@@ -169,6 +176,7 @@ impl Channel {
                 FiOpsMsg.send(ep, ptr::null(), 0, ptr::null_mut(), peer, context)
             )
         };
+        stay.turn();
         if code >= 0 {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 
 use std::os::fd::AsFd;
 
-use forebay_sys::txtime::{self, LaunchClock};
+use forebay_sys::txtime;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -98,12 +98,10 @@ impl Launches {
     pub(super) fn new(socket: impl AsFd, wanted: LaunchTimes, lateness: &Lateness) -> Self {
         let state = match wanted {
             LaunchTimes::Off => State::Off("they were not asked for".to_owned()),
-            LaunchTimes::Auto | LaunchTimes::Kept => {
-                match txtime::enable(socket, LaunchClock::Monotonic) {
-                    Ok(()) => State::Trying,
-                    Err(error) => State::Off(error.to_string()),
-                }
-            }
+            LaunchTimes::Auto | LaunchTimes::Kept => match txtime::enable(socket) {
+                Ok(()) => State::Trying,
+                Err(error) => State::Off(error.to_string()),
+            },
         };
         Self {
             state,
