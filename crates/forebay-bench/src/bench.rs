@@ -224,6 +224,7 @@ fn carry_out<'a>(
     for (name, purpose, measure) in parts {
         eprintln!("{name}: {purpose}");
         (lines.load_before, lines.spent) = (Conditions::load(), CpuTicks::read());
+        lines.stolen_part = 0.0;
         match measure(session, &mut lines) {
             Ok(()) => {}
             Err(_) if session.go_on().is_err() => {

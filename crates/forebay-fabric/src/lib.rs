@@ -14,8 +14,8 @@
 //! The provider `shm` of libfabric 1.17 keeps each end's queue behind a spin lock in memory that both processes share, and a receiver holds its own
 //! while it takes messages, long ones copied meanwhile. A sender waits for that lock inside of `fi_send`. So a receiver that is stopped (`SIGSTOP`)
 //! there holds its sender up until it goes on, and one that is killed there for ever; nothing outside of the library can end that wait. A thread notices who
-//! is in one call for 10 s while its peer is dead, says so, and ends the process, with books as they stand. It is one of about a thousand peers that are killed
-//! at full rate. Whoever must outlive the death of any peer uses another provider.
+//! is in one call for 10 s while its peer is dead, says so, and ends the process, with books as they stand. Of about a thousand peers that were killed
+//! at full rate on a busy host it was one. Whoever must outlive the death of any peer uses another provider.
 //!
 //! Over `verbs` nothing lies between the two ends: what the peer has no free page for waits at its sender. An end point that has finished and is dropped
 //! waits one second for the peer to read; if it does not, the peer finds the connection lost where the rest is missing.

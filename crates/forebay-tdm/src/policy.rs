@@ -28,7 +28,7 @@ fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
     let needed = lateness_ns + rest_ns;
     let late = if lateness_ns < input.lateness_ns {
         format!(
-            "{} for being late (99 % are by less than {}, up to {} of which a sender catches up: a longer guard would take more of the port than --utilisation leaves)",
+            "{} for being late (99 % are by less than {}, up to {} of which a sender catches up: more than that --utilisation does not leave)",
             time(&lateness_ns),
             time(&input.lateness_ns),
             time(&port.takes_ns(u64::from(port.catch_up_packets)))

@@ -151,10 +151,16 @@ fn who_gets_no_place_is_told_and_counted_at_the_receiver_and_one_stopped_before_
 #[test]
 fn one_that_is_stopped_while_it_looks_for_the_receiver_that_it_lost_ends_with_4() {
     let session = Session::new();
-    let receiver = session.receive(&["--senders", "1"]);
-    let north = session.send("north", &[]);
+    let output = session.path("output");
+    let to = output.to_str().unwrap();
+    let receiver = session.receive(&["--senders", "1", "--output", to]);
+    let out = session.path("out");
+    let north = session.send("north", &["--out", out.to_str().unwrap()]);
     session.tells("slots-paced for 1 sender:");
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for("the first packets", || {
+        let file = fs::metadata(output.join("north"));
+        file.is_ok_and(|file| file.len() > 0).then_some(())
+    });
     assert!(signal("KILL", receiver.pid()));
     drop(receiver.end());
     wait_for("that it is lost", || {
@@ -166,8 +172,31 @@ fn one_that_is_stopped_while_it_looks_for_the_receiver_that_it_lost_ends_with_4(
     assert!(signal("INT", north.pid()));
     let north = north.end();
     assert_eq!(north.code(), Some(4), "{}", north.stderr);
-    let why = "stopped before a receiver was found again: what came of ";
+    let why = "stopped before another session began: what came of ";
     assert!(north.stderr.contains(why), "{}", north.stderr);
+    assert_eq!(rig::audit_json(&out)["condition"], "tainted");
+}
+
+#[test]
+fn one_whose_receiver_dies_before_the_start_and_that_is_stopped_ends_with_2() {
+    let session = Session::new();
+    let receiver = session.receive(&["--senders", "2"]);
+    let out = session.path("out");
+    let north = session.send("north", &["--out", out.to_str().unwrap()]);
+    wait_for("that it is ready", || {
+        north.said().contains("waiting for the start").then_some(())
+    });
+    assert!(signal("KILL", receiver.pid()));
+    drop(receiver.end());
+    assert!(signal("INT", north.pid()));
+    let north = north.end();
+    assert_eq!(north.code(), Some(2), "{}", north.stderr);
+    let why = "stopped before a session began: nothing was sent";
+    assert!(north.stderr.contains(why), "{}", north.stderr);
+    let sent = north.json();
+    assert_eq!(number(&sent, "packets"), 0, "{sent}");
+    assert_eq!(number(&sent, "sessions_unconfirmed"), 0, "{sent}");
+    assert_eq!(rig::audit_json(&out)["condition"], "interrupted");
 }
 
 #[test]

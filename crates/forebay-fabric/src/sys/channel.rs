@@ -278,7 +278,7 @@ impl Channel {
                 .failed("fi_av_insert", libc::ECONNREFUSED.into()));
         }
         self.parts().stay.meets(address);
-        self.parts().stay.turn();
+        self.parts().stay.begin();
         // SAFETY: the vector is open; the peer's memory stays as long as this (see `neighbours`); the address ends in zero and is copied by the call.
         let code = unsafe {
             call!(
@@ -293,7 +293,7 @@ impl Channel {
                 )
             )
         };
-        self.parts().stay.turn();
+        self.parts().stay.end();
         self.library().check("fi_av_insert", code)?;
         if code != 1 {
             return Err(refused(self.library()));
@@ -325,7 +325,7 @@ impl Channel {
         // Bounded by what can be posted at all.
         loop {
             let mut entries = [empty; BATCH];
-            self.parts().stay.turn();
+            self.parts().stay.begin();
             // SAFETY: the queue is open and of the format of these entries, of which there are as many as said.
             let read = unsafe {
                 call!(
@@ -333,7 +333,7 @@ impl Channel {
                     FiOpsCq.read(cq, entries.as_mut_ptr().cast(), BATCH)
                 )
             };
-            self.parts().stay.turn();
+            self.parts().stay.end();
             if read == -i64::from(FI_EAVAIL) {
                 count += 1;
                 match self.poll_error()? {
@@ -364,10 +364,10 @@ impl Channel {
         // SAFETY: numbers and pointers, for which zero is a value; with no room for the provider's own data (size 0).
         let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
         let cq = self.cq().raw();
-        self.parts().stay.turn();
+        self.parts().stay.begin();
         // SAFETY: the queue is open, the call fills the entry.
         let read = unsafe { call!((*cq).ops, FiOpsCq.readerr(cq, &raw mut entry, 0)) };
-        self.parts().stay.turn();
+        self.parts().stay.end();
         if read == -i64::from(libc::EAGAIN) {
             return Ok(None);
         }
@@ -437,12 +437,12 @@ impl Drop for Channel {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        self.stay.turn();
+        self.stay.begin();
         let closed = self.ep.take().is_none_or(Handle::close);
         drop(self.cq.take());
         drop(self.events.take());
         drop(self.av.take());
-        self.stay.turn();
+        self.stay.end();
         let store = self.store.take();
         if !closed {
             // The provider may still write there: better to lose the memory than to give it to somebody else.

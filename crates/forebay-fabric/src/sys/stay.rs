@@ -60,10 +60,19 @@ impl Stay {
         stay
     }
 
-    /// A call begins or ends. Nobody else calls for the same end point meanwhile.
-    pub(super) fn turn(&self) {
+    /// A call begins. Nobody else calls for the same end point meanwhile.
+    pub(super) fn begin(&self) {
         let turns = self.turns.load(Ordering::Relaxed);
-        self.turns.store(turns.wrapping_add(1), Ordering::Relaxed);
+        debug_assert!(turns.is_multiple_of(2), "a call begins within another one");
+        self.turns.store(turns | 1, Ordering::Relaxed);
+    }
+
+    /// It has come back.
+    pub(super) fn end(&self) {
+        let turns = self.turns.load(Ordering::Relaxed);
+        debug_assert!(!turns.is_multiple_of(2), "a call ends that has not begun");
+        self.turns
+            .store((turns | 1).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// The peer has this address of the provider: `fi_shm://PROCESS:…`.
@@ -83,7 +92,10 @@ impl Stay {
         }
         // SAFETY: signal 0 asks whether there is such a process, and is sent to nobody.
         let code = unsafe { libc::kill(peer, 0) };
-        code != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+        match code {
+            0 => is_zombie(peer),
+            _ => std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH),
+        }
     }
 
     fn is_held_up(&self, seen: &mut u64, looks: &mut u32) -> bool {
@@ -93,6 +105,18 @@ impl Stay {
         *seen = turns;
         *looks >= LOOKS && self.peer_is_dead()
     }
+}
+
+/// Whether all of a process has ended, and nobody has asked for its end (`/proc/PID/stat`: state, and how many threads).
+fn is_zombie(process: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let mut fields = text
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace();
+    let is_over = matches!(fields.next(), Some("Z" | "X"));
+    let threads = fields.nth(16).and_then(|count| count.parse::<u32>().ok());
+    is_over && threads.is_none_or(|count| count <= 1)
 }
 
 fn watch() {
@@ -115,18 +139,26 @@ fn watch() {
 
 fn end() -> ! {
     let held_up = (LOOK_EVERY * LOOKS).as_secs();
+    // First, as whoever reads what is said may be held up, too.
+    let limit = thread::Builder::new().spawn(|| {
+        thread::sleep(END_WITHIN);
+        end_at_once()
+    });
     let _ = writeln!(
         std::io::stderr(),
         "forebay: held up for {held_up} s in libfabric's provider shm, which does not come back: a process at the other end was killed while it held a lock \
          of the memory that both share. This process is ended, and its books stay as they stand; start it again, and use shm:// in place of fabric+shm:// \
          where processes may be killed"
     );
-    let _ = thread::Builder::new().spawn(|| {
-        thread::sleep(END_WITHIN);
-        // SAFETY: ends the process at once; takes nothing but a number.
-        unsafe { libc::_exit(EXIT) }
-    });
+    if limit.is_err() {
+        end_at_once();
+    }
     std::process::exit(EXIT)
+}
+
+fn end_at_once() -> ! {
+    // SAFETY: ends the process at once; takes nothing but a number.
+    unsafe { libc::_exit(EXIT) }
 }
 
 #[cfg(test)]
@@ -150,6 +182,22 @@ mod tests {
     }
 
     #[test]
+    fn who_has_ended_is_dead_also_when_nobody_has_asked_for_its_end() {
+        let stay = Stay::default();
+        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+        stay.meets(format!("fi_shm://{}:0:1", child.id()).as_bytes());
+        assert!(!stay.peer_is_dead());
+        child.kill().unwrap();
+        let limit = Instant::now() + Duration::from_secs(10);
+        while !stay.peer_is_dead() {
+            assert!(Instant::now() < limit, "a zombie counts as alive");
+            thread::sleep(Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert!(stay.peer_is_dead());
+    }
+
+    #[test]
     fn only_one_call_that_lasts_is_taken_for_held_up() {
         let (stay, mut seen, mut looks) = (Stay::default(), 0, 0);
         stay.meets(dead().as_bytes());
@@ -158,11 +206,11 @@ mod tests {
             assert!(!stay.is_held_up(&mut seen, &mut looks));
         }
         for _ in 0..3 * LOOKS {
-            stay.turn();
+            stay.begin();
             assert!(!stay.is_held_up(&mut seen, &mut looks));
-            stay.turn();
+            stay.end();
         }
-        stay.turn();
+        stay.begin();
         // One that lives may go on.
         for (_, peer) in (0..3 * LOOKS).zip([alive(), "shm".into()].iter().cycle()) {
             stay.meets(peer.as_bytes());
@@ -180,10 +228,9 @@ mod tests {
         if std::env::var_os(CHILD).is_some() {
             let stay = Stay::watched();
             stay.meets(dead().as_bytes());
-            stay.turn();
-            loop {
-                std::hint::spin_loop();
-            }
+            stay.begin();
+            thread::sleep(Duration::from_secs(30));
+            std::process::exit(9);
         }
         let begun = Instant::now();
         let name = "sys::stay::tests::a_process_that_is_held_up_in_a_call_is_ended_and_says_why";

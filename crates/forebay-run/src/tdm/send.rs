@@ -433,9 +433,13 @@ impl Work {
             _ if failed.is_some() => (Condition::Interrupted, Reason::ConnectionLost),
             // What it sent it knows; what came of it nobody has said.
             Phase::Over(Over::Unconfirmed(_)) => (Condition::Tainted, Reason::ConnectionLost),
-            _ if plan.repeat && self.sender.sessions().unconfirmed > 0 => {
+            _ if (plan.repeat || self.sender.was_stopped_early())
+                && self.sender.sessions().unconfirmed > 0 =>
+            {
                 (Condition::Tainted, Reason::ConnectionLost)
             }
+            _ if self.sender.was_stopped_early() => (Condition::Interrupted, Reason::Requested),
+            Phase::Over(Over::NoReceiver) => (Condition::Interrupted, Reason::ConnectionLost),
             _ => (Condition::Complete, Reason::InputEnded),
         };
         let closed = self.books.close(&sent, input.heaps, verdict);

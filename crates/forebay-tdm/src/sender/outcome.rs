@@ -173,13 +173,16 @@ impl Sender {
         self.all.receivers_lost += 1;
         self.all.reports_given_up += self.reports.len() as u64;
         let ends = self.phase == Phase::Ending;
-        if ends || self.here.packets > 0 {
+        // Who was stopped before it could send has nothing that somebody could confirm.
+        let is_idle = self.stopped_early && self.here.packets == 0;
+        if (ends && !is_idle) || self.here.packets > 0 {
             self.sessions.give_up(self.here.packets);
         }
         if ends {
             // There is nothing to send to another one.
             let how = match self.stopped {
                 Some(reason) => Over::Stopped(reason),
+                None if is_idle => Over::Interrupted,
                 None => Over::Unconfirmed(self.end().reason),
             };
             self.over(how, now_ns);

@@ -52,7 +52,7 @@ pub(crate) struct PortArgs {
     /// Part of the port's time that windows shall fill.
     #[arg(long, value_name = "0..1", default_value_t = 0.98)]
     pub(crate) utilisation: f64,
-    /// Length of a window, as 2.5ms; else computed. The guard is then no longer than --utilisation leaves, but for what a late sender does not catch up.
+    /// Length of a window, as 2.5ms; else computed. The guard's part for being late is then no longer than --utilisation leaves, but for what a late sender does not catch up (not with grants).
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) window: Option<Duration>,
     /// Nothing is sent for so long after a window (the guard); else computed from what senders measure.

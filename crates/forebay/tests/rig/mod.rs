@@ -9,7 +9,7 @@ pub(crate) mod sender;
 pub(crate) mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -67,8 +67,12 @@ impl Drained {
         let into = Arc::clone(&bytes);
         let thread = std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            while let Ok(got @ 1..) = pipe.read(&mut piece) {
-                into.lock().unwrap().extend_from_slice(&piece[..got]);
+            loop {
+                match pipe.read(&mut piece) {
+                    Ok(got @ 1..) => into.lock().unwrap().extend_from_slice(&piece[..got]),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Ok(0) | Err(_) => break,
+                }
             }
         });
         Self { bytes, thread }

@@ -24,7 +24,7 @@ impl Channel {
         let len = store.receive.bytes(&page).len().min(bytes);
         let (start, description) = store.receive.place(&page);
         let context = store.contexts.occupy(at, Posted::Receive(page));
-        stay.turn();
+        stay.begin();
         // SAFETY: the memory is this page's, whose `Page` the context now holds until the completion; context and memory outlive the end point.
         let code = unsafe {
             call!(
@@ -32,7 +32,7 @@ impl Channel {
                 FiOpsMsg.recv(ep, start.cast(), len, description, FI_ADDR_UNSPEC, context)
             )
         };
-        stay.turn();
+        stay.end();
         if code >= 0 {
             return Ok(());
         }
@@ -50,7 +50,7 @@ impl Channel {
         let len = store.send.bytes(&page).len().min(bytes);
         let (start, description) = store.send.place(&page);
         let context = store.contexts.occupy(at, Posted::Send(page));
-        stay.turn();
+        stay.begin();
         // SAFETY: as in `post_receive`.
         let code = unsafe {
             call!(
@@ -58,7 +58,7 @@ impl Channel {
                 FiOpsMsg.send(ep, start.cast(), len, description, peer, context)
             )
         };
-        stay.turn();
+        stay.end();
         if code >= 0 {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Channel {
             user,
         };
         let context = contexts.occupy(at, posted);
-        stay.turn();
+        stay.begin();
         // SAFETY: all parts lie in the piece and the memory behind it, which the context holds until the completion. A piece is written through a unique
         // reference only, and nobody has one meanwhile; the other memory is a mapping of its own that nothing in this process writes through, and
         // is read here by nobody but the provider. Lists are copied by the call, as FI_ASYNC_IOV was not offered.
@@ -139,7 +139,7 @@ impl Channel {
                 )
             }
         };
-        stay.turn();
+        stay.end();
         if code >= 0 {
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl Channel {
             return Err(Refused { back: (), code });
         };
         let context = store.contexts.occupy(at, Posted::End);
-        stay.turn();
+        stay.begin();
         // SAFETY: nothing is read; the context outlives the end point.
         let code = unsafe {
             call!(
@@ -176,7 +176,7 @@ impl Channel {
                 FiOpsMsg.send(ep, ptr::null(), 0, ptr::null_mut(), peer, context)
             )
         };
-        stay.turn();
+        stay.end();
         if code >= 0 {
             return Ok(());
         }

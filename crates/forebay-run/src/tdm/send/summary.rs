@@ -246,7 +246,7 @@ fn end_of(
             let told = match sender.sessions().unconfirmed_packets {
                 0 => "stopped before a session began: nothing was sent".to_owned(),
                 lost => format!(
-                    "stopped before a receiver was found again: what came of {lost} packets is not known"
+                    "stopped before another session began: what came of {lost} packets is not known"
                 ),
             };
             ("interrupted", Some(told))
