@@ -148,14 +148,12 @@ fn who_gets_no_place_is_told_and_counted_at_the_receiver_and_one_stopped_before_
     assert!(alone.stderr.contains(why), "{}", alone.stderr);
 }
 
-#[test]
-fn one_that_is_stopped_while_it_looks_for_the_receiver_that_it_lost_ends_with_4() {
-    let session = Session::new();
+/// A sender whose receiver was killed when the first packets had come.
+fn lost_in_session(session: &Session, more: &[&str]) -> Run {
     let output = session.path("output");
     let to = output.to_str().unwrap();
     let receiver = session.receive(&["--senders", "1", "--output", to]);
-    let out = session.path("out");
-    let north = session.send("north", &["--out", out.to_str().unwrap()]);
+    let north = session.send("north", more);
     session.tells("slots-paced for 1 sender:");
     wait_for("the first packets", || {
         let file = fs::metadata(output.join("north"));
@@ -163,6 +161,23 @@ fn one_that_is_stopped_while_it_looks_for_the_receiver_that_it_lost_ends_with_4(
     });
     assert!(signal("KILL", receiver.pid()));
     drop(receiver.end());
+    north
+}
+
+#[test]
+fn one_that_finds_no_receiver_after_the_one_that_it_lost_ends_with_4() {
+    let session = Session::new();
+    let north = lost_in_session(&session, &["--wait", "1s"]).end();
+    assert_eq!(north.code(), Some(4), "{}", north.stderr);
+    let why = " packets is not known, and no receiver answers at ";
+    assert!(north.stderr.contains(why), "{}", north.stderr);
+}
+
+#[test]
+fn one_that_is_stopped_while_it_looks_for_the_receiver_that_it_lost_ends_with_4() {
+    let session = Session::new();
+    let out = session.path("out");
+    let north = lost_in_session(&session, &["--out", out.to_str().unwrap()]);
     wait_for("that it is lost", || {
         north
             .said()
@@ -239,6 +254,22 @@ fn strangers_without_the_key_are_in_the_text_summary() {
 }
 
 #[test]
+fn one_with_a_key_has_no_place_at_a_receiver_without_one() {
+    let session = Session::new();
+    let key = session.path("key");
+    fs::write(&key, "sixteen bytes of a key").unwrap();
+    let receiver = session.receive(&["--senders", "1", "--format", "json"]);
+    let sealed = session.send("sealed", &["--key", key.to_str().unwrap()]);
+    session.tells("sealed was refused: ");
+    let plain = session.send("plain", &["--bytes", "10000"]);
+    plain.end().json_of(0);
+    let received = receiver.end().json_of(0);
+    assert!(number(&received["hellos_refused"], "key") > 0, "{received}");
+    assert!(signal("INT", sealed.pid()));
+    assert_eq!(sealed.end().code(), Some(2));
+}
+
+#[test]
 fn times_with_which_nobody_gets_on_are_refused() {
     for silence in ["0s", "99ms", "2h"] {
         let ended = refused(&["receive", "--silence", silence]);
@@ -286,6 +317,7 @@ fn a_bench_takes_schemes_with_commas_and_blanks_and_its_errors_name_its_own_opti
     for (more, told) in [
         (["--port-rate", "1"], "(--port-rate) is 1 bit/s"),
         (["--port-buffer", "0"], "(--port-buffer) is 0 bytes"),
+        (["--port-burst", "1"], "1 bytes pass at once (--port-burst)"),
     ] {
         let ended = refused(&[&["bench"], &more[..]].concat());
         assert!(ended.stderr.contains(told), "{}", ended.stderr);

@@ -236,7 +236,7 @@ impl Work {
         let mut control = [0; CONTROL_BYTES_MAX];
         let mut came = [0; CONTROL_BYTES_MAX];
         let mut asked = 0;
-        let (mut phase, mut repeats) = (Phase::Hello, 0);
+        let (mut phase, mut repeats, mut lost) = (Phase::Hello, 0, 0);
         self.awake.keep(false, tell);
         // The instant of a burst has come: nothing else is looked at before it is sent.
         let mut due = false;
@@ -303,7 +303,9 @@ impl Work {
                     repeats = self.sender.repeats();
                     self.input = Input::of(plan)?;
                 }
-                self.say(plan, phase, tell);
+                let is_lost = self.sender.sent().receivers_lost > lost;
+                lost = self.sender.sent().receivers_lost;
+                self.say(plan, phase, is_lost, tell);
                 if matches!(phase, Phase::Over(_)) {
                     return Ok(());
                 }
@@ -317,9 +319,9 @@ impl Work {
         }
     }
 
-    fn say(&self, plan: &SendPlan, phase: Phase, tell: &mut impl FnMut(&str)) {
+    fn say(&self, plan: &SendPlan, phase: Phase, is_lost: bool, tell: &mut impl FnMut(&str)) {
         match phase {
-            Phase::Hello if self.sender.sent().receivers_lost > 0 => tell(
+            Phase::Hello if is_lost => tell(
                 "the receiver is silent or was started again, and has not confirmed what came; saying hello",
             ),
             Phase::Ready => {
@@ -439,6 +441,9 @@ impl Work {
                 (Condition::Tainted, Reason::ConnectionLost)
             }
             _ if self.sender.was_stopped_early() => (Condition::Interrupted, Reason::Requested),
+            Phase::Over(Over::NoReceiver) if self.sender.sessions().unconfirmed > 0 => {
+                (Condition::Tainted, Reason::ConnectionLost)
+            }
             Phase::Over(Over::NoReceiver) => (Condition::Interrupted, Reason::ConnectionLost),
             _ => (Condition::Complete, Reason::InputEnded),
         };

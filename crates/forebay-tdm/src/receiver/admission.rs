@@ -90,7 +90,12 @@ impl Receiver {
         Ok(at)
     }
 
-    fn refuse_hello(&mut self, from: SocketAddr, hello: &Hello<'_>, reason: RefuseReason) {
+    pub(super) fn refuse_hello(
+        &mut self,
+        from: SocketAddr,
+        hello: &Hello<'_>,
+        reason: RefuseReason,
+    ) {
         self.refusals.add(hello.name, reason);
         self.refuse(from, hello.nonce, reason);
     }

@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::output::{Format, note_line, parse_bytes, parse_duration, print_line};
 use crate::session::BROKEN;
 
+/// A token bucket that is smaller than a packet of an Ethernet lets none through.
+const PORT_BURST_BYTES_MIN: u64 = 2048;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SchemeArg {
     Incast,
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         window: args.window,
         dead_time: args.dead_time,
         duration: args.duration,
-        schemes: args.schemes.iter().map(|scheme| scheme.scheme()).collect(),
+        schemes: schemes(&args.schemes),
         repeat: args.repeat,
         sender_queue: args.sender_queue.clone(),
         clock_seed: (!args.true_clocks).then_some(args.seed),
@@ -115,9 +118,26 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     })
 }
 
+/// Each once, in the order in which they are named.
+fn schemes(named: &[SchemeArg]) -> Vec<Scheme> {
+    let mut once: Vec<Scheme> = Vec::new();
+    for scheme in named.iter().map(|scheme| scheme.scheme()) {
+        if !once.iter().any(|known| known.name() == scheme.name()) {
+            once.push(scheme);
+        }
+    }
+    once
+}
+
 /// A plan that cannot work is told before hosts are made for it.
 fn check(options: &Options) -> Result<()> {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    if options.port_burst_bytes < PORT_BURST_BYTES_MIN {
+        bail!(
+            "the port lets {} bytes pass at once (--port-burst), and no whole packet gets through: give at least {PORT_BURST_BYTES_MIN}, or leave it out",
+            options.port_burst_bytes
+        );
+    }
     for scheme in &options.schemes {
         let mode = Mode::ALL.into_iter().find(|it| it.name() == scheme.name());
         let plan = Plan::compute(&PlanInput {
@@ -215,4 +235,16 @@ fn print(report: &Report) {
         report.port["emulated_by"].as_str().unwrap_or_default(),
         report.conditions.load_before
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_that_is_named_twice_is_run_once() {
+        let named = [SchemeArg::Slots, SchemeArg::Incast, SchemeArg::Slots];
+        let names: Vec<_> = schemes(&named).iter().map(|it| it.name()).collect();
+        assert_eq!(names, ["slots", "incast"]);
+    }
 }

@@ -75,7 +75,7 @@ pub(crate) struct ReceiveArgs {
     /// Begin of that file's name.
     #[arg(long, value_name = "PREFIX", default_value = "tdm", requires = "csv", value_parser = parse_prefix)]
     csv_prefix: String,
-    /// Begin with those that are ready when so much time has passed since the first was; else wait for all.
+    /// Begin with those that are ready when so much time has passed since the first was; else, or with 0, wait for all.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
     /// From the plan to the first window.

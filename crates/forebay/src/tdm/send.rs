@@ -215,7 +215,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         _ if summary.books_residual != [0; 2] => ExitCode::from(BROKEN),
         _ if summary.sessions_stopped > 0 || summary.failed.is_some() => ExitCode::from(2),
         // A stream that went on at another receiver was confirmed there; each session of one that repeats stands for itself.
-        _ if (args.repeat || summary.stopped_early) && summary.sessions_unconfirmed > 0 => {
+        _ if (args.repeat || summary.stopped_early || summary.end == "no_receiver")
+            && summary.sessions_unconfirmed > 0 =>
+        {
             ExitCode::from(UNCONFIRMED)
         }
         _ if summary.end == "unconfirmed" => ExitCode::from(UNCONFIRMED),

@@ -269,12 +269,16 @@ fn end_of(
             );
             ("unconfirmed", Some(told))
         }
-        Phase::Over(Over::NoReceiver) => (
-            "no_receiver",
-            Some(format!(
-                "no receiver answers at {receiver}; is `forebay tdm receive` at work there, with the same key?"
-            )),
-        ),
+        Phase::Over(Over::NoReceiver) => {
+            let before = match sender.sessions().unconfirmed_packets {
+                0 => String::new(),
+                lost => format!("what came of {lost} packets is not known, and "),
+            };
+            let told = format!(
+                "{before}no receiver answers at {receiver}; is `forebay tdm receive` at work there, with the same key?"
+            );
+            ("no_receiver", Some(told))
+        }
         _ => ("given_up", Some("it was told to end at once".to_owned())),
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Gathered {
     bytes: Vec<u8>,
     packets: u64,
     at: u64,
+    /// Where the last range that is lost ends: the file is so long at least.
+    lost_until: u64,
     list: BufWriter<File>,
     /// The list has lines that its file has not.
     is_behind: bool,
@@ -51,6 +53,7 @@ impl Gathered {
             bytes: Vec::with_capacity(GATHER_BYTES),
             packets: 0,
             at: 0,
+            lost_until: 0,
             list,
             is_behind: false,
             unwritten: None,
@@ -74,6 +77,7 @@ impl Gathered {
 
     /// These bytes will not come.
     pub(super) fn lost(&mut self, offset: u64, bytes: u64) {
+        self.lost_until = self.lost_until.max(offset.saturating_add(bytes));
         self.list(offset, bytes, LOST);
     }
 
@@ -143,11 +147,23 @@ impl Gathered {
         (taken as u64, Ok(()))
     }
 
-    /// Nothing more comes.
+    /// Nothing more comes. What is lost of its end is zeroes, as what is lost between is.
     pub(super) fn finish(&mut self) -> Written {
         let written = self.flush();
+        if self.failed.is_none() {
+            self.failed = self.lengthen().err();
+        }
         self.flush_list();
         written
+    }
+}
+
+impl Gathered {
+    fn lengthen(&self) -> io::Result<()> {
+        if self.file.metadata()?.len() < self.lost_until {
+            self.file.set_len(self.lost_until)?;
+        }
+        Ok(())
     }
 }
 

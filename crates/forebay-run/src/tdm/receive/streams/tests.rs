@@ -48,6 +48,27 @@ fn a_file_has_each_byte_at_its_place_whatever_order_they_came_in() {
 }
 
 #[test]
+fn a_stream_that_has_lost_its_end_is_as_long_as_it_was_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut streams = Streams::new(Output::Directory(directory.path().to_path_buf()));
+    assert_eq!(streams.open(0, "one", Carries::Bytes), None);
+    streams.write(0, 0, b"abc");
+    for offset in [3, 5] {
+        let lost = LostRange {
+            restarts: 0,
+            sender: 0,
+            offset,
+            bytes: 2,
+        };
+        streams.lost(&lost, 0);
+    }
+    streams.finish(&[]);
+    assert_eq!(streams.failure(), None);
+    let file = std::fs::read(directory.path().join("one")).unwrap();
+    assert_eq!(file, b"abc\0\0\0\0");
+}
+
+#[test]
 fn a_stream_whose_file_cannot_be_made_fails_by_name_and_loses_its_packets_by_count() {
     let directory = tempfile::tempdir().unwrap();
     let gone = directory.path().join("gone");
