@@ -29,13 +29,8 @@ const PORT_BURST_BYTES_MIN: u64 = 16 << 10;
 /// Bytes that a port with such a buffer lets pass at once where nobody says otherwise: a quarter of it, as much as a sender that was held up catches up at once. A real
 /// port is held up by nobody; where its timer is, and may make up for less than the senders do that are held up with it, its queue fills more at each time.
 #[must_use]
-pub const fn port_burst_bytes(port_buffer_bytes: u64) -> u64 {
-    let quarter = port_buffer_bytes / 4;
-    if quarter > PORT_BURST_BYTES_MIN {
-        quarter
-    } else {
-        PORT_BURST_BYTES_MIN
-    }
+pub fn port_burst_bytes(port_buffer_bytes: u64) -> u64 {
+    PORT_BURST_BYTES_MIN.max(port_buffer_bytes / 4)
 }
 
 /// What the bench is told.

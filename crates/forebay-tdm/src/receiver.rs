@@ -341,14 +341,12 @@ impl Receiver {
             return Arrival::Dropped(Drop::Key);
         }
         let kind = packet.message.kind();
-        if let (None, Some(_), Message::Hello(hello)) =
-            (&self.config.key, &packet.tag, &packet.message)
-        {
-            // It takes nothing that is not sealed: a place would be kept for nobody.
-            self.refuse_hello(from, hello, RefuseReason::Key);
-            return Arrival::Dropped(Drop::Key);
-        }
         if let Message::Hello(hello) = &packet.message {
+            if self.config.key.is_none() && packet.tag.is_some() {
+                // It takes nothing that is not sealed: a place would be kept for nobody.
+                self.refuse_hello(from, hello, RefuseReason::Key);
+                return Arrival::Dropped(Drop::Key);
+            }
             self.handle_hello(now_ns, from, hello);
             return Arrival::Control(kind);
         }

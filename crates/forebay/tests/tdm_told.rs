@@ -10,7 +10,6 @@ mod rig;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rig::{Ended, Run, forebay, number, signal, start, wait_for};
 
@@ -139,8 +138,9 @@ fn who_gets_no_place_is_told_and_counted_at_the_receiver_and_one_stopped_before_
     let told = session.told();
     assert_eq!(told.matches("third").count(), 1, "{told}");
     // Nobody listens there any more.
-    let alone = session.send("alone", &[]);
-    std::thread::sleep(Duration::from_millis(1500));
+    let out = session.path("out");
+    let alone = session.send("alone", &["--out", out.to_str().unwrap()]);
+    wait_for("its books", || out.join("ledger").exists().then_some(()));
     assert!(signal("INT", alone.pid()));
     let alone = alone.end();
     assert_eq!(alone.code(), Some(2), "{}", alone.stderr);

@@ -434,16 +434,8 @@ impl Work {
         let verdict = match self.sender.phase() {
             _ if failed.is_some() => (Condition::Interrupted, Reason::ConnectionLost),
             // What it sent it knows; what came of it nobody has said.
-            Phase::Over(Over::Unconfirmed(_)) => (Condition::Tainted, Reason::ConnectionLost),
-            _ if (plan.repeat || self.sender.was_stopped_early())
-                && self.sender.sessions().unconfirmed > 0 =>
-            {
-                (Condition::Tainted, Reason::ConnectionLost)
-            }
+            _ if self.sender.ends_unconfirmed() => (Condition::Tainted, Reason::ConnectionLost),
             _ if self.sender.was_stopped_early() => (Condition::Interrupted, Reason::Requested),
-            Phase::Over(Over::NoReceiver) if self.sender.sessions().unconfirmed > 0 => {
-                (Condition::Tainted, Reason::ConnectionLost)
-            }
             Phase::Over(Over::NoReceiver) => (Condition::Interrupted, Reason::ConnectionLost),
             _ => (Condition::Complete, Reason::InputEnded),
         };

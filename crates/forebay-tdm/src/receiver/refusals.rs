@@ -9,7 +9,7 @@ use super::Receiver;
 /// Refusals that wait to be told, at most: of a flood the others are in the counts alone.
 const UNTOLD_MAX: usize = 64;
 
-/// Hellos that were answered with a refusal. Those without the right key are not among them, as nobody knows whose they are, nor those that a session met
+/// Hellos that were answered with a refusal. Those that lack the key of a receiver that has one are not among them, as nobody knows whose they are, nor those that a session met
 /// which was over: they are for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {

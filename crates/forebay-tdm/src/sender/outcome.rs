@@ -140,6 +140,18 @@ impl Sender {
         self.stopped_early && !self.config.repeat
     }
 
+    /// Whether it ends without knowing what came of packets that it sent. A stream that went on at another receiver was confirmed there; each session of one that
+    /// repeats stands for itself.
+    #[must_use]
+    pub const fn ends_unconfirmed(&self) -> bool {
+        let stands = match self.phase {
+            Phase::Over(Over::Unconfirmed(_)) => return true,
+            Phase::Over(Over::NoReceiver) => true,
+            _ => self.config.repeat || self.stopped_early,
+        };
+        stands && self.sessions().unconfirmed > 0
+    }
+
     pub(super) fn end(&self) -> End {
         End {
             reason: if self.interrupted || self.stopped.is_some() {

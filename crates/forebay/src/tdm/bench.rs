@@ -120,13 +120,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
 
 /// Each once, in the order in which they are named.
 fn schemes(named: &[SchemeArg]) -> Vec<Scheme> {
-    let mut once: Vec<Scheme> = Vec::new();
-    for scheme in named.iter().map(|scheme| scheme.scheme()) {
-        if !once.iter().any(|known| known.name() == scheme.name()) {
-            once.push(scheme);
+    let mut once: Vec<SchemeArg> = Vec::new();
+    for scheme in named {
+        if !once.contains(scheme) {
+            once.push(*scheme);
         }
     }
-    once
+    once.into_iter().map(SchemeArg::scheme).collect()
 }
 
 /// A plan that cannot work is told before hosts are made for it.

@@ -214,13 +214,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         _ if summary.messages.as_ref().is_some_and(is_open) => ExitCode::from(BROKEN),
         _ if summary.books_residual != [0; 2] => ExitCode::from(BROKEN),
         _ if summary.sessions_stopped > 0 || summary.failed.is_some() => ExitCode::from(2),
-        // A stream that went on at another receiver was confirmed there; each session of one that repeats stands for itself.
-        _ if (args.repeat || summary.stopped_early || summary.end == "no_receiver")
-            && summary.sessions_unconfirmed > 0 =>
-        {
-            ExitCode::from(UNCONFIRMED)
-        }
-        _ if summary.end == "unconfirmed" => ExitCode::from(UNCONFIRMED),
+        _ if summary.ends_unconfirmed => ExitCode::from(UNCONFIRMED),
         _ if summary.stopped_early => ExitCode::from(2),
         _ if summary.is_complete() => ExitCode::SUCCESS,
         _ => ExitCode::from(2),

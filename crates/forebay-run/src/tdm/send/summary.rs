@@ -143,6 +143,9 @@ pub struct SendSummary {
     pub messages: Option<NetSummary>,
     /// Somebody asked for the end while it waited for a receiver, or for the start of a session, and it was not to repeat.
     pub stopped_early: bool,
+    /// It ended without knowing what came of packets that it sent.
+    #[serde(skip)]
+    pub ends_unconfirmed: bool,
     /// What failed.
     pub failed: Option<String>,
 }
@@ -349,6 +352,7 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         heaps: host.input.heaps,
         messages: host.input.messages,
         stopped_early: sender.was_stopped_early(),
+        ends_unconfirmed: sender.ends_unconfirmed(),
         failed: host.failed,
     }
 }

@@ -156,9 +156,7 @@ impl Gathered {
         self.flush_list();
         written
     }
-}
 
-impl Gathered {
     fn lengthen(&self) -> io::Result<()> {
         if self.file.metadata()?.len() < self.lost_until {
             self.file.set_len(self.lost_until)?;
