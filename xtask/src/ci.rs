@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cargo_metadata::{Metadata, MetadataCommand};
 
+use crate::child::checked as checked_command;
+use crate::suite::{Suite, Tally};
 use crate::{cargo, fuzz, python, tidy};
 
 const LOOM_MODULE: &str = "#[cfg(all(test, loom))]";
@@ -21,25 +23,25 @@ pub(crate) enum Outcome {
 
 struct Step {
     name: &'static str,
-    run: fn(&Path) -> Result<Outcome>,
+    run: fn(&Path, &mut Tally) -> Result<Outcome>,
 }
 
 const STEPS: &[Step] = &[
     Step {
         name: "fmt",
-        run: fmt,
+        run: |root, _| fmt(root),
     },
     Step {
         name: "clippy",
-        run: clippy,
+        run: |root, _| clippy(root),
     },
     Step {
         name: "tidy",
-        run: |root| tidy::run(root).map(|()| Outcome::Passed),
+        run: |root, _| tidy::run(root).map(|()| Outcome::Passed),
     },
     Step {
         name: "doc",
-        run: doc,
+        run: |root, _| doc(root),
     },
     Step {
         name: "test",
@@ -51,11 +53,11 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "loom",
-        run: loom,
+        run: |root, _| loom(root),
     },
     Step {
         name: "fuzz",
-        run: |root| fuzz::run_if_possible(root, FUZZ_SECONDS_PER_TARGET),
+        run: |root, _| fuzz::run_if_possible(root, FUZZ_SECONDS_PER_TARGET),
     },
 ];
 
@@ -66,15 +68,17 @@ const STEPS: &[Step] = &[
 pub(crate) fn run(root: &Path) -> Result<()> {
     let start = Instant::now();
     let mut report = Vec::new();
-    for step in STEPS {
+    let mut tally = Tally::default();
+    let result = STEPS.iter().try_for_each(|step| {
         println!("ci: {}", step.name);
         let begun = Instant::now();
-        let outcome =
-            (step.run)(root).with_context(|| format!("ci FAILED at step '{}'", step.name))?;
+        let outcome = (step.run)(root, &mut tally)
+            .with_context(|| format!("ci FAILED at step '{}'", step.name))?;
         let line = report_line(step.name, &outcome, begun.elapsed());
         println!("ci: {line}");
         report.push(line);
-    }
+        Ok(())
+    });
     println!(
         "\nci: {} steps in {}",
         report.len(),
@@ -83,7 +87,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for line in report {
         println!("  {line}");
     }
-    Ok(())
+    print!("{}", tally.text());
+    result
 }
 
 fn report_line(name: &str, outcome: &Outcome, time: Duration) -> String {
@@ -124,12 +129,10 @@ fn doc(root: &Path) -> Result<Outcome> {
     )
 }
 
-fn test(root: &Path) -> Result<Outcome> {
-    checked(
-        cargo()
-            .args(["test", "--workspace", "--no-fail-fast", "--locked"])
-            .current_dir(root),
-    )
+fn test(root: &Path, tally: &mut Tally) -> Result<Outcome> {
+    Suite::new(root).run(tally)?;
+    tally.verdict()?;
+    Ok(Outcome::Passed)
 }
 
 /// Runs the loom tests, with a target directory of their own since `--cfg loom` rebuilds all.
@@ -205,33 +208,14 @@ pub(crate) fn target_directory(metadata: &Metadata) -> PathBuf {
     metadata.target_directory.clone().into_std_path_buf()
 }
 
-/// Runs a command whose output goes to ours; its exit code decides.
+/// As `child::checked`, for a step.
 pub(crate) fn checked(command: &mut Command) -> Result<Outcome> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {command:?}"))?;
-    if !status.success() {
-        bail!("{status}: {command:?}");
-    }
-    Ok(Outcome::Passed)
+    checked_command(command).map(|()| Outcome::Passed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_failing_command_is_an_error_that_names_it() {
-        let error = checked(&mut Command::new("false"))
-            .err()
-            .expect("false fails");
-        assert!(error.to_string().contains("\"false\""), "{error}");
-    }
-
-    #[test]
-    fn a_command_that_cannot_start_is_an_error() {
-        assert!(checked(&mut Command::new("forebay-no-such-command")).is_err());
-    }
 
     #[test]
     fn loom_tests_are_found_where_they_lie() {

@@ -7,9 +7,11 @@
     reason = "a command line tool reports on standard output"
 )]
 
+mod child;
 mod ci;
 mod fuzz;
 mod python;
+mod suite;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -35,7 +37,7 @@ fn run(words: &[String]) -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::run(&root),
         ["ci"] => ci::run(&root),
-        ["python"] => python::run(&root).map(drop),
+        ["python"] => python::run(&root, &mut suite::Tally::default()).map(drop),
         ["fuzz", seconds] => fuzz::run(
             &root,
             seconds.parse().context("SECONDS must be a whole number")?,

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::ci::{Outcome, checked, metadata, target_directory};
+use crate::suite::Tally;
 
 /// What builds and tests the package, each with its hashes.
 const REQUIREMENTS: &str = "crates/forebay-python/tests/requirements.txt";
@@ -21,7 +22,7 @@ const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3
 ///
 /// # Errors
 /// There is no Python that fits, or a step failed.
-pub(crate) fn run(root: &Path) -> Result<Outcome> {
+pub(crate) fn run(root: &Path, _tally: &mut Tally) -> Result<Outcome> {
     let target = target_directory(&metadata(&root.join("Cargo.toml"))?);
     let environment = target.join("python");
     let python = environment.join("bin/python");
