@@ -18,6 +18,7 @@ use forebay_sys::signals::StopSignals;
 
 use crate::books::Books;
 use crate::error::RunError;
+use crate::host::{Changes, Reading};
 use crate::plan::Plan;
 use crate::receiver::BATCH_SLOTS;
 use crate::receiver::HostBook;
@@ -73,6 +74,8 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// From the first stage ready to the order to stop, in s.
     pub duration_s: f64,
+    /// What the whole host counted below the sockets meanwhile.
+    pub host: Changes,
 }
 
 /// A run in progress.
@@ -90,6 +93,8 @@ pub struct Supervisor {
     stages: BTreeMap<Role, Stage>,
     outcome: Outcome,
     signals: StopSignals,
+    /// The host's counters when the run began.
+    host: Reading,
     /// The ledger says how the run ended.
     closed: bool,
 }
@@ -120,6 +125,7 @@ impl Supervisor {
         plan.check_queues()?;
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
+        let host = Reading::take();
         let mut warnings = Vec::new();
         let sockets = if plan.replay.is_some() {
             Vec::new()
@@ -147,6 +153,7 @@ impl Supervisor {
             taints: Vec::new(),
             warnings,
             duration_s: 0.0,
+            host: Changes::default(),
         };
         let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
         let stages = BTreeMap::new();
@@ -165,6 +172,7 @@ impl Supervisor {
             stages,
             outcome,
             signals,
+            host,
             closed,
         })
     }

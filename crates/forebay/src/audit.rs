@@ -1,5 +1,6 @@
 //! `forebay audit`: closes the books of a run.
 
+mod host;
 mod senders;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
+use forebay_run::host::Changes;
 use forebay_run::run_dir::{is_live, open_ledger};
+use serde_json::Value;
 
 use crate::output::print_line;
 use crate::session::BROKEN;
@@ -79,8 +82,35 @@ fn parts(run: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The books of one run, and what its record has beside them.
+struct Judged {
+    snapshot: Snapshot,
+    verdict: Verdict,
+    senders: Senders,
+    host: Option<Changes>,
+}
+
+impl Judged {
+    fn sheet(&self) -> String {
+        let mut sheet = self.senders.sheet(&self.verdict);
+        for line in self.host.iter().flat_map(Changes::lines) {
+            sheet += "\n";
+            sheet += &line;
+        }
+        sheet
+    }
+
+    fn json(&self) -> Result<Value> {
+        let mut told = self.senders.json(&self.verdict)?;
+        if let (Some(object), Some(host)) = (told.as_object_mut(), &self.host) {
+            object.insert("host_counters".to_owned(), serde_json::to_value(host)?);
+        }
+        Ok(told)
+    }
+}
+
 /// The books of one run.
-fn judge(run: &Path) -> Result<(Snapshot, Verdict, Senders)> {
+fn judge(run: &Path) -> Result<Judged> {
     let reader = open_ledger(run).with_context(|| no_ledger(run))?;
     let snapshot = reader.snapshot()?;
     let directory = if run.is_dir() {
@@ -95,22 +125,27 @@ fn judge(run: &Path) -> Result<(Snapshot, Verdict, Senders)> {
         Supervisor::Gone
     };
     let verdict = audit(&snapshot, life);
-    let senders = directory.map(|directory| Senders::of(directory, snapshot.run_id()));
-    Ok((snapshot, verdict, senders.unwrap_or_default()))
+    let record = directory.and_then(|directory| host::record(directory, snapshot.run_id()));
+    Ok(Judged {
+        senders: record.as_ref().map(Senders::of).unwrap_or_default(),
+        host: record.as_ref().and_then(host::counters),
+        snapshot,
+        verdict,
+    })
 }
 
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     let parts = parts(&args.run);
     let closed = if parts.is_empty() {
-        let (snapshot, verdict, senders) = judge(&args.run)?;
+        let judged = judge(&args.run)?;
         match args.format {
-            AuditFormat::Json => print_line(senders.json(&verdict)?),
-            AuditFormat::Text => print_line(senders.sheet(&verdict)),
+            AuditFormat::Json => print_line(judged.json()?),
+            AuditFormat::Text => print_line(judged.sheet()),
             AuditFormat::Prometheus => {
-                print_line(prometheus::expose(&Arc::new(snapshot))?.trim_end());
+                print_line(prometheus::expose(&Arc::new(judged.snapshot))?.trim_end());
             }
         }
-        verdict.closed
+        judged.verdict.closed
     } else {
         all(args, &parts)?
     };
@@ -126,21 +161,20 @@ fn all(args: &AuditArgs, parts: &[PathBuf]) -> Result<bool> {
     let mut verdicts = BTreeMap::new();
     for part in parts {
         let name = part.strip_prefix(&args.run).unwrap_or(part);
-        let (_, verdict, senders) = judge(part)?;
-        verdicts.insert(name.display().to_string(), (verdict, senders));
+        verdicts.insert(name.display().to_string(), judge(part)?);
     }
-    let closed = verdicts.values().all(|(verdict, _)| verdict.closed);
+    let closed = verdicts.values().all(|judged| judged.verdict.closed);
     match args.format {
         AuditFormat::Json => {
             let told = verdicts
                 .iter()
-                .map(|(name, (verdict, senders))| Ok((name.clone(), senders.json(verdict)?)));
+                .map(|(name, judged)| Ok((name.clone(), judged.json()?)));
             let runs = told.collect::<Result<serde_json::Map<_, _>>>()?;
             print_line(serde_json::json!({ "closed": closed, "runs": runs }));
         }
         AuditFormat::Text => {
-            for (name, (verdict, senders)) in &verdicts {
-                let sheet = senders.sheet(verdict);
+            for (name, judged) in &verdicts {
+                let sheet = judged.sheet();
                 print_line(format_args!("== {name} ==\n{sheet}\n"));
             }
         }

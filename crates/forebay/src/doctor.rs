@@ -1,5 +1,7 @@
 //! `forebay doctor`: what this host lacks.
 
+mod counters;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,17 +14,26 @@ use crate::output::{Format, print_line};
 use crate::session::run_id;
 
 /// Checks this host: limits of sockets, memory, files, priority; each with what it should be, why, and the command to mend it.
+///
+/// Then it says what the host lost below its sockets since it was started: in cards, drivers, queues and protocols, each counter with what it means
+/// and what to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay doctor chain.toml")]
 pub(crate) struct DoctorArgs {
     /// Chain file whose needs are meant; without it those of 90 sources.
     file: Option<PathBuf>,
+    /// Explain these counters alone, by their names in `forebay audit`, as interface.eth0.rx_dropped.
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "file")]
+    counter: Vec<String>,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    if !args.counter.is_empty() {
+        return counters::explain(&args.counter, args.format);
+    }
     let plan = match &args.file {
         Some(file) => config::load(file, &run_id())?.plan,
         None => {
@@ -37,7 +48,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     match args.format {
         Format::Json => print_line(format_args!(
             "{}",
-            serde_json::json!({ "needs": needs, "checks": checks })
+            serde_json::json!({ "needs": needs, "checks": checks, "counters": counters::of_host() })
         )),
         Format::Text => {
             print_line(format_args!(
@@ -45,6 +56,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
                 needs.sockets, needs.socket_buffer_bytes, needs.memory_bytes
             ));
             checks.iter().for_each(|check| print_line(line(check)));
+            counters::print(&counters::of_host());
         }
     }
     Ok(ExitCode::SUCCESS)

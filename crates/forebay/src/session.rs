@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use forebay_ledger::{Leak, Verdict};
 use forebay_run::books::Books;
+use forebay_run::host::Changes;
 use forebay_run::plan::Plan;
 use forebay_run::summary::Summary;
 use forebay_run::supervisor::Supervisor;
@@ -38,6 +39,8 @@ pub(crate) struct Done {
     pub(crate) plan: Plan,
     pub(crate) summary: Summary,
     pub(crate) verdict: Verdict,
+    /// What the whole host counted below the sockets.
+    pub(crate) host: Changes,
 }
 
 /// The fault switch, for tests of the books.
@@ -86,7 +89,7 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
     let books = Books::declare(&plan)?;
     let snapshot = supervisor.reader().snapshot()?;
     let (summary, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
-    let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "plan": plan });
+    let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "plan": plan, "host_counters": outcome.host });
     let text = serde_json::to_string_pretty(&record).context("writing the run's record")?;
     let mut summary = summary;
     if let Err(error) = supervisor.run_dir().write_record(&text) {
@@ -98,6 +101,7 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
         plan,
         summary,
         verdict,
+        host: outcome.host,
     })
 }
 
@@ -174,6 +178,7 @@ fn print_text(done: &Done) {
             "The emulator was the limit of this run: a higher rate may be possible."
         ));
     }
+    done.host.lines().iter().for_each(print_line);
     for taint in &summary.taints {
         print_line(format_args!("TAINTED: {taint}"));
     }

@@ -8,12 +8,15 @@ use serde::Serialize;
 
 use super::{RunDir, remove_forgotten};
 use crate::error::RunError;
+use crate::host::{Changes, Reading};
 
 /// A ledger in a run directory, or nowhere but in this process.
 pub(crate) struct KeptLedger {
     words: Words,
     run: RunWriter,
     directory: Option<RunDir>,
+    /// The host's counters at the start, for the record.
+    host: Option<Reading>,
 }
 
 impl std::fmt::Debug for KeptLedger {
@@ -60,6 +63,7 @@ impl KeptLedger {
         Ok(Self {
             words,
             run,
+            host: directory.is_some().then(Reading::take),
             directory,
         })
     }
@@ -87,7 +91,13 @@ impl KeptLedger {
     pub(crate) fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
         if let Some(directory) = &mut self.directory {
             let run_id = directory.run_id();
-            let record = serde_json::to_string_pretty(&Record { run_id, summary });
+            let host = self.host.as_ref();
+            let host_counters = host.map(|before| Changes::between(before, &Reading::take()));
+            let record = serde_json::to_string_pretty(&Record {
+                run_id,
+                summary,
+                host_counters,
+            });
             let record = record.map_err(RunError::not_sayable("record"))?;
             directory.keep_ledger()?;
             directory.write_record(&record)?;
@@ -102,6 +112,7 @@ struct Record<'a, T: Serialize> {
     run_id: &'a str,
     #[serde(flatten)]
     summary: &'a T,
+    host_counters: Option<Changes>,
 }
 
 #[cfg(test)]

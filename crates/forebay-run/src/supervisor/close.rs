@@ -10,6 +10,7 @@ use crate::books::{
     Books, OFFER_QUEUE_FULL, SINK_DISK_FULL, SINK_STALLED, SINK_TOO_LONG, SINK_WRITE_ERROR,
 };
 use crate::error::RunError;
+use crate::host::{Changes, Reading};
 use crate::plan::{Backpressure, SinkKind};
 use crate::stage::{Order, Role};
 
@@ -22,6 +23,7 @@ impl Supervisor {
                 .insert(role.name(), stage.cpu_ns as f64 / 1e9);
             self.outcome.restarts.insert(role.name(), stage.restarts);
         }
+        self.outcome.host = Changes::between(&self.host, &Reading::take());
         self.settle_sinks()?;
         let reason = match self.outcome.end {
             End::Limit => Reason::LimitReached,

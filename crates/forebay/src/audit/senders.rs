@@ -1,7 +1,5 @@
 //! The senders of a session of time-division UDP: its ledger has their places alone, its record their names and what is not known of them.
 
-use std::path::Path;
-
 use anyhow::Result;
 use forebay_ledger::Verdict;
 use serde_json::{Value, json};
@@ -11,16 +9,10 @@ use serde_json::{Value, json};
 pub(super) struct Senders(Vec<Value>);
 
 impl Senders {
-    /// By the record beside the ledger of the run `run_id`.
-    pub(super) fn of(directory: &Path, run_id: &str) -> Self {
-        let names = ["run.json".to_owned(), format!("run-{run_id}.json")];
-        let read = |name: &String| {
-            let text = std::fs::read(directory.join(name)).ok()?;
-            let record: Value = serde_json::from_slice(&text).ok()?;
-            let senders = record["by_sender"].as_array()?.clone();
-            (record["run_id"] == run_id).then_some(senders)
-        };
-        Self(names.iter().find_map(read).unwrap_or_default())
+    /// By the record of the run.
+    pub(super) fn of(record: &Value) -> Self {
+        let senders = record["by_sender"].as_array();
+        Self(senders.cloned().unwrap_or_default())
     }
 
     /// Owner of accounts, name, and what is not known.
