@@ -28,6 +28,14 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// None where a signal ended it.
+    pub(crate) fn code(self) -> Option<i32> {
+        match self {
+            Self::Exited(status) => status.code(),
+            Self::TimedOut(_) => None,
+        }
+    }
+
     pub(crate) fn is_success(self) -> bool {
         matches!(self, Self::Exited(status) if status.success())
     }
@@ -82,6 +90,38 @@ pub(crate) fn checked(command: &mut Command) -> Result<()> {
         bail!("{end}: {command:?}");
     }
     Ok(())
+}
+
+/// As `checked`, beside what is measured or waits: with the lowest claim to the CPUs, and its output in one piece at its end.
+///
+/// # Errors
+/// As `checked`.
+pub(crate) fn checked_beside(command: &Command) -> Result<()> {
+    let ended = captured(&mut modest(command), COMMAND_LIMIT)?;
+    print!("{}", ended.text());
+    if !ended.end.is_success() {
+        bail!("{}: {command:?}", ended.end);
+    }
+    Ok(())
+}
+
+/// The same command behind `nice`, which is of coreutils.
+fn modest(command: &Command) -> Command {
+    let mut modest = Command::new("nice");
+    modest
+        .args(["-n", "19"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => modest.env(key, value),
+            None => modest.env_remove(key),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        modest.current_dir(directory);
+    }
+    modest
 }
 
 /// Runs a command and keeps what it writes to standard output and standard error, in order.
@@ -295,6 +335,17 @@ mod tests {
         let ended = captured(&mut sh("sleep 60 & echo $!"), LIMIT).expect("sh");
         assert!(ended.end.is_success());
         checked(&mut sh(&format!("kill {}", ended.text().trim()))).expect("it still ran");
+    }
+
+    #[test]
+    fn what_runs_beside_is_the_same_command_with_the_lowest_claim() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut command = sh("echo $(nice) $WORD > here");
+        command.env("WORD", "a word").current_dir(directory.path());
+        checked_beside(&command).expect("sh");
+        let text = fs::read_to_string(directory.path().join("here")).expect("written there");
+        assert_eq!(text, "19 a word\n");
+        assert!(checked_beside(&sh("exit 3")).is_err());
     }
 
     #[test]

@@ -1,15 +1,18 @@
-//! The whole of CI: the steps in order of cost, each timed; the first failure stops and is named.
+//! The whole of CI: the steps one after another, each timed; the first failure stops and is named.
+//!
+//! What only compiles or computes runs beside the tests, with the lowest claim to the CPUs: most tests wait.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use cargo_metadata::{Metadata, MetadataCommand};
 
-use crate::child::checked as checked_command;
-use crate::suite::{Suite, Tally};
+use crate::child::{checked as checked_command, checked_beside};
+use crate::suite::{Built, Suite, Tally};
 use crate::{cargo, fuzz, python, tidy};
 
 const LOOM_MODULE: &str = "#[cfg(all(test, loom))]";
@@ -21,45 +24,38 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-struct Step {
+/// A step that runs beside the tests.
+struct Beside {
     name: &'static str,
-    run: fn(&Path, &mut Tally) -> Result<Outcome>,
+    run: fn(&Path) -> Result<Outcome>,
 }
 
-const STEPS: &[Step] = &[
-    Step {
-        name: "fmt",
-        run: |root, _| fmt(root),
-    },
-    Step {
+/// One after another, in this order: cargo lets only one at a time build in a directory.
+const BESIDE: &[Beside] = &[
+    Beside {
         name: "clippy",
-        run: |root, _| clippy(root),
+        run: clippy,
     },
-    Step {
-        name: "tidy",
-        run: |root, _| tidy::run(root).map(|()| Outcome::Passed),
-    },
-    Step {
+    Beside {
         name: "doc",
-        run: |root, _| doc(root),
+        run: doc,
     },
-    Step {
-        name: "test",
-        run: test,
-    },
-    Step {
-        name: "python",
-        run: python::run,
-    },
-    Step {
+    Beside {
         name: "loom",
-        run: |root, _| loom(root),
+        run: loom,
     },
-    Step {
-        name: "fuzz",
-        run: |root, _| fuzz::run_if_possible(root, FUZZ_SECONDS_PER_TARGET),
+    Beside {
+        name: "fuzz build",
+        run: fuzz::build_beside,
     },
 ];
+
+/// What has been done so far.
+#[derive(Default)]
+struct Run {
+    tally: Tally,
+    report: Vec<String>,
+}
 
 /// Runs every step.
 ///
@@ -67,28 +63,88 @@ const STEPS: &[Step] = &[
 /// The first step that fails, by name.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let start = Instant::now();
-    let mut report = Vec::new();
-    let mut tally = Tally::default();
-    let result = STEPS.iter().try_for_each(|step| {
-        println!("ci: {}", step.name);
-        let begun = Instant::now();
-        let outcome = (step.run)(root, &mut tally)
-            .with_context(|| format!("ci FAILED at step '{}'", step.name))?;
-        let line = report_line(step.name, &outcome, begun.elapsed());
-        println!("ci: {line}");
-        report.push(line);
-        Ok(())
-    });
+    let mut run = Run::default();
+    let result = run.steps(root);
     println!(
         "\nci: {} steps in {}",
-        report.len(),
+        run.report.len(),
         seconds(start.elapsed())
     );
-    for line in report {
+    for line in &run.report {
         println!("  {line}");
     }
-    print!("{}", tally.text());
+    print!("{}", run.tally.text());
     result
+}
+
+impl Run {
+    fn steps(&mut self, root: &Path) -> Result<()> {
+        let suite = Suite::new(root);
+        let mut built = Built::default();
+        self.step("fmt", |_| fmt(root))?;
+        self.step("build", |tally| {
+            built = suite.build(tally)?;
+            Ok(Outcome::Passed)
+        })?;
+        self.step("tidy", |_| {
+            tidy::run(root, &built.programs).map(|()| Outcome::Passed)
+        })?;
+        let mut beside = Vec::new();
+        self.step("test", |tally| {
+            beside = test(&suite, &built, tally)?;
+            Ok(Outcome::Passed)
+        })?;
+        self.report.extend(beside);
+        self.step("python", |tally| python::run(root, tally))?;
+        self.step("fuzz", |_| {
+            fuzz::run_if_possible(root, FUZZ_SECONDS_PER_TARGET)
+        })
+    }
+
+    fn step(&mut self, name: &str, run: impl FnOnce(&mut Tally) -> Result<Outcome>) -> Result<()> {
+        println!("ci: {name}");
+        let begun = Instant::now();
+        let outcome =
+            run(&mut self.tally).with_context(|| format!("ci FAILED at step '{name}'"))?;
+        let line = report_line(name, &outcome, begun.elapsed());
+        println!("ci: {line}");
+        self.report.push(line);
+        Ok(())
+    }
+}
+
+/// Runs the tests with the steps beside them; then, with nothing beside it, each test that failed. Gives the lines of the steps beside.
+fn test(suite: &Suite<'_>, built: &Built, tally: &mut Tally) -> Result<Vec<String>> {
+    let (failed, beside) = thread::scope(|scope| {
+        let beside = scope.spawn(|| beside(suite.root));
+        let failed = suite.first(built, tally);
+        (failed, beside.join())
+    });
+    suite.again(failed?, tally)?;
+    let beside = beside.map_err(|_| anyhow!("a step beside the tests panicked"))?;
+    tally.verdict()?;
+    beside
+}
+
+/// All of them, also behind one that fails: the tests run on as well.
+fn beside(root: &Path) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    let mut result = Ok(());
+    for step in BESIDE {
+        let begun = Instant::now();
+        match (step.run)(root).with_context(|| format!("beside the tests, '{}'", step.name)) {
+            Ok(outcome) => {
+                let line = report_line(step.name, &outcome, begun.elapsed());
+                println!("ci: {line}, beside the tests");
+                lines.push(format!("{line}, beside the tests"));
+            }
+            Err(error) => {
+                println!("ci: FAILED: {error:#}");
+                result = result.and(Err(error));
+            }
+        }
+    }
+    result.map(|()| lines)
 }
 
 fn report_line(name: &str, outcome: &Outcome, time: Duration) -> String {
@@ -116,23 +172,17 @@ fn clippy(root: &Path) -> Result<Outcome> {
         "-D",
         "warnings",
     ];
-    checked(cargo().args(words).current_dir(root))
+    checked_beside(cargo().args(words).current_dir(root)).map(|()| Outcome::Passed)
 }
 
 fn doc(root: &Path) -> Result<Outcome> {
     let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
-    checked(
-        cargo()
-            .args(words)
-            .env("RUSTDOCFLAGS", "-D warnings")
-            .current_dir(root),
-    )
-}
-
-fn test(root: &Path, tally: &mut Tally) -> Result<Outcome> {
-    Suite::new(root).run(tally)?;
-    tally.verdict()?;
-    Ok(Outcome::Passed)
+    let mut command = cargo();
+    command
+        .args(words)
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .current_dir(root);
+    checked_beside(&command).map(|()| Outcome::Passed)
 }
 
 /// Runs the loom tests, with a target directory of their own since `--cfg loom` rebuilds all.
@@ -141,7 +191,7 @@ fn loom(root: &Path) -> Result<Outcome> {
     let mut runs = 0;
     for package in metadata.workspace_packages() {
         for selection in loom_selections(package.manifest_path.as_std_path())? {
-            checked(&mut loom_command(root, &metadata, &package.name, selection))?;
+            checked_beside(&loom_command(root, &metadata, &package.name, selection))?;
             runs += 1;
         }
     }

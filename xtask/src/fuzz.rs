@@ -4,11 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, available_parallelism};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cargo;
+use crate::child::checked_beside;
 use crate::ci::{Outcome, checked, metadata, target_directory};
 
 /// The flags that `cargo fuzz run -s none` gives, with debug assertions.
@@ -22,16 +25,29 @@ const INPUT_TIMEOUT_SECONDS: u32 = 10;
 
 /// Runs each target for `seconds`, or says why it does not.
 pub(crate) fn run_if_possible(root: &Path, seconds: u64) -> Result<Outcome> {
-    if !manifest(root).exists() {
-        return Ok(Outcome::Skipped("there is no fuzz/Cargo.toml".into()));
-    }
-    if Command::new("c++").arg("--version").output().is_err() {
-        return Ok(Outcome::Skipped(
-            "no c++ for libFuzzer; `cargo test` has replayed the corpus".into(),
-        ));
+    if let Some(why) = lacks(root) {
+        return Ok(Outcome::Skipped(why));
     }
     run(root, seconds)?;
     Ok(Outcome::Passed)
+}
+
+/// Builds the targets beside other steps, or says why it does not.
+pub(crate) fn build_beside(root: &Path) -> Result<Outcome> {
+    if let Some(why) = lacks(root) {
+        return Ok(Outcome::Skipped(why));
+    }
+    checked_beside(&Place::of(root)?.build_command())?;
+    Ok(Outcome::Passed)
+}
+
+fn lacks(root: &Path) -> Option<String> {
+    if !manifest(root).exists() {
+        return Some("there is no fuzz/Cargo.toml".into());
+    }
+    let cxx = Command::new("c++").arg("--version").output();
+    let why = "no c++ for libFuzzer; `cargo test` has replayed the corpus";
+    cxx.is_err().then(|| why.into())
 }
 
 /// Runs each target for `seconds`.
@@ -50,19 +66,33 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     if targets.is_empty() {
         bail!("fuzz/Cargo.toml has no targets");
     }
-    let workspace = crate::ci::metadata(&root.join("Cargo.toml"))?;
-    let place = Place {
-        root,
-        built: target_directory(&workspace).join("fuzz"),
-        triple: host_triple()?,
-    };
-    place.build()?;
-    for target in targets {
-        place.run(target, seconds).with_context(|| {
+    let place = Place::of(root)?;
+    checked(&mut place.build_command())?;
+    let cores = available_parallelism().map_or(1, usize::from);
+    run_all(targets, cores, |target| {
+        place.run(target, seconds).map(drop).with_context(|| {
             format!("fuzz target '{target}' failed; the input is in fuzz/artifacts/{target}")
-        })?;
-    }
-    Ok(())
+        })
+    })
+}
+
+/// Runs the targets, so many at a time: each keeps one core busy. Gives the first error when all have ended.
+fn run_all(
+    targets: Vec<&str>,
+    at_a_time: usize,
+    run: impl Fn(&str) -> Result<()> + Sync,
+) -> Result<()> {
+    let queue = Mutex::new(targets.into_iter());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || std::iter::from_fn(&next).try_for_each(&run);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_a_time).map(|_| scope.spawn(work)).collect();
+        let ends = workers.into_iter().map(|worker| worker.join());
+        let ends: Vec<Result<()>> = ends
+            .map(|end| end.map_err(|_| anyhow!("a fuzz run panicked"))?)
+            .collect();
+        ends.into_iter().collect()
+    })
 }
 
 fn manifest(root: &Path) -> PathBuf {
@@ -76,8 +106,17 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    fn of(root: &Path) -> Result<Place<'_>> {
+        let workspace = metadata(&root.join("Cargo.toml"))?;
+        Ok(Place {
+            root,
+            built: target_directory(&workspace).join("fuzz"),
+            triple: host_triple()?,
+        })
+    }
+
     /// `--target` keeps the coverage flags away from build scripts and procedural macros.
-    fn build(&self) -> Result<Outcome> {
+    fn build_command(&self) -> Command {
         let mut command = cargo();
         command
             .args([
@@ -93,14 +132,14 @@ impl Place<'_> {
             .arg(manifest(self.root))
             .arg("--target-dir")
             .arg(&self.built)
-            .env("RUSTFLAGS", COVERAGE_FLAGS);
-        checked(command.current_dir(self.root))
+            .env("RUSTFLAGS", COVERAGE_FLAGS)
+            .current_dir(self.root);
+        command
     }
 
     /// New inputs go below the target directory; the committed corpus is only read.
     fn run(&self, target: &str, seconds: u64) -> Result<Outcome> {
         let seed = seed();
-        println!("fuzz: {target} for {seconds} s, -seed={seed}");
         let found = self.built.join("corpus").join(target);
         let artifacts = self.root.join("fuzz/artifacts").join(target);
         for path in [&found, &artifacts] {
@@ -116,24 +155,26 @@ impl Place<'_> {
             .args(["-print_final_stats=1", "-verbosity=0"])
             .arg(found)
             .args(Some(self.root.join("fuzz/corpus").join(target)).filter(|seeds| seeds.is_dir()));
-        run_quietly(command.current_dir(self.root))
+        let said = format!("fuzz: {target} for {seconds} s, -seed={seed}\n");
+        run_quietly(command.current_dir(self.root), said)
     }
 }
 
 /// libFuzzer says much; shown is what it did, or all of it when it found something.
-fn run_quietly(command: &mut Command) -> Result<Outcome> {
+fn run_quietly(command: &mut Command, mut said: String) -> Result<Outcome> {
     let output = command
         .output()
         .with_context(|| format!("cannot start {command:?}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        println!("{text}{}", String::from_utf8_lossy(&output.stdout));
+        println!("{said}{text}{}", String::from_utf8_lossy(&output.stdout));
         bail!("{}: {command:?}", output.status);
     }
     let tells = |line: &&str| line.contains("executed_units") || line.contains("new_units");
     text.lines()
         .filter(tells)
-        .for_each(|line| println!("  {line}"));
+        .for_each(|line| said.push_str(&format!("  {line}\n")));
+    print!("{said}");
     Ok(Outcome::Passed)
 }
 
@@ -175,8 +216,27 @@ mod tests {
 
     #[test]
     fn a_run_that_finds_something_is_an_error() {
-        assert!(run_quietly(&mut Command::new("false")).is_err());
-        assert!(run_quietly(&mut Command::new("true")).is_ok());
+        assert!(run_quietly(&mut Command::new("false"), String::new()).is_err());
+        assert!(run_quietly(&mut Command::new("true"), String::new()).is_ok());
+    }
+
+    #[test]
+    fn every_target_runs_two_at_a_time_and_an_error_is_kept() {
+        let both = std::sync::Barrier::new(2);
+        let ran = Mutex::new(Vec::new());
+        let run = |target: &str| {
+            both.wait();
+            ran.lock().expect("no panic").push(target.to_owned());
+            match target {
+                "c" => bail!("found something"),
+                _ => Ok(()),
+            }
+        };
+        let error = run_all(vec!["a", "b", "c", "d"], 2, run).expect_err("one of them");
+        assert_eq!(error.to_string(), "found something");
+        let mut ran = ran.into_inner().expect("no panic");
+        ran.sort_unstable();
+        assert_eq!(ran, ["a", "b", "c", "d"]);
     }
 
     #[test]

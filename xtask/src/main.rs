@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 fn run(words: &[String]) -> Result<()> {
     let root = repository_root()?;
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => tidy::run(&root),
+        ["tidy"] => tidy::run(&root, &[]),
         ["ci"] => ci::run(&root),
         ["python"] => python::run(&root, &mut suite::Tally::default()).map(drop),
         ["fuzz", seconds] => fuzz::run(

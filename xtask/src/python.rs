@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::ci::{Outcome, checked, metadata, target_directory};
-use crate::suite::Tally;
+use crate::suite::{Tally, pytest};
 
 /// What builds and tests the package, each with its hashes.
 const REQUIREMENTS: &str = "crates/forebay-python/tests/requirements.txt";
@@ -22,7 +22,7 @@ const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3
 ///
 /// # Errors
 /// There is no Python that fits, or a step failed.
-pub(crate) fn run(root: &Path, _tally: &mut Tally) -> Result<Outcome> {
+pub(crate) fn run(root: &Path, tally: &mut Tally) -> Result<Outcome> {
     let target = target_directory(&metadata(&root.join("Cargo.toml"))?);
     let environment = target.join("python");
     let python = environment.join("bin/python");
@@ -62,12 +62,16 @@ pub(crate) fn run(root: &Path, _tally: &mut Tally) -> Result<Outcome> {
         ".",
     ];
     checked(&mut pip(&package)?)?;
-    checked(
-        Command::new(&python)
-            .args(["-m", "pytest", "--quiet"])
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .current_dir(root),
-    )
+    let words = ["-m", "pytest"];
+    let pytest = || {
+        let mut command = Command::new(&python);
+        command.args(words).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.current_dir(root);
+        command
+    };
+    pytest::run(pytest, tally)?;
+    tally.verdict()?;
+    Ok(Outcome::Passed)
 }
 
 fn fits(interpreter: &std::ffi::OsStr) -> bool {

@@ -8,7 +8,9 @@ mod judge;
 mod libtest;
 #[cfg(test)]
 mod project_tests;
+pub(crate) mod pytest;
 mod tally;
+mod times;
 
 use std::path::Path;
 use std::thread::available_parallelism;
@@ -20,6 +22,7 @@ use crate::cargo;
 use crate::child::{Ended, captured};
 
 use binary::Binary;
+pub(crate) use binary::Built;
 use judge::{Alone, Round};
 use libtest::{Outcome, Report};
 pub(crate) use tally::{Tally, Twice};
@@ -43,7 +46,7 @@ pub(crate) struct Suite<'a> {
 }
 
 /// A test that failed, and where it runs again.
-struct Failed<'a> {
+pub(crate) struct Failed<'a> {
     /// None: a doctest.
     binary: Option<&'a Binary>,
     name: String,
@@ -63,19 +66,35 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Runs all tests into the tally.
+    /// Builds all tests.
     ///
     /// # Errors
-    /// They cannot be built, or the list of known flakes is not true. A test that fails is in the tally.
-    pub(crate) fn run(&self, tally: &mut Tally) -> Result<()> {
+    /// They cannot be built, or the list of known flakes is not true.
+    pub(crate) fn build(&self, tally: &mut Tally) -> Result<Built> {
         tally.known = flakes::read(self.root)?;
-        let binaries = binary::build(self.root)?;
-        flakes::check(&tally.known, &binaries)?;
+        let built = binary::build(self.root)?;
+        flakes::check(&tally.known, &built.binaries)?;
+        Ok(built)
+    }
+
+    /// Runs all tests into the tally, but for those that fail, which are given back.
+    ///
+    /// # Errors
+    /// A process cannot be started.
+    pub(crate) fn first<'b>(&self, built: &'b Built, tally: &mut Tally) -> Result<Vec<Failed<'b>>> {
         let mut failed = Vec::new();
-        for binary in &binaries {
+        for binary in &built.binaries {
             failed.extend(self.run_binary(binary, tally)?);
         }
         failed.extend(self.run_doctests(tally)?);
+        Ok(failed)
+    }
+
+    /// Runs what failed once more, each test alone: nothing else may run beside it.
+    ///
+    /// # Errors
+    /// A process cannot be started.
+    pub(crate) fn again(&self, failed: Vec<Failed<'_>>, tally: &mut Tally) -> Result<()> {
         for (at, failed) in failed.into_iter().enumerate() {
             self.settle(failed, at < RERUNS_MAX, tally)?;
         }
@@ -122,7 +141,7 @@ impl<'a> Suite<'a> {
             words.extend(names.iter().map(String::as_str));
         }
         let ended = binary.run(&words, self.binary_limit)?;
-        let report = take(&ended, &binary.name, tally);
+        let report = take(&ended, &binary.name, tally, self.threads);
         let order = || {
             let all = binary.list().unwrap_or_default();
             let asked = |name: &String| names.is_empty() || names.contains(name);
@@ -134,7 +153,7 @@ impl<'a> Suite<'a> {
     fn run_doctests(&self, tally: &mut Tally) -> Result<Vec<Failed<'static>>> {
         println!("ci: running {DOCTESTS}");
         let ended = self.doctests(&["--show-output"])?;
-        let report = take(&ended, DOCTESTS, tally);
+        let report = take(&ended, DOCTESTS, tally, self.threads);
         let round = judge::round(&ended, &report, self.threads, Vec::new);
         tally
             .broken
@@ -218,12 +237,11 @@ impl<'a> Suite<'a> {
 }
 
 /// Shows what a process of the test runner wrote, and adds it up.
-fn take(ended: &Ended, place: &str, tally: &mut Tally) -> Report {
+fn take(ended: &Ended, place: &str, tally: &mut Tally, threads: usize) -> Report {
     let report = Report::read(&ended.lines);
     report.shown.iter().for_each(|line| println!("{line}"));
-    let (wall, cpu) = (ended.wall.as_secs_f64(), ended.cpu.as_secs_f64());
-    println!("ci: {place} took {wall:.1} s, CPU {cpu:.1} s");
     tally.add(report.sums());
+    tally.times.add(place, ended, &report.results, threads);
     let skips = report.skips.iter();
     let skips = skips.map(|skip| (format!("{place} {}", skip.name), skip.reason.clone()));
     tally.skips.extend(skips);

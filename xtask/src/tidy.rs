@@ -13,7 +13,7 @@ mod rust_text;
 mod tree;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -52,11 +52,11 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every check over the checkout at `root`.
+/// Runs every check over the checkout at `root`, with the help of a program that is `built` already, if it is one of them.
 ///
 /// # Errors
 /// When anything was found; the findings have been printed.
-pub(crate) fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path, built: &[PathBuf]) -> Result<()> {
     let tree = Tree::read(root)?;
     let metadata = metadata_of(&root.join("Cargo.toml"))?;
     let mut packages = licences::packages(&metadata);
@@ -73,7 +73,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     findings.extend(licences::check(&packages));
     findings.extend(reasons::check(&tree)?);
     findings.extend(length::check(&tree));
-    findings.extend(readme::check(&tree, &mut readme::built_help(root)?)?);
+    findings.extend(readme::check(&tree, &mut readme::built_help(root, built)?)?);
     for finding in &findings {
         println!("{finding}");
     }

@@ -69,11 +69,18 @@ impl Binary {
     }
 }
 
-/// Builds all tests and gives their binaries in the order of their names.
+/// The test binaries in the order of their names, and the programs that cargo built for them.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) binaries: Vec<Binary>,
+    pub(crate) programs: Vec<PathBuf>,
+}
+
+/// Builds all tests.
 ///
 /// # Errors
 /// Something cannot be built; the compiler has said why.
-pub(crate) fn build(root: &Path) -> Result<Vec<Binary>> {
+pub(crate) fn build(root: &Path) -> Result<Built> {
     let mut command = cargo();
     command
         .args(["test", "--workspace", "--locked", "--no-run"])
@@ -83,10 +90,10 @@ pub(crate) fn build(root: &Path) -> Result<Vec<Binary>> {
     if !built.end.is_success() {
         bail!("the tests cannot be built: {}", built.end);
     }
-    binaries(&built.text())
+    read(&built.text())
 }
 
-fn binaries(messages: &str) -> Result<Vec<Binary>> {
+fn read(messages: &str) -> Result<Built> {
     let mut tests = Vec::new();
     let mut programs: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for message in Message::parse_stream(BufReader::new(messages.as_bytes())) {
@@ -109,7 +116,11 @@ fn binaries(messages: &str) -> Result<Vec<Binary>> {
     };
     let mut binaries: Vec<Binary> = tests.iter().map(binary).collect::<Result<_>>()?;
     binaries.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(binaries)
+    let programs = programs.into_values().flatten();
+    let programs = programs
+        .map(|(_, program)| PathBuf::from(program))
+        .collect();
+    Ok(Built { binaries, programs })
 }
 
 /// `path+file:///…/crates/forebay#0.1.0`, or `…#name@0.1.0` where the folder has another name.
@@ -142,15 +153,16 @@ mod tests {
 
     #[test]
     fn binaries_are_found_and_named() {
-        let binaries = binaries(MESSAGES).expect("readable");
+        let Built { binaries, programs } = read(MESSAGES).expect("readable");
+        assert_eq!(programs, [Path::new("/tmp/q/target/debug/tool")]);
         let names: Vec<&str> = binaries.iter().map(|binary| binary.name.as_str()).collect();
         assert_eq!(names, ["q", "q::bin/tool", "q::whole"]);
     }
 
     #[test]
     fn a_test_is_told_where_its_package_and_its_programs_are() {
-        let binaries = binaries(MESSAGES).expect("readable");
-        let whole = &binaries[2];
+        let built = read(MESSAGES).expect("readable");
+        let whole = &built.binaries[2];
         let of = |key: &str| {
             let mut found = whole.environment.iter().filter(|(name, _)| name == key);
             found.next().map(|(_, value)| value.as_str())

@@ -67,12 +67,11 @@ fn failures_before(report: &Report) -> Vec<Failure> {
 
 /// How a process ended that did not end as a test runner does.
 fn unusual(ended: &Ended, report: &Report) -> Option<String> {
-    let code = match ended.end {
-        End::TimedOut(_) => return Some(ended.end.to_string()),
-        End::Exited(status) => status.code(),
-    };
+    if let End::TimedOut(_) = ended.end {
+        return Some(ended.end.to_string());
+    }
     let failed = report.sums.failed;
-    match code {
+    match ended.end.code() {
         Some(0) if report.closed && failed == 0 => None,
         Some(FAILED_CODE) if report.closed && failed > 0 && failed == report.failures.len() => None,
         _ if report.closed => Some(format!(

@@ -81,7 +81,9 @@ fn run(root: &Path, limit: Duration) -> Tally {
     let mut tally = Tally::default();
     let mut suite = Suite::new(root);
     (suite.binary_limit, suite.threads) = (limit, 2);
-    suite.run(&mut tally).expect("it is built");
+    let built = suite.build(&mut tally).expect("it is built");
+    let failed = suite.first(&built, &mut tally).expect("it runs");
+    suite.again(failed, &mut tally).expect("it runs");
     tally
 }
 
@@ -151,7 +153,7 @@ fn a_known_flake_that_is_no_test_and_a_project_that_does_not_build_are_errors() 
     let known = "[[flake]]\ntest = \"p::mixed gone\"\ndate = \"2026-11-23\"\nreason = \"r\"\n";
     let project = project("", &[("mixed", MIXED)], known);
     let error = |root: &Path| {
-        let result = Suite::new(root).run(&mut Tally::default());
+        let result = Suite::new(root).build(&mut Tally::default());
         result.expect_err("an error").to_string()
     };
     assert!(error(project.path()).contains("there is no test 'p::mixed gone'"));

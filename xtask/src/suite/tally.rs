@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 
 use super::flakes::Known;
 use super::libtest::Sums;
+use super::times::Times;
 
 /// A run with more flaky tests than this fails: then it is not chance.
 pub(crate) const FLAKY_MAX: usize = 3;
@@ -31,6 +32,7 @@ pub(crate) struct Tally {
     /// What was left out, as test and reason.
     pub(crate) skips: Vec<(String, String)>,
     pub(crate) known: Vec<Known>,
+    pub(crate) times: Times,
 }
 
 impl Tally {
@@ -67,7 +69,7 @@ impl Tally {
 
     /// What is said at the end of a run.
     pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
+        let mut text = self.times.text();
         for twice in &self.failed {
             let _ = write!(text, "FAILED twice: {}\n{}", twice.test, both(twice));
         }

@@ -1,6 +1,6 @@
 //! Every command line that a document shows exists: `./x COMMAND` in the script, `forebay VERB --flag` in its help.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -156,20 +156,30 @@ fn has_flag(help: &str, flag: &str) -> bool {
 }
 
 /// Builds the debug binary and asks it.
-pub(super) fn built_help(root: &Path) -> Result<impl FnMut(&[&str]) -> Result<String>> {
-    let mut build = cargo();
-    build
-        .args(["build", "--quiet", "--locked", "--package", PROGRAM])
-        .current_dir(root);
-    crate::ci::checked(&mut build)?;
-    let binary = target_directory(&metadata(&root.join("Cargo.toml"))?)
-        .join("debug")
-        .join(PROGRAM);
+pub(super) fn built_help(
+    root: &Path,
+    built: &[PathBuf],
+) -> Result<impl FnMut(&[&str]) -> Result<String> + use<>> {
+    let ours = |program: &&PathBuf| program.file_name().is_some_and(|name| name == PROGRAM);
+    let binary = match built.iter().find(ours) {
+        Some(program) => program.clone(),
+        None => build(root)?,
+    };
     Ok(move |verbs: &[&str]| {
         let output = Command::new(&binary).args(verbs).arg("--help").output();
         let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     })
+}
+
+fn build(root: &Path) -> Result<PathBuf> {
+    let mut build = cargo();
+    build
+        .args(["build", "--quiet", "--locked", "--package", PROGRAM])
+        .current_dir(root);
+    crate::ci::checked(&mut build)?;
+    let target = target_directory(&metadata(&root.join("Cargo.toml"))?);
+    Ok(target.join("debug").join(PROGRAM))
 }
 
 #[cfg(test)]
