@@ -8,6 +8,7 @@
 //! All times are ns of the receiver's clock, which is the time base of the session.
 
 mod admission;
+mod confirm;
 mod due;
 mod gaps;
 mod outgoing;
@@ -15,6 +16,7 @@ mod peer;
 mod refusals;
 mod row;
 mod seen;
+mod stalls;
 mod totals;
 mod turn;
 
@@ -32,8 +34,9 @@ use outgoing::{Outgoing, Whom};
 use peer::Peer;
 pub use row::{Lost, Row};
 use seen::Mark;
+pub use stalls::Stall;
 pub use totals::{PeerState, PeerTotals};
-use turn::Turn;
+use turn::{Grants, Turn};
 
 /// From stop to stop while senders end, in ns.
 const STOP_EVERY_NS: u64 = 50_000_000;
@@ -199,6 +202,9 @@ pub struct Receiver {
     /// Lost in our own socket, not yet found missing in a window.
     overflow: u64,
     reassembly: u64,
+    stalls: stalls::Stalls,
+    confirm: confirm::Confirm,
+    grants: Grants,
     /// Sender, window and whether it was the last data packet that came.
     last: Option<(u16, u32)>,
     turn: Turn,
@@ -226,6 +232,9 @@ impl Receiver {
             refusals: refusals::Refusals::default(),
             overflow: 0,
             reassembly: 0,
+            stalls: stalls::Stalls::default(),
+            confirm: confirm::Confirm::default(),
+            grants: Grants::default(),
             last: None,
             turn: Turn::default(),
             stop_ns: 0,
@@ -456,9 +465,9 @@ impl Receiver {
         let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
             return;
         };
-        if let Some(totals) = peer.ended_totals() {
-            // It was told before, and the answer was lost.
-            self.push(sender, Message::Ended(totals));
+        if peer.ended_totals().is_some() {
+            // It was told before, and the answer was lost, or it is not to be told yet.
+            self.ended_again(sender);
             return;
         }
         peer.ended(now_ns, end, self.phase == Phase::Stopping);

@@ -398,7 +398,7 @@ fn bytes_for_messages_and_boundaries_of_files_are_refused_with_the_remedy() {
 
 #[test]
 fn a_leak_is_found_where_it_is() {
-    for hop in ["datagrams", "write", "windows", "heaps"] {
+    for hop in ["datagrams", "hand_over", "write", "windows", "heaps"] {
         let session = Session::new(&format!("leak-{hop}"));
         let (input, _) = session.lines(50);
         let out = session.path("out");

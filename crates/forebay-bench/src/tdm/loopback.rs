@@ -56,7 +56,8 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
             .args(arguments)
             .args(["--format", "json"]);
         if plain {
-            command.arg("--plain");
+            let is_receiver = arguments.first() == Some(&"receive");
+            command.arg(if is_receiver { "--no-gro" } else { "--plain" });
         }
         Running::start(&mut command, Stdio::null())
     };

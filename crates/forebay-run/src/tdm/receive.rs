@@ -4,26 +4,27 @@ mod books;
 mod end;
 mod heaps;
 mod histograms;
+mod kernel;
 mod original;
 mod outputs;
+mod plan;
 mod presence;
 mod rows;
+mod stalls;
 mod streams;
 mod summary;
 mod watch;
+mod writer;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use forebay_ledger::Leak;
 use forebay_sys::gso::GroReceive;
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, DropCounter, UdpOptions};
 use forebay_sys::stamped::Stamped;
-use forebay_sys::{clock, sched, snmp, wait};
-use forebay_tdm::key::Key;
+use forebay_sys::{clock, sched, wait};
 use forebay_tdm::plan::{Plan, PlanInput};
 use forebay_tdm::receiver::{Arrival, Phase, Receiver, ReceiverConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries};
@@ -36,12 +37,16 @@ use crate::metrics::{MetricsServer, Shown};
 use books::Books;
 pub use forebay_tdm::receiver::{Lost, Row};
 pub use original::{CsvOf, OriginalCsv};
-use outputs::Outputs;
+use outputs::{Files, Outputs};
+pub use plan::ReceivePlan;
 use presence::Presence;
+pub use stalls::StallSummary;
+use stalls::Stalls;
 pub use streams::Output;
-use streams::Streams;
 pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary};
 pub use watch::{Came, Watch};
+pub use writer::{QUEUE_BYTES_MAX, QUEUE_BYTES_MIN, default_queue_bytes};
+use writer::{Told, Writer};
 
 /// Buffers of 64 KiB that are taken from the socket at once.
 const BUFFERS: usize = 32;
@@ -49,55 +54,12 @@ const BUFFERS: usize = 32;
 const SOCKET_BYTES: usize = 8 << 20;
 /// The kernel's counters are looked at, and the books are shown, so often, in ns.
 const TEND_NS: u64 = 10_000_000;
-/// Payload is gathered no longer than this, in ns.
-const FLUSH_NS: u64 = 100_000_000;
+/// The kernel's count of fragments is looked at so often, in ns.
+const REASSEMBLY_NS: u64 = 100_000_000;
 /// After the end senders may still ask for their last answer, for so long, in ns: four times what they wait for it.
 const LINGER_NS: u64 = 200_000_000;
 /// Nothing is waited for longer than this at once, in ns.
 const WAIT_NS: u64 = 100_000_000;
-
-/// What a receiver does.
-#[derive(Clone, Debug)]
-pub struct ReceivePlan {
-    /// Where it listens.
-    pub bind: SocketAddr,
-    /// Senders that are planned.
-    pub senders: u16,
-    /// Port, mode, and what is set by hand.
-    pub port: PlanInput,
-    /// Windows of each sender; 0: until their inputs end.
-    pub windows: u32,
-    /// How long to wait for all senders since the first is ready; none: without end.
-    pub wait: Option<Duration>,
-    /// From the plan to the first window.
-    pub lead: Duration,
-    /// Who says nothing for so long is taken for dead.
-    pub silence: Duration,
-    /// From a window's report until it is closed.
-    pub settle: Duration,
-    /// The key that senders must have, too.
-    pub key: Option<Key>,
-    /// What becomes of payloads.
-    pub output: Output,
-    /// Directory of ledger and record; none: that of the payloads, or nothing is kept.
-    pub out: Option<PathBuf>,
-    /// A line for each window, into the output's directory.
-    pub rows: bool,
-    /// A file in the original's form, into the output's directory.
-    pub csv: Option<OriginalCsv>,
-    /// A file for the histograms of travel time, lateness of windows and error of the clock, of each sender.
-    pub histograms: Option<PathBuf>,
-    /// Where Prometheus is answered.
-    pub metrics: Option<SocketAddr>,
-    /// A CPU for its thread.
-    pub cpu: Option<usize>,
-    /// The host's CPUs may sleep during a session; else they are kept awake, where they may.
-    pub cpus_may_sleep: bool,
-    /// Datagrams are taken one by one, without the kernel's merging.
-    pub plain: bool,
-    /// The fault switch of the tests, at `datagrams`, `write`, `heaps` or `windows`; off.
-    pub leak: Leak,
-}
 
 /// Where datagrams follow each other as fast as this, the next ones are looked for without a sleep: whoever sends pays for each wake-up, in ns.
 const BRISK_NS: u64 = 30_000;
@@ -115,7 +77,14 @@ struct Work<'a> {
     socket: Stamped,
     outbound: Outbound,
     clock: LocalClock,
-    streams: Streams,
+    writer: Writer,
+    /// A line for each packet is wanted.
+    lists_packets: bool,
+    /// A line for each window is.
+    lists_windows: bool,
+    /// Senders whose streams have ended, and the block with which all of theirs is written.
+    ending: Vec<(u16, u64)>,
+    stalls: Stalls,
     outputs: Outputs<'a>,
     books: Books,
     sums: summary::Sums,
@@ -123,7 +92,7 @@ struct Work<'a> {
     /// The host's count at the last look.
     reassembly_failed: Option<u64>,
     tended_ns: u64,
-    flushed_ns: u64,
+    looked_ns: u64,
     /// Whose stream is open at each place.
     open: Vec<Identity>,
     presence: Presence,
@@ -161,12 +130,9 @@ pub fn run(
     {
         original::look_for(directory, csv, plan.windows, &expected)?;
     }
-    if let Some(cpu) = plan.cpu {
-        sched::pin_to_cpu(cpu)?;
-    }
     let options = UdpOptions {
         receive_buffer_bytes: Some(SOCKET_BYTES),
-        gro: !plan.plain,
+        gro: !plan.no_gro,
         ..UdpOptions::default()
     };
     let bound = socket::bind_udp(plan.bind, &options)?;
@@ -178,13 +144,16 @@ pub fn run(
         _ => None,
     });
     let mut warnings = Vec::new();
-    let books = Books::open(out, plan.senders, plan.leak.clone(), &mut warnings)?;
+    let (books, writer_books) = Books::open(out, plan.senders, plan.leak.clone(), &mut warnings)?;
     warnings.iter().for_each(|warning| tell(warning));
     if let Output::Directory(directory) = &plan.output {
         std::fs::create_dir_all(directory)
             .map_err(TdmError::file("making the directory", directory))?;
     }
     let outputs = Outputs::create(plan, watches)?;
+    let files = Files::create(plan)?;
+    let bytes = plan.writer_queue_bytes;
+    let writer = Writer::start(plan.output.clone(), bytes, files, writer_books)?;
     let shown = Shown::from(books.reader()?);
     let _metrics = match plan.metrics {
         Some(address) => Some(MetricsServer::start(address, shown)?),
@@ -204,19 +173,28 @@ pub fn run(
     };
     let epoch = socket::cookie(&bound.fd)?;
     let drops = DropCounter::starting_at(epoch, socket::mem_info(&bound.fd)?.drops);
+    // The other threads run where they may.
+    if let Some(cpu) = plan.cpu {
+        sched::pin_to_cpu(cpu)?;
+    }
+    let csv_of = plan.csv.as_ref().map(|csv| csv.of);
     let mut work = Work {
-        receiver: Receiver::new(config),
+        receiver: Receiver::new(config).confirmed_by_caller(),
         socket: Stamped::new(bound.fd)?,
         outbound: Outbound::default(),
         clock: LocalClock::new(None),
-        streams: Streams::new(plan.output.clone()),
+        writer,
+        lists_packets: csv_of == Some(CsvOf::Packets),
+        lists_windows: csv_of == Some(CsvOf::Windows) || plan.rows,
+        ending: Vec::new(),
+        stalls: Stalls::default(),
         outputs,
         books,
         sums: summary::Sums::default(),
         drops,
         reassembly_failed: None,
         tended_ns: 0,
-        flushed_ns: 0,
+        looked_ns: 0,
         open: Vec::new(),
         presence: Presence::new(plan.senders, plan.silence),
         planned: false,
@@ -253,9 +231,10 @@ impl Work<'_> {
             }
             self.clock.look(clock::monotonic_ns());
             // Before anything of a new sender is written, its file is there: it has joined at least an exchange of clocks earlier.
-            self.open_streams(tell);
+            self.open_streams();
             let came = self.take(&mut receive)?;
             let now_ns = self.clock.now_ns();
+            self.look_at_stalls(came, now_ns, (epoch, plan.no_gro))?;
             while let Some(transmit) = self.receiver.poll_transmit(now_ns, &mut control) {
                 let bytes = control.get(..transmit.bytes).unwrap_or_default();
                 let wanted = Wanted {
@@ -276,24 +255,24 @@ impl Work<'_> {
             }
             if now_ns >= self.tended_ns + TEND_NS {
                 self.tended_ns = now_ns;
-                self.tend(epoch)?;
+                self.tend((epoch, plan.no_gro), tell)?;
                 self.presence.look(&mut self.receiver, tell);
                 let is_near = self.receiver.peers().next().is_some();
                 awake.keep(is_near, tell);
             }
-            self.settle(plan, tell)?;
+            self.settle(tell);
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
-                // Who did not hear the last answer asks again.
-                let until_ns = *leave_ns.get_or_insert(now_ns + LINGER_NS);
-                let is_written = asked > 0 || !self.streams.is_behind();
-                if now_ns >= until_ns && is_written || asked >= 2 {
+                // Who did not hear the last answer asks again; who waits for it hears it when all is written.
+                let is_written = asked > 0 || self.writer.is_idle() && self.ending.is_empty();
+                if is_written && now_ns >= *leave_ns.get_or_insert(now_ns + LINGER_NS) || asked >= 2
+                {
                     return Ok(());
                 }
             }
             if came > 0 {
                 is_brisk = now_ns < came_ns + BRISK_NS;
                 came_ns = now_ns;
-            } else if is_brisk && now_ns < came_ns + BRISK_NS || self.streams.is_behind() {
+            } else if is_brisk && now_ns < came_ns + BRISK_NS {
                 std::thread::yield_now();
             } else {
                 let now_ns = self.clock.now_ns();
@@ -346,10 +325,18 @@ impl Work<'_> {
                         sent_ns,
                         came_ns: stamp_ns.unwrap_or(now_ns),
                     };
+                    self.outputs.packet(&came);
                     let wall_ns = self.clock.wall_minus_monotonic_ns();
-                    self.outputs.packet(&came, wall_ns);
-                    let written = self.streams.write(sender, offset, payload);
-                    self.books.written(sender, &written);
+                    let line = self.lists_packets.then_some(wall_ns);
+                    let bytes = payload.len() as u64;
+                    if self.writer.data(&came, offset, payload, line) {
+                        self.books.published(sender, bytes);
+                    } else {
+                        self.books.missed(sender, bytes);
+                    }
+                    if self.writer.is_due_when_full() {
+                        self.hand_over();
+                    }
                 }
             }
         }
@@ -357,7 +344,7 @@ impl Work<'_> {
     }
 
     /// Senders that are new, were started again, or took the place of one who left get their files.
-    fn open_streams(&mut self, tell: &mut impl FnMut(&str)) {
+    fn open_streams(&mut self) {
         for (sender, peer) in self.receiver.peers().enumerate() {
             if self.open.get(sender).is_some_and(|open| {
                 open.restarts == peer.restarts
@@ -366,12 +353,8 @@ impl Work<'_> {
             }) {
                 continue;
             }
-            let written = self.streams.close(sender);
-            self.books.written(sender as u16, &written);
             self.outputs.joined(sender, &peer.name);
-            if let Some(path) = self.streams.open(sender, &peer.name, peer.carries) {
-                tell(&format!("the stream of {} goes to {path}", peer.name));
-            }
+            self.writer.open(sender, &peer.name, peer.carries);
             let identity = Identity {
                 name: peer.name.clone(),
                 restarts: peer.restarts,
@@ -384,58 +367,58 @@ impl Work<'_> {
         }
     }
 
+    /// What is gathered goes to the writer, first in the books and then in the queue.
+    fn hand_over(&mut self) {
+        self.books.handed_over(self.writer.sums());
+        self.writer.give();
+    }
+
     /// The kernel's counters, and what is gathered.
-    fn tend(&mut self, epoch: u64) -> Result<(), TdmError> {
-        let raw = socket::mem_info(&self.socket)?.drops;
-        let drops = self.drops.observe(epoch, raw);
-        if drops > 0 {
-            self.receiver.handle_socket_drops(drops);
-            self.books.overflowed(drops);
-            self.sums.socket_drops += drops;
-        }
+    fn tend(
+        &mut self,
+        (epoch, is_exact): (u64, bool),
+        tell: &mut impl FnMut(&str),
+    ) -> Result<(), TdmError> {
+        self.look_at_drops(epoch, is_exact)?;
         if let Some(wall) = self.clock.wall(clock::monotonic_ns()) {
             self.receiver.handle_wall(wall);
         }
         let now_ns = self.clock.now_ns();
-        if now_ns >= self.flushed_ns + FLUSH_NS {
-            self.flushed_ns = now_ns;
+        if now_ns >= self.looked_ns + REASSEMBLY_NS {
+            self.looked_ns = now_ns;
             self.look_at_reassembly();
-            for (sender, written) in self.streams.flush() {
-                self.books.written(sender, &written);
+        }
+        while let Some(told) = self.writer.poll() {
+            match told {
+                Told::Line(line) => tell(&line),
+                Told::Failed(failure) => {
+                    if self.failed.is_none() {
+                        tell(&failure);
+                        self.failed = Some(failure);
+                        self.receiver.stop(now_ns);
+                    }
+                }
             }
         }
-        for (sender, became) in self.streams.heaps_became() {
-            self.books.heaps(sender, &became);
-        }
+        self.receiver.hold_grants(self.writer.is_half_full());
+        self.books.queue(self.writer.bytes());
         self.books.commit();
         self.books.heartbeat();
         Ok(())
     }
 
-    /// Datagrams that this host could not put together from fragments since the last look. The kernel counts them for the whole host: some may be others'.
-    fn look_at_reassembly(&mut self) {
-        // A host that does not tell has the packets lost by their places.
-        let Ok(now) = snmp::read() else {
-            return;
-        };
-        let before = self.reassembly_failed.replace(now.ip_reasm_fails);
-        let failed = before.map_or(0, |before| now.ip_reasm_fails.wrapping_sub(before));
-        self.receiver.handle_reassembly_failures(failed);
-    }
-
     /// What the engine has to say: closed windows, lost ranges, the plan.
-    fn settle(
-        &mut self,
-        session: &ReceivePlan,
-        tell: &mut impl FnMut(&str),
-    ) -> Result<(), TdmError> {
+    fn settle(&mut self, tell: &mut impl FnMut(&str)) {
         let mut closed = false;
+        let wall_ns = self.clock.wall_minus_monotonic_ns();
         while let Some(row) = self.receiver.poll_row() {
             closed = true;
             self.books.closed(&row);
             self.sums.add(&row);
-            self.outputs
-                .window(&row, self.clock.wall_minus_monotonic_ns());
+            self.outputs.window(&row, wall_ns);
+            if self.lists_windows {
+                self.writer.window(&row, wall_ns);
+            }
         }
         while let Some(range) = self.receiver.poll_lost() {
             self.sums.lost_bytes += range.bytes;
@@ -443,11 +426,7 @@ impl Work<'_> {
             let mut peers = self.receiver.peers();
             let peer = peers.nth(usize::from(range.sender));
             let begins = peer.map_or(0, |peer| peer.ready.offset);
-            let written = self.streams.lost(&range, begins);
-            self.books.written(range.sender, &written);
-        }
-        if let Some((sender, written)) = self.streams.turn() {
-            self.books.written(sender, &written);
+            self.writer.lost(range, begins);
         }
         if closed {
             self.books.commit();
@@ -459,20 +438,23 @@ impl Work<'_> {
             self.presence.begins(&self.receiver, plan.mode, tell);
             tell(&summary::describe(plan));
             plan.warnings.iter().for_each(|warning| tell(warning));
-            let start_ns = self.receiver.start_ns();
-            if let Err(error) = self.outputs.planned(session, plan, start_ns) {
-                tell(&error.to_string());
-                self.failed.get_or_insert(error.to_string());
-                self.receiver.stop(self.clock.now_ns());
+            self.outputs.planned(plan, self.receiver.start_ns());
+            self.writer.planned(plan);
+        }
+        // A sender hears what came of its stream when that is written.
+        while let Some(sender) = self.receiver.poll_ended() {
+            self.ending.push((sender, self.writer.settle()));
+        }
+        if self.writer.is_due() {
+            self.hand_over();
+        }
+        let (receiver, writer) = (&mut self.receiver, &self.writer);
+        self.ending.retain(|(sender, blocks)| {
+            let is_written = writer.has_taken(*blocks);
+            if is_written {
+                receiver.confirm(*sender);
             }
-        }
-        if let Some(failure) = self.streams.failure()
-            && self.failed.is_none()
-        {
-            tell(&failure);
-            self.failed = Some(failure);
-            self.receiver.stop(self.clock.now_ns());
-        }
-        Ok(())
+            !is_written
+        });
     }
 }

@@ -63,7 +63,7 @@ impl Receiver {
                 Some(first + self.config.wait_ns)
             }
             (Phase::Stopping, _) => Some(self.stop_ns),
-            (Phase::Running, _) if self.config.port.mode == Mode::Credit => {
+            (Phase::Running, _) if self.config.port.mode == Mode::Credit && !self.grants.held => {
                 self.turn.over_ns().or_else(|| self.idle_until_ns())
             }
             _ => None,
@@ -132,10 +132,13 @@ impl Receiver {
     pub(super) fn close_rows(&mut self, now_ns: u64) {
         let settle_ns = self.config.settle_ns;
         let (overflow, reassembly) = (&mut self.overflow, &mut self.reassembly);
+        let stalls = &self.stalls;
         let mut ended = Vec::new();
         for (at, peer) in self.peers.iter_mut().enumerate() {
             loop {
-                let row = peer.close_row(now_ns, settle_ns, |lost| {
+                let row = peer.close_row(now_ns, settle_ns, |row| {
+                    stalls.charge(row, overflow);
+                    let lost = &mut row.lost;
                     *overflow -= lost.charge(*overflow, |lost| &mut lost.socket_overflow);
                     *reassembly -= lost.charge(*reassembly, |lost| &mut lost.reassembly);
                 });
@@ -145,11 +148,11 @@ impl Receiver {
                 }
             }
             if peer.is_over() && peer.end_stream() {
-                ended.extend(peer.ended_totals().map(|totals| (at as u16, totals)));
+                ended.extend(peer.ended_totals().map(|_| at as u16));
             }
         }
-        for (sender, totals) in ended {
-            self.push(sender, Message::Ended(totals));
+        for sender in ended {
+            self.stream_ended(sender);
         }
     }
 
@@ -160,6 +163,9 @@ impl Receiver {
             return;
         };
         if plan.mode != Mode::Credit || self.phase != Phase::Running || now_ns < self.start_ns {
+            return;
+        }
+        if self.grants.held {
             return;
         }
         let (longest_ns, guard_ns) = (
@@ -187,6 +193,18 @@ impl Receiver {
             };
             self.push(sender, Message::Grant(grant));
         }
+    }
+
+    /// While `hold` is true nobody is granted a window: whoever writes what comes does not follow.
+    pub fn hold_grants(&mut self, hold: bool) {
+        self.grants.times += u64::from(hold && !self.grants.held);
+        self.grants.held = hold;
+    }
+
+    /// How often grants were held back.
+    #[must_use]
+    pub const fn grants_held(&self) -> u64 {
+        self.grants.times
     }
 
     /// When the first of those that may send may be asked again.

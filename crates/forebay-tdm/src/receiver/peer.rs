@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use forebay_wire::tdm::{Data, End, EndReason, Ready, Report};
 
 use super::gaps::Gaps;
-use super::row::{Lost, OpenRow, Row};
+use super::row::{OpenRow, Row};
 use super::seen::{COVERED, Mark, Seen};
 use super::totals::{PeerState, PeerTotals};
 
@@ -375,7 +375,7 @@ impl Peer {
         &mut self,
         now_ns: u64,
         settle_ns: u64,
-        charge: impl FnOnce(&mut Lost),
+        charge: impl FnOnce(&mut Row),
     ) -> Option<Row> {
         if now_ns < self.close_ns(settle_ns)? {
             return None;
@@ -417,7 +417,7 @@ impl Peer {
         &mut self,
         end: u64,
         rows: usize,
-        charge: impl FnOnce(&mut Lost),
+        charge: impl FnOnce(&mut Row),
     ) -> Option<Row> {
         let mut all = self.open.pop_front()?.row;
         let first = all.window;
@@ -458,7 +458,7 @@ impl Peer {
         mut row: Row,
         end: u64,
         errors: u64,
-        charge: impl FnOnce(&mut Lost),
+        charge: impl FnOnce(&mut Row),
     ) -> Row {
         row.sent = end.saturating_sub(self.seen.base());
         let missing = self.seen.close(end);
@@ -467,7 +467,7 @@ impl Peer {
         row.lost.tail = missing.tail;
         row.lost.whole_window = missing.whole;
         row.lost.charge(errors, |lost| &mut lost.sender_error);
-        charge(&mut row.lost);
+        charge(&mut row);
         // A hole that reaches the next window's first byte may be that window's: it is told when that one is closed. Of a window of which nothing has
         // come yet nobody knows where it begins.
         let next = self.open.front().map(|open| open.low_offset);

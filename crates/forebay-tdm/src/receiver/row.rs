@@ -19,12 +19,14 @@ pub struct Lost {
     pub socket_overflow: u64,
     /// The host could not put them together from fragments, by the kernel's count.
     pub reassembly: u64,
+    /// They were sent while this host did not read its socket in time, and the kernel dropped datagrams there.
+    pub receiver_stalled: u64,
 }
 
 impl Lost {
     /// Names and numbers, in order.
     #[must_use]
-    pub const fn by_cause(&self) -> [(&'static str, u64); 7] {
+    pub const fn by_cause(&self) -> [(&'static str, u64); 8] {
         [
             ("sender_error", self.sender_error),
             ("whole_window", self.whole_window),
@@ -33,6 +35,7 @@ impl Lost {
             ("tail", self.tail),
             ("socket_overflow", self.socket_overflow),
             ("reassembly", self.reassembly),
+            ("receiver_stalled", self.receiver_stalled),
         ]
     }
 
@@ -51,6 +54,7 @@ impl Lost {
         self.tail += other.tail;
         self.socket_overflow += other.socket_overflow;
         self.reassembly += other.reassembly;
+        self.receiver_stalled += other.receiver_stalled;
     }
 
     /// Of what was counted by its place, up to `most` packets have another cause. Returns how many.

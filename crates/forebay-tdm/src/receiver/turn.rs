@@ -3,6 +3,14 @@
 /// Beyond a window and its guard: what grant and report may take on their ways, in ns.
 const WAY_NS: u64 = 2_000_000;
 
+/// Whether turns are given at all.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    pub(super) held: bool,
+    /// How often they were held back.
+    pub(super) times: u64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// Sender, window, and when it is over whatever has come.

@@ -9,12 +9,14 @@ use anyhow::{Context, Result, bail};
 use forebay_bench::tdm::{SessionReport, WindowFile};
 use forebay_run::net::Address;
 use forebay_run::tdm::receive::{
-    self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, Watch,
+    self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
 };
 use forebay_run::tdm::{PORT, read_key};
 
 use super::port::PortArgs;
-use crate::output::{Format, bytes, counted, note_line, parse_duration, print_line, si};
+use crate::output::{
+    Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, si,
+};
 use crate::session::{BROKEN, LOST, leak_of_end_point};
 
 /// Least and most time of silence.
@@ -96,8 +98,15 @@ pub(crate) struct ReceiveArgs {
     /// Run on this CPU.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Take each datagram by itself: the kernel's count of drops is exact then, and it costs more.
+    /// What may wait for the disk (or whoever takes the streams), in bytes, 4M to 1T; without it what comes in 3 s at --link-rate, 64M at least and 1G at most. Memory is
+    /// taken as it is needed. What finds no room is dropped by name (queue_full).
+    #[arg(long, value_name = "BYTES", value_parser = parse_queue)]
+    writer_queue: Option<u64>,
+    /// Take each datagram by itself (no generic receive offload): the kernel's count of drops is exact then, and it costs more.
     #[arg(long)]
+    no_gro: bool,
+    /// Was renamed.
+    #[arg(long, hide = true)]
     plain: bool,
     /// Let idle CPUs of this host sleep. Otherwise they are kept awake during a session (/dev/cpu_dma_latency): one that sleeps stamps datagrams late.
     #[arg(long)]
@@ -190,7 +199,24 @@ fn make_directory(args: &ReceiveArgs, output: &Output) -> Result<()> {
     Ok(())
 }
 
+fn parse_queue(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if (receive::QUEUE_BYTES_MIN..=receive::QUEUE_BYTES_MAX).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("it is 4M to 1T; what comes in 3 s is usual".to_owned())
+    }
+}
+
+fn writer_queue(args: &ReceiveArgs) -> u64 {
+    let usual = || receive::default_queue_bytes(args.port.input().link_rate_bps);
+    args.writer_queue.unwrap_or_else(usual)
+}
+
 pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
+    if args.plain {
+        bail!("--plain is --no-gro now: it takes each datagram by itself");
+    }
     check_settle(args)?;
     let signals = forebay_run::signals()?;
     let output = match &args.output {
@@ -231,7 +257,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         metrics: args.metrics,
         cpu: args.cpu,
         cpus_may_sleep: args.cpus_may_sleep,
-        plain: args.plain,
+        writer_queue_bytes: writer_queue(args),
+        no_gro: args.no_gro,
         leak: leak_of_end_point()?,
     };
     make_directory(args, &plan.output)?;
@@ -269,6 +296,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         .schemes
         .iter()
         .any(|scheme| scheme.sent > scheme.received);
+    let unwritten = |it: &SenderSummary| it.not_written.values().any(|packets| *packets > 0);
+    let lost = lost || summary.by_sender.iter().any(unwritten);
     Ok(match summary.end {
         _ if !summary.is_closed() => ExitCode::from(BROKEN),
         "complete" | "interrupted" if wrongs.is_empty() => {
@@ -340,6 +369,9 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
                 say(format_args!("  heaps dropped, {why}: {dropped}"));
             }
         }
+        for (why, packets) in sender.not_written.iter().filter(|(_, it)| **it > 0) {
+            say(format_args!("  came and not written, {why}: {packets}"));
+        }
         for (cause, packets) in sender.lost.iter().filter(|(_, packets)| **packets > 0) {
             say(format_args!("  {}", summary.lost_in_words(cause, *packets)));
         }
@@ -360,6 +392,14 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
             scheme.window_lateness_ns_p99 as f64 / 1e3,
             scheme.clock_error_ns_p99 as f64 / 1e3,
             scheme.overlaps,
+        ));
+    }
+    if summary.stalls.times > 0 {
+        say(format_args!(
+            "this host did not read its socket in time: {}, {:.3} s at the longest, {:.3} s together",
+            counted(summary.stalls.times, "time"),
+            summary.stalls.longest_ns as f64 / 1e9,
+            summary.stalls.total_ns as f64 / 1e9,
         ));
     }
     for (why, times) in &summary.hellos_refused {

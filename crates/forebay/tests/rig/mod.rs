@@ -442,3 +442,17 @@ pub(crate) fn tdm_send(address: &str, name: &str) -> Command {
     command.arg("--no-realtime");
     command
 }
+
+/// What the kernel has dropped at the socket of `address` on loopback.
+pub(crate) fn socket_drops(address: &str) -> u64 {
+    let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
+    let own = format!("{:08X}:{port:04X}", u32::from_ne_bytes([127, 0, 0, 1]));
+    let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let mut lines = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let line = lines
+        .find(|cells| cells.get(1) == Some(&own.as_str()))
+        .unwrap();
+    line.last().unwrap().parse().unwrap()
+}

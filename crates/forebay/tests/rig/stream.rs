@@ -20,7 +20,10 @@ pub(crate) fn lost_ranges(came: &Path) -> Vec<(u64, u64)> {
     assert_eq!(lines.next(), Some("offset_bytes,length_bytes,why"));
     let range = |line: &str| {
         let cells: Vec<&str> = line.split(',').collect();
-        assert!(["lost", "not_written"].contains(&cells[2]), "{line}");
+        assert!(
+            ["lost", "not_written", "queue_full"].contains(&cells[2]),
+            "{line}"
+        );
         (cells[0].parse().unwrap(), cells[1].parse().unwrap())
     };
     let mut ranges: Vec<(u64, u64)> = lines.map(range).collect();

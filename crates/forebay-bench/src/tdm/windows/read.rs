@@ -76,6 +76,7 @@ fn set(row: &mut Row, name: &str, number: i64) {
         "lost_tail_packets" => row.lost.tail = count,
         "lost_socket_overflow_packets" => row.lost.socket_overflow = count,
         "lost_reassembly_packets" => row.lost.reassembly = count,
+        "lost_receiver_stalled_packets" => row.lost.receiver_stalled = count,
         // What figures do not show.
         _ => {}
     }

@@ -1,23 +1,25 @@
 //! The ledger of a receiver.
 //!
 //! ```text
-//! socket, with what the kernel dropped there ─▶ datagrams (all) ─▶ write (packets, by sender)
+//! socket, with what the kernel dropped there ─▶ datagrams (all) ─▶ hand_over (packets, by sender) ─▶ writer_queue ─▶ write (packets, by sender)
 //! heaps (by sender, where its stream is of heaps): what its sender began = what is whole + what was dropped, by reason
 //! windows (packets, by sender): what its reports say was sent = what came + what was lost, by cause
 //! ```
+//!
+//! The thread that receives counts what it hands over, the one that writes what it took off the queue (`writer`).
 //!
 //! A packet is held by its window until that is closed; what was lost of the window goes into the books then.
 
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, Reason, SchemaBuilder, Unit,
+    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
+    SchemaBuilder, Tally, Unit,
 };
 use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
 
-use super::heaps::{HeapTally, REASONS as HEAP_REASONS};
-use super::streams::{REASONS as WRITE_REASONS, Written};
+use super::writer::{Given, WriterBooks, WriterWords};
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
 
@@ -35,14 +37,20 @@ const DATAGRAM_REASONS: [&str; 8] = [
 const NO_ADDRESS: usize = 6;
 const SOCKET_OVERFLOW: usize = 7;
 
+/// Why a packet that came is not handed to the writer.
+pub(super) const HAND_OVER_REASONS: [&str; 1] = ["queue_full"];
+
 #[derive(Clone, Debug)]
 struct SenderWords {
     windows: Account,
-    write: Account,
-    heaps: Account,
+    hand_over: Account,
+    published: Tally,
     late_ns: Counter,
     closed: Counter,
 }
+
+/// Packets, and bytes of payload in them.
+type Packets = (u64, u64);
 
 /// The books of a receiver.
 pub(super) struct Books {
@@ -51,10 +59,12 @@ pub(super) struct Books {
     book: Book,
     datagrams: Account,
     senders: Vec<SenderWords>,
-    heaps: Vec<HeapTally>,
+    /// What was put into blocks, and what found no room, by sender.
+    published: Vec<Packets>,
+    missed: Vec<Packets>,
     overflow: Counter,
-    /// Bytes of streams that came and are missing in what was written, and in how many ranges.
-    pub(super) unwritten: (u64, u64),
+    stalls: [Counter; 2],
+    queue: [Counter; 2],
     /// The fault switch of the tests: where it says, an item vanishes without being counted.
     leak: Leak,
 }
@@ -66,7 +76,7 @@ impl Books {
         senders: u16,
         leak: Leak,
         warnings: &mut Vec<String>,
-    ) -> Result<Self, RunError> {
+    ) -> Result<(Self, WriterBooks), RunError> {
         let run_id = format!("tdm-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
         let group = schema.group("tdm");
@@ -78,11 +88,20 @@ impl Books {
         let (_, datagrams) = schema.account(group, "datagrams", "all", Unit::Datagrams, &reasons);
         let causes = Lost::default().by_cause().map(|(cause, _)| cause);
         let places = usize::from(senders);
-        let senders = (0..senders).map(|sender| {
+        let (writer, far) = WriterWords::declare(&mut schema, senders);
+        let senders = (0..senders).zip(far).map(|(sender, (write, taken))| {
             let owner = format!("sender{sender}");
             let (_, windows) = schema.account(group, "windows", &owner, Unit::Packets, &causes);
-            let (_, write) = schema.account(group, "write", &owner, Unit::Packets, &WRITE_REASONS);
-            let (_, heaps) = schema.account(group, "heaps", &owner, Unit::Messages, &HEAP_REASONS);
+            let (id, hand_over) = schema.account(
+                group,
+                "hand_over",
+                &owner,
+                Unit::Packets,
+                &HAND_OVER_REASONS,
+            );
+            let published = schema.cursor_tally(group, &format!("{owner}.published"));
+            let queue = LinkSpec::new("writer_queue", &owner).from(id).to(write);
+            schema.link(queue.in_flight(published, taken));
             let help = "Sum over windows of how late their first packets were";
             let late_ns = schema.counter(group, "window_lateness_ns", &owner, help);
             let help = "Windows that were closed";
@@ -90,28 +109,48 @@ impl Books {
             SenderWords {
                 closed,
                 windows,
-                write,
-                heaps,
+                hand_over,
+                published,
                 late_ns,
             }
         });
         let senders: Vec<SenderWords> = senders.collect();
         let help = "Datagrams that the kernel dropped at the socket; with merging on a lower bound";
         let overflow = schema.counter(group, "socket_drops", "", help);
+        let stalls = [
+            (
+                "stalls",
+                "Times in which the socket was not read and the kernel dropped datagrams there",
+            ),
+            ("stalled_ns", "How long they were together"),
+        ];
+        let stalls = stalls.map(|(name, help)| schema.counter(group, name, "", help));
+        let queue = [
+            ("writer_queue_capacity_bytes", "what may wait for the disk"),
+            (
+                "writer_queue_most_bytes",
+                "what waited for the disk at most, as blocks",
+            ),
+        ];
+        let queue = queue.map(|(name, help)| schema.gauge(group, name, "", help));
         let schema = schema.finish()?;
         let ledger = KeptLedger::open(&schema, &run_id, out, places, warnings)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
-        Ok(Self {
+        let writer = WriterBooks::open(&schema, ledger.words(), writer, leak.clone())?;
+        let books = Self {
             book: group.restore(),
             group,
             ledger,
             datagrams,
-            heaps: vec![HeapTally::default(); senders.len()],
+            published: vec![(0, 0); senders.len()],
+            missed: vec![(0, 0); senders.len()],
             senders,
             overflow,
-            unwritten: (0, 0),
+            stalls,
+            queue,
             leak,
-        })
+        };
+        Ok((books, writer))
     }
 
     /// How many of so many items vanish at a hop.
@@ -150,10 +189,12 @@ impl Books {
         } = arrival
             && let Some(words) = self.senders.get(usize::from(*sender))
         {
+            if !self.leak.take("hand_over") {
+                self.book
+                    .add_tally(words.hand_over.incoming, 1, payload.len() as u64);
+            }
             self.book
-                .add_tally(words.write.incoming, 1, payload.len() as u64);
-            self.book
-                .add_tally(words.write.held, 1, payload.len() as u64);
+                .add_tally(words.hand_over.held, 1, payload.len() as u64);
             self.book.add_tally(words.windows.incoming, 1, 0);
             self.book.add_tally(words.windows.held, 1, 0);
         }
@@ -167,46 +208,62 @@ impl Books {
         }
     }
 
-    /// Payloads were written, or could not be.
-    pub(super) fn written(&mut self, sender: u16, written: &Written) {
-        let leaked = self.leaks("write", written.written.packets);
-        let Some(words) = self.senders.get(usize::from(sender)) else {
-            return;
-        };
-        let (done, settled) = (written.written, written.settled());
-        let (bytes, ranges) = written.missing();
-        self.unwritten = (self.unwritten.0 + bytes, self.unwritten.1 + ranges);
-        let book = &mut self.book;
-        book.add_tally(words.write.outgoing, done.packets - leaked, done.bytes);
-        for (place, dropped) in words.write.dropped.iter().zip(&written.dropped) {
-            book.add_tally(*place, dropped.packets, dropped.bytes);
+    /// A packet's payload is in the block that is handed over next.
+    #[inline]
+    pub(super) fn published(&mut self, sender: u16, bytes: u64) {
+        if let Some(sum) = self.published.get_mut(usize::from(sender)) {
+            *sum = (sum.0 + 1, sum.1 + bytes);
         }
-        book.sub_tally(words.write.held, settled.packets, settled.bytes);
     }
 
-    /// This has become of heaps.
-    pub(super) fn heaps(&mut self, sender: u16, became: &HeapTally) {
+    /// A packet's payload found no room in the queue.
+    pub(super) fn missed(&mut self, sender: u16, bytes: u64) {
         let at = usize::from(sender);
-        let leaked = self.leaks("heaps", became.whole.heaps);
-        let (Some(words), Some(sum)) = (self.senders.get(at), self.heaps.get_mut(at)) else {
+        let (Some(words), Some(sum)) = (self.senders.get(at), self.missed.get_mut(at)) else {
             return;
         };
-        sum.add(became);
-        let (sent, whole) = (became.sent, became.whole);
-        let book = &mut self.book;
-        book.add_tally(words.heaps.incoming, sent.heaps, sent.bytes);
-        book.add_tally(words.heaps.held, sent.heaps, sent.bytes);
-        book.add_tally(words.heaps.outgoing, whole.heaps - leaked, whole.bytes);
-        book.sub_tally(words.heaps.held, whole.heaps, whole.bytes);
-        for (place, dropped) in words.heaps.dropped.iter().zip(&became.dropped) {
-            book.add_tally(*place, dropped.heaps, dropped.bytes);
-            book.sub_tally(words.heaps.held, dropped.heaps, dropped.bytes);
+        *sum = (sum.0 + 1, sum.1 + bytes);
+        self.book.sub_tally(words.hand_over.held, 1, bytes);
+        if let Some(place) = words.hand_over.dropped.first() {
+            self.book.add_tally(*place, 1, bytes);
         }
     }
 
-    /// What has become of the heaps of each sender.
-    pub(super) fn heaps_by_sender(&self) -> Vec<HeapTally> {
-        self.heaps.clone()
+    /// These are handed over: it is in the books before it happens, so that nobody finds more taken than was given.
+    pub(super) fn handed_over(&mut self, given: impl Iterator<Item = Given>) {
+        for Given { sender, handed } in given {
+            let at = usize::from(sender);
+            let (Some(words), Some(published)) = (self.senders.get(at), self.published.get(at))
+            else {
+                continue;
+            };
+            let (packets, bytes) = (handed.packets, handed.bytes);
+            self.book
+                .add_tally(words.hand_over.outgoing, packets, bytes);
+            self.book.sub_tally(words.hand_over.held, packets, bytes);
+            self.book.set(words.published.items, published.0);
+            self.book.set(words.published.bytes, published.1);
+        }
+        self.commit();
+    }
+
+    /// Packets and bytes of each sender that found no room.
+    pub(super) fn missed_by_sender(&self) -> &[Packets] {
+        &self.missed
+    }
+
+    /// The socket was not read for so long, and that cost datagrams.
+    pub(super) fn stalled(&mut self, times: u64, ns: u64) {
+        let [all, long] = self.stalls;
+        self.book.add(all, times);
+        self.book.add(long, ns);
+    }
+
+    /// How much may wait for the disk, and how much did at most.
+    pub(super) fn queue(&mut self, (capacity, most): (u64, u64)) {
+        let words = self.queue;
+        self.book.set(words[0], capacity);
+        self.book.set(words[1], most);
     }
 
     /// A window is closed. Its account is of packets: of those that were lost nobody knows the bytes.

@@ -1,5 +1,6 @@
 //! The end of a session: files are complete, the books are closed, and the summary says how it went.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use forebay_ledger::{Condition, Reason};
@@ -7,6 +8,9 @@ use forebay_tdm::receiver::{PeerState, PeerTotals, Phase};
 use forebay_wire::tdm::EndReason;
 
 use super::super::TdmError;
+use super::books::HAND_OVER_REASONS;
+use super::streams::{REASONS, Written};
+use super::writer::Ended;
 use super::{Output, ReceivePlan, ReceiveSummary, Work, summary};
 use crate::error::RunError;
 
@@ -22,19 +26,17 @@ impl Work<'_> {
             self.failed.get_or_insert(error.to_string());
         }
         // An end in the middle of a turn leaves windows that are closed and not booked.
-        if let Err(error) = self.settle(plan, &mut |_: &str| {}) {
-            self.failed.get_or_insert(error.to_string());
-        }
+        self.settle(&mut |_: &str| {});
         let totals = |peer: &PeerTotals| peer.own.map(|own| own.heaps);
         let heaps_sent: Vec<Option<u64>> = self.receiver.peers().map(totals).collect();
-        for (sender, written) in self.streams.finish(&heaps_sent) {
-            self.books.written(sender, &written);
-        }
-        for (sender, became) in self.streams.heaps_became() {
-            self.books.heaps(sender, &became);
-        }
-        if let Some(failure) = self.streams.failure() {
-            self.failed.get_or_insert(failure);
+        self.books.handed_over(self.writer.sums());
+        let ended = self.writer.finish(heaps_sent);
+        let ended = ended.unwrap_or_else(|error| Ended {
+            failed: Some(error),
+            ..Ended::default()
+        });
+        if let Some(failure) = &ended.failed {
+            self.failed.get_or_insert(failure.clone());
         }
         self.outputs.end();
         if let Some(failure) = self.outputs.failed.take() {
@@ -44,8 +46,9 @@ impl Work<'_> {
             self.failed
                 .get_or_insert(format!("there is no plan: {error}"));
         }
-        self.sums.lost_bytes += self.books.unwritten.0;
-        self.sums.lost_ranges += self.books.unwritten.1;
+        self.sums.lost_bytes += ended.unwritten.0;
+        self.sums.lost_ranges += ended.unwritten.1;
+        self.books.queue(self.writer.bytes());
         self.books.commit();
         let (condition, reason) = self.verdict(plan, stopped);
         self.books.close(condition, reason);
@@ -57,9 +60,13 @@ impl Work<'_> {
             &balance,
             summary::Host {
                 plan,
-                wrong: self.streams.wrong,
-                heaps: self.books.heaps_by_sender(),
-                handed_on: std::mem::take(&mut self.streams.handed_on),
+                wrong: ended.wrong,
+                heaps: ended.heaps,
+                handed_on: ended.handed_on,
+                not_written: not_written(&ended.written, self.books.missed_by_sender()),
+                stalls: self.stalls.summary(),
+                grants_held: self.receiver.grants_held(),
+                queue_bytes: self.writer.bytes(),
                 refused: self.outbound.refused + self.receiver.unsent(),
                 wall_clock_steps: self.clock.steps(),
                 seconds: begun.elapsed().as_secs_f64(),
@@ -94,4 +101,17 @@ impl Work<'_> {
             _ => (Condition::Interrupted, Reason::ConnectionLost),
         }
     }
+}
+
+/// Packets of each sender that came and were not written, by reason.
+fn not_written(written: &[Written], missed: &[(u64, u64)]) -> Vec<BTreeMap<&'static str, u64>> {
+    let senders = missed.iter().enumerate().map(|(at, missed)| {
+        let dropped = written.get(at).copied().unwrap_or_default().dropped;
+        let dropped = REASONS.into_iter().zip(dropped.map(|sum| sum.packets));
+        let missed = HAND_OVER_REASONS
+            .into_iter()
+            .map(|reason| (reason, missed.0));
+        dropped.chain(missed).collect()
+    });
+    senders.collect()
 }

@@ -1,20 +1,20 @@
 //! What is made of packets and windows as they come, beside streams and books.
 
+use std::path::PathBuf;
+
 use forebay_ledger::Balance;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 
 use super::super::TdmError;
 use super::histograms::Histograms;
-use super::original::OriginalFile;
+use super::original::{OriginalCsv, OriginalFile};
 use super::rows::RowFile;
 use super::watch::{Came, Watch};
 use super::{Output, ReceivePlan, ReceiveSummary};
 
-/// All of them. One that fails is told of at the end, and not tried again.
+/// What is told of packets and windows to those in memory, on the thread that receives: they wait for nobody. One that fails is told of at the end, and not tried again.
 pub(super) struct Outputs<'a> {
-    rows: Option<RowFile>,
-    original: Option<OriginalFile>,
     histograms: Option<Histograms>,
     watches: Vec<&'a mut dyn Watch>,
     /// What failed first.
@@ -26,14 +26,8 @@ impl<'a> Outputs<'a> {
         plan: &ReceivePlan,
         watches: Vec<&'a mut dyn Watch>,
     ) -> Result<Self, TdmError> {
-        let rows = match (&plan.output, plan.rows) {
-            (Output::Directory(directory), true) => Some(RowFile::create(directory)?),
-            _ => None,
-        };
         let histograms = plan.histograms.as_deref();
         Ok(Self {
-            rows,
-            original: None,
             histograms: histograms.map(Histograms::create).transpose()?,
             watches,
             failed: None,
@@ -53,52 +47,23 @@ impl<'a> Outputs<'a> {
     }
 
     /// There is a plan; the first window begins at `start_ns`.
-    pub(super) fn planned(
-        &mut self,
-        session: &ReceivePlan,
-        plan: &Plan,
-        start_ns: u64,
-    ) -> Result<(), TdmError> {
+    pub(super) fn planned(&mut self, plan: &Plan, start_ns: u64) {
         for watch in &mut self.watches {
             watch.planned(plan, start_ns);
         }
-        if let (Output::Directory(directory), Some(csv)) = (&session.output, &session.csv) {
-            let keyed = session.key.is_some();
-            let file = OriginalFile::create(directory, csv, session.windows, plan, keyed)?;
-            self.original = Some(file);
-        }
-        Ok(())
     }
 
     #[inline]
-    pub(super) fn packet(&mut self, came: &Came, wall_ns: i64) {
+    pub(super) fn packet(&mut self, came: &Came) {
         if let Some(histograms) = &mut self.histograms {
             histograms.packet(came);
         }
         for watch in &mut self.watches {
             watch.packet(came);
         }
-        let original = self.original.as_mut();
-        let done = original.map(|it| it.packet(came, wall_ns).map_err(|error| it.told(&error)));
-        if let Some(Err(error)) = done {
-            self.fail(error);
-            self.original = None;
-        }
     }
 
     pub(super) fn window(&mut self, row: &Row, wall_ns: i64) {
-        let rows = self.rows.as_mut();
-        let done = rows.map(|it| it.write(row, wall_ns).map_err(|error| it.told(&error)));
-        if let Some(Err(error)) = done {
-            self.fail(error);
-            self.rows = None;
-        }
-        let original = self.original.as_mut();
-        let done = original.map(|it| it.window(row, wall_ns).map_err(|error| it.told(&error)));
-        if let Some(Err(error)) = done {
-            self.fail(error);
-            self.original = None;
-        }
         if let Some(histograms) = &mut self.histograms {
             histograms.window(row);
         }
@@ -120,16 +85,6 @@ impl<'a> Outputs<'a> {
 
     /// Nothing more comes.
     pub(super) fn end(&mut self) {
-        let original = self.original.take();
-        let done = original.map(|mut it| it.finish().map_err(|error| it.told(&error)));
-        if let Some(Err(error)) = done {
-            self.fail(error);
-        }
-        let rows = self.rows.take();
-        let done = rows.map(|mut it| it.finish().map_err(|error| it.told(&error)));
-        if let Some(Err(error)) = done {
-            self.fail(error);
-        }
         if let Some(Err(error)) = self.histograms.take().map(Histograms::finish) {
             self.fail(error);
         }
@@ -141,6 +96,89 @@ impl<'a> Outputs<'a> {
             if let Err(error) = watch.finish(summary, balance) {
                 summary.failed.get_or_insert(error);
             }
+        }
+    }
+}
+
+/// Files with a line for each window or packet, which the writer has.
+#[derive(Default)]
+pub(super) struct Files {
+    /// Directory, form, windows, and whether packets have a keyed hash: what the original's file is made from.
+    csv: Option<(PathBuf, OriginalCsv, u32, bool)>,
+    rows: Option<RowFile>,
+    original: Option<OriginalFile>,
+    /// What failed first.
+    pub(super) failed: Option<String>,
+}
+
+impl Files {
+    pub(super) fn create(plan: &ReceivePlan) -> Result<Self, TdmError> {
+        let rows = match (&plan.output, plan.rows) {
+            (Output::Directory(directory), true) => Some(RowFile::create(directory)?),
+            _ => None,
+        };
+        let csv = match (&plan.output, &plan.csv) {
+            (Output::Directory(directory), Some(csv)) => Some((
+                directory.clone(),
+                csv.clone(),
+                plan.windows,
+                plan.key.is_some(),
+            )),
+            _ => None,
+        };
+        Ok(Self {
+            csv,
+            rows,
+            original: None,
+            failed: None,
+        })
+    }
+
+    /// There is a plan, by which the original's file has its name.
+    pub(super) fn planned(&mut self, plan: &Plan) -> Result<(), TdmError> {
+        if let Some((directory, csv, windows, keyed)) = &self.csv {
+            let file = OriginalFile::create(directory, csv, *windows, plan, *keyed)?;
+            self.original = Some(file);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn packet(&mut self, came: &Came, wall_ns: i64) {
+        let original = self.original.as_mut();
+        let done = original.map(|it| it.packet(came, wall_ns).map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.failed.get_or_insert(error);
+            self.original = None;
+        }
+    }
+
+    pub(super) fn window(&mut self, row: &Row, wall_ns: i64) {
+        let rows = self.rows.as_mut();
+        let done = rows.map(|it| it.write(row, wall_ns).map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.failed.get_or_insert(error);
+            self.rows = None;
+        }
+        let original = self.original.as_mut();
+        let done = original.map(|it| it.window(row, wall_ns).map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.failed.get_or_insert(error);
+            self.original = None;
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&mut self) {
+        let original = self.original.take();
+        let done = original.map(|mut it| it.finish().map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.failed.get_or_insert(error);
+        }
+        let rows = self.rows.take();
+        let done = rows.map(|mut it| it.finish().map_err(|error| it.told(&error)));
+        if let Some(Err(error)) = done {
+            self.failed.get_or_insert(error);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::super::TdmError;
 use super::streams::create_new;
 
 const NAME: &str = "windows.csv";
-const HEADER: &str = "sender,window,reported,sent,received,payload_bytes,sender_error,whole_window,before,inside,tail,socket_overflow,reassembly,duplicates,reordered,carried,preempted,first_sent_unix_ns,last_sent_unix_ns,first_came_unix_ns,last_came_unix_ns,travel_min_ns,travel_mean_ns,travel_max_ns,overlap_front,overlap_back,lateness_ns,clock_error_ns";
+const HEADER: &str = "sender,window,reported,sent,received,payload_bytes,sender_error,whole_window,before,inside,tail,socket_overflow,reassembly,receiver_stalled,duplicates,reordered,carried,preempted,first_sent_unix_ns,last_sent_unix_ns,first_came_unix_ns,last_came_unix_ns,travel_min_ns,travel_mean_ns,travel_max_ns,overlap_front,overlap_back,lateness_ns,clock_error_ns";
 
 /// The file of windows.
 pub(super) struct RowFile {

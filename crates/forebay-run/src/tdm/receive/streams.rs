@@ -195,6 +195,22 @@ impl Streams {
         }
     }
 
+    /// Bytes that came and found no room in the writer's queue.
+    pub(super) fn missed(&mut self, sender: u16, offset: u64, bytes: u64) -> Written {
+        match self.streams.get_mut(usize::from(sender)) {
+            Some(Stream::File(file)) => {
+                file.missed(offset, bytes);
+                Written::default()
+            }
+            Some(Stream::Ordered(ordered)) => ordered.skip(offset, bytes, false),
+            Some(Stream::Heaps(heaps)) => {
+                heaps.lost(offset, bytes);
+                Written::default()
+            }
+            Some(Stream::Nowhere | Stream::Failed(_)) | None => Written::default(),
+        }
+    }
+
     /// Whatever is gathered is written.
     pub(super) fn flush(&mut self) -> Vec<(u16, Written)> {
         let streams = self.streams.iter_mut().enumerate();

@@ -11,8 +11,8 @@ use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason, RefuseReason};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::ReceivePlan;
 use super::heaps::HeapTally;
+use super::{ReceivePlan, StallSummary};
 use crate::net::NetSummary;
 pub use senders::SenderSummary;
 
@@ -140,6 +140,14 @@ pub struct ReceiveSummary {
     /// Merging is off, and so each datagram that the socket dropped is in `socket_drops` and in `lost`'s `socket_overflow`. With merging both are lower bounds: the kernel
     /// counts a merged buffer once, and the rest of it stands in `lost` by its place, most of it as `whole_window` or `inside`.
     pub socket_overflow_exact: bool,
+    /// Times in which this host did not read its socket, and the kernel dropped datagrams there: what windows of that time miss is in `lost` as `receiver_stalled`.
+    pub stalls: StallSummary,
+    /// How much may wait for the disk, in bytes.
+    pub writer_queue_bytes: u64,
+    /// How much did at most, as blocks of 1 MiB.
+    pub writer_queue_most_bytes: u64,
+    /// How often grants were held back because half of that queue was full.
+    pub grants_held: u64,
     /// Bytes of streams that are missing, because they did not come or could not be written.
     pub lost_bytes: u64,
     /// In so many ranges.
@@ -170,7 +178,7 @@ pub struct ReceiveSummary {
 
 /// What a number of packets that the socket dropped is worth where datagrams are merged.
 const LOWER_BOUND: &str =
-    "a merged buffer counts once, the rest of it by its place; --plain counts each packet";
+    "a merged buffer counts once, the rest of it by its place; --no-gro counts each packet";
 
 impl ReceiveSummary {
     /// Packets that were lost, with what their number is worth.
@@ -205,6 +213,11 @@ pub(super) struct Host<'a> {
     pub(super) wrong: u64,
     pub(super) heaps: Vec<HeapTally>,
     pub(super) handed_on: Vec<Option<NetSummary>>,
+    /// By sender and reason.
+    pub(super) not_written: Vec<BTreeMap<&'static str, u64>>,
+    pub(super) stalls: StallSummary,
+    pub(super) grants_held: u64,
+    pub(super) queue_bytes: (u64, u64),
     pub(super) refused: u64,
     pub(super) wall_clock_steps: u64,
     pub(super) seconds: f64,
@@ -284,7 +297,11 @@ pub(super) fn of(
         datagrams,
         socket_drops: sums.socket_drops,
         socket_drops_elsewhere: receiver.overflow_elsewhere(),
-        socket_overflow_exact: host.plan.plain,
+        socket_overflow_exact: host.plan.no_gro,
+        stalls: host.stalls,
+        writer_queue_bytes: host.queue_bytes.0,
+        writer_queue_most_bytes: host.queue_bytes.1,
+        grants_held: host.grants_held,
         lost_bytes: sums.lost_bytes,
         lost_ranges: sums.lost_ranges,
         wrong_payloads: host.wrong,

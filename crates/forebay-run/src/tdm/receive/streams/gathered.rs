@@ -15,6 +15,8 @@ const GATHER_BYTES: usize = 1 << 20;
 /// Why a range is in the list: it did not come, or the file did not take it.
 const LOST: &str = "lost";
 const NOT_WRITTEN: &str = "not_written";
+/// It came, and the writer's queue had no room for it.
+const QUEUE_FULL: &str = "queue_full";
 
 /// A file and what is not in it yet.
 pub(super) struct Gathered {
@@ -79,6 +81,12 @@ impl Gathered {
     pub(super) fn lost(&mut self, offset: u64, bytes: u64) {
         self.lost_until = self.lost_until.max(offset.saturating_add(bytes));
         self.list(offset, bytes, LOST);
+    }
+
+    /// These bytes came and found no room in the writer's queue.
+    pub(super) fn missed(&mut self, offset: u64, bytes: u64) {
+        self.lost_until = self.lost_until.max(offset.saturating_add(bytes));
+        self.list(offset, bytes, QUEUE_FULL);
     }
 
     fn list(&mut self, offset: u64, bytes: u64, why: &str) {

@@ -46,6 +46,14 @@ impl Written {
         }
     }
 
+    /// One packet that nobody wants to have.
+    pub(in super::super) fn nowhere(bytes: u64) -> Self {
+        Self {
+            written: Sum { packets: 1, bytes },
+            ..Self::default()
+        }
+    }
+
     /// One packet that will not be written.
     pub(super) fn dropped(reason: usize, payload: &[u8]) -> Self {
         Self::of_reason(reason, 1, payload.len() as u64)
@@ -87,7 +95,7 @@ impl Written {
         }
     }
 
-    pub(super) fn add(&mut self, more: &Self) {
+    pub(in super::super) fn add(&mut self, more: &Self) {
         self.written.add(more.written);
         self.ranges += more.ranges;
         for (sum, more) in self.dropped.iter_mut().zip(&more.dropped) {

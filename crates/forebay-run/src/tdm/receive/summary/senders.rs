@@ -39,6 +39,8 @@ pub struct SenderSummary {
     pub payload_bytes: u64,
     /// Packets that did not come, by cause.
     pub lost: BTreeMap<&'static str, u64>,
+    /// Packets that came and are not in what was written, by reason.
+    pub not_written: BTreeMap<&'static str, u64>,
     /// Packets that came of windows that were not closed at the end.
     pub held: u64,
     /// Sent and held less received less lost.
@@ -116,6 +118,7 @@ pub(super) fn by_sender(receiver: &Receiver, sums: &Sums, host: &Host<'_>) -> Ve
         heaps: (peer.carries == Carries::Heaps)
             .then(|| host.heaps.get(at).map(HeapSummary::of))
             .flatten(),
+        not_written: host.not_written.get(at).cloned().unwrap_or_default(),
         handed_on: host.handed_on.get(at).cloned().flatten(),
         ..sender(peer, sums.held(at, peer))
     });
@@ -158,6 +161,7 @@ fn sender(peer: &PeerTotals, held: u64) -> SenderSummary {
         received: peer.received,
         payload_bytes: peer.payload_bytes,
         lost: by_cause(&peer.lost),
+        not_written: BTreeMap::new(),
         held,
         residual_items: peer.residual() + held.cast_signed(),
         duplicates: peer.duplicates,

@@ -1,0 +1,288 @@
+//! The writer's queue, as the thread that empties the socket sees it.
+//!
+//! Whoever empties a socket waits for no disk: payloads, lost ranges and closed windows go in blocks to a thread of their own, which writes them. What lies in the queue is
+//! bounded. A packet that finds no room is dropped by name (`queue_full`), and its range goes to the lists as soon as there is room.
+
+mod block;
+mod books;
+mod thread;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use forebay_tdm::plan::Plan;
+use forebay_tdm::receiver::{LostRange, Row};
+use forebay_wire::tdm::Carries;
+
+use super::super::TdmError;
+use super::outputs::Files;
+use super::streams::{Output, Streams};
+use super::watch::Came;
+use block::{BLOCK_BYTES, Block, Op, Sum};
+pub(super) use books::{WriterBooks, WriterWords};
+use thread::Taker;
+pub(super) use thread::{Ended, Told};
+
+/// Bytes that may wait for the disk: the least and the most that may be set.
+pub const QUEUE_BYTES_MIN: u64 = 4 << 20;
+/// The most.
+pub const QUEUE_BYTES_MAX: u64 = 1 << 40;
+/// Unless it is set, what comes at the port's rate in so long a time, in ns ...
+const QUEUE_NS: u64 = 3_000_000_000;
+/// ... but no less and no more than this, in bytes.
+const DEFAULT_BYTES: (u64, u64) = (64 << 20, 1 << 30);
+
+/// How much may wait for the disk, unless it is set: 3 s at the port's rate, 64 MiB at least and 1 GiB at most.
+#[must_use]
+pub fn default_queue_bytes(link_rate_bps: u64) -> u64 {
+    let bytes = u128::from(link_rate_bps) * u128::from(QUEUE_NS) / 8_000_000_000;
+    u64::try_from(bytes)
+        .unwrap_or(u64::MAX)
+        .clamp(DEFAULT_BYTES.0, DEFAULT_BYTES.1)
+}
+
+/// What both threads know.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Blocks that were written.
+    taken: AtomicU64,
+    /// Empty blocks on their way back.
+    free: AtomicU64,
+    /// Zeroes are due that no turn had room for.
+    is_behind: AtomicBool,
+}
+
+/// Which streams' payloads are needed, not their lengths alone.
+fn needs_bytes(output: &Output, carries: Carries) -> bool {
+    *output != Output::Discard || carries == Carries::Heaps
+}
+
+/// What one block more or less means to the books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) sender: u16,
+    pub(super) handed: Sum,
+}
+
+/// The near end of the queue.
+pub(super) struct Writer {
+    output: Output,
+    block: Block,
+    keeps: Vec<bool>,
+    given: u64,
+    blocks_max: u64,
+    most: u64,
+    shared: Arc<Shared>,
+    to: Option<Sender<Block>>,
+    empty: Receiver<Block>,
+    told: Receiver<Told>,
+    thread: Option<JoinHandle<Ended>>,
+}
+
+impl Writer {
+    /// Starts the thread, with so many bytes between it and us.
+    pub(super) fn start(
+        output: Output,
+        queue_bytes: u64,
+        files: Files,
+        books: WriterBooks,
+    ) -> Result<Self, TdmError> {
+        let (to, blocks) = channel();
+        let (back, empty) = channel();
+        let (tell, told) = channel();
+        let shared = Arc::new(Shared::default());
+        let taker = Taker {
+            streams: Streams::new(output.clone()),
+            files,
+            books,
+            shared: Arc::clone(&shared),
+            back,
+            tell,
+            has_failed: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("tdm writer".to_owned())
+            .spawn(move || taker.run(&blocks))
+            .map_err(TdmError::file("starting a thread for", "the writer"))?;
+        Ok(Self {
+            output,
+            block: Block::default(),
+            keeps: Vec::new(),
+            given: 0,
+            blocks_max: (queue_bytes / BLOCK_BYTES as u64).max(1),
+            most: 0,
+            shared,
+            to: Some(to),
+            empty,
+            told,
+            thread: Some(thread),
+        })
+    }
+
+    /// Payload that came for the first time. False where it finds no room.
+    #[inline]
+    pub(super) fn data(
+        &mut self,
+        came: &Came,
+        offset: u64,
+        payload: &[u8],
+        wall_ns: Option<i64>,
+    ) -> bool {
+        if self.block.is_full() && !self.has_room() {
+            self.block.miss(came.sender, offset, payload.len() as u64);
+            return false;
+        }
+        let keep = self
+            .keeps
+            .get(usize::from(came.sender))
+            .copied()
+            .unwrap_or(true);
+        self.block.data(came.sender, offset, payload, keep);
+        if let Some(wall_ns) = wall_ns {
+            self.block.push(Op::Came(*came, wall_ns));
+        }
+        true
+    }
+
+    /// Bytes that will not come.
+    pub(super) fn lost(&mut self, range: LostRange, begins: u64) {
+        self.block.push(Op::Lost(range, begins));
+    }
+
+    /// Sender number `sender` has begun, for the first time or anew.
+    pub(super) fn open(&mut self, sender: usize, name: &str, carries: Carries) {
+        if self.keeps.len() <= sender {
+            self.keeps.resize(sender + 1, true);
+        }
+        if let Some(keeps) = self.keeps.get_mut(sender) {
+            *keeps = needs_bytes(&self.output, carries);
+        }
+        self.block.push_always(Op::Open {
+            sender,
+            name: name.to_owned(),
+            carries,
+        });
+    }
+
+    /// There is a plan.
+    pub(super) fn planned(&mut self, plan: &Plan) {
+        self.block.push_always(Op::Planned(Box::new(plan.clone())));
+    }
+
+    /// A window is closed.
+    pub(super) fn window(&mut self, row: &Row, wall_ns: i64) {
+        self.block.push(Op::Row(Box::new(*row), wall_ns));
+    }
+
+    /// Is there room for another block?
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting() < self.blocks_max && self.is_there()
+    }
+
+    fn waiting(&self) -> u64 {
+        self.given - self.shared.taken.load(Ordering::Acquire)
+    }
+
+    fn is_there(&self) -> bool {
+        self.thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Whether half of the queue is full.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.waiting() * 2 > self.blocks_max
+    }
+
+    /// What is gathered is to be handed over: a block is full, or nobody waits for the disk.
+    pub(super) fn is_due(&self) -> bool {
+        !self.block.is_empty() && self.has_room() && (self.block.is_full() || self.waiting() == 0)
+    }
+
+    /// The block is full, and there is room for it.
+    #[inline]
+    pub(super) fn is_due_when_full(&self) -> bool {
+        self.block.is_full() && self.has_room()
+    }
+
+    /// What handing over the block means to the books; it is committed before [`Self::give`].
+    pub(super) fn sums(&self) -> impl Iterator<Item = Given> {
+        let sums = self.block.sums().iter().enumerate();
+        sums.filter(|(_, sum)| sum.packets > 0)
+            .map(|(sender, sum)| Given {
+                sender: sender as u16,
+                handed: *sum,
+            })
+    }
+
+    /// Hands the block over.
+    pub(super) fn give(&mut self) {
+        let next = match self.empty.try_recv() {
+            Ok(block) => {
+                self.shared.free.fetch_sub(1, Ordering::Relaxed);
+                block
+            }
+            Err(_) => Block::default(),
+        };
+        let block = std::mem::replace(&mut self.block, next);
+        self.given += 1;
+        self.most = self.most.max(self.waiting());
+        if let Some(to) = &self.to {
+            // Who is gone took nothing: it stays in the queue for the books.
+            let _ = to.send(block);
+        }
+    }
+
+    /// Everything up to now is to be on its way to the disk: this is reached when [`Self::has_taken`] says so.
+    pub(super) fn settle(&mut self) -> u64 {
+        self.block.push_always(Op::Flush);
+        self.given + 1
+    }
+
+    /// Whether so many blocks were written, or nobody writes any more.
+    pub(super) fn has_taken(&self, blocks: u64) -> bool {
+        self.shared.taken.load(Ordering::Acquire) >= blocks || !self.is_there()
+    }
+
+    /// Everything is written.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_behind = self.shared.is_behind.load(Ordering::Acquire);
+        self.block.is_empty() && self.has_taken(self.given) && !(is_behind && self.is_there())
+    }
+
+    /// What the writer has to say.
+    pub(super) fn poll(&self) -> Option<Told> {
+        self.told.try_recv().ok()
+    }
+
+    /// Bytes that may wait, and blocks' worth of them that waited at most.
+    pub(super) const fn bytes(&self) -> (u64, u64) {
+        let block = BLOCK_BYTES as u64;
+        (self.blocks_max * block, self.most * block)
+    }
+
+    /// The writer stands still, as at a disk, until what this returns is dropped.
+    #[cfg(test)]
+    fn hold(&mut self) -> Sender<()> {
+        let (hold, held) = channel();
+        self.block.push_always(Op::Hold(held));
+        hold
+    }
+
+    /// Nothing more comes; each sender may have said how many heaps it sent. The last block must have been booked.
+    pub(super) fn finish(&mut self, heaps_sent: Vec<Option<u64>>) -> Result<Ended, String> {
+        self.block.push_always(Op::End(heaps_sent));
+        self.give();
+        drop(self.to.take());
+        let ended = self.thread.take().map(JoinHandle::join);
+        match ended {
+            Some(Ok(ended)) => Ok(ended),
+            _ => Err("the thread that writes streams has panicked".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

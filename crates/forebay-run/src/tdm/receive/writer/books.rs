@@ -1,0 +1,160 @@
+//! The books of the writer: what it took off the queue, and what became of it.
+
+use forebay_ledger::{
+    Account, AccountId, Book, GroupId, GroupWriter, Leak, Schema, SchemaBuilder, Tally, Unit, Words,
+};
+
+use super::super::heaps::{HeapTally, REASONS as HEAP_REASONS};
+use super::super::streams::{REASONS as WRITE_REASONS, Written};
+use crate::error::RunError;
+
+/// Of one sender.
+#[derive(Clone, Debug)]
+struct SenderWords {
+    write: Account,
+    heaps: Account,
+    taken: Tally,
+}
+
+/// All senders' words in the writer's own group: it alone counts there.
+#[derive(Clone, Debug)]
+pub(in super::super) struct WriterWords {
+    group: GroupId,
+    senders: Vec<SenderWords>,
+}
+
+impl WriterWords {
+    /// Declares those of so many senders, with the account and the cursor of each that the queue leads to.
+    pub(in super::super) fn declare(
+        schema: &mut SchemaBuilder,
+        senders: u16,
+    ) -> (Self, Vec<(AccountId, Tally)>) {
+        let group = schema.group("tdm_writer");
+        let mut far = Vec::new();
+        let senders = (0..senders).map(|sender| {
+            let owner = format!("sender{sender}");
+            let (id, write) = schema.account(group, "write", &owner, Unit::Packets, &WRITE_REASONS);
+            let (_, heaps) = schema.account(group, "heaps", &owner, Unit::Messages, &HEAP_REASONS);
+            let taken = schema.cursor_tally(group, &format!("{owner}.taken"));
+            far.push((id, taken));
+            SenderWords {
+                write,
+                heaps,
+                taken,
+            }
+        });
+        let senders = senders.collect();
+        (Self { group, senders }, far)
+    }
+}
+
+/// The books of the thread that writes.
+pub(in super::super) struct WriterBooks {
+    words: WriterWords,
+    writer: GroupWriter,
+    book: Book,
+    heaps: Vec<HeapTally>,
+    written: Vec<Written>,
+    /// Bytes of streams that came and are missing in what was written, and in how many ranges.
+    unwritten: (u64, u64),
+    leak: Leak,
+}
+
+impl WriterBooks {
+    pub(in super::super) fn open(
+        schema: &Schema,
+        ledger: &Words,
+        words: WriterWords,
+        leak: Leak,
+    ) -> Result<Self, RunError> {
+        let writer = GroupWriter::attach(schema, ledger, words.group)?;
+        Ok(Self {
+            book: writer.restore(),
+            writer,
+            heaps: vec![HeapTally::default(); words.senders.len()],
+            written: vec![Written::default(); words.senders.len()],
+            words,
+            unwritten: (0, 0),
+            leak,
+        })
+    }
+
+    /// How many of so many items vanish at a hop.
+    fn leaks(&mut self, hop: &str, items: u64) -> u64 {
+        let mut leaked = 0;
+        while leaked < items && self.leak.take(hop) {
+            leaked += 1;
+        }
+        leaked
+    }
+
+    /// A packet's payload was taken off the queue.
+    #[inline]
+    pub(super) fn took(&mut self, sender: u16, bytes: u64) {
+        if let Some(words) = self.words.senders.get(usize::from(sender)) {
+            self.book.add_tally(words.write.incoming, 1, bytes);
+            self.book.add_tally(words.write.held, 1, bytes);
+        }
+    }
+
+    /// So much has left the queue: the cursor of its far end.
+    pub(super) fn advance(&mut self, sender: u16, packets: u64, bytes: u64) {
+        if let Some(words) = self.words.senders.get(usize::from(sender)) {
+            self.book.add_tally(words.taken, packets, bytes);
+        }
+    }
+
+    /// Payloads were written, or could not be.
+    pub(super) fn written(&mut self, sender: u16, written: &Written) {
+        let at = usize::from(sender);
+        let leaked = self.leaks("write", written.written.packets);
+        let (Some(words), Some(sum)) = (self.words.senders.get(at), self.written.get_mut(at))
+        else {
+            return;
+        };
+        sum.add(written);
+        let (done, settled) = (written.written, written.settled());
+        let (bytes, ranges) = written.missing();
+        self.unwritten = (self.unwritten.0 + bytes, self.unwritten.1 + ranges);
+        let book = &mut self.book;
+        book.add_tally(words.write.outgoing, done.packets - leaked, done.bytes);
+        for (place, dropped) in words.write.dropped.iter().zip(&written.dropped) {
+            book.add_tally(*place, dropped.packets, dropped.bytes);
+        }
+        book.sub_tally(words.write.held, settled.packets, settled.bytes);
+    }
+
+    /// A range that found no room in the queue.
+    pub(super) fn missed(&mut self, bytes: u64) {
+        self.unwritten = (self.unwritten.0 + bytes, self.unwritten.1 + 1);
+    }
+
+    /// This has become of heaps.
+    pub(super) fn heaps(&mut self, sender: u16, became: &HeapTally) {
+        let at = usize::from(sender);
+        let leaked = self.leaks("heaps", became.whole.heaps);
+        let (Some(words), Some(sum)) = (self.words.senders.get(at), self.heaps.get_mut(at)) else {
+            return;
+        };
+        sum.add(became);
+        let (sent, whole) = (became.sent, became.whole);
+        let book = &mut self.book;
+        book.add_tally(words.heaps.incoming, sent.heaps, sent.bytes);
+        book.add_tally(words.heaps.held, sent.heaps, sent.bytes);
+        book.add_tally(words.heaps.outgoing, whole.heaps - leaked, whole.bytes);
+        book.sub_tally(words.heaps.held, whole.heaps, whole.bytes);
+        for (place, dropped) in words.heaps.dropped.iter().zip(&became.dropped) {
+            book.add_tally(*place, dropped.heaps, dropped.bytes);
+            book.sub_tally(words.heaps.held, dropped.heaps, dropped.bytes);
+        }
+    }
+
+    pub(super) fn commit(&mut self) {
+        self.writer.commit(&self.book);
+    }
+
+    /// What has become of heaps and packets of each sender, and what is missing.
+    pub(super) fn end(self) -> (Vec<HeapTally>, Vec<Written>, (u64, u64)) {
+        (self.heaps, self.written, self.unwritten)
+    }
+}

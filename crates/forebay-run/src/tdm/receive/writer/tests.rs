@@ -1,0 +1,130 @@
+use std::path::Path;
+
+use forebay_ledger::{Leak, SchemaBuilder, Words};
+
+use super::*;
+use crate::tdm::receive::streams::Written;
+
+const PACKET: usize = 64 << 10;
+
+/// A writer of one sender.
+fn started(path: &Path, queue_bytes: u64) -> Writer {
+    let mut schema = SchemaBuilder::new("writer");
+    let (words, _) = WriterWords::declare(&mut schema, 1);
+    let schema = schema.finish().unwrap();
+    let memory = Words::zeroed(schema.words_needed());
+    let run = forebay_ledger::RunWriter::format(&schema, &memory, 1, 1).unwrap();
+    drop(run);
+    let books = WriterBooks::open(&schema, &memory, words, Leak::off()).unwrap();
+    let output = Output::Directory(path.to_path_buf());
+    let mut writer = Writer::start(output, queue_bytes, Files::default(), books).unwrap();
+    writer.open(0, "north", Carries::Bytes);
+    writer
+}
+
+fn came(packet: u64) -> Came {
+    Came {
+        sender: 0,
+        window: 0,
+        packet,
+        sent_ns: 1,
+        came_ns: 2,
+    }
+}
+
+/// Gives so many packets, and says how many found room.
+fn offer(writer: &mut Writer, packets: std::ops::Range<u64>, handed: &mut Sum) -> u64 {
+    let mut taken = 0;
+    for packet in packets {
+        let payload = [packet as u8; PACKET];
+        taken += u64::from(writer.data(&came(packet), packet * PACKET as u64, &payload, None));
+        if writer.is_due_when_full() {
+            hand_over(writer, handed);
+        }
+    }
+    taken
+}
+
+fn hand_over(writer: &mut Writer, handed: &mut Sum) {
+    for given in writer.sums().collect::<Vec<_>>() {
+        handed.packets += given.handed.packets;
+        handed.bytes += given.handed.bytes;
+    }
+    writer.give();
+}
+
+fn written(ended: &Ended) -> Written {
+    ended.written.first().copied().unwrap()
+}
+
+#[test]
+fn what_finds_no_room_is_dropped_by_name_and_the_rest_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = started(directory.path(), QUEUE_BYTES_MIN);
+    let hold = writer.hold();
+    let mut handed = Sum::default();
+    // Four blocks in the queue and one that is full: 16 packets each.
+    let taken = offer(&mut writer, 0..200, &mut handed);
+    assert!((64..=96).contains(&taken), "{taken}");
+    drop(hold);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !writer.has_room() && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    let after = offer(&mut writer, 200..210, &mut handed);
+    assert_eq!(after, 10, "there is room again");
+    for given in writer.sums().collect::<Vec<_>>() {
+        handed.packets += given.handed.packets;
+        handed.bytes += given.handed.bytes;
+    }
+    let ended = writer.finish(vec![None]).map_err(|_| "panicked").unwrap();
+    assert_eq!(ended.failed, None);
+    // The two ends were counted by two threads.
+    let written = written(&ended).written;
+    assert_eq!(
+        (handed.packets, handed.bytes),
+        (written.packets, written.bytes)
+    );
+    assert_eq!(written.packets, taken + 10);
+    let missed = (200 - taken) * PACKET as u64;
+    assert_eq!(ended.unwritten, (missed, 1), "one range");
+    let list = std::fs::read_to_string(directory.path().join("north.lost.csv")).unwrap();
+    let line = format!("{},{missed},queue_full", taken * PACKET as u64);
+    assert!(list.lines().any(|it| it == line), "{list}");
+    let file = std::fs::read(directory.path().join("north")).unwrap();
+    assert_eq!(file.len(), 210 * PACKET);
+    for packet in (0..taken).chain(200..210) {
+        let at = packet as usize * PACKET;
+        assert!(
+            file[at..at + PACKET]
+                .iter()
+                .all(|byte| *byte == packet as u8)
+        );
+    }
+}
+
+#[test]
+fn what_is_to_be_confirmed_is_in_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = started(directory.path(), QUEUE_BYTES_MIN);
+    let mut handed = Sum::default();
+    offer(&mut writer, 0..3, &mut handed);
+    let hold = writer.hold();
+    let settled = writer.settle();
+    hand_over(&mut writer, &mut handed);
+    assert!(!writer.has_taken(settled), "nobody has written it");
+    drop(hold);
+    while !writer.has_taken(settled) {
+        std::thread::yield_now();
+    }
+    let file = std::fs::read(directory.path().join("north")).unwrap();
+    assert_eq!(file.len(), 3 * PACKET);
+    assert!(writer.is_idle());
+}
+
+#[test]
+fn a_queue_holds_three_seconds_of_the_port_within_its_bounds() {
+    assert_eq!(default_queue_bytes(1_000_000_000), 375_000_000);
+    assert_eq!(default_queue_bytes(1_000), 64 << 20);
+    assert_eq!(default_queue_bytes(u64::MAX), 1 << 30);
+}

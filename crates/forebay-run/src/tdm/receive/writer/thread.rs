@@ -1,0 +1,221 @@
+//! The thread that writes: files, lists and lines, each in its turn. It may wait for a disk as long as that takes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use super::super::heaps::HeapTally;
+use super::super::outputs::Files;
+use super::super::streams::{Streams, Written};
+use super::block::{Block, Op};
+use super::{Shared, WriterBooks};
+use crate::net::NetSummary;
+
+/// Payload is gathered no longer than this.
+const FLUSH: Duration = Duration::from_millis(100);
+/// One wait for a block; then what became of heaps that were handed on is asked for.
+const WAIT: Duration = Duration::from_millis(20);
+/// Empty blocks that go back, at most: what a long wait for the disk has taken is given up again.
+const FREE_MAX: u64 = 8;
+
+/// What the thread that receives should know.
+#[derive(Debug)]
+pub(in super::super) enum Told {
+    /// A line for the operator.
+    Line(String),
+    /// Something cannot be written: the session ends.
+    Failed(String),
+}
+
+/// What the writer leaves.
+#[derive(Default)]
+pub(in super::super) struct Ended {
+    pub(in super::super) heaps: Vec<HeapTally>,
+    pub(in super::super) written: Vec<Written>,
+    /// Bytes and ranges of streams that came and are missing in what was written.
+    pub(in super::super) unwritten: (u64, u64),
+    pub(in super::super) wrong: u64,
+    pub(in super::super) handed_on: Vec<Option<NetSummary>>,
+    pub(in super::super) failed: Option<String>,
+}
+
+pub(super) struct Taker {
+    pub(super) streams: Streams,
+    pub(super) files: Files,
+    pub(super) books: WriterBooks,
+    pub(super) shared: Arc<Shared>,
+    pub(super) back: Sender<Block>,
+    pub(super) tell: Sender<Told>,
+    pub(super) has_failed: bool,
+}
+
+impl Taker {
+    pub(super) fn run(mut self, blocks: &Receiver<Block>) -> Ended {
+        let mut flushed = Instant::now();
+        loop {
+            let wait = if self.streams.is_behind() {
+                Duration::ZERO
+            } else {
+                WAIT
+            };
+            match blocks.recv_timeout(wait) {
+                Ok(block) => self.take(block),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.end(),
+            }
+            if let Some((sender, written)) = self.streams.turn() {
+                self.books.written(sender, &written);
+            }
+            if flushed.elapsed() >= FLUSH {
+                self.flush();
+                flushed = Instant::now();
+            }
+            self.look_at_heaps();
+            self.books.commit();
+            let is_behind = self.streams.is_behind();
+            self.shared.is_behind.store(is_behind, Ordering::Release);
+            if !self.has_failed
+                && let Some(failure) = self.streams.failure()
+            {
+                self.fail(failure);
+            }
+        }
+    }
+
+    fn take(&mut self, mut block: Block) {
+        let mut at = 0;
+        for op in std::mem::take(&mut block.ops) {
+            self.handle(op, &block.bytes, &mut at);
+        }
+        if block.untold > 0 {
+            let untold = block.untold;
+            let told = format!(
+                "{untold} lost ranges and windows found no room in the writer's queue, and are in no file"
+            );
+            self.fail(told);
+        }
+        // The books first: whoever sees the block gone finds it there.
+        self.books.commit();
+        self.shared
+            .is_behind
+            .store(self.streams.is_behind(), Ordering::Release);
+        self.shared.taken.fetch_add(1, Ordering::AcqRel);
+        block.clear();
+        if self.shared.free.fetch_add(1, Ordering::Relaxed) < FREE_MAX {
+            // Nobody fills any more when the session is over.
+            let _ = self.back.send(block);
+        } else {
+            self.shared.free.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, op: Op, bytes: &[u8], at: &mut usize) {
+        match op {
+            Op::Data {
+                sender,
+                kept,
+                length,
+                offset,
+            } => self.data(sender, offset, (kept, length), bytes, at),
+            Op::Came(came, wall_ns) => self.files.packet(&came, wall_ns),
+            Op::Missed {
+                sender,
+                offset,
+                bytes,
+            } => {
+                self.books.missed(bytes);
+                let written = self.streams.missed(sender, offset, bytes);
+                self.books.written(sender, &written);
+            }
+            Op::Lost(range, begins) => {
+                let written = self.streams.lost(&range, begins);
+                self.books.written(range.sender, &written);
+            }
+            Op::Open {
+                sender,
+                name,
+                carries,
+            } => {
+                let written = self.streams.close(sender);
+                self.books.written(sender as u16, &written);
+                if let Some(path) = self.streams.open(sender, &name, carries) {
+                    let _ = self
+                        .tell
+                        .send(Told::Line(format!("the stream of {name} goes to {path}")));
+                }
+            }
+            Op::Planned(plan) => {
+                if let Err(error) = self.files.planned(&plan) {
+                    self.fail(error.to_string());
+                }
+            }
+            Op::Row(row, wall_ns) => self.files.window(&row, wall_ns),
+            Op::Flush => self.flush(),
+            #[cfg(test)]
+            Op::Hold(held) => drop(held.recv()),
+            Op::End(heaps_sent) => {
+                for (sender, written) in self.streams.finish(&heaps_sent) {
+                    self.books.written(sender, &written);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn data(
+        &mut self,
+        sender: u16,
+        offset: u64,
+        (kept, length): (bool, u32),
+        bytes: &[u8],
+        at: &mut usize,
+    ) {
+        let length = length as usize;
+        self.books.took(sender, length as u64);
+        let written = if kept {
+            let payload = bytes.get(*at..*at + length).unwrap_or_default();
+            *at += length;
+            self.streams.write(sender, offset, payload)
+        } else {
+            Written::nowhere(length as u64)
+        };
+        self.books.written(sender, &written);
+        self.books.advance(sender, 1, length as u64);
+    }
+
+    fn flush(&mut self) {
+        for (sender, written) in self.streams.flush() {
+            self.books.written(sender, &written);
+        }
+    }
+
+    fn look_at_heaps(&mut self) {
+        for (sender, became) in self.streams.heaps_became() {
+            self.books.heaps(sender, &became);
+        }
+    }
+
+    fn fail(&mut self, failure: String) {
+        self.has_failed = true;
+        // It is in the summary whether or not somebody listens.
+        let _ = self.tell.send(Told::Failed(failure));
+    }
+
+    fn end(mut self) -> Ended {
+        self.look_at_heaps();
+        self.files.end();
+        self.books.commit();
+        let failed = self.streams.failure().or(self.files.failed.take());
+        let (heaps, written, unwritten) = self.books.end();
+        Ended {
+            heaps,
+            written,
+            unwritten,
+            wrong: self.streams.wrong,
+            handed_on: std::mem::take(&mut self.streams.handed_on),
+            failed,
+        }
+    }
+}

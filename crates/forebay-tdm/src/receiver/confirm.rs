@@ -1,0 +1,77 @@
+//! What came is confirmed to its sender when it is where it belongs.
+
+use std::collections::VecDeque;
+
+use forebay_wire::tdm::{Message, Reported};
+
+use super::Receiver;
+
+/// Which ends are confirmed, and which wait for the caller.
+#[derive(Debug, Default)]
+pub(super) struct Confirm {
+    by_caller: bool,
+    waiting: VecDeque<u16>,
+    /// By sender: the start whose end is confirmed.
+    done: Vec<Option<u8>>,
+}
+
+impl Receiver {
+    /// A sender is told what came of its stream only when the caller has said that it is written ([`Self::confirm`]).
+    #[must_use]
+    pub const fn confirmed_by_caller(mut self) -> Self {
+        self.confirm.by_caller = true;
+        self
+    }
+
+    /// The next sender whose stream has ended, and that waits for being told what came of it.
+    pub fn poll_ended(&mut self) -> Option<u16> {
+        self.confirm.waiting.pop_front()
+    }
+
+    /// What came of this sender is where it belongs: it is told so.
+    pub fn confirm(&mut self, sender: u16) {
+        let at = usize::from(sender);
+        let Some(peer) = self.peers.get(at) else {
+            return;
+        };
+        if self.confirm.done.len() <= at {
+            self.confirm.done.resize(at + 1, None);
+        }
+        if let Some(done) = self.confirm.done.get_mut(at) {
+            *done = Some(peer.start);
+        }
+        if let Some(totals) = peer.ended_totals() {
+            self.push(sender, Message::Ended(totals));
+        }
+    }
+
+    /// This sender's stream has ended and all of its windows are closed.
+    pub(super) fn stream_ended(&mut self, sender: u16) {
+        if self.confirm.by_caller {
+            self.confirm.waiting.push_back(sender);
+        } else {
+            self.confirm(sender);
+        }
+    }
+
+    /// It asks again for its totals: it hears them, or that somebody is here.
+    pub(super) fn ended_again(&mut self, sender: u16) {
+        let at = usize::from(sender);
+        let Some(peer) = self.peers.get(at) else {
+            return;
+        };
+        if self.confirm.done.get(at) == Some(&Some(peer.start)) {
+            self.confirm(sender);
+            return;
+        }
+        let closed = peer
+            .totals()
+            .last_window
+            .map_or(0, |last| last.saturating_add(1));
+        let reported = Reported {
+            next: closed,
+            highest: closed.saturating_sub(1),
+        };
+        self.push(sender, Message::Reported(reported));
+    }
+}
