@@ -75,8 +75,11 @@ pub struct SourceWords {
     pub last: Counter,
     /// 1 when the source was waited for in vain and has not spoken since.
     pub silent: Counter,
-    /// Events that were built or discarded without this source: an inference, since a sender that keeps no books may have sent nothing.
+    /// Sub-events that never came for events that were built or discarded without this source: an inference, since a sender that keeps
+    /// no books may have sent nothing. What came and was dropped is not among them.
     pub missing: Counter,
+    /// Sub-events without a true number that were dropped since the source was last in an event, and stand for none yet.
+    pub astray: Counter,
     /// The range of missing trigger numbers that is still growing: first, items, cause + 1, bytes.
     pub open: [Counter; 4],
 }
@@ -100,6 +103,16 @@ pub struct Accounts {
     pub discarded: Counter,
     /// How often all sources were found to have started anew.
     pub resynchronised: Counter,
+    /// Triggers from the first one seen to the last one, those between them that nobody delivered included.
+    pub triggers_span: Counter,
+    /// Those of them that no source delivered: an inference.
+    pub triggers_missing: Counter,
+    /// Those of them of which the first sub-event came when its turn was over.
+    pub triggers_late: Counter,
+    /// Number of the last event of the numbering at hand, plus one; 0 before the first.
+    pub last_seen: Counter,
+    /// Ranges of triggers that no source delivered before their turn.
+    pub gaps: LossTableId,
     /// Next trigger number expected, plus one; 0 before the first event.
     pub next: Counter,
     /// Sequence number of the last event.
@@ -110,6 +123,9 @@ pub struct Accounts {
 
 /// Rows of the builder's loss table; further ranges are counted in one overflow row.
 pub const LOSS_ROWS: u32 = 4096;
+
+/// Rows of the table of triggers that no source delivered; further ranges are counted in one overflow row.
+pub const GAP_ROWS: u32 = 1024;
 
 /// Declares the builder's group in the run's schema.
 pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
@@ -139,6 +155,25 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
             "",
             "restarts of all sources found",
         ),
+        triggers_span: schema.counter(
+            group,
+            "triggers_span",
+            "",
+            "triggers from the first one seen to the last one",
+        ),
+        triggers_missing: schema.gauge(
+            group,
+            "triggers_missing",
+            "",
+            "triggers between them that no source delivered (inferred)",
+        ),
+        triggers_late: schema.counter(
+            group,
+            "triggers_late",
+            "",
+            "triggers between them that came after their turn only",
+        ),
+        last_seen: schema.cursor(group, "last_trigger_seen"),
         next: schema.cursor(group, "next_trigger"),
         sequence: schema.cursor(group, "sequence"),
         losses: schema.loss_table(
@@ -146,6 +181,7 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
             LOSS_ROWS,
             &Cause::ALL.map(|cause| ("builder", cause.name())),
         ),
+        gaps: schema.loss_table(group, GAP_ROWS, &[("triggers", "seen_by_no_source")]),
     }
 }
 
@@ -166,6 +202,7 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         last: cursor("last_trigger"),
         silent: cursor("silent"),
         missing: cursor("missing_events"),
+        astray: cursor("astray_subevents"),
         open: [
             cursor("open_first"),
             cursor("open_items"),

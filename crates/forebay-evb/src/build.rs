@@ -86,7 +86,7 @@ impl Builder {
         self.drop_mismatched(trigger, input);
         for index in 0..self.present.len() {
             let source = self.present[index] as usize;
-            self.heads.of[source].set_last(Some(trigger));
+            self.settle_source(source, trigger);
             self.drop_head(source, reason, input);
         }
         let events = &self.accounts.events;
@@ -181,6 +181,9 @@ impl Builder {
             head.built_bytes += u64::from(head.padded);
         }
         head.set_last(Some(trigger));
+        if self.some_unsettled {
+            self.settle_source(source, trigger);
+        }
         self.step(source, input);
     }
 
@@ -207,7 +210,11 @@ impl Builder {
     /// the head of `first`, a source in it, is still there.
     fn note_event(&mut self, first: usize, trigger: u32) {
         self.recent.note(trigger, self.heads.tag(first));
+        self.see_trigger(trigger);
+        self.some_unsettled =
+            self.some_unsettled && self.sources.iter().any(|of| of.absent.is_unsettled());
         self.next = Some(successor(self.config.trigger_bits, trigger));
+        self.expected = Some(self.circle().after(trigger, 1));
         self.wake_ns = None;
         self.doubted = None;
     }

@@ -22,6 +22,8 @@ pub struct Config {
     pub sources: usize,
     /// Width of the trigger number. Default 24 bits.
     pub trigger_bits: TriggerBits,
+    /// How far one trigger number is from the next, 1 to 4,096; default 1. More where triggers are dealt out to a farm of builders.
+    pub trigger_step: u32,
     /// Whether sub-events of one event must carry the same trigger tag. Default on: a wrong tag shows
     /// that a readout counts wrongly although the number matches.
     pub check_tag: bool,
@@ -50,6 +52,7 @@ impl Config {
         Self {
             sources,
             trigger_bits: TriggerBits::default(),
+            trigger_step: 1,
             check_tag: true,
             completion: Completion::default(),
             timeout_ns: 1_000_000_000,
@@ -66,6 +69,7 @@ impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
         let window_max = u64::from(self.trigger_bits.mask() >> 2) + 1;
         in_range("sources", self.sources as u64, 1, SOURCES_MAX as u64)?;
+        in_range("trigger_step", u64::from(self.trigger_step), 1, 4096)?;
         in_range("timeout_ns", self.timeout_ns, 1_000_000, 3_600_000_000_000)?;
         in_range(
             "timeout_events",

@@ -47,12 +47,22 @@ impl Builder {
             let mut standing = self.standing(source, base, input);
             while let Standing::Wrong(reason) = standing {
                 survey.dropped = true;
+                self.note_wrong(source, reason);
                 self.drop_head(source, reason, input);
                 standing = self.standing(source, base, input);
             }
             self.note_standing(source, standing, now_ns, &mut survey);
         }
         survey
+    }
+
+    /// What is dropped now did come: it must not be inferred lost as well.
+    fn note_wrong(&mut self, source: usize, reason: DropReason) {
+        match (reason, self.heads.trigger(source)) {
+            (DropReason::Late, Some(trigger)) => self.came_late(source, trigger),
+            (DropReason::OutOfWindow, _) => self.came_astray(source),
+            _ => {}
+        }
     }
 
     fn note_standing(
@@ -134,6 +144,7 @@ impl Builder {
     /// Drops an unconfirmed number: an event for it would skip all that the other sources may still deliver.
     fn drop_lone<I: Input>(&mut self, source: usize, trigger: u32, input: &I) -> Poll {
         self.doubted = Some((source, trigger));
+        self.came_astray(source);
         self.drop_head(source, DropReason::OutOfWindow, input);
         Poll::Dropped
     }

@@ -12,6 +12,7 @@ use crate::output::Output;
 use crate::recent::Recent;
 use crate::source::{Input, Source};
 use crate::standing::Standing;
+use crate::triggers::{TriggerGap, Triggers};
 
 /// What [`Builder::poll`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,10 @@ pub struct Builder {
     pub(crate) recent: Recent,
     pub(crate) open_ranges: Vec<OpenRange>,
     pub(crate) lost: VecDeque<LostRange>,
+    pub(crate) triggers: Triggers,
+    pub(crate) gaps: VecDeque<TriggerGap>,
+    /// Trigger number of the event that comes next when no trigger is missing.
+    pub(crate) expected: Option<u32>,
     /// When the answer "idle" changes by itself.
     pub(crate) wake_ns: Option<u64>,
     /// Since when most sources have been astray.
@@ -49,6 +54,8 @@ pub struct Builder {
     pub(crate) renumbered_ns: u64,
     /// Some source has been astray since the last complete event.
     pub(crate) some_astray: bool,
+    /// Some source has had a sub-event dropped as astray that may stand for an event yet.
+    pub(crate) some_unsettled: bool,
     /// Source and trigger number of the head dropped last because nothing confirmed it.
     pub(crate) doubted: Option<(usize, u32)>,
     /// How each head stands, as the slow path saw it last.
@@ -79,10 +86,14 @@ impl Builder {
             recent: Recent::before(None, 0),
             open_ranges: vec![OpenRange::default(); n],
             lost: VecDeque::new(),
+            triggers: Triggers::default(),
+            gaps: VecDeque::new(),
+            expected: None,
             wake_ns: None,
             lost_since_ns: None,
             renumbered_ns: 0,
             some_astray: false,
+            some_unsettled: false,
             doubted: None,
             standings: vec![Standing::Nothing; n],
             present: Vec::with_capacity(n),
@@ -158,7 +169,7 @@ impl Builder {
             self.unblocked_ns = now_ns;
         }
         let done = match self.heads.agreed() {
-            Some(key) if self.next == Some(trigger_of(key)) => {
+            Some(key) if self.expected == Some(trigger_of(key)) => {
                 self.build_complete(key, input, output)
             }
             _ => self.decide(now_ns, input, output),
@@ -173,6 +184,11 @@ impl Builder {
         self.lost.pop_front()
     }
 
+    /// The next range of triggers that no source delivered, for the table of gaps. Take all of them before each commit of the book.
+    pub fn poll_gap(&mut self) -> Option<TriggerGap> {
+        self.gaps.pop_front()
+    }
+
     /// Ends all ranges that are still growing, at the end of a run.
     pub fn finish(&mut self) {
         let ended = self.open_ranges.iter_mut().filter_map(OpenRange::close);
@@ -184,11 +200,59 @@ impl Builder {
         self.wake_ns = Some(self.wake_ns.map_or(at_ns, |wake| wake.min(at_ns)));
     }
 
-    /// Notes that `source` is missing in the event of `trigger`; `bytes` of it came and were dropped.
-    pub(crate) fn lose(&mut self, source: usize, trigger: u32, cause: Cause, bytes: u64) {
-        let follows = trigger.wrapping_sub(1) & self.config.trigger_bits.mask();
+    /// Notes that `source` is not in the event of `trigger`, as nothing came for it that could be: it never came, unless a sub-event was
+    /// dropped in its place.
+    pub(crate) fn miss(&mut self, source: usize, trigger: u32, cause: Cause) {
+        let circle = self.circle();
+        let absent = &mut self.sources[source].absent;
+        if absent.stands_for(trigger) {
+            return self.lose(source, trigger, Cause::Astray, 0);
+        }
+        absent.note(circle, trigger, trigger);
         self.book.add(self.accounts.sources[source].missing, 1);
+        self.lose(source, trigger, cause, 0);
+    }
+
+    /// Lists `source` as missing in the event of `trigger`; `bytes` of it came and were dropped.
+    pub(crate) fn lose(&mut self, source: usize, trigger: u32, cause: Cause, bytes: u64) {
+        let follows = self.circle().before(trigger);
         let ended = self.open_ranges[source].add(source, trigger, follows, cause, bytes);
         self.lost.extend(ended);
+    }
+
+    /// A sub-event of `source` with the number `trigger` comes when its turn is over.
+    pub(crate) fn came_late(&mut self, source: usize, trigger: u32) {
+        let circle = self.circle();
+        if !self.find_trigger(trigger) && self.sources[source].absent.take(circle, trigger) {
+            self.found(source);
+        }
+    }
+
+    /// The head of `source` is dropped, as its number cannot be true: it stands for the oldest event that the source owes, or will owe.
+    pub(crate) fn came_astray(&mut self, source: usize) {
+        let (circle, last) = (self.circle(), self.heads.of[source].last());
+        let number = self.heads.trigger(source).unwrap_or_default();
+        if self.sources[source]
+            .absent
+            .come_astray(circle, number, last)
+        {
+            self.found(source);
+        } else {
+            self.some_unsettled = true;
+        }
+    }
+
+    /// The head of `source` belongs to the event of `trigger`: nothing that was dropped before it stands for a later one.
+    pub(crate) fn settle_source(&mut self, source: usize, trigger: u32) {
+        let circle = self.circle();
+        self.heads.of[source].set_last(Some(trigger));
+        self.sources[source].absent.settle(circle, trigger);
+    }
+
+    /// What was taken for lost did come.
+    fn found(&mut self, source: usize) {
+        let missing = self.accounts.sources[source].missing;
+        let left = self.book.value(missing).saturating_sub(1);
+        self.book.set(missing, left);
     }
 }

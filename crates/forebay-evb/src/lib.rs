@@ -68,6 +68,7 @@
 
 #![forbid(unsafe_code)]
 
+mod absent;
 mod account;
 mod build;
 mod config;
@@ -87,9 +88,10 @@ mod situation;
 mod source;
 mod standing;
 mod state;
+mod triggers;
 mod walk;
 
-pub use account::{Accounts, DropReason, LOSS_ROWS, SourceWords, declare};
+pub use account::{Accounts, DropReason, GAP_ROWS, LOSS_ROWS, SourceWords, declare};
 pub use config::{Completion, Config, ConfigError, SOURCES_MAX};
 pub use engine::{Builder, Poll};
 pub use loss::{Cause, LostRange};
@@ -99,4 +101,5 @@ pub use output::{EventMeta, Output, Slot};
 pub use policy::{Situation, Verdict};
 pub use reject::Reject;
 pub use source::{Input, Message};
+pub use triggers::TriggerGap;
 pub use walk::{bytes_of, walk};

@@ -11,15 +11,18 @@ pub enum Cause {
     Closed,
     /// What it sent did not carry the event's tag.
     TagMismatch,
+    /// What it sent in its place did not carry a number that can be true.
+    Astray,
 }
 
 impl Cause {
     /// All causes, in the order of the loss table.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Timeout,
         Self::Skipped,
         Self::Closed,
         Self::TagMismatch,
+        Self::Astray,
     ];
 
     /// The cause's name in the loss table.
@@ -30,7 +33,13 @@ impl Cause {
             Self::Skipped => "skipped_trigger",
             Self::Closed => "source_closed",
             Self::TagMismatch => "tag_mismatch",
+            Self::Astray => "out_of_window",
         }
+    }
+
+    /// Whether nothing came, as far as is known when the event is closed.
+    pub(crate) fn never_came(self) -> bool {
+        !matches!(self, Self::TagMismatch | Self::Astray)
     }
 
     pub(crate) fn code(self) -> u64 {

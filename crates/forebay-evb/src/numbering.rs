@@ -100,6 +100,7 @@ impl Builder {
             };
             let end = since.saturating_add(self.config.timeout_ns);
             if now_ns >= end || state.pressed || state.closed {
+                self.came_astray(source);
                 self.drop_head(source, DropReason::OutOfWindow, input);
                 dropped = true;
             } else {
@@ -117,6 +118,10 @@ impl Builder {
             .filter_map(|source| self.heads.trigger(source))
             .collect();
         self.next = self.densest(&shown);
+        self.expected = self.next;
+        self.renumber_triggers(self.next);
+        let sources = self.sources.iter_mut();
+        sources.for_each(|source| source.absent.forget());
         self.heads
             .of
             .iter_mut()

@@ -63,7 +63,7 @@ impl Builder {
                     Cause::Timeout
                 }
             };
-            self.lose(source, trigger, cause, 0);
+            self.miss(source, trigger, cause);
         }
     }
 
@@ -101,6 +101,7 @@ impl Builder {
         for index in 0..self.mismatched.len() {
             let source = self.mismatched[index] as usize;
             if self.successor_key(source, input) == Some(key) {
+                self.came_astray(source);
                 self.drop_head(source, DropReason::TagMismatch, input);
                 dropped = true;
             }
@@ -112,7 +113,7 @@ impl Builder {
     pub(crate) fn drop_mismatched<I: Input>(&mut self, trigger: u32, input: &I) {
         let mismatched = std::mem::take(&mut self.mismatched);
         for source in mismatched.iter().map(|source| *source as usize) {
-            self.heads.of[source].set_last(Some(trigger));
+            self.settle_source(source, trigger);
             let bytes = u64::from(self.heads.of[source].padded);
             self.drop_head(source, DropReason::TagMismatch, input);
             self.lose(source, trigger, Cause::TagMismatch, bytes);

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::absent::Absent;
+
 /// One HADTU message in a source's queue: where its sub-events lie and how many the receiver counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
@@ -102,6 +104,8 @@ pub(crate) struct Source {
     pub(crate) pressed: bool,
     /// Since when its numbers are not those of the other sources.
     pub(crate) astray_since_ns: Option<u64>,
+    /// Events without it, for which something may still come.
+    pub(crate) absent: Absent,
     /// Position up to which the queue may be freed.
     pub(crate) released: u64,
     /// Position up to which messages were taken in.

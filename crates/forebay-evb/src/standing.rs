@@ -74,7 +74,12 @@ impl Builder {
             return Standing::Wrong(DropReason::Late);
         }
         if self.recent.knows(trigger, self.heads.tag(source)) {
-            return Standing::Wrong(DropReason::Duplicate);
+            let overtaken = self.sources[source].absent.owes(self.circle(), trigger);
+            return Standing::Wrong(if overtaken {
+                DropReason::Late
+            } else {
+                DropReason::Duplicate
+            });
         }
         let successor = self.successor(source, input);
         let goes_on = |number| {

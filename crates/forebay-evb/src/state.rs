@@ -31,6 +31,7 @@ impl Builder {
             book.set(words.open[3], range.map_or(0, |range| range.bytes));
         }
         book.set(self.accounts.next, encoded(self.next));
+        book.set(self.accounts.last_seen, encoded(self.triggers.last));
         book.set(self.accounts.sequence, u64::from(self.sequence));
         book
     }
@@ -52,6 +53,7 @@ impl Builder {
         book.set(words.left, u64::from(head.left));
         book.set(words.last, encoded(head.last()));
         book.set(words.silent, u64::from(state.silent));
+        book.set(words.astray, state.absent.astray);
     }
 
     /// The book, to count what the run layer itself does in the builder's group.
@@ -67,6 +69,8 @@ impl Builder {
             source.released = book.value(words.released);
             source.pulled = book.value(words.pulled);
             source.silent = book.value(words.silent) != 0;
+            source.absent.astray = book.value(words.astray);
+            self.some_unsettled |= source.absent.is_unsettled();
             let (owed_items, owed_bytes) = book.tally(words.account.held);
             let front = (
                 book.value(words.offset) as u32,
@@ -79,13 +83,13 @@ impl Builder {
             };
             head.set_last(optional(book, words.last));
         }
-        let mask = self.config.trigger_bits.mask();
+        let (mask, circle) = (self.config.trigger_bits.mask(), self.circle());
         for (index, words) in self.accounts.sources.iter().enumerate() {
             let items = book.value(words.open[1]);
             let range =
                 optional(book, words.open[0]).zip(Cause::from_code(book.value(words.open[2])));
             let restored = range.map(|(first, cause)| {
-                let last = first.wrapping_add(items as u32).wrapping_sub(1) & mask;
+                let last = circle.after(first, (items as u32).wrapping_sub(1));
                 LostRange {
                     source: index,
                     first,
@@ -95,9 +99,18 @@ impl Builder {
                     cause,
                 }
             });
+            if let Some(range) = restored.filter(|range| range.cause.never_came()) {
+                self.sources[index]
+                    .absent
+                    .note(circle, range.first, range.last);
+            }
             self.open_ranges[index] = OpenRange::restored(restored);
         }
         self.next = optional(book, self.accounts.next);
+        self.triggers.last = optional(book, self.accounts.last_seen);
+        let goes_on = |last: u32| self.next == Some(last.wrapping_add(1) & mask);
+        let last = self.triggers.last.filter(|last| goes_on(*last));
+        self.expected = last.map_or(self.next, |last| Some(circle.after(last, 1)));
         self.recent = Recent::before(self.next, mask);
         self.sequence = book.value(self.accounts.sequence) as u32;
     }

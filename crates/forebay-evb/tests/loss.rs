@@ -72,7 +72,7 @@ fn a_source_that_dies_and_comes_back() {
         assert_eq!(without[0], 500);
         let source = run.check.sources[BAD];
         assert!(source.all_dropped() <= late, "{source:?}");
-        assert_eq!(source.missing, 1_000 + source.lost(DropReason::Late));
+        assert_eq!(source.missing, 1_000, "what came late is not lost as well");
     }
 }
 
@@ -98,7 +98,7 @@ fn a_source_late_by_more_than_the_time_out_is_dropped_as_late() {
     let source = run.check.sources[BAD];
     assert!(source.lost(DropReason::Late) > 1_000, "{source:?}");
     assert_eq!(source.all_dropped(), source.lost(DropReason::Late));
-    assert_eq!(source.missing, source.all_dropped());
+    assert_eq!(source.missing, 0, "all of it came");
     // Half a second is 5,000 events; then it is in time again.
     let recovered = run.check.without(BAD).into_iter().max();
     assert!(recovered < Some(7_000), "late for ever: {recovered:?}");
@@ -126,12 +126,15 @@ fn duplicated_messages_are_dropped_whole() {
 }
 
 #[test]
-fn overtaken_messages_are_dropped_and_missing_once() {
+fn overtaken_messages_are_late_and_not_missing() {
     for mark in [None, Some(2_000)] {
         let run = with_fault(bad(Fault::ReorderMessage).pick(Pick::Every(10)), mark);
         let source = run.check.sources[BAD];
-        assert_eq!(source.missing, source.all_dropped());
-        assert!(source.missing <= EVENTS / 5, "{source:?}");
+        assert_eq!(source.missing, 0, "all of it came");
+        // What overtakes is out of order if it is there with what it overtook; else that is late.
+        let named = source.lost(DropReason::Late) + source.lost(DropReason::OutOfWindow);
+        assert_eq!(named, source.all_dropped());
+        assert!(source.all_dropped() <= EVENTS / 5, "{source:?}");
     }
 }
 
@@ -149,7 +152,7 @@ fn wrong_tags_and_wrong_numbers_cost_themselves_only() {
             let wrong = EVENTS.div_ceil(70);
             assert_eq!(
                 (source.missing, source.lost(reason)),
-                (wrong, wrong),
+                (0, wrong),
                 "{fault:?}"
             );
         }
@@ -158,6 +161,7 @@ fn wrong_tags_and_wrong_numbers_cost_themselves_only() {
 
 #[test]
 fn numbers_that_are_behind_cost_themselves_only() {
+    // Number and tag are those of a trigger that was built: it is one that came twice, as far as anybody can tell.
     for mark in [None, Some(2_000)] {
         let rule = bad(Fault::Ahead { triggers: -300 }).during(400..2_000);
         let run = with_fault(rule.pick(Pick::Every(70)), mark);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_evb::{Cause, Completion, DropReason, LostRange};
+use forebay_evb::{Cause, Completion, DropReason, LostRange, TriggerGap};
 use forebay_wire::hld::{EventHeader, EventId};
 use forebay_wire::hld_scan::{Ending, Item, Scanner};
 use forebay_wire::subevent::SubEventHeader;
@@ -62,6 +62,11 @@ pub(crate) struct Check {
     pub(crate) partial: u64,
     pub(crate) discarded: u64,
     pub(crate) resynchronised: u64,
+    /// First to last trigger seen; seen by no source; come too late only.
+    pub(crate) span: u64,
+    pub(crate) unseen: u64,
+    pub(crate) late: u64,
+    pub(crate) gaps: Vec<TriggerGap>,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -84,6 +89,10 @@ impl Check {
             partial: book.value(accounts.partial),
             discarded: book.value(accounts.discarded),
             resynchronised: book.value(accounts.resynchronised),
+            span: book.value(accounts.triggers_span),
+            unseen: book.value(accounts.triggers_missing),
+            late: book.value(accounts.triggers_late),
+            gaps: rig.gaps.clone(),
             bytes: rig.sink.bytes.clone(),
         };
         check.sources_close(rig);
@@ -136,6 +145,10 @@ impl Check {
             (self.events.len() as u64, self.bytes.len() as u64)
         );
         assert_eq!(self.complete + self.partial, self.events.len() as u64);
+        let closed = self.complete + self.partial + self.discarded;
+        assert_eq!(self.span, closed + self.unseen + self.late);
+        let listed: u64 = self.gaps.iter().map(|gap| gap.items).sum();
+        assert_eq!(listed, self.unseen + self.late, "{:?}", self.gaps);
     }
 
     /// Flags, sequence, sources in order; every sub-event in one event at most, and counted.
@@ -175,24 +188,30 @@ impl Check {
 
     /// The loss table names exactly the events that lack a source.
     fn losses_are_right(&self, rig: &Rig) {
-        let mut listed = vec![0; rig.config.sources];
+        let mut absences = vec![0; rig.config.sources];
         let mut table: BTreeMap<(usize, u32), u64> = BTreeMap::new();
-        let mask = rig.config.trigger_bits.mask();
+        let (mask, step) = (rig.config.trigger_bits.mask(), rig.config.trigger_step);
         for range in &self.lost {
-            listed[range.source] += range.items;
-            let span = u64::from(range.last.wrapping_sub(range.first) & mask) + 1;
+            if !matches!(range.cause, Cause::TagMismatch | Cause::Astray) {
+                absences[range.source] += range.items;
+            }
+            let span = u64::from((range.last.wrapping_sub(range.first) & mask) / step) + 1;
             assert_eq!(span, range.items, "{range:?}");
             for offset in 0..range.items as u32 {
-                let trigger = range.first.wrapping_add(offset) & mask;
+                let trigger = range.first.wrapping_add(offset * step) & mask;
                 *table.entry((range.source, trigger)).or_default() += 1;
             }
         }
         for (source, balance) in self.sources.iter().enumerate() {
-            assert_eq!(
-                balance.missing, listed[source],
-                "source {source}: {:?}",
-                self.lost
-            );
+            // What nothing had come for when its event was closed never came, or was dropped by name after all.
+            let came = absences[source] - balance.missing;
+            let named = [
+                DropReason::Late,
+                DropReason::OutOfWindow,
+                DropReason::TagMismatch,
+            ];
+            let named: u64 = named.iter().map(|reason| balance.lost(*reason)).sum();
+            assert!(came <= named, "source {source}: {:?}", self.lost);
         }
         if self.discarded > 0 || rig.config.completion == Completion::Discard {
             return;

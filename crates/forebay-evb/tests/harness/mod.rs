@@ -13,7 +13,7 @@ pub(crate) mod world;
 
 use arena::{Arena, append};
 use check::Check;
-use forebay_evb::{Accounts, Builder, Config, LostRange, Message, Poll, declare};
+use forebay_evb::{Accounts, Builder, Config, LostRange, Message, Poll, TriggerGap, declare};
 use forebay_ledger::{GroupWriter, RunWriter, Schema, SchemaBuilder, Words};
 use forebay_wire::subevent::SubEventRepr;
 use sink::Sink;
@@ -57,6 +57,8 @@ pub(crate) struct Rig {
     pub(crate) now_ns: u64,
     pub(crate) lost: Vec<LostRange>,
     lost_committed: usize,
+    pub(crate) gaps: Vec<TriggerGap>,
+    gaps_committed: usize,
     /// All messages so far, by source.
     messages: Vec<Vec<Message>>,
     schema: Schema,
@@ -87,6 +89,8 @@ impl Rig {
             now_ns: 0,
             lost: Vec::new(),
             lost_committed: 0,
+            gaps: Vec::new(),
+            gaps_committed: 0,
             messages: vec![Vec::new(); n],
             schema,
             words,
@@ -187,6 +191,10 @@ impl Rig {
             self.lost.push(range);
         }
         self.lost_committed = self.lost.len();
+        while let Some(gap) = self.builder.poll_gap() {
+            self.gaps.push(gap);
+        }
+        self.gaps_committed = self.gaps.len();
         self.sink.commit_all();
         let book = self.builder.save();
         self.writer.commit(book);
@@ -229,6 +237,7 @@ impl Rig {
     fn rebuild(&mut self) {
         self.sink.roll_back();
         self.lost.truncate(self.lost_committed);
+        self.gaps.truncate(self.gaps_committed);
         let book = self.writer.restore();
         self.builder = Builder::new(self.config.clone(), self.accounts.clone(), book).unwrap();
         let closed = (0..self.config.sources).filter(|source| self.closed[*source]);

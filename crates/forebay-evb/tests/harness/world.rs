@@ -90,7 +90,10 @@ pub(crate) struct Run {
     pub(crate) check: Check,
     /// Sub-events sent by each source.
     pub(crate) sent: Vec<u64>,
+    /// Triggers that the emulator gave.
     pub(crate) events: u64,
+    /// Triggers for which each source made nothing.
+    pub(crate) silent: Vec<u64>,
     /// Built sub-events that are not what the emulator sends.
     pub(crate) foreign: u64,
 }
@@ -127,6 +130,7 @@ fn verify(emulated: &Emulated, world: &World, check: Check) -> Run {
     let sent = totals.by_source.iter().map(|books| books.sent.items);
     Run {
         sent: sent.collect(),
+        silent: totals.by_source.iter().map(|books| books.silent).collect(),
         events: totals.events,
         foreign,
         check,

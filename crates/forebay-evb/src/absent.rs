@@ -1,0 +1,199 @@
+//! What one source owes: the events that were built without it, until what it sent for them comes after all.
+//!
+//! Only what never came is inferred lost. A sub-event that comes and is dropped has a name already, so it must be
+//! found here and taken off: a late one by its number, one whose number cannot be true by its place in the order of its source.
+
+use std::collections::VecDeque;
+
+use crate::order::distance;
+use forebay_wire::subevent::TriggerBits;
+
+/// Ranges of events without a source that are remembered for it, the latest ones. What comes for an older one is dropped by its
+/// name and stays in the inference, too.
+pub(crate) const ABSENT_RANGES_MAX: usize = 64;
+
+/// Numbers of sub-events astray that are remembered for a source, the latest ones.
+const ASTRAY_NUMBERS_MAX: usize = 64;
+
+/// Trigger numbers from `first` to `last`, each `step` after the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    first: u32,
+    last: u32,
+}
+
+/// Events without a source, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Absent {
+    spans: VecDeque<Span>,
+    /// Sub-events without a true number that were dropped since the source was last in an event, and stand for none yet.
+    pub(crate) astray: u64,
+    /// The numbers that they bore, as far as they lie ahead: one that was only early comes to its turn with nothing else.
+    numbers: VecDeque<u32>,
+}
+
+/// The circle of trigger numbers, and how far one is from the next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Circle {
+    pub(crate) bits: TriggerBits,
+    pub(crate) step: u32,
+}
+
+impl Circle {
+    /// Steps from `from` on to `to`, rounded up; `to` lies ahead.
+    pub(crate) fn steps(self, from: u32, to: u32) -> u32 {
+        (to.wrapping_sub(from) & self.bits.mask()).div_ceil(self.step)
+    }
+
+    /// The number `steps` after `from`.
+    pub(crate) fn after(self, from: u32, steps: u32) -> u32 {
+        from.wrapping_add(steps.wrapping_mul(self.step)) & self.bits.mask()
+    }
+
+    /// The number before `from`.
+    pub(crate) fn before(self, from: u32) -> u32 {
+        from.wrapping_sub(self.step) & self.bits.mask()
+    }
+
+    fn holds(self, span: Span, number: u32) -> bool {
+        let ahead = |from, to| distance(self.bits, from, to) >= 0;
+        ahead(span.first, number) && ahead(number, span.last)
+    }
+}
+
+impl Absent {
+    /// The events from `first` to `last` were closed without the source.
+    pub(crate) fn note(&mut self, circle: Circle, first: u32, last: u32) {
+        if let Some(open) = self.spans.back_mut()
+            && circle.after(open.last, 1) == first
+        {
+            open.last = last;
+            return;
+        }
+        if self.spans.len() >= ABSENT_RANGES_MAX {
+            self.spans.pop_front();
+        }
+        self.spans.push_back(Span { first, last });
+    }
+
+    /// Whether the event of `number` was closed without the source, and nothing came for it yet.
+    pub(crate) fn owes(&self, circle: Circle, number: u32) -> bool {
+        self.spans.iter().any(|span| circle.holds(*span, number))
+    }
+
+    /// Takes `number` off; false when it is not owed.
+    pub(crate) fn take(&mut self, circle: Circle, number: u32) -> bool {
+        let held = |span: &Span| circle.holds(*span, number);
+        let Some(at) = self.spans.iter().position(held) else {
+            return false;
+        };
+        let Span { first, last } = self.spans[at];
+        self.spans.remove(at);
+        if number != last {
+            let first = circle.after(number, 1);
+            self.spans.insert(at, Span { first, last });
+        }
+        if number != first {
+            let last = circle.before(number);
+            self.spans.insert(at, Span { first, last });
+        }
+        true
+    }
+
+    /// Takes off the oldest number behind `since`, the one that the source delivered last; false when it owes none.
+    pub(crate) fn take_oldest(&mut self, circle: Circle, since: Option<u32>) -> bool {
+        let after = |number| since.is_none_or(|since| distance(circle.bits, since, number) > 0);
+        let oldest = self.spans.iter().find(|span| after(span.last)).copied();
+        let Some(span) = oldest else { return false };
+        let number = match since {
+            Some(since) if !after(span.first) => circle.after(since, 1),
+            _ => span.first,
+        };
+        self.take(circle, number)
+    }
+
+    /// A sub-event of `number` was dropped since that cannot be its number; the source delivered `since` last. True when it stands for
+    /// an event that is closed.
+    pub(crate) fn come_astray(&mut self, circle: Circle, number: u32, since: Option<u32>) -> bool {
+        if self.take_oldest(circle, since) {
+            return true;
+        }
+        self.astray += 1;
+        if self.numbers.len() >= ASTRAY_NUMBERS_MAX {
+            self.numbers.pop_front();
+        }
+        self.numbers.push_back(number);
+        false
+    }
+
+    /// Whether a sub-event that was dropped as astray stands for the event of `number`, which the source is not in.
+    pub(crate) fn stands_for(&mut self, number: u32) -> bool {
+        let own = self.numbers.iter().position(|of| *of == number);
+        if own.is_none() && self.astray == 0 {
+            return false;
+        }
+        self.numbers.remove(own.unwrap_or(0));
+        self.astray = self.astray.saturating_sub(1);
+        true
+    }
+
+    /// The source is in the event of `number`: what was dropped before it stands for none but one of its own number.
+    pub(crate) fn settle(&mut self, circle: Circle, number: u32) {
+        self.astray = 0;
+        self.numbers
+            .retain(|of| distance(circle.bits, number, *of) > 0);
+    }
+
+    /// Whether something was dropped as astray that may stand for an event yet.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.astray > 0 || !self.numbers.is_empty()
+    }
+
+    /// The numbering began anew: nothing that comes belongs to what was before.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CIRCLE: Circle = Circle {
+        bits: TriggerBits::Sixteen,
+        step: 4,
+    };
+
+    fn spans(absent: &Absent) -> Vec<(u32, u32)> {
+        let spans = absent.spans.iter();
+        spans.map(|span| (span.first, span.last)).collect()
+    }
+
+    #[test]
+    fn what_comes_after_all_is_taken_off_across_the_wrap() {
+        let mut absent = Absent::default();
+        for number in [0xfff8, 0xfffc, 0, 4] {
+            absent.note(CIRCLE, number, number);
+        }
+        assert_eq!(spans(&absent), [(0xfff8, 4)]);
+        assert!(absent.owes(CIRCLE, 0) && !absent.owes(CIRCLE, 8));
+        assert!(absent.take(CIRCLE, 0) && !absent.take(CIRCLE, 12));
+        assert_eq!(spans(&absent), [(0xfff8, 0xfffc), (4, 4)]);
+        assert!(!absent.take(CIRCLE, 0));
+        assert!(absent.take_oldest(CIRCLE, Some(0xfff8)));
+        assert_eq!(spans(&absent), [(0xfff8, 0xfff8), (4, 4)]);
+        assert!(absent.take_oldest(CIRCLE, None) && absent.take_oldest(CIRCLE, None));
+        assert!(!absent.take_oldest(CIRCLE, None));
+    }
+
+    #[test]
+    fn the_latest_ranges_are_remembered() {
+        let mut absent = Absent::default();
+        for number in 0..2 * ABSENT_RANGES_MAX as u32 {
+            absent.note(CIRCLE, number * 8, number * 8);
+        }
+        assert_eq!(absent.spans.len(), ABSENT_RANGES_MAX);
+        assert!(!absent.owes(CIRCLE, 0));
+        assert!(absent.owes(CIRCLE, 8 * ABSENT_RANGES_MAX as u32));
+    }
+}

@@ -1,0 +1,215 @@
+//! Triggers that no source delivered, held against the emulator's own record of those that it gave.
+
+mod harness;
+
+use std::ops::Range;
+
+use forebay_emu::{Config as Emulated, Fault, FaultRule, Group, Pick, Spill};
+use forebay_evb::{Config, DropReason};
+use forebay_wire::subevent::TriggerBits;
+use harness::world::{Run, run};
+use harness::{MS, Rig, Sub, sub};
+use proptest::prelude::*;
+
+const N: usize = 4;
+const EVENTS: u64 = 1_200;
+
+fn emulated(seed: u64, bits: TriggerBits, first: u32) -> Emulated {
+    let mut emulated = Emulated::new(seed, vec![Group::new(N, 60, 5.0)], 10_000.0);
+    emulated.limit.events = Some(EVENTS);
+    emulated.transport.water_mark_bytes = None;
+    emulated.transport.flush_ns = Some(20 * MS);
+    (emulated.trigger.bits, emulated.trigger.first) = (bits, first & bits.mask());
+    emulated
+}
+
+fn config(bits: TriggerBits) -> Config {
+    let mut config = Config::new(N);
+    (config.timeout_ns, config.trigger_bits) = (100 * MS, bits);
+    config
+}
+
+/// The same fault in every source.
+fn everywhere(fault: Fault, during: Range<u64>) -> Vec<FaultRule> {
+    let rule = |source| FaultRule::new(source, fault).during(during.clone());
+    (0..N).map(rule).collect()
+}
+
+fn bits() -> impl Strategy<Value = TriggerBits> {
+    prop_oneof![Just(TriggerBits::Sixteen), Just(TriggerBits::TwentyFour)]
+}
+
+/// Ranges of triggers that nobody delivers, apart from each other, inside the run.
+fn holes() -> impl Strategy<Value = Vec<Range<u64>>> {
+    proptest::collection::vec((1..80_u64, 1..200_u64), 0..5).prop_map(|pairs| {
+        let mut at = 0;
+        let ranges = pairs.into_iter().map(|(before, items)| {
+            let first = at + before;
+            at = first + items;
+            first..at
+        });
+        ranges.collect()
+    })
+}
+
+/// What the emulator says was given and made by nobody is what the builder says nobody delivered.
+fn assert_true(run: &Run, holes: &[Range<u64>]) {
+    let items = |hole: &Range<u64>| hole.end - hole.start;
+    let lost: u64 = holes.iter().map(items).sum();
+    let silent = run.silent.iter().min().copied().unwrap_or(0);
+    assert!(silent >= lost, "{silent} of the emulator, {lost} asked for");
+    assert_eq!((run.check.span, run.check.unseen), (run.events, lost));
+    let listed: Vec<u64> = run.check.gaps.iter().map(|gap| gap.items).collect();
+    assert_eq!(listed, holes.iter().map(items).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Holes in the numbers, in both widths, across their wraps, in spills or not, beside a source with holes of its own.
+    #[test]
+    fn gaps_are_the_triggers_that_nobody_delivered(
+        seed: u64, bits in bits(), first in prop_oneof![any::<u32>(), Just(0), Just(u32::MAX - 300)],
+        holes in holes(), spill: bool, water_mark in prop_oneof![Just(None), Just(Some(400))],
+    ) {
+        let mut emulated = emulated(seed, bits, first);
+        emulated.transport.water_mark_bytes = water_mark;
+        emulated.trigger.spill = spill.then_some(Spill { period_ns: 60 * MS, length_ns: 20 * MS });
+        emulated.faults = holes.iter().flat_map(|hole| everywhere(Fault::Silent, hole.clone())).collect();
+        emulated.faults.push(FaultRule::new(1, Fault::Silent).pick(Pick::Chance(0.1)));
+        let run = run(&emulated, Vec::new(), config(bits));
+        assert_true(&run, &holes);
+        // What a source never sent for the events that were there is what is inferred of it.
+        let sent_by_all = run.events - run.check.unseen;
+        for (source, balance) in run.check.sources.iter().enumerate() {
+            prop_assert_eq!(balance.missing, sent_by_all - run.sent[source], "source {}", source);
+        }
+    }
+
+    /// Sources that begin again at 0 lose nothing by it, wherever they were.
+    #[test]
+    fn a_restart_at_0_is_no_gap(seed: u64, bits in bits(), first: u32, at in 300..900_u64) {
+        // Numbers at which 0 is the next one, or one of those built lately, are no restart that can be seen.
+        let there = first.wrapping_add(at as u32) & bits.mask();
+        prop_assume!((20_000..bits.mask() - 100).contains(&there));
+        let mut emulated = emulated(seed, bits, first);
+        emulated.faults = everywhere(Fault::Restart { from_zero: true }, at..u64::MAX);
+        let run = run(&emulated, Vec::new(), config(bits));
+        prop_assert_eq!((run.check.span, run.check.unseen), (run.events, 0));
+        prop_assert_eq!(run.check.resynchronised, 1);
+    }
+}
+
+/// What was before the first trigger seen, and behind the last one, is nobody's to say.
+#[test]
+fn a_run_that_starts_late_has_no_gap() {
+    let mut emulated = emulated(3, TriggerBits::TwentyFour, 77_000);
+    emulated.faults = everywhere(Fault::Silent, 0..400);
+    emulated
+        .faults
+        .extend(everywhere(Fault::Silent, 1_000..EVENTS));
+    let run = run(&emulated, Vec::new(), config(TriggerBits::TwentyFour));
+    assert_eq!((run.check.span, run.check.unseen), (600, 0));
+}
+
+/// More triggers than the window in which a source may be ahead: all went on counting while nothing of theirs came.
+#[test]
+fn a_gap_longer_than_the_window_counts() {
+    let mut rig = Rig::new(config(TriggerBits::TwentyFour));
+    let window = rig.config.window_events;
+    for from in [40_000, 40_010 + 3 * window] {
+        rig.send_all(&harness::subs(from..from + 10));
+        rig.pass(300 * MS);
+    }
+    let check = rig.finish();
+    assert_eq!(
+        (check.span, check.unseen),
+        (20 + 3 * u64::from(window), 3 * u64::from(window))
+    );
+}
+
+/// Every fourth trigger comes here: the others are none of ours.
+#[test]
+fn triggers_that_are_dealt_out_are_not_missing() {
+    let mut config = config(TriggerBits::Sixteen);
+    config.trigger_step = 4;
+    let mut rig = Rig::new(config);
+    let number = |turn: u32| turn.wrapping_mul(4).wrapping_add(65_001) & 0xffff;
+    for turn in (0..400).filter(|turn| !(100..130).contains(turn) && turn % 50 != 49) {
+        rig.send_all(&[sub(number(turn))]);
+        rig.poll();
+    }
+    rig.commit();
+    rig.restart();
+    rig.send_all(&[sub(number(402))]);
+    rig.poll();
+    let check = rig.finish();
+    let (own, alone) = (30, 7);
+    assert_eq!((check.span, check.unseen), (403, own + alone + 3));
+    let gap = check.gaps[1];
+    assert_eq!((gap.first, gap.last), (number(99), number(129)));
+}
+
+/// A trigger that sources deliver, but too late, is not missing, and its sub-events are late and nothing else.
+#[test]
+fn a_trigger_that_comes_behind_its_turn_is_late() {
+    let mut rig = Rig::new(config(TriggerBits::TwentyFour));
+    rig.send_all(&harness::subs(0..10));
+    rig.send(0, &harness::subs(12..20));
+    rig.pass(300 * MS);
+    (1..N).for_each(|source| rig.send(source, &[sub(10)]));
+    rig.poll();
+    let check = rig.finish();
+    for (source, balance) in check.sources.iter().enumerate().skip(1) {
+        let late = balance.lost(DropReason::Late);
+        assert_eq!((late, balance.all_dropped()), (1, 1), "source {source}");
+        assert_eq!(balance.missing, 8, "source {source}");
+    }
+    assert_eq!((check.span, check.unseen, check.late), (20, 1, 1));
+}
+
+/// For each reason, one sender whose sub-events come and are dropped for it: each is told of in one place, and nothing else is.
+#[test]
+fn what_came_and_was_dropped_is_not_inferred_lost() {
+    const TRIGGERS: u32 = 300;
+    type Spoil = fn(u32) -> Sub;
+    let wrong_tag: Spoil = |trigger| Sub {
+        tag: sub(trigger).tag ^ 1,
+        ..sub(trigger)
+    };
+    let ahead: Spoil = |trigger| Sub {
+        trigger: trigger + (1 << 20),
+        ..sub(trigger)
+    };
+    for (spoil, reason) in [
+        (wrong_tag, DropReason::TagMismatch),
+        (ahead, DropReason::OutOfWindow),
+        (sub, DropReason::Late),
+    ] {
+        let mut rig = Rig::new(config(TriggerBits::TwentyFour));
+        for trigger in 0..TRIGGERS {
+            for source in 0..N {
+                // Of each ten the last source sends six that are sound, three that are not, and one never.
+                match (source + 1 == N, trigger % 10) {
+                    (true, 9) => {}
+                    (true, 2 | 5 | 7) if reason == DropReason::Late => {}
+                    (true, 2 | 5 | 7) => rig.send(source, &[spoil(trigger)]),
+                    _ => rig.send(source, &[sub(trigger)]),
+                }
+            }
+            rig.pass(MS);
+            if reason == DropReason::Late && matches!(trigger % 10, 2 | 5 | 7) {
+                rig.pass(300 * MS);
+                rig.send(N - 1, &[sub(trigger)]);
+                rig.pass(MS);
+            }
+        }
+        let check = rig.finish();
+        let source = check.sources[N - 1];
+        let sent = u64::from(TRIGGERS) * 9 / 10;
+        assert_eq!(source.lost(reason), sent / 3, "{reason:?}: {source:?}");
+        assert_eq!(source.all_dropped(), sent / 3, "{reason:?}: {source:?}");
+        assert_eq!(source.outgoing.0 + source.all_dropped(), sent);
+        assert_eq!(source.missing, u64::from(TRIGGERS) / 10, "{reason:?}");
+    }
+}
