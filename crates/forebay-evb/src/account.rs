@@ -61,6 +61,8 @@ pub struct SourceWords {
     pub id: AccountId,
     /// Sub-events taken off the source's queue, counted by whoever reads the queue and not by the engine.
     pub taken: Tally,
+    /// Sub-events in events whose decoding word no reader can follow: they are kept as they came.
+    pub odd_decoding: Counter,
     /// Position up to which the source's queue may be freed.
     pub released: Counter,
     /// Position up to which messages were taken in and counted.
@@ -189,11 +191,18 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
     let reasons = DropReason::ALL.map(DropReason::name);
     let (id, account) = schema.account(group, "builder", owner, Unit::SubEvents, &reasons);
     let taken = schema.cursor_tally(group, &format!("{owner}.taken"));
+    let odd_decoding = schema.counter(
+        group,
+        "odd_decoding",
+        owner,
+        "sub-events in events with a decoding word that no reader can follow",
+    );
     let mut cursor = |name: &str| schema.cursor(group, &format!("{owner}.{name}"));
     SourceWords {
         account,
         id,
         taken,
+        odd_decoding,
         released: cursor("released_bytes"),
         pulled: cursor("pulled_bytes"),
         messages: cursor("messages"),

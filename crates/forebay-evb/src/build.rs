@@ -181,6 +181,9 @@ impl Builder {
             head.built_bytes += u64::from(head.padded);
         }
         head.set_last(Some(trigger));
+        if head.odd_decoding {
+            self.book.add(self.accounts.sources[source].odd_decoding, 1);
+        }
         if self.some_unsettled {
             self.settle_source(source, trigger);
         }

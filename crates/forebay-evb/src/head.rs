@@ -36,6 +36,8 @@ pub(crate) struct Head {
     pub(crate) left: u32,
     last: u32,
     pub(crate) data_error: bool,
+    /// Its decoding word is one that no reader can follow.
+    pub(crate) odd_decoding: bool,
 }
 
 impl Head {
@@ -50,6 +52,7 @@ impl Head {
         left: 0,
         last: NO_TRIGGER,
         data_error: false,
+        odd_decoding: false,
     };
 
     /// Trigger number last built or given up from this source.
@@ -104,6 +107,7 @@ impl Heads {
         head.raw = raw;
         head.padded = padded;
         head.data_error = header.has_data_error();
+        head.odd_decoding = header.has_odd_decoding();
         self.key[source] = self.key_of(header.trigger_word);
         true
     }

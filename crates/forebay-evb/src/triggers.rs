@@ -66,7 +66,10 @@ impl Builder {
     fn miss_triggers(&mut self, trigger: u32, items: u64) {
         let circle = self.circle();
         let last = circle.before(trigger);
-        let first = self.triggers.last.map_or(last, |seen| circle.after(seen, 1));
+        let first = self
+            .triggers
+            .last
+            .map_or(last, |seen| circle.after(seen, 1));
         self.book.add(self.accounts.triggers_missing, items);
         self.triggers.gone.note(circle, first, last);
         self.gaps.push_back(TriggerGap { first, last, items });

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::audit::{Offender, Phase, Underway, Verdict};
 use crate::balance::{Amount, DropLine, Level, Residual};
 use crate::moment::Moment;
-use crate::run::Reason;
+use crate::run::{Condition, Reason};
 use crate::table::{Table, bytes, items};
 use crate::unit::Unit;
 
@@ -157,6 +157,31 @@ impl Verdict {
         self.to_string()
     }
 
+    /// The balance sheet without its last words: how the run ended, and all tables.
+    #[must_use]
+    pub fn tables(&self) -> String {
+        let why = match self.reason {
+            Reason::None => String::new(),
+            reason => format!(" ({})", reason.name()),
+        };
+        // What came to its end is whole only if nothing was lost, which the last words say.
+        let how = match self.condition {
+            Condition::Complete => "ended",
+            other => other.name(),
+        };
+        let parts = [
+            format!("run {}: {how}{why}\n", self.balance.run_id),
+            self.links_text(),
+            self.accounts_text(),
+            self.losses_text(),
+            self.inferred_text(),
+            self.host_text(),
+            self.underway_text(),
+        ];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join("\n")
+    }
+
     fn accounts_text(&self) -> String {
         let mut sums = PlaceSums::default();
         for line in &self.balance.accounts {
@@ -294,22 +319,58 @@ impl Verdict {
         table.render() + &more(self.underway.len())
     }
 
-    fn verdict_text(&self) -> String {
-        if self.closed {
-            let verb = match self.phase {
-                Phase::Running => "are within their bounds",
-                Phase::Interrupted if !self.underway.is_empty() => {
-                    "close but for what was in flight"
-                }
-                Phase::Interrupted | Phase::Ended => "close",
-            };
-            let unknown = match self.unknown_links.len() {
-                0 => String::new(),
-                n => format!(" ({n} senders keep no books: unknown)"),
-            };
-            let then = self.as_of_ns.map_or("", |_| ", as of then");
-            return format!("{}The books {verb}{then}{unknown}.\n", self.as_of_text());
+    /// The last words: what was lost and what is incomplete, `first` before all, and then whether all of it is accounted for.
+    #[must_use]
+    pub fn closing(&self, first: &[String]) -> String {
+        if !self.closed {
+            return self.offenders_text();
         }
+        let verb = match self.phase {
+            Phase::Running => "are within their bounds",
+            Phase::Interrupted if !self.underway.is_empty() => "close but for what was in flight",
+            Phase::Interrupted | Phase::Ended => "close",
+        };
+        let unknown = match self.unknown_links.len() {
+            0 => String::new(),
+            n => format!(" ({n} senders keep no books: unknown)"),
+        };
+        let then = self.as_of_ns.map_or("", |_| ", as of then");
+        let mut said = first.to_vec();
+        said.extend(self.lost_text());
+        let books = match said.is_empty() {
+            true => "The books".to_owned(),
+            false => format!("{}. All of it is accounted for: the books", said.join("; ")),
+        };
+        format!("{}{books} {verb}{then}{unknown}.\n", self.as_of_text())
+    }
+
+    /// What was lost by name, by unit.
+    fn lost_text(&self) -> Option<String> {
+        let accounts = self.balance.accounts.iter();
+        let accounts = accounts.map(|line| (line.unit, &line.dropped));
+        let links = self.balance.links.iter();
+        let lines = accounts.chain(links.map(|line| (line.unit, &line.dropped)));
+        let mut sums: Vec<(Unit, i128, i128)> = Vec::new();
+        for (unit, loss) in lines.flat_map(|(unit, lost)| lost.iter().map(move |loss| (unit, loss)))
+        {
+            let at = sums.iter().position(|sum| sum.0 == unit);
+            let at = at.unwrap_or_else(|| {
+                sums.push((unit, 0, 0));
+                sums.len() - 1
+            });
+            sums[at].1 += i128::from(loss.items);
+            sums[at].2 += i128::from(loss.items_max);
+        }
+        let sums = sums.iter().filter(|(_, _, most)| *most > 0);
+        let texts = sums.map(|(unit, least, most)| match least == most {
+            true => format!("{} {unit}", items(*least)),
+            false => format!("{} to {} {unit}", items(*least), items(*most)),
+        });
+        let texts: Vec<String> = texts.collect();
+        (!texts.is_empty()).then(|| format!("Lost by name: {}", texts.join(", ")))
+    }
+
+    fn offenders_text(&self) -> String {
         let lines = self
             .offenders
             .iter()
@@ -362,29 +423,7 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.reason {
-            Reason::None => String::new(),
-            reason => format!(" ({})", reason.name()),
-        };
-        writeln!(
-            f,
-            "run {}: {}{why}",
-            self.balance.run_id,
-            self.condition.name()
-        )?;
-        let parts = [
-            self.links_text(),
-            self.accounts_text(),
-            self.losses_text(),
-            self.inferred_text(),
-            self.host_text(),
-            self.underway_text(),
-            self.verdict_text(),
-        ];
-        parts
-            .iter()
-            .filter(|part| !part.is_empty())
-            .try_for_each(|part| write!(f, "\n{part}"))
+        write!(f, "{}\n{}", self.tables(), self.closing(&[]))
     }
 }
 

@@ -51,6 +51,7 @@ struct Stage<'a> {
     out: FanOut,
     writer: GroupWriter,
     losses: LossTableWriter,
+    gaps: LossTableWriter,
     span: [forebay_ledger::Counter; 2],
     sinks: Vec<SinkHandle>,
     leak: Leak,
@@ -97,6 +98,7 @@ impl<'a> Stage<'a> {
         let books = Books::declare(plan)?;
         let writer = GroupWriter::attach(&books.schema, &parts.words, books.builder.group)?;
         let losses = LossTableWriter::attach(&books.schema, &parts.words, books.builder.losses)?;
+        let gaps = LossTableWriter::attach(&books.schema, &parts.words, books.builder.gaps)?;
         let mut builder = Builder::new(
             plan.builder_config(),
             books.builder.clone(),
@@ -136,6 +138,7 @@ impl<'a> Stage<'a> {
             out,
             writer,
             losses,
+            gaps,
             span,
             sinks,
             leak,
@@ -254,18 +257,7 @@ impl<'a> Stage<'a> {
 
     /// Events into the queues, then the books, then the sinks may see them and the sources' memory is free again.
     fn commit(&mut self) {
-        while let Some(lost) = self.builder.poll_loss() {
-            let row = LossRow {
-                source: lost.source as u32,
-                cause: lost.cause as u16,
-                first: u64::from(lost.first),
-                last: u64::from(lost.last),
-                items: lost.items,
-                bytes: lost.bytes,
-                stamp_ns: clock::realtime_ns(),
-            };
-            self.losses.append(self.builder.book_mut(), row);
-        }
+        self.list_losses();
         let built = self.out.seal(self.builder.book_mut());
         if built {
             let book = self.builder.book_mut();
@@ -281,6 +273,34 @@ impl<'a> Stage<'a> {
         self.writer.commit(book);
         self.out.publish();
         self.rings.release(&self.builder);
+    }
+
+    /// Ranges that have ended since the last commit, into the tables of the ledger.
+    fn list_losses(&mut self) {
+        while let Some(lost) = self.builder.poll_loss() {
+            let row = LossRow {
+                source: lost.source as u32,
+                cause: lost.cause as u16,
+                first: u64::from(lost.first),
+                last: u64::from(lost.last),
+                items: lost.items,
+                bytes: lost.bytes,
+                stamp_ns: clock::realtime_ns(),
+            };
+            self.losses.append(self.builder.book_mut(), row);
+        }
+        while let Some(gap) = self.builder.poll_gap() {
+            let row = LossRow {
+                source: u32::MAX,
+                cause: 0,
+                first: u64::from(gap.first),
+                last: u64::from(gap.last),
+                items: gap.items,
+                bytes: 0,
+                stamp_ns: clock::realtime_ns(),
+            };
+            self.gaps.append(self.builder.book_mut(), row);
+        }
     }
 
     fn look_for_order(&mut self, now_ns: u64) -> Result<(), RunError> {

@@ -26,6 +26,7 @@ pub mod stage;
 pub mod summary;
 pub mod supervisor;
 pub mod tdm;
+pub mod triggers;
 pub mod verify;
 mod worker;
 

@@ -88,6 +88,8 @@ pub struct BuilderPlan {
     pub completion: CompletionName,
     /// 16 or 24.
     pub trigger_bits: u32,
+    /// How far one trigger number is from the next.
+    pub trigger_step: u32,
     /// Whether tags must agree.
     pub check_tag: bool,
     /// Longest wait for a source, in ms.
@@ -286,6 +288,7 @@ impl Plan {
         let mut config = BuilderConfig::new(self.sources.len());
         config.completion = builder.completion.into();
         config.trigger_bits = TriggerBits::from_bits(builder.trigger_bits).unwrap_or_default();
+        config.trigger_step = builder.trigger_step;
         config.check_tag = builder.check_tag;
         config.timeout_ns = builder.timeout_ms.saturating_mul(1_000_000);
         config.timeout_events = builder.timeout_events;

@@ -114,6 +114,7 @@ pub fn builder() -> BuilderPlan {
     BuilderPlan {
         completion: CompletionName::Partial,
         trigger_bits: 24,
+        trigger_step: config.trigger_step,
         check_tag: config.check_tag,
         timeout_ms: config.timeout_ns / 1_000_000,
         timeout_events: config.timeout_events,

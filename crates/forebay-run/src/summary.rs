@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use forebay_ledger::{Snapshot, Supervisor as Life, Verdict, audit};
+use forebay_ledger::{Counter, Snapshot, Supervisor as Life, Verdict, audit};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::supervisor::Outcome;
+use crate::triggers::Triggers;
 
 /// Items and bytes lost for one reason. Where the kernel counts, the bytes are the least that it can have been; where it also
 /// merges datagrams (GRO), so are the items.
@@ -68,9 +69,10 @@ pub struct Summary {
     pub residual_items: u64,
     /// The same in bytes.
     pub residual_bytes: u64,
-    /// Sub-events that their sources should have had by the trigger numbers around them and that never came: an inference, and no
-    /// drop of any account.
+    /// Sub-events that never came, by the trigger numbers around them: an inference. What came and was dropped is in `drops` alone.
     pub subevents_missing: u64,
+    /// Sub-events in events with a decoding word that no reader can follow; they are kept as they came.
+    pub odd_decoding: u64,
     /// Losses by `place.reason.owner`.
     pub drops: BTreeMap<String, Lost>,
     /// Events per second, from the first message (with an emulator of our own: its first trigger) to the last event built; 0 with
@@ -78,8 +80,9 @@ pub struct Summary {
     pub event_rate_hz: f64,
     /// Bytes of events per second, over the same time.
     pub data_rate_bytes_per_s: f64,
-    /// Complete events over all triggers: those that the emulator of the run gave, else those that came.
-    pub efficiency: f64,
+    /// Triggers from the first one seen to the last one, and how many of them are complete events.
+    #[serde(flatten)]
+    pub triggers: Triggers,
     /// Files written, absolute.
     pub files: Vec<PathBuf>,
     /// CPU time by stage.
@@ -120,12 +123,6 @@ impl Summary {
         let value = |counter| snapshot.value(counter);
         let (complete, partial) = (value(books.builder.complete), value(books.builder.partial));
         let discarded = value(books.builder.discarded);
-        // A trigger that is lost in every source is known to the emulator only.
-        let given = books
-            .generator
-            .as_ref()
-            .map_or(0, |words| value(words.events));
-        let all = given.max(complete + partial + discarded);
         let span_s = span_s(books, snapshot);
         let event_bytes = snapshot.tally(books.builder.events.outgoing).1;
         // The time between n events is n - 1 intervals.
@@ -146,6 +143,10 @@ impl Summary {
                 .map(of)
                 .sum()
         };
+        let by_source = |word: fn(&forebay_evb::SourceWords) -> Counter| {
+            let sources = books.builder.sources.iter();
+            sources.map(|source| value(word(source))).sum()
+        };
         let summary = Self {
             run_id: plan.run_id.clone(),
             condition: verdict.condition.name().to_owned(),
@@ -158,16 +159,12 @@ impl Summary {
             bytes_written: books.sinks.iter().map(|sink| value(sink.written)).sum(),
             residual_items: balance.residual_items,
             residual_bytes: balance.residual_bytes,
-            subevents_missing: books
-                .builder
-                .sources
-                .iter()
-                .map(|source| value(source.missing))
-                .sum(),
+            subevents_missing: by_source(|source| source.missing),
+            odd_decoding: by_source(|source| source.odd_decoding),
             drops: drops(&verdict),
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
-            efficiency: complete as f64 / all.max(1) as f64,
+            triggers: Triggers::of(snapshot).unwrap_or_default(),
             files: files(plan, books, snapshot)?,
             cpu_seconds: outcome.cpu_seconds.clone(),
             pids: outcome.pids.clone(),

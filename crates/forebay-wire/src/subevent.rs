@@ -145,6 +145,12 @@ impl SubEventHeader {
         }
     }
 
+    /// Whether the decoding word asks for payload words that no reader knows: of more than 8 bytes. Such words are shown as ones of 4.
+    #[inline]
+    pub const fn has_odd_decoding(&self) -> bool {
+        alignment_bytes(self.decoding).is_none()
+    }
+
     /// Bytes up to the next sub-event of a container that aligns to 8.
     #[inline]
     pub const fn padded_size(&self) -> u64 {

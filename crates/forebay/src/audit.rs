@@ -12,10 +12,11 @@ use anyhow::{Context, Result, bail};
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::host::Changes;
 use forebay_run::run_dir::{is_live, open_ledger};
+use forebay_run::triggers::Triggers;
 use serde_json::Value;
 
 use crate::output::print_line;
-use crate::session::BROKEN;
+use crate::session::{BROKEN, closing};
 use senders::Senders;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
@@ -88,22 +89,32 @@ struct Judged {
     verdict: Verdict,
     senders: Senders,
     host: Option<Changes>,
+    /// Of a run that builds events.
+    triggers: Option<Triggers>,
 }
 
 impl Judged {
     fn sheet(&self) -> String {
-        let mut sheet = self.senders.sheet(&self.verdict);
-        for line in self.host.iter().flat_map(Changes::lines) {
+        let verdict = self.senders.named(&self.verdict);
+        let mut sheet = verdict.tables();
+        let triggers = self.triggers.iter().flat_map(Triggers::lines);
+        let host = self.host.iter().flat_map(Changes::lines);
+        for line in triggers.chain(host) {
             sheet += "\n";
             sheet += &line;
         }
-        sheet
+        let closing = closing(&verdict, self.triggers.as_ref());
+        format!("{sheet}\n{}{closing}", self.senders.not_known())
     }
 
     fn json(&self) -> Result<Value> {
         let mut told = self.senders.json(&self.verdict)?;
         if let (Some(object), Some(host)) = (told.as_object_mut(), &self.host) {
             object.insert("host_counters".to_owned(), serde_json::to_value(host)?);
+        }
+        if let (Some(object), Some(triggers)) = (told.as_object_mut(), &self.triggers) {
+            object.insert("triggers".to_owned(), serde_json::to_value(triggers)?);
+            object.insert("subevents_missing".to_owned(), triggers.never_came.into());
         }
         Ok(told)
     }
@@ -129,6 +140,7 @@ fn judge(run: &Path) -> Result<Judged> {
     Ok(Judged {
         senders: record.as_ref().map(Senders::of).unwrap_or_default(),
         host: record.as_ref().and_then(host::counters),
+        triggers: Triggers::of(&snapshot),
         snapshot,
         verdict,
     })
@@ -138,6 +150,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
     let parts = parts(&args.run);
     let closed = if parts.is_empty() {
         let judged = judge(&args.run)?;
+        let closed = judged.verdict.closed;
         match args.format {
             AuditFormat::Json => print_line(judged.json()?),
             AuditFormat::Text => print_line(judged.sheet()),
@@ -145,7 +158,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
                 print_line(prometheus::expose(&Arc::new(judged.snapshot))?.trim_end());
             }
         }
-        judged.verdict.closed
+        closed
     } else {
         all(args, &parts)?
     };

@@ -13,7 +13,7 @@ use forebay_run::plan::Plan;
 use forebay_run::supervisor::Supervisor;
 use forebay_run::{presets, verify};
 
-use crate::output::{Format, bytes, parse_bytes, print_line};
+use crate::output::{Format, bytes, parse_bytes};
 use crate::range;
 use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
 
@@ -130,14 +130,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let lost_stage = |taint: &String| taint.starts_with("stage_lost");
     let complete = !done.summary.taints.iter().any(lost_stage);
     let good = found.is_good() && whole && complete;
-    let code = conclude(
-        &done,
-        &manner,
-        good,
-        serde_json::json!({ "verified": found }),
-    )?;
-    if args.format == Format::Text && args.sink == SinkChoice::File {
-        print_line(format_args!(
+    let text = (args.sink == SinkChoice::File).then(|| {
+        format!(
             "Read back: {} events, {} sub-events, {} in {} file(s); {} broken, {} with a wrong payload{}",
             found.events,
             found.subevents,
@@ -146,9 +140,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
             found.broken,
             found.payload_mismatches,
             if whole { "" } else { ": NOT what was built" },
-        ));
-    }
-    Ok(code)
+        )
+    });
+    conclude(
+        &done,
+        &manner,
+        (good, text.as_deref()),
+        serde_json::json!({ "verified": found }),
+    )
 }
 
 /// Opens the run on the first free range of ports.

@@ -66,6 +66,9 @@ pub(crate) struct BuildArgs {
     /// Width of the trigger number, 16 or 24; 24 by default.
     #[arg(long, value_parser = parse_trigger_bits)]
     trigger_bits: Option<u32>,
+    /// How far one trigger number is from the next, 1 to 4096; 1 by default, more where triggers are dealt out to a farm of builders.
+    #[arg(long, value_name = "N", value_parser = range::number(BUILDER, "trigger_step"))]
+    trigger_step: Option<u64>,
     /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
     #[arg(long = "timeout", value_name = "TIME", value_parser = range::time(BUILDER, "timeout_ms"))]
     timeout_ms: Option<u64>,
@@ -214,6 +217,9 @@ impl BuildArgs {
             builder.event_bytes_max = event_size as usize;
         }
         builder.trigger_bits = self.trigger_bits.unwrap_or(builder.trigger_bits);
+        if let Some(step) = self.trigger_step {
+            builder.trigger_step = u32::try_from(step).unwrap_or(u32::MAX);
+        }
         builder.window_events = builder.window_events.min(1 << (builder.trigger_bits - 2));
         builder.timeout_ms = self.timeout_ms.unwrap_or(builder.timeout_ms);
         if let Some(out) = &self.out {
@@ -376,5 +382,5 @@ pub(crate) fn run(args: &EvbArgs) -> Result<ExitCode> {
     let supervisor = Supervisor::open(chain.plan, manner.processes)?;
     let _metrics = metrics::serve(chain.metrics, supervisor.reader())?;
     let done = carry_out(supervisor, &manner)?;
-    conclude(&done, &manner, true, serde_json::json!({}))
+    conclude(&done, &manner, (true, None), serde_json::json!({}))
 }

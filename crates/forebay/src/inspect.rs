@@ -14,11 +14,17 @@ mod json;
 mod recover;
 mod tally;
 mod text;
+mod triggers;
 
+use forebay_run::config::sections::BUILDER;
+
+use crate::evb::parse_trigger_bits;
+use crate::range;
 use json::JsonReport;
 use recover::Recovery;
 use tally::Tally;
 use text::TextReport;
+use triggers::Triggers;
 
 /// Bytes asked for by one `read`.
 const READ_BYTES: usize = 1 << 20;
@@ -40,6 +46,12 @@ pub(crate) struct InspectArgs {
     /// Adds counts and average lengths by id (boards behind a source in words, all else in bytes).
     #[arg(long)]
     pub(crate) stat: bool,
+    /// Width of the trigger number, 16 or 24.
+    #[arg(long, default_value_t = 24, value_parser = parse_trigger_bits)]
+    pub(crate) trigger_bits: u32,
+    /// How far one trigger number is from the next, 1 to 4096.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = range::number(BUILDER, "trigger_step"))]
+    pub(crate) trigger_step: u64,
     /// Writes a sound file of all complete events; OUT.hld must not exist yet.
     #[arg(long, value_name = "OUT.hld")]
     pub(crate) recover: Option<PathBuf>,
@@ -98,7 +110,10 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Returns whether the file is sound.
 fn inspect(args: &InspectArgs, report: &mut impl Report) -> anyhow::Result<bool> {
     let mut file = open(&args.file)?;
-    let mut tally = Tally::new(args.stat);
+    let mut tally = Tally::new(
+        args.stat,
+        Triggers::new(args.trigger_bits, args.trigger_step as u32),
+    );
     let mut recovery = args.recover.as_deref().map(Recovery::to);
     report.start()?;
     let mut scanner = Scanner::new();

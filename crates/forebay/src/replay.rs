@@ -82,5 +82,5 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     args.build.apply(&mut plan);
     let supervisor = Supervisor::open(plan, manner.processes)?;
     let done = carry_out(supervisor, &manner)?;
-    conclude(&done, &manner, true, serde_json::json!({}))
+    conclude(&done, &manner, (true, None), serde_json::json!({}))
 }

@@ -10,6 +10,7 @@ use forebay_run::host::Changes;
 use forebay_run::plan::Plan;
 use forebay_run::summary::Summary;
 use forebay_run::supervisor::Supervisor;
+use forebay_run::triggers::Triggers;
 
 use crate::output::{Format, bytes, note_line, print_line};
 use crate::top::live::Live;
@@ -125,18 +126,19 @@ fn announce(plan: &Plan) {
     ));
 }
 
-/// Prints the end of a run; `good` says whether files were found sound.
+/// Prints the end of a run; `good` says whether files were found sound, `found` what was found in them.
 pub(crate) fn conclude(
     done: &Done,
     manner: &Manner,
-    good: bool,
+    (good, found): (bool, Option<&str>),
     extra: serde_json::Value,
 ) -> Result<ExitCode> {
     match manner.format {
         Format::Json => print_json(done, extra)?,
-        Format::Text => print_text(done),
+        Format::Text => print_text(done, found),
     }
     let lost = !done.summary.drops.is_empty()
+        || done.summary.triggers.triggers_missing > 0
         || done.summary.events_partial > 0
         || done.summary.events_discarded > 0;
     Ok(match (done.verdict.closed && good, manner.strict && lost) {
@@ -155,18 +157,24 @@ fn print_json(done: &Done, extra: serde_json::Value) -> Result<()> {
     Ok(())
 }
 
-fn print_text(done: &Done) {
+fn print_text(done: &Done, found: Option<&str>) {
     let summary = &done.summary;
-    print_line(format_args!("{}", done.verdict.sheet()));
+    print_line(format_args!("{}", done.verdict.tables()));
     print_line(format_args!(
-        "{} complete events, {} incomplete, {} discarded; {:.0} Hz, {}/s; efficiency {:.2} %",
+        "{} complete events, {} incomplete, {} discarded; {:.0} Hz, {}/s",
         summary.events_built,
         summary.events_partial,
         summary.events_discarded,
         summary.event_rate_hz,
         bytes(summary.data_rate_bytes_per_s),
-        summary.efficiency * 100.0,
     ));
+    summary.triggers.lines().iter().for_each(print_line);
+    if summary.odd_decoding > 0 {
+        print_line(format_args!(
+            "odd_decoding: {} subevents have a decoding word that no reader can follow; they are in the events as they came",
+            summary.odd_decoding
+        ));
+    }
     let cpu: Vec<String> = summary
         .cpu_seconds
         .iter()
@@ -185,4 +193,14 @@ fn print_text(done: &Done) {
     for file in &summary.files {
         print_line(format_args!("{}", file.display()));
     }
+    if let Some(found) = found {
+        print_line(found);
+    }
+    let closing = closing(&done.verdict, Some(&summary.triggers));
+    print_line(closing.trim_end());
+}
+
+/// The last words of a run that builds events: what is missing, incomplete and lost, and then that all of it is accounted for.
+pub(crate) fn closing(verdict: &Verdict, triggers: Option<&Triggers>) -> String {
+    verdict.closing(&triggers.map(Triggers::first_words).unwrap_or_default())
 }

@@ -22,7 +22,10 @@ pub(crate) struct Totals<'a> {
 impl Totals<'_> {
     pub(crate) fn print(&self) {
         for (reason, count) in self.drops {
-            print_line(format_args!("lost at {reason}: {count}"));
+            match reason.ends_with("no_subscriber") {
+                true => print_line(format_args!("not subscribed ({reason}): {count}")),
+                false => print_line(format_args!("lost at {reason}: {count}")),
+            }
         }
         let (items, name) = self.items;
         print_line(format_args!(

@@ -123,7 +123,7 @@ fn a_run_is_shown_live_and_after_its_end() {
     assert!(follower.wait().unwrap().success());
     let text = top(&["--once"], &out);
     assert!(
-        text.contains("ENDED: complete (requested)") && text.contains("residual 0"),
+        text.contains("ENDED (requested)") && text.contains("residual 0"),
         "{text}"
     );
     assert!(top(&["--once", "--sources"], &out).contains("source1"));

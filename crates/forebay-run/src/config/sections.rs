@@ -297,6 +297,12 @@ pub const BUILDER: Section = Section {
             "Width of the trigger number on the wire.",
         ),
         key(
+            "trigger_step",
+            Integer(1, 4096),
+            Value("1"),
+            "How far one trigger number is from the next: more than 1 where triggers are dealt out to a farm of builders. Numbers between are not missing.",
+        ),
+        key(
             "check_tag",
             Flag,
             Value("true"),

@@ -35,6 +35,7 @@ pub(super) fn builder(block: &Block<'_, '_>) -> BuilderPlan {
         _ => CompletionName::Partial,
     };
     plan.trigger_bits = small(block, "trigger_bits").unwrap_or(plan.trigger_bits);
+    plan.trigger_step = small(block, "trigger_step").unwrap_or(plan.trigger_step);
     plan.check_tag = block.flag("check_tag").unwrap_or(plan.check_tag);
     plan.timeout_ms = block.integer("timeout_ms").unwrap_or(plan.timeout_ms);
     plan.timeout_events = small(block, "timeout_events").unwrap_or(plan.timeout_events);

@@ -37,8 +37,8 @@ impl Senders {
         Ok(told)
     }
 
-    /// The balance sheet with their names, and what is not known.
-    pub(super) fn sheet(&self, verdict: &Verdict) -> String {
+    /// The verdict with their names in the place of those of their places.
+    pub(super) fn named(&self, verdict: &Verdict) -> Verdict {
         let mut named = verdict.clone();
         let rename = |owner: &mut String| {
             if let Some((_, name, _)) = self.told().find(|(of, ..)| of == owner) {
@@ -55,13 +55,13 @@ impl Senders {
             .underway
             .iter_mut()
             .for_each(|it| rename(&mut it.owner));
-        let mut sheet = named.sheet();
-        for (.., sender) in self.told() {
-            if let Some(text) = sender["not_known"].as_str() {
-                sheet += text;
-                sheet += ".\n";
-            }
-        }
-        sheet
+        named
+    }
+
+    /// What is not known of them.
+    pub(super) fn not_known(&self) -> String {
+        let texts = self.told();
+        let texts = texts.filter_map(|(.., sender)| sender["not_known"].as_str());
+        texts.map(|text| format!("{text}.\n")).collect()
     }
 }

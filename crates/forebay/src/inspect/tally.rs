@@ -6,6 +6,8 @@ use forebay_wire::hld::EventHeader;
 use forebay_wire::hld_scan::{Broken, Ending, Found, Item, Scanner};
 use forebay_wire::subevent::{SubEvent, TriggerBits};
 
+use super::triggers::Triggers;
+
 /// Broken places that are listed one by one; further ones are only counted.
 const BROKEN_LIST_LIMIT: usize = 10_000;
 
@@ -51,6 +53,9 @@ pub(super) struct Tally {
     pub(super) last_sequence: Option<u32>,
     /// Events whose sequence number is not the one before plus 1.
     pub(super) sequence_jumps: u64,
+    pub(super) triggers: Triggers,
+    /// Sub-events with a decoding word that no reader can follow.
+    pub(super) odd_decoding_sub_events: u64,
     pub(super) event_ids: BTreeMap<u32, Lengths>,
     /// By sub-event id with its data-error bit; lengths in bytes with the header.
     pub(super) ids: BTreeMap<u32, Lengths>,
@@ -65,9 +70,10 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(with_boards: bool) -> Self {
+    pub(super) fn new(with_boards: bool, triggers: Triggers) -> Self {
         Self {
             with_boards,
+            triggers,
             ..Self::default()
         }
     }
@@ -103,6 +109,9 @@ impl Tally {
             trigger_differs |= trigger != first_trigger;
             tag_differs |= tag != first_tag;
         }
+        if let Some((trigger, _)) = first {
+            self.triggers.see(trigger);
+        }
         self.trigger_mismatch_events += u64::from(trigger_differs);
         self.tag_mismatch_events += u64::from(tag_differs);
     }
@@ -130,6 +139,7 @@ impl Tally {
 
     fn add_sub_event(&mut self, sub: &SubEvent<'_>) {
         self.sub_events += 1;
+        self.odd_decoding_sub_events += u64::from(sub.header().has_odd_decoding());
         self.data_error_sub_events += u64::from(sub.header().has_data_error());
         let lengths = self.ids.entry(sub.id()).or_default();
         lengths.add(u64::from(sub.size()));

@@ -119,6 +119,16 @@ impl<W: Write> TextReport<W> {
             let jumps = tally.sequence_jumps;
             writeln!(out, "  sequence        {first} to {last}, {jumps} jumps")?;
         }
+        if let Some(line) = tally.triggers.line() {
+            writeln!(out, "  triggers        {line}")?;
+        }
+        if tally.odd_decoding_sub_events > 0 {
+            let odd = tally.odd_decoding_sub_events;
+            writeln!(
+                out,
+                "  odd_decoding    {odd} sub-events with a decoding word that no reader can follow"
+            )?;
+        }
         writeln!(
             out,
             "  mismatches      {} of trigger, {} of tag, {} of run (events)",

@@ -19,6 +19,9 @@ use crate::session::{BROKEN, leak_of_end_point};
 
 use super::security::SecurityArgs;
 
+/// How the reason ends for which a message was given to nobody: its tag had no subscriber.
+const NO_SUBSCRIBER: &str = "no_subscriber";
+
 /// How long an end in order may take.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
 /// Shortest time that a peer is waited for.
@@ -189,18 +192,34 @@ pub(super) fn residual(summary: &NetSummary) -> String {
     text
 }
 
-fn tell_people(summary: &NetSummary) {
-    note_line(format_args!(
+/// What became of the messages: how many there were, how many were lost, and how many nobody had subscribed to, which is no loss.
+fn fates(summary: &NetSummary) -> Vec<String> {
+    let by_reason = summary.dropped_by_reason.iter();
+    let (unwanted, lost): (Vec<_>, Vec<_>) =
+        by_reason.partition(|(reason, _)| reason.ends_with(NO_SUBSCRIBER));
+    let not_subscribed: u64 = unwanted.iter().map(|(_, items)| **items).sum();
+    let mut lines = vec![format!(
         "forebay: {} ({}), {} lost by name, residual {}",
         counted(summary.messages, "message"),
         bytes(summary.bytes as f64),
-        summary.dropped,
+        summary.dropped.saturating_sub(not_subscribed),
         residual(summary),
-    ));
-    for (reason, items) in &summary.dropped_by_reason {
-        let messages = counted(*items, "message");
-        note_line(format_args!("forebay: {messages} lost: {reason}"));
+    )];
+    if not_subscribed > 0 {
+        let messages = counted(not_subscribed, "message");
+        lines.push(format!(
+            "forebay: {messages} not subscribed: nobody had asked for their tags"
+        ));
     }
+    for (reason, items) in lost {
+        let messages = counted(*items, "message");
+        lines.push(format!("forebay: {messages} lost: {reason}"));
+    }
+    lines
+}
+
+fn tell_people(summary: &NetSummary) {
+    fates(summary).iter().for_each(note_line);
     if summary.dropped_at_peers > 0 {
         note_line(format_args!(
             "forebay: dropped by the senders, as this side was too slow (--slow) or they were too long for it (--buffer-bytes): {}",
@@ -247,4 +266,31 @@ fn tell_people(summary: &NetSummary) {
 /// A rate for people.
 pub(super) fn rate(hz: f64, bps: f64) -> String {
     format!("{}, {}", si(hz, "messages/s"), si(bps, "bit/s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_subscribed_to_is_not_lost() {
+        let dropped = [("no_subscriber", 500), ("slow", 3)];
+        let dropped = dropped.map(|(reason, items)| (reason.to_owned(), items));
+        let summary = NetSummary {
+            messages: 7,
+            dropped: 503,
+            dropped_by_reason: dropped.into(),
+            ..NetSummary::default()
+        };
+        let lines = fates(&summary);
+        assert!(
+            lines[0].contains("7 messages") && lines[0].contains(" 3 lost by name"),
+            "{lines:?}"
+        );
+        assert!(
+            lines[1].contains("500 messages not subscribed"),
+            "{lines:?}"
+        );
+        assert_eq!(lines[2..], ["forebay: 3 messages lost: slow"]);
+    }
 }

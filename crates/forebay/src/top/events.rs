@@ -11,6 +11,12 @@ pub(super) struct Events {
     pub(super) complete: u64,
     pub(super) partial: u64,
     pub(super) discarded: u64,
+    /// From the first trigger seen to the last one.
+    pub(super) triggers_span: u64,
+    /// Those of them that no source delivered.
+    pub(super) triggers_missing: u64,
+    /// Complete events over `triggers_span`.
+    pub(super) efficiency: f64,
     pub(super) bytes: u64,
     pub(super) rate_hz: f64,
     pub(super) data_rate_bytes_per_s: f64,
@@ -42,8 +48,12 @@ pub(super) fn events(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) -> 
     };
     let count = |name| metrics.value("builder", name, "");
     let (items, bytes) = out(now);
+    let (complete, span) = (count("events_complete"), count("triggers_span"));
     Events {
-        complete: count("events_complete"),
+        complete,
+        triggers_span: span,
+        triggers_missing: count("triggers_missing"),
+        efficiency: complete as f64 / span.max(1) as f64,
         partial: count("events_partial"),
         discarded: count("events_discarded"),
         bytes,

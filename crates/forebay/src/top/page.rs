@@ -82,6 +82,8 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
     let paused = if wish.paused { "  PAUSED" } else { "" };
     let state = match view.state {
         State::Live => format!("{}, supervisor {}", view.condition, view.supervisor_pid),
+        // What came to its end is whole only if nothing was lost.
+        State::Ended if view.condition == "complete" => format!("ENDED ({})", view.reason),
         State::Ended => format!("ENDED: {} ({})", view.condition, view.reason),
         State::Killed => format!("KILLED: {} ({})", view.condition, view.reason),
     };
@@ -107,6 +109,16 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
             si(events.rate_hz, "Hz"),
             bytes(events.data_rate_bytes_per_s),
             view.rates_over_s,
+        )));
+    }
+    if let Some(events) = &view.events
+        && events.triggers_missing > 0
+    {
+        lines.push(alarm(format!(
+            "{} of {} triggers seen by no source; efficiency {:.2} % (complete events / triggers)",
+            events.triggers_missing,
+            events.triggers_span,
+            events.efficiency * 100.0,
         )));
     }
     if let Some(messages) = &view.messages {

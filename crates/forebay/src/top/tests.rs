@@ -280,7 +280,7 @@ fn a_killed_run_and_an_ended_one_say_so() {
         (ended.rates_over_s, ended.events.unwrap().rate_hz),
         (4.0, 1000.0)
     );
-    assert!(page::text(&ended, &Wish::default()).contains("ENDED: complete (limit reached)"));
+    assert!(page::text(&ended, &Wish::default()).contains("ENDED (limit reached)"));
 }
 
 #[test]
