@@ -265,23 +265,41 @@ fn other_programs_are_measured_or_named() {
     assert!(number(ours, "ratio_memcpy") > 0.0, "{ours:?}");
 }
 
+/// The processes that hold the namespaces of a sweep, once both are there; none where they cannot be made.
+fn holders(sweep: &mut rig::Run) -> Vec<u32> {
+    wait_for("both namespaces", || {
+        let children = children_of(sweep.pid());
+        let held: Vec<_> = children.into_iter().filter(|pid| holds(*pid)).collect();
+        (held.len() == 2 || sweep.is_over()).then_some(held)
+    })
+}
+
+/// Whether a process only sleeps, in another network namespace than this one.
+fn holds(pid: u32) -> bool {
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    let network = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    comm.is_ok_and(|comm| comm.trim() == "sleep")
+        && network(&pid.to_string()).is_some_and(|theirs| Some(theirs) != network("self"))
+}
+
 #[test]
 fn namespaces_of_its_own_are_removed_or_the_privilege_is_named() {
     let directory = tempfile::tempdir().unwrap();
-    let grid = "--netns --backend tcp --buffer-count 2 --duration 20ms --repeat 1";
-    let run = start(&mut sweep(directory.path(), &format!("{TINY} {grid}")));
-    let own = format!("-{}", run.pid());
+    let grid = "--netns --backend tcp --buffer-count 2 --duration 200ms --repeat 1";
+    let mut run = start(&mut sweep(directory.path(), &format!("{TINY} {grid}")));
+    let holders = holders(&mut run);
     let ended = run.end();
     if ended.code() == Some(2) {
         assert!(ended.stderr.contains("CAP_SYS_ADMIN"), "{}", ended.stderr);
         return;
     }
     ended.json_of(0);
+    assert_eq!(holders.len(), 2, "no namespaces were seen");
     let rows = csv(directory.path());
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row["network"] == "veth"), "{rows:?}");
-    for entry in std::fs::read_dir("/run/netns").into_iter().flatten() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(!name.ends_with(&own), "{name} is left");
+    // A namespace without a name goes with the process that holds it.
+    for pid in holders {
+        assert!(!holds(pid), "process {pid} still holds a namespace");
     }
 }

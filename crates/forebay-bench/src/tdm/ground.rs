@@ -1,117 +1,32 @@
-//! Hosts and the switch between them: network namespaces without names, so that nothing of them outlives this process.
-//!
-//! Each namespace is held by a process that the kernel kills when its parent dies; with the last process a namespace goes, and with it its devices.
+//! Hosts and the switch between them: each is a network namespace of its own.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::Options;
+use crate::namespace::Namespace;
 
-/// How long a namespace may take to appear.
-const MAKE_LIMIT: Duration = Duration::from_secs(10);
 /// The receiver's address; senders follow in the next /24.
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 1);
 /// The switch's port to the receiver.
 const PORT: &str = "port";
 
-/// One namespace.
-struct Host(Child);
-
-impl Host {
-    fn make() -> Result<Self> {
-        let holder = Command::new("setpriv")
-            .args([
-                "--pdeathsig",
-                "KILL",
-                "unshare",
-                "--net",
-                "--",
-                "sleep",
-                "infinity",
-            ])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("running `setpriv` (Debian package util-linux)")?;
-        let mut host = Self(holder);
-        let begun = Instant::now();
-        let ours =
-            std::fs::read_link("/proc/self/ns/net").context("reading this process's namespace")?;
-        loop {
-            if let Some(status) = host.0.try_wait()? {
-                bail!(
-                    "a network namespace cannot be made ({status}): that needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
-                );
-            }
-            // It is there when the holder has another one than we, and is what it shall be.
-            let theirs = std::fs::read_link(host.path());
-            let name = std::fs::read_to_string(format!("/proc/{}/comm", host.0.id()));
-            if theirs.is_ok_and(|theirs| theirs != ours)
-                && name.is_ok_and(|name| name.trim() == "sleep")
-            {
-                return Ok(host);
-            }
-            if begun.elapsed() > MAKE_LIMIT {
-                bail!("a network namespace did not come within {MAKE_LIMIT:?}");
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn path(&self) -> PathBuf {
-        format!("/proc/{}/ns/net", self.0.id()).into()
-    }
-
-    /// A program in it, which goes when this process goes.
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--pdeathsig", "KILL", "nsenter"])
-            .arg(format!("--net={}", self.path().display()))
-            .arg(program);
-        command
-    }
-
-    fn run(&self, line: &str) -> Result<String> {
-        let mut words = line.split_ascii_whitespace();
-        let program = words.next().unwrap_or_default();
-        let out = self
-            .command(program)
-            .args(words)
-            .output()
-            .with_context(|| format!("running `{line}`"))?;
-        if !out.status.success() {
-            bail!("{line}: {}", String::from_utf8_lossy(&out.stderr).trim());
-        }
-        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// All hosts and the switch.
 pub(super) struct Ground {
-    switch: Host,
-    receiver: Host,
-    senders: Vec<Host>,
+    switch: Namespace,
+    receiver: Namespace,
+    senders: Vec<Namespace>,
 }
 
 impl Ground {
     pub(super) fn make(options: &Options) -> Result<Self> {
         let ground = Self {
-            switch: Host::make()?,
-            receiver: Host::make()?,
+            switch: Namespace::make()?,
+            receiver: Namespace::make()?,
             senders: (0..options.senders)
-                .map(|_| Host::make())
+                .map(|_| Namespace::make())
                 .collect::<Result<_>>()?,
         };
         ground
@@ -132,11 +47,10 @@ impl Ground {
             } else {
                 format!("from{number}")
             };
-            // Address resolution of IPv6 would be traffic that nobody asked for.
-            host.run("sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")?;
+            host.without_ipv6()?;
             switch.run(&format!(
                 "ip link add {port} type veth peer name wire netns {}",
-                host.0.id()
+                host.holder()
             ))?;
             switch.run(&format!("ip link set {port} master bridge"))?;
             switch.run(&format!("ip link set {port} up"))?;

@@ -1,0 +1,114 @@
+//! A network namespace without a name, so that nothing of it outlives this process.
+//!
+//! It is held by a process that the kernel kills when its parent dies; with its last process a namespace goes, and with it its devices.
+//! `ip netns` keeps names as mounts instead: they stay after a kill, and making them fails where the root directory is no mount point
+//! (a plain `chroot`).
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How long a namespace may take to appear.
+const MAKE_LIMIT: Duration = Duration::from_secs(10);
+
+/// One network namespace, without a name.
+pub(crate) struct Namespace(Child);
+
+impl Namespace {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Without the privilege, which the error names.
+    pub(crate) fn make() -> Result<Self> {
+        let holder = Command::new("setpriv")
+            .args([
+                "--pdeathsig",
+                "KILL",
+                "unshare",
+                "--net",
+                "--",
+                "sleep",
+                "infinity",
+            ])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("running `setpriv` (Debian package util-linux)")?;
+        let mut host = Self(holder);
+        let begun = Instant::now();
+        let ours =
+            std::fs::read_link("/proc/self/ns/net").context("reading this process's namespace")?;
+        loop {
+            if let Some(status) = host.0.try_wait()? {
+                bail!(
+                    "a network namespace cannot be made ({status}): that needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+                );
+            }
+            // It is there when the holder has another one than we, and is what it shall be.
+            let theirs = std::fs::read_link(host.path());
+            let name = std::fs::read_to_string(format!("/proc/{}/comm", host.0.id()));
+            if theirs.is_ok_and(|theirs| theirs != ours)
+                && name.is_ok_and(|name| name.trim() == "sleep")
+            {
+                return Ok(host);
+            }
+            if begun.elapsed() > MAKE_LIMIT {
+                bail!("a network namespace did not come within {MAKE_LIMIT:?}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The process that holds it.
+    pub(crate) fn holder(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.0.id()).into()
+    }
+
+    /// A program in it, which goes when this process goes.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "nsenter"])
+            .arg(format!("--net={}", self.path().display()))
+            .arg(program);
+        command
+    }
+
+    /// Runs a command line in it, to its end.
+    pub(crate) fn run(&self, line: &str) -> Result<String> {
+        let mut words = line.split_ascii_whitespace();
+        let program = words.next().unwrap_or_default();
+        self.output(self.command(program).args(words), line)
+    }
+
+    /// Turns IPv6 off, where the kernel has it: its address resolution would be traffic that nobody asked for. The settings below
+    /// `/proc/sys/net` are those of the namespace that the writing process is in.
+    pub(crate) fn without_ipv6(&self) -> Result<()> {
+        const OFF: &str = "for file in /proc/sys/net/ipv6/conf/all/disable_ipv6 /proc/sys/net/ipv6/conf/default/disable_ipv6; do [ ! -e $file ] || echo 1 > $file || exit; done";
+        let mut shell = self.command("sh");
+        self.output(shell.args(["-c", OFF]), OFF).map(drop)
+    }
+
+    fn output(&self, command: &mut Command, line: &str) -> Result<String> {
+        let out = command
+            .output()
+            .with_context(|| format!("running `{line}`"))?;
+        if !out.status.success() {
+            bail!("{line}: {}", String::from_utf8_lossy(&out.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
