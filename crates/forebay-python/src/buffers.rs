@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PyModule};
 
 use crate::end::Outgoing;
 use crate::failure;
+use crate::format::is_plain;
 
 /// Shorter ones are copied, which costs less than to make an array of them.
 const COPIED_BYTES_MAX: usize = 4096;
@@ -63,6 +64,7 @@ pub(crate) fn payload<'py>(
             "it must have the buffer protocol, as bytes, a memoryview or a NumPy array",
         )
     })?;
+    check_plain(object, &view)?;
     if !view.getattr("c_contiguous")?.extract::<bool>()? {
         return Err(PyValueError::new_err(
             "data is not contiguous; copy it first, as with numpy.ascontiguousarray(data)",
@@ -88,6 +90,22 @@ pub(crate) fn payload<'py>(
     }
     let copy = PyBuffer::<u8>::get(&flat)?.to_vec(py)?;
     Ok((Payload::Copied(copy), rows))
+}
+
+/// What is sent must mean the same elsewhere: an address of this process does not, and is nobody else's business.
+fn check_plain(object: &Bound<'_, PyAny>, view: &Bound<'_, PyMemoryView>) -> PyResult<()> {
+    let format: String = view.getattr("format")?.extract()?;
+    if is_plain(&format) {
+        return Ok(());
+    }
+    let dtype = object.getattr("dtype").map_or_else(
+        |_| String::new(),
+        |dtype| format!("the dtype {dtype}, that is "),
+    );
+    Err(PyTypeError::new_err(format!(
+        "data has {dtype}the format '{format}', which is not bytes and numbers alone; convert it first, as with data.astype('f8') for numbers, \
+         text.encode() for text, or pickle.dumps(data) for objects"
+    )))
 }
 
 /// Whole numbers from 0 on: of an array of any such type, or of any iterable.

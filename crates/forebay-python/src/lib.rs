@@ -11,6 +11,7 @@ mod batch;
 mod buffers;
 mod end;
 mod failure;
+mod format;
 mod gathered;
 mod keeper;
 mod publisher;

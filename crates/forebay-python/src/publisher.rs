@@ -77,8 +77,9 @@ impl Publisher {
 
     /// Sends a message to all subscribers of its tag: how many there were.
     ///
-    /// `data` is any buffer; nothing may write to it until this returns. Waits for a subscriber with the policy 'block' that has no room, for `block_time` at most.
-    /// Raises ValueError when it is longer than a buffer.
+    /// `data` is any buffer of bytes or numbers; nothing may write to it until this returns. Waits for a subscriber with the policy 'block' that has no room, for `block_time` at most.
+    /// Raises ValueError when it is longer than a buffer, and TypeError for objects,
+    /// pointers and text.
     #[pyo3(signature = (tag, data, status=None))]
     fn publish(
         &self,

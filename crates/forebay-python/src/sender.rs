@@ -83,7 +83,8 @@ impl Sender {
 
     /// Sends a message, and waits for a receiver and for room.
     ///
-    /// `data` is any buffer; nothing may write to it until this returns. Raises ValueError when it is longer than a buffer.
+    /// `data` is any buffer of bytes or numbers; nothing may write to it until this returns. Raises ValueError when it is longer than a buffer, and TypeError for objects,
+    /// pointers and text.
     #[pyo3(signature = (tag, data, status=None))]
     fn send(
         &self,

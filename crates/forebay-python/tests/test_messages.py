@@ -1,6 +1,7 @@
 """What is sent arrives, one by one and in batches."""
 
 import array
+import ctypes
 import gc
 import os
 
@@ -36,6 +37,66 @@ def test_any_buffer_is_taken(pair, form, size):
         (7, 0, b""),
         (7, 0, data[size // 4 :]),
     ]
+
+
+NODE = [("left", "<i4"), ("what", "O")]
+
+
+class Linked(ctypes.Structure):
+    _fields_ = [("number", ctypes.c_int), ("next", ctypes.c_void_p)]
+
+
+class Pointing(ctypes.Structure):
+    _fields_ = [("values", ctypes.POINTER(ctypes.c_int))]
+
+
+NOT_PLAIN = {
+    "object": (lambda: numpy.array(["x"], dtype=object), "the format 'O'"),
+    "many objects": (lambda: numpy.array([object()] * 1000, dtype=object), "'O'"),
+    "rows of objects": (lambda: numpy.array([["x", "y"]], dtype=object), "'O'"),
+    "no objects": (lambda: numpy.array([], dtype=object), "'O'"),
+    "a structure with an object": (lambda: numpy.zeros(3, NODE), "O:what:"),
+    "the same in another one": (lambda: numpy.zeros(3, [("a", "u1"), ("b", NODE, (2,))]), "O:what:"),
+    "text": (lambda: numpy.array(["x"]), "'1w'"),
+    "pointers": (lambda: (ctypes.c_void_p * 3)(), "'P'|'<P'"),
+    "a structure with a pointer": (lambda: Linked(1, None), "P:next:"),
+    "a pointer to numbers": (lambda: Pointing(), "&<i:values:"),
+    "a function": (lambda: (ctypes.CFUNCTYPE(None) * 1)(), "X{}"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_what_is_not_bytes_and_numbers_is_refused(pair, name):
+    publisher, _ = pair
+    make, named = NOT_PLAIN[name]
+    data = make()
+    with Receiver("tcp://127.0.0.1:0") as receiver, Sender(receiver.address) as sender:
+        for call in [
+            lambda: publisher.publish(1, data),
+            lambda: publisher.publish(1, memoryview(data)),
+            lambda: publisher.publish_many(1, data, sizes=[memoryview(data).nbytes]),
+            lambda: publisher.publish_many(1, data),
+            lambda: sender.send(1, data),
+            lambda: sender.send_many(1, data, sizes=[memoryview(data).nbytes]),
+        ]:
+            with pytest.raises(TypeError, match=named) as refused:
+                call()
+            assert "astype" in str(refused.value)
+        assert sender.close()["messages"] == 0
+    assert publisher.close()["messages"] == 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["?", "i1", "S3", "V5", ">u4", "<i8", "f2", ">f8", "g", "c8", "c16", [("a", ">u2"), ("b", "f4", (2, 3)), ("c", [("d", "S2")])]],
+)
+def test_bytes_and_numbers_of_every_kind_are_taken(pair, kind):
+    publisher, subscriber = pair
+    data = numpy.zeros(7, kind)
+    publisher.publish(1, data)
+    aligned = numpy.zeros(3, numpy.dtype([("a", "u1"), ("b", "f8")], align=True))
+    publisher.publish(2, aligned)
+    assert receive_all(subscriber, 2) == [(1, 0, data.tobytes()), (2, 0, aligned.tobytes())]
 
 
 @pytest.mark.parametrize("kind", ["u8", "i8", "u4", "i4", "u2", "u1"])
