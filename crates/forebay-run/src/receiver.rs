@@ -27,7 +27,7 @@ use port::{Port, Turn};
 pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 
 /// Slots of the receive batch.
-pub(crate) const BATCH_SLOTS: usize = 64;
+pub const BATCH_SLOTS: usize = 64;
 /// How often kernel counters are read and idle books committed.
 const HOUSEKEEPING_NS: u64 = 50_000_000;
 /// Longest sleep: a peer killed before it rang the bell costs this much.
