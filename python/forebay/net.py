@@ -14,6 +14,11 @@ An end point works while it is called, and a thread of its own works for it mean
 time; all that waits releases the interpreter's lock. It does not outlive `os.fork`. Up to 4 MiB (or 65,536 messages) wait for
 `receive`; what comes then waits with the publishers, and costs what the subscriber's policy says.
 
+What `receive` gives is acknowledged to whoever sent it, and nothing before: of a process that is killed its senders say
+how many messages are *unconfirmed*, which may have been received or not. With `acknowledge_by_hand` that is so when `acknowledge`
+is called, as after a write. Who sends waits in `close` until all is acknowledged, `timeout` seconds at most: where one thread has both
+ends, it receives first, and then closes the end that sends.
+
 Each end closes its books with `close`: the summary says how many messages came, went and were lost by what name.
 `residual_items` is what the books cannot explain, `held` are messages that came and that nobody took with `receive`.
 
@@ -30,6 +35,7 @@ Settings of all end points, as keyword arguments; times are in seconds:
     tls_certificate   PEM file of this end's certificate: tcp:// is encrypted, and both sides prove who they are; None
     tls_key           PEM file of its key; None
     tls_authority     PEM file of the authority that both sides' certificates are of; None
+    acknowledge_by_hand  messages count as received when `acknowledge` says so, not when `receive` gives them; False
     plain             tcp:// without that, beyond this host's loopback too; False
 
 Beyond loopback an end point over tcp:// wants the three files or `plain`; the options of the program are named likewise

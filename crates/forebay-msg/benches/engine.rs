@@ -31,7 +31,7 @@ fn carry(sending: &mut Outbound, receiving: &mut Inbound) -> u64 {
         sending.handle_transmitted();
     }
     sending
-        .handle_credit(receiving.credit())
+        .handle_credit(&receiving.credit())
         .expect("what was sent");
     bytes
 }

@@ -1,6 +1,6 @@
 //! The receiving end of a connection.
 
-use forebay_wire::net::{BUFFER_COUNT_MAX, DataFields, Frame, NetError, Totals};
+use forebay_wire::net::{BUFFER_COUNT_MAX, Credit, DataFields, Frame, NetError, Totals};
 use forebay_wire::netio3::{
     BufferError, HEAD_BYTES_MAX, HEADER_BYTES, HeadFields, Message, Messages,
 };
@@ -278,10 +278,15 @@ impl Inbound {
         self.told
     }
 
-    /// What the sender may be told: buffers before this number are given back.
+    /// What the sender may be told: buffers before this number are given back, and what was read of them is confirmed, for who is through with a
+    /// message when it is read.
     #[must_use]
-    pub fn credit(&self) -> u64 {
-        self.next
+    pub fn credit(&self) -> Credit {
+        Credit {
+            buffers: self.next,
+            messages: self.taken.messages,
+            bytes: self.taken.bytes,
+        }
     }
 
     /// What was taken so far.

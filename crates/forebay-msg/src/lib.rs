@@ -19,7 +19,7 @@
 //!     drop(read);
 //!     sending.handle_transmitted();
 //! }
-//! sending.handle_credit(receiving.credit())?;
+//! sending.handle_credit(&receiving.credit())?;
 //! assert_eq!(sending.totals().messages, receiving.totals().messages);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -34,7 +34,7 @@ pub mod session;
 mod slow;
 
 pub use config::{Config, ConfigError};
-pub use forebay_wire::net::{Entry, Refusal, Role, Slow, Totals};
+pub use forebay_wire::net::{Credit, Entry, Refusal, Role, Slow, Totals};
 pub use inbound::{Apart, Inbound, InboundError, Losses, Reading};
 pub use outbound::{
     CreditError, Dropped, FarewellError, Lent, Memory, OnLink, Outbound, Pushed, Transmit,

@@ -7,7 +7,7 @@ mod lent;
 
 use std::collections::VecDeque;
 
-use forebay_wire::net::{DataFields, Totals};
+use forebay_wire::net::{Credit, DataFields, Totals};
 use forebay_wire::netio3::{BufferState, BufferWriter, message_bytes};
 use thiserror::Error;
 
@@ -34,13 +34,15 @@ pub enum Pushed {
     GivenUp,
 }
 
-/// Credit that cannot be: the peer gives back what it was not sent, or takes back what it gave.
+/// Credit that cannot be: the peer gives back or confirms what it was not sent, or takes back what it gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("credit for {given} buffers; {credited} were given back, {sent} sent")]
+#[error("credit for {given} {what}; there was credit for {credited} before, and {sent} were sent")]
 pub struct CreditError {
+    /// Of what.
+    pub what: &'static str,
     /// What came.
     pub given: u64,
-    /// Given back before.
+    /// What had come before.
     pub credited: u64,
     /// Sent.
     pub sent: u64,
@@ -78,6 +80,8 @@ pub struct Outbound<M = Box<[u8]>> {
     /// Sent, and not given back.
     sent: VecDeque<usize>,
     credited: u64,
+    /// Messages and bytes of which the receiver knows what became of them.
+    confirmed: [u64; 2],
     pushed: [u64; 2],
     held: [u64; 2],
     /// Without drops, which have a tally for each reason.
@@ -133,6 +137,7 @@ impl<M: Memory> Outbound<M> {
             on_link: None,
             sent: VecDeque::with_capacity(count),
             credited: 0,
+            confirmed: [0; 2],
             pushed: [0; 2],
             held: [0; 2],
             totals: Totals::default(),
@@ -340,6 +345,7 @@ impl<M: Memory> Outbound<M> {
             self.put_back(done);
         }
         self.credited = self.totals.buffers;
+        self.confirmed = [self.totals.messages, self.totals.bytes];
         Ok(())
     }
 
@@ -417,25 +423,42 @@ impl<M: Memory> Outbound<M> {
         self.sent.push_back(done);
     }
 
-    /// The receiver gave back all buffers before `given`.
+    /// The receiver gave buffers back, and confirmed messages.
     ///
     /// # Errors
     /// It cannot have.
-    pub fn handle_credit(&mut self, given: u64) -> Result<(), CreditError> {
-        let (credited, sent) = (self.credited, self.totals.buffers);
-        if !(credited..=sent).contains(&given) {
-            return Err(CreditError {
-                given,
-                credited,
-                sent,
-            });
+    pub fn handle_credit(&mut self, credit: &Credit) -> Result<(), CreditError> {
+        for (what, given, credited, sent) in [
+            (
+                "buffers",
+                credit.buffers,
+                self.credited,
+                self.totals.buffers,
+            ),
+            (
+                "messages",
+                credit.messages,
+                self.confirmed[0],
+                self.totals.messages,
+            ),
+            ("bytes", credit.bytes, self.confirmed[1], self.totals.bytes),
+        ] {
+            if !(credited..=sent).contains(&given) {
+                return Err(CreditError {
+                    what,
+                    given,
+                    credited,
+                    sent,
+                });
+            }
         }
-        for _ in credited..given {
+        for _ in self.credited..credit.buffers {
             if let Some(done) = self.sent.pop_front() {
                 self.put_back(done);
             }
         }
-        self.credited = given;
+        self.credited = credit.buffers;
+        self.confirmed = [credit.messages, credit.bytes];
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A connection from its first frame to its last: who is there, what was agreed, who ends when, and whether the peer is still alive.
 
 mod asking;
+mod confirming;
 mod control;
 mod error;
 mod side;
@@ -9,6 +10,7 @@ use forebay_wire::net::{DataFields, Frame, Kind, Refusal, Role, Slow, Subscribe,
 
 use crate::inbound::{Apart, Inbound, Reading};
 use crate::outbound::{Memory, Outbound, Transmit};
+use confirming::Confirming;
 use control::Control;
 pub use error::SessionError;
 use side::Side;
@@ -51,8 +53,7 @@ pub struct Session {
     control: Control,
     /// Bytes of the frame at hand that the link has taken: of a buffer of messages.
     data_taken: usize,
-    /// Credit that was told last.
-    credit_told: u64,
+    confirming: Confirming,
     begun_ns: u64,
     heard_ns: u64,
     said_ns: u64,
@@ -90,7 +91,7 @@ impl Session {
             inbound: None,
             control: Control::default(),
             data_taken: 0,
-            credit_told: 0,
+            confirming: Confirming::default(),
             begun_ns: now_ns,
             heard_ns: now_ns,
             said_ns: now_ns,
@@ -174,9 +175,9 @@ impl Session {
                 let inbound = inbound.ok_or(SessionError::OutOfPlace { kind: Kind::Data })?;
                 Ok(Event::Messages(inbound.handle_data(&fields, messages)?))
             }
-            Frame::Credit(given) => {
+            Frame::Credit(credit) => {
                 let out_of_place = SessionError::OutOfPlace { kind: Kind::Credit };
-                outbound.ok_or(out_of_place)?.handle_credit(given)?;
+                outbound.ok_or(out_of_place)?.handle_credit(&credit)?;
                 Ok(Event::None)
             }
             Frame::Subscribe(subscribe) if self.serves_subscriber() => {
@@ -191,7 +192,7 @@ impl Session {
                 }
                 self.peer_end = Some(totals);
                 self.dropped_by_peer = Some([totals.messages_dropped, totals.bytes_dropped]);
-                self.say_farewell();
+                self.answer_end();
                 Ok(Event::PeerEnded(totals))
             }
             Frame::LetGo(totals) if self.inbound.is_some() && self.peer_end.is_none() => {
@@ -288,25 +289,6 @@ impl Session {
         self.agreed.is_some_and(|agreed| agreed.sends)
     }
 
-    /// Gives back what was read; whether there was anything to say. Worth a frame when a quarter of the buffers is to be given back, or when its time
-    /// has come although it is less (`all`). Nothing is given back to a peer that is to be let go.
-    pub fn give_credit(&mut self, all: bool) -> bool {
-        if self.check_inbound().is_err() {
-            return false;
-        }
-        let (Some(inbound), Some(agreed), None) = (&self.inbound, &self.agreed, &self.peer_end)
-        else {
-            return false;
-        };
-        let due = inbound.credit() - self.credit_told;
-        let worth_it = due > 0 && (all || due >= u64::from(agreed.buffer_count / 4).max(1));
-        if worth_it {
-            self.credit_told += due;
-            self.control.say_credit(self.credit_told);
-        }
-        worth_it
-    }
-
     /// Sends what is held, and then the end.
     pub fn end(&mut self) {
         self.ending = true;
@@ -336,23 +318,10 @@ impl Session {
         self.control.say(&Frame::Refuse(Ok(reason)));
     }
 
-    fn say_farewell(&mut self) {
-        let Some(inbound) = &self.inbound else {
-            return;
-        };
-        let losses = inbound.losses();
-        let totals = Totals {
-            messages_dropped: losses.broken_messages,
-            bytes_dropped: losses.broken_bytes,
-            ..inbound.totals()
-        };
-        self.control.say(&Frame::Farewell(totals));
-    }
-
     /// Whether both sides have said all: nothing is to come, nothing to go.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.has_heard_all() && self.control.is_empty()
+        self.has_heard_all() && self.control.is_empty() && !self.owes_farewell()
     }
 
     /// Whether the peer has said all that it had to say: its totals as a sender, and as a receiver. How the link ends then is no matter.

@@ -4,12 +4,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forebay_msg::{Config, Inbound, Outbound, Pushed, Slow, Totals};
+use forebay_msg::{Config, Credit, Inbound, Outbound, Pushed, Slow, Totals};
 use forebay_wire::net::Frame;
 use proptest::prelude::*;
 
 const EPOCH: u64 = 9;
 const BUFFERS: usize = 3;
+
+/// So many buffers are given back, and nothing is confirmed.
+fn back(buffers: u64) -> Credit {
+    Credit {
+        buffers,
+        ..Credit::default()
+    }
+}
 
 fn config(slow: Slow) -> Config {
     Config {
@@ -110,7 +118,7 @@ fn a_buffer_is_free_when_it_is_given_back_by_both() {
     });
     let (first, second) = (all.next().unwrap(), all.next().unwrap());
     // The receiver first.
-    sending.handle_credit(1).unwrap();
+    sending.handle_credit(&back(1)).unwrap();
     assert_eq!(sending.returned(), None, "the link still reads it");
     assert!(!sending.has_free_buffer());
     sending.give_back(first.number, first.memory);
@@ -120,14 +128,14 @@ fn a_buffer_is_free_when_it_is_given_back_by_both() {
     assert_eq!(sending.push(0, 1, 0, &[0; 90]), Pushed::Taken);
     sending.give_back(second.number, second.memory);
     assert!(!sending.has_free_buffer());
-    sending.handle_credit(2).unwrap();
+    sending.handle_credit(&back(2)).unwrap();
     assert!(sending.has_free_buffer());
     // The receiver, and then the connection is lost: the link keeps the memory.
     assert_eq!(sending.push_lent(0, 1, 0, 90, 8), Pushed::Taken);
     let third = all.next().unwrap();
     let fourth = take(&mut sending).unwrap();
     arrive(&fourth.frame, &mut receiving);
-    sending.handle_credit(receiving.credit()).unwrap();
+    sending.handle_credit(&receiving.credit()).unwrap();
     assert_eq!(sending.returned(), None);
     sending.abandon(|_, _| {});
     assert_eq!((sending.returned(), sending.returned()), (Some(8), None));
@@ -241,7 +249,7 @@ proptest! {
                     sending.give_back(sent.number, sent.memory);
                 },
                 Act::Credit => {
-                    let _ = sending.handle_credit(receiving.credit());
+                    let _ = sending.handle_credit(&receiving.credit());
                 }
                 Act::Wait(ns) => {
                     now_ns += ns;

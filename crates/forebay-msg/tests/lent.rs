@@ -5,11 +5,21 @@
 use std::collections::BTreeMap;
 
 use forebay_msg::session::SessionError;
-use forebay_msg::{Apart, Config, Inbound, Lent, Outbound, Publisher, Pushed, Slow, Totals};
+use forebay_msg::{
+    Apart, Config, Credit, Inbound, Lent, Outbound, Publisher, Pushed, Slow, Totals,
+};
 use forebay_wire::net::{Entry, Frame};
 use proptest::prelude::*;
 
 const EPOCH: u64 = 9;
+
+/// So many buffers are given back, and nothing is confirmed.
+fn back(buffers: u64) -> Credit {
+    Credit {
+        buffers,
+        ..Credit::default()
+    }
+}
 
 fn config(slow: Slow) -> Config {
     Config {
@@ -60,9 +70,9 @@ fn they_keep_their_place_among_the_others() {
         [(1, 10, false), (2, 100, true), (3, 10, false)]
     );
     assert_eq!(sending.returned(), None, "the receiver may still read it");
-    sending.handle_credit(1).unwrap();
+    sending.handle_credit(&back(1)).unwrap();
     assert_eq!(sending.returned(), None);
-    sending.handle_credit(2).unwrap();
+    sending.handle_credit(&back(2)).unwrap();
     assert_eq!((sending.returned(), sending.returned()), (Some(77), None));
     assert_eq!(receiving.missing(&sending.totals()), [0, 0]);
 }
@@ -162,7 +172,7 @@ fn all_subscribers_have_it_or_none() {
         assert_eq!(returned(&mut publisher, id), None);
         let outbound = publisher.peer(id).unwrap();
         assert_eq!(carry(outbound, &mut receiving), [(5, 60, true)]);
-        outbound.handle_credit(1).unwrap();
+        outbound.handle_credit(&back(1)).unwrap();
         assert_eq!(returned(&mut publisher, id), Some(1));
     }
 }
@@ -224,7 +234,7 @@ proptest! {
                     }
                 }
                 Act::Credit => {
-                    let _ = sending.handle_credit(receiving.credit());
+                    let _ = sending.handle_credit(&receiving.credit());
                 }
                 Act::Wait(ns) => {
                     now_ns += ns;

@@ -3,13 +3,23 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
 
 use forebay_msg::session::SessionError;
-use forebay_msg::{Config, Dropped, Inbound, InboundError, Losses, Outbound, Pushed, Slow, Totals};
+use forebay_msg::{
+    Config, Credit, Dropped, Inbound, InboundError, Losses, Outbound, Pushed, Slow, Totals,
+};
 use forebay_wire::net::DataFields;
 use proptest::prelude::*;
 
 const EPOCH: u64 = 9;
 /// A message of 5 bytes with the tag 1.
 const MESSAGE: [u8; 17] = *b"\x05\0\0\x80\x01\0\0\0\0\0\0\0hello";
+
+/// So many buffers are given back, and nothing is confirmed.
+fn back(buffers: u64) -> Credit {
+    Credit {
+        buffers,
+        ..Credit::default()
+    }
+}
 
 fn config(slow: Slow) -> Config {
     Config {
@@ -32,7 +42,7 @@ fn carry(sending: &mut Outbound, receiving: &mut Inbound, credit: bool) -> Vec<(
         sending.handle_transmitted();
     }
     if credit {
-        sending.handle_credit(receiving.credit()).unwrap();
+        sending.handle_credit(&receiving.credit()).unwrap();
     }
     came
 }
@@ -182,7 +192,7 @@ fn gaps_repetitions_and_truncations_are_found_and_sized() {
         sending.flush();
         frames.push(sending.poll_transmit().unwrap().to_vec());
         sending.handle_transmitted();
-        let _ = sending.handle_credit(u64::from(number) + 1);
+        let _ = sending.handle_credit(&back(u64::from(number) + 1));
     }
     let read =
         |receiving: &mut Inbound, frame: &[u8]| receiving.handle_frame(frame).unwrap().count();
@@ -221,12 +231,24 @@ fn credit_that_cannot_be_is_refused() {
     let mut sending = Outbound::new(&config(Slow::Block), EPOCH).unwrap();
     sending.push(0, 1, 0, b"x");
     sending.flush();
-    assert!(sending.handle_credit(1).is_err(), "nothing is sent");
+    assert!(sending.handle_credit(&back(1)).is_err(), "nothing is sent");
     sending.poll_transmit();
     sending.handle_transmitted();
-    assert!(sending.handle_credit(2).is_err());
-    sending.handle_credit(1).unwrap();
-    assert!(sending.handle_credit(0).is_err());
+    assert!(sending.handle_credit(&back(2)).is_err());
+    sending.handle_credit(&back(1)).unwrap();
+    assert!(sending.handle_credit(&back(0)).is_err());
+    let confirmed = |messages, bytes| Credit {
+        buffers: 1,
+        messages,
+        bytes,
+    };
+    let wrong = sending.handle_credit(&confirmed(2, 1)).unwrap_err();
+    assert_eq!((wrong.what, wrong.given, wrong.sent), ("messages", 2, 1));
+    assert!(sending.handle_credit(&confirmed(1, 2)).is_err());
+    assert_eq!(sending.unconfirmed(), [1, 1]);
+    sending.handle_credit(&confirmed(1, 1)).unwrap();
+    assert_eq!(sending.unconfirmed(), [0, 0]);
+    assert!(sending.handle_credit(&confirmed(0, 1)).is_err());
 }
 
 /// A receiver cannot have taken more than it was sent.
@@ -309,7 +331,7 @@ proptest! {
                     }
                 }
                 Act::Credit => {
-                    let _ = sending.handle_credit(receiving.credit());
+                    let _ = sending.handle_credit(&receiving.credit());
                 }
                 Act::Wait(ns) => {
                     now_ns += ns;

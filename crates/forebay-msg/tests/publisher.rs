@@ -29,7 +29,7 @@ fn drain(publisher: &mut Publisher, id: PeerId, inbound: &mut Inbound, credit: b
         outbound.handle_transmitted();
     }
     if credit {
-        outbound.handle_credit(inbound.credit()).unwrap();
+        outbound.handle_credit(&inbound.credit()).unwrap();
     }
     tags
 }

@@ -197,7 +197,7 @@ proptest! {
             talk(&mut a, &mut b, whole);
         }
         if framed {
-            b.inbox.extend_from_slice(&[b'F', b'N', 1, bytes.first().map_or(6, |kind| kind % 13), bytes.len() as u8, 0, 0, 0]);
+            b.inbox.extend_from_slice(&[b'F', b'N', 2, bytes.first().map_or(6, |kind| kind % 13), bytes.len() as u8, 0, 0, 0]);
         }
         b.inbox.extend_from_slice(&bytes);
         let _ = b.hear(0);
@@ -276,7 +276,7 @@ fn what_has_no_place_ends_the_connection() {
                     .bytes
                     .to_vec()
             }
-            Kind::Welcome => [&b"FN\x01\x02\x14\0\0\0"[..], &[1; 16], &[0; 4]].concat(),
+            Kind::Welcome => [&b"FN\x02\x02\x14\0\0\0"[..], &[1; 16], &[0; 4]].concat(),
             Kind::Data => {
                 let mut outbound = Outbound::new(&Config::default(), 77).unwrap();
                 outbound.push(0, 1, 0, b"x");
@@ -295,7 +295,13 @@ fn what_has_no_place_ends_the_connection() {
             "{kind}: {result:?}"
         );
     }
-    let credit = after(&Frame::Credit(1).emit());
+    let credit = after(
+        &Frame::Credit(forebay_msg::Credit {
+            buffers: 1,
+            ..forebay_msg::Credit::default()
+        })
+        .emit(),
+    );
     assert!(matches!(credit, Err(SessionError::Credit(_))), "{credit:?}");
     assert_eq!(after(&Frame::Alive.emit()), Ok(()));
 }
@@ -466,4 +472,27 @@ fn who_did_not_listen_calls_nobody_silent_and_says_still_that_he_is_there() {
     // From then on the peer's silence is its own again.
     assert_eq!(b.session.handle_time(49 * SECOND_NS - 1), Ok(()));
     assert!(b.session.handle_time(49 * SECOND_NS).is_err());
+}
+
+#[test]
+fn what_is_confirmed_by_hand_is_unconfirmed_until_then_and_the_end_waits_for_it() {
+    let (mut a, mut b) = (End::sender(), End::listen(Role::Sender, false));
+    b.session.confirm_by_hand();
+    talk(&mut a, &mut b, whole);
+    send(&mut a, &mut b, &vec![(1, vec![7; 40]); 30], whole);
+    a.session.end();
+    talk(&mut a, &mut b, whole);
+    let unconfirmed = |a: &End| a.outbound.as_ref().unwrap().unconfirmed();
+    // All buffers came back long ago, or the last ones would not have gone out.
+    assert_eq!((b.got.len(), unconfirmed(&a)), (30, [30, 1200]));
+    b.session.confirm(29, 29 * 40);
+    assert!(b.session.give_credit(true) && !b.session.give_credit(true));
+    talk(&mut a, &mut b, whole);
+    assert_eq!((unconfirmed(&a), a.session.farewell()), ([1, 40], None));
+    assert!(b.session.has_heard_all() && !b.session.is_over());
+    // No more of them than came.
+    b.session.confirm(5, 5 * 40);
+    talk(&mut a, &mut b, whole);
+    assert_eq!((unconfirmed(&a), b.session.is_over()), ([0, 0], true));
+    assert_eq!(a.session.farewell().unwrap().messages, 30);
 }

@@ -12,7 +12,7 @@ use crate::failure;
 
 /// Names of the settings, for who writes another one.
 const NAMES: &str = "buffer_bytes, buffer_count, water_mark_bytes, flush_time, block_time, spin_time, connections_max, per_tag, out, \
-     tls_certificate, tls_key, tls_authority, plain";
+     tls_certificate, tls_key, tls_authority, plain, acknowledge_by_hand";
 /// Longest time that can be said, in seconds: what nanoseconds in 64 bits hold.
 const SECONDS_MAX: f64 = 1.8e10;
 
@@ -202,6 +202,15 @@ impl Asked {
     }
 }
 
+/// Whether an end that receives is told by its user what is acknowledged.
+pub(crate) fn by_hand(given: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+    let name = "acknowledge_by_hand";
+    let given = given.map(|given| given.get_item(name)).transpose()?;
+    given
+        .flatten()
+        .map_or(Ok(false), |object| truth(name, &object))
+}
+
 fn truth(name: &str, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let truth = object.extract();
     truth.map_err(|_| failure::kind(name, object, "it must be True or False"))
@@ -226,6 +235,8 @@ fn set(settings: &mut Settings, name: &str, object: &Bound<'_, PyAny>) -> PyResu
         "spin_time" => settings.spin_ns = ns(object)?,
         "connections_max" => settings.connections_max = whole(name, object, 1, 4096)? as usize,
         "per_tag" => settings.per_tag = truth(name, object)?,
+        // For those that receive, who look at it themselves.
+        "acknowledge_by_hand" => drop(truth(name, object)?),
         "out" if object.is_none() => {}
         "out" => settings.out = Some(path(name, object)?),
         _ => {

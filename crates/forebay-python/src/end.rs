@@ -1,6 +1,7 @@
 //! An end point that Python holds: one thread at a time works with it, the interpreter's lock is released meanwhile, signals are looked at between
 //! short waits, and a thread of its own works while Python does something else.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ pub(crate) trait End: Send + 'static {
         Ok(())
     }
     fn taken(&mut self, _messages: u64, _bytes: u64) {}
+    /// What was not taken stays with this process, which says so.
+    fn keep_rest(&mut self) {}
     fn begin_end(&mut self);
     fn connections(&self) -> usize;
     /// Closes the books; who is still connected is left.
@@ -60,6 +63,8 @@ pub(crate) struct State<E> {
     /// None when it is closed.
     end: Option<E>,
     gathered: Gathered,
+    /// What was given to Python and is not acknowledged, bytes of each message; none where giving acknowledges.
+    given: Option<VecDeque<u64>>,
     is_ending: bool,
     summary: Option<String>,
     /// How often somebody came.
@@ -91,9 +96,15 @@ pub(crate) struct Held<E: End> {
 
 impl<E: End> Held<E> {
     pub(crate) fn new(end: E) -> PyResult<Self> {
+        Self::receiving(end, false)
+    }
+
+    /// One whose user says `by_hand` what is acknowledged, or not.
+    pub(crate) fn receiving(end: E, by_hand: bool) -> PyResult<Self> {
         let state = Arc::new(Turnstile::new(State {
             end: Some(end),
             gathered: Gathered::default(),
+            given: by_hand.then(VecDeque::new),
             is_ending: false,
             summary: None,
             visits: 0,
@@ -237,11 +248,56 @@ impl<E: End> Held<E> {
             if gathered.len() == 0 {
                 return Ok(is_over(end).then(Messages::default));
             }
-            let messages = gathered.take(most);
-            end.taken(messages.tags.len() as u64, messages.data.len() as u64);
-            Ok(Some(messages))
+            Ok(Some(gathered.take(most)))
         });
-        taken.map(Option::unwrap_or_default)
+        let messages = taken.map(Option::unwrap_or_default)?;
+        self.give(py, &messages);
+        Ok(messages)
+    }
+
+    /// Messages go to Python: that acknowledges them, unless Python does it by hand.
+    fn give(&self, py: Python<'_>, messages: &Messages) {
+        if messages.tags.is_empty() {
+            return;
+        }
+        py.detach(|| {
+            let mut state = self.enter();
+            let State { end, given, .. } = &mut *state;
+            match (given, end) {
+                (Some(given), _) => given.extend(messages.lengths()),
+                (None, Some(end)) => {
+                    end.taken(messages.tags.len() as u64, messages.data.len() as u64);
+                }
+                // Another thread has closed it meanwhile, and the books say that this process has them.
+                (None, None) => {}
+            }
+        });
+        self.keeper.nudge();
+    }
+
+    /// The oldest messages that Python was given, or all of them, have taken effect.
+    pub(crate) fn acknowledge(
+        &self,
+        py: Python<'_>,
+        messages: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let most = match messages {
+            Some(most) => arguments::whole("messages", most, 0, i64::MAX as u64)? as usize,
+            None => usize::MAX,
+        };
+        py.detach(|| {
+            let mut state = self.enter();
+            let State { end, given, .. } = &mut *state;
+            let end = end.as_mut().ok_or_else(|| failure::closed(E::NAME))?;
+            if let Some(given) = given {
+                let count = given.len().min(most);
+                let bytes = given.drain(..count).sum();
+                end.taken(count as u64, bytes);
+            }
+            Ok::<(), PyErr>(())
+        })?;
+        self.keeper.nudge();
+        Ok(())
     }
 
     /// What is there already, without waiting or working.
@@ -268,9 +324,17 @@ impl<E: End> Held<E> {
         let limit = arguments::timeout(timeout)?.unwrap_or(END_LIMIT);
         py.detach(|| {
             let mut state = self.enter();
-            let State { end, is_ending, .. } = &mut *state;
+            let State {
+                end,
+                given,
+                is_ending,
+                ..
+            } = &mut *state;
             if let Some(end) = end.as_mut().filter(|_| !*is_ending) {
                 end.begin_end();
+                if given.is_none() {
+                    end.keep_rest();
+                }
             }
             *is_ending = true;
         });

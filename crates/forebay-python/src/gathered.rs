@@ -32,6 +32,12 @@ impl Messages {
         }
     }
 
+    /// Bytes of each.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = u64> {
+        let pairs = self.offsets.windows(2);
+        pairs.map(|pair| (pair[1] - pair[0]) as u64)
+    }
+
     /// Where a message begins; behind the last one, where that ends.
     pub(crate) fn begin(&self, at: usize) -> usize {
         self.offsets[at] as usize

@@ -27,6 +27,10 @@ impl End for net::Receiver {
         self.taken(messages, bytes);
     }
 
+    fn keep_rest(&mut self) {
+        self.keep_rest();
+    }
+
     fn begin_end(&mut self) {
         self.begin_end();
     }
@@ -55,10 +59,11 @@ impl Receiver {
     #[pyo3(signature = (address, **settings))]
     fn new(py: Python<'_>, address: &str, settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let address = arguments::address(address)?;
+        let by_hand = arguments::by_hand(settings)?;
         let settings = arguments::settings(settings)?;
         let made = py.detach(|| net::Receiver::listen(&address, &settings));
         Ok(Self {
-            held: Held::new(made.map_err(failure::of_net)?)?,
+            held: Held::receiving(made.map_err(failure::of_net)?, by_hand)?,
         })
     }
 
@@ -81,6 +86,13 @@ impl Receiver {
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
         self.held.receive(py, max_messages, timeout)
+    }
+
+    /// Says that the oldest `messages` that `receive` has given have taken effect, or all of them: only then their senders are told, with the setting
+    /// `acknowledge_by_hand`. Without it `receive` says so itself, and this does nothing.
+    #[pyo3(signature = (messages=None))]
+    fn acknowledge(&self, py: Python<'_>, messages: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.held.acknowledge(py, messages)
     }
 
     /// Messages that came and wait for `receive` in this process.

@@ -27,6 +27,10 @@ impl End for net::Subscriber {
         self.taken(messages, bytes);
     }
 
+    fn keep_rest(&mut self) {
+        self.keep_rest();
+    }
+
     fn begin_end(&mut self) {
         self.begin_end();
     }
@@ -65,6 +69,7 @@ impl Subscriber {
     ) -> PyResult<Self> {
         let addresses = arguments::addresses(addresses)?;
         let entries = arguments::entries(tags, patterns)?;
+        let by_hand = arguments::by_hand(settings)?;
         let mut settings = arguments::settings(settings)?;
         settings.messages.slow = arguments::policy(policy)?;
         let made = py.detach(|| {
@@ -73,7 +78,7 @@ impl Subscriber {
             Ok(made)
         });
         Ok(Self {
-            held: Held::new(made.map_err(failure::of_net)?)?,
+            held: Held::receiving(made.map_err(failure::of_net)?, by_hand)?,
         })
     }
 
@@ -89,6 +94,13 @@ impl Subscriber {
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
         self.held.receive(py, max_messages, timeout)
+    }
+
+    /// Says that the oldest `messages` that `receive` has given have taken effect, or all of them: only then their senders are told, with the setting
+    /// `acknowledge_by_hand`. Without it `receive` says so itself, and this does nothing.
+    #[pyo3(signature = (messages=None))]
+    fn acknowledge(&self, py: Python<'_>, messages: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.held.acknowledge(py, messages)
     }
 
     /// Messages that came and wait for `receive` in this process.

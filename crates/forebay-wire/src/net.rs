@@ -1,14 +1,14 @@
 //! The frames of a messaging connection: buffers of messages, and what both sides say about them.
 //!
 //! ```text
-//! frame   +0 magic "FN"   +2 version 1   +3 kind   +4 body bytes u32   +8 body
+//! frame   +0 magic "FN"   +2 version 2   +3 kind   +4 body bytes u32   +8 body
 //!
 //! who connects                     who listens
 //! hello      role, limits          welcome      epoch, limits       refuse   why not
 //!
 //! who receives                     who sends
 //! subscribe  tags to begin or end  subscribed   answer to it
-//! credit     buffers given back    data         a buffer of messages, with the totals up to its end
+//! credit     what was given back   data         a buffer of messages, with the totals up to its end
 //! leave      wants no more         end          its totals; nothing more comes
 //! farewell   its totals                     let go     its totals; the receiver was too slow
 //!
@@ -27,8 +27,10 @@ mod fields;
 use core::fmt;
 
 pub use error::NetError;
-pub use fields::{DataFields, Entry, Hello, Refusal, Role, Slow, Subscribe, Totals, Welcome};
-use fields::{two, u32_at, u64_at};
+pub use fields::{
+    Credit, DataFields, Entry, Hello, Refusal, Role, Slow, Subscribe, Totals, Welcome,
+};
+use fields::{two, u32_at};
 
 /// Bytes of the head of every frame.
 pub const HEAD_BYTES: usize = 8;
@@ -41,7 +43,7 @@ pub const BUFFER_COUNT_MAX: u32 = 65_536;
 /// Most entries of one subscribe frame; more go in further frames.
 pub const ENTRIES_MAX: usize = 4_096;
 /// The version spoken here.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 2] = *b"FN";
 const HELLO_BYTES: u32 = 24;
@@ -50,7 +52,7 @@ const REFUSE_BYTES: u32 = 4;
 const SUBSCRIBE_FIELDS_BYTES: u32 = 8;
 const ENTRY_BYTES: u32 = 16;
 const SUBSCRIBED_BYTES: u32 = 8;
-const CREDIT_BYTES: u32 = 8;
+const CREDIT_BYTES: u32 = 24;
 const TOTALS_BYTES: u32 = 40;
 
 /// The kinds of frames.
@@ -69,7 +71,7 @@ pub enum Kind {
     Subscribed = 5,
     /// A buffer of messages.
     Data = 6,
-    /// Buffers given back.
+    /// Buffers given back, and what is confirmed.
     Credit = 7,
     /// Nothing more comes.
     End = 8,
@@ -155,8 +157,8 @@ pub enum Frame<'a> {
     Subscribed(u32, Option<Result<Refusal, u32>>),
     /// A buffer of messages.
     Data(DataFields, &'a [u8]),
-    /// Buffers before this number are given back.
-    Credit(u64),
+    /// Buffers given back, and what is confirmed.
+    Credit(Credit),
     /// The sender's totals.
     End(Totals),
     /// The receiver's totals.
@@ -296,7 +298,7 @@ impl<'a> Frame<'a> {
                 let (fields, messages) = body.split_at(DATA_FIELDS_BYTES.min(body.len()));
                 Self::Data(DataFields::of_body(fields, messages.len())?, messages)
             }
-            Kind::Credit => Self::Credit(u64_at(body, 0)),
+            Kind::Credit => Self::Credit(Credit::of_body(body)),
             Kind::End => Self::End(Totals::of_body(body)),
             Kind::Farewell => Self::Farewell(Totals::of_body(body)),
             Kind::Alive => Self::Alive,
@@ -341,7 +343,7 @@ impl<'a> Frame<'a> {
             Self::Data(fields, messages) => {
                 return [&fields.to_bytes()[..], messages].concat();
             }
-            Self::Credit(sequence) => sequence.to_le_bytes().to_vec(),
+            Self::Credit(credit) => credit.body(),
             Self::End(totals) | Self::Farewell(totals) | Self::LetGo(totals) => totals.body(),
             Self::Alive | Self::Leave => alloc::vec::Vec::new(),
         };

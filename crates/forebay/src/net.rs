@@ -11,7 +11,9 @@ Exit codes:
   0  done, and the books close; losses, if any, have names
   1  the books do not close: a residual, or a receiver that says it took less than was sent
   2  it could not be done: a mistake on the command line, something that the host or the other
-     side refuses, or nobody there; the error says what would be right"
+     side refuses, or nobody there; the error says what would be right
+  4  of send and pub: messages are unconfirmed, as a receiver was gone before it said what became
+     of them; they were written there, or not"
         )
     };
 }

@@ -247,7 +247,15 @@ fn a_killed_receiver_begins_again_and_the_books_close() {
     let json = ended.json();
     assert_closed(&json, &out);
     assert_eq!(json["restarts"]["receiver"], 1, "{json}");
-    let published = publisher.join().unwrap().messages;
+    let summary = publisher.join().unwrap();
+    let published = summary.messages;
+    // What was confirmed is in the books, and so are some of the chunks of which the publisher does not know.
+    let taken = account_items(&audit_json(&out), ("receiver", "chunks"), "incoming");
+    let confirmed = published - summary.unconfirmed;
+    assert!(
+        (confirmed..=published).contains(&taken),
+        "{taken} {summary:?}"
+    );
     let built = number(&json, "events_built") + number(&json, "events_partial");
     assert!(built > 1000 && built * 3 <= published, "{json}");
     // What is built after the restart is of one trigger, too, to the last one.

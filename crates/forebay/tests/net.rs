@@ -556,7 +556,9 @@ fn a_killed_receiver_leaves_its_sender_with_closed_books(backend: &str) {
         }
     };
     signal(&sender, Signal::INT);
-    let sent = closed(&sender.end());
+    let ended = sender.end();
+    let sent = ended.json();
+    assert_eq!(count(&sent, "residual_items"), 0, "{sent}");
     signal(&receiver, Signal::INT);
     let received = closed(&receiver.end());
     assert_eq!(count(&sent, "connections_made"), 2, "{sent}");
@@ -570,6 +572,8 @@ fn a_killed_receiver_leaves_its_sender_with_closed_books(backend: &str) {
     // What the dead one had not confirmed is told, and never more than was on its way.
     let unconfirmed = count(&sent, "unconfirmed");
     assert!(unconfirmed <= count(&lists[0], "messages_sent"), "{sent}");
+    let code = if unconfirmed > 0 { 4 } else { 0 };
+    assert_eq!(ended.code(), Some(code), "{sent}");
 }
 
 fn a_message_longer_than_a_buffer_is_refused(backend: &str) {

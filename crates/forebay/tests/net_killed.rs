@@ -8,9 +8,13 @@
 
 mod rig;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::process::Command;
 
-use rig::{audit, audit_json, forebay, start, wait_for};
+use rig::{Run, audit, audit_json, forebay, start, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
 
 #[test]
 fn an_audit_says_of_when_the_books_of_a_killed_one_are() {
@@ -67,4 +71,154 @@ fn an_audit_says_of_when_the_books_of_a_killed_one_are() {
     assert_eq!(next.code(), Some(0), "{}", next.stderr);
     assert!(!memory.exists());
     assert!(audit_json(&out)["as_of_ns"].is_null());
+}
+
+/// Messages of the tests below: generated ones begin with their number.
+const MESSAGE_BYTES: usize = 200;
+/// More than pipe, output, connection and buffers hold.
+const MESSAGES: u64 = 200_000;
+const GENERATED: [&str; 8] = [
+    "--input",
+    "generate",
+    "--count",
+    "200000",
+    "--message-bytes",
+    "200",
+    "--format",
+    "json",
+];
+
+/// The numbers of whole messages in what was written raw; they must be in order.
+fn numbers(raw: &[u8]) -> Vec<u64> {
+    let message = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    let numbers: Vec<u64> = raw.chunks_exact(MESSAGE_BYTES).map(message).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b));
+    numbers
+}
+
+fn number(of: &Value, key: &str) -> u64 {
+    let number = of[key].as_u64();
+    number.unwrap_or_else(|| panic!("{key} of {of}"))
+}
+
+/// A receiving end whose output takes little: much has come that it could not write.
+struct Behind {
+    run: Run,
+    pipe: File,
+    directory: TempDir,
+}
+
+/// `verb` is started with a pipe for its output, then `begin` is called; returns once much is held and some is written.
+fn behind(verb: &str, address: &str, options: &[String], begin: impl FnOnce()) -> Behind {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, out] = ["pipe", "out"].map(|name| directory.path().join(name));
+    let made = Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let mut command = forebay();
+    command.args(["net", verb, address, "--as", "raw", "--output"]);
+    let run = start(command.arg(&path).arg("--out").arg(&out).args(options));
+    let mut pipe = File::open(&path).unwrap();
+    begin();
+    pipe.read_exact(&mut [0; MESSAGE_BYTES * 50]).unwrap();
+    wait_for("messages that are held", || {
+        let held = audit_json(&out)["balance"]["accounts"]
+            .as_array()?
+            .iter()
+            .find(|line| line["place"] == "deliver")?["held"]["items"]
+            .as_u64()?;
+        (held > 1000).then_some(())
+    });
+    Behind {
+        run,
+        pipe,
+        directory,
+    }
+}
+
+impl Behind {
+    /// Kills it: how many messages it has written.
+    fn kill(mut self) -> u64 {
+        assert!(rig::signal("KILL", self.run.pid()));
+        self.run.end();
+        let mut rest = Vec::new();
+        self.pipe.read_to_end(&mut rest).unwrap();
+        let rest = numbers(&rest);
+        assert_eq!(rest.first(), Some(&50), "in {:?}", self.directory.path());
+        50 + rest.len() as u64
+    }
+}
+
+/// Of a killed receiver its sender says how many messages are unconfirmed; all others were written, by the killed one or by the next.
+fn a_killed_receiver(address: &str, options: &[String]) {
+    let mut sender = None;
+    let first = behind("recv", address, options, || {
+        let mut command = forebay();
+        command.args(["net", "send", address]).args(GENERATED);
+        sender = Some(start(command.args(options)));
+    });
+    let written = first.kill();
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("output");
+    let mut command = forebay();
+    command.args(["net", "recv", address, "--once", "--as", "raw", "--output"]);
+    let second = start(command.arg(&output).args(options)).end();
+    assert_eq!(second.code(), Some(0), "{}", second.stderr);
+    let sent = sender.unwrap().end().json_of(4);
+    let lost = number(&sent, "dropped");
+    let reasons = sent["dropped_by_reason"].as_object().unwrap();
+    assert!(
+        reasons.keys().all(|name| name == "connection_lost"),
+        "{sent}"
+    );
+    let unconfirmed = number(&sent, "unconfirmed");
+    assert!(unconfirmed > 1000, "{sent}");
+    let next = numbers(&fs::read(&output).unwrap());
+    assert_eq!(next.last(), Some(&(MESSAGES - 1)));
+    let known = written + next.len() as u64;
+    // None is in both, and of the unconfirmed ones some are written.
+    assert!(written <= next[0], "{written} {}", next[0]);
+    assert!(known + lost <= MESSAGES, "{known} {lost}");
+    assert!(known + lost + unconfirmed >= MESSAGES, "{known} {sent}");
+}
+
+#[test]
+fn what_a_killed_receiver_has_not_written_is_unconfirmed_over_shared_memory() {
+    a_killed_receiver(&format!("shm://unwritten-{}", std::process::id()), &[]);
+}
+
+#[test]
+fn what_a_killed_receiver_has_not_written_is_unconfirmed_over_tcp() {
+    let (address, _) = host(1);
+    a_killed_receiver(&address, &[]);
+}
+
+#[test]
+fn what_a_killed_receiver_has_not_written_is_unconfirmed_over_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, host) = host(2);
+    let options = rig::certificates::make(directory.path(), vec![host]);
+    a_killed_receiver(&address, &options);
+}
+
+/// An address on the loopback network of this test's own, and its host.
+fn host(number: u8) -> (String, String) {
+    let pid = std::process::id();
+    let host = format!("127.{}.{}.{number}", 1 + (pid >> 8) % 250, pid % 256);
+    (format!("tcp://{host}:7400"), host)
+}
+
+#[test]
+fn what_a_killed_subscriber_has_not_written_is_unconfirmed_at_its_publisher() {
+    let address = format!("shm://unread-{}", std::process::id());
+    let publisher = start(forebay().args(["net", "pub", &address]).args(GENERATED));
+    let written = behind("sub", &address, &[], || ()).kill();
+    let published = publisher.end().json_of(4);
+    let to_it = &published["connections"][0];
+    let (sent, unconfirmed) = (number(to_it, "messages_sent"), number(to_it, "unconfirmed"));
+    assert_eq!(number(&published, "unconfirmed"), unconfirmed);
+    assert!(unconfirmed > 1000 && written <= sent, "{written} {to_it}");
+    assert!(written + unconfirmed >= sent, "{written} {to_it}");
+    // Of what it published later nobody is said to have got any.
+    let all = number(&published, "messages") + number(&published, "dropped");
+    assert_eq!(all, MESSAGES, "{published}");
 }

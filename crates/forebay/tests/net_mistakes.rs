@@ -219,7 +219,7 @@ fn chatter(says: &'static [u8]) -> String {
 fn something_else_that_listens_ends_the_attempts() {
     let generated = ["--input", "generate", "--count", "3", "--block", "60s"];
     let ssh = chatter(b"SSH-2.0-OpenSSH_9.2\r\n");
-    let newer = chatter(b"FN\x02\x02\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    let newer = chatter(b"FN\x03\x02\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     for (address, said) in [
         (&ssh, "no end point of `forebay net`"),
         (&newer, "same version"),
@@ -272,6 +272,7 @@ fn each_verb_says_what_its_exit_codes_mean() {
             "0  done",
             "1  the books do not close",
             "2  it could not be done",
+            "4  of send and pub: messages are unconfirmed",
         ] {
             assert!(codes.contains(line), "{verb}: {codes}");
         }

@@ -77,7 +77,7 @@ fn sends(to: &Listening, count: &str) {
 }
 
 const HELLO: [u8; 32] = [
-    b'F', b'N', 1, 1, 24, 0, 0, 0, // head
+    b'F', b'N', 2, 1, 24, 0, 0, 0, // head
     0, 0, 1, 0, 16, 0, 0, 0, // 64 KiB, 16 buffers
     1, 0, 0, 0, 0, 0, 0, 0, // identity
     2, 0, 0, 0, 0, 0, 0, 0, // a sender
@@ -92,8 +92,8 @@ fn hello_with(at: usize, byte: u8) -> Vec<u8> {
 #[test]
 fn what_is_not_understood_is_counted_by_name() {
     let listening = receiver(1, &[]);
-    let credit_first = [&b"FN\x01\x07\x08\0\0\0"[..], &[0; 8]].concat();
-    let too_long = [&HELLO[..], b"FN\x01\x06\xff\xff\xff\x7f"].concat();
+    let credit_first = [&b"FN\x02\x07\x18\0\0\0"[..], &[0; 24]].concat();
+    let too_long = [&HELLO[..], b"FN\x02\x06\xff\xff\xff\x7f"].concat();
     let other_epoch = {
         let mut fields = [0_u8; 48];
         fields[16] = 1;
@@ -101,11 +101,11 @@ fn what_is_not_understood_is_counted_by_name() {
         fields[32] = 1;
         fields[36] = 8;
         fields[40..48].copy_from_slice(&[0, 0, 0, 0, 1, 2, 3, 4]);
-        [&HELLO[..], b"FN\x01\x06\x30\0\0\0", &fields[..]].concat()
+        [&HELLO[..], b"FN\x02\x06\x30\0\0\0", &fields[..]].concat()
     };
     let strangers: [(&str, Vec<u8>); 8] = [
         ("not_the_protocol", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
-        ("version", hello_with(2, 2)),
+        ("version", hello_with(2, 1)),
         ("unknown_kind", hello_with(3, 99)),
         ("bad_length", hello_with(4, 23)),
         ("bad_field", hello_with(24, 7)),
@@ -121,7 +121,7 @@ fn what_is_not_understood_is_counted_by_name() {
     // A subscriber at a receiver is told that it is in the wrong place.
     let mut stranger = listening.connect();
     stranger.write_all(&hello_with(24, 1)).unwrap();
-    assert_eq!(answer(stranger), b"FN\x01\x03\x04\0\0\0\x02\0\0\0");
+    assert_eq!(answer(stranger), b"FN\x02\x03\x04\0\0\0\x02\0\0\0");
     sends(&listening, "1000");
     let summary = listening.end();
     for (reason, count) in [
@@ -149,7 +149,7 @@ fn who_says_nothing_is_let_go_and_holds_nobody_up() {
     half.write_all(&HELLO[..20]).unwrap();
     let mut cut = listening.connect();
     cut.write_all(&HELLO).unwrap();
-    cut.write_all(b"FN\x01\x06\xff\x0f\0\0 and no more")
+    cut.write_all(b"FN\x02\x06\xff\x0f\0\0 and no more")
         .unwrap();
     drop(cut);
     sends(&listening, "1000");
@@ -215,7 +215,7 @@ fn more_than_are_served_are_told_that_it_is_busy() {
     });
     let mut stranger = listening.connect();
     stranger.write_all(&HELLO).unwrap();
-    assert_eq!(answer(stranger), b"FN\x01\x03\x04\0\0\0\x01\0\0\0");
+    assert_eq!(answer(stranger), b"FN\x02\x03\x04\0\0\0\x01\0\0\0");
     drop(served);
     sends(&listening, "10");
     assert_eq!(listening.end()["messages"], 10);

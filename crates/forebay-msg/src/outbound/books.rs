@@ -22,16 +22,12 @@ impl Dropped {
 }
 
 impl<M> Outbound<M> {
-    /// Messages and bytes that were sent and not given back: when the connection breaks, nobody here can say whether they were read.
+    /// Messages and bytes that were sent and not confirmed: when the connection breaks, nobody here can say what became of them. They may have
+    /// taken effect at the receiver, or not.
     #[must_use]
     pub fn unconfirmed(&self) -> [u64; 2] {
-        self.sent.iter().fold([0; 2], |sum, at| {
-            let buffer = &self.buffers[*at];
-            [
-                sum[0] + u64::from(buffer.state.messages),
-                sum[1] + buffer.payload_bytes,
-            ]
-        })
+        let [messages, bytes] = self.confirmed;
+        [self.totals.messages - messages, self.totals.bytes - bytes]
     }
 
     /// Whether everything that was pushed is sent, and given back.

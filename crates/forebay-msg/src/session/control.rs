@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_wire::net::{Entry, Frame, Kind, Subscribe};
+use forebay_wire::net::{Credit, Entry, Frame, Kind, Subscribe};
 
 /// They go one by one, so that a link that keeps pieces has one frame in each.
 #[derive(Debug, Default)]
@@ -49,8 +49,8 @@ impl Control {
     }
 
     /// Credit tells how much there was in all: one frame that waits is enough.
-    pub(super) fn say_credit(&mut self, given: u64) {
-        let frame = Frame::Credit(given).emit();
+    pub(super) fn say_credit(&mut self, credit: Credit) {
+        let frame = Frame::Credit(credit).emit();
         match self.last_unbegun() {
             Some(last) if is_of(last, Kind::Credit) => *last = frame,
             _ => self.frames.push_back(frame),

@@ -1,19 +1,18 @@
 //! What all end points have in common: connections come and go, frames are read and written, clocks looked at, books kept.
 
+mod acknowledging;
 mod asking;
 mod comings;
+mod ending;
 mod following;
 mod role;
 mod waiting;
 
-use std::time::Duration;
-
-use forebay_ledger::{Condition, Reason};
 use forebay_link::bytes::{Address, listen};
 use forebay_msg::Entry;
 use forebay_sys::clock;
 
-use super::books::{Books, Untaken};
+use super::books::Books;
 use super::connection::{Connection, FRAMES_PER_TURN_MAX, Parted, Step};
 use super::counts::Counts;
 use super::dial::Dial;
@@ -25,6 +24,7 @@ use super::lends::Lends;
 use super::settings::Settings;
 use super::summary::NetSummary;
 use super::viewed::{ApartCopier, Delivered, Viewed};
+use acknowledging::{Delivery, Unsettled};
 pub(super) use asking::{Asking, is_final, told};
 use following::dialled;
 pub(super) use role::Role;
@@ -73,6 +73,9 @@ pub(super) struct EndPoint<R> {
     pub(super) ending: bool,
     /// Nobody takes any more what comes.
     pub(super) declines: bool,
+    /// What comes is acknowledged at once, though the caller gathers.
+    keeps: bool,
+    unsettled: Unsettled,
     made: u64,
     /// A connection ended otherwise than in order.
     tainted: bool,
@@ -114,6 +117,8 @@ impl<R: Role> EndPoint<R> {
             looks_in_vain: 0,
             ending: false,
             declines: false,
+            keeps: false,
+            unsettled: Unsettled::default(),
             made: 0,
             tainted: false,
             summary: NetSummary::default(),
@@ -244,23 +249,27 @@ impl<R: Role> EndPoint<R> {
                 connections,
                 books,
                 declines,
+                keeps,
+                unsettled,
+                settings,
                 ..
             } = self;
             let connection = &mut connections[at];
             let outbound = role.outbound(connection.id);
-            let mut deliver = |viewed: Viewed<'_>| {
-                if books.leaks("deliver") {
-                    return;
-                }
-                let bytes = viewed.payload.len() as u64;
-                books.delivered(viewed.tag, bytes);
-                if *declines {
-                    books.untaken(Untaken::NotWanted, 1, bytes);
-                } else {
-                    on(viewed);
-                }
+            let mut delivery = Delivery {
+                books,
+                unsettled,
+                connection: connection.id,
+                declines: *declines,
+                gathers: settings.gathers,
+                keeps: *keeps,
+                through: [0; 2],
             };
-            match connection.read(self.now_ns, outbound, &mut frames, &mut deliver) {
+            let mut deliver = |viewed: Viewed<'_>| delivery.deliver(viewed, on);
+            let read = connection.read(self.now_ns, outbound, &mut frames, &mut deliver);
+            let through = delivery.through;
+            self.confirm_now(at, through);
+            match read {
                 Ok(Step::Idle { read }) => break Ok(read),
                 Ok(step) => {
                     busy = true;
@@ -305,6 +314,9 @@ impl<R: Role> EndPoint<R> {
                 connection.expect(room.piece_bytes_max)?;
                 if let Some(dial) = dialled(&mut self.dials, connection.dial) {
                     dial.made();
+                }
+                if self.settings.gathers {
+                    connection.session.confirm_by_hand();
                 }
                 let entries = self.role.entries();
                 connection
@@ -412,74 +424,5 @@ impl<R: Role> EndPoint<R> {
         let dialled = self.dials.iter().find_map(|dial| dial.trouble.clone());
         let known = dialled.or_else(|| self.last_trouble.clone());
         known.unwrap_or_else(|| "nobody has answered yet".into())
-    }
-
-    fn say_end(connection: &mut Connection) {
-        let agreed = connection.session.agreed();
-        if agreed.is_some_and(|agreed| agreed.sends) {
-            connection.session.end();
-        }
-        connection.session.leave();
-    }
-
-    /// Asks all connections to end.
-    pub(super) fn end(&mut self) {
-        self.ending = true;
-        self.next_tend_ns = 0;
-        for connection in &mut self.connections {
-            Self::say_end(connection);
-        }
-    }
-
-    /// Ends what this side sends to peers that have ended.
-    pub(super) fn end_with_the_ended(&mut self) {
-        for connection in &mut self.connections {
-            if connection.session.peer_end().is_some() && !connection.session.is_ending() {
-                connection.session.end();
-            }
-        }
-    }
-
-    /// Ends in order within `limit`, and closes the books.
-    pub(super) fn finish(
-        &mut self,
-        limit: Duration,
-        on: &mut impl FnMut(Viewed<'_>),
-    ) -> Result<NetSummary, NetError> {
-        if !self.ending {
-            self.end();
-        }
-        let until_ns = clock::monotonic_ns().saturating_add(limit.as_nanos() as u64);
-        // Whoever has not greeted by now has nothing to say.
-        let known = |connection: &Connection| connection.session.agreed().is_some();
-        let stops = self.stops();
-        while self.connections.iter().any(known) && self.now_ns < until_ns && self.stops() == stops
-        {
-            self.wait(Duration::from_millis(10), on)?;
-        }
-        let in_order = !self.connections.iter().any(known);
-        while !self.connections.is_empty() {
-            let peer = self.connections[0].peer().to_owned();
-            self.part(0, &Parted::Cut { peer });
-        }
-        self.settle();
-        let mut summary = std::mem::take(&mut self.summary);
-        summary.take(&self.books.balance()?);
-        summary.tags = self.books.tags();
-        if let Some(entrance) = &self.entrance {
-            summary.turned_away = entrance.turned_away();
-            summary.accept_errors = entrance.errors;
-        }
-        summary.connections_made = self.made;
-        let attempts = self.dials.iter().map(|dial| dial.attempts);
-        summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
-        let (condition, reason) = match (in_order && !self.tainted, summary.is_closed()) {
-            (_, false) => (Condition::Tainted, Reason::Residual),
-            (false, true) => (Condition::Tainted, Reason::ConnectionLost),
-            (true, true) => (Condition::Complete, Reason::Requested),
-        };
-        self.books.close(condition, reason);
-        self.books.keep(&summary)?;
-        Ok(summary)
     }
 }

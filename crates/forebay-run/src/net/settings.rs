@@ -35,7 +35,8 @@ pub struct Settings {
     /// Counts by tag, too.
     pub per_tag: bool,
     /// What is delivered waits for a caller who says himself what he has [taken](super::Subscriber::taken), or
-    /// [not taken](super::Subscriber::untaken); until then the books hold it.
+    /// [not taken](super::Subscriber::untaken), in the order in which it was delivered; until then the books hold it, and its senders are told only that
+    /// their buffers are free. Without this a message is confirmed when the caller has been handed it.
     pub gathers: bool,
     /// Directory of the run, with its ledger; none: the books are kept in this process alone.
     pub out: Option<PathBuf>,

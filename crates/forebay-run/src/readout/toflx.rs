@@ -69,6 +69,8 @@ struct ToFlx<'a> {
     cards: Vec<Card>,
     books: Books,
     came: [u64; 2],
+    /// As much of it was acknowledged.
+    acknowledged: [u64; 2],
     held_up_ns: u64,
     tended_ns: u64,
 }
@@ -105,11 +107,13 @@ pub fn run(
         cards,
         books,
         came: [0; 2],
+        acknowledged: [0; 2],
         held_up_ns: 0,
         tended_ns: 0,
     };
     toflx.open(signals)?;
     let mut settings = plan.settings.clone();
+    settings.gathers = true;
     settings.shown = Some(shown.labelled("receiver", "toflx"));
     let mut receiver = Receiver::listen(&plan.address, &settings)?;
     ready(&receiver.address()?);
@@ -182,7 +186,18 @@ impl ToFlx<'_> {
             receiver.poll(most, |delivered| self.take(&delivered))?;
         }
         self.pass_on();
+        self.acknowledge(receiver);
         Ok(())
+    }
+
+    /// What came is in rings and books, or lost by name, unless some of it waits for room: senders are told of no part of it before.
+    fn acknowledge(&mut self, receiver: &mut Receiver) {
+        if self.cards.iter().any(Card::waits) {
+            return;
+        }
+        let [messages, bytes] = self.came;
+        let [before, before_bytes] = std::mem::replace(&mut self.acknowledged, self.came);
+        receiver.taken(messages - before, bytes - before_bytes);
     }
 
     fn wait_for_room(&mut self, receiver: &mut Receiver) -> Result<(), ReadoutError> {

@@ -71,7 +71,10 @@ fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> 
         .iter()
         .map(parse)
         .collect::<Result<_, _>>()?;
-    let mut settings = Settings::default();
+    let mut settings = Settings {
+        gathers: true,
+        ..Settings::default()
+    };
     settings.messages.buffer_bytes = elinks.buffer_bytes;
     settings.messages.buffer_count = elinks.buffer_count;
     // A stage that was killed has left its own behind.
@@ -105,8 +108,14 @@ fn security(elinks: &ElinksPlan) -> Result<Security, RunError> {
 fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), RunError> {
     let mut ending = false;
     while !subscriber.has_ended() {
-        subscriber.poll_viewed(SLEEP, |viewed| intake.take_viewed(&viewed))?;
+        let mut came = [0; 2];
+        subscriber.poll_viewed(SLEEP, |viewed| {
+            came = [came[0] + 1, came[1] + viewed.payload.len() as u64];
+            intake.take_viewed(&viewed);
+        })?;
         intake.flush();
+        // In the queues, and in the books: only now the publishers are told.
+        subscriber.taken(came[0], came[1]);
         intake.look_for_order()?;
         let Some(since_ns) = intake.stopped_ns() else {
             continue;

@@ -286,6 +286,32 @@ pub struct Totals {
     pub bytes_dropped: u64,
 }
 
+/// What a receiver says while messages come. Each number counts from the connection's begin and never falls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Buffers before this number are given back: their memory may be filled again.
+    pub buffers: u64,
+    /// Messages of which it is known at the receiver what became of them: they have taken effect, or are lost by a name in its books.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+}
+
+impl Credit {
+    pub(super) fn of_body(body: &[u8]) -> Self {
+        Self {
+            buffers: u64_at(body, 0),
+            messages: u64_at(body, 8),
+            bytes: u64_at(body, 16),
+        }
+    }
+
+    pub(super) fn body(&self) -> alloc::vec::Vec<u8> {
+        let words = [self.buffers, self.messages, self.bytes];
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
 impl<'a> Subscribe<'a> {
     pub(super) fn of_body(body: &'a [u8]) -> Result<Self, NetError> {
         let wrong = |field, found: u64| NetError::Field {

@@ -10,24 +10,25 @@ const LIMIT: u32 = 65_536;
 #[rustfmt::skip]
 const GOLDEN: &[u8] = &[
     // hello: a subscriber, 64 KiB x 16, drops what is old
-    b'F', b'N', 1, 1,  24, 0, 0, 0,
+    b'F', b'N', 2, 1,  24, 0, 0, 0,
         0, 0, 1, 0,  16, 0, 0, 0,  8, 7, 6, 5, 4, 3, 2, 1,  1, 0, 0, 0,  2, 0, 0, 0,
     // subscribe, request 3: one tag, and all of a connector
-    b'F', b'N', 1, 4,  40, 0, 0, 0,
+    b'F', b'N', 2, 4,  40, 0, 0, 0,
         3, 0, 0, 0,  1, 0, 0, 0,
         9, 0, 0, 0, 0, 0, 0, 0,  255, 255, 255, 255, 255, 255, 255, 255,
         0, 0, 0, 0, 0, 0, 0, 16,  0, 0, 0, 0, 0, 0, 0, 240,
     // a buffer: the second one, one message of 2 bytes after 4 of 20
-    b'F', b'N', 1, 6,  46, 0, 0, 0,
+    b'F', b'N', 2, 6,  46, 0, 0, 0,
         5, 0, 0, 0, 0, 0, 0, 0,  1, 0, 0, 0, 0, 0, 0, 0,  5, 0, 0, 0, 0, 0, 0, 0,  22, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0,  6, 0, 0, 0,  2, 0, 0, 0,  b'h', b'i',
-    // two buffers are given back
-    b'F', b'N', 1, 7,  8, 0, 0, 0,  2, 0, 0, 0, 0, 0, 0, 0,
-    b'F', b'N', 1, 10,  0, 0, 0, 0,
+    // two buffers are given back, four messages of 20 bytes are confirmed
+    b'F', b'N', 2, 7,  24, 0, 0, 0,
+        2, 0, 0, 0, 0, 0, 0, 0,  4, 0, 0, 0, 0, 0, 0, 0,  20, 0, 0, 0, 0, 0, 0, 0,
+    b'F', b'N', 2, 10,  0, 0, 0, 0,
     // the receiver leaves
-    b'F', b'N', 1, 11,  0, 0, 0, 0,
+    b'F', b'N', 2, 11,  0, 0, 0, 0,
     // the end
-    b'F', b'N', 1, 8,  40, 0, 0, 0,
+    b'F', b'N', 2, 8,  40, 0, 0, 0,
         2, 0, 0, 0, 0, 0, 0, 0,  5, 0, 0, 0, 0, 0, 0, 0,  22, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0, 0, 0, 0, 0,  9, 0, 0, 0, 0, 0, 0, 0,
 ];
@@ -70,7 +71,12 @@ fn golden_connection() {
     };
     assert_eq!(format!("{fields}"), "buffer 1: 1 messages, 6 bytes");
     assert_eq!(messages, [2, 0, 0, 0, b'h', b'i']);
-    assert_eq!((read[3], read[4]), (Frame::Credit(2), Frame::Alive));
+    let credit = Credit {
+        buffers: 2,
+        messages: 4,
+        bytes: 20,
+    };
+    assert_eq!((read[3], read[4]), (Frame::Credit(credit), Frame::Alive));
     let totals = Totals {
         buffers: 2,
         messages: 5,
@@ -121,8 +127,8 @@ fn each_fault_has_its_name() {
     let reason = |bytes: &[u8]| Frame::parse(bytes, LIMIT).unwrap_err().reason();
     assert_eq!(reason(b"GET / HTTP/1.1"), "not_the_protocol");
     assert_eq!(reason(b"X"), "not_the_protocol");
-    assert_eq!(reason(b"FN\x02\x01\0\0\0\0"), "version");
-    assert_eq!(reason(b"FN\x01\x63\0\0\0\0"), "unknown_kind");
+    assert_eq!(reason(b"FN\x01\x01\0\0\0\0"), "version");
+    assert_eq!(reason(b"FN\x02\x63\0\0\0\0"), "unknown_kind");
     // Longer than was agreed, though shorter than anybody may agree.
     let mut head = Head {
         kind: Kind::Data,
@@ -149,7 +155,7 @@ proptest! {
     #[test]
     fn rubbish_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..13_u8, length in 0..80_u8) {
         let _ = Frame::parse(&bytes, LIMIT);
-        let mut framed = vec![b'F', b'N', 1, kind, length, 0, 0, 0];
+        let mut framed = vec![b'F', b'N', 2, kind, length, 0, 0, 0];
         framed.extend_from_slice(&bytes);
         if let Ok(Some((frame, taken))) = Frame::parse(&framed, LIMIT) {
             let again = frame.emit();

@@ -15,7 +15,7 @@ use crate::metrics;
 use crate::output::{
     Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, si,
 };
-use crate::session::{BROKEN, leak_of_end_point};
+use crate::session::{BROKEN, UNCONFIRMED, leak_of_end_point};
 
 use super::security::SecurityArgs;
 
@@ -173,10 +173,10 @@ pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -
         }
         Format::Text => tell_people(summary),
     }
-    Ok(if summary.is_closed() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(BROKEN)
+    Ok(match summary.is_closed() {
+        false => ExitCode::from(BROKEN),
+        true if summary.unconfirmed > 0 => ExitCode::from(UNCONFIRMED),
+        true => ExitCode::SUCCESS,
     })
 }
 
@@ -236,7 +236,7 @@ fn tell_people(summary: &NetSummary) {
     }
     if summary.unconfirmed > 0 {
         note_line(format_args!(
-            "forebay: sent, and nobody said whether it was read: {}",
+            "forebay: unconfirmed: {} went out, and the receiver was gone before it said what became of them: each was written there, or not",
             counted(summary.unconfirmed, "message")
         ));
     }

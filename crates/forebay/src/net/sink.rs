@@ -81,6 +81,8 @@ pub(super) struct Sink {
     /// Memory for what is gathered next.
     spare: Batch,
     became: Became,
+    /// Not asked for, while earlier ones wait to be written: what became of them is told in the order in which they came.
+    declined: Sum,
     /// Why nothing is written any more.
     fault: Option<Untaken>,
     trouble: Option<io::Error>,
@@ -111,6 +113,7 @@ impl SinkArgs {
             under_way: Vec::new(),
             spare: Batch::default(),
             became: Became::default(),
+            declined: Sum::default(),
             fault: None,
             trouble: None,
         })
@@ -168,7 +171,7 @@ impl Sink {
 
     /// Nobody asked for this one.
     pub(super) fn decline(&mut self, payload: &[u8]) {
-        self.became.not_wanted.add(payload.len());
+        self.declined.add(payload.len());
     }
 
     fn lose(&mut self, why: Untaken, payload_bytes: usize) {
@@ -202,6 +205,11 @@ impl Sink {
     /// Whether so much is gathered, and the output takes so little, that no more is to be taken for now.
     pub(super) fn is_behind(&self) -> bool {
         self.has_much() && self.is_writing()
+    }
+
+    /// Takes in what was written meanwhile.
+    pub(super) fn look(&mut self) {
+        self.settle(Duration::ZERO);
     }
 
     fn is_writing(&self) -> bool {
@@ -282,6 +290,11 @@ impl Sink {
 
     /// What became of messages since this was last asked; of those that are gathered, nothing yet.
     pub(super) fn became(&mut self) -> Became {
+        if !self.is_pending() {
+            let declined = std::mem::take(&mut self.declined);
+            self.became.not_wanted.messages += declined.messages;
+            self.became.not_wanted.bytes += declined.bytes;
+        }
         std::mem::take(&mut self.became)
     }
 

@@ -21,6 +21,9 @@ const WAIT: Duration = Duration::from_millis(20);
 /// Who waits for a publisher is told why after so long.
 const TELL: Duration = Duration::from_secs(1);
 
+/// The same while something is not written: it is written, and its senders told so, soon after.
+const WAIT_PENDING: Duration = Duration::from_millis(5);
+
 /// What comes is written at the latest so long after, however much comes.
 const FLUSH: Duration = Duration::from_millis(100);
 
@@ -175,6 +178,11 @@ impl<I: In> Flow<'_, I> {
             return self.wait_for_output(wait);
         }
         let (sink, left) = (&mut *self.sink, &mut self.left);
+        let wait = if sink.is_pending() {
+            wait.min(WAIT_PENDING)
+        } else {
+            wait
+        };
         let busy = self.from.take(wait, &mut |delivered| {
             if *left > 0 {
                 sink.write(delivered.message.tag, delivered.message.payload);
@@ -188,6 +196,7 @@ impl<I: In> Flow<'_, I> {
             self.sink.flush();
             self.flushed = Instant::now();
         }
+        self.sink.look();
         self.from.account(&self.sink.became());
         busy.map(drop)
     }
@@ -244,7 +253,8 @@ impl<I: In> Flow<'_, I> {
         }
         self.sink.abandon();
         self.from.account(&self.sink.became());
-        Ok(())
+        // Whoever still waits for that is told, if it is there.
+        self.from.stay()
     }
 }
 

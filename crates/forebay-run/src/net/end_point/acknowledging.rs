@@ -1,0 +1,137 @@
+//! First the effect, then the acknowledgement: for callers who [gather](crate::net::Settings::gathers), and say themselves what took effect.
+
+use std::collections::VecDeque;
+
+use super::{EndPoint, Role};
+use crate::net::books::{Books, Untaken};
+use crate::net::viewed::Viewed;
+
+/// Messages of one connection, delivered in a row.
+#[derive(Debug)]
+struct Run {
+    connection: u64,
+    messages: u64,
+    bytes: u64,
+}
+
+/// What was delivered and not acknowledged, the oldest first. As long as what its caller has gathered.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    runs: VecDeque<Run>,
+}
+
+impl Unsettled {
+    /// A message was delivered.
+    #[inline]
+    pub(super) fn add(&mut self, connection: u64, bytes: u64) {
+        match self.runs.back_mut() {
+            Some(last) if last.connection == connection => {
+                last.messages += 1;
+                last.bytes += bytes;
+            }
+            _ => self.runs.push_back(Run {
+                connection,
+                messages: 1,
+                bytes,
+            }),
+        }
+    }
+
+    /// Takes up to so many of the oldest messages out that are of one connection: which, and how many. Their bytes are all that are left of it, or `bytes`.
+    fn take(&mut self, messages: u64, bytes: u64) -> Option<Run> {
+        let first = self.runs.front_mut()?;
+        if first.messages <= messages {
+            return self.runs.pop_front();
+        }
+        let bytes = bytes.min(first.bytes);
+        first.messages -= messages;
+        first.bytes -= bytes;
+        Some(Run {
+            connection: first.connection,
+            messages,
+            bytes,
+        })
+    }
+}
+
+/// Messages of one connection on their way to the caller.
+pub(super) struct Delivery<'a> {
+    pub(super) books: &'a mut Books,
+    pub(super) unsettled: &'a mut Unsettled,
+    pub(super) connection: u64,
+    pub(super) declines: bool,
+    pub(super) gathers: bool,
+    pub(super) keeps: bool,
+    /// Messages and bytes for which nobody will account any more.
+    pub(super) through: [u64; 2],
+}
+
+impl Delivery<'_> {
+    #[inline]
+    pub(super) fn deliver(&mut self, viewed: Viewed<'_>, on: &mut impl FnMut(Viewed<'_>)) {
+        let bytes = viewed.payload.len() as u64;
+        let leaks = self.books.leaks("deliver");
+        if self.gathers {
+            if leaks || self.declines || self.keeps {
+                self.through = [self.through[0] + 1, self.through[1] + bytes];
+            } else {
+                self.unsettled.add(self.connection, bytes);
+            }
+        }
+        if leaks {
+            return;
+        }
+        self.books.delivered(viewed.tag, bytes);
+        if self.declines {
+            self.books.untaken(Untaken::NotWanted, 1, bytes);
+        } else {
+            on(viewed);
+        }
+    }
+}
+
+impl<R: Role> EndPoint<R> {
+    /// The oldest messages that were delivered have taken effect.
+    pub(in crate::net) fn taken(&mut self, messages: u64, bytes: u64) {
+        self.books.taken(messages, bytes);
+        self.acknowledge(messages, bytes);
+    }
+
+    /// The oldest messages that were delivered were thrown away.
+    pub(in crate::net) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
+        self.books.untaken(why, messages, bytes);
+        self.acknowledge(messages, bytes);
+    }
+
+    /// What was delivered stays with the caller, and so does what comes from now on: the books hold it, and senders need not wait for more.
+    pub(in crate::net) fn keep_rest(&mut self) {
+        self.keeps = true;
+        self.acknowledge(u64::MAX, u64::MAX);
+    }
+
+    /// Shows the books first: nobody is told of what they do not say.
+    fn acknowledge(&mut self, mut messages: u64, mut bytes: u64) {
+        if messages == 0 || !self.settings.gathers {
+            return;
+        }
+        self.settle();
+        while messages > 0
+            && let Some(run) = self.unsettled.take(messages, bytes)
+        {
+            messages -= run.messages;
+            bytes = bytes.saturating_sub(run.bytes);
+            let mut connections = self.connections.iter_mut();
+            if let Some(of) = connections.find(|one| one.id == run.connection) {
+                of.session.confirm(run.messages, run.bytes);
+            }
+        }
+    }
+
+    /// Messages of a connection that nobody will account for any more, by count and bytes.
+    pub(super) fn confirm_now(&mut self, at: usize, [messages, bytes]: [u64; 2]) {
+        if messages > 0 {
+            self.settle();
+            self.connections[at].session.confirm(messages, bytes);
+        }
+    }
+}
