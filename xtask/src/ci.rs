@@ -1,6 +1,6 @@
 //! The whole of CI: the steps one after another, each timed; the first failure stops and is named.
 //!
-//! What only compiles or computes runs beside the tests, with the lowest claim to the CPUs: most tests wait.
+//! What only compiles or computes runs beside the tests, with a low claim to the CPUs: most tests wait.
 
 use std::fs;
 use std::path::{Path, PathBuf};
