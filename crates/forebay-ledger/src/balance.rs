@@ -332,7 +332,7 @@ const fn level((items, bytes): (u64, u64)) -> Level {
     }
 }
 
-fn link_residual(
+pub(crate) fn link_residual(
     sent: Amount,
     received: Amount,
     dropped: &[DropLine],

@@ -54,6 +54,7 @@ mod directory;
 mod error;
 mod group;
 mod histogram;
+pub mod join;
 mod layout;
 mod leak;
 mod link;

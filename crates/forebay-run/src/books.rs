@@ -269,30 +269,36 @@ fn declare_generator(
     if plan.generator.is_none() {
         return (None, Vec::new());
     }
-    let group = schema.group("generator");
-    let accounts = forebay_emu::account::Accounts::declare(schema, group, plan.sources.len());
+    let words = GeneratorWords::declare(schema, plan.sources.len());
     let ids = (0..plan.sources.len())
-        .filter_map(|source| accounts.datagrams(source))
+        .filter_map(|source| words.accounts.datagrams(source))
         .collect();
-    let words = GeneratorWords {
-        group,
-        accounts,
-        events: schema.counter(group, "triggers", "", "triggers given"),
-        start_ns: schema.cursor(group, "start_ns"),
-        lag_ns_max: schema.gauge(
-            group,
-            "lag_ns_max",
-            "",
-            "largest lag behind the trigger clock",
-        ),
-        limited: schema.gauge(
-            group,
-            "generator_limited",
-            "",
-            "1 when the emulator was the limit",
-        ),
-    };
     (Some(words), ids)
+}
+
+impl GeneratorWords {
+    /// Declares the words of an emulator of so many sources, in a group of its own.
+    pub(crate) fn declare(schema: &mut SchemaBuilder, sources: usize) -> Self {
+        let group = schema.group("generator");
+        Self {
+            group,
+            accounts: forebay_emu::account::Accounts::declare(schema, group, sources),
+            events: schema.counter(group, "triggers", "", "triggers given"),
+            start_ns: schema.cursor(group, "start_ns"),
+            lag_ns_max: schema.gauge(
+                group,
+                "lag_ns_max",
+                "",
+                "largest lag behind the trigger clock",
+            ),
+            limited: schema.gauge(
+                group,
+                "generator_limited",
+                "",
+                "1 when the emulator was the limit",
+            ),
+        }
+    }
 }
 
 fn declare_port(

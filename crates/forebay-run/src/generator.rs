@@ -1,5 +1,6 @@
 //! The generator stage: emulated soft readouts over real sockets.
 
+mod books;
 mod fault_texts;
 
 use std::net::SocketAddr;
@@ -9,17 +10,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use forebay_emu::FaultRule;
-use forebay_emu::{Config, Group, Huge, SoftReadouts, Spacing, Spill, Totals};
-use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_emu::{Config, Group, Huge, SoftReadouts, Spacing, Spill};
+use forebay_ledger::Leak;
 use forebay_sys::clock;
 use forebay_sys::socket::{UdpOptions, connect_udp};
 use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
 use forebay_wire::subevent::TriggerBits;
 
-use crate::books::{Books, GeneratorWords};
 use crate::error::RunError;
-use crate::plan::Plan;
 use crate::presets;
+pub use books::Booked;
 
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;
@@ -102,6 +102,18 @@ impl GeneratorPlan {
         self.groups.iter().map(|group| group.0).sum()
     }
 
+    /// Where the source of this number sends to.
+    ///
+    /// # Errors
+    /// There are not so many ports behind the first one.
+    pub fn address(&self, source: usize) -> Result<SocketAddr, RunError> {
+        let per_port = self.sources_per_port.max(1);
+        let ports = self.sources().div_ceil(per_port);
+        let mut address = self.dest;
+        address.set_port(presets::nth_port(address.port(), source / per_port, ports)?);
+        Ok(address)
+    }
+
     /// The emulator's own configuration.
     #[must_use]
     pub fn config(&self) -> Config {
@@ -159,33 +171,23 @@ pub struct GeneratorReport {
     pub cpu_seconds: f64,
 }
 
-/// The emulator's books in the run's ledger.
-struct Booked {
-    words: GeneratorWords,
-    writer: GroupWriter,
-    book: Book,
-}
-
 /// Sends until the plan's limit, or until `stop` says so.
 ///
 /// # Errors
 /// The settings are out of range, or a socket cannot be made.
 pub fn run(
     generator: &GeneratorPlan,
-    books: Option<(&Plan, Words)>,
+    mut booked: Option<&mut Booked>,
     leak: Leak,
     mut stop: impl FnMut() -> bool,
 ) -> Result<GeneratorReport, RunError> {
     let config = generator.config();
     let mut readouts = SoftReadouts::new(&config)?.with_leak(leak);
     let sockets = connect(generator)?;
-    let mut booked = books
-        .map(|(plan, words)| attach(plan, &words))
-        .transpose()?;
     let mut send = SendBatch::new(BATCH);
     let start_ns = clock::monotonic_ns();
     if let Some(booked) = &mut booked {
-        booked.book.set(booked.words.start_ns, start_ns);
+        booked.begin(start_ns);
     }
     let mut commit_ns = start_ns;
     let mut stopped = false;
@@ -198,7 +200,7 @@ pub fn run(
         }
         if now_ns >= commit_ns {
             commit_ns = now_ns + COMMIT_NS;
-            commit(&mut booked, &readouts);
+            commit(booked.as_deref_mut(), &readouts);
             if !stopped && stop() {
                 stopped = true;
                 readouts.finish(clock::monotonic_ns());
@@ -221,7 +223,7 @@ pub fn run(
             std::thread::sleep(Duration::from_nanos(wake_ns));
         }
     }
-    commit(&mut booked, &readouts);
+    commit(booked, &readouts);
     let duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
     Ok(report(&readouts, duration_s))
 }
@@ -231,14 +233,8 @@ fn connect(generator: &GeneratorPlan) -> Result<Vec<OwnedFd>, RunError> {
         send_buffer_bytes: Some(SEND_BUFFER_BYTES),
         ..UdpOptions::default()
     };
-    let per_port = generator.sources_per_port.max(1);
-    let ports = generator.sources().div_ceil(per_port);
     (0..generator.sources())
-        .map(|source| {
-            let mut address = generator.dest;
-            address.set_port(presets::nth_port(address.port(), source / per_port, ports)?);
-            Ok(connect_udp(address, &options)?)
-        })
+        .map(|source| Ok(connect_udp(generator.address(source)?, &options)?))
         .collect()
 }
 
@@ -284,35 +280,10 @@ fn send_one(
     Some(Turn::Sent)
 }
 
-fn attach(plan: &Plan, words: &Words) -> Result<Booked, RunError> {
-    let books = Books::declare(plan)?;
-    let generator = books
-        .generator
-        .ok_or(RunError::NotInPlan { what: "generator" })?;
-    let writer = GroupWriter::attach(&books.schema, words, generator.group)?;
-    Ok(Booked {
-        book: writer.restore(),
-        writer,
-        words: generator,
-    })
-}
-
-fn commit(booked: &mut Option<Booked>, readouts: &SoftReadouts) {
-    let Some(Booked {
-        words,
-        writer,
-        book,
-    }) = booked
-    else {
-        return;
-    };
-    let totals: Totals = readouts.totals();
-    let behind = readouts.behind();
-    words.accounts.write(&totals, book);
-    book.set(words.events, totals.events);
-    book.set(words.lag_ns_max, behind.lag_ns_max);
-    book.set(words.limited, u64::from(behind.generator_limited));
-    writer.commit(book);
+fn commit(booked: Option<&mut Booked>, readouts: &SoftReadouts) {
+    if let Some(booked) = booked {
+        booked.commit(&readouts.totals(), &readouts.behind());
+    }
 }
 
 fn report(readouts: &SoftReadouts, duration_s: f64) -> GeneratorReport {

@@ -137,7 +137,8 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
                 .ok_or(RunError::NotInPlan { what: "generator" })?;
             control.ready()?;
             let stop = || !matches!(control.poll(), Ok(None));
-            crate::generator::run(generator, Some((plan, words)), leak, stop).map(drop)
+            let mut booked = crate::generator::Booked::of_run(plan, &words)?;
+            crate::generator::run(generator, Some(&mut booked), leak, stop).map(drop)
         }
         Role::Receiver => {
             place(plan.receiver.cpu, plan.receiver.real_time)?;

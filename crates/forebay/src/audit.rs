@@ -1,6 +1,7 @@
 //! `forebay audit`: closes the books of a run.
 
 mod host;
+mod joined;
 mod senders;
 
 use std::collections::BTreeMap;
@@ -20,12 +21,17 @@ use crate::session::{BROKEN, closing};
 use senders::Senders;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
+///
+/// With several directories, as those of senders and receivers on several hosts, their books are joined into one sheet, link by link: what a sender says
+/// it sent is what a receiver says it received, and losses of the link by name; what is left over is unexplained, and the exit code 1.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: forebay audit forebay-demo")]
+#[command(
+    after_help = "Example: forebay audit forebay-demo\n         forebay audit data sender-a sender-b"
+)]
 pub(crate) struct AuditArgs {
     /// The run's directory, or its ledger; or a directory with several of them, as that of a chain of processes.
     #[arg(value_name = "RUNDIR", default_value = "forebay-demo")]
-    run: PathBuf,
+    runs: Vec<PathBuf>,
     /// Text for people, one JSON object, or Prometheus' text.
     #[arg(long, value_enum, default_value_t)]
     format: AuditFormat,
@@ -147,9 +153,22 @@ fn judge(run: &Path) -> Result<Judged> {
 }
 
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
-    let parts = parts(&args.run);
-    let closed = if parts.is_empty() {
-        let judged = judge(&args.run)?;
+    let closed = match args.runs.as_slice() {
+        [run] => one(args, run)?,
+        several => joined::show(several, args.format)?,
+    };
+    Ok(if closed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(BROKEN)
+    })
+}
+
+/// The books of one directory; whether they close.
+fn one(args: &AuditArgs, run: &Path) -> Result<bool> {
+    let parts = parts(run);
+    Ok(if parts.is_empty() {
+        let judged = judge(run)?;
         let closed = judged.verdict.closed;
         match args.format {
             AuditFormat::Json => print_line(judged.json()?),
@@ -160,20 +179,15 @@ pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
         }
         closed
     } else {
-        all(args, &parts)?
-    };
-    Ok(if closed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(BROKEN)
+        all(args, run, &parts)?
     })
 }
 
 /// The books of all parts of a chain, one after the other; whether all close.
-fn all(args: &AuditArgs, parts: &[PathBuf]) -> Result<bool> {
+fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
     let mut verdicts = BTreeMap::new();
     for part in parts {
-        let name = part.strip_prefix(&args.run).unwrap_or(part);
+        let name = part.strip_prefix(run).unwrap_or(part);
         verdicts.insert(name.display().to_string(), judge(part)?);
     }
     let closed = verdicts.values().all(|judged| judged.verdict.closed);
@@ -195,7 +209,7 @@ fn all(args: &AuditArgs, parts: &[PathBuf]) -> Result<bool> {
             let names: Vec<&str> = verdicts.keys().map(String::as_str).collect();
             bail!(
                 "{} has several runs; ask for one of them: {}",
-                args.run.display(),
+                run.display(),
                 names.join(", ")
             );
         }

@@ -3,16 +3,18 @@
 mod card;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
-use forebay_run::generator::{self, FaultRule, GeneratorPlan};
+use forebay_ledger::Reason;
+use forebay_run::generator::{self, Booked, FaultRule, GeneratorPlan, GeneratorReport};
 use forebay_run::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
 
 use crate::evb::parse_trigger_bits;
-use crate::output::{Format, bytes, print_line};
+use crate::output::{Format, bytes, note_line, print_line};
 use crate::range;
 
 /// Sends what real sources would.
@@ -84,6 +86,9 @@ struct HadesArgs {
     /// Everything random follows from it.
     #[arg(long, default_value_t = 2)]
     seed: u64,
+    /// Keep the sender's books and record in this directory: `forebay audit DIR RUNDIR` then holds them against those of the receiver.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -164,10 +169,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     plan.spill_ms = args.spill;
     plan.faults.clone_from(&args.fault);
     plan.seed = args.seed;
-    let signals = forebay_run::signals()?;
-    let report = generator::run(&plan, None, forebay_ledger::Leak::off(), || {
-        signals.count() > 0
-    })?;
+    let report = send(&plan, args.out.as_deref())?;
     match args.format {
         Format::Json => print_line(format_args!("{}", serde_json::to_string(&report)?)),
         Format::Text => print_line(format_args!(
@@ -186,6 +188,28 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         )),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sends, with books of its own where a directory is named.
+fn send(plan: &GeneratorPlan, out: Option<&Path>) -> Result<GeneratorReport> {
+    let signals = forebay_run::signals()?;
+    let leak = forebay_ledger::Leak::off();
+    let Some(out) = out else {
+        return Ok(generator::run(plan, None, leak, || signals.count() > 0)?);
+    };
+    let mut warnings = Vec::new();
+    let mut books = Booked::of_sender(plan, out, &mut warnings)?;
+    for warning in warnings {
+        note_line(format_args!("forebay: warning: {warning}"));
+    }
+    let report = generator::run(plan, Some(&mut books), leak, || signals.count() > 0)?;
+    let reason = if signals.count() > 0 {
+        Reason::Requested
+    } else {
+        Reason::LimitReached
+    };
+    books.close(plan, &report, reason)?;
+    Ok(report)
 }
 
 #[cfg(test)]

@@ -1,0 +1,402 @@
+//! The books of several parties joined: what one host says it sent, held against what another one says it received.
+//!
+//! Each party has a ledger of its own. A link whose sender is foreign to a ledger has an unknown residual there; with the sender's books beside it, it is
+//! known. The two ends are told apart by what both books say: datagrams by the port that they were sent to, messages and packets of time-division UDP
+//! all together.
+
+mod sheet;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::audit::{Phase, Verdict, may_be_underway};
+use crate::balance::{AccountLine, Amount, DropLine, Level, LinkLine, Residual, link_residual};
+use crate::snapshot::Snapshot;
+use crate::unit::Unit;
+
+/// The gauge by which a sender says where its datagrams go.
+pub const DESTINATION_PORT: &str = "destination_port";
+/// The gauge that each socket of a receiver has; its group has the port's number in its name.
+const SOCKET_GAUGE: &str = "socket_buffer_capacity_bytes";
+const SOCKET_GROUP: &str = "receiver.port";
+/// Links without books of their own at either end: name, unit, the sender's place, the receiver's.
+const WHOLE: [(&str, Unit, &str, &str); 2] = [
+    ("messaging", Unit::Messages, "send", "receive"),
+    ("tdm", Unit::Packets, "send", "windows"),
+];
+
+/// The books of one party.
+#[derive(Clone, Debug, Serialize)]
+pub struct Party {
+    /// Where they are from.
+    pub name: String,
+    /// They alone.
+    pub verdict: Verdict,
+    /// Port that each owner sends to.
+    #[serde(skip)]
+    sends_to: BTreeMap<String, u64>,
+    /// Port that each owner's socket is bound to.
+    #[serde(skip)]
+    listens_at: BTreeMap<String, u64>,
+}
+
+impl Party {
+    /// The party `name` with its books.
+    #[must_use]
+    pub fn new(name: &str, snapshot: &Snapshot, verdict: Verdict) -> Self {
+        let (mut sends_to, mut listens_at) = (BTreeMap::new(), BTreeMap::new());
+        for line in snapshot.metrics() {
+            let owner = line.owner.to_owned();
+            if line.name == DESTINATION_PORT {
+                sends_to.insert(owner, line.value);
+            } else if line.name == SOCKET_GAUGE
+                && let Some(port) = line.group.strip_prefix(SOCKET_GROUP)
+                && let Ok(port) = port.parse()
+            {
+                listens_at.insert(owner, port);
+            }
+        }
+        Self {
+            name: name.to_owned(),
+            verdict,
+            sends_to,
+            listens_at,
+        }
+    }
+
+    fn accounts(&self, place: &str, unit: Unit) -> impl Iterator<Item = &AccountLine> {
+        let accounts = self.verdict.balance.accounts.iter();
+        accounts.filter(move |line| line.place == place && line.unit == unit)
+    }
+}
+
+/// A link between two parties.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JoinedLink {
+    /// What it is: `socket`, `messaging` or `tdm`.
+    pub place: String,
+    /// Which one: a port, or `all`.
+    pub which: String,
+    /// What an item is.
+    pub unit: Option<Unit>,
+    /// Parties that say what they sent.
+    pub senders: Vec<String>,
+    /// Parties that say what they received.
+    pub receivers: Vec<String>,
+    /// What the senders say.
+    pub sent: Amount,
+    /// What the receivers say.
+    pub received: Amount,
+    /// Losses of the link that have a name, by those who saw them.
+    pub dropped: Vec<DropLine>,
+    /// What nobody explains: positive when it vanished, negative when it appeared. None where one end has no books here.
+    pub unexplained: Option<Residual>,
+    /// It may be on its way still, or was when a party was killed: no more than can be where nobody counts.
+    pub underway: bool,
+    #[serde(skip)]
+    bound_items: u64,
+    #[serde(skip)]
+    open: bool,
+}
+
+/// The books of all parties, link by link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Joined {
+    /// Whether every party's own books close, every link balances, and no sender is without a receiver.
+    pub closed: bool,
+    /// All links that have an end here.
+    pub links: Vec<JoinedLink>,
+    /// The parties.
+    pub parties: Vec<Party>,
+}
+
+/// Joins the books of all parties.
+#[must_use]
+pub fn join(parties: Vec<Party>) -> Joined {
+    let mut sheet = Links::default();
+    for party in &parties {
+        sheet.sockets(party);
+        sheet.whole(party);
+    }
+    let links: Vec<_> = sheet.0.into_values().map(JoinedLink::settle).collect();
+    let joined = links.iter().any(|link| link.unexplained.is_some());
+    let own = parties.iter().all(|party| party.verdict.closed);
+    Joined {
+        closed: own && joined && links.iter().all(JoinedLink::is_closed),
+        links,
+        parties,
+    }
+}
+
+#[derive(Default)]
+struct Links(BTreeMap<(&'static str, u64), JoinedLink>);
+
+impl Links {
+    fn link(&mut self, place: &'static str, which: u64, unit: Unit) -> &mut JoinedLink {
+        let link = self.0.entry((place, which)).or_default();
+        place.clone_into(&mut link.place);
+        link.which = match which {
+            0 => "all".to_owned(),
+            port => format!("port {port}"),
+        };
+        link.unit = Some(unit);
+        link
+    }
+
+    /// Sockets: a sender's account of datagrams, and a receiver's link whose sender is foreign to it.
+    fn sockets(&mut self, party: &Party) {
+        for line in party.accounts("generator", Unit::Datagrams) {
+            if let Some(port) = party.sends_to.get(&line.owner) {
+                let link = self.link("socket", *port, line.unit);
+                link.sent(party, line.outgoing);
+            }
+        }
+        for line in &party.verdict.balance.links {
+            if line.place == "socket"
+                && line.sent.is_none()
+                && let Some(port) = party.listens_at.get(&line.owner)
+            {
+                self.link("socket", *port, line.unit).arrived(party, line);
+            }
+        }
+    }
+
+    fn whole(&mut self, party: &Party) {
+        for (place, unit, from, to) in WHOLE {
+            for line in party.accounts(from, unit) {
+                if line.outgoing != Amount::default() {
+                    self.link(place, 0, unit).sent(party, line.outgoing);
+                }
+            }
+            for line in party.accounts(to, unit) {
+                if line.incoming != Amount::default() {
+                    self.link(place, 0, unit).taken(party, line);
+                }
+            }
+        }
+    }
+}
+
+impl JoinedLink {
+    fn sent(&mut self, party: &Party, sent: Amount) {
+        note(&mut self.senders, party);
+        add(&mut self.sent, sent);
+        self.open |= party.verdict.phase != Phase::Ended;
+    }
+
+    fn arrived(&mut self, party: &Party, line: &LinkLine) {
+        note(&mut self.receivers, party);
+        add(&mut self.received, line.received);
+        self.lost(&line.dropped);
+        self.bound_items = self.bound_items.saturating_add(line.bound_items);
+        self.open |= party.verdict.phase != Phase::Ended;
+    }
+
+    /// What an account took from the link, and what it says was lost there.
+    fn taken(&mut self, party: &Party, line: &AccountLine) {
+        note(&mut self.receivers, party);
+        add(&mut self.received, line.outgoing);
+        let held = |level: i64| u64::try_from(level).unwrap_or(0);
+        let held = Amount {
+            items: held(line.held.items),
+            bytes: held(line.held.bytes),
+        };
+        add(&mut self.received, held);
+        self.lost(&line.dropped);
+        self.open |= party.verdict.phase != Phase::Ended;
+    }
+
+    fn lost(&mut self, dropped: &[DropLine]) {
+        for line in dropped {
+            match self
+                .dropped
+                .iter_mut()
+                .find(|own| own.reason == line.reason)
+            {
+                Some(own) => {
+                    own.items += line.items;
+                    own.items_max += line.items_max;
+                    own.bytes_min += line.bytes_min;
+                    own.bytes_max += line.bytes_max;
+                }
+                None => self.dropped.push(line.clone()),
+            }
+        }
+    }
+
+    /// Compares the two ends, where both are here.
+    fn settle(mut self) -> Self {
+        if self.senders.is_empty() || self.receivers.is_empty() {
+            return self;
+        }
+        if self.unit == Some(Unit::Packets) {
+            // Of packets that were lost nobody knows the bytes.
+            (self.sent.bytes, self.received.bytes) = (0, 0);
+        }
+        let level = Level::default();
+        let residual = link_residual(self.sent, self.received, &self.dropped, level);
+        self.underway =
+            self.open && !residual.is_zero() && may_be_underway(residual, self.bound_items);
+        self.unexplained = Some(residual);
+        self
+    }
+
+    /// Whether it balances. A receiver alone says nothing of what was sent; a sender alone has sent to nobody who says so.
+    fn is_closed(&self) -> bool {
+        match self.unexplained {
+            Some(residual) => residual.is_zero() || self.underway,
+            None => self.senders.is_empty() || self.sent.items == 0,
+        }
+    }
+}
+
+fn note(names: &mut Vec<String>, party: &Party) {
+    if !names.contains(&party.name) {
+        names.push(party.name.clone());
+    }
+}
+
+fn add(sum: &mut Amount, more: Amount) {
+    sum.items = sum.items.saturating_add(more.items);
+    sum.bytes = sum.bytes.saturating_add(more.bytes);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{
+        Condition, GroupWriter, LedgerReader, LinkSpec, Reason, RunWriter, SchemaBuilder,
+        Supervisor, Words, audit,
+    };
+
+    fn party(name: &str, schema: &crate::Schema, words: &Words, condition: Condition) -> Party {
+        let run = RunWriter::attach(schema, words, 1).unwrap();
+        run.finish(condition, Reason::Requested, 5);
+        let snapshot = LedgerReader::open(words).unwrap().snapshot().unwrap();
+        let verdict = audit(&snapshot, Supervisor::Gone);
+        Party::new(name, &snapshot, verdict)
+    }
+
+    /// A sender of one source that sent so many datagrams of 100 bytes to a port.
+    fn sender(name: &str, port: u64, sent: u64) -> Party {
+        let mut schema = SchemaBuilder::new(name);
+        let group = schema.group("generator");
+        let (_, account) = schema.account(group, "generator", "source0", Unit::Datagrams, &[]);
+        let to = schema.gauge(group, DESTINATION_PORT, "source0", "where they go");
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+        let mut book = writer.restore();
+        book.set(to, port);
+        book.add_tally(account.incoming, sent, sent * 100);
+        book.add_tally(account.outgoing, sent, sent * 100);
+        writer.commit(&book);
+        party(name, &schema, &words, Condition::Complete)
+    }
+
+    /// A receiver at a port that got so many, and whose kernel dropped so many.
+    fn receiver(port: u64, got: u64, overflowed: u64, condition: Condition) -> Party {
+        let mut schema = SchemaBuilder::new("evb");
+        let group = schema.group(&format!("receiver.port{port}"));
+        let (id, account) = schema.account(group, "receiver", "north", Unit::Datagrams, &[]);
+        let drops = schema.kernel_drop(group);
+        schema.gauge(group, SOCKET_GAUGE, "north", "room");
+        let link = LinkSpec::new("socket", "north").to(id);
+        schema.link(
+            link.kernel_drops("buffer_full", drops, 0, 1000)
+                .bound_items(50),
+        );
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+        let mut book = writer.restore();
+        book.add_tally(account.incoming, got, got * 100);
+        book.add_tally(account.outgoing, got, got * 100);
+        book.set(drops, overflowed);
+        writer.commit(&book);
+        party("evb", &schema, &words, condition)
+    }
+
+    #[test]
+    fn what_was_sent_is_what_came_and_what_was_lost_by_name() {
+        let joined = join(vec![
+            sender("emu", 50000, 100),
+            receiver(50000, 90, 10, Condition::Complete),
+        ]);
+        assert!(joined.closed, "{}", joined.sheet());
+        let [link] = joined.links.as_slice() else {
+            panic!("{joined:?}")
+        };
+        assert_eq!((link.sent.items, link.received.items), (100, 90));
+        assert_eq!(link.dropped[0].items, 10);
+    }
+
+    #[test]
+    fn what_nobody_explains_is_told_exactly() {
+        let joined = join(vec![
+            sender("emu", 50000, 100),
+            receiver(50000, 90, 3, Condition::Complete),
+        ]);
+        assert!(!joined.closed);
+        let unexplained = joined.links[0].unexplained.unwrap();
+        assert_eq!(unexplained.items, 7);
+        let sheet = joined.sheet();
+        assert!(sheet.contains("socket port 50000: 7 datagrams"), "{sheet}");
+        // Of more that came than was sent, too.
+        let joined = join(vec![
+            sender("emu", 50000, 80),
+            receiver(50000, 90, 0, Condition::Complete),
+        ]);
+        assert!(!joined.closed);
+        assert_eq!(joined.links[0].unexplained.unwrap().items, -10);
+    }
+
+    #[test]
+    fn several_senders_to_one_port_add_up() {
+        let joined = join(vec![
+            sender("one", 50000, 60),
+            sender("two", 50000, 40),
+            receiver(50000, 100, 0, Condition::Complete),
+        ]);
+        assert!(joined.closed, "{}", joined.sheet());
+        assert_eq!(joined.links[0].senders, ["one", "two"]);
+    }
+
+    #[test]
+    fn books_that_have_no_link_in_common_do_not_balance() {
+        let joined = join(vec![
+            sender("emu", 50000, 100),
+            receiver(50001, 0, 0, Condition::Complete),
+        ]);
+        assert!(!joined.closed);
+        let sheet = joined.sheet();
+        assert!(
+            sheet.contains("nobody's books here say what came of it"),
+            "{sheet}"
+        );
+        let alone = join(vec![receiver(50001, 0, 0, Condition::Complete)]);
+        assert!(!alone.closed, "{}", alone.sheet());
+    }
+
+    #[test]
+    fn what_was_on_its_way_to_one_that_was_killed_is_bounded() {
+        let killed = Condition::Interrupted;
+        let joined = join(vec![
+            sender("emu", 50000, 100),
+            receiver(50000, 60, 0, killed),
+        ]);
+        assert!(
+            joined.closed && joined.links[0].underway,
+            "{}",
+            joined.sheet()
+        );
+        let joined = join(vec![
+            sender("emu", 50000, 200),
+            receiver(50000, 60, 0, killed),
+        ]);
+        assert!(!joined.closed, "{}", joined.sheet());
+    }
+}

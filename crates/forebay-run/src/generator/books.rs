@@ -1,0 +1,119 @@
+//! The emulator's books: in the ledger of the run that it is a stage of, or in one of its own.
+
+use std::path::Path;
+
+use forebay_emu::{Behind, Totals};
+use forebay_ledger::{
+    Book, Condition, GroupWriter, Reason, SchemaBuilder, Words, join::DESTINATION_PORT,
+};
+
+use super::{GeneratorPlan, GeneratorReport};
+use crate::books::{Books, GeneratorWords};
+use crate::error::RunError;
+use crate::plan::Plan;
+use crate::run_dir::KeptLedger;
+
+/// The emulator's books in a ledger.
+#[derive(Debug)]
+pub struct Booked {
+    words: GeneratorWords,
+    writer: GroupWriter,
+    book: Book,
+    /// Where the ledger is its own.
+    kept: Option<KeptLedger>,
+}
+
+impl Booked {
+    /// Those of a stage, in the ledger of its run.
+    ///
+    /// # Errors
+    /// The plan has no generator, or the ledger is another one.
+    pub fn of_run(plan: &Plan, words: &Words) -> Result<Self, RunError> {
+        let books = Books::declare(plan)?;
+        let generator = books
+            .generator
+            .ok_or(RunError::NotInPlan { what: "generator" })?;
+        let writer = GroupWriter::attach(&books.schema, words, generator.group)?;
+        Ok(Self {
+            book: writer.restore(),
+            writer,
+            words: generator,
+            kept: None,
+        })
+    }
+
+    /// Those of an emulator that sends to a run of somebody else: a ledger and a record in `out`. What an operator should know goes to `warnings`.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or another run uses it.
+    pub fn of_sender(
+        plan: &GeneratorPlan,
+        out: &Path,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, RunError> {
+        let run_id = format!("emulate-{}", std::process::id());
+        let mut schema = SchemaBuilder::new(&run_id);
+        let words = GeneratorWords::declare(&mut schema, plan.sources());
+        let help = "UDP port that the source sends to";
+        let ports = (0..plan.sources()).map(|source| {
+            let owner = format!("source{source}");
+            schema.gauge(words.group, DESTINATION_PORT, &owner, help)
+        });
+        let ports: Vec<_> = ports.collect();
+        let schema = schema.finish()?;
+        let ledger = KeptLedger::open(&schema, &run_id, Some(out), plan.sources(), warnings)?;
+        let mut writer = GroupWriter::attach(&schema, ledger.words(), words.group)?;
+        let mut book = writer.restore();
+        for (source, gauge) in ports.into_iter().enumerate() {
+            book.set(gauge, plan.address(source)?.port().into());
+        }
+        writer.commit(&book);
+        Ok(Self {
+            words,
+            writer,
+            book,
+            kept: Some(ledger),
+        })
+    }
+
+    /// Closes books of its own, as the emulator ended, and leaves the record.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn close(
+        self,
+        plan: &GeneratorPlan,
+        report: &GeneratorReport,
+        reason: Reason,
+    ) -> Result<(), RunError> {
+        let Some(mut ledger) = self.kept else {
+            return Ok(());
+        };
+        ledger.close(Condition::Complete, reason);
+        ledger.keep_summary(&Record { report, plan })
+    }
+
+    pub(super) fn begin(&mut self, start_ns: u64) {
+        self.book.set(self.words.start_ns, start_ns);
+    }
+
+    pub(super) fn commit(&mut self, totals: &Totals, behind: &Behind) {
+        let (words, book) = (&self.words, &mut self.book);
+        words.accounts.write(totals, book);
+        book.set(words.events, totals.events);
+        book.set(words.lag_ns_max, behind.lag_ns_max);
+        book.set(words.limited, u64::from(behind.generator_limited));
+        self.writer.commit(book);
+        if let Some(kept) = &self.kept {
+            kept.heartbeat();
+        }
+    }
+}
+
+/// What stands in the record.
+#[derive(serde::Serialize)]
+struct Record<'a> {
+    #[serde(flatten)]
+    report: &'a GeneratorReport,
+    plan: &'a GeneratorPlan,
+}

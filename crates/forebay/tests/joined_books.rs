@@ -1,0 +1,325 @@
+//! The books of a sender and of a receiver are two parties': joined they say what is missing between them, and where.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rig::{Ended, forebay, number, signal, start, wait_for};
+use serde_json::Value;
+
+const SOURCES: u16 = 3;
+const EVENTS: u64 = 200;
+
+/// The address of the way that loses some.
+const WAY: &str = "127.0.0.2";
+
+/// Carries datagrams from a port of [`WAY`] to the same one of the receiver, and swallows every one whose turn it is.
+struct Relay {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Relay {
+    fn start(port: u16, every: u64) -> Self {
+        let socket = UdpSocket::bind((WAY, port)).unwrap();
+        let out = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let (mut buffer, mut came, mut swallowed) = ([0; 65_536], 0, 0);
+            loop {
+                match socket.recv(&mut buffer) {
+                    Ok(length) => {
+                        came += 1;
+                        if came % every == 0 {
+                            swallowed += 1;
+                        } else {
+                            out.send_to(&buffer[..length], ("127.0.0.1", port)).unwrap();
+                        }
+                    }
+                    // Only when nothing is left.
+                    Err(_) if asked.load(Ordering::Relaxed) => return swallowed,
+                    Err(_) => {}
+                }
+            }
+        });
+        Self { stop, thread }
+    }
+
+    /// How many it swallowed.
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn sender(port: u16, out: &Path, more: &[&str]) -> Ended {
+    let mut command = forebay();
+    command.args(["emulate", "hades", "--group", &format!("{SOURCES}:100")]);
+    command.args(["--rate", "2000", "--water-mark", "0", "--format", "json"]);
+    command.args([
+        "--events",
+        &EVENTS.to_string(),
+        "--base-port",
+        &port.to_string(),
+    ]);
+    start(command.arg("--out").arg(out).args(more)).end()
+}
+
+fn joined(directories: &[&Path], format: &str) -> Ended {
+    start(
+        forebay()
+            .args(["audit", "--format", format])
+            .args(directories),
+    )
+    .end()
+}
+
+/// A receiver and what it came to when its sender was through.
+fn received(out: &Path, port: u16, send: impl FnOnce()) -> Value {
+    let run = start(&mut rig::evb(out, SOURCES, port, &["--sink", "null"]));
+    run.wait_stages(&["receiver", "builder"]);
+    send();
+    signal("INT", run.pid());
+    run.end().json()
+}
+
+fn link<'a>(sheet: &'a Value, port: u16) -> &'a Value {
+    let which = format!("port {port}");
+    let links = sheet["links"].as_array().unwrap();
+    links.iter().find(|link| link["which"] == which).unwrap()
+}
+
+struct Hosts {
+    folder: tempfile::TempDir,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn both(&self) -> [PathBuf; 2] {
+        ["sender", "receiver"].map(|name| self.folder.path().join(name))
+    }
+}
+
+#[test]
+fn what_the_sender_says_it_sent_is_what_the_receiver_says_it_received() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let port = rig::free_ports(SOURCES);
+    received(&to, port, || {
+        let sent = sender(port, &from, &[]).json_of(0);
+        assert_eq!(number(&sent, "datagrams_sent"), EVENTS * u64::from(SOURCES));
+    });
+    let sheet = joined(&[&from, &to], "json");
+    let told = sheet.json();
+    assert_eq!(
+        (sheet.code(), &told["closed"]),
+        (Some(0), &true.into()),
+        "{told}"
+    );
+    for at in port..port + SOURCES {
+        let link = link(&told, at);
+        assert_eq!(link["sent"]["items"], EVENTS, "{link}");
+        assert_eq!(link["unexplained"]["items"], 0, "{link}");
+    }
+    let text = joined(&[&to, &from], "text");
+    assert_eq!(text.code(), Some(0), "{}", text.stdout);
+    assert!(
+        text.stdout.contains("balance, link by link"),
+        "{}",
+        text.stdout
+    );
+    // One of them alone says nothing of the other end.
+    let alone = joined(&[&to], "text");
+    assert!(alone.stdout.contains("unknown"), "{}", alone.stdout);
+}
+
+#[test]
+fn what_is_swallowed_between_them_is_missing_on_that_link_exactly() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let port = rig::free_ports(SOURCES);
+    let mut swallowed = Vec::new();
+    received(&to, port, || {
+        let every = [7, 1000, 50];
+        let relays: Vec<_> = (port..)
+            .zip(every)
+            .map(|(at, every)| Relay::start(at, every))
+            .collect();
+        sender(port, &from, &["--dest", WAY]).json_of(0);
+        swallowed.extend(relays.into_iter().map(Relay::end));
+    });
+    assert_eq!(swallowed, [EVENTS / 7, 0, EVENTS / 50]);
+    let sheet = joined(&[&from, &to], "json");
+    let told = sheet.json();
+    assert_eq!(
+        (sheet.code(), &told["closed"]),
+        (Some(1), &false.into()),
+        "{told}"
+    );
+    for (at, missing) in (port..).zip(swallowed) {
+        let link = link(&told, at);
+        assert_eq!(link["place"], "socket");
+        assert_eq!(link["unexplained"]["items"], missing, "{link}");
+    }
+    let text = joined(&[&from, &to], "text").stdout;
+    let line = format!("socket port {port}: {} datagrams", EVENTS / 7);
+    assert!(
+        text.contains("DO NOT BALANCE") && text.contains(&line),
+        "{text}"
+    );
+}
+
+#[test]
+fn books_without_a_link_in_common_are_not_said_to_balance() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let ports = [rig::free_ports(SOURCES), rig::free_ports(SOURCES)];
+    received(&to, ports[0], || {
+        // Nobody listens there.
+        sender(ports[1], &from, &[]).json_of(0);
+    });
+    let apart = joined(&[&from, &to], "text");
+    assert_eq!(apart.code(), Some(1), "{}", apart.stdout);
+    for part in ["no link has both of its ends", "nobody's books here say"] {
+        assert!(apart.stdout.contains(part), "{part}: {}", apart.stdout);
+    }
+}
+
+#[test]
+fn what_overflowed_at_the_receiver_is_the_links_loss_by_name() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let port = rig::free_ports(SOURCES);
+    let run = start(&mut rig::evb(
+        &to,
+        SOURCES,
+        port,
+        &["--sink", "null", "--socket-buffer", "16Ki"],
+    ));
+    let receiver = run.wait_stages(&["receiver", "builder"])["receiver"];
+    signal("STOP", receiver);
+    let sent = sender(port, &from, &[]).json_of(0);
+    signal("CONT", receiver);
+    signal("INT", run.pid());
+    run.end();
+    let told = joined(&[&from, &to], "json").json();
+    assert_eq!(told["closed"], true, "{told}");
+    let links = told["links"].as_array().unwrap();
+    let sum = |of: &dyn Fn(&Value) -> u64| links.iter().map(of).sum::<u64>();
+    let lost = sum(&|link| link["dropped"][0]["items"].as_u64().unwrap_or(0));
+    let came = sum(&|link| link["received"]["items"].as_u64().unwrap());
+    assert!(lost > 0, "{told}");
+    assert_eq!(came + lost, number(&sent, "datagrams_sent"), "{told}");
+    assert_eq!(links[0]["dropped"][0]["reason"], "buffer_full", "{told}");
+}
+
+#[test]
+fn messages_are_joined_too() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let address = format!("shm://joined-{}", std::process::id());
+    let end = |role: &str, out: &Path, more: &[&str]| {
+        let mut command = forebay();
+        command
+            .args(["net", role, &address, "--out"])
+            .arg(out)
+            .args(more);
+        start(&mut command)
+    };
+    let receiver = end("recv", &to, &["--once", "--output", "null"]);
+    end("send", &from, &["--input", "generate", "--count", "5000"]).end();
+    receiver.end();
+    let told = joined(&[&from, &to], "json").json();
+    assert_eq!(told["closed"], true, "{told}");
+    let link = &told["links"][0];
+    assert_eq!(
+        (&link["place"], &link["sent"]["items"]),
+        (&"messaging".into(), &5000.into())
+    );
+    // Without the receiver's books nobody says what came of them.
+    let alone = joined(&[&from, &from.join("nothing")], "text");
+    assert_eq!(alone.code(), Some(1), "{}", alone.stdout);
+    for part in ["nobody's books here", "NOT PART OF THIS", "nothing"] {
+        assert!(alone.stdout.contains(part), "{part}: {}", alone.stdout);
+    }
+}
+
+#[test]
+fn books_of_another_version_are_named_and_hide_nobody_elses() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let port = rig::free_ports(SOURCES);
+    received(&to, port, || {
+        sender(port, &from, &[]).json_of(0);
+    });
+    let other = hosts.folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let mut ledger = std::fs::read(from.join("ledger")).unwrap();
+    // The version follows the magic word.
+    ledger[8] ^= 0x55;
+    std::fs::write(other.join("ledger"), &ledger).unwrap();
+    let sheet = joined(&[&from, &to, &other], "text");
+    assert_eq!(sheet.code(), Some(1), "{}", sheet.stdout);
+    assert!(
+        sheet.stdout.contains("NOT PART OF THIS"),
+        "{}",
+        sheet.stdout
+    );
+    assert!(
+        sheet.stdout.contains("balance, link by link"),
+        "{}",
+        sheet.stdout
+    );
+}
+
+#[test]
+fn a_sender_that_was_killed_leaves_its_books() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let port = rig::free_ports(1);
+    let run = start(&mut rig::evb(&to, 1, port, &["--sink", "null"]));
+    run.wait_stages(&["receiver", "builder"]);
+    let mut command = forebay();
+    command.args(["emulate", "hades", "--group", "1:100", "--rate", "2000"]);
+    command.args(["--water-mark", "0", "--base-port", &port.to_string()]);
+    let emulator = start(command.args(["--duration", "20s", "--out"]).arg(&from));
+    wait_for("datagrams in its books", || {
+        from.join("ledger").exists().then_some(())?;
+        let books = rig::audit_json(&from);
+        let sent = rig::account_items(&books, ("generator", "datagrams"), "outgoing");
+        (sent > 100).then_some(())
+    });
+    signal("KILL", emulator.pid());
+    emulator.end();
+    signal("INT", run.pid());
+    run.end();
+    let told = joined(&[&from, &to], "json").json();
+    assert_eq!(
+        told["parties"][0]["verdict"]["condition"], "interrupted",
+        "{told}"
+    );
+    // What it sent after its last commit is in no books of its own: no more than a few datagrams.
+    let link = link(&told, port);
+    let left = link["unexplained"]["items"].as_i64().unwrap();
+    assert!((-200..=0).contains(&left), "{link}");
+}
