@@ -1,4 +1,5 @@
-//! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask python`, `cargo xtask fuzz SECONDS`.
+//! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask python`, `cargo xtask fuzz SECONDS`,
+//! `cargo xtask drill BINARY`.
 //!
 //! What it is not: a build system. Cargo builds; this crate asks questions that the compiler does not.
 #![forbid(unsafe_code)]
@@ -9,6 +10,7 @@
 
 mod child;
 mod ci;
+mod drill;
 mod fuzz;
 mod python;
 mod suite;
@@ -19,12 +21,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask tidy | ci | python | fuzz SECONDS";
+const USAGE: &str = "usage: cargo xtask tidy | ci | python | fuzz SECONDS | drill BINARY [OPTIONS]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match run(&words) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             println!("xtask: {error:#}");
             ExitCode::FAILURE
@@ -32,18 +34,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(words: &[String]) -> Result<()> {
+fn run(words: &[String]) -> Result<ExitCode> {
     let root = repository_root()?;
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => tidy::run(&root, &[]),
-        ["ci"] => ci::run(&root),
-        ["python"] => python::run(&root, &mut suite::Tally::default()).map(drop),
+        ["tidy"] => tidy::run(&root, &[])?,
+        ["ci"] => ci::run(&root)?,
+        ["python"] => python::run(&root, &mut suite::Tally::default()).map(drop)?,
         ["fuzz", seconds] => fuzz::run(
             &root,
             seconds.parse().context("SECONDS must be a whole number")?,
-        ),
+        )?,
+        // What it found is on standard output, which may be JSON alone.
+        ["drill", binary, ref options @ ..] => {
+            let nothing_found = drill::run(&root, binary, options)?;
+            return Ok(ExitCode::from(u8::from(!nothing_found)));
+        }
         _ => bail!("{USAGE}"),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn repository_root() -> Result<PathBuf> {
