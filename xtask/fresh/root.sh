@@ -14,6 +14,7 @@ root=
 kept=no
 set_up_only=no
 user=root
+user_home=/srv/fresh # of the user with sudo, inside the root
 commands=
 suite=bookworm
 
@@ -149,11 +150,11 @@ mount_all() {
 
 # A user with sudo, as on a desk.
 make_user() {
-    [ ! -e "$root/home/$user" ] || return 0
-    in_root "apt-get -q update && apt-get -q install -y --no-install-recommends sudo && useradd --create-home $user" >&2 || return
+    [ ! -e "$root$user_home" ] || return 0
+    in_root "apt-get -q update && apt-get -q install -y --no-install-recommends sudo && useradd --create-home --home-dir $user_home $user" >&2 || return
     echo "$user ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$user"
-    cp -r "$root/root/.cargo" "$root/home/$user/"
-    in_root "chown -R $user: /forebay /home/$user" >&2
+    cp -r "$root/root/.cargo" "$root$user_home/"
+    in_root "chown -R $user: /forebay $user_home" >&2
 }
 
 # The environment of a log-in, and of this host's what is about fetching.
@@ -177,7 +178,7 @@ clean_environment() {
 in_root() { (clean_environment && chroot "$root" /bin/sh -c "$1"); }
 
 in_project() {
-    if [ "$user" = root ]; then in_root "cd /forebay && $1"; else in_root "su -p $user -c 'export HOME=/home/$user; cd /forebay && $1'"; fi
+    if [ "$user" = root ]; then in_root "cd /forebay && $1"; else in_root "su -p $user -c 'export HOME=$user_home; cd /forebay && $1'"; fi
 }
 
 # set_up COMMAND: the tools it needs, each of one Rust; dpkg is asked beside the tools themselves.
