@@ -5,6 +5,7 @@ use forebay_ledger::{
 };
 
 use crate::loss::Cause;
+use crate::policy::Hurry;
 
 /// Why the builder drops a sub-event; the order is that of the ledger's reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +116,8 @@ pub struct Accounts {
     pub last_seen: Counter,
     /// Ranges of triggers that no source delivered before their turn.
     pub gaps: LossTableId,
+    /// Events that were not waited for any longer although a source that was not given up was absent, by [`Hurry::ALL`].
+    pub waits_ended: [Counter; 3],
     /// Next trigger number expected, plus one; 0 before the first event.
     pub next: Counter,
     /// Sequence number of the last event.
@@ -176,6 +179,11 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
             "triggers between them that came after their turn only",
         ),
         last_seen: schema.cursor(group, "last_trigger_seen"),
+        waits_ended: Hurry::ALL.map(|reason| {
+            let name = format!("waits_ended_{}", reason.name());
+            let help = "events that were not waited for any longer, by why";
+            schema.counter(group, &name, "", help)
+        }),
         next: schema.cursor(group, "next_trigger"),
         sequence: schema.cursor(group, "sequence"),
         losses: schema.loss_table(

@@ -7,7 +7,7 @@ use crate::engine::{Builder, Poll};
 use crate::head::trigger_of;
 use crate::order::successor;
 use crate::output::{EventMeta, Output, Slot};
-use crate::policy::Situation;
+use crate::situation::Ended;
 use crate::source::Input;
 
 /// What the sub-events of one event have in common.
@@ -49,21 +49,21 @@ impl Builder {
     pub(crate) fn build_present<I: Input, O: Output>(
         &mut self,
         key: u64,
-        situation: &Situation,
+        ended: Ended,
         input: &I,
         output: &mut O,
     ) -> Poll {
         let trigger = trigger_of(key);
         let bytes = self.present_bytes();
         if bytes > self.config.event_bytes_max {
-            self.mark_absent(trigger, situation);
+            self.mark_absent(trigger, ended);
             return self.discard_present(key, DropReason::TooLarge, input);
         }
         // Without room nothing may have happened yet: the same event is looked at again.
         let Some(slot) = output.reserve(bytes) else {
             return Poll::Full;
         };
-        self.mark_absent(trigger, situation);
+        self.mark_absent(trigger, ended);
         self.drop_mismatched(trigger, input);
         let present = std::mem::take(&mut self.present);
         let sources = present.iter().map(|source| *source as usize);
@@ -219,6 +219,7 @@ impl Builder {
         self.next = Some(successor(self.config.trigger_bits, trigger));
         self.expected = Some(self.circle().after(trigger, 1));
         self.wake_ns = None;
+        self.pressure = false;
         self.doubted = None;
     }
 }

@@ -33,7 +33,8 @@ pub struct Config {
     /// 1 ms to 1 h; default 1 s: longer than the water mark of a slow source takes to fill.
     pub timeout_ns: u64,
     /// How many later events may pile up in one source before the oldest one stops waiting.
-    /// 1 to 1,000,000; default 20,000. Not used by [`Completion::Wait`].
+    /// A source that has not been silent for longer than it usually is between two messages is waited for nevertheless, up to the
+    /// time-out. 1 to 1,000,000; default 20,000. Not used by [`Completion::Wait`].
     pub timeout_events: u32,
     /// How far one source may be ahead of the others before it is astray, in events: its sub-events are dropped
     /// after [`Config::timeout_ns`] unless most sources are. Default 16,384, at most a quarter of the range.

@@ -4,7 +4,8 @@ use crate::account::DropReason;
 use crate::config::Completion;
 use crate::engine::{Builder, Poll};
 use crate::output::Output;
-use crate::policy::{Verdict, judge};
+use crate::policy::{self, Verdict, judge};
+use crate::situation::Ended;
 use crate::source::Input;
 use crate::standing::Standing;
 
@@ -72,7 +73,8 @@ impl Builder {
         now_ns: u64,
         survey: &mut Survey,
     ) {
-        let since = &mut self.sources[source].astray_since_ns;
+        let state = &mut self.sources[source];
+        let since = &mut state.astray_since_ns;
         match standing {
             Standing::Near { ahead, .. } => {
                 *since = None;
@@ -83,6 +85,9 @@ impl Builder {
                 since.get_or_insert(now_ns);
                 self.some_astray = true;
                 survey.astray_showing += 1;
+            }
+            Standing::Nothing if self.standings[source] != Standing::Nothing => {
+                state.emptied_ns = now_ns;
             }
             Standing::Nothing | Standing::Wrong(_) => {}
         }
@@ -110,6 +115,10 @@ impl Builder {
             self.wake_at(now_ns.saturating_add(ns));
             return Poll::Idle;
         }
+        let ended = Ended {
+            now_ns,
+            reason: policy::hurry(&self.config, &situation),
+        };
         let skips = nearest > 0 && situation.absent > situation.absent_silent;
         if let Some(source) = self.lone(trigger, input).filter(|_| skips) {
             return self.drop_lone(source, trigger, input);
@@ -120,10 +129,10 @@ impl Builder {
         }
         let discards = self.config.completion == Completion::Discard && !self.mismatched.is_empty();
         if verdict == Verdict::Discard || discards {
-            self.mark_absent(trigger, &situation);
+            self.mark_absent(trigger, ended);
             return self.discard_present(key, DropReason::Incomplete, input);
         }
-        self.build_present(key, &situation, input, output)
+        self.build_present(key, ended, input, output)
     }
 
     /// The source of an event that rests on one number which nothing confirms: no other source, and neither

@@ -46,6 +46,10 @@ pub struct Builder {
     pub(crate) gaps: VecDeque<TriggerGap>,
     /// Trigger number of the event that comes next when no trigger is missing.
     pub(crate) expected: Option<u32>,
+    /// When the first message came in this life.
+    pub(crate) first_ns: Option<u64>,
+    /// A full queue was told of, and no event was finished since: only then is it still known to be full.
+    pub(crate) pressure: bool,
     /// When the answer "idle" changes by itself.
     pub(crate) wake_ns: Option<u64>,
     /// Since when most sources have been astray.
@@ -89,6 +93,8 @@ impl Builder {
             triggers: Triggers::default(),
             gaps: VecDeque::new(),
             expected: None,
+            first_ns: None,
+            pressure: false,
             wake_ns: None,
             lost_since_ns: None,
             renumbered_ns: 0,
@@ -139,9 +145,10 @@ impl Builder {
         &self.accounts
     }
 
-    /// Says that the queue of `source` is nearly full, or no longer.
+    /// Says that the queue of `source` is nearly full, or no longer. It holds until an event is finished: that makes room.
     pub fn handle_pressure(&mut self, source: usize, pressed: bool) {
         self.sources[source].pressed = pressed;
+        self.pressure |= pressed;
     }
 
     /// Says that `source` will send nothing more.

@@ -20,7 +20,9 @@ impl Builder {
         message: Message,
         input: &I,
     ) {
+        self.first_ns.get_or_insert(now_ns);
         let state = &mut self.sources[source];
+        state.rhythm.note(now_ns, self.config.timeout_ns);
         if message.end <= state.pulled {
             let last = message.end == state.pulled;
             let rest = state.replay.admit(message, now_ns);

@@ -63,7 +63,7 @@ impl Builder {
         let nothing_near = survey.nearest.is_none();
         let all_here = survey.astray_showing == alive;
         let closed = self.sources.iter().all(|source| source.closed);
-        let pressed = self.sources.iter().any(|source| source.pressed);
+        let pressed = self.pressure && self.sources.iter().any(|source| source.pressed);
         if now_ns >= end || nothing_near && (all_here || closed || pressed) {
             self.renumber(now_ns);
             return true;
@@ -99,7 +99,8 @@ impl Builder {
                 continue;
             };
             let end = since.saturating_add(self.config.timeout_ns);
-            if now_ns >= end || state.pressed || state.closed {
+            let pressed = self.pressure && state.pressed;
+            if now_ns >= end || pressed || state.closed {
                 self.came_astray(source);
                 self.drop_head(source, DropReason::OutOfWindow, input);
                 dropped = true;

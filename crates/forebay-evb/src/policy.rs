@@ -6,17 +6,15 @@ mod wait;
 
 use crate::config::{Completion, Config};
 
-/// How long an event waits for a source although another one's queue is nearly full, in ns. Queues also fill
-/// while the sinks hold everything up, and then the missing messages lie right behind.
-pub(crate) const PRESSED_PATIENCE_NS: u64 = 20_000_000;
-
 /// What is known of the oldest event that is not finished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Situation {
     /// Sources that show nothing at all, so that they may still deliver.
     pub absent: usize,
-    /// Those of them that were already waited for in vain and have not spoken since.
+    /// Those of them that were already given up and have not spoken since.
     pub absent_silent: usize,
+    /// How long it takes until all others of them have been silent for longer than their usual gaps, in ns; 0: they have.
+    pub patience_ns: u64,
     /// Sources that will not deliver any more: they closed, or are already ahead.
     pub passed: usize,
     /// How long the event's oldest sub-event has been here while the output had room, in ns.
@@ -51,32 +49,67 @@ pub(crate) fn judge(config: &Config, situation: &Situation) -> Verdict {
     }
 }
 
-/// Whether the sources that are absent were waited for as long as the policy waits, so that it is not done again before
-/// they speak. `wait` waits each time.
-pub(crate) fn is_in_vain(config: &Config, situation: &Situation) -> bool {
-    config.completion != Completion::Wait && is_over(config, situation)
+/// Why an event is not waited for any more although somebody who was not given up is still absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hurry {
+    /// It has waited for the time-out.
+    Time,
+    /// Too many later events wait behind it.
+    Events,
+    /// Some source's queue is nearly full.
+    FullQueue,
+}
+
+impl Hurry {
+    /// All reasons, in the ledger's order.
+    pub const ALL: [Self; 3] = [Self::Time, Self::Events, Self::FullQueue];
+
+    /// The reason's name in the ledger.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Events => "events",
+            Self::FullQueue => "full_queue",
+        }
+    }
+}
+
+/// Why waiting for those who were not given up is over, if it is. But for the time-out, nobody is left behind who has been silent for
+/// no longer than usual: what he has sent is on its way.
+pub(crate) fn hurry(config: &Config, situation: &Situation) -> Option<Hurry> {
+    if situation.absent == situation.absent_silent {
+        return None;
+    }
+    if situation.age_ns >= config.timeout_ns {
+        return Some(Hurry::Time);
+    }
+    if config.completion == Completion::Wait || situation.patience_ns > 0 {
+        return None;
+    }
+    in_a_hurry(config, situation)
 }
 
 /// Whether waiting is over under the limits that `partial` and `discard` share.
 fn expired(config: &Config, situation: &Situation) -> bool {
-    situation.absent == situation.absent_silent || is_over(config, situation)
+    situation.absent == situation.absent_silent || hurry(config, situation).is_some()
 }
 
-/// Whether one of the limits is reached.
-fn is_over(config: &Config, situation: &Situation) -> bool {
-    situation.age_ns >= config.timeout_ns
-        || situation.backlog_events >= config.timeout_events
-        || (situation.pressed && situation.age_ns >= PRESSED_PATIENCE_NS)
+/// What makes waiting costly before the time-out.
+fn in_a_hurry(config: &Config, situation: &Situation) -> Option<Hurry> {
+    if situation.pressed {
+        return Some(Hurry::FullQueue);
+    }
+    (situation.backlog_events >= config.timeout_events).then_some(Hurry::Events)
 }
 
 /// When [`expired`] turns true by itself.
 fn time_left(config: &Config, situation: &Situation) -> u64 {
-    let limit_ns = if situation.pressed {
-        PRESSED_PATIENCE_NS.min(config.timeout_ns)
-    } else {
-        config.timeout_ns
-    };
-    limit_ns - situation.age_ns
+    let left_ns = config.timeout_ns - situation.age_ns;
+    if in_a_hurry(config, situation).is_none() {
+        return left_ns;
+    }
+    left_ns.min(situation.patience_ns)
 }
 
 #[cfg(test)]
@@ -87,6 +120,7 @@ mod tests {
         Situation {
             absent: 2,
             absent_silent: 1,
+            patience_ns: 7,
             passed: 0,
             age_ns: 10,
             backlog_events: 1,
@@ -120,11 +154,12 @@ mod tests {
             },
             Situation {
                 backlog_events: config.timeout_events,
+                patience_ns: 0,
                 ..waiting()
             },
             Situation {
                 pressed: true,
-                age_ns: PRESSED_PATIENCE_NS,
+                patience_ns: 0,
                 ..waiting()
             },
         ];
@@ -140,6 +175,38 @@ mod tests {
                 "{situation:?}"
             );
         }
+    }
+
+    /// A full queue and many later events end the waiting for sources that were silent for too long, and for no other.
+    #[test]
+    fn whoever_is_not_silent_for_long_is_waited_for_in_a_hurry_too() {
+        let config = Config::new(4);
+        let pressed = Situation {
+            pressed: true,
+            ..waiting()
+        };
+        let many = Situation {
+            backlog_events: config.timeout_events,
+            ..waiting()
+        };
+        for (situation, reason) in [(pressed, Hurry::FullQueue), (many, Hurry::Events)] {
+            let waits = Verdict::Wait { ns: 7 };
+            assert_eq!(partial::judge(&config, &situation), waits);
+            assert_eq!(discard::judge(&config, &situation), waits);
+            assert_eq!(hurry(&config, &situation), None);
+            let silent = Situation {
+                patience_ns: 0,
+                ..situation
+            };
+            assert_eq!(hurry(&config, &silent), Some(reason));
+        }
+        let old = Situation {
+            age_ns: config.timeout_ns,
+            ..pressed
+        };
+        assert_eq!(hurry(&config, &old), Some(Hurry::Time));
+        let all_given_up = Situation { absent: 1, ..old };
+        assert_eq!(hurry(&config, &all_given_up), None, "nobody is waited for");
     }
 
     #[test]

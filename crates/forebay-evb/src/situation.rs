@@ -1,12 +1,21 @@
 //! Who takes part in the event at hand, and what becomes of those who do not.
 
 use crate::account::DropReason;
+use crate::config::Completion;
 use crate::engine::Builder;
 use crate::head::NO_HEAD;
 use crate::loss::Cause;
-use crate::policy::{self, Situation};
+use crate::policy::{Hurry, Situation};
 use crate::source::Input;
 use crate::standing::Standing;
+
+/// When and why an event was finished without some source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) now_ns: u64,
+    /// Why whoever is absent was not waited for any longer; none when all of them had been given up before.
+    pub(crate) reason: Option<Hurry>,
+}
 
 impl Builder {
     /// Fills `present` with the sources that stand `nearest` triggers ahead, and says what is known of the rest.
@@ -16,7 +25,7 @@ impl Builder {
         let mut situation = Situation::default();
         for source in 0..self.config.sources {
             let state = &self.sources[source];
-            situation.pressed |= state.pressed;
+            situation.pressed |= self.pressure && state.pressed;
             match self.standings[source] {
                 Standing::Near { ahead, .. } if ahead == nearest => {
                     self.present.push(source as u32);
@@ -35,8 +44,13 @@ impl Builder {
                 _ => {
                     situation.absent += 1;
                     let given_up = state.silent || state.astray_since_ns.is_some();
-                    situation.absent_silent +=
-                        usize::from(given_up && self.heads.key[source] == NO_HEAD);
+                    if given_up && self.heads.key[source] == NO_HEAD {
+                        situation.absent_silent += 1;
+                    } else {
+                        let patience_ns = state.rhythm.patience_ns(self.config.timeout_ns);
+                        let left_ns = patience_ns.saturating_sub(self.silence_ns(source, now_ns));
+                        situation.patience_ns = situation.patience_ns.max(left_ns);
+                    }
                 }
             }
         }
@@ -45,11 +59,39 @@ impl Builder {
         situation
     }
 
-    /// Records each source that is not in the event, and which of them not to wait for again.
-    pub(crate) fn mark_absent(&mut self, trigger: u32, situation: &Situation) {
-        let silences = policy::is_in_vain(&self.config, situation);
+    /// How long nothing has come from `source` that could have: not while it had no room, nor the output.
+    fn silence_ns(&self, source: usize, now_ns: u64) -> u64 {
+        let state = &self.sources[source];
+        let last_ns = state.rhythm.last_ns().or(self.first_ns);
+        let since_ns = last_ns.unwrap_or(now_ns).max(state.emptied_ns);
+        let free_ns = self.unblocked_ns.max(self.renumbered_ns);
+        now_ns.saturating_sub(since_ns.max(free_ns))
+    }
+
+    /// Whether `source` is given up when an event is finished without it for this reason: not waited for again before it
+    /// speaks. `wait` waits each time.
+    fn is_too_silent(&self, source: usize, ended: Ended) -> bool {
+        let timeout_ns = self.config.timeout_ns;
+        let limit_ns = match ended.reason {
+            None => return false,
+            Some(Hurry::Time) => timeout_ns,
+            Some(Hurry::Events | Hurry::FullQueue) => {
+                self.sources[source].rhythm.patience_ns(timeout_ns)
+            }
+        };
+        let waits = self.config.completion == Completion::Wait;
+        !waits && self.silence_ns(source, ended.now_ns) >= limit_ns
+    }
+
+    /// Records each source that is not in the event, why it was not waited for any longer, and which of them not to wait for
+    /// again.
+    pub(crate) fn mark_absent(&mut self, trigger: u32, ended: Ended) {
+        if let Some(reason) = ended.reason {
+            self.book.add(self.accounts.waits_ended[reason as usize], 1);
+        }
         for source in 0..self.config.sources {
             let shown = self.heads.trigger(source);
+            let too_silent = shown.is_none() && self.is_too_silent(source, ended);
             let state = &mut self.sources[source];
             let cause = match shown {
                 Some(shown) if shown == trigger => continue,
@@ -59,7 +101,7 @@ impl Builder {
                     Cause::Closed
                 }
                 None => {
-                    state.silent |= silences;
+                    state.silent |= too_silent;
                     Cause::Timeout
                 }
             };

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::absent::Absent;
+use crate::silence::Rhythm;
 
 /// One HADTU message in a source's queue: where its sub-events lie and how many the receiver counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +97,11 @@ pub(crate) struct Source {
     pub(crate) behind_items: u64,
     pub(crate) behind_bytes: u64,
     pub(crate) replay: Replay,
-    /// Waited for in vain, and nothing came since.
+    /// When its messages come.
+    pub(crate) rhythm: Rhythm,
+    /// When what waited of it was used up: until then a full queue may have held it back, which is no silence.
+    pub(crate) emptied_ns: u64,
+    /// Given up after its silence was too long, and nothing came since.
     pub(crate) silent: bool,
     /// Nothing will come any more.
     pub(crate) closed: bool,

@@ -95,48 +95,82 @@ fn wait_waits_for_each_event_and_the_delay_does_not_grow() {
     rig.finish();
 }
 
+/// Sends `per_message` events of every source in a rhythm of 20 ms, and gives the trigger that comes next.
+fn in_rhythm(rig: &mut Rig) -> u32 {
+    for message in 0..5 {
+        rig.send_all(&subs(2 * message..2 * message + 2));
+        rig.pass(20 * MS);
+    }
+    10
+}
+
+/// Who has been silent for longer than usual is not waited for behind so many later events; up to then, everyone is.
 #[test]
 fn too_many_later_events_end_the_waiting_of_partial_and_discard() {
     for completion in ALL {
-        let mut rig = Rig::new(config(completion));
-        send_alive(&mut rig, &subs(0..99));
-        rig.poll();
-        assert_eq!(rig.sink.events.len(), 0, "{completion:?}");
-        send_alive(&mut rig, &subs(99..150));
-        rig.poll();
-        match completion {
-            Completion::Wait => assert!(rig.sink.events.is_empty()),
-            Completion::Partial => assert_eq!(rig.sink.events.len(), 150, "silent from then on"),
-            Completion::Discard => assert!(rig.sink.events.is_empty()),
-        }
-        let check = rig.finish();
-        let discards = completion == Completion::Discard;
-        assert_eq!(check.discarded, if discards { 150 } else { 0 });
-    }
-}
-
-/// Not at once: queues also fill while a sink holds everything up, and then what is missing lies right behind.
-#[test]
-fn pressure_shortens_the_waiting_of_partial_and_discard() {
-    for completion in ALL {
-        let mut rig = Rig::new(config(completion));
-        send_alive(&mut rig, &subs(0..10));
-        rig.builder.handle_pressure(0, true);
-        rig.pass(20 * MS - 1);
+        let mut rig = Rig::new(Config {
+            timeout_ns: 500 * MS,
+            ..config(completion)
+        });
+        let next = in_rhythm(&mut rig);
+        send_alive(&mut rig, &subs(next..109));
+        rig.pass(70 * MS);
+        send_alive(&mut rig, &subs(109..150));
+        // The last message of the dead one came at 80 ms, and 100 ms of silence are the least.
+        rig.pass(10 * MS - 1);
         assert!(rig.builder.poll_timeout().is_some(), "{completion:?}");
         rig.pass(1);
         let waits = rig.builder.poll_timeout().is_some();
         assert_eq!(waits, completion == Completion::Wait, "{completion:?}");
-        // It ends with the pressure, and who speaks is waited for again.
-        rig.builder.handle_pressure(0, false);
-        rig.send(DEAD, &subs(10..11));
-        send_alive(&mut rig, &subs(10..20));
-        rig.poll();
-        assert!(rig.builder.poll_timeout().is_some(), "{completion:?}");
-        rig.send(DEAD, &subs(11..20));
-        let check = rig.finish();
-        assert_eq!(check.complete, 10, "{completion:?}");
+        let check = rig.check();
+        let discards = completion == Completion::Discard;
+        assert_eq!(check.discarded, if discards { 140 } else { 0 });
+        let reasons = if waits { [0, 0, 0] } else { [0, 1, 0] };
+        assert_eq!(check.waits_ended, reasons, "{completion:?}");
     }
+}
+
+/// Not before a source has been silent for longer than usual: what it has sent is on its way.
+#[test]
+fn pressure_shortens_the_waiting_of_partial_and_discard() {
+    for completion in ALL {
+        let mut rig = Rig::new(Config {
+            timeout_ns: 500 * MS,
+            ..config(completion)
+        });
+        let next = in_rhythm(&mut rig);
+        send_alive(&mut rig, &subs(next..20));
+        rig.builder.handle_pressure(0, true);
+        // Its last message came 20 ms ago, and 100 ms are the least.
+        rig.pass(80 * MS - 1);
+        assert!(rig.builder.poll_timeout().is_some(), "{completion:?}");
+        rig.pass(1);
+        let waits = rig.builder.poll_timeout().is_some();
+        assert_eq!(waits, completion == Completion::Wait, "{completion:?}");
+        // Who speaks is waited for again, and pressure that was told before an event was finished is over.
+        rig.send(DEAD, &subs(20..21));
+        send_alive(&mut rig, &subs(20..30));
+        rig.pass(300 * MS);
+        assert!(rig.builder.poll_timeout().is_some(), "{completion:?}");
+        rig.send(DEAD, &subs(21..30));
+        let check = rig.finish();
+        let reasons = [0, 0, u64::from(!waits)];
+        assert_eq!(check.waits_ended, reasons, "{completion:?}");
+        assert_eq!(check.complete, 20, "{completion:?}");
+    }
+}
+
+/// Whoever never spoke may have a long way: only the time-out ends the waiting for it.
+#[test]
+fn a_source_of_which_nothing_is_known_is_waited_for_up_to_the_time_out() {
+    let mut rig = Rig::new(config(Completion::Partial));
+    send_alive(&mut rig, &subs(0..150));
+    rig.builder.handle_pressure(0, true);
+    rig.pass(TIMEOUT_NS - 1);
+    assert_eq!(rig.sink.events.len(), 0);
+    rig.pass(1);
+    assert_eq!(rig.sink.events.len(), 150);
+    assert_eq!(rig.finish().waits_ended, [1, 0, 0]);
 }
 
 /// A full output is no reason to give a source up: the time that it took does not count.

@@ -67,6 +67,8 @@ pub(crate) struct Check {
     pub(crate) unseen: u64,
     pub(crate) late: u64,
     pub(crate) gaps: Vec<TriggerGap>,
+    /// By [`forebay_evb::Hurry::ALL`].
+    pub(crate) waits_ended: [u64; 3],
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -93,6 +95,7 @@ impl Check {
             unseen: book.value(accounts.triggers_missing),
             late: book.value(accounts.triggers_late),
             gaps: rig.gaps.clone(),
+            waits_ended: accounts.waits_ended.map(|word| book.value(word)),
             bytes: rig.sink.bytes.clone(),
         };
         check.sources_close(rig);
