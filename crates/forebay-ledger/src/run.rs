@@ -62,6 +62,8 @@ pub enum Reason {
     InputEnded = 11,
     /// A connection was lost.
     ConnectionLost = 12,
+    /// Somebody removed or cut a file that was being written.
+    OutputRemoved = 13,
 }
 
 const CONDITIONS: [Condition; 5] = [
@@ -72,7 +74,7 @@ const CONDITIONS: [Condition; 5] = [
     Condition::Interrupted,
 ];
 
-const REASONS: [Reason; 13] = [
+const REASONS: [Reason; 14] = [
     Reason::None,
     Reason::LimitReached,
     Reason::Requested,
@@ -86,6 +88,7 @@ const REASONS: [Reason; 13] = [
     Reason::StartFailed,
     Reason::InputEnded,
     Reason::ConnectionLost,
+    Reason::OutputRemoved,
 ];
 
 impl Condition {
@@ -120,6 +123,7 @@ impl Reason {
             Self::StartFailed => "a stage did not start",
             Self::InputEnded => "input ended",
             Self::ConnectionLost => "a connection was lost",
+            Self::OutputRemoved => "output was removed",
         }
     }
 }

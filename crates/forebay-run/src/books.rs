@@ -124,6 +124,10 @@ pub struct SinkWords {
     pub files: Counter,
     /// Bytes written with headers.
     pub written: Counter,
+    /// Open files that somebody removed or cut.
+    pub removed_files: Counter,
+    /// Events and their bytes that were written and went with them.
+    pub removed: Tally,
     /// What the queue can hold, in bytes; 0 where there is none.
     pub capacity: Counter,
 }

@@ -24,6 +24,7 @@ use forebay_wire::mover::{BlockFields, Frame, Hello, Refusal, Totals};
 
 use crate::error::RunError;
 use crate::plan::FilePlan;
+use crate::sink::LOOK;
 use connection::{Connection, Dropped};
 use door::Door;
 use stream::Stream;
@@ -61,6 +62,8 @@ pub struct Mover {
     connections: HashMap<u64, Connection>,
     streams: Streams,
     next_token: u64,
+    /// When it last looked after its files.
+    looked_ns: u64,
     refused: BTreeMap<&'static str, u64>,
 }
 
@@ -88,6 +91,7 @@ impl Mover {
             connections: HashMap::new(),
             streams: Streams::default(),
             next_token: LISTENER + 1,
+            looked_ns: 0,
             refused: BTreeMap::new(),
         })
     }
@@ -122,6 +126,10 @@ impl Mover {
                 }
             }
             self.tend(now_ns);
+            if now_ns.saturating_sub(self.looked_ns) >= LOOK.as_nanos() as u64 {
+                self.looked_ns = now_ns;
+                self.streams.watch();
+            }
         }
         self.streams.close_all()?;
         Ok(MoverSummary::of(self.streams, &self.door, self.refused))

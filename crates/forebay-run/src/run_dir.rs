@@ -18,6 +18,7 @@ mod older;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -170,6 +171,27 @@ impl RunDir {
         }
     }
 
+    /// Whether somebody removed or renamed the directory: what has its name now is not this run's to write.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        let own = self._lock.as_ref().and_then(|file| file.metadata().ok());
+        let own = own.map(|data| (data.dev(), data.ino()));
+        let there = fs::metadata(&self.path).map(|data| (data.dev(), data.ino()));
+        there.map_or(true, |there| own.is_some_and(|own| own != there))
+    }
+
+    fn refuse_when_gone(&self) -> Result<(), RunError> {
+        if !self.is_gone() {
+            return Ok(());
+        }
+        let text = "somebody removed or renamed it during the run";
+        Err(RunError::File {
+            what: "writing into",
+            path: self.path.clone(),
+            source: io::Error::new(io::ErrorKind::NotFound, text),
+        })
+    }
+
     /// Puts the finished ledger into the directory and takes the live one away.
     ///
     /// # Errors
@@ -181,6 +203,7 @@ impl RunDir {
         if link == self.memory {
             return Ok(());
         }
+        self.refuse_when_gone()?;
         let bytes = fs::read(&self.memory).map_err(RunError::file("reading", &self.memory))?;
         self.replace(LEDGER, &bytes)?;
         fs::remove_file(&self.memory).map_err(RunError::file("removing", &self.memory))
@@ -191,6 +214,7 @@ impl RunDir {
     /// # Errors
     /// The directory cannot be written.
     pub fn write_record(&self, json: &str) -> Result<PathBuf, RunError> {
+        self.refuse_when_gone()?;
         self.replace(RECORD, json.as_bytes())
     }
 
@@ -214,6 +238,12 @@ impl RunDir {
         }
         fs::rename(&new, &path).map_err(RunError::file("renaming", &new))?;
         Ok(path)
+    }
+
+    /// The ledger that a run of this directory has in memory.
+    #[must_use]
+    pub fn memory(&self) -> &Path {
+        &self.memory
     }
 
     /// Name of the run.

@@ -1,10 +1,12 @@
 //! Sinks: each a thread with a queue, a ledger group and a policy of its own.
 
+mod begun;
 mod block;
 mod file;
 mod name;
 mod tcp;
 mod tenure;
+mod watched;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,13 +17,14 @@ use std::time::Duration;
 
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
 use forebay_ring::{Consumers, Record};
+use forebay_sys::clock;
 
 use crate::books::{Books, SinkWords};
 use crate::error::RunError;
 use crate::plan::{Plan, SinkKind, check_names};
 use crate::stage::Report;
 pub(crate) use block::{Block, Bytes};
-pub(crate) use file::HldWriter;
+pub(crate) use file::{HldWriter, LOOK};
 use tcp::TcpSink;
 use tenure::Lease;
 pub(crate) use tenure::Tenure;
@@ -49,6 +52,8 @@ pub(crate) trait Writer {
     fn prepare(&mut self, run: u32, books: &mut SinkBooks) -> bool;
     /// Writes the events of one block. What is lost is counted by the writer.
     fn write_block(&mut self, block: &Block<'_>, books: &mut SinkBooks);
+    /// Looks after what was written while nothing more comes; true when the books must be committed.
+    fn watch(&mut self, books: &mut SinkBooks) -> bool;
     /// Ends the output in order.
     fn finish(&mut self, books: &mut SinkBooks);
     /// What the supervisor should know.
@@ -154,13 +159,16 @@ impl SinkHandle {
         let stall = plan.stall_of(&name);
         let work: Box<dyn FnOnce() + Send> = match &plan.sinks[index].kind {
             SinkKind::File(file) => {
+                let out = HldWriter::resume(file.clone(), &mut own)?;
+                own.commit();
                 let work = Work {
                     consumers,
-                    out: Box::new(HldWriter::resume(file.clone(), &own)?),
+                    out: Box::new(out),
                     books: own,
                     leak,
                     stall,
                     to_builder,
+                    looked_ns: 0,
                 };
                 Box::new(move || work.run())
             }
@@ -270,6 +278,8 @@ struct Work {
     /// For tests: how long the first block is held up.
     stall: Duration,
     to_builder: ToBuilder,
+    /// When it last looked after its output.
+    looked_ns: u64,
 }
 
 impl Work {
@@ -291,9 +301,23 @@ impl Work {
                 tracing::error!(%error, "waiting for events");
                 break;
             }
+            self.watch();
         }
         self.out.finish(&mut self.books);
         self.books.commit();
+        self.report();
+    }
+
+    /// Looks now and then after what was written, while nothing comes: before each block the writer looks itself.
+    fn watch(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        if now_ns.saturating_sub(self.looked_ns) < LOOK.as_nanos() as u64 {
+            return;
+        }
+        self.looked_ns = now_ns;
+        if self.out.watch(&mut self.books) {
+            self.commit(None);
+        }
         self.report();
     }
 

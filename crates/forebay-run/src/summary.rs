@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use forebay_ledger::{Counter, Snapshot, Supervisor as Life, Verdict, audit};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
-use crate::books::Books;
+use crate::books::{Books, SinkWords};
 use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::supervisor::Outcome;
@@ -29,6 +29,33 @@ pub struct Lost {
     pub bytes: u64,
     /// The most that it can have been.
     pub bytes_max: u64,
+}
+
+/// What was written into files that somebody removed or cut while they were open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    /// Such files.
+    pub files: u64,
+    /// Events that went with them.
+    pub events: u64,
+    /// The bytes of these.
+    pub bytes: u64,
+}
+
+impl Removed {
+    /// Adds what the books of a sink say.
+    pub(crate) fn add(&mut self, words: &SinkWords, snapshot: &Snapshot) {
+        let (events, bytes) = snapshot.tally(words.removed);
+        self.files += snapshot.value(words.removed_files);
+        self.events += events;
+        self.bytes += bytes;
+    }
+
+    /// Whether anything is gone.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.files > 0
+    }
 }
 
 /// Latency and size of events.
@@ -75,6 +102,8 @@ pub struct Summary {
     pub odd_decoding: u64,
     /// Losses by `place.reason.owner`.
     pub drops: BTreeMap<String, Lost>,
+    /// What was written and somebody removed: no drop of any account, since it had been written.
+    pub output_removed: Removed,
     /// Events per second, from the first message (with an emulator of our own: its first trigger) to the last event built; 0 with
     /// fewer than two.
     pub event_rate_hz: f64,
@@ -162,6 +191,7 @@ impl Summary {
             subevents_missing: by_source(|source| source.missing),
             odd_decoding: by_source(|source| source.odd_decoding),
             drops: drops(&verdict),
+            output_removed: removed(books, snapshot),
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
             triggers: Triggers::of(snapshot).unwrap_or_default(),
@@ -194,6 +224,14 @@ fn span_s(books: &Books, snapshot: &Snapshot) -> f64 {
         .map_or(0, |words| snapshot.value(words.start_ns));
     let first = if trigger > 0 { trigger } else { message };
     last.saturating_sub(first) as f64 / 1e9
+}
+
+fn removed(books: &Books, snapshot: &Snapshot) -> Removed {
+    let mut removed = Removed::default();
+    for sink in &books.sinks {
+        removed.add(sink, snapshot);
+    }
+    removed
 }
 
 /// All named losses that occurred.
@@ -269,7 +307,11 @@ pub(crate) fn files_of_runs(
     directory: &Path,
     runs: RangeInclusive<u32>,
 ) -> Result<Vec<PathBuf>, RunError> {
-    let entries = fs::read_dir(directory).map_err(RunError::file("listing", directory))?;
+    let entries = match fs::read_dir(directory) {
+        // Somebody removed it during the run.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(RunError::file("listing", directory))?,
+    };
     let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
     let ours = paths.filter(|path| run_of(path).is_some_and(|run| runs.contains(&run)));
     let mut found: Vec<_> = ours.filter_map(|path| path.canonicalize().ok()).collect();

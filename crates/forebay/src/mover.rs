@@ -19,7 +19,7 @@ const IDLE_LIMIT_MIN: Duration = Duration::from_millis(100);
 ///
 /// Each sender's stream has a ledger in the directory. A mover that was killed and is started again with the same --out goes on
 /// where it stopped, with nothing lost and nothing twice. Ends by Ctrl-C or SIGTERM. Exits with 0 when all books
-/// close, the senders' included, 1 when not.
+/// close, the senders' included, 1 when not, and when somebody removed what was being written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: forebay mover --listen 127.0.0.1:9400 --out /data")]
 pub(crate) struct MoverArgs {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
         Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print_text(&summary),
     }
-    Ok(if summary.is_closed() {
+    Ok(if summary.is_closed() && !summary.is_removed() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(BROKEN)

@@ -22,6 +22,9 @@ pub(crate) const LOST: u8 = 3;
 /// Exit code of a sender that has sent all and does not know what came.
 pub(crate) const UNCONFIRMED: u8 = 4;
 
+/// Front of what taints a run whose files or directory somebody removed.
+const OUTPUT_REMOVED: &str = "output_removed:";
+
 /// How a run is carried out and shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Manner {
@@ -42,6 +45,8 @@ pub(crate) struct Done {
     pub(crate) verdict: Verdict,
     /// What the whole host counted below the sockets.
     pub(crate) host: Changes,
+    /// The run's record, where it could not be written.
+    pub(crate) record: Option<serde_json::Value>,
 }
 
 /// The fault switch, for tests of the books.
@@ -93,16 +98,19 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
     let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "plan": plan, "host_counters": outcome.host });
     let text = serde_json::to_string_pretty(&record).context("writing the run's record")?;
     let mut summary = summary;
-    if let Err(error) = supervisor.run_dir().write_record(&text) {
-        // The summary on standard output is then all there is beside the ledger.
-        note_line(format_args!("forebay: warning: {error}"));
-        summary.warnings.push(error.to_string());
-    }
+    let written = supervisor.run_dir().write_record(&text);
+    let unwritten = written.err().map(|error| {
+        let text = format!("{error}; the record goes to standard output");
+        note_line(format_args!("forebay: warning: {text}"));
+        summary.warnings.push(text);
+        record
+    });
     Ok(Done {
         plan,
         summary,
         verdict,
         host: outcome.host,
+        record: unwritten,
     })
 }
 
@@ -141,7 +149,10 @@ pub(crate) fn conclude(
         || done.summary.triggers.triggers_missing > 0
         || done.summary.events_partial > 0
         || done.summary.events_discarded > 0;
-    Ok(match (done.verdict.closed && good, manner.strict && lost) {
+    let mut taints = done.summary.taints.iter();
+    let removed = taints.any(|text| text.starts_with(OUTPUT_REMOVED));
+    let good = good && done.verdict.closed && !removed;
+    Ok(match (good, manner.strict && lost) {
         (false, _) => ExitCode::from(BROKEN),
         (true, true) => ExitCode::from(LOST),
         (true, false) => ExitCode::SUCCESS,
@@ -152,6 +163,9 @@ fn print_json(done: &Done, extra: serde_json::Value) -> Result<()> {
     let mut object = serde_json::to_value(&done.summary)?;
     if let (Some(object), serde_json::Value::Object(extra)) = (object.as_object_mut(), extra) {
         object.extend(extra);
+        if let Some(record) = &done.record {
+            object.insert("record".into(), record.clone());
+        }
     }
     print_line(format_args!("{object}"));
     Ok(())
@@ -192,6 +206,10 @@ fn print_text(done: &Done, found: Option<&str>) {
     }
     for file in &summary.files {
         print_line(format_args!("{}", file.display()));
+    }
+    if let Some(record) = &done.record {
+        print_line("The record could not be written into the run's directory; this is it:");
+        print_line(format_args!("{record:#}"));
     }
     if let Some(found) = found {
         print_line(found);

@@ -190,6 +190,39 @@ fn a_killed_sender_goes_on_with_nothing_lost_and_nothing_twice() {
 }
 
 #[test]
+fn a_file_of_the_mover_that_somebody_removes_is_told_with_what_was_in_it() {
+    let folder = TempDir::new().unwrap();
+    let capture = capture_of(&folder, &PACED);
+    let (local, remote) = (folder.path().join("local"), folder.path().join("remote"));
+    let mover = Mover::start(&remote, &["--once"]);
+    let args = ["--sink", &mover.sink(), "--speed", "1"];
+    let mut command = replay_command(&capture, &local, &args);
+    let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+    wait_for("bytes at the mover", || {
+        (written_bytes(&remote) >= 2_000_000).then_some(())
+    });
+    let mut entries = std::fs::read_dir(&remote).unwrap().flatten();
+    let path = entries
+        .find_map(|entry| {
+            Some(entry.path()).filter(|path| path.extension().is_some_and(|ext| ext == "hld"))
+        })
+        .unwrap();
+    std::fs::remove_file(path).unwrap();
+    let output = running.output(Duration::from_secs(20));
+    assert_eq!(output.status.code(), Some(0));
+    let (code, moved) = mover.end();
+    assert_eq!(code, Some(1), "{moved}");
+    let stream = &moved["streams"][0];
+    assert_eq!(stream["condition"], "tainted", "{moved}");
+    let taint = stream["taints"][0].as_str().unwrap();
+    assert!(taint.starts_with("output_removed: "), "{moved}");
+    let removed = stream["output_removed"]["events"].as_u64().unwrap();
+    let left: usize = files(&moved).iter().map(|path| events(path).len()).sum();
+    assert_eq!(left as u64 + removed, 8_000, "{moved}");
+    assert!(removed > 0 && left > 0, "{moved}");
+}
+
+#[test]
 fn a_mover_that_stops_reading_stalls_nothing_else() {
     let folder = TempDir::new().unwrap();
     let traffic = Traffic {

@@ -1,6 +1,6 @@
 //! The books of the sinks: what the builder offers each of them, and what it makes of it.
 
-use forebay_ledger::{AccountId, GroupId, LinkSpec, SchemaBuilder, Unit};
+use forebay_ledger::{AccountId, GroupId, LinkSpec, SchemaBuilder, Tally, Unit};
 
 use super::{OFFER_REASONS, OfferWords, SINK_REASONS, SinkWords};
 use crate::plan::{Plan, SinkKind};
@@ -80,6 +80,18 @@ fn declare_words(
         name,
         "bytes written, headers included",
     );
+    let mut removed = |word: &str, help| schema.counter(group, word, name, help);
+    let removed_files = removed(
+        "output_removed_files",
+        "open files that somebody removed or cut",
+    );
+    let removed = Tally {
+        items: removed(
+            "output_removed_events",
+            "events that were written and went with such files",
+        ),
+        bytes: removed("output_removed_bytes", "bytes of these events"),
+    };
     let capacity = schema.gauge(
         group,
         "sink_queue_capacity_bytes",
@@ -95,6 +107,8 @@ fn declare_words(
             file,
             files,
             written,
+            removed_files,
+            removed,
             capacity,
         },
         id,

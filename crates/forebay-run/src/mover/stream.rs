@@ -35,6 +35,11 @@ pub(super) struct StreamWords {
 }
 
 impl StreamWords {
+    /// The words of its files.
+    pub(super) fn sink(&self) -> &SinkWords {
+        &self.sink
+    }
+
     fn declare(run_id: &str, sink: &str) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(run_id);
         let (words, mover_id) = declare_writer(&mut schema, "mover", sink);
@@ -89,7 +94,7 @@ impl Stream {
             words: words.sink.clone(),
             tenure: Tenure::default(),
         };
-        let files = HldWriter::resume(plan.clone(), &books)?;
+        let files = HldWriter::resume(plan.clone(), &mut books)?;
         // A sender that did not hear the end comes again; its stream is over all the same.
         if books.book.value(words.ended) == 0 {
             run.set_condition(Condition::Running, Reason::None);
@@ -224,7 +229,8 @@ impl Stream {
         self.take_reports();
         let ours = self.totals();
         // What an earlier life of the stream could not write is in the books only.
-        let condition = if self.taints.is_empty() && ours.events_lost == 0 {
+        let removed = self.books.book.value(self.words.sink.removed_files);
+        let condition = if self.taints.is_empty() && ours.events_lost == 0 && removed == 0 {
             Condition::Complete
         } else {
             Condition::Tainted
@@ -251,6 +257,15 @@ impl Stream {
         }
     }
 
+    /// Says once that its ledger is gone from the disk.
+    pub(super) fn look_for_ledger(&mut self) {
+        if !self.ledger.exists() {
+            let ledger = self.ledger.display();
+            let text = format!("output_removed: the ledger {ledger} was removed or renamed");
+            self.taints.push(text);
+        }
+    }
+
     /// The mover ends before the stream, or needs its room: the file is ended, a successor begins the next one.
     pub(super) fn interrupt(&mut self) {
         if !self.has_ended() {
@@ -263,6 +278,14 @@ impl Stream {
                 clock::realtime_ns(),
             );
         }
+    }
+
+    /// Looks after the open file while nothing comes.
+    pub(super) fn watch(&mut self) {
+        if self.files.watch(&mut self.books) {
+            self.books.commit();
+        }
+        self.take_reports();
     }
 
     fn take_reports(&mut self) {

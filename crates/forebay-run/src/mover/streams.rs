@@ -93,6 +93,11 @@ impl Streams {
         }
     }
 
+    /// Looks after the files of all that are open.
+    pub(super) fn watch(&mut self) {
+        self.open.values_mut().for_each(|open| open.stream.watch());
+    }
+
     /// Makes room: connections are fewer than streams, so that somebody without one is always there.
     fn evict(&mut self) -> Result<(), Refusal> {
         let idle = self.open.iter();
@@ -109,6 +114,7 @@ impl Streams {
             return;
         };
         open.stream.interrupt();
+        open.stream.look_for_ledger();
         let written = open.stream.written_since_opened();
         self.written.0 += written.0;
         self.written.1 += written.1;

@@ -11,7 +11,7 @@ use super::door::Door;
 use super::stream::Stream;
 use super::streams::Streams;
 use crate::error::RunError;
-use crate::summary::{Lost, drops, files_of_runs};
+use crate::summary::{Lost, Removed, drops, files_of_runs};
 
 /// One stream.
 #[derive(Debug, Clone, Serialize)]
@@ -36,6 +36,8 @@ pub struct StreamSummary {
     pub residual_bytes: u64,
     /// Losses by `place.reason.owner`.
     pub drops: BTreeMap<String, Lost>,
+    /// What was written and somebody removed.
+    pub output_removed: Removed,
     /// Files written, absolute.
     pub files: Vec<PathBuf>,
     /// The stream's ledger, for `forebay audit`.
@@ -54,6 +56,8 @@ pub struct Unlisted {
     pub streams: u64,
     /// Of these, streams whose books do not close.
     pub unclosed: u64,
+    /// Of these, streams of whose output somebody removed a part.
+    pub removed: u64,
     /// What is left over in them.
     pub residual_items: u64,
     /// The same in bytes.
@@ -64,6 +68,7 @@ impl Unlisted {
     pub(super) fn add(&mut self, summary: &StreamSummary) {
         self.streams += 1;
         self.unclosed += u64::from(!summary.verdict.closed);
+        self.removed += u64::from(summary.is_removed());
         self.residual_items += summary.residual_items;
         self.residual_bytes += summary.residual_bytes;
     }
@@ -126,6 +131,12 @@ impl MoverSummary {
         }
     }
 
+    /// Whether somebody removed a part of what was written.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.unlisted.removed > 0 || self.streams.iter().any(StreamSummary::is_removed)
+    }
+
     /// Whether all books close.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -134,6 +145,12 @@ impl MoverSummary {
 }
 
 impl StreamSummary {
+    /// Whether somebody removed a part of what was written, or its ledger.
+    fn is_removed(&self) -> bool {
+        let mut taints = self.taints.iter();
+        self.output_removed.any() || taints.any(|text| text.starts_with("output_removed:"))
+    }
+
     pub(super) fn of(stream: &Stream) -> Result<Self, RunError> {
         let snapshot = stream.reader.snapshot()?;
         let verdict = audit(&snapshot, Life::Alive);
@@ -155,6 +172,8 @@ impl StreamSummary {
                 },
             )
         };
+        let mut removed = Removed::default();
+        removed.add(stream.words.sink(), &snapshot);
         let ((events_in, _), (events_written, bytes_written)) = line("mover");
         let (_, (events_sent, _)) = line("sender");
         let [first, last] = stream.words.runs.map(|word| snapshot.value(word) as u32);
@@ -174,6 +193,7 @@ impl StreamSummary {
             residual_items: verdict.balance.residual_items,
             residual_bytes: verdict.balance.residual_bytes,
             drops: drops(&verdict),
+            output_removed: removed,
             files,
             ledger: stream.ledger.clone(),
             taints: stream.taints.clone(),

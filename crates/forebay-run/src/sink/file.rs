@@ -2,22 +2,31 @@
 //!
 //! Position, counters and queue cursor commit as one record. A predecessor killed after a `write` and before the
 //! commit left bytes that the books do not know: they are cut off and written again from the queue.
+//!
+//! A file that somebody removes or cuts meanwhile takes every write without an error. It is looked at before each block and
+//! every `LOOK`: what was in it is counted and told, and a new file begins. Writes go to the file's end, wherever that is, so
+//! that one that was cut never has a hole in it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use forebay_sys::clock;
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
+use super::begun::{claim, create_new, options};
+use super::watched::{Fate, Kept, fate, moved_to};
 use super::{Block, Dropped, SinkBooks, Writer, name};
 use crate::error::RunError;
 use crate::plan::FilePlan;
 use crate::stage::Report;
 
-/// How many names are tried when files of that name exist.
-const SUFFIX_MAX: u32 = 10_000;
+/// How often a file is looked at into which nothing is written.
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
+/// So many removed files are told each by its name; further ones are counted.
+const REMOVED_TOLD_MAX: u32 = 16;
 
 /// The open file.
 struct Open {
@@ -26,6 +35,8 @@ struct Open {
     run: u32,
     offset: u64,
     events: u64,
+    /// It was told that it lies elsewhere now.
+    moved_told: bool,
 }
 
 /// Writes HLD files.
@@ -37,13 +48,16 @@ pub(crate) struct HldWriter {
     /// What the supervisor was told already, and what it shall be told.
     tainted: Option<Dropped>,
     reports: Vec<Report>,
+    /// Removed files that were told.
+    removed_told: u32,
     /// How a block is brought to the device; tests make it fail.
     sync_block: fn(&File) -> io::Result<()>,
 }
 
 impl HldWriter {
-    /// Goes on with the file that the books name, cut to what they hold.
-    pub(crate) fn resume(plan: FilePlan, books: &SinkBooks) -> Result<Self, RunError> {
+    /// Goes on with the file that the books name, cut to what they hold. What is not there any more is counted: the books must be
+    /// committed then.
+    pub(crate) fn resume(plan: FilePlan, books: &mut SinkBooks) -> Result<Self, RunError> {
         std::fs::create_dir_all(&plan.directory)
             .map_err(RunError::file("creating directory", &plan.directory))?;
         let [run, suffix, offset, events] = books.words.file.map(|word| books.book.value(word));
@@ -53,35 +67,47 @@ impl HldWriter {
             refused: None,
             tainted: None,
             reports: Vec::new(),
+            removed_told: 0,
             sync_block: File::sync_data,
         };
         if run == 0 || offset == 0 {
             return Ok(writer);
         }
         let path = name::path(&writer.plan, run as u32, suffix as u32);
-        let file = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .map_err(RunError::file("opening again", &path))?;
+        let file = match options().open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let bytes = offset - EVENT_HEADER_BYTES as u64;
+                writer.count_removed("removed", &path, (events, bytes), books);
+                return Ok(writer);
+            }
+            Err(error) => return Err(RunError::file("opening again", &path)(error)),
+        };
         let _ = claim(&file);
-        file.set_len(offset)
-            .map_err(RunError::file("cutting", &path))?;
+        if matches!(fate(&file, offset), Ok(Fate::Longer)) {
+            file.set_len(offset)
+                .map_err(RunError::file("cutting", &path))?;
+        }
         writer.open = Some(Open {
             file,
             path,
             run: run as u32,
             offset,
             events,
+            moved_told: false,
         });
+        writer.look(books);
         Ok(writer)
     }
 
     /// Opens the file of `run` under a name that nobody has.
     fn begin(&mut self, run: u32, books: &mut SinkBooks) -> io::Result<()> {
         self.end(books);
-        let (file, path, suffix) = create_new(&self.plan, run)?;
+        let (file, path, suffix) = self.create(run)?;
         let offset = EVENT_HEADER_BYTES as u64;
-        if let Err(error) = file.write_all_at(&frame(EventId::START, run), 0) {
+        let written = file.set_len(0);
+        let written = written.and_then(|()| file.write_all_at(&frame(EventId::START, run), 0));
+        if let Err(error) = written {
             // An empty file is taken over by the next attempt.
             let _ = file.set_len(0);
             return Err(error);
@@ -92,11 +118,108 @@ impl HldWriter {
             run,
             offset,
             events: 0,
+            moved_told: false,
         });
         books.book.add(books.words.files, 1);
         books.book.add(books.words.written, offset);
         self.note(u64::from(suffix), books);
         Ok(())
+    }
+
+    /// A file for `run`, in a directory that is made again when somebody removed it: the events are worth more than its absence.
+    fn create(&mut self, run: u32) -> io::Result<(File, PathBuf, u32)> {
+        let created = create_new(&self.plan, run);
+        if !matches!(&created, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            return created;
+        }
+        let directory = &self.plan.directory;
+        std::fs::create_dir_all(directory)?;
+        let text = format!("{} was gone and is made again", directory.display());
+        tracing::warn!("{text}");
+        self.reports.push(Report::Warning(text));
+        create_new(&self.plan, run)
+    }
+
+    /// Looks whether the open file is as it was left. What is not there any more is counted, and a new file begins with the
+    /// next block; true when the books must be committed.
+    fn look(&mut self, books: &mut SinkBooks) -> bool {
+        let Some(open) = &self.open else { return false };
+        let (path, fate) = (open.path.clone(), fate(&open.file, open.offset));
+        match fate {
+            Ok(Fate::Whole) => false,
+            Ok(Fate::Longer) => {
+                tracing::warn!(path = %path.display(), "what is behind its events is cut off");
+                let _ = open.file.set_len(open.offset);
+                false
+            }
+            Ok(Fate::Removed) => {
+                self.lose("removed", None, books);
+                true
+            }
+            Ok(Fate::Cut { bytes }) => {
+                let kept = Kept::count(&open.file, open.run, bytes);
+                self.lose(&format!("cut to {bytes} bytes"), Some(kept), books);
+                true
+            }
+            Err(error) => {
+                self.taint(&error, &path);
+                false
+            }
+        }
+    }
+
+    /// Closes a file that somebody removed or cut. What is `kept` of the latter becomes a sound file again.
+    fn lose(&mut self, how: &str, kept: Option<Kept>, books: &mut SinkBooks) {
+        let Some(open) = self.open.take() else { return };
+        if let Some(kept) = kept
+            && open.file.set_len(kept.end).is_ok()
+            && kept.end > 0
+        {
+            let stop = frame(EventId::STOP, open.run);
+            if open.file.write_all_at(&stop, kept.end).is_ok() {
+                books.book.add(books.words.written, stop.len() as u64);
+            }
+        }
+        let kept = kept.unwrap_or_default();
+        let events = open.events.saturating_sub(kept.events);
+        let bytes = open.offset - kept.end.max(EVENT_HEADER_BYTES as u64);
+        self.count_removed(how, &open.path, (events, bytes), books);
+    }
+
+    fn count_removed(
+        &mut self,
+        how: &str,
+        path: &Path,
+        (events, bytes): (u64, u64),
+        books: &mut SinkBooks,
+    ) {
+        books.book.add(books.words.removed_files, 1);
+        books.book.add_tally(books.words.removed, events, bytes);
+        for word in books.words.file {
+            books.book.set(word, 0);
+        }
+        if self.removed_told < REMOVED_TOLD_MAX {
+            self.removed_told += 1;
+            let path = path.display();
+            let text = format!(
+                "output_removed: {path} was {how} while it was written: {events} events ({bytes} bytes) that were in it are gone"
+            );
+            tracing::error!("{text}; further events go into a new file");
+            self.reports.push(Report::Tainted(text));
+        }
+    }
+
+    /// Tells once that the open file has another name now: its events are there, where nobody may look for them.
+    fn look_for_name(&mut self) {
+        let Some(open) = self.open.as_mut().filter(|open| !open.moved_told) else {
+            return;
+        };
+        if let Some(now) = moved_to(&open.file, &open.path) {
+            open.moved_told = true;
+            let (path, now) = (open.path.display(), now.display());
+            let text = format!("{path} was renamed while it was written; it is now {now}");
+            self.reports.push(Report::Warning(text));
+        }
     }
 
     /// Writes down where the file stands.
@@ -110,6 +233,7 @@ impl HldWriter {
 
     /// Ends the open file with a stop event.
     fn end(&mut self, books: &mut SinkBooks) {
+        self.look(books);
         let Some(mut open) = self.open.take() else {
             return;
         };
@@ -165,7 +289,7 @@ impl HldWriter {
         Ok(())
     }
 
-    fn taint(&mut self, error: &io::Error, path: &std::path::Path) -> Dropped {
+    fn taint(&mut self, error: &io::Error, path: &Path) -> Dropped {
         let reason = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Dropped::DiskFull,
             _ => Dropped::WriteError,
@@ -188,10 +312,11 @@ impl HldWriter {
 
 impl Writer for HldWriter {
     fn prepare(&mut self, run: u32, books: &mut SinkBooks) -> bool {
+        let lost = self.look(books);
         if self.is_open_for(run) {
             return false;
         }
-        let ended = self.open.is_some();
+        let ended = lost || self.open.is_some();
         self.refused = self.begin(run, books).err();
         ended || self.refused.is_none()
     }
@@ -211,7 +336,13 @@ impl Writer for HldWriter {
         }
     }
 
+    fn watch(&mut self, books: &mut SinkBooks) -> bool {
+        self.look_for_name();
+        self.look(books)
+    }
+
     fn finish(&mut self, books: &mut SinkBooks) {
+        self.look_for_name();
         self.end(books);
     }
 
@@ -224,58 +355,6 @@ impl Writer for HldWriter {
 fn frame(id: EventId, run: u32) -> [u8; EVENT_HEADER_BYTES] {
     let unix_s = (clock::realtime_ns() / 1_000_000_000).cast_signed();
     EventHeader::new(id, unix_s, run).to_bytes()
-}
-
-fn create_new(plan: &FilePlan, run: u32) -> io::Result<(File, PathBuf, u32)> {
-    for suffix in 0..SUFFIX_MAX {
-        let path = name::path(plan, run, suffix);
-        let existing = || OpenOptions::new().read(true).write(true).open(&path);
-        match OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-        {
-            Ok(file) if claim(&file) && file.metadata()?.len() == 0 => {
-                return Ok((file, path, suffix));
-            }
-            Ok(_) => {}
-            // Made and not written by a predecessor, or by a full disk. One with a start event and no more is
-            // what a predecessor left that was killed before its books said so.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if let Ok(file) = existing()
-                    && claim(&file)
-                    && is_unused(&file, run)?
-                {
-                    return Ok((file, path, suffix));
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::from(io::ErrorKind::AlreadyExists))
-}
-
-/// Makes a file this writer's while it is open: another sink may look for a name in the same second. The kernel takes the
-/// claim back when its process dies.
-fn claim(file: &File) -> bool {
-    // A file system without locks has no claims; its names still differ as soon as one is written.
-    !matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock))
-}
-
-/// Whether a regular file holds nothing but (at most) the start event of this same run.
-fn is_unused(file: &File, run: u32) -> io::Result<bool> {
-    let data = file.metadata()?;
-    if !data.is_file() || data.len() > EVENT_HEADER_BYTES as u64 {
-        return Ok(false);
-    }
-    let mut head = [0; EVENT_HEADER_BYTES];
-    let count = file.read_at(&mut head, 0)?;
-    let ours = || {
-        EventHeader::parse(&head)
-            .is_ok_and(|header| header.id == EventId::START && header.run == run)
-    };
-    Ok(count == 0 || (count == EVENT_HEADER_BYTES && ours()))
 }
 
 #[cfg(test)]
@@ -339,7 +418,7 @@ mod tests {
             book,
             tenure: crate::sink::Tenure::default(),
         };
-        let mut out = HldWriter::resume(file, &books).unwrap();
+        let mut out = HldWriter::resume(file, &mut books).unwrap();
         assert!(out.prepare(RUN, &mut books));
         let path = out.open.as_ref().unwrap().path.clone();
         let mut write = |out: &mut HldWriter, sequences: std::ops::Range<u32>| {

@@ -25,6 +25,12 @@ impl Supervisor {
         }
         self.outcome.host = Changes::between(&self.host, &Reading::take());
         self.settle_sinks()?;
+        if self.run_dir.is_gone() {
+            let directory = self.run_dir.path().display();
+            self.taint(format!(
+                "output_removed: {directory} was removed or renamed during the run"
+            ));
+        }
         let reason = match self.outcome.end {
             End::Limit => Reason::LimitReached,
             End::Requested => Reason::Requested,
@@ -47,7 +53,8 @@ impl Supervisor {
         self.run.finish(condition, reason, clock::realtime_ns());
         self.closed = true;
         if let Err(error) = self.run_dir.keep_ledger() {
-            self.outcome.warnings.push(format!("{error}; the ledger stays in memory, where `forebay audit` finds it until the host is restarted"));
+            let memory = self.run_dir.memory().display();
+            self.outcome.warnings.push(format!("{error}; the ledger stays in memory until the host is restarted: `forebay audit {memory}` reads it"));
         }
     }
 
@@ -70,6 +77,8 @@ impl Supervisor {
             ] {
                 self.taint_for(condition, &name, lost(reason));
             }
+            let removed = snapshot.tally(books.sinks[sink].removed).0;
+            self.taint_for("output_removed", &name, removed);
             if matches!(plan.backpressure, Backpressure::Block { .. }) {
                 self.taint_for(
                     "sink_stalled",
@@ -185,6 +194,7 @@ fn taint_reason(text: &str) -> Reason {
         Some("disk_full") => Reason::DiskFull,
         Some("write_error" | "too_long") => Reason::WriteFailed,
         Some("sink_stalled") => Reason::SinkStalled,
+        Some("output_removed") => Reason::OutputRemoved,
         Some("capture_broken") => Reason::InputEnded,
         Some("peer_lost" | "mover_mismatch") => Reason::SinkStalled,
         _ => Reason::StageLost,

@@ -1,0 +1,171 @@
+//! Files and directories that somebody removes or cuts while a run writes into them.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod rig;
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use rig::sender::{Sender, message};
+use rig::{
+    Run, assert_closed, audit, evb, files, free_ports, hld, number, signal, start, wait_for,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A run of one source whose events are built one by one.
+struct Taking {
+    _folder: TempDir,
+    out: PathBuf,
+    run: Run,
+    sender: Sender,
+}
+
+impl Taking {
+    fn start() -> Self {
+        let folder = TempDir::new().unwrap();
+        let out = folder.path().join("out");
+        let base_port = free_ports(1);
+        let run = start(&mut evb(&out, 1, base_port, &[]));
+        run.wait_stages(&["receiver", "builder"]);
+        Self {
+            _folder: folder,
+            out,
+            run,
+            sender: Sender::new(base_port),
+        }
+    }
+
+    /// Sends events and waits for a file that has them, and no others.
+    fn send(&mut self, triggers: std::ops::Range<u32>) -> PathBuf {
+        let wanted: Vec<u32> = triggers.clone().collect();
+        for first in triggers.step_by(50) {
+            let part = first..(first + 50).min(wanted[0] + wanted.len() as u32);
+            self.sender.send(0, &message(0, part, 500));
+        }
+        wait_for("a file with these events", || {
+            let mut paths = hld_files(&self.out).into_iter();
+            paths.find(|path| triggers_in(path) == wanted)
+        })
+    }
+
+    fn wait_until_noticed(&self, how: &str) {
+        wait_for("the notice", || self.run.said().contains(how).then_some(()));
+    }
+
+    fn end(self) -> (PathBuf, Value, TempDir) {
+        signal("INT", self.run.pid());
+        let json = self.run.end().json_of(1);
+        assert_eq!(json["condition"], "tainted", "{json}");
+        assert_eq!(json["reason"], "output was removed", "{json}");
+        let taint = json["taints"][0].as_str().unwrap();
+        assert!(taint.starts_with("output_removed: "), "{json}");
+        (self.out, json, self._folder)
+    }
+}
+
+fn hld_files(out: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(out).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|ext| ext == "hld"))
+        .collect()
+}
+
+fn triggers_in(path: &Path) -> Vec<u32> {
+    let events = hld::read(path).events;
+    events.iter().map(|event| event.subs[0].1).collect()
+}
+
+/// Files, events and bytes that are told to be gone.
+fn gone(json: &Value) -> [u64; 3] {
+    ["files", "events", "bytes"].map(|key| number(&json["output_removed"], key))
+}
+
+fn cut(path: &Path, bytes: u64) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(bytes).unwrap();
+}
+
+#[test]
+fn a_removed_file_is_noticed_told_and_followed_by_another() {
+    let mut taking = Taking::start();
+    let path = taking.send(0..100);
+    let bytes = path.metadata().unwrap().len() - 32;
+    fs::remove_file(&path).unwrap();
+    // Before anything else comes.
+    taking.wait_until_noticed("was removed while it was written: 100 events");
+    let next = taking.send(100..150);
+    let (out, json, _folder) = taking.end();
+    assert_eq!(gone(&json), [1, 100, bytes], "{json}");
+    assert_eq!(files(&json), [next.canonicalize().unwrap()]);
+    let file = hld::read(&next);
+    assert!(file.is_ended && file.broken == 0);
+    assert_eq!(number(&json, "events_built"), 150);
+    assert_closed(&json, &out);
+}
+
+#[test]
+fn a_removed_directory_is_made_again_and_the_record_goes_to_standard_output() {
+    let mut taking = Taking::start();
+    taking.send(0..100);
+    fs::remove_dir_all(&taking.out).unwrap();
+    taking.wait_until_noticed("was removed while it was written: 100 events");
+    let next = taking.send(100..150);
+    let (out, json, _folder) = taking.end();
+    assert_eq!(gone(&json)[..2], [1, 100], "{json}");
+    assert_eq!(files(&json), [next.canonicalize().unwrap()]);
+    let warnings = json["warnings"].to_string();
+    assert!(warnings.contains("goes to standard output"), "{warnings}");
+    assert_eq!(json["record"]["summary"]["events_built"], 150);
+    assert!(!out.join("run.json").exists(), "it is another's by now");
+    // The ledger is where the warning says.
+    let memory = warnings.split("forebay audit ").nth(1).unwrap();
+    let memory = Path::new(memory.split('`').next().unwrap());
+    let sheet = audit(memory);
+    fs::remove_file(memory).unwrap();
+    assert_eq!(sheet.code(), Some(0), "{}", sheet.stdout);
+    assert!(
+        sheet.stdout.contains("tainted (output was removed)"),
+        "{}",
+        sheet.stdout
+    );
+}
+
+#[test]
+fn a_file_that_is_cut_keeps_its_whole_events_and_has_no_zeros() {
+    let mut taking = Taking::start();
+    let first = taking.send(0..100);
+    let event = (first.metadata().unwrap().len() - 32) / 100;
+    cut(&first, 32 + 60 * event + 10);
+    let second = taking.send(100..150);
+    cut(&second, 0);
+    taking.wait_until_noticed("was cut to 0 bytes while it was written: 50 events");
+    let third = taking.send(150..160);
+    let (out, json, _folder) = taking.end();
+    assert_eq!(gone(&json), [2, 40 + 50, (40 + 50) * event], "{json}");
+    assert_eq!(triggers_in(&first), (0..60).collect::<Vec<_>>());
+    assert_eq!(triggers_in(&third), (150..160).collect::<Vec<_>>());
+    for path in files(&json) {
+        let file = hld::read(&path);
+        assert!(file.is_ended && file.broken == 0, "{}", path.display());
+    }
+    assert_closed(&json, &out);
+}
+
+#[test]
+fn what_was_removed_before_the_builder_died_is_counted_by_its_successor() {
+    let mut taking = Taking::start();
+    let path = taking.send(0..100);
+    let builder = taking.run.stages()["builder"];
+    // Stopped, it cannot look.
+    signal("STOP", builder);
+    fs::remove_file(&path).unwrap();
+    signal("KILL", builder);
+    taking.send(100..150);
+    let (out, json, _folder) = taking.end();
+    assert_eq!(gone(&json)[..2], [1, 100], "{json}");
+    assert_eq!(json["restarts"]["builder"], 1, "{json}");
+    assert_closed(&json, &out);
+}
