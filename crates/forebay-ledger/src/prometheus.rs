@@ -22,7 +22,7 @@ use crate::snapshot::Snapshot;
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Families made here, which no declared metric may be named like.
-pub(crate) const RESERVED: [&str; 19] = [
+pub(crate) const RESERVED: [&str; 21] = [
     "items",
     "bytes",
     "held_items",
@@ -39,6 +39,8 @@ pub(crate) const RESERVED: [&str; 19] = [
     "link_items",
     "process_cpu_seconds",
     "process_cpu_ns",
+    "metrics_connections",
+    "metrics_connections_cut",
     "elink_chunks",
     "elink_bytes",
     "elink_chunks_flagged",
