@@ -25,7 +25,7 @@ pub(super) fn declare_sinks(
         let published = schema.cursor_tally(group, &format!("{}.published", sink.name));
         let mut cursor = |name: &str| schema.cursor(group, &format!("{}.{name}", sink.name));
         let tail = cursor("tail_bytes");
-        let rotation = ["run", "file_bytes", "file_events", "file_start_s"].map(&mut cursor);
+        let rotation = ["run", "file_bytes", "file_events", "file_start_ns"].map(&mut cursor);
         let first_run = cursor("first_run");
         let words = match sink.kind {
             // It is a part of the builder: what it took is committed with what it was given.

@@ -88,7 +88,8 @@ struct Rotation {
     run: u32,
     bytes: u64,
     events: u64,
-    start_s: i64,
+    /// When the file began, by the monotonic clock.
+    start_ns: u64,
     /// Run number of the first file; 0 before.
     first_run: u32,
     /// Least run number: those below are taken by older files.
@@ -97,37 +98,36 @@ struct Rotation {
 
 impl Rotation {
     fn restored(limits: Option<Limits>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
-        let [run, bytes, events, start_s] = words.rotation.map(|word| book.value(word));
+        let [run, bytes, events, start_ns] = words.rotation.map(|word| book.value(word));
         let first_run = book.value(words.first_run) as u32;
         Self {
             limits,
             run: run as u32,
             bytes,
             events,
-            start_s: start_s.cast_signed(),
+            start_ns,
             first_run,
             run_min,
         }
     }
 
-    /// Whether an event of `bytes` needs a new file; `run_s` is the present second as a run number.
-    fn is_due(&self, bytes: u64, run_s: i64) -> bool {
+    /// Whether an event of `bytes` needs a new file.
+    fn is_due(&self, bytes: u64, now_ns: u64) -> bool {
         let Some(limits) = &self.limits else {
             return self.run == 0;
         };
         let over = |limit: u64, value: u64| limit > 0 && value > limit;
+        let age_ns = now_ns.saturating_sub(self.start_ns);
+        let is_old = limits.seconds > 0 && age_ns >= limits.seconds.saturating_mul(1_000_000_000);
         self.run == 0
             || (self.events > 0
                 && (over(limits.bytes, self.bytes + bytes)
                     || over(limits.events, self.events + 1)
-                    || over(
-                        limits.seconds,
-                        (run_s - self.start_s).max(0).cast_unsigned(),
-                    )))
+                    || is_old))
     }
 
     /// Run numbers are seconds, and no two files of a run have the same.
-    fn begin(&mut self, run_s: i64) {
+    fn begin(&mut self, run_s: i64, now_ns: u64) {
         self.run = (run_s as u32)
             .max(self.run.wrapping_add(1))
             .max(self.run_min);
@@ -136,7 +136,7 @@ impl Rotation {
         }
         self.bytes = FILE_FRAME_BYTES;
         self.events = 0;
-        self.start_s = run_s;
+        self.start_ns = now_ns;
     }
 }
 
@@ -198,9 +198,9 @@ impl Offer {
             self.skip = Some(OFFER_EVENT_TOO_LONG);
             return true;
         }
-        if self.rotation.is_due(bytes as u64, run_s) {
+        if self.rotation.is_due(bytes as u64, now_ns) {
             self.end_block();
-            self.rotation.begin(run_s);
+            self.rotation.begin(run_s, now_ns);
         }
         if self.has_room(bytes) {
             self.skip = None;
@@ -360,7 +360,7 @@ impl Offer {
             u64::from(self.rotation.run),
             self.rotation.bytes,
             self.rotation.events,
-            self.rotation.start_s.cast_unsigned(),
+            self.rotation.start_ns,
         ];
         for (word, value) in self.words.rotation.iter().zip(rotation) {
             book.set(*word, value);

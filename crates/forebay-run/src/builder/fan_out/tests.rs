@@ -7,7 +7,7 @@ use forebay_ring::RingSetMemory;
 
 use super::*;
 use crate::books::{OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL};
-use crate::plan::Backpressure;
+use crate::plan::{Backpressure, FilePlan};
 use crate::presets;
 
 const QUEUE_BYTES: u64 = 1 << 20;
@@ -23,10 +23,18 @@ struct Bench {
 
 impl Bench {
     fn new(backpressure: Backpressure) -> Self {
+        Self::with_file(backpressure, |_| ())
+    }
+
+    /// The same with a setting of its file changed.
+    fn with_file(backpressure: Backpressure, change: impl FnOnce(&mut FilePlan)) -> Self {
         let local = std::net::Ipv4Addr::LOCALHOST.into();
         let mut plan = presets::plan("test", Path::new("."), local, 0, 1);
         let mut sink = presets::file_sink(".".into(), "te");
         (sink.queue_bytes, sink.backpressure) = (QUEUE_BYTES, backpressure);
+        if let SinkKind::File(file) = &mut sink.kind {
+            change(file);
+        }
         plan.sinks = vec![sink];
         let books = Books::declare(&plan).unwrap();
         let words = Words::zeroed(books.schema.words_needed());
@@ -119,4 +127,19 @@ fn a_queue_that_stays_full_is_another_reason() {
     }
     assert_eq!(bench.dropped(OFFER_QUEUE_FULL), 2);
     assert_eq!(bench.dropped(OFFER_EVENT_TOO_LONG), 0);
+}
+
+/// The wall clock stands still here: it has no part in this.
+#[test]
+fn a_file_gets_no_older_than_it_may() {
+    const S: u64 = 1_000_000_000;
+    let mut bench = Bench::with_file(Backpressure::Drop, |file| file.seconds_max = 3);
+    let mut runs = Vec::new();
+    for tenth in 0..91 {
+        bench.now_ns = 7 * S + tenth * S / 10;
+        assert!(bench.offer(100));
+        runs.push(bench.book.value(bench.books.offers[0].rotation[0]));
+    }
+    let changes = (1..runs.len()).filter(|at| runs[*at] != runs[at - 1]);
+    assert_eq!(changes.collect::<Vec<_>>(), [30, 60, 90]);
 }
