@@ -51,6 +51,14 @@ impl RingSetMemory {
         })
     }
 
+    /// The file of the data, for whoever takes its pages from the system before they are touched.
+    ///
+    /// # Errors
+    /// Descriptors run out.
+    pub fn data_fd(&self) -> Result<OwnedFd, RingError> {
+        memory::duplicate(DATA, &self.data)
+    }
+
     /// For the producer process, in the order that [`crate::Producers::map`] takes: data and its own index to write, the consumer's index to
     /// read.
     pub fn producer_fds(&self) -> Result<Vec<OwnedFd>, RingError> {

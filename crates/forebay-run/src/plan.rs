@@ -347,10 +347,8 @@ impl Plan {
             .iter()
             .map(|source| source.ring_bytes)
             .collect();
-        let mut spec = RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max());
-        // A page fault in the middle of a receive costs time in the data path, so all pages are taken at the start.
-        spec.populate = true;
-        spec
+        // A page that must be made in the middle of a receive costs time in the data path: the supervisor takes them all meanwhile.
+        RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())
     }
 
     /// Longest record in a source's ring: a whole message behind whatever is unfinished.

@@ -160,6 +160,8 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             crate::receiver::replay(plan, replay, words, rings, &control, leak)
         }
         Role::Builder => {
+            // For tests: a start that takes long.
+            std::thread::sleep(plan.stall_of("builder"));
             place(plan.builder.cpu, plan.builder.real_time)?;
             let rings = parts.take();
             let sinks = plan

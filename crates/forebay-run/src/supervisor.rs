@@ -5,6 +5,7 @@ mod left;
 mod parts;
 mod patience;
 mod start;
+mod warming;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -27,6 +28,7 @@ use crate::stage::{Order, Report, Role};
 use crate::worker::{Ended, Worker};
 use parts::bind;
 use patience::Patience;
+use warming::Warming;
 
 /// How often the supervisor looks around.
 const TICK: Duration = Duration::from_millis(10);
@@ -87,6 +89,7 @@ pub struct Supervisor {
     reader: LedgerReader,
     rings: RingSetMemory,
     sinks: Vec<RingSetMemory>,
+    warming: Warming,
     arena: OwnedFd,
     sockets: Vec<OwnedFd>,
     own_processes: bool,
@@ -143,6 +146,7 @@ impl Supervisor {
         HostBook::attach(&books, &words)?.read();
         let reader = LedgerReader::open(&words)?;
         let rings = RingSetMemory::create(&plan.event_rings())?;
+        let warming = Warming::start(rings.data_fd()?, plan.memory().source_rings_bytes);
         let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
         let sinks = queues.collect::<Result<_, _>>()?;
         let outcome = Outcome {
@@ -166,6 +170,7 @@ impl Supervisor {
             reader,
             rings,
             sinks,
+            warming,
             arena,
             sockets,
             own_processes,
@@ -265,6 +270,7 @@ impl Supervisor {
 
     /// Ends the stages in the order of the data: what is under way reaches the disk.
     fn shut_down(&mut self, tick: &mut impl FnMut(&LedgerReader)) -> Result<(), RunError> {
+        self.warming.stop();
         for role in [Role::Generator, Role::Receiver, Role::Builder] {
             let mut ordered_to = 0;
             let mut patience = Patience::with(&self.plan, role, clock::monotonic_ns());
@@ -293,12 +299,8 @@ impl Supervisor {
             "stage_lost: the {} did not end and was killed",
             role.name()
         ));
-        if let Some(stage) = self.stages.get_mut(&role)
-            && let Some(worker) = stage.worker.take()
-        {
-            let cpu_ns = worker.kill();
-            stage.runs_away = cpu_ns.is_none();
-            stage.cpu_ns += cpu_ns.unwrap_or(0);
+        if let Some(stage) = self.stages.get_mut(&role) {
+            stage.kill();
             stage.quick_deaths = QUICK_DEATHS_MAX;
         }
     }

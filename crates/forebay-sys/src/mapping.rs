@@ -9,7 +9,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{MemfdFlags, OFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::SysError;
@@ -95,6 +95,16 @@ pub struct Mapping {
     access: Access,
 }
 
+/// Takes the pages of `[offset, offset + bytes)` of a file in memory from the system, as they would be when they are first touched. What is
+/// in them stays as it is, also when another process writes there meanwhile.
+///
+/// # Errors
+/// The memory cannot be had.
+pub fn take_pages(fd: impl AsFd, offset: u64, bytes: u64) -> Result<(), SysError> {
+    rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, bytes)
+        .map_err(|errno| SysError::new("fallocate", format!("{bytes} bytes of memory"), errno))
+}
+
 impl Mapping {
     /// Maps the whole of `fd`; bytes beyond the last whole word are left out.
     ///
@@ -121,9 +131,12 @@ impl Mapping {
             .open(path);
         let file = file.map_err(|source| SysError::new("open", &*target, source))?;
         // Blocks are taken now: a full disk is an error here instead of a SIGBUS at some later store.
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).map_err(
-            |errno| SysError::new("fallocate", format!("{target} to {bytes} bytes"), errno),
-        )?;
+        let taken = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes);
+        taken.map_err(|errno| {
+            // What cannot be had leaves nothing.
+            let _ = std::fs::remove_file(path);
+            SysError::new("fallocate", format!("{target} to {bytes} bytes"), errno)
+        })?;
         Ok((Self::of_fd(&file, Access::ReadWrite)?, file))
     }
 
@@ -233,6 +246,14 @@ mod tests {
         let again = Mapping::create_file(&path, 8192).unwrap_err();
         assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
         assert!(again.to_string().contains("ledger"), "{again}");
+    }
+
+    #[test]
+    fn a_file_that_finds_no_room_is_not_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ledger");
+        assert!(Mapping::create_file(&path, 1 << 60).is_err());
+        assert!(!path.exists());
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub(crate) const LOST: u8 = 3;
 /// Exit code of a sender that has sent all and does not know what came.
 pub(crate) const UNCONFIRMED: u8 = 4;
 
+/// Rings from this size on are told at the start: taking their memory is work for many seconds.
+const RINGS_TOLD_BYTES: u64 = 1 << 30;
+
 /// Front of what taints a run whose files or directory somebody removed.
 const OUTPUT_REMOVED: &str = "output_removed:";
 
@@ -87,6 +90,13 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
     }
     if !json {
         announce(supervisor.plan());
+    }
+    let rings_bytes = supervisor.plan().memory().source_rings_bytes;
+    if rings_bytes >= RINGS_TOLD_BYTES {
+        note_line(format_args!(
+            "forebay: taking {} of memory for the rings; data may flow meanwhile",
+            bytes(rings_bytes as f64)
+        ));
     }
     let mut live = Live::new(json);
     let (supervisor, outcome) = supervisor.run(manner.duration, |reader| live.tick(reader))?;

@@ -179,3 +179,23 @@ fn a_builder_killed_at_its_start_is_started_again() {
 fn a_receiver_killed_at_its_start_is_started_again() {
     killed_at_its_start("receiver");
 }
+
+/// A start that takes ten minutes: as of rings whose memory is hard to come by.
+#[test]
+fn a_start_that_takes_long_hears_a_signal() {
+    for name in ["TERM", "INT"] {
+        let folder = TempDir::new().unwrap();
+        let mut command = evb(folder.path(), 1, free_ports(1), &[]);
+        let run = start(command.env("FOREBAY_STALL", "builder:600000"));
+        run.wait_stages(&["builder"]);
+        signal(name, run.pid());
+        // Before, it was waited for as long as a start may take: longer than `end` waits.
+        let json = run.end().json_of(0);
+        assert_eq!(
+            (&json["condition"], &json["reason"]),
+            (&"complete".into(), &"requested".into()),
+            "{json}"
+        );
+        assert_closed(&json, folder.path());
+    }
+}

@@ -10,11 +10,23 @@ use crate::error::RunError;
 use crate::stage::{Hello, Role};
 use crate::worker::{Ended, Worker};
 
+/// How long a stage that is starting is waited for when somebody asks to end.
+const START_GRACE_NS: u64 = 300_000_000;
+
 impl Stage {
     /// Its end, if it has come.
     pub(super) fn poll_end(&mut self) -> Result<Option<Ended>, RunError> {
         let ended = self.worker.as_mut().map(Worker::poll_end);
         Ok(ended.transpose()?.flatten())
+    }
+
+    /// Ends its present life; a thread cannot be ended.
+    pub(super) fn kill(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            let cpu_ns = worker.kill();
+            self.runs_away = cpu_ns.is_none();
+            self.cpu_ns += cpu_ns.unwrap_or(0);
+        }
     }
 }
 
@@ -51,13 +63,32 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Whether a stage that is not at work yet has had [`START_GRACE_NS`] since somebody asked to end; then it is ended. It has taken
+    /// nothing in, so that nothing is lost with it.
+    fn has_had_its_time(&mut self, role: Role, asked_ns: &mut Option<u64>) -> bool {
+        let now_ns = clock::monotonic_ns();
+        let since_ns = *asked_ns.get_or_insert(now_ns);
+        let Some(stage) = self.stages.get_mut(&role) else {
+            return false;
+        };
+        let over = stage.ready_ns.is_none() && now_ns - since_ns >= START_GRACE_NS;
+        if over {
+            stage.kill();
+        }
+        over
+    }
+
     /// Waits until a stage is at work for the first time; false when somebody asked to end before. A stage that was killed is
     /// started again, as later. One that gave up by itself is not: what hinders it will not go away.
     pub(super) fn wait_ready(&mut self, role: Role) -> Result<bool, RunError> {
         let limit_ns = clock::monotonic_ns() + END_LIMIT_NS;
+        let mut asked_ns = None;
         loop {
             std::thread::sleep(Duration::from_millis(1));
             self.hear(role);
+            if self.signals.count() > 0 && self.has_had_its_time(role, &mut asked_ns) {
+                return Ok(false);
+            }
             let Some(stage) = self.stages.get_mut(&role) else {
                 return Ok(true);
             };
