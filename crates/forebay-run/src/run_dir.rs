@@ -28,6 +28,7 @@ use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
 use forgotten::remove_forgotten;
+pub use forgotten::{Cleaned, clean_memory};
 pub(crate) use kept::KeptLedger;
 use older::Older;
 
@@ -161,7 +162,7 @@ impl RunDir {
         let first = self.memory.clone();
         let mut again = 0;
         loop {
-            match Mapping::create_file(&self.memory, bytes) {
+            match Mapping::create_private_file(&self.memory, bytes) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && again < NAMES_MAX => {
                     again += 1;
                     self.memory = first.with_extension(format!("{again}{LEDGER_SUFFIX}"));
@@ -343,7 +344,7 @@ pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
     if fs::symlink_metadata(&file).is_ok_and(|data| data.is_symlink()) && !file.exists() {
         let gone = io::Error::new(
             io::ErrorKind::NotFound,
-            "the run was killed and its memory is gone (the host was restarted, or a day has passed and an end point of messaging tidied up)",
+            "the run was killed and its memory is gone (the host was restarted, `forebay doctor --clean` was run, or a day has passed and an end point of messaging tidied up)",
         );
         return Err(RunError::File {
             what: "opening the ledger",

@@ -123,8 +123,21 @@ impl Mapping {
     /// # Errors
     /// When it exists, cannot be created or the file system has no room.
     pub fn create_file(path: &Path, bytes: u64) -> Result<(Self, File), SysError> {
+        Self::create(path, bytes, 0o666)
+    }
+
+    /// The same for a file that nobody but its owner may open.
+    ///
+    /// # Errors
+    /// As [`create_file`](Self::create_file).
+    pub fn create_private_file(path: &Path, bytes: u64) -> Result<(Self, File), SysError> {
+        Self::create(path, bytes, 0o600)
+    }
+
+    fn create(path: &Path, bytes: u64, mode: u32) -> Result<(Self, File), SysError> {
         let target = path.display().to_string();
         let file = OpenOptions::new()
+            .mode(mode)
             .read(true)
             .write(true)
             .create_new(true)

@@ -9,6 +9,7 @@ use anyhow::Result;
 use forebay_run::config::{self, needs::Memory};
 use forebay_run::doctor::{Check, Facts, Needs, Standing, examine};
 use forebay_run::presets;
+use forebay_run::run_dir::clean_memory;
 
 use crate::output::{Format, print_line};
 use crate::session::run_id;
@@ -25,12 +26,19 @@ pub(crate) struct DoctorArgs {
     /// Explain these counters alone, by their names in `forebay audit`, as interface.eth0.rx_dropped.
     #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "file")]
     counter: Vec<String>,
+    /// Take ledgers out of /dev/shm that killed processes of this user left there, and say which: audit what is still of interest before.
+    #[arg(long, conflicts_with_all = ["file", "counter"])]
+    clean: bool,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    if args.clean {
+        clean(args.format);
+        return Ok(ExitCode::SUCCESS);
+    }
     if !args.counter.is_empty() {
         return counters::explain(&args.counter, args.format);
     }
@@ -60,6 +68,21 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes what killed processes left out of memory.
+fn clean(format: Format) {
+    let removed = clean_memory();
+    match format {
+        Format::Json => print_line(serde_json::json!({ "removed": removed })),
+        Format::Text if removed.is_empty() => print_line("Nothing to remove."),
+        Format::Text => {
+            for one in &removed {
+                let (path, bytes) = (one.path.display(), one.bytes);
+                print_line(format_args!("removed {path} ({bytes} bytes)"));
+            }
+        }
+    }
 }
 
 /// One setting for people; what is as it should be takes one line.

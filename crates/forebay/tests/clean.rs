@@ -1,0 +1,59 @@
+//! What killed processes leave in memory, and who takes it away.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+mod rig;
+
+use std::process::Command;
+
+use rig::{forebay, free_ports, start};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// One run that is killed and one that lives, in a `/dev/shm` of their own: other tests have ledgers of killed processes, too.
+const SCRIPT: &str = r#"
+mount -t tmpfs none /dev/shm || exit 99
+out=$1; port=$2; shift 2
+"$@" evb --sources 1 --base-port "$port" --out "$out/dead" >/dev/null 2>&1 & dead=$!
+"$@" evb --sources 1 --base-port $((port + 1)) --out "$out/lives" >/dev/null 2>&1 & lives=$!
+until [ -e "$out/dead/ledger" ] && [ -e "$out/lives/ledger" ]; do sleep 0.02; done
+live_ledger=$(readlink "$out/lives/ledger")
+stat -c %a "$live_ledger"
+readlink "$out/dead/ledger"
+kill -9 $dead
+# Its stages hold the ledger until they have ended.
+while [ -e "$out/dead/ledger" ]; do "$@" doctor --clean --format json > "$out/said"; sleep 0.05; done
+cat "$out/said"
+[ -e "$live_ledger" ] && echo "the other is there"
+kill -INT $lives; wait $lives; echo $?
+"#;
+
+#[test]
+fn the_doctor_takes_away_what_is_dead_and_leaves_what_lives() {
+    let probe = Command::new("unshare").args(["--mount", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("skipped: no private mount namespace here (needs root and util-linux)");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let port = free_ports(2).to_string();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, "sh"]);
+    command.arg(folder.path()).arg(port);
+    let ended = start(command.arg(forebay().get_program())).end();
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    let [mode, dead, said, there, code] = lines[..] else {
+        panic!("{}\n{}", ended.stdout, ended.stderr);
+    };
+    assert_eq!(mode, "600", "nobody else reads a ledger in memory");
+    let said: Value = serde_json::from_str(said).unwrap();
+    assert_eq!(said["removed"].as_array().unwrap().len(), 1, "{said}");
+    assert_eq!(said["removed"][0]["path"], dead, "{said}");
+    assert!(said["removed"][0]["bytes"].as_u64() > Some(0), "{said}");
+    assert_eq!((there, code), ("the other is there", "0"));
+}
