@@ -264,6 +264,8 @@ fn add(sum: &mut Amount, more: Amount) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
     use super::*;
     use crate::{
         Condition, GroupWriter, LedgerReader, LinkSpec, Reason, RunWriter, SchemaBuilder,

@@ -98,7 +98,7 @@ fn received(out: &Path, port: u16, send: impl FnOnce()) -> Value {
     run.end().json()
 }
 
-fn link<'a>(sheet: &'a Value, port: u16) -> &'a Value {
+fn link(sheet: &Value, port: u16) -> &Value {
     let which = format!("port {port}");
     let links = sheet["links"].as_array().unwrap();
     links.iter().find(|link| link["which"] == which).unwrap()
