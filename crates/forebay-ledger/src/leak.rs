@@ -32,6 +32,16 @@ impl Leak {
         self.take_armed(hop)
     }
 
+    /// How many of the `items` that pass at `hop` must vanish uncounted.
+    #[inline]
+    pub fn take_of(&mut self, hop: &str, items: u64) -> u64 {
+        let mut taken = 0;
+        while taken < items && self.take(hop) {
+            taken += 1;
+        }
+        taken
+    }
+
     /// Whether anything is left to swallow.
     #[must_use]
     pub const fn is_armed(&self) -> bool {
@@ -75,6 +85,15 @@ mod tests {
         assert!(leak.take("sink:file"));
         assert!(!leak.take("sink:file"));
         assert!(!leak.is_armed());
+    }
+
+    #[test]
+    fn swallows_so_many_of_a_batch_and_no_more_than_are_left() {
+        let mut leak: Leak = "ring:5".parse().unwrap();
+        assert_eq!(leak.take_of("queue", 9), 0);
+        assert_eq!(leak.take_of("ring", 3), 3);
+        assert_eq!(leak.take_of("ring", 9), 2);
+        assert_eq!(leak.take_of("ring", 9), 0);
     }
 
     #[test]

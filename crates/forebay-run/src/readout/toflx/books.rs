@@ -196,10 +196,7 @@ impl Books {
     pub(super) fn taken(&mut self, card: usize, packets: u64) {
         let ring = &self.cards[card].ring;
         let size = |packets: u64| packets * PACKET_BYTES as u64;
-        let mut counted = packets;
-        while counted > 0 && self.leak.take("ring") {
-            counted -= 1;
-        }
+        let counted = packets - self.leak.take_of("ring", packets);
         self.book.add_tally(ring.outgoing, counted, size(counted));
         self.book.sub_tally(ring.held, packets, size(packets));
     }

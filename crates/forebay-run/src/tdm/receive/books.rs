@@ -153,15 +153,6 @@ impl Books {
         Ok((books, writer))
     }
 
-    /// How many of so many items vanish at a hop.
-    fn leaks(&mut self, hop: &str, items: u64) -> u64 {
-        let mut leaked = 0;
-        while leaked < items && self.leak.take(hop) {
-            leaked += 1;
-        }
-        leaked
-    }
-
     /// A datagram came, and this became of it.
     #[inline]
     pub(super) fn arrived(&mut self, bytes: u64, arrival: &Arrival<'_>) {
@@ -268,7 +259,7 @@ impl Books {
 
     /// A window is closed. Its account is of packets: of those that were lost nobody knows the bytes.
     pub(super) fn closed(&mut self, row: &Row) {
-        let leaked = self.leaks("windows", row.received);
+        let leaked = self.leak.take_of("windows", row.received);
         let Some(words) = self.senders.get(usize::from(row.sender)) else {
             return;
         };

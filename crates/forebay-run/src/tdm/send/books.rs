@@ -96,10 +96,8 @@ impl Books {
         self.book.add_tally(self.send.incoming, packets, bytes);
         self.book
             .add_tally(self.send.dropped[0], refused, refused_bytes);
-        let mut went = packets - refused;
-        while went > 0 && self.leak.take("send") {
-            went -= 1;
-        }
+        let went = packets - refused;
+        let went = went - self.leak.take_of("send", went);
         self.book
             .add_tally(self.send.outgoing, went, bytes - refused_bytes);
     }

@@ -79,15 +79,6 @@ impl WriterBooks {
         })
     }
 
-    /// How many of so many items vanish at a hop.
-    fn leaks(&mut self, hop: &str, items: u64) -> u64 {
-        let mut leaked = 0;
-        while leaked < items && self.leak.take(hop) {
-            leaked += 1;
-        }
-        leaked
-    }
-
     /// A packet's payload was taken off the queue.
     #[inline]
     pub(super) fn took(&mut self, sender: u16, bytes: u64) {
@@ -107,7 +98,7 @@ impl WriterBooks {
     /// Payloads were written, or could not be.
     pub(super) fn written(&mut self, sender: u16, written: &Written) {
         let at = usize::from(sender);
-        let leaked = self.leaks("write", written.written.packets);
+        let leaked = self.leak.take_of("write", written.written.packets);
         let (Some(words), Some(sum)) = (self.words.senders.get(at), self.written.get_mut(at))
         else {
             return;
@@ -132,7 +123,7 @@ impl WriterBooks {
     /// This has become of heaps.
     pub(super) fn heaps(&mut self, sender: u16, became: &HeapTally) {
         let at = usize::from(sender);
-        let leaked = self.leaks("heaps", became.whole.heaps);
+        let leaked = self.leak.take_of("heaps", became.whole.heaps);
         let (Some(words), Some(sum)) = (self.words.senders.get(at), self.heaps.get_mut(at)) else {
             return;
         };
