@@ -49,7 +49,7 @@ pub(crate) fn judge(config: &Config, situation: &Situation) -> Verdict {
     }
 }
 
-/// Why an event is not waited for any more although somebody who was not given up is still absent.
+/// Reasons to finish an event although a source that was not given up is still absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hurry {
     /// It has waited for the time-out.
@@ -75,8 +75,8 @@ impl Hurry {
     }
 }
 
-/// Why waiting for those who were not given up is over, if it is. But for the time-out, nobody is left behind who has been silent for
-/// no longer than usual: what he has sent is on its way.
+/// The reason to stop waiting for absent sources that were not given up; `None` while the event waits. Before the time-out no source
+/// is left out that has been silent for no longer than usual: what it has sent is on its way.
 pub(crate) fn hurry(config: &Config, situation: &Situation) -> Option<Hurry> {
     if situation.absent == situation.absent_silent {
         return None;

@@ -13,7 +13,7 @@ use crate::standing::Standing;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) now_ns: u64,
-    /// Why whoever is absent was not waited for any longer; none when all of them had been given up before.
+    /// The reason to stop waiting for absent sources; `None` when all of them had been given up before.
     pub(crate) reason: Option<Hurry>,
 }
 

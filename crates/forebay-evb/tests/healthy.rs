@@ -178,7 +178,7 @@ impl Case {
         (rig.finish(), sent)
     }
 
-    /// Plays the case. Whatever was sent is in an event, but for the first message of who comes back.
+    /// Plays the case. All that was sent is in an event, but for the first message of a source that comes back.
     fn assert_nothing_healthy_is_lost(&self) {
         let (check, sent) = self.play();
         let triggers = u64::from(LENGTH * self.triggers_per_timeout);
@@ -283,8 +283,8 @@ proptest! {
         case.assert_nothing_healthy_is_lost();
     }
 
-    /// Queues and numbers of events that are too short for the time-out: there is a reason to hurry, and who is no more silent
-    /// than usual is not left behind. What comes in one message of others, a queue must hold.
+    /// Queues and numbers of events that are too short for the time-out: there is a reason to hurry, and a source
+    /// that is no more silent than usual is not left behind. A queue must hold what one message of another source brings.
     #[test]
     fn short_queues_and_few_events_leave_no_source_behind_that_keeps_its_rhythm(
         case in case(0.3, Just(Vec::new()), 0.6..2.0, prop_oneof![5..500_u32, Just(20_000)], Just(Completion::Partial))

@@ -88,7 +88,7 @@ pub struct JoinedLink {
     pub sent: Amount,
     /// What the receivers say.
     pub received: Amount,
-    /// Losses of the link that have a name, by those who saw them.
+    /// Losses of the link that have a name, as the party that saw them counted them.
     pub dropped: Vec<DropLine>,
     /// What nobody explains: positive when it vanished, negative when it appeared. None where one end has no books here.
     pub unexplained: Option<Residual>,

@@ -209,24 +209,24 @@ impl Receiver {
     }
 
     /// The oldest so many messages that were delivered, of so many bytes, have taken effect: they are in the caller's hands now, and only now confirmed to
-    /// their senders; for who [gathers](Settings::gathers).
+    /// their senders; for a caller that [gathers](Settings::gathers).
     pub fn taken(&mut self, messages: u64, bytes: u64) {
         self.end_point.taken(messages, bytes);
     }
 
     /// The oldest so many messages that were delivered, of so many bytes, were thrown away by the caller. They are confirmed, too: their loss is in these books,
-    /// by name; for who [gathers](Settings::gathers).
+    /// by name; for a caller that [gathers](Settings::gathers).
     pub fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
         self.end_point.untaken(why, messages, bytes);
     }
 
-    /// What was delivered and not accounted for stays with the caller, and what comes from now on: the books hold it, and it is confirmed; for who
+    /// What was delivered and not accounted for stays with the caller, and what comes from now on: the books hold it, and it is confirmed; for a caller that
     /// [gathers](Settings::gathers) and is about to end.
     pub fn keep_rest(&mut self) {
         self.end_point.keep_rest();
     }
 
-    /// What comes from now on is lost as not wanted, and handed to nobody; for who [gathers](Settings::gathers) and has enough.
+    /// What comes from now on is lost as not wanted, and handed to nobody; for a caller that [gathers](Settings::gathers) and has enough.
     pub fn decline(&mut self) {
         self.end_point.declines = true;
     }

@@ -1,4 +1,4 @@
-//! First the effect, then the acknowledgement: for callers who [gather](crate::net::Settings::gathers), and say themselves what took effect.
+//! First the effect, then the acknowledgement: for callers that [gather](crate::net::Settings::gathers), and say themselves what took effect.
 
 use std::collections::VecDeque;
 
