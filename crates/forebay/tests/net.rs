@@ -439,7 +439,7 @@ fn round_trips_are_told_by_both_sides(backend: &str) {
             "--role",
             "send",
             "--duration",
-            "300ms",
+            "2s",
             "--message-bytes",
             "64",
         ],
