@@ -36,8 +36,10 @@ pub(crate) trait End: Send + 'static {
         Ok(())
     }
     fn taken(&mut self, _messages: u64, _bytes: u64) {}
-    /// What was not taken stays with this process, which says so.
-    fn keep_rest(&mut self) {}
+    /// Whether every peer has said all, and waits for its messages to be confirmed, if for anything.
+    fn has_heard_all(&self) -> bool {
+        false
+    }
     fn begin_end(&mut self);
     fn connections(&self) -> usize;
     /// Closes the books; who is still connected is left.
@@ -324,17 +326,9 @@ impl<E: End> Held<E> {
         let limit = arguments::timeout(timeout)?.unwrap_or(END_LIMIT);
         py.detach(|| {
             let mut state = self.enter();
-            let State {
-                end,
-                given,
-                is_ending,
-                ..
-            } = &mut *state;
+            let State { end, is_ending, .. } = &mut *state;
             if let Some(end) = end.as_mut().filter(|_| !*is_ending) {
                 end.begin_end();
-                if given.is_none() {
-                    end.keep_rest();
-                }
             }
             *is_ending = true;
         });
@@ -345,7 +339,9 @@ impl<E: End> Held<E> {
                 if end.connections() > 0 {
                     end.poll(most, gathered)?;
                 }
-                Ok((end.connections() == 0).then_some(()))
+                // What Python was not handed is confirmed to nobody, and its senders would wait for that in vain.
+                let in_vain = gathered.len() > 0 && end.has_heard_all();
+                Ok((end.connections() == 0 || in_vain).then_some(()))
             })
         };
         py.detach(|| {

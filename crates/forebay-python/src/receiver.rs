@@ -24,11 +24,11 @@ impl End for net::Receiver {
     }
 
     fn taken(&mut self, messages: u64, bytes: u64) {
-        self.taken(messages, bytes);
+        self.acknowledge().taken(messages, bytes);
     }
 
-    fn keep_rest(&mut self) {
-        self.keep_rest();
+    fn has_heard_all(&self) -> bool {
+        self.has_heard_all()
     }
 
     fn begin_end(&mut self) {

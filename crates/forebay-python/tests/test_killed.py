@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 from conftest import LIMIT, receive_all, wait_until
 
@@ -39,6 +40,24 @@ def test_what_a_killed_process_was_not_given_is_unconfirmed(address):
     summary = sender.close(timeout=0.1)
     sent = SENT - summary["dropped"]
     assert sent - 50 <= summary["unconfirmed"] <= sent
+
+
+def test_what_nobody_was_given_before_the_close_is_unconfirmed(address):
+    for by_hand in (False, True):
+        with Receiver(address, acknowledge_by_hand=by_hand) as receiver:
+            sender = Sender(receiver.address)
+            sender.send_many(1, bytes(100 * 8), sizes=[8] * 100)
+            sender.flush()
+            wait_until(lambda: receiver.waiting == 100, "the messages")
+            assert len(receiver.receive(30)) == 30
+            receiver.acknowledge()
+            begun = time.monotonic()
+            summary = receiver.close(timeout=LIMIT)
+            # Nobody waits for what nobody can acknowledge any more.
+            assert time.monotonic() - begun < LIMIT / 2
+            assert (summary["messages"], summary["held"], summary["residual_items"]) == (100, 70, 0)
+            assert sender.close(timeout=1)["unconfirmed"] == 70
+            assert len(receiver.receive()) == 70
 
 
 def test_what_is_not_acknowledged_by_hand_is_unconfirmed(address):

@@ -27,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod acknowledgement;
 mod books;
 mod buffers;
 pub mod bus;
@@ -50,6 +51,7 @@ mod summary;
 mod tags;
 mod viewed;
 
+pub use acknowledgement::Acknowledgement;
 pub use books::Untaken;
 pub use end_point::{Doze, PeerId};
 pub use error::NetError;

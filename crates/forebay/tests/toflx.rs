@@ -384,6 +384,35 @@ fn a_full_card_holds_senders_back_and_loses_nothing() {
     chain.assert_closed(&["card", "toflx", "toflx/receiver"]);
 }
 
+#[test]
+fn what_a_full_card_did_not_take_until_the_end_is_confirmed_as_lost() {
+    let chain = Chain::new("shm", "stopped");
+    // Nobody reads it.
+    chain.describe_card("card", "dma_bytes = 1048576");
+    let card = chain.card();
+    let toflx = chain.toflx("toflx", "buffer_count = 4\ndrain_s = 1");
+    let many = ["--input", "generate", "--message-bytes", "2000"];
+    let sender = chain.sender(fid(1), &many);
+    wait_for("messages that wait for room", || {
+        (chain.encoded("toflx", "held") > 0).then_some(())
+    });
+    let toflx = ends(toflx, 0);
+    let sent: Value = serde_json::from_str(&sender.end().stdout).unwrap();
+    assert!(signal("KILL", card.pid()));
+    card.end();
+    assert!(number(&toflx, "/drops/encode.stopped") > 0, "{toflx}");
+    assert_eq!(number(&toflx, "/receiver/held"), 0, "{toflx}");
+    // What it did not come to is unconfirmed, and nothing else.
+    let came = number(&toflx, "/messages");
+    let not_taken = number(&sent, "/messages") - came;
+    assert!(
+        came > 0 && number(&sent, "/unconfirmed") <= not_taken,
+        "{sent} {toflx}"
+    );
+    // What is in the ring of the card that is gone stays held.
+    chain.assert_closed(&["toflx/receiver"]);
+}
+
 const LOAD: [&str; 6] = [
     "--input",
     "generate",

@@ -73,8 +73,6 @@ pub(super) struct EndPoint<R> {
     pub(super) ending: bool,
     /// Nobody takes any more what comes.
     pub(super) declines: bool,
-    /// What comes is acknowledged at once, though the caller gathers.
-    keeps: bool,
     unsettled: Unsettled,
     made: u64,
     /// A connection ended otherwise than in order.
@@ -117,7 +115,6 @@ impl<R: Role> EndPoint<R> {
             looks_in_vain: 0,
             ending: false,
             declines: false,
-            keeps: false,
             unsettled: Unsettled::default(),
             made: 0,
             tainted: false,
@@ -188,6 +185,12 @@ impl<R: Role> EndPoint<R> {
         self.made > 0 && ended && self.open_connections() == 0
     }
 
+    /// Whether every peer that is connected has said all that it had to say: it waits for what it sent to be confirmed, if for anything.
+    pub(super) fn has_heard_all(&self) -> bool {
+        let mut open = self.connections.iter().filter(|one| one.is_open());
+        open.all(|one| one.session.has_heard_all())
+    }
+
     /// Those whom this side connects to, and who have ended in order and not come back since.
     pub(super) fn ended(&self) -> usize {
         self.dials.iter().filter(|dial| dial.has_ended).count()
@@ -249,7 +252,6 @@ impl<R: Role> EndPoint<R> {
                 connections,
                 books,
                 declines,
-                keeps,
                 unsettled,
                 settings,
                 ..
@@ -262,7 +264,6 @@ impl<R: Role> EndPoint<R> {
                 connection: connection.id,
                 declines: *declines,
                 gathers: settings.gathers,
-                keeps: *keeps,
                 through: [0; 2],
             };
             let mut deliver = |viewed: Viewed<'_>| delivery.deliver(viewed, on);

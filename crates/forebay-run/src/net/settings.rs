@@ -34,8 +34,8 @@ pub struct Settings {
     pub security: Security,
     /// Counts by tag, too.
     pub per_tag: bool,
-    /// What is delivered waits for a caller who says himself what he has [taken](super::Subscriber::taken), or
-    /// [not taken](super::Subscriber::untaken), in the order in which it was delivered; until then the books hold it, and its senders are told only that
+    /// What is delivered waits for a caller that says itself what it has [taken](super::Acknowledgement::taken), or
+    /// [not taken](super::Acknowledgement::untaken), in the order in which it was delivered; until then the books hold it, and its senders are told only that
     /// their buffers are free. Without this a message is confirmed when the caller has been handed it.
     pub gathers: bool,
     /// Directory of the run, with its ledger; none: the books are kept in this process alone.

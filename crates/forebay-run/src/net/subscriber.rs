@@ -6,7 +6,7 @@ use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Entry, Role as Wants, Slow};
 
-use super::books::Untaken;
+use super::acknowledgement::Acknowledgement;
 use super::buffers::{Buffers, Outbound};
 use super::bus::{Bus, Finder};
 use super::end_point::{Doze, EndPoint, Role};
@@ -196,27 +196,15 @@ impl Subscriber {
         self.end_point.stay()
     }
 
-    /// The oldest so many messages that were delivered, of so many bytes, have taken effect: they are in the caller's hands now, and only now confirmed to
-    /// their senders; for a caller that [gathers](Settings::gathers).
-    pub fn taken(&mut self, messages: u64, bytes: u64) {
-        self.end_point.taken(messages, bytes);
+    /// Says what has become of messages that were delivered; for a caller that [gathers](Settings::gathers).
+    pub fn acknowledge(&mut self) -> Acknowledgement<'_> {
+        Acknowledgement::by(&mut self.end_point)
     }
 
-    /// The oldest so many messages that were delivered, of so many bytes, were thrown away by the caller. They are confirmed, too: their loss is in these books,
-    /// by name; for a caller that [gathers](Settings::gathers).
-    pub fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
-        self.end_point.untaken(why, messages, bytes);
-    }
-
-    /// What was delivered and not accounted for stays with the caller, and what comes from now on: the books hold it, and it is confirmed; for a caller that
-    /// [gathers](Settings::gathers) and is about to end.
-    pub fn keep_rest(&mut self) {
-        self.end_point.keep_rest();
-    }
-
-    /// What comes from now on is lost as not wanted, and handed to nobody; for a caller that [gathers](Settings::gathers) and has enough.
-    pub fn decline(&mut self) {
-        self.end_point.declines = true;
+    /// Whether every publisher that is connected has said all that it had to say, and waits for its messages to be confirmed, if for anything.
+    #[must_use]
+    pub fn has_heard_all(&self) -> bool {
+        self.end_point.has_heard_all()
     }
 
     /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.

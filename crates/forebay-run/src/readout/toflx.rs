@@ -197,7 +197,9 @@ impl ToFlx<'_> {
         }
         let [messages, bytes] = self.came;
         let [before, before_bytes] = std::mem::replace(&mut self.acknowledged, self.came);
-        receiver.taken(messages - before, bytes - before_bytes);
+        receiver
+            .acknowledge()
+            .taken(messages - before, bytes - before_bytes);
     }
 
     fn wait_for_room(&mut self, receiver: &mut Receiver) -> Result<(), ReadoutError> {
@@ -280,9 +282,6 @@ impl ToFlx<'_> {
         while receiver.senders() > 0 && goes_on() {
             self.turn(&mut receiver)?;
         }
-        let left = drain.saturating_sub(begun.elapsed());
-        let net = receiver.finish(left, |delivered| self.take(&delivered))?;
-        self.pass_on();
         let unfinished = |card: &Card| card.waits() || card.is_here() && card.in_ring() > 0;
         while self.cards.iter().any(unfinished) && goes_on() {
             std::thread::sleep(Duration::from_millis(1));
@@ -298,7 +297,11 @@ impl ToFlx<'_> {
             card.give_up(Unwritten::Stopped, &mut self.books);
             card.summary.packets_left = card.in_ring();
         }
-        Ok(net)
+        // In rings or lost by name, all of it: whoever still waits for that is told. What comes now goes nowhere.
+        self.books.commit();
+        self.acknowledge(&mut receiver);
+        receiver.acknowledge().decline();
+        Ok(receiver.finish(Duration::ZERO, |_| {})?)
     }
 
     fn conclude(

@@ -143,12 +143,12 @@ macro_rules! messages_from {
                     not_wanted,
                     not_written,
                 } = became;
-                self.taken(written.messages, written.bytes);
+                self.acknowledge().taken(written.messages, written.bytes);
                 for (why, sum) in [
                     (Untaken::NotWanted, not_wanted),
                     (Untaken::NotWritten, not_written),
                 ] {
-                    self.untaken(why, sum.messages, sum.bytes);
+                    self.acknowledge().untaken(why, sum.messages, sum.bytes);
                 }
             }
         }
@@ -303,7 +303,7 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     });
     let carried = carry(&mut subscriber, &mut sink, &args.end, &signals)?;
     // Whoever was there has gone, or had his time.
-    subscriber.decline();
+    subscriber.acknowledge().decline();
     let summary = subscriber.finish(Duration::ZERO, |_| {})?;
     let code = tell(&summary, args.common.format, sink.is_stdout())?;
     carried.map(|()| code)
@@ -318,7 +318,7 @@ pub(crate) fn receive(args: &RecvArgs) -> Result<ExitCode> {
         receiver.address()?
     ));
     let carried = carry(&mut receiver, &mut sink, &args.end, &signals)?;
-    receiver.decline();
+    receiver.acknowledge().decline();
     let summary = receiver.finish(Duration::ZERO, |_| {})?;
     let code = tell(&summary, args.common.format, sink.is_stdout())?;
     carried.map(|()| code)

@@ -61,7 +61,6 @@ pub(super) struct Delivery<'a> {
     pub(super) connection: u64,
     pub(super) declines: bool,
     pub(super) gathers: bool,
-    pub(super) keeps: bool,
     /// Messages and bytes for which nobody will account any more.
     pub(super) through: [u64; 2],
 }
@@ -72,7 +71,7 @@ impl Delivery<'_> {
         let bytes = viewed.payload.len() as u64;
         let leaks = self.books.leaks("deliver");
         if self.gathers {
-            if leaks || self.declines || self.keeps {
+            if leaks || self.declines {
                 self.through = [self.through[0] + 1, self.through[1] + bytes];
             } else {
                 self.unsettled.add(self.connection, bytes);
@@ -101,12 +100,6 @@ impl<R: Role> EndPoint<R> {
     pub(in crate::net) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
         self.books.untaken(why, messages, bytes);
         self.acknowledge(messages, bytes);
-    }
-
-    /// What was delivered stays with the caller, and so does what comes from now on: the books hold it, and senders need not wait for more.
-    pub(in crate::net) fn keep_rest(&mut self) {
-        self.keeps = true;
-        self.acknowledge(u64::MAX, u64::MAX);
     }
 
     /// Shows the books first: nobody is told of what they do not say.

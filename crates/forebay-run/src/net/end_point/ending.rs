@@ -52,7 +52,9 @@ impl<R: Role> EndPoint<R> {
         {
             self.wait(Duration::from_millis(10), on)?;
         }
-        let in_order = !self.connections.iter().any(known);
+        // What has taken effect is confirmed, also to a peer that waits in vain for more of it.
+        self.give_credit();
+        let in_order = self.has_heard_all();
         while !self.connections.is_empty() {
             let peer = self.connections[0].peer().to_owned();
             self.part(0, &Parted::Cut { peer });

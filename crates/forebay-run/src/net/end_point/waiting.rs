@@ -184,7 +184,7 @@ impl<R: Role> EndPoint<R> {
     }
 
     /// Gives back everything that was read: nothing comes with which it could ride.
-    fn give_credit(&mut self) {
+    pub(super) fn give_credit(&mut self) {
         let mut at = 0;
         while at < self.connections.len() {
             let due = self.connections[at].session.give_credit(true);

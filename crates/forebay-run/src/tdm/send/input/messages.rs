@@ -148,8 +148,10 @@ impl<B: Gather> Carrier<B> {
         drop(give);
         self.arrived.signal();
         let (messages, bytes) = (self.messages, self.bytes);
-        self.receiver.untaken(Untaken::NotWanted, messages, bytes);
-        self.receiver.decline();
+        self.receiver
+            .acknowledge()
+            .untaken(Untaken::NotWanted, messages, bytes);
+        self.receiver.acknowledge().decline();
         let summary = self.receiver.finish(END_LIMIT, |_| {});
         summary.ok()
     }
@@ -158,7 +160,7 @@ impl<B: Gather> Carrier<B> {
     fn give(&mut self, give: &SyncSender<io::Result<B>>) -> bool {
         match give.try_send(Ok(std::mem::take(&mut self.gathered))) {
             Ok(()) => {
-                self.receiver.taken(self.messages, self.bytes);
+                self.receiver.acknowledge().taken(self.messages, self.bytes);
                 (self.messages, self.bytes) = (0, 0);
                 self.arrived.signal();
                 true
