@@ -45,8 +45,8 @@ use stalls::Stalls;
 pub use streams::Output;
 pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary};
 pub use watch::{Came, Watch};
+use writer::{PANICKED, Told, Writer};
 pub use writer::{QUEUE_BYTES_MAX, QUEUE_BYTES_MIN, default_queue_bytes};
-use writer::{Told, Writer};
 
 /// Buffers of 64 KiB that are taken from the socket at once.
 const BUFFERS: usize = 32;
@@ -263,7 +263,8 @@ impl Work<'_> {
             self.settle(tell);
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
                 // Who did not hear the last answer asks again; who waits for it hears it when all is written.
-                let is_written = asked > 0 || self.writer.is_idle() && self.ending.is_empty();
+                let is_written = self.writer.is_idle() && self.ending.is_empty();
+                let is_written = is_written || asked > 0 || !self.writer.is_there();
                 if is_written && now_ns >= *leave_ns.get_or_insert(now_ns + LINGER_NS) || asked >= 2
                 {
                     return Ok(());
@@ -391,20 +392,26 @@ impl Work<'_> {
         while let Some(told) = self.writer.poll() {
             match told {
                 Told::Line(line) => tell(&line),
-                Told::Failed(failure) => {
-                    if self.failed.is_none() {
-                        tell(&failure);
-                        self.failed = Some(failure);
-                        self.receiver.stop(now_ns);
-                    }
-                }
+                Told::Failed(failure) => self.fail(failure, now_ns, tell),
             }
+        }
+        if !self.writer.is_there() {
+            self.fail(PANICKED.to_owned(), now_ns, tell);
         }
         self.receiver.hold_grants(self.writer.is_half_full());
         self.books.queue(self.writer.bytes());
         self.books.commit();
         self.books.heartbeat();
         Ok(())
+    }
+
+    /// Something cannot be written: the session ends. Only the first reason counts.
+    fn fail(&mut self, failure: String, now_ns: u64, tell: &mut impl FnMut(&str)) {
+        if self.failed.is_none() {
+            tell(&failure);
+            self.failed = Some(failure);
+            self.receiver.stop(now_ns);
+        }
     }
 
     /// What the engine has to say: closed windows, lost ranges, the plan.

@@ -43,6 +43,9 @@ pub fn default_queue_bytes(link_rate_bps: u64) -> u64 {
         .clamp(DEFAULT_BYTES.0, DEFAULT_BYTES.1)
 }
 
+/// Why nothing more is written when the thread is gone before its time.
+pub(super) const PANICKED: &str = "the thread that writes streams has panicked";
+
 /// What both threads know.
 #[derive(Debug, Default)]
 struct Shared {
@@ -185,7 +188,8 @@ impl Writer {
         self.given - self.shared.taken.load(Ordering::Acquire)
     }
 
-    fn is_there(&self) -> bool {
+    /// Whether the thread is at work.
+    pub(super) fn is_there(&self) -> bool {
         self.thread
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
@@ -241,15 +245,15 @@ impl Writer {
         self.given + 1
     }
 
-    /// Whether so many blocks were written, or nobody writes any more.
+    /// Whether so many blocks were written. Of a thread that has panicked nobody knows what it wrote beyond those that it has given back.
     pub(super) fn has_taken(&self, blocks: u64) -> bool {
-        self.shared.taken.load(Ordering::Acquire) >= blocks || !self.is_there()
+        self.shared.taken.load(Ordering::Acquire) >= blocks
     }
 
     /// Everything is written.
     pub(super) fn is_idle(&self) -> bool {
         let is_behind = self.shared.is_behind.load(Ordering::Acquire);
-        self.block.is_empty() && self.has_taken(self.given) && !(is_behind && self.is_there())
+        self.block.is_empty() && self.has_taken(self.given) && !is_behind
     }
 
     /// What the writer has to say.
@@ -271,6 +275,12 @@ impl Writer {
         hold
     }
 
+    /// The writer panics when it comes to this.
+    #[cfg(test)]
+    fn panic(&mut self) {
+        self.block.push_always(Op::Panic);
+    }
+
     /// Nothing more comes; each sender may have said how many heaps it sent. The last block must have been booked.
     pub(super) fn finish(&mut self, heaps_sent: Vec<Option<u64>>) -> Result<Ended, String> {
         self.block.push_always(Op::End(heaps_sent));
@@ -279,7 +289,7 @@ impl Writer {
         let ended = self.thread.take().map(JoinHandle::join);
         match ended {
             Some(Ok(ended)) => Ok(ended),
-            _ => Err("the thread that writes streams has panicked".to_owned()),
+            _ => Err(PANICKED.to_owned()),
         }
     }
 }

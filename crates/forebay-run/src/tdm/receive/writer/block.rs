@@ -49,6 +49,8 @@ pub(super) enum Op {
     Flush,
     #[cfg(test)]
     Hold(std::sync::mpsc::Receiver<()>),
+    #[cfg(test)]
+    Panic,
     /// How many heaps each sender has sent, as far as they have said.
     End(Vec<Option<u64>>),
 }

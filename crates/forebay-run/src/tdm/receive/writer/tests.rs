@@ -123,6 +123,23 @@ fn what_is_to_be_confirmed_is_in_its_file() {
 }
 
 #[test]
+fn what_a_writer_that_panics_had_in_its_queue_is_not_confirmed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = started(directory.path(), QUEUE_BYTES_MIN);
+    let mut handed = Sum::default();
+    writer.panic();
+    offer(&mut writer, 0..3, &mut handed);
+    let settled = writer.settle();
+    hand_over(&mut writer, &mut handed);
+    while writer.is_there() {
+        std::thread::yield_now();
+    }
+    assert!(!writer.has_taken(settled), "nobody has written it");
+    assert!(!writer.is_idle() && !writer.has_room());
+    assert_eq!(writer.finish(vec![None]).err().as_deref(), Some(PANICKED));
+}
+
+#[test]
 fn a_queue_holds_three_seconds_of_the_port_within_its_bounds() {
     assert_eq!(default_queue_bytes(1_000_000_000), 375_000_000);
     assert_eq!(default_queue_bytes(1_000), 64 << 20);

@@ -155,6 +155,8 @@ impl Taker {
             Op::Flush => self.flush(),
             #[cfg(test)]
             Op::Hold(held) => drop(held.recv()),
+            #[cfg(test)]
+            Op::Panic => panic!("a test wants it"),
             Op::End(heaps_sent) => {
                 for (sender, written) in self.streams.finish(&heaps_sent) {
                     self.books.written(sender, &written);
