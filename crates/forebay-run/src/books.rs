@@ -118,8 +118,8 @@ pub struct SinkWords {
     pub taken: Tally,
     /// The ring's head.
     pub head: Counter,
-    /// Run number, suffix, committed bytes and events of the open file.
-    pub file: [Counter; 4],
+    /// Run number, suffix, committed bytes and events of the open file, and what it is: its inode, and when it was made in ns since 1970.
+    pub file: [Counter; 6],
     /// Files begun.
     pub files: Counter,
     /// Bytes written with headers.

@@ -155,6 +155,33 @@ fn a_file_that_is_cut_keeps_its_whole_events_and_has_no_zeros() {
 }
 
 #[test]
+fn a_renamed_file_is_written_on_by_the_builder_that_is_started_again() {
+    let mut taking = Taking::start();
+    let path = taking.send(0..100);
+    let builder = taking.run.stages()["builder"];
+    // Stopped, it cannot look.
+    signal("STOP", builder);
+    let now = taking.out.join("kept.hld");
+    fs::rename(&path, &now).unwrap();
+    signal("KILL", builder);
+    taking.sender.send(0, &message(0, 100..150, 500));
+    wait_for("events behind those that were there", || {
+        (triggers_in(&now) == (0..150).collect::<Vec<_>>()).then_some(())
+    });
+    signal("INT", taking.run.pid());
+    let json = taking.run.end().json_of(0);
+    assert_eq!(gone(&json), [0; 3], "{json}");
+    assert_eq!(json["restarts"]["builder"], 1, "{json}");
+    let warnings = json["warnings"].to_string();
+    let named = format!("it is now {}", now.canonicalize().unwrap().display());
+    assert!(warnings.contains(&named), "{warnings}");
+    let file = hld::read(&now);
+    assert!(file.is_ended && file.broken == 0);
+    assert_eq!(hld_files(&taking.out), [now]);
+    assert_closed(&json, &taking.out);
+}
+
+#[test]
 fn what_was_removed_before_the_builder_died_is_counted_by_its_successor() {
     let mut taking = Taking::start();
     let path = taking.send(0..100);

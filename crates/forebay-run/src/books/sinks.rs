@@ -72,7 +72,15 @@ fn declare_words(
     let taken = schema.cursor_tally(group, &format!("{prefix}taken"));
     let mut cursor = |word: &str| schema.cursor(group, &format!("{prefix}{word}"));
     let head = cursor("head_bytes");
-    let file = ["run", "suffix", "offset_bytes", "events"].map(&mut cursor);
+    let file = [
+        "run",
+        "suffix",
+        "offset_bytes",
+        "events",
+        "inode",
+        "made_ns",
+    ]
+    .map(&mut cursor);
     let files = schema.counter(group, "files", name, "files begun");
     let written = schema.counter(
         group,

@@ -17,7 +17,7 @@ use forebay_sys::clock;
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use super::begun::{claim, create_new, options};
-use super::watched::{Fate, Kept, fate, moved_to};
+use super::watched::{Fate, Identity, Kept, fate, find, identity, moved_to};
 use super::{Block, Dropped, SinkBooks, Writer, name};
 use crate::error::RunError;
 use crate::plan::FilePlan;
@@ -32,6 +32,7 @@ const REMOVED_TOLD_MAX: u32 = 16;
 struct Open {
     file: File,
     path: PathBuf,
+    identity: Identity,
     run: u32,
     offset: u64,
     events: u64,
@@ -60,7 +61,8 @@ impl HldWriter {
     pub(crate) fn resume(plan: FilePlan, books: &mut SinkBooks) -> Result<Self, RunError> {
         std::fs::create_dir_all(&plan.directory)
             .map_err(RunError::file("creating directory", &plan.directory))?;
-        let [run, suffix, offset, events] = books.words.file.map(|word| books.book.value(word));
+        let [run, suffix, offset, events, identity @ ..] =
+            books.words.file.map(|word| books.book.value(word));
         let mut writer = Self {
             plan,
             open: None,
@@ -74,16 +76,12 @@ impl HldWriter {
             return Ok(writer);
         }
         let path = name::path(&writer.plan, run as u32, suffix as u32);
-        let file = match options().open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let bytes = offset - EVENT_HEADER_BYTES as u64;
-                writer.count_removed("removed", &path, (events, bytes), books);
-                return Ok(writer);
-            }
-            Err(error) => return Err(RunError::file("opening again", &path)(error)),
+        let opened = open_again(identity, run as u32, &path);
+        let Some(file) = opened.map_err(RunError::file("opening again", &path))? else {
+            let bytes = offset - EVENT_HEADER_BYTES as u64;
+            writer.count_removed("removed", &path, (events, bytes), books);
+            return Ok(writer);
         };
-        let _ = claim(&file);
         if matches!(fate(&file, offset), Ok(Fate::Longer)) {
             file.set_len(offset)
                 .map_err(RunError::file("cutting", &path))?;
@@ -91,6 +89,7 @@ impl HldWriter {
         writer.open = Some(Open {
             file,
             path,
+            identity,
             run: run as u32,
             offset,
             events,
@@ -113,6 +112,7 @@ impl HldWriter {
             return Err(error);
         }
         self.open = Some(Open {
+            identity: identity(&file)?,
             file,
             path,
             run,
@@ -225,7 +225,8 @@ impl HldWriter {
     /// Writes down where the file stands.
     fn note(&self, suffix: u64, books: &mut SinkBooks) {
         let Some(open) = &self.open else { return };
-        let values = [u64::from(open.run), suffix, open.offset, open.events];
+        let place = [u64::from(open.run), suffix, open.offset, open.events];
+        let values = place.into_iter().chain(open.identity);
         for (word, value) in books.words.file.into_iter().zip(values) {
             books.book.set(word, value);
         }
@@ -349,6 +350,23 @@ impl Writer for HldWriter {
     fn reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.reports)
     }
+}
+
+/// Opens the file that a predecessor wrote at `path`, also when somebody has renamed it since; none when it is not found any more.
+fn open_again(of: Identity, run: u32, path: &Path) -> io::Result<Option<File>> {
+    let now = find(of, path);
+    let file = match options().open(now.as_deref().unwrap_or(path)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A file system may number its files anew, or give the number of one that is gone to another one and not say when that was made.
+    let mut head = [0; EVENT_HEADER_BYTES];
+    let begins = file.read_exact_at(&mut head, 0).is_ok();
+    let begun = EventHeader::parse(&head).is_ok_and(|it| (it.id, it.run) == (EventId::START, run));
+    let is_certain = now.is_some() && identity(&file)?[1] != 0;
+    let _ = claim(&file);
+    Ok((is_certain || begins && begun).then_some(file))
 }
 
 /// Start or stop event, stamped now.

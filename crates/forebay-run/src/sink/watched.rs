@@ -1,10 +1,12 @@
 //! What somebody else does to a file while it is written: it may be removed, renamed or cut, and no write fails for that.
 
+use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 use forebay_wire::unit::round_up_8;
@@ -36,6 +38,54 @@ pub(super) fn fate(file: &File, bytes: u64) -> io::Result<Fate> {
     })
 }
 
+/// What a file is, whatever it is called: its inode, and when it was made in ns since 1970 (0 where the file system does not say), as an inode's number is used
+/// again. The number of its device may be another one after a restart of the host.
+pub(super) type Identity = [u64; 2];
+
+/// What an open file is.
+pub(super) fn identity(file: &File) -> io::Result<Identity> {
+    Ok(identity_of(&file.metadata()?))
+}
+
+fn identity_of(data: &fs::Metadata) -> Identity {
+    let made = data.created().ok();
+    let since_1970 = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    let made_ns = since_1970.map_or(0, |since| since.as_nanos() as u64);
+    [data.ino(), made_ns]
+}
+
+/// Most names that are looked at for a file that has lost its own.
+const NAMES_MAX: usize = 65_536;
+
+/// Where a file lies now that lay at `path`: there, in or below its directory, or beside and below that one's neighbours. The nearest are looked at first, up to
+/// `NAMES_MAX`.
+pub(super) fn find(of: Identity, path: &Path) -> Option<PathBuf> {
+    let is_it = |path: &Path| fs::symlink_metadata(path).is_ok_and(|data| identity_of(&data) == of);
+    if is_it(path) {
+        return Some(path.to_path_buf());
+    }
+    let near = path.ancestors().skip(1).take(2);
+    let mut directories: VecDeque<PathBuf> = near.map(Path::to_path_buf).collect();
+    let mut seen: HashSet<PathBuf> = directories.iter().cloned().collect();
+    let mut names = 0;
+    while let Some(directory) = directories.pop_front() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            names += 1;
+            if names > NAMES_MAX {
+                return None;
+            }
+            let path = entry.path();
+            if entry.ino() == of[0] && is_it(&path) {
+                return Some(path);
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && seen.insert(path.clone()) {
+                directories.push_back(path);
+            }
+        }
+    }
+    None
+}
+
 /// Where an open file lies now, when it is no longer found at `path`.
 pub(super) fn moved_to(file: &File, path: &Path) -> Option<PathBuf> {
     let own = file.metadata().ok()?;
@@ -55,14 +105,66 @@ pub(super) struct Kept {
     pub(super) end: u64,
 }
 
+/// So much of a file is read at once: heads of events lie close together.
+const READ_BYTES: usize = 1 << 20;
+
+/// Heads of events in a file, read in large blocks.
+struct Heads<R> {
+    /// Reads at an offset, as [`FileExt::read_at`].
+    read: R,
+    block: Vec<u8>,
+    begin: u64,
+}
+
+impl<R: FnMut(&mut [u8], u64) -> io::Result<usize>> Heads<R> {
+    fn new(read: R) -> Self {
+        let (block, begin) = (Vec::new(), 0);
+        Self { read, block, begin }
+    }
+
+    /// The bytes of a head; none where the file ends or cannot be read.
+    fn at(&mut self, offset: u64) -> Option<&[u8; EVENT_HEADER_BYTES]> {
+        if self.inside(offset).is_none() {
+            self.fill(offset);
+        }
+        let inside = self.inside(offset)?;
+        self.block[inside..].first_chunk()
+    }
+
+    /// Where a whole head is in the block.
+    fn inside(&self, offset: u64) -> Option<usize> {
+        let inside = usize::try_from(offset.checked_sub(self.begin)?).ok()?;
+        (inside.checked_add(EVENT_HEADER_BYTES)? <= self.block.len()).then_some(inside)
+    }
+
+    fn fill(&mut self, offset: u64) {
+        self.begin = offset;
+        self.block.resize(READ_BYTES, 0);
+        let mut length = 0;
+        while length < READ_BYTES
+            && let Ok(count @ 1..) = (self.read)(&mut self.block[length..], offset + length as u64)
+        {
+            length += count;
+        }
+        self.block.truncate(length);
+    }
+}
+
 impl Kept {
     /// Counts what is left in a file of `run` that was cut to `bytes`.
     pub(super) fn count(file: &File, run: u32, bytes: u64) -> Self {
+        Self::count_in(|into, offset| file.read_at(into, offset), run, bytes)
+    }
+
+    fn count_in(
+        read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+        run: u32,
+        bytes: u64,
+    ) -> Self {
         let frame = EVENT_HEADER_BYTES as u64;
-        let at = |offset: u64| {
-            let mut head = [0; EVENT_HEADER_BYTES];
-            file.read_exact_at(&mut head, offset).ok()?;
-            let header = EventHeader::parse(&head).ok()?;
+        let mut heads = Heads::new(read);
+        let mut at = |offset: u64| {
+            let header = EventHeader::parse(heads.at(offset)?).ok()?;
             let length = round_up_8(u64::from(header.size));
             let whole = length >= frame && length <= bytes - offset && header.run == run;
             whole.then_some((header.id, length))
@@ -80,5 +182,107 @@ impl Kept {
             kept.end += length;
         }
         kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: u32 = 3;
+
+    /// A file of events of these lengths.
+    fn events(lengths: &[u32]) -> Vec<u8> {
+        let mut bytes = EventHeader::new(EventId::START, 0, RUN).to_bytes().to_vec();
+        for length in lengths {
+            let mut header = EventHeader::new(EventId::data(1), 0, RUN);
+            header.size = *length;
+            bytes.extend_from_slice(&header.to_bytes());
+            let end = bytes.len() + round_up_8(u64::from(*length)) as usize - EVENT_HEADER_BYTES;
+            bytes.resize(end, 0xab);
+        }
+        bytes
+    }
+
+    /// What is kept of the first `bytes` of it, and in how many reads that was found.
+    fn count(file: &[u8], bytes: usize) -> (Kept, usize) {
+        let mut reads = 0;
+        let read = |into: &mut [u8], offset: u64| {
+            reads += 1;
+            // As a system call may: less than was asked for.
+            let from = file.get(offset as usize..bytes).unwrap_or_default();
+            let count = into.len().min(from.len()).min(READ_BYTES / 2 + 7);
+            into[..count].copy_from_slice(&from[..count]);
+            Ok(count)
+        };
+        let kept = Kept::count_in(read, RUN, bytes as u64);
+        (kept, reads)
+    }
+
+    #[test]
+    fn what_is_left_of_a_cut_file_is_counted_in_few_reads() {
+        let lengths: Vec<u32> = (0..100_000).map(|n| 32 + n % 90).collect();
+        let file = events(&lengths);
+        let mut ends: Vec<u64> = vec![32];
+        for length in &lengths {
+            ends.push(ends.last().unwrap() + round_up_8(u64::from(*length)));
+        }
+        for cut in [
+            file.len(),
+            file.len() - 1,
+            file.len() / 2,
+            READ_BYTES + 5,
+            64,
+            33,
+            32,
+        ] {
+            let (kept, reads) = count(&file, cut);
+            let events = ends.iter().filter(|end| **end <= cut as u64).count() - 1;
+            let expected = Kept {
+                events: events as u64,
+                end: ends[events],
+            };
+            assert_eq!(kept, expected, "cut to {cut}");
+            assert!(
+                reads <= 4 * (cut / READ_BYTES + 1),
+                "{reads} reads of {cut} bytes"
+            );
+        }
+        assert_eq!(count(&file, 31).0, Kept::default());
+    }
+
+    #[test]
+    fn events_longer_than_a_read_are_counted_too() {
+        let long = 2 * READ_BYTES as u32 + 40;
+        let file = events(&[long, 40, long, 48]);
+        let (kept, reads) = count(&file, file.len() - 1);
+        assert_eq!(kept.events, 3);
+        assert_eq!(kept.end, file.len() as u64 - 48);
+        assert!(reads <= 15, "{reads}");
+    }
+
+    #[test]
+    fn a_file_is_found_by_what_it_is_wherever_it_lies_nearby() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        fs::create_dir_all(out.join("below")).unwrap();
+        let path = out.join("a.hld");
+        let other = out.join("b.hld");
+        fs::write(&path, events(&[])).unwrap();
+        fs::write(&other, events(&[])).unwrap();
+        let id = identity(&File::open(&path).unwrap()).unwrap();
+        for now in [
+            &out.join("c.hld"),
+            &out.join("below/c.hld"),
+            &folder.path().join("c.hld"),
+        ] {
+            fs::rename(find(id, &path).unwrap(), now).unwrap();
+            // Another file under the old name is not it.
+            fs::copy(&other, &path).unwrap();
+            assert_eq!(find(id, &path).as_ref(), Some(now));
+            fs::remove_file(&path).unwrap();
+        }
+        fs::remove_file(folder.path().join("c.hld")).unwrap();
+        assert_eq!(find(id, &path), None);
     }
 }
