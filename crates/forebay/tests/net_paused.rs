@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rig::{Run, forebay, start, wait_for};
+use rig::{Run, audit_json, forebay, start, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -122,4 +122,64 @@ fn an_order_to_end_is_obeyed_while_nothing_is_taken() {
     assert!(lost > Some(0), "{received}");
     end(&paused.sender);
     drop(paused.sender.end());
+}
+
+#[test]
+fn an_output_that_takes_its_time_at_the_end_makes_no_fault_of_an_orderly_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, out) = (pipe(directory.path()), directory.path().join("out"));
+    // More than a pipe takes, and no more than is gathered before nothing more is read.
+    let address = format!("shm://paused-late-{}", std::process::id());
+    let mut command = forebay();
+    command.args(["net", "pub", &address, "--input", "generate"]);
+    let publisher = start(command.args(["--block", "60s", "--format", "json"]));
+    let mut command = forebay();
+    command.args(["net", "sub", &address, "--count", "300", "--as", "raw"]);
+    command.args(["--format", "json", "--output"]).arg(&path);
+    let subscriber = start(command.arg("--out").arg(&out));
+    let mut pipe = File::open(&path).unwrap();
+    let mut bytes = vec![0; 1];
+    pipe.read_exact(&mut bytes).unwrap();
+    // Longer than the end of a connection is waited for.
+    std::thread::sleep(Duration::from_secs(12));
+    pipe.read_to_end(&mut bytes).unwrap();
+    let received = subscriber.end().json_of(0);
+    let audited = audit_json(&out);
+    end_publisher(publisher);
+    assert_eq!(received["held"], 0, "{received}");
+    assert_eq!(received["connections"][0]["end"], "over", "{received}");
+    assert_eq!(audited["condition"], "complete", "{}", audited["reason"]);
+    assert_eq!(bytes.len() % 300, 0, "whole messages");
+}
+
+#[test]
+fn what_was_sent_before_an_order_to_end_is_written_however_long_that_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = pipe(directory.path());
+    let address = format!("shm://paused-order-{}", std::process::id());
+    let generated = ["--input", "generate", "--message-bytes", "1000"];
+    let mut command = forebay();
+    command.args(["net", "pub", &address, "--block", "60s", "--format", "json"]);
+    let publisher = start(command.args(generated));
+    let mut command = forebay();
+    command.args(["net", "sub", &address, "--as", "raw", "--format", "json"]);
+    let subscriber = start(command.arg("--output").arg(&path));
+    let mut pipe = File::open(&path).unwrap();
+    let mut bytes = vec![0; 1000 * 1000];
+    pipe.read_exact(&mut bytes).unwrap();
+    kill_process(Pid::from_raw(subscriber.pid() as i32).unwrap(), Signal::INT).unwrap();
+    // Longer than the end of a connection is waited for.
+    std::thread::sleep(Duration::from_secs(12));
+    pipe.read_to_end(&mut bytes).unwrap();
+    let received = subscriber.end().json_of(0);
+    end_publisher(publisher);
+    assert_eq!(received["dropped"], 0, "{received}");
+    assert_eq!(received["bytes"], bytes.len(), "{received}");
+    assert_eq!(received["connections"][0]["end"], "over", "{received}");
+}
+
+/// Ends a publisher: nothing that it sent is unconfirmed.
+fn end_publisher(publisher: Run) {
+    kill_process(Pid::from_raw(publisher.pid() as i32).unwrap(), Signal::INT).unwrap();
+    publisher.end().json_of(0);
 }

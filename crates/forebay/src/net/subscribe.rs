@@ -238,13 +238,20 @@ impl<I: In> Flow<'_, I> {
     fn end(&mut self, signals: &StopSignals) -> Result<(), NetError> {
         let (begun, stops) = (Instant::now(), signals.count());
         self.from.begin_end();
-        while self.from.peers() > 0 && begun.elapsed() < END_LIMIT && signals.count() == stops {
-            self.turn(WAIT)?;
-        }
-        let mut told = false;
-        while self.sink.is_pending() && signals.count() == stops {
-            self.wait_for_output(WAIT)?;
-            if !told && begun.elapsed() >= END_LIMIT {
+        let (mut waits_since, mut told) = (begun, false);
+        while signals.count() == stops {
+            if self.sink.is_behind() {
+                // Nothing is read meanwhile: whoever sent it is not late.
+                waits_since = Instant::now();
+            }
+            if self.from.peers() > 0 && waits_since.elapsed() < END_LIMIT {
+                self.turn(WAIT)?;
+            } else if self.sink.is_pending() {
+                self.wait_for_output(WAIT)?;
+            } else {
+                break;
+            }
+            if !told && self.sink.is_pending() && begun.elapsed() >= END_LIMIT {
                 told = true;
                 note_line(format_args!(
                     "forebay: waiting for the output to take what has come; Ctrl-C gives it up"
