@@ -75,8 +75,14 @@ fn an_audit_says_of_when_the_books_of_a_killed_one_are() {
 
 /// Messages of the tests below: generated ones begin with their number.
 const MESSAGE_BYTES: usize = 200;
-/// More than pipe, output, connection and buffers hold.
-const MESSAGES: u64 = 200_000;
+/// So many are written before the output takes no more, and as many are left then: each more than pipe, output, connection and buffers hold.
+const WRITTEN: u64 = 100_000;
+const MESSAGES: u64 = 2 * WRITTEN;
+/// What one turn of a receiver reads, and what the credit of a sender allows, in bytes: 64 buffers of 64 KiB.
+const TURN_BYTES: u64 = 64 * (64 << 10);
+/// What is under way at the most between a sender and what its receiver has written, in bytes: sent and not read; gathered (256 KiB, and a turn) and as much being
+/// written; in the pipe.
+const UNDER_WAY_BYTES: u64 = TURN_BYTES + 2 * (TURN_BYTES + (256 << 10)) + (64 << 10);
 const GENERATED: [&str; 8] = [
     "--input",
     "generate",
@@ -101,6 +107,12 @@ fn number(of: &Value, key: &str) -> u64 {
     number.unwrap_or_else(|| panic!("{key} of {of}"))
 }
 
+/// No more is unconfirmed than can have been under way: the sender was told of all that was written before.
+fn assert_under_way(unconfirmed: u64) {
+    let bytes = unconfirmed * MESSAGE_BYTES as u64;
+    assert!(bytes <= UNDER_WAY_BYTES, "{bytes} {UNDER_WAY_BYTES}");
+}
+
 /// A receiving end whose output takes little: much has come that it could not write.
 struct Behind {
     run: Run,
@@ -119,7 +131,8 @@ fn behind(verb: &str, address: &str, options: &[String], begin: impl FnOnce()) -
     let run = start(command.arg(&path).arg("--out").arg(&out).args(options));
     let mut pipe = File::open(&path).unwrap();
     begin();
-    pipe.read_exact(&mut [0; MESSAGE_BYTES * 50]).unwrap();
+    let mut written = vec![0; MESSAGE_BYTES * WRITTEN as usize];
+    pipe.read_exact(&mut written).unwrap();
     wait_for("messages that are held", || {
         let held = audit_json(&out)["balance"]["accounts"]
             .as_array()?
@@ -143,8 +156,13 @@ impl Behind {
         let mut rest = Vec::new();
         self.pipe.read_to_end(&mut rest).unwrap();
         let rest = numbers(&rest);
-        assert_eq!(rest.first(), Some(&50), "in {:?}", self.directory.path());
-        50 + rest.len() as u64
+        assert_eq!(
+            rest.first(),
+            Some(&WRITTEN),
+            "in {:?}",
+            self.directory.path()
+        );
+        WRITTEN + rest.len() as u64
     }
 }
 
@@ -172,6 +190,7 @@ fn a_killed_receiver(address: &str, options: &[String]) {
     );
     let unconfirmed = number(&sent, "unconfirmed");
     assert!(unconfirmed > 1000, "{sent}");
+    assert_under_way(unconfirmed);
     let next = numbers(&fs::read(&output).unwrap());
     assert_eq!(next.last(), Some(&(MESSAGES - 1)));
     let known = written + next.len() as u64;
@@ -218,6 +237,7 @@ fn what_a_killed_subscriber_has_not_written_is_unconfirmed_at_its_publisher() {
     assert_eq!(number(&published, "unconfirmed"), unconfirmed);
     assert!(unconfirmed > 1000 && written <= sent, "{written} {to_it}");
     assert!(written + unconfirmed >= sent, "{written} {to_it}");
+    assert_under_way(unconfirmed);
     // Of what it published later nobody is said to have got any.
     let all = number(&published, "messages") + number(&published, "dropped");
     assert_eq!(all, MESSAGES, "{published}");
