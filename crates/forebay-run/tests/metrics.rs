@@ -1,9 +1,14 @@
 //! Prometheus' door, over a real socket.
-#![allow(clippy::unwrap_used, reason = "a test may stop at what must not be")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may stop at what must not be, and says what it leaves out"
+)]
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, SchemaBuilder, Unit, Words};
 use forebay_run::metrics::{CONNECTIONS_MAX, MetricsServer, REQUEST_BYTES_MAX};
@@ -157,26 +162,45 @@ fn a_client_that_says_nothing_holds_nobody_up_and_is_dismissed() {
     assert_eq!(cut(&last, "timed_out"), 1);
 }
 
-/// One after the other, each with its whole time, they would take half an hour; `ask` waits for 10 s.
+/// Connections that say nothing, and descriptors of the test beside them.
+const SILENT: usize = 1_000;
+const BESIDE: u64 = 400;
+/// A scrape takes no longer.
+const SCRAPE_MAX: Duration = Duration::from_secs(1);
+
+/// One after the other, each with its whole time, they would hold it up for half an hour.
 #[test]
-fn a_scrape_is_answered_beside_a_thousand_silent_connections_that_come_again() {
+fn a_scrape_takes_less_than_a_second_beside_a_thousand_silent_connections_that_come_again() {
+    let limit = forebay_sys::process::raise_open_files().unwrap();
+    if limit < SILENT as u64 + BESIDE {
+        println!(
+            "skipped: this process may open {limit} files, and {SILENT} connections need more"
+        );
+        return;
+    }
     let server = server();
     let address = server.address();
-    let mut silent = std::collections::VecDeque::new();
-    for round in 0..1_000 {
-        silent.push_back(TcpStream::connect(address).unwrap());
-        // The test's own descriptors; the door has given these up before.
-        if silent.len() > 3 * CONNECTIONS_MAX {
-            silent.pop_front();
-        }
-        if round % 100 == 99 {
-            let page = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
-            assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
-        }
+    let mut silent: VecDeque<TcpStream> = VecDeque::new();
+    let mut scrapes = Vec::new();
+    let mut came = 0;
+    for round in 0..5 {
+        // All of them at first, then every tenth comes anew.
+        let fresh = if round == 0 { SILENT } else { SILENT / 10 };
+        silent.drain(..silent.len().min(fresh));
+        came += fresh;
+        silent.extend((0..fresh).map(|_| TcpStream::connect(address).unwrap()));
+        assert_eq!(silent.len(), SILENT);
+        let begun = Instant::now();
+        let page = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
+        scrapes.push(begun.elapsed());
+        assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
     }
+    // The best of them: the host may be busy with other things.
+    let best = scrapes.iter().min().unwrap();
+    assert!(*best < SCRAPE_MAX, "{scrapes:?}");
     let page = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
     let ended = cut(&page, "crowded_out") + cut(&page, "timed_out");
-    assert!(ended >= 1_000 - CONNECTIONS_MAX, "{page}");
+    assert!(ended >= came - CONNECTIONS_MAX, "{page}");
     assert_eq!(cut(&page, "not_accepted"), 0);
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_ledger::prometheus::Family;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
+use rustix::io::Errno;
 
 use super::exchange::Exchange;
 use super::{CONNECTIONS_MAX, Shown};
@@ -52,6 +53,25 @@ impl Counts {
                 samples: ends.into_iter().map(sample).collect(),
             },
         ]
+    }
+}
+
+/// What helps when a connection could not be taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remedy {
+    /// One connection less: descriptors or memory ran out.
+    Room,
+    /// The next one: this one has gone before it was taken.
+    Next,
+    /// Time, if anything; no connection that is there is to blame.
+    Rest,
+}
+
+fn remedy(error: &io::Error) -> Remedy {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Remedy::Room,
+        Some(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => Remedy::Next,
+        _ => Remedy::Rest,
     }
 }
 
@@ -120,9 +140,10 @@ impl Door {
                 Err(error) => {
                     self.counts.failed += 1;
                     tracing::warn!(%error, "cannot take a request for metrics");
-                    // One descriptor less may be all that was wanted.
-                    if !self.make_room(shown) {
-                        std::thread::sleep(FAILURE_REST);
+                    match remedy(&error) {
+                        Remedy::Next => continue,
+                        Remedy::Room if self.make_room(shown) => {}
+                        Remedy::Room | Remedy::Rest => std::thread::sleep(FAILURE_REST),
                     }
                     return;
                 }
@@ -171,5 +192,26 @@ impl Door {
             entry.remove().dismiss(shown, &self.counts);
             self.counts.timed_out += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_want_of_descriptors_or_memory_costs_a_connection_that_is_there() {
+        let of = |errno: Errno| remedy(&errno.into());
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
+            assert_eq!(of(errno), Remedy::Room, "{errno:?}");
+        }
+        for errno in [Errno::CONNABORTED, Errno::CONNRESET, Errno::INTR] {
+            assert_eq!(of(errno), Remedy::Next, "{errno:?}");
+        }
+        let others = [Errno::PERM, Errno::INVAL, Errno::NETDOWN, Errno::PROTO];
+        for errno in others {
+            assert_eq!(of(errno), Remedy::Rest, "{errno:?}");
+        }
+        assert_eq!(remedy(&io::ErrorKind::Other.into()), Remedy::Rest);
     }
 }
