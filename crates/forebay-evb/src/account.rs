@@ -76,8 +76,18 @@ pub struct SourceWords {
     pub left: Counter,
     /// Trigger number last taken, plus one; 0 before the first.
     pub last: Counter,
-    /// 1 when the source was waited for in vain and has not spoken since.
+    /// 1 when the source was waited for in vain, or as long as it may be silent, and nothing came from it since.
     pub silent: Counter,
+    /// When the last message came, in ns of the wall clock; set by whoever reads the queue and not by the engine.
+    pub last_seen: Counter,
+    /// When it came, in ns of the clock that the engine is told; 0 before the first.
+    pub heard: Counter,
+    /// Events that were closed without this source, for whatever cause.
+    pub events_without: Counter,
+    /// Events that were closed since its last message, when nothing of it was left.
+    pub unheard: Counter,
+    /// Its silences that ended: how many, how long together, in ns, and how many events were closed meanwhile.
+    pub ended: [Counter; 3],
     /// Sub-events that never came for events that were built or discarded without this source: an inference, since a sender that keeps
     /// no books may have sent nothing. What came and was dropped is not among them.
     pub missing: Counter,
@@ -205,6 +215,10 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         owner,
         "sub-events in events with a decoding word that no reader can follow",
     );
+    let help = "Unix time of the last message of a source (the owner); 0 before the first";
+    let last_seen = schema.gauge(group, "source_last_seen_ns", owner, help);
+    let help = "events that were built or given up without this source";
+    let events_without = schema.counter(group, "events_without", owner, help);
     let mut cursor = |name: &str| schema.cursor(group, &format!("{owner}.{name}"));
     SourceWords {
         account,
@@ -218,6 +232,15 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         left: cursor("left_subevents"),
         last: cursor("last_trigger"),
         silent: cursor("silent"),
+        last_seen,
+        heard: cursor("heard_ns"),
+        events_without,
+        unheard: cursor("unheard_events"),
+        ended: [
+            cursor("silences_ended"),
+            cursor("silences_ended_ns"),
+            cursor("silences_ended_events"),
+        ],
         missing: cursor("missing_events"),
         astray: cursor("astray_subevents"),
         open: [

@@ -220,8 +220,10 @@ impl Builder {
         self.lose(source, trigger, cause, 0);
     }
 
-    /// Lists `source` as missing in the event of `trigger`; `bytes` of it came and were dropped.
+    /// Lists and counts `source` as missing in the event of `trigger`; `bytes` of it came and were dropped.
     pub(crate) fn lose(&mut self, source: usize, trigger: u32, cause: Cause, bytes: u64) {
+        self.book
+            .add(self.accounts.sources[source].events_without, 1);
         let follows = self.circle().before(trigger);
         let ended = self.open_ranges[source].add(source, trigger, follows, cause, bytes);
         self.lost.extend(ended);

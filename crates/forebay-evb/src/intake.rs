@@ -33,6 +33,7 @@ impl Builder {
         } else {
             self.end_replay(source);
             self.count_in(source, &message);
+            self.hear(source, now_ns);
             self.enqueue(source, Arrived::whole(message, now_ns));
         }
         if self.sources[source].messages.len() == 1 {

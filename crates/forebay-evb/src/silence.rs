@@ -1,5 +1,7 @@
 //! How long a source has been silent, and how long it usually is between two messages.
 
+use crate::engine::Builder;
+
 /// A source is not given up before it was silent for so long, unless the time-out is shorter: less than that, a busy
 /// host's scheduler takes by itself.
 pub(crate) const SILENCE_NS_MIN: u64 = 100_000_000;
@@ -48,6 +50,29 @@ impl Rhythm {
         let usual = self.usual_ns();
         let patience_ns = usual.map(|gap_ns| gap_ns.saturating_mul(GAPS).max(SILENCE_NS_MIN));
         patience_ns.unwrap_or(timeout_ns).min(timeout_ns)
+    }
+}
+
+impl Builder {
+    /// A message of `source` came that did not come before: a silence that was told of is over, and its totals stay.
+    pub(crate) fn hear(&mut self, source: usize, now_ns: u64) {
+        let (words, book) = (&self.accounts.sources[source], &mut self.book);
+        if std::mem::take(&mut self.sources[source].mute) {
+            let heard_ns = match book.value(words.heard) {
+                0 => self.first_ns.unwrap_or(now_ns),
+                heard_ns => heard_ns,
+            };
+            let amounts = [
+                1,
+                now_ns.saturating_sub(heard_ns),
+                book.value(words.unheard),
+            ];
+            for (word, amount) in words.ended.into_iter().zip(amounts) {
+                book.add(word, amount);
+            }
+        }
+        book.set(words.heard, now_ns);
+        book.set(words.unheard, 0);
     }
 }
 

@@ -68,8 +68,8 @@ impl Builder {
         now_ns.saturating_sub(since_ns.max(free_ns))
     }
 
-    /// Whether `source` is given up when an event is finished without it for this reason: not waited for again before it
-    /// speaks. `wait` waits each time.
+    /// Whether `source` has been silent for too long when an event is finished without it for this reason: it is not waited for
+    /// again before it speaks, but under `wait`, which waits each time.
     fn is_too_silent(&self, source: usize, ended: Ended) -> bool {
         let timeout_ns = self.config.timeout_ns;
         let limit_ns = match ended.reason {
@@ -79,8 +79,7 @@ impl Builder {
                 self.sources[source].rhythm.patience_ns(timeout_ns)
             }
         };
-        let waits = self.config.completion == Completion::Wait;
-        !waits && self.silence_ns(source, ended.now_ns) >= limit_ns
+        self.silence_ns(source, ended.now_ns) >= limit_ns
     }
 
     /// Records each source that is not in the event, why it was not waited for any longer, and which of them not to wait for
@@ -89,6 +88,7 @@ impl Builder {
         if let Some(reason) = ended.reason {
             self.book.add(self.accounts.waits_ended[reason as usize], 1);
         }
+        let waits = self.config.completion == Completion::Wait;
         for source in 0..self.config.sources {
             let shown = self.heads.trigger(source);
             let too_silent = shown.is_none() && self.is_too_silent(source, ended);
@@ -101,10 +101,15 @@ impl Builder {
                     Cause::Closed
                 }
                 None => {
-                    state.silent |= too_silent;
+                    state.silent |= too_silent && !waits;
+                    state.mute |= too_silent;
                     Cause::Timeout
                 }
             };
+            // What a source that has closed does not send any more is no silence.
+            if shown.is_none() && (!state.closed || state.mute) {
+                self.book.add(self.accounts.sources[source].unheard, 1);
+            }
             self.miss(source, trigger, cause);
         }
     }

@@ -103,6 +103,8 @@ pub(crate) struct Source {
     pub(crate) emptied_ns: u64,
     /// Given up after its silence was too long, and nothing came since.
     pub(crate) silent: bool,
+    /// The same under a policy that waits for it again and again: it is told of, no more.
+    pub(crate) mute: bool,
     /// Nothing will come any more.
     pub(crate) closed: bool,
     /// Its queue is nearly full.

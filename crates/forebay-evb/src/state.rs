@@ -1,5 +1,6 @@
 //! The engine's state as words of its group: what a restarted builder goes on from.
 
+use crate::config::Completion;
 use crate::engine::Builder;
 use crate::loss::{Cause, LostRange, OpenRange};
 use crate::recent::Recent;
@@ -52,7 +53,7 @@ impl Builder {
         book.set(words.offset, offset);
         book.set(words.left, u64::from(head.left));
         book.set(words.last, encoded(head.last()));
-        book.set(words.silent, u64::from(state.silent));
+        book.set(words.silent, u64::from(state.mute));
         book.set(words.astray, state.absent.astray);
     }
 
@@ -68,7 +69,8 @@ impl Builder {
         for ((source, head), words) in states.zip(&self.accounts.sources) {
             source.released = book.value(words.released);
             source.pulled = book.value(words.pulled);
-            source.silent = book.value(words.silent) != 0;
+            source.mute = book.value(words.silent) != 0;
+            source.silent = source.mute && self.config.completion != Completion::Wait;
             source.absent.astray = book.value(words.astray);
             self.some_unsettled |= source.absent.is_unsettled();
             let (owed_items, owed_bytes) = book.tally(words.account.held);

@@ -4,7 +4,7 @@ mod harness;
 
 use forebay_emu::world::Layer;
 use forebay_emu::{Config as Emulated, Fault, FaultRule, Group, Pick};
-use forebay_evb::{Cause, Config, DropReason};
+use forebay_evb::{Cause, Completion, Config, DropReason};
 use harness::world::{Run, run, run_hostile};
 use harness::{MS, Rig, subs};
 
@@ -73,6 +73,52 @@ fn a_source_that_dies_and_comes_back() {
         let source = run.check.sources[BAD];
         assert!(source.all_dropped() <= late, "{source:?}");
         assert_eq!(source.missing, 1_000, "what came late is not lost as well");
+    }
+}
+
+/// Numbers that tell of a silence: whether it lasts, events without the source since its last message, and all that ended.
+fn silence(rig: &mut Rig, source: usize) -> (bool, u64, [u64; 3]) {
+    rig.commit();
+    let (book, accounts) = rig.book();
+    let words = &accounts.sources[source];
+    let ended = words.ended.map(|word| book.value(word));
+    (
+        book.value(words.silent) == 1,
+        book.value(words.unheard),
+        ended,
+    )
+}
+
+#[test]
+fn a_silence_is_counted_from_the_last_message_and_its_totals_stay() {
+    for completion in [Completion::Partial, Completion::Wait] {
+        let mut config = Config::new(3);
+        config.timeout_ns = 100 * MS;
+        config.completion = completion;
+        let mut rig = Rig::new(config);
+        rig.pass(7 * MS);
+        (0..2).for_each(|source| rig.send(source, &subs(0..40)));
+        // It leaves out a trigger before it stops: that is no silence.
+        rig.send(2, &[subs(0..4), subs(5..10)].concat());
+        rig.poll();
+        assert_eq!(silence(&mut rig, 2), (false, 0, [0; 3]));
+        rig.pass(5_000 * MS);
+        assert_eq!(silence(&mut rig, 2), (true, 30, [0; 3]), "{completion:?}");
+        rig.restart();
+        rig.pass(1_000 * MS);
+        rig.send_all(&subs(40..50));
+        rig.poll();
+        let ended = [1, 6_000 * MS, 30];
+        assert_eq!(silence(&mut rig, 2), (false, 0, ended), "{completion:?}");
+        // Those who close are not silent.
+        rig.send(0, &subs(50..60));
+        (0..3).for_each(|source| rig.close(source));
+        rig.pass(1_000 * MS);
+        for source in [1, 2] {
+            let ended = if source == 2 { ended } else { [0; 3] };
+            assert_eq!(silence(&mut rig, source), (false, 0, ended));
+        }
+        rig.finish();
     }
 }
 

@@ -88,5 +88,6 @@ pub use schema::{
     Tally,
 };
 pub use snapshot::{LedgerReader, MetricLine, Snapshot};
+pub use table::items as grouped;
 pub use unit::Unit;
 pub use words::Words;

@@ -1,5 +1,6 @@
 //! The balance sheet: a verdict as text, by place, with the owners that matter.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -254,6 +255,7 @@ impl Verdict {
             2,
             &["lost at", "reason", "items", "bytes", "most of them from"],
         );
+        order.sort_by_key(|key| Reverse(sums.get(key).map_or(0, |sum| sum.items_max)));
         for key in order {
             if let Some(sum) = sums.get(&key) {
                 table.row(vec![
@@ -270,15 +272,17 @@ impl Verdict {
 
     fn inferred_text(&self) -> String {
         let mut table = Table::new(3, &["inferred lost before", "owner", "unit", "items"]);
-        for line in &self.balance.links {
-            if let Some(lost) = line.inferred_lost_items.filter(|&lost| lost > 0) {
-                table.row(vec![
-                    line.place.clone(),
-                    line.owner.clone(),
-                    line.inferred_unit.unwrap_or(line.unit).to_string(),
-                    items(lost.into()),
-                ]);
-            }
+        let links = self.balance.links.iter();
+        let lost = links.filter_map(|line| Some((line, line.inferred_lost_items?)));
+        let mut lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
+        lost.sort_by_key(|(_, lost)| Reverse(*lost));
+        for (line, lost) in lost {
+            table.row(vec![
+                line.place.clone(),
+                line.owner.clone(),
+                line.inferred_unit.unwrap_or(line.unit).to_string(),
+                items(lost.into()),
+            ]);
         }
         table.render()
     }
@@ -450,7 +454,7 @@ impl LossSum {
     /// The owners that lost most.
     fn owners_text(&self) -> String {
         let mut owners: Vec<_> = self.owners.iter().collect();
-        owners.sort_by_key(|(_, lost)| std::cmp::Reverse(*lost));
+        owners.sort_by_key(|(_, lost)| Reverse(*lost));
         let shown = owners
             .iter()
             .take(OWNERS_SHOWN)

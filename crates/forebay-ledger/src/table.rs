@@ -53,7 +53,8 @@ impl Table {
 }
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn items(value: i128) -> String {
+#[must_use]
+pub fn items(value: i128) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
     if value < 0 {

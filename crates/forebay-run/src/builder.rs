@@ -193,7 +193,9 @@ impl<'a> Stage<'a> {
     /// Takes every message that is visible in the rings.
     fn pull(&mut self, now_ns: u64) -> bool {
         let mut any = false;
+        let mut unix_ns = None;
         for source in 0..self.rings.count() {
+            let mut heard = false;
             let pressed = self.quiet && self.rings.is_pressed(source);
             self.builder.handle_pressure(source, pressed);
             while let Some(record) = self.rings.next(source) {
@@ -208,6 +210,7 @@ impl<'a> Stage<'a> {
                     stamp_ns: record.meta.stamp_ns,
                 };
                 if !known {
+                    heard = true;
                     let taken = self.builder.accounts().sources[source].taken;
                     self.builder.book_mut().add_tally(
                         taken,
@@ -220,6 +223,11 @@ impl<'a> Stage<'a> {
                 }
                 self.builder
                     .handle_message(now_ns, source, message, &self.rings);
+            }
+            if heard {
+                let unix_ns = *unix_ns.get_or_insert_with(clock::realtime_ns);
+                let last_seen = self.builder.accounts().sources[source].last_seen;
+                self.builder.book_mut().set(last_seen, unix_ns);
             }
             if self.stopping || self.rings.is_closed(source) {
                 self.builder.handle_close(source);

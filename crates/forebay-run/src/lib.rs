@@ -21,6 +21,7 @@ pub mod readout;
 pub mod receiver;
 pub mod replay;
 pub mod run_dir;
+pub mod silence;
 pub mod sink;
 pub mod stage;
 pub mod summary;

@@ -14,6 +14,7 @@ use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 use crate::books::{Books, SinkWords};
 use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
+use crate::silence::Heard;
 use crate::supervisor::Outcome;
 use crate::triggers::Triggers;
 
@@ -112,6 +113,8 @@ pub struct Summary {
     /// Triggers from the first one seen to the last one, and how many of them are complete events.
     #[serde(flatten)]
     pub triggers: Triggers,
+    /// Sources that are silent, the one that costs most first, and those that were and came back. The run's record has all.
+    pub silent_sources: Vec<Heard>,
     /// Files written, absolute.
     pub files: Vec<PathBuf>,
     /// CPU time by stage.
@@ -195,6 +198,7 @@ impl Summary {
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
             triggers: Triggers::of(snapshot).unwrap_or_default(),
+            silent_sources: Heard::by_trouble(Heard::all(snapshot)),
             files: files(plan, books, snapshot)?,
             cpu_seconds: outcome.cpu_seconds.clone(),
             pids: outcome.pids.clone(),

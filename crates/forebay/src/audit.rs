@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::host::Changes;
 use forebay_run::run_dir::{is_live, open_ledger};
+use forebay_run::silence::Heard;
 use forebay_run::triggers::Triggers;
 use serde_json::Value;
 
@@ -97,6 +98,8 @@ struct Judged {
     host: Option<Changes>,
     /// Of a run that builds events.
     triggers: Option<Triggers>,
+    /// Sources that are silent, or were.
+    silent: Vec<Heard>,
 }
 
 impl Judged {
@@ -105,7 +108,7 @@ impl Judged {
         let mut sheet = verdict.tables();
         let triggers = self.triggers.iter().flat_map(Triggers::lines);
         let host = self.host.iter().flat_map(Changes::lines);
-        for line in triggers.chain(host) {
+        for line in triggers.chain(Heard::lines(&self.silent)).chain(host) {
             sheet += "\n";
             sheet += &line;
         }
@@ -121,6 +124,8 @@ impl Judged {
         if let (Some(object), Some(triggers)) = (told.as_object_mut(), &self.triggers) {
             object.insert("triggers".to_owned(), serde_json::to_value(triggers)?);
             object.insert("subevents_missing".to_owned(), triggers.never_came.into());
+            let silent = serde_json::to_value(&self.silent)?;
+            object.insert("silent_sources".to_owned(), silent);
         }
         Ok(told)
     }
@@ -147,6 +152,7 @@ fn judge(run: &Path) -> Result<Judged> {
         senders: record.as_ref().map(Senders::of).unwrap_or_default(),
         host: record.as_ref().and_then(host::counters),
         triggers: Triggers::of(&snapshot),
+        silent: Heard::by_trouble(Heard::all(&snapshot)),
         snapshot,
         verdict,
     })

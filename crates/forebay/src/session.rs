@@ -8,6 +8,7 @@ use forebay_ledger::{Leak, Verdict};
 use forebay_run::books::Books;
 use forebay_run::host::Changes;
 use forebay_run::plan::Plan;
+use forebay_run::silence::Heard;
 use forebay_run::summary::Summary;
 use forebay_run::supervisor::Supervisor;
 use forebay_run::triggers::Triggers;
@@ -105,7 +106,7 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
     let books = Books::declare(&plan)?;
     let snapshot = supervisor.reader().snapshot()?;
     let (summary, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
-    let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "plan": plan, "host_counters": outcome.host });
+    let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "sources": Heard::all(&snapshot), "plan": plan, "host_counters": outcome.host });
     let text = serde_json::to_string_pretty(&record).context("writing the run's record")?;
     let mut summary = summary;
     let written = supervisor.run_dir().write_record(&text);
@@ -193,6 +194,9 @@ fn print_text(done: &Done, found: Option<&str>) {
         bytes(summary.data_rate_bytes_per_s),
     ));
     summary.triggers.lines().iter().for_each(print_line);
+    Heard::lines(&summary.silent_sources)
+        .iter()
+        .for_each(print_line);
     if summary.odd_decoding > 0 {
         print_line(format_args!(
             "odd_decoding: {} subevents have a decoding word that no reader can follow; they are in the events as they came",

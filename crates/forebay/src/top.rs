@@ -9,9 +9,11 @@ pub(crate) mod live;
 mod messages;
 mod packets;
 mod page;
+mod rows;
 mod sample;
 mod screen;
 mod source;
+mod table;
 mod terminal;
 #[cfg(test)]
 mod tests;

@@ -227,6 +227,12 @@ impl Check {
             }
         }
         assert_eq!(table, absent, "losses listed, sources absent");
+        let (book, accounts) = rig.book();
+        for (source, words) in accounts.sources.iter().enumerate() {
+            let without = absent.iter().filter(|((of, _), _)| *of == source);
+            let without: u64 = without.map(|(_, events)| *events).sum();
+            assert_eq!(book.value(words.events_without), without, "source {source}");
+        }
     }
 
     /// Triggers of all events, in order.

@@ -1,10 +1,11 @@
 //! One line a second while a run goes on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use forebay_ledger::LedgerReader;
+use forebay_run::silence::{Heard, SILENT_SHOWN};
 
 use super::sample::Sample;
 use super::view::{View, Watch};
@@ -21,6 +22,8 @@ pub(crate) struct Live {
     watch: Watch,
     /// Lines of the books whose residual was already told.
     told: BTreeSet<String>,
+    /// What was known of each source that has been silent.
+    heard: BTreeMap<String, Heard>,
 }
 
 impl Live {
@@ -32,6 +35,7 @@ impl Live {
             next: Instant::now() + PERIOD,
             watch: Watch::new(),
             told: BTreeSet::new(),
+            heard: BTreeMap::new(),
         }
     }
 
@@ -58,10 +62,23 @@ impl Live {
                 text += &format!("{start}RESIDUAL at {alarm}\n");
             }
         }
+        for back in self.returned(&view) {
+            text += &format!("{start}{back}\n");
+        }
         text += &format!("{start}{}{end}", line(&view));
         // Nobody is harmed when the terminal is gone.
         let _ = out.write_all(text.as_bytes());
         let _ = out.flush();
+    }
+
+    /// What is to be said of sources that came back since the last look.
+    fn returned(&mut self, view: &View) -> Vec<String> {
+        let mut lines = Vec::new();
+        for heard in &view.silent_sources {
+            let before = self.heard.insert(heard.source.clone(), heard.clone());
+            lines.extend(heard.return_since(&before.unwrap_or_default()));
+        }
+        lines
     }
 
     /// Ends the line on a terminal.
@@ -72,7 +89,7 @@ impl Live {
     }
 }
 
-/// A run in one line: rates, the fill of each stage, losses, what no account explains.
+/// A run in one line: rates, the fill of each stage, losses, what no account explains, who is silent.
 fn line(view: &View) -> String {
     let events = view.events.unwrap_or_default();
     let fill: Vec<String> = view
@@ -91,7 +108,7 @@ fn line(view: &View) -> String {
         .sum();
     let dropped: u64 = view.drops.iter().map(|lost| lost.items).sum();
     format!(
-        "{:5.1} s  {} events  {}  {}/s  fill: {}, builder {}  dropped {dropped}  residual {}",
+        "{:5.1} s  {} events  {}  {}/s  fill: {}, builder {}  dropped {dropped}  residual {}{}",
         view.running_s,
         events.complete + events.partial,
         si(events.rate_hz, "Hz"),
@@ -99,5 +116,17 @@ fn line(view: &View) -> String {
         fill.join(", "),
         bytes(held as f64),
         view.residual.standing_items,
+        silences(view),
     )
+}
+
+/// The sources that are silent, the one that costs most first.
+fn silences(view: &View) -> String {
+    let silent: Vec<Heard> = view.silent_now().cloned().collect();
+    let shown = silent.iter().take(SILENT_SHOWN).map(Heard::silence);
+    let texts: Vec<String> = shown.chain(Heard::others(&silent)).collect();
+    match texts.as_slice() {
+        [] => String::new(),
+        texts => format!("  {}", texts.join("; ")),
+    }
 }

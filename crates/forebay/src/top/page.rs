@@ -3,49 +3,16 @@
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::source::Source;
-use super::view::{Flow, State, View};
+use forebay_run::silence::{Heard, SILENT_SHOWN};
+
+use super::rows::{Order, drops, places, sources};
+use super::view::{State, View};
 use crate::output::{bytes, si};
 
 /// Cells of a bar.
 const BAR_CELLS: usize = 20;
 /// From this fill on, a bar is shown in another colour.
 const FULL: f64 = 0.8;
-
-/// What sources are sorted by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Order {
-    /// As declared.
-    #[default]
-    Declared,
-    /// The fastest first.
-    Rate,
-    /// The fullest first.
-    Fill,
-    /// The one that lost most first.
-    Dropped,
-}
-
-impl Order {
-    /// The order after this one.
-    pub(super) fn next(self) -> Self {
-        match self {
-            Self::Declared => Self::Rate,
-            Self::Rate => Self::Fill,
-            Self::Fill => Self::Dropped,
-            Self::Dropped => Self::Declared,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Declared => "name",
-            Self::Rate => "rate",
-            Self::Fill => "fill",
-            Self::Dropped => "dropped",
-        }
-    }
-}
 
 /// What the reader wants to see.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,14 +23,14 @@ pub(super) struct Wish {
     pub(super) paused: bool,
 }
 
-fn heading(text: impl Into<String>) -> Line<'static> {
+pub(super) fn heading(text: impl Into<String>) -> Line<'static> {
     Line::styled(
         text.into(),
         Style::new().add_modifier(Modifier::BOLD).fg(Color::Cyan),
     )
 }
 
-fn plain(text: impl Into<String>) -> Line<'static> {
+pub(super) fn plain(text: impl Into<String>) -> Line<'static> {
     Line::raw(text.into())
 }
 
@@ -77,8 +44,8 @@ fn alarm(text: impl Into<String>) -> Line<'static> {
     )
 }
 
-/// What stays on top: which run, how it stands, what it makes, whether the books are sound.
-pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
+/// What stays on top, in `width` cells: which run, how it stands, what it makes, who is silent, whether the books are sound.
+pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>> {
     let paused = if wish.paused { "  PAUSED" } else { "" };
     let state = match view.state {
         State::Live => format!("{}, supervisor {}", view.condition, view.supervisor_pid),
@@ -121,6 +88,7 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
             events.efficiency * 100.0,
         )));
     }
+    silences(view, width, &mut lines);
     if let Some(messages) = &view.messages {
         lines.push(plain(format!(
             "{} messages sent, {} received, {} lost by name   {}   {}/s   (over {:.1} s)",
@@ -157,6 +125,17 @@ pub(super) fn head(view: &View, wish: &Wish) -> Vec<Line<'static>> {
     lines
 }
 
+/// The sources that are silent, the one that costs most first.
+fn silences(view: &View, width: usize, lines: &mut Vec<Line<'static>>) {
+    let silent: Vec<Heard> = view.silent_now().cloned().collect();
+    for heard in silent.iter().take(SILENT_SHOWN) {
+        let text = heard.silence();
+        let fits = text.chars().count() <= width;
+        lines.push(alarm(if fits { text } else { heard.silence_in_short() }));
+    }
+    lines.extend(Heard::others(&silent).map(alarm));
+}
+
 fn residual(view: &View) -> Line<'static> {
     let residual = &view.residual;
     if let Some(first) = residual.alarms.first() {
@@ -178,16 +157,16 @@ fn residual(view: &View) -> Line<'static> {
     Line::styled(text, Style::new().fg(Color::Green))
 }
 
-/// What can be scrolled.
-pub(super) fn body(view: &View, wish: &Wish) -> Vec<Line<'static>> {
+/// What can be scrolled, in `width` cells as far as that is possible.
+pub(super) fn body(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     lines.extend(view.residual.alarms.iter().skip(1).map(alarm));
     if wish.sources {
-        sources(view, wish.order, &mut lines);
+        sources(view, wish.order, width, &mut lines);
     } else {
         fills(view, &mut lines);
-        places(view, &mut lines);
-        drops(view, &mut lines);
+        places(view, width, &mut lines);
+        drops(view, width, &mut lines);
         histograms(view, &mut lines);
     }
     lines
@@ -242,95 +221,6 @@ fn bar(share: f64) -> String {
     format!("{}{}", "█".repeat(full), "░".repeat(BAR_CELLS - full))
 }
 
-fn places(view: &View, lines: &mut Vec<Line<'static>>) {
-    lines.push(heading(format!(
-        "{:14} {:>6} {:10} {:>11} {:>11} {:>11} {:>11} {:>11} {:>9} {:>9}",
-        "place", "owners", "unit", "in/s", "out/s", "out B/s", "in", "out", "dropped", "held"
-    )));
-    for place in &view.places {
-        let name = if place.link {
-            format!("→ {}", place.place)
-        } else {
-            place.place.clone()
-        };
-        let known = |pick: fn(&Flow) -> String| {
-            place
-                .incoming
-                .as_ref()
-                .map_or_else(|| "unknown".to_owned(), pick)
-        };
-        let text = format!(
-            "{name:14} {:>6} {:10} {:>11} {:>11} {:>11} {:>11} {:>11} {:>9} {:>9}",
-            place.owners,
-            place.unit,
-            known(|flow| si(flow.items_per_s, "/s")),
-            si(place.outgoing.items_per_s, "/s"),
-            bytes(place.outgoing.bytes_per_s),
-            known(|flow| flow.items.to_string()),
-            place.outgoing.items,
-            place.dropped.items,
-            place.held_items,
-        );
-        let lossy = place.dropped.items > 0;
-        lines.push(if lossy {
-            Line::styled(text, Style::new().fg(Color::Yellow))
-        } else {
-            plain(text)
-        });
-    }
-    lines.push(plain(""));
-}
-
-fn drops(view: &View, lines: &mut Vec<Line<'static>>) {
-    if view.drops.is_empty() && view.host.is_empty() {
-        let events = view.events.unwrap_or_default();
-        let lacking = events.partial + events.discarded;
-        lines.push(plain(match lacking {
-            0 => "nothing lost".to_owned(),
-            lacking => format!("nothing dropped; {lacking} events lack sources"),
-        }));
-        lines.push(plain(""));
-        return;
-    }
-    lines.push(heading(format!(
-        "{:34} {:>11} {:>11} {:>11}  most of them from",
-        "lost at.reason", "items", "items/s", "bytes"
-    )));
-    for lost in &view.drops {
-        let most: Vec<String> = lost
-            .most
-            .iter()
-            .map(|(owner, items)| format!("{owner} {items}"))
-            .collect();
-        let more = match lost.owners - lost.most.len() {
-            0 => String::new(),
-            more => format!(", {more} more"),
-        };
-        // The kernel counts datagrams, not bytes: then there is only a least value.
-        let least = if lost.bytes_min == lost.bytes_max {
-            ""
-        } else {
-            "≥ "
-        };
-        let size = format!("{least}{}", bytes(lost.bytes_min as f64));
-        let name = format!("{}.{}", lost.place, lost.reason);
-        lines.push(plain(format!(
-            "{name:34} {:>11} {:>11} {size:>11}  {}{more}",
-            lost.items,
-            si(lost.items_per_s, "/s"),
-            most.join(", ")
-        )));
-    }
-    for line in &view.host {
-        let name = format!("{}.{}", line.place, line.reason);
-        lines.push(plain(format!(
-            "{name:34} {:>11} {:>11} {:>11}  the whole host",
-            line.items, "", "unknown"
-        )));
-    }
-    lines.push(plain(""));
-}
-
 fn histograms(view: &View, lines: &mut Vec<Line<'static>>) {
     let filled: Vec<_> = view
         .histograms
@@ -375,57 +265,12 @@ fn time(ns: u64) -> String {
     format!("{:.1} {unit}", ns / scale)
 }
 
-fn sources(view: &View, order: Order, lines: &mut Vec<Line<'static>>) {
-    let mut all: Vec<&Source> = view.sources.iter().collect();
-    match order {
-        Order::Declared => {}
-        Order::Rate => all.sort_by(|a, b| b.bytes_per_s.total_cmp(&a.bytes_per_s)),
-        Order::Fill => all.sort_by(|a, b| b.queue.total_cmp(&a.queue)),
-        Order::Dropped => all.sort_by_key(|source| std::cmp::Reverse(source.dropped)),
-    }
-    lines.push(heading(format!(
-        "{:16} {:>11} {:>11} {:>11} {:>6} {:>9} {:>9} {:>10}  by {}",
-        "source",
-        "datagr./s",
-        "sub-ev./s",
-        "B/s",
-        "queue",
-        "missing",
-        "dropped",
-        "trigger",
-        order.name()
-    )));
-    for source in all {
-        let trigger = source
-            .last_trigger
-            .map_or_else(|| "-".to_owned(), |number| number.to_string());
-        let text = format!(
-            "{:16} {:>11} {:>11} {:>11} {:>4.0} % {:>9} {:>9} {trigger:>10}  {}{}",
-            source.name,
-            si(source.datagrams_per_s, "/s"),
-            si(source.subevents_per_s, "/s"),
-            bytes(source.bytes_per_s),
-            source.queue * 100.0,
-            source.missing_events,
-            source.dropped,
-            if source.silent { "SILENT " } else { "" },
-            source.reason,
-        );
-        let style = match (source.silent, source.dropped > 0) {
-            (true, _) => Style::new().fg(Color::Red),
-            (false, true) => Style::new().fg(Color::Yellow),
-            (false, false) => Style::new(),
-        };
-        lines.push(Line::styled(text, style));
-    }
-}
-
 /// The whole page without colours.
 pub(super) fn text(view: &View, wish: &Wish) -> String {
-    let lines = head(view, wish)
+    let lines = head(view, wish, usize::MAX)
         .into_iter()
         .chain([plain("")])
-        .chain(body(view, wish));
+        .chain(body(view, wish, usize::MAX));
     let lines: Vec<String> = lines
         .map(|line| line.to_string().trim_end().to_owned())
         .collect();

@@ -69,8 +69,9 @@ impl Screen {
 
     /// Draws the view into whatever room there is.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, view: &View) {
-        let head = head(view, &self.wish);
-        let body = body(view, &self.wish);
+        let width = usize::from(frame.area().width);
+        let head = head(view, &self.wish, width);
+        let body = body(view, &self.wish, width);
         let height = frame.area().height;
         // What does not fit goes: first the keys, then the body, then the head from below.
         let head_rows = (head.len() as u16).min(height);

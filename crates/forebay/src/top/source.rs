@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use forebay_run::silence::Heard;
 use serde::Serialize;
 
 use super::fill::source_queues;
@@ -26,12 +27,18 @@ pub(super) struct Source {
     pub(super) dropped: u64,
     /// The reason of most of it, as `place.reason`.
     pub(super) reason: String,
-    /// Events that lacked it.
+    /// Sub-events that never came, as far as is known.
     pub(super) missing_events: u64,
+    /// Events that were closed without it, for whatever cause.
+    pub(super) events_without: u64,
     /// Trigger number last taken.
     pub(super) last_trigger: Option<u64>,
     /// It was waited for in vain and has not spoken since.
     pub(super) silent: bool,
+    /// For how long, in s.
+    pub(super) silent_s: f64,
+    /// Events that were closed without it since.
+    pub(super) silent_events: u64,
 }
 
 /// What the accounts of one place say of each owner: items and bytes that came in.
@@ -66,8 +73,14 @@ fn lost(sample: &Sample) -> HashMap<&str, (u64, u64, String)> {
     all
 }
 
-/// All sources of the builder, in order of declaration.
-pub(super) fn sources(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) -> Vec<Source> {
+/// All sources of the builder, in order of declaration; `heard` says when they spoke last.
+pub(super) fn sources(
+    now: &Sample,
+    metrics: &Metrics<'_>,
+    rates: &Rates<'_>,
+    heard: &[Heard],
+) -> Vec<Source> {
+    let heard: HashMap<&str, &Heard> = heard.iter().map(|of| (of.source.as_str(), of)).collect();
     let (received, taken, lost) = (
         incoming(now, "receiver"),
         incoming(now, "builder"),
@@ -97,6 +110,7 @@ pub(super) fn sources(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) ->
         let (datagrams, bytes) = received.get(owner).copied().unwrap_or_default();
         let subevents = taken.get(owner).copied().unwrap_or_default().0;
         let word = |name: &str| metrics.value("builder", &format!("{owner}.{name}"), "");
+        let heard = heard.get(owner);
         let (dropped, _, reason) = lost.get(owner).cloned().unwrap_or_default();
         Source {
             name: owner.to_owned(),
@@ -111,7 +125,10 @@ pub(super) fn sources(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) ->
             reason,
             missing_events: word("missing_events"),
             last_trigger: word("last_trigger").checked_sub(1),
+            events_without: heard.map_or(0, |of| of.events_without),
             silent: word("silent") != 0,
+            silent_s: heard.map_or(0.0, |of| of.silent_s),
+            silent_events: heard.map_or(0, |of| of.silent_events),
         }
     };
     owners.map(|line| source(&line.owner)).collect()

@@ -12,7 +12,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::page::{self, Order, Wish};
+use super::page::{self, Wish};
+use super::rows::Order;
 use super::sample::Sample;
 use super::screen::{Action, Screen};
 use super::view::{State, View, Watch};
@@ -99,7 +100,14 @@ impl World {
             book.set(source.released, events * 128);
             book.set(source.last, events + 1);
         }
-        book.set(builder.sources[2].silent, 1);
+        // Nothing came from it since a second before the last event.
+        let source = &builder.sources[2];
+        book.set(source.silent, 1);
+        book.set(source.heard, START_NS + 4_000_000_000);
+        book.set(source.last_seen, START_NS + 4_000_000_000);
+        book.set(source.last, 4_001);
+        book.set(source.unheard, 1_234);
+        book.set(source.events_without, 1_236);
         for tally in [builder.events.incoming, builder.events.outgoing] {
             book.set(tally.items, events);
             book.set(tally.bytes, events * 340);
@@ -294,7 +302,49 @@ fn the_sources_one_by_one() {
     let view = World::new().view();
     let mut screen = Screen::default();
     press(&mut screen, KeyCode::Tab);
-    insta::assert_snapshot!(drawn(&mut screen, &view, 110, 12));
+    insta::assert_snapshot!(drawn(&mut screen, &view, 130, 12));
+}
+
+/// On the smallest terminal that people have, who is silent stands above all, and nothing that tells of losses is cut off.
+#[test]
+fn no_loss_is_cut_off_in_80_cells_of_24_lines() {
+    let world = World::new();
+    world.run_to(50_000_000, 40_000_000);
+    let mut view = Watch::new().view(world.sample(100, Supervisor::Alive));
+    // Long names and numbers, and many owners of a loss.
+    for lost in &mut view.drops {
+        lost.owners += 86;
+    }
+    for source in &mut view.sources {
+        source.name = format!("detector-north-{}", source.name);
+        source.missing_events = 12_345_678;
+    }
+    let wide = page::text(&view, &Wish::default());
+    let mut screen = Screen::default();
+    let places = drawn(&mut screen, &view, 80, 24);
+    for told in [
+        "source2 silent for 1.0 s (since trigger 4,000): 1,234 events without it",
+        "dropped      held",
+        "  40000000         0",
+    ] {
+        assert!(places.contains(told), "{told:?} is not in\n{places}");
+    }
+    assert!(wide.contains("out B/s") && !places.contains("out B/s"));
+    press(&mut screen, KeyCode::End);
+    let losses = drawn(&mut screen, &view, 80, 24);
+    assert!(
+        losses.contains("most of them from") && losses.contains("source1 40000000, 86 more"),
+        "{losses}"
+    );
+    press(&mut screen, KeyCode::Tab);
+    let sources = drawn(&mut screen, &view, 80, 24);
+    for told in [
+        "missing   without   dropped",
+        "detecto…-source2  100 %  12345678      1236         0  SILENT 1.0 s",
+        "detecto…-source1  100 %  12345678         0  40000001  socket.buffer_full",
+    ] {
+        assert!(sources.contains(told), "{told:?} is not in\n{sources}");
+    }
 }
 
 #[test]
@@ -353,7 +403,7 @@ fn sources_are_sorted_as_asked() {
             order,
             ..Wish::default()
         };
-        page::body(&view, &wish)[1]
+        page::body(&view, &wish, usize::MAX)[1]
             .to_string()
             .split_whitespace()
             .next()
@@ -362,6 +412,7 @@ fn sources_are_sorted_as_asked() {
     };
     assert_eq!(first(Order::Declared), "source0");
     assert_eq!(first(Order::Dropped), "source1");
+    assert_eq!(first(Order::default()), "source2", "it is silent");
 }
 
 #[test]
@@ -371,6 +422,9 @@ fn one_object_holds_everything() {
     assert_eq!(object["state"], "live");
     assert_eq!(object["events"]["rate_hz"], 2000.0);
     assert_eq!(object["sources"][2]["silent"], true);
+    assert_eq!(object["silent_sources"][0]["silent_events"], 1234);
+    assert_eq!(object["silent_sources"][0]["silent_s"], 1.0);
+    assert_eq!(object["silent_sources"][0]["last_trigger"], 4000);
     assert_eq!(object["sources"][1]["reason"], "socket.buffer_full");
     assert_eq!(object["histograms"][0]["count"], 2);
 }

@@ -3,6 +3,7 @@
 use forebay_ledger::{
     AccountLine, Alarm, DropLine, HistogramSummary, HostLine, LinkLine, Phase, ResidualAlarm, Unit,
 };
+use forebay_run::silence::Heard;
 use serde::Serialize;
 
 use super::chunks::{self, Chunks};
@@ -73,6 +74,15 @@ pub(super) struct View {
     pub(super) residual: Residuals,
     pub(super) histograms: Vec<HistogramSummary>,
     pub(super) sources: Vec<Source>,
+    /// Sources that are silent, the one that costs most first, and those that were.
+    pub(super) silent_sources: Vec<Heard>,
+}
+
+impl View {
+    /// The sources that are silent, the one that costs most first.
+    pub(super) fn silent_now(&self) -> impl Iterator<Item = &Heard> {
+        self.silent_sources.iter().filter(|heard| heard.silent)
+    }
 }
 
 /// Whether anybody still writes into the ledger.
@@ -183,6 +193,7 @@ impl Watch {
             None => span_s(&metrics),
         };
         let rates = Rates { before, seconds };
+        let heard = Heard::all(&now.snapshot);
         let messages = messages::messages(now, &rates);
         let chunks = chunks::chunks(now, &rates);
         let packets = packets::packets(now, &metrics, &rates);
@@ -220,7 +231,8 @@ impl Watch {
                 .iter()
                 .map(forebay_ledger::Histogram::summary)
                 .collect(),
-            sources: sources(now, &metrics, &rates),
+            sources: sources(now, &metrics, &rates, &heard),
+            silent_sources: Heard::by_trouble(heard),
         }
     }
 
