@@ -8,6 +8,7 @@
 //! All times are ns of the receiver's clock, which is the time base of the session.
 
 mod admission;
+mod candidates;
 mod confirm;
 mod due;
 mod gaps;
@@ -24,7 +25,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use forebay_wire::tdm::{
-    Data, End, EndReason, FollowUp, Kind, Message, Packet, RefuseReason, Report, Reported, TdmError,
+    Data, EndReason, FollowUp, Kind, Message, NO_SENDER, Packet, RefuseReason, Report, Reported,
+    TdmError,
 };
 
 use crate::key::Key;
@@ -199,6 +201,7 @@ pub struct Receiver {
     rows: VecDeque<Row>,
     counts: Counts,
     refusals: refusals::Refusals,
+    candidates: candidates::Candidates,
     /// Lost in our own socket, not yet found missing in a window.
     overflow: u64,
     reassembly: u64,
@@ -230,6 +233,7 @@ impl Receiver {
             rows: VecDeque::new(),
             counts: Counts::default(),
             refusals: refusals::Refusals::default(),
+            candidates: candidates::Candidates::default(),
             overflow: 0,
             reassembly: 0,
             stalls: stalls::Stalls::default(),
@@ -333,7 +337,7 @@ impl Receiver {
         stamp_ns: u64,
         datagram: &'a [u8],
     ) -> Arrival<'a> {
-        let packet = match Packet::parse(datagram) {
+        let mut packet = match Packet::parse(datagram) {
             Ok(packet) => packet,
             Err(error) => return Arrival::Dropped(Drop::Malformed(error)),
         };
@@ -371,6 +375,14 @@ impl Receiver {
                 self.send_away(whom, kind);
             }
             return Arrival::Dropped(Drop::Foreign);
+        }
+        if packet.sender == NO_SENDER {
+            let Some(place) = self.answered(now_ns, from, packet.start) else {
+                // Others have all places by now, or were so many that it was forgotten: it says hello again.
+                self.send_away(whom, kind);
+                return Arrival::Dropped(Drop::Unexpected);
+            };
+            (packet.sender, packet.start) = place;
         }
         let peer = self.peers.get_mut(usize::from(packet.sender));
         let Some(peer) = peer.filter(|peer| (peer.from, peer.start) == (from, packet.start)) else {
@@ -459,20 +471,6 @@ impl Receiver {
             peer.idle_until_ns = now_ns + IDLE_NS;
         }
         self.push(sender, Message::Reported(Reported { next, highest }));
-    }
-
-    fn take_end(&mut self, now_ns: u64, sender: u16, end: &End) {
-        let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
-            return;
-        };
-        if peer.ended_totals().is_some() {
-            // It was told before, and the answer was lost, or it is not to be told yet.
-            self.ended_again(sender);
-            return;
-        }
-        peer.ended(now_ns, end, self.phase == Phase::Stopping);
-        self.turn.left(sender);
-        self.close_rows(now_ns);
     }
 
     /// The kernel dropped so many datagrams at our socket since the last call: what windows miss is charged to it.

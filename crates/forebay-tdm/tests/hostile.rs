@@ -18,8 +18,8 @@ use forebay_tdm::plan::PlanInput;
 use forebay_tdm::receiver::{Arrival, PeerTotals, Receiver, ReceiverConfig, Row};
 use forebay_tdm::sender::{Over, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{
-    Carries, Data, End, EndReason, Grant, Hello, Message, Mode, Packet, Probe, Ready, Refusal,
-    RefuseReason, Reply, Report, Reported, Stop, Welcome,
+    Carries, Data, End, EndReason, Grant, Hello, Message, Mode, NO_SENDER, Packet, Probe, Ready,
+    Refusal, RefuseReason, Reply, Report, Reported, Stop, Welcome,
 };
 use proptest::prelude::*;
 use world::{BEGIN_NS, MS, SECOND, Setup, World};
@@ -269,15 +269,16 @@ fn opening(step: u64) -> Packet<'static> {
     } else {
         Message::Ready(Ready::default())
     };
-    let (session, sender) = if step < 3 {
-        (0, u16::MAX)
+    // Who answers the first welcome, which names no place, gets one; welcomes are told apart by their starts.
+    let (session, start) = if step < 3 {
+        (0, 0)
     } else {
-        (1, step as u16 - 3)
+        (1, step as u8 - 3)
     };
     Packet {
         session,
-        sender,
-        start: 0,
+        sender: NO_SENDER,
+        start,
         message,
         tag: None,
     }

@@ -9,8 +9,10 @@
 mod rig;
 
 use std::fs::{self, File};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
+use forebay_wire::tdm::{Carries, Hello, Message, NO_SENDER, Packet};
 use rig::{Ended, Run, forebay, number, signal, start, wait_for};
 
 /// A receiver on loopback whose standard error is a file.
@@ -331,4 +333,102 @@ fn a_bench_takes_schemes_with_commas_and_blanks_and_its_errors_name_its_own_opti
     let help = start(forebay().args(["tdm", "bench", "--help"])).end();
     let default = "[default: incast,slots,slots-paced]";
     assert!(help.stdout.contains(default), "{}", help.stdout);
+}
+
+/// A hello as anybody can say it.
+fn hello(name: &str, nonce: u64) -> Vec<u8> {
+    let packet = Packet {
+        session: 0,
+        sender: NO_SENDER,
+        start: 0,
+        message: Message::Hello(Hello {
+            nonce,
+            share: 1,
+            packet_bytes_max: 1472,
+            carries: Carries::Bytes,
+            name,
+        }),
+        tag: None,
+    };
+    let mut out = [0; 256];
+    let bytes = packet.emit(false, &mut out).unwrap();
+    out[..bytes].to_vec()
+}
+
+#[test]
+fn hellos_of_a_stranger_take_no_place_from_the_sender_that_comes() {
+    let session = Session::new();
+    let receiver = session.receive(&["--senders", "2", "--verify", "--format", "json"]);
+    session.tells("waiting for 2 senders");
+    let strangers = [(); 8].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let mut nonce = 0;
+    let mut say_hello = || {
+        for stranger in &strangers {
+            nonce += 1;
+            let said = hello(&format!("stranger{nonce}"), nonce);
+            stranger.send_to(&said, &session.address).unwrap();
+        }
+    };
+    say_hello();
+    let north = session.send("north", &["--bytes", "2000000", "--wait", "30s"]);
+    wait_for("north", || {
+        say_hello();
+        session.told().contains("north is here").then_some(())
+    });
+    let south = session.send("south", &["--bytes", "2000000", "--wait", "30s"]);
+    wait_for("south", || {
+        say_hello();
+        session.told().contains("south is here").then_some(())
+    });
+    for sender in [north, south] {
+        sender.end().json_of(0);
+    }
+    let received = receiver.end().json_of(0);
+    let senders = received["by_sender"].as_array().unwrap();
+    assert_eq!(senders.len(), 2, "{received}");
+    for sender in senders {
+        let lost: u64 = sender["lost"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|it| it.as_u64().unwrap())
+            .sum();
+        assert_eq!(
+            number(sender, "sent"),
+            number(sender, "received") + lost,
+            "{received}"
+        );
+        // What a loaded host's socket may drop is named; nothing else is lost.
+        assert!(number(sender, "payload_bytes") > 1_000_000, "{received}");
+    }
+    assert!(number(&received, "hellos_unanswered") >= 8, "{received}");
+    assert!(
+        !session.told().contains("stranger1 is here"),
+        "{}",
+        session.told()
+    );
+}
+
+#[test]
+fn a_receiver_that_other_hosts_come_to_wants_a_key_or_a_word() {
+    for bind in ["0.0.0.0:0", "[::]:0", "192.0.2.1"] {
+        let ended = refused(&["receive", "--bind", bind, "--link-rate", "200M"]);
+        for word in [bind, "--key FILE", "--no-key"] {
+            assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+        }
+    }
+    let mut session = Session::new();
+    fs::write(session.path("key"), [7; 32]).unwrap();
+    let key = session.path("key");
+    let port = session.address.rsplit(':').next().unwrap().to_owned();
+    session.address = format!("0.0.0.0:{port}");
+    for word in [vec!["--no-key"], vec!["--key", key.to_str().unwrap()]] {
+        let receiver = session.receive(&word);
+        session.tells(&format!("at 0.0.0.0:{port}"));
+        assert!(signal("INT", receiver.pid()));
+        drop(receiver.end());
+    }
+    let help = start(forebay().args(["tdm", "receive", "--help"])).end();
+    let help = help.stdout;
+    assert!(help.contains("[default: 127.0.0.1:8081]"), "{help}");
 }

@@ -100,7 +100,8 @@ pub(super) fn run(
             .args(["--csv", "per-packet", "--output"])
             .arg(directory),
     };
-    receiver.args(["--bind", &address, "--mode", scheme.name()]);
+    // Its senders are in namespaces of this host's, or on its loopback.
+    receiver.args(["--bind", &address, "--no-key", "--mode", scheme.name()]);
     receiver.args(["--senders", &options.senders.to_string()]);
     receiver.args(["--link-rate", &options.port_rate_bps.to_string()]);
     receiver.args(["--port-buffer", &options.port_buffer_bytes.to_string()]);

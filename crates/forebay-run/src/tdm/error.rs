@@ -1,6 +1,7 @@
 //! What can stop a session, and whose fault it is.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use forebay_tdm::plan::PlanError;
@@ -97,6 +98,14 @@ pub enum TdmError {
         bytes: usize,
         /// How long it must be.
         least: usize,
+    },
+    /// Configuration: other hosts come to it, and there is no key.
+    #[error(
+        "other hosts come to --bind {bind}, and without a key whoever does may send: give --key FILE to the receiver and to its senders (`head -c 32 /dev/urandom > FILE` makes one), or --no-key, if everybody there may"
+    )]
+    NoKey {
+        /// Where it was to listen.
+        bind: SocketAddr,
     },
     /// Configuration: a name that cannot be.
     #[error("the name {name:?} {why}")]

@@ -117,6 +117,10 @@ pub fn run(
             senders: plan.senders,
         });
     }
+    let is_near = plan.bind.ip().to_canonical().is_loopback();
+    if !is_near && plan.key.is_none() && !plan.no_key {
+        return Err(TdmError::NoKey { bind: plan.bind });
+    }
     // A plan that cannot work whatever the senders measure is told before they are waited for.
     let shares = vec![1; usize::from(plan.senders)];
     let expected = Plan::compute(&PlanInput {

@@ -11,83 +11,164 @@ use crate::clock::Wall;
 use crate::plan::units::time;
 use crate::plan::{Plan, PlanInput, Reason, Slot};
 
+/// Which place a hello could have.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// One that nobody has had.
+    New,
+    /// That of a sender which left, and of which nothing is in the books.
+    Free(usize),
+    /// That of an earlier start of the same sender.
+    Again(usize),
+    /// Its own, which it has already.
+    Own(usize),
+}
+
 impl Receiver {
+    /// Somebody asks for a place. It gets one when it has answered ([`Self::answered`]).
     pub(super) fn handle_hello(&mut self, now_ns: u64, from: SocketAddr, hello: &Hello<'_>) {
-        if matches!(
-            self.phase,
-            Phase::Over(_) | Phase::Failed(_) | Phase::Stopping
-        ) {
-            self.refuse(from, hello.nonce, RefuseReason::NoSession);
+        let place = self.place(now_ns, from, hello);
+        if let Ok(Place::Own(at)) = place
+            && let Some(peer) = self.peers.get_mut(at)
+            && peer.from == from
+        {
+            // The welcome was lost.
+            peer.heard_ns = now_ns;
+            self.welcome(at as u16);
             return;
         }
-        let smallest = self.plan.as_ref().map_or(0, |plan| plan.packet_bytes);
-        if smallest > u32::from(hello.packet_bytes_max) {
-            self.refuse_hello(from, hello, RefuseReason::PacketBytes);
-            return;
-        }
-        let named = self
-            .peers
-            .iter()
-            .position(|peer| peer.totals().name == hello.name);
-        let admitted = match named {
-            Some(at) => self.admit_again(now_ns, from, hello, at),
-            None => self.admit(now_ns, from, hello),
-        };
-        match admitted {
-            Ok(at) => self.welcome(at as u16),
+        match place {
+            Ok(_) => {
+                let whom = Whom {
+                    session: self.config.session,
+                    to: from,
+                    sender: NO_SENDER,
+                    start: self.candidates.add(from, hello),
+                };
+                let welcome = self.welcome_of(hello.nonce, NO_SENDER, false);
+                self.enqueue(whom, Message::Welcome(welcome), None);
+            }
+            Err(RefuseReason::NoSession) => {
+                self.refuse(from, hello.nonce, RefuseReason::NoSession);
+            }
             Err(reason) => self.refuse_hello(from, hello, reason),
         }
     }
 
-    /// A sender whose name is new.
-    fn admit(
+    /// One that was welcomed without a place answers, and gets one: its index and its start there.
+    pub(super) fn answered(
         &mut self,
         now_ns: u64,
         from: SocketAddr,
+        start: u8,
+    ) -> Option<(u16, u8)> {
+        let at = match self.candidates.take(from, start) {
+            Some(candidate) => {
+                let hello = candidate.hello();
+                let place = self.place(now_ns, from, &hello).ok()?;
+                self.give_place(now_ns, from, &hello, place)
+            }
+            // It has not heard yet which place it has.
+            None => (self.peers.iter())
+                .position(|peer| peer.is_alive() && peer.answered_as == (from, start))?,
+        };
+        let peer = self.peers.get_mut(at)?;
+        peer.answered_as = (from, start);
+        let start = peer.start;
+        self.welcome(at as u16);
+        Some((at as u16, start))
+    }
+
+    /// Hellos whose welcome nobody has answered.
+    #[must_use]
+    pub fn hellos_unanswered(&self) -> u64 {
+        self.candidates.unanswered()
+    }
+
+    /// Which place a sender could have now, or why none.
+    fn place(
+        &self,
+        now_ns: u64,
+        from: SocketAddr,
         hello: &Hello<'_>,
-    ) -> Result<usize, RefuseReason> {
-        let at = self.peers.len();
-        if at < usize::from(self.config.senders) {
-            self.peers.push(Peer::new(at as u16, from, hello, now_ns));
-            return Ok(at);
+    ) -> Result<Place, RefuseReason> {
+        if matches!(
+            self.phase,
+            Phase::Over(_) | Phase::Failed(_) | Phase::Stopping
+        ) {
+            return Err(RefuseReason::NoSession);
+        }
+        let smallest = self.plan.as_ref().map_or(0, |plan| plan.packet_bytes);
+        if smallest > u32::from(hello.packet_bytes_max) {
+            return Err(RefuseReason::PacketBytes);
+        }
+        let mut peers = self.peers.iter().enumerate();
+        let named = peers.find(|(_, peer)| peer.totals().name == hello.name);
+        if let Some((at, peer)) = named {
+            return self.place_again(now_ns, from, hello, (at, peer));
+        }
+        if self.peers.len() < usize::from(self.config.senders) {
+            return Ok(Place::New);
         }
         // Nothing is in the books of those who left before the start: their places are free again.
-        let is_free = |peer: &Peer| self.phase == Phase::Waiting && !peer.is_present();
+        let is_free = |peer: &Peer| {
+            !peer.is_present() && (self.phase == Phase::Waiting || peer.never_began())
+        };
         let free = self.peers.iter().position(is_free);
-        let at = free.ok_or(RefuseReason::Full)?;
-        if let Some(peer) = self.peers.get_mut(at) {
-            peer.replace(from, hello, now_ns);
-        }
-        Ok(at)
+        free.map(Place::Free).ok_or(RefuseReason::Full)
     }
 
     /// One whose name is known: the same start of it, another one, or another sender that must not have that name.
-    fn admit_again(
-        &mut self,
+    fn place_again(
+        &self,
         now_ns: u64,
         from: SocketAddr,
         hello: &Hello<'_>,
-        at: usize,
-    ) -> Result<usize, RefuseReason> {
-        let silence_ns = self.config.silence_ns;
-        let peer = self.peers.get_mut(at).ok_or(RefuseReason::NoSession)?;
-        let is_silent = now_ns >= peer.heard_ns.saturating_add(silence_ns);
+        (at, peer): (usize, &Peer),
+    ) -> Result<Place, RefuseReason> {
+        let is_silent = now_ns >= peer.heard_ns.saturating_add(self.config.silence_ns);
         // Two that live do not have one address.
         let is_free = is_silent || from == peer.from || !peer.is_alive();
         let has_ended = peer.totals().state == PeerState::Ended && self.phase != Phase::Waiting;
         if !is_free || has_ended || peer.is_past(hello.nonce) {
             return Err(RefuseReason::NameTaken);
         }
-        if peer.nonce == hello.nonce && peer.is_present() {
-            (peer.from, peer.heard_ns) = (from, now_ns);
-            return Ok(at);
+        let is_same = peer.nonce == hello.nonce && peer.is_present();
+        Ok(if is_same {
+            Place::Own(at)
+        } else {
+            Place::Again(at)
+        })
+    }
+
+    fn give_place(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        hello: &Hello<'_>,
+        place: Place,
+    ) -> usize {
+        let (Place::Own(at) | Place::Free(at) | Place::Again(at)) = place else {
+            let at = self.peers.len();
+            self.peers.push(Peer::new(at as u16, from, hello, now_ns));
+            return at;
+        };
+        if matches!(place, Place::Again(_)) {
+            if let Some(peer) = self.peers.get_mut(at) {
+                peer.died();
+            }
+            self.close_rows(now_ns);
         }
-        peer.died();
-        self.close_rows(now_ns);
         if let Some(peer) = self.peers.get_mut(at) {
-            peer.restart(from, hello, now_ns);
+            match place {
+                Place::Again(_) => peer.restart(from, hello, now_ns),
+                Place::Free(_) => {
+                    peer.replace(from, hello, now_ns);
+                }
+                _ => (peer.from, peer.heard_ns) = (from, now_ns),
+            }
         }
-        Ok(at)
+        at
     }
 
     pub(super) fn refuse_hello(
@@ -178,8 +259,20 @@ impl Receiver {
         let Some(peer) = self.peers.get(usize::from(sender)) else {
             return;
         };
-        let mut welcome = Welcome {
-            nonce: peer.nonce,
+        // Who learns its start before it has said that it is ready might send before that is known here.
+        let welcome = self.welcome_of(peer.nonce, sender, peer.is_ready());
+        if welcome.start_ns != 0
+            && let Some(peer) = self.peers.get_mut(usize::from(sender))
+        {
+            peer.begins();
+        }
+        self.push(sender, Message::Welcome(welcome));
+    }
+
+    /// The configuration, as a sender in this place is told it; with the start of its windows, if that is known and `with_start`.
+    fn welcome_of(&self, nonce: u64, sender: u16, with_start: bool) -> Welcome {
+        let welcome = Welcome {
+            nonce,
             mode: self.config.port.mode,
             senders: self.config.senders,
             packet_bytes: u16::try_from(self.config.port.packet_bytes).unwrap_or(u16::MAX),
@@ -196,40 +289,36 @@ impl Receiver {
             wall_ns: self.wall.map_or(0, |wall| wall.ahead_ns.cast_unsigned()),
             wall_error_ns: self.wall.map_or(0, |wall| wall.error_ns.max(1)),
         };
-        if let Some(plan) = &self.plan {
-            let slot = plan.slots.get(usize::from(sender)).copied();
-            let Slot {
-                offset_ns,
-                window_ns,
-                packets,
-            } = slot.unwrap_or(Slot {
-                offset_ns: 0,
-                window_ns: 1,
-                packets: 1,
-            });
-            welcome = Welcome {
-                packet_bytes: u16::try_from(plan.packet_bytes).unwrap_or(u16::MAX),
-                burst_packets: plan.burst_packets,
-                catch_up_packets: plan.catch_up_packets,
-                window_packets: packets,
-                start_ns: self.start_ns + offset_ns,
-                window_ns,
-                cycle_ns: plan.cycle_ns.max(window_ns),
-                guard_ns: plan.guard_ns,
-                pace_ps: plan.pace_ps,
-                ..welcome
-            };
+        let Some(plan) = &self.plan else {
+            return welcome;
+        };
+        let slot = plan.slots.get(usize::from(sender)).copied();
+        let Slot {
+            offset_ns,
+            window_ns,
+            packets,
+        } = slot.unwrap_or(Slot {
+            offset_ns: 0,
+            window_ns: 1,
+            packets: 1,
+        });
+        let start_ns = if with_start {
+            self.start_ns + offset_ns
+        } else {
+            0
+        };
+        Welcome {
+            packet_bytes: u16::try_from(plan.packet_bytes).unwrap_or(u16::MAX),
+            burst_packets: plan.burst_packets,
+            catch_up_packets: plan.catch_up_packets,
+            window_packets: packets,
+            start_ns,
+            window_ns,
+            cycle_ns: plan.cycle_ns.max(window_ns),
+            guard_ns: plan.guard_ns,
+            pace_ps: plan.pace_ps,
+            ..welcome
         }
-        if !peer.is_ready() {
-            // Who learns its start before it has said that it is ready might send before that is known here.
-            welcome.start_ns = 0;
-        }
-        if welcome.start_ns != 0
-            && let Some(peer) = self.peers.get_mut(usize::from(sender))
-        {
-            peer.begins();
-        }
-        self.push(sender, Message::Welcome(welcome));
     }
 
     pub(super) fn stop_peer(&mut self, at: usize, reason: EndReason) {

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use forebay_wire::tdm::{Message, Reported};
+use forebay_wire::tdm::{End, Message, Reported};
 
-use super::Receiver;
+use super::{Phase, Receiver};
 
 /// Which ends are confirmed, and which wait for the caller.
 #[derive(Debug, Default)]
@@ -43,6 +43,21 @@ impl Receiver {
         if let Some(totals) = peer.ended_totals() {
             self.push(sender, Message::Ended(totals));
         }
+    }
+
+    /// A sender tells its totals.
+    pub(super) fn take_end(&mut self, now_ns: u64, sender: u16, end: &End) {
+        let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
+            return;
+        };
+        if peer.ended_totals().is_some() {
+            // It was told before, and the answer was lost, or it is not to be told yet.
+            self.ended_again(sender);
+            return;
+        }
+        peer.ended(now_ns, end, self.phase == Phase::Stopping);
+        self.turn.left(sender);
+        self.close_rows(now_ns);
     }
 
     /// This sender's stream has ended and all of its windows are closed.

@@ -32,6 +32,8 @@ pub(super) struct Peer {
     pub(super) gaps: Gaps,
     /// Which start of a sender in this place.
     pub(super) start: u8,
+    /// From where it answered its welcome, and the start that this had.
+    pub(super) answered_as: (SocketAddr, u8),
     /// The nonces of the starts before, the last ones.
     past: VecDeque<u64>,
     index: u16,
@@ -63,6 +65,7 @@ impl Peer {
             idle_until_ns: 0,
             gaps: Gaps::default(),
             start: 0,
+            answered_as: (from, 0),
             past: VecDeque::new(),
             index,
             ended_ns: 0,
@@ -143,6 +146,11 @@ impl Peer {
     /// It is told when it begins.
     pub(super) const fn begins(&mut self) {
         self.totals.has_begun = true;
+    }
+
+    /// No start in this place has been told when it begins: none has sent.
+    pub(super) const fn never_began(&self) -> bool {
+        !self.totals.has_begun && self.totals.restarts == 0
     }
 
     pub(super) const fn is_alive(&self) -> bool {

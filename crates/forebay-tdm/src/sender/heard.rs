@@ -129,8 +129,10 @@ impl Sender {
         let ours = match self.phase {
             Phase::Hello => refusal.nonce == self.nonce,
             Phase::Over(_) => false,
-            // The answer to a hello that came twice is not for a sender that takes part.
-            _ => refusal.nonce == 0 && self.is_of_our_session(packet),
+            // The answer to a hello that came twice is not for a sender that takes part, nor that to what it said before it had its place.
+            _ => {
+                refusal.nonce == 0 && self.is_of_our_session(packet) && packet.sender == self.index
+            }
         };
         if !ours {
             return Err(NotTaken::Foreign(packet.session));

@@ -31,11 +31,11 @@ const SETTLE_MOST: Duration = Duration::from_secs(60);
 /// stream to standard output, with zeroes where bytes are lost. Ends when all senders have ended, or by Ctrl-C, which lets them tell their totals first.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --report session.html --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, a sender died, or --verify found packets that differ from the test stream, 3 with --strict: packets were lost."
+    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --key tdm.key --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --report session.html --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, a sender died, or --verify found packets that differ from the test stream, 3 with --strict: packets were lost."
 )]
 pub(crate) struct ReceiveArgs {
-    /// Where to listen; without a port at 8081.
-    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddr::from(([0, 0, 0, 0], PORT)), value_parser = parse_bind)]
+    /// Where to listen; without a port at 8081. Where other hosts come to it, with --key or --no-key.
+    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)), value_parser = parse_bind)]
     bind: SocketAddr,
     /// Senders that take part, 1 to 1024.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -92,6 +92,9 @@ pub(crate) struct ReceiveArgs {
     /// File with a key of at least 16 bytes that senders must have, too. Without one anybody may send, and what guards payloads is UDP's checksum of 16 bits alone.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// No key, also beyond this host: whoever comes to --bind may send, and take a sender's place before it is there.
+    #[arg(long, conflicts_with = "key")]
+    no_key: bool,
     /// Answer Prometheus at this address, as 127.0.0.1:9100.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
@@ -243,6 +246,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         silence: args.silence,
         settle: args.settle,
         key: args.key.as_deref().map(read_key).transpose()?,
+        no_key: args.no_key,
         output,
         out: args.out.clone(),
         rows: args.per_window,
@@ -405,6 +409,12 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
     for (why, times) in &summary.hellos_refused {
         let times = counted(*times, "time");
         say(format_args!("refused a place, {why}: {times}"));
+    }
+    if summary.hellos_unanswered > 0 {
+        let hellos = counted(summary.hellos_unanswered, "hello");
+        say(format_args!(
+            "took no place: {hellos} whose sender did not answer"
+        ));
     }
     let strangers = summary.datagrams.get("wrong_key").copied().unwrap_or(0);
     if strangers > 0 {

@@ -31,6 +31,8 @@ pub struct ReceivePlan {
     pub settle: Duration,
     /// The key that senders must have, too.
     pub key: Option<Key>,
+    /// It may listen beyond this host's loopback without a key.
+    pub no_key: bool,
     /// What becomes of payloads.
     pub output: Output,
     /// Directory of ledger and record; none: that of the payloads, or nothing is kept.

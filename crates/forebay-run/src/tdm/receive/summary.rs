@@ -162,6 +162,8 @@ pub struct ReceiveSummary {
     pub control_refused: u64,
     /// Senders that asked for a place and got none, by reason: each time they asked.
     pub hellos_refused: BTreeMap<&'static str, u64>,
+    /// Hellos that were welcomed and whose sender said nothing more: they took no place.
+    pub hellos_unanswered: u64,
     /// How often somebody has set the wall clock here.
     pub wall_clock_steps: u64,
     /// What the books leave over, in items.
@@ -313,6 +315,7 @@ pub(super) fn of(
             .filter(|(_, count)| *count > 0)
             .map(|(reason, count)| (name_of(reason), count))
             .collect(),
+        hellos_unanswered: receiver.hellos_unanswered(),
         wall_clock_steps: host.wall_clock_steps,
         residual_items: balance.residual_items,
         residual_bytes: balance.residual_bytes,
