@@ -12,47 +12,14 @@ mod rig;
 use std::collections::BTreeSet;
 use std::fs;
 
+use rig::sockets::{listeners, loopback};
 use rig::{evb, forebay, free_ports, signal, stages_of, start, wait_for};
 use tempfile::TempDir;
-
-/// Sockets of a process that receive datagrams or wait for connections: `address:port` as the kernel writes it.
-fn listeners(pid: u32) -> BTreeSet<String> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return BTreeSet::new();
-    };
-    let own: BTreeSet<String> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let target = fs::read_link(entry.path()).ok()?;
-            let inode = target.to_str()?.strip_prefix("socket:[")?;
-            Some(inode.strip_suffix(']')?.to_owned())
-        })
-        .collect();
-    let mut found = BTreeSet::new();
-    for (table, state) in [("udp", "07"), ("tcp", "0A"), ("udp6", "07"), ("tcp6", "0A")] {
-        for line in fs::read_to_string(format!("/proc/net/{table}"))
-            .unwrap_or_default()
-            .lines()
-            .skip(1)
-        {
-            let cells: Vec<&str> = line.split_whitespace().collect();
-            if cells[3] == state && own.contains(cells[9]) {
-                found.insert(cells[1].to_owned());
-            }
-        }
-    }
-    found
-}
 
 /// What `pid` and its stages listen on.
 fn all_listeners(pid: u32) -> BTreeSet<String> {
     let stages = stages_of(pid).into_values();
     stages.chain([pid]).flat_map(listeners).collect()
-}
-
-/// 127.0.0.1 as the kernel's tables write it on this machine.
-fn loopback() -> String {
-    format!("{:08X}:", u32::from_ne_bytes([127, 0, 0, 1]))
 }
 
 #[test]

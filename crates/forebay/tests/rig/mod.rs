@@ -6,6 +6,7 @@ pub(crate) mod blocks;
 pub(crate) mod certificates;
 pub(crate) mod hld;
 pub(crate) mod sender;
+pub(crate) mod sockets;
 pub(crate) mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
