@@ -12,6 +12,7 @@ mod outbound;
 mod pattern;
 pub mod receive;
 pub mod send;
+mod teller;
 mod whole_file;
 
 pub use error::{TdmError, read_key};

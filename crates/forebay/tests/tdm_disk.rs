@@ -215,3 +215,59 @@ fn what_is_lost_while_the_receiver_stands_still_is_not_called_the_networks_fault
     assert_same_but_for_lost(&out.join("north"), &went);
     assert_eq!(audit(&out).code(), Some(0));
 }
+
+#[test]
+fn a_second_order_to_end_waits_for_no_reader_that_stands_still_and_names_what_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let pipe = directory.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    // Somebody holds the pipe and does not read.
+    let _unread = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .unwrap();
+    let address = format!("127.0.0.1:{}", rig::free_ports(1));
+    let mut receive = receive(&address, Path::new("-"));
+    receive.arg("--out").arg(&out);
+    let mut command = Command::new("sh");
+    command.args(["-c", "pipe=$1; shift; exec \"$@\" >\"$pipe\"", "sh"]);
+    command.arg(&pipe).arg(receive.get_program());
+    let receiver = start(command.args(receive.get_args()));
+    let file = directory.path().join("north.dat");
+    input(&file, 16);
+    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
+    let sender = start(rig::tdm_send(&address, "north").args(["--input", file.to_str().unwrap()]));
+    wait_for("packets that nobody writes", || {
+        let (handed, taken) = queued(&out);
+        (handed > taken + 2_000).then_some(())
+    });
+    assert!(signal("INT", receiver.pid()));
+    // Told once, it waits for whoever takes the stream.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(rig::is_alive(receiver.pid()));
+    assert!(signal("INT", receiver.pid()));
+    let ended = receiver.end();
+    drop(sender.end());
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    let line = ended.stderr.lines().find(|line| line.starts_with('{'));
+    let received: Value = serde_json::from_str(line.unwrap()).unwrap();
+    let north = &received["by_sender"][0];
+    let stalled = number(&north["not_written"], "writer_stalled");
+    assert!(stalled > 2_000, "{received}");
+    let failed = received["failed"].as_str().unwrap();
+    assert!(failed.contains("writer_stalled"), "{failed}");
+    assert_eq!(number(&received, "residual_items"), 0, "{received}");
+    assert_eq!(number(&received, "residual_bytes"), 0, "{received}");
+    // What came = what is written + what is named, by the books that are left.
+    let verdict = audit_json(&out);
+    let write = |term| account_items(&verdict, ("write", "packets"), term);
+    assert_eq!(write("incoming"), number(north, "received"), "{verdict}");
+    assert_eq!(
+        write("outgoing") + stalled,
+        number(north, "received"),
+        "{verdict}"
+    );
+}

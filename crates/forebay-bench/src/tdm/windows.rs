@@ -3,8 +3,9 @@
 pub(crate) mod read;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_ledger::Balance;
@@ -16,8 +17,14 @@ use crate::rows::groups::{Groups, Values};
 
 /// What asks for the file.
 const OPTION: &str = "--rows";
-/// Windows of a group. One is gathered, one may wait, and one is written: some 17 MB together. Of each that is written a few KiB stay for the end of the file.
+/// Windows of a group, of some 6 MB. One is gathered, one is written, and some may wait. Of each that is written a few KiB stay for the end of the file.
 const GROUP_WINDOWS: usize = 32_768;
+/// Groups that may wait for the disk: whoever hands them over empties a socket, and waits for nobody. Windows that find no room are counted, and are not in the file.
+const GROUPS_WAIT: usize = 4;
+/// The end waits so long for a disk that takes nothing.
+const END: Duration = Duration::from_secs(30);
+/// From look to look at the end.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A closed window, with what its row needs beside it.
 struct Closed {
@@ -37,6 +44,8 @@ pub struct WindowFile {
     names: Vec<ByteArray>,
     name_of: Vec<usize>,
     most: usize,
+    /// Windows that found no room.
+    missed: usize,
     to_writer: Option<SyncSender<Batch>>,
     writer: Option<JoinHandle<Result<(), String>>>,
 }
@@ -58,7 +67,7 @@ impl WindowFile {
             source,
         })?;
         let groups = Groups::create(handle, &columns(&[], &[]))?;
-        let (to_writer, batches) = sync_channel::<Batch>(1);
+        let (to_writer, batches) = sync_channel::<Batch>(GROUPS_WAIT);
         let told = path.display().to_string();
         let writer = std::thread::Builder::new()
             .name("fb-rows".to_owned())
@@ -84,32 +93,58 @@ impl WindowFile {
             names: Vec::new(),
             name_of: Vec::new(),
             most,
+            missed: 0,
             to_writer: Some(to_writer),
             writer: Some(writer),
         })
     }
 
+    /// What is gathered goes to the writer, if there is room.
     fn hand_over(&mut self) -> Result<(), String> {
         let batch = (std::mem::take(&mut self.gathered), self.names.clone());
-        let taken = match &self.to_writer {
-            _ if batch.0.is_empty() => return Ok(()),
-            Some(to_writer) => to_writer.send(batch).is_ok(),
-            None => false,
-        };
-        if taken { Ok(()) } else { self.end() }
+        match &self.to_writer {
+            _ if batch.0.is_empty() => Ok(()),
+            Some(to_writer) => match to_writer.try_send(batch) {
+                Ok(()) => Ok(()),
+                Err(TrySendError::Full((windows, _))) => {
+                    self.missed += windows.len();
+                    Ok(())
+                }
+                Err(TrySendError::Disconnected(_)) => self.end(),
+            },
+            None => self.end(),
+        }
     }
 
     /// Waits for the writer, and tells what failed there.
     fn end(&mut self) -> Result<(), String> {
         drop(self.to_writer.take());
-        match self.writer.take().map(JoinHandle::join) {
-            None => Ok(()),
-            Some(Ok(done)) => done,
-            Some(Err(_)) => Err(format!(
+        let Some(writer) = self.writer.take() else {
+            return Ok(());
+        };
+        let begun = Instant::now();
+        while !writer.is_finished() {
+            if begun.elapsed() > END {
+                return Err(format!(
+                    "the disk of {} has taken nothing for {END:?}: the file has no end",
+                    self.path.display()
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+        let done = writer.join().unwrap_or_else(|_| {
+            Err(format!(
                 "the thread that writes {} is gone",
                 self.path.display()
+            ))
+        });
+        done.and(match self.missed {
+            0 => Ok(()),
+            missed => Err(format!(
+                "{missed} windows are not in {}: its disk did not follow",
+                self.path.display()
             )),
-        }
+        })
     }
 }
 
@@ -147,7 +182,23 @@ impl Watch for WindowFile {
     }
 
     fn finish(&mut self, _: &ReceiveSummary, _: &Balance) -> Result<(), String> {
-        self.hand_over()?;
+        // Nothing is to be received any more: the last ones may wait.
+        let begun = Instant::now();
+        while !self.gathered.is_empty() && begun.elapsed() < END {
+            let (missed, windows) = (self.missed, self.gathered.len());
+            let batch = (std::mem::take(&mut self.gathered), self.names.clone());
+            let Some(to_writer) = &self.to_writer else {
+                break;
+            };
+            match to_writer.try_send(batch) {
+                Ok(()) => break,
+                Err(TrySendError::Full((kept, _))) if begun.elapsed() + LOOK < END => {
+                    self.gathered = kept;
+                    std::thread::sleep(LOOK);
+                }
+                Err(_) => self.missed = missed + windows,
+            }
+        }
         self.end()
     }
 }
@@ -289,6 +340,31 @@ mod tests {
             let none = name.contains("unix") || name.contains("travel") || name == "lateness_ns";
             assert!(!none || *field == Field::Null, "{name}: {field}");
         }
+    }
+
+    #[test]
+    fn a_disk_that_stands_still_holds_nobody_up_and_windows_without_room_are_told() {
+        use std::io::Read;
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.parquet");
+        let part = directory.path().join("rows.parquet.part");
+        let made = std::process::Command::new("mkfifo").arg(&part).status();
+        assert!(made.unwrap().success());
+        // A pipe that is held open and not read is soon full.
+        let mut unread = File::options().read(true).write(true).open(&part).unwrap();
+        let mut file = WindowFile::with_groups(&path, 1).unwrap();
+        for window in 0..300 {
+            file.window(&row(window), 0).unwrap();
+        }
+        let missed = file.missed;
+        assert!(missed > 0);
+        std::thread::spawn(move || while unread.read(&mut [0; 4096]).is_ok() {});
+        let told = file.end().unwrap_err();
+        assert!(
+            told.contains(&format!("{missed} windows are not in")),
+            "{told}"
+        );
     }
 
     #[test]

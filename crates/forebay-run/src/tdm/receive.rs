@@ -33,6 +33,7 @@ use super::TdmError;
 use super::awake::Awake;
 use super::local_clock::LocalClock;
 use super::outbound::{Outbound, Wanted};
+use super::teller::Teller;
 use crate::metrics::{MetricsServer, Shown};
 use books::Books;
 pub use forebay_tdm::receiver::{Lost, Row};
@@ -97,6 +98,8 @@ struct Work<'a> {
     open: Vec<Identity>,
     presence: Presence,
     planned: bool,
+    /// Lines for the operator that found no reader in time.
+    lines_untold: u64,
     failed: Option<String>,
 }
 
@@ -108,10 +111,12 @@ pub fn run(
     plan: &ReceivePlan,
     signals: &StopSignals,
     ready: impl FnOnce(SocketAddr),
-    mut tell: impl FnMut(&str),
+    tell: impl FnMut(&str) + Send + 'static,
     watches: Vec<&mut dyn Watch>,
 ) -> Result<ReceiveSummary, TdmError> {
     let begun = Instant::now();
+    let mut teller = Teller::start(tell)?;
+    let mut tell = |line: &str| teller.tell(line);
     if plan.output == Output::Stdout && plan.senders > 1 {
         return Err(TdmError::OneStream {
             senders: plan.senders,
@@ -202,12 +207,14 @@ pub fn run(
         open: Vec::new(),
         presence: Presence::new(plan.senders, plan.silence),
         planned: false,
+        lines_untold: 0,
         failed: None,
     };
     super::await_stamps(&mut tell);
     ready(bound.address);
     let worked = work.go(plan, signals, epoch, &mut tell);
-    work.conclude(plan, worked, begun, signals.count() > 0)
+    work.lines_untold = teller.finish();
+    work.conclude(plan, worked, begun, signals)
 }
 
 impl Work<'_> {

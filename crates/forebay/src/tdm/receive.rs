@@ -416,6 +416,12 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
             "took no place: {hellos} whose sender did not answer"
         ));
     }
+    if summary.lines_untold > 0 {
+        let lines = counted(summary.lines_untold, "line");
+        say(format_args!(
+            "nobody read standard error in time: {lines} not told"
+        ));
+    }
     let strangers = summary.datagrams.get("wrong_key").copied().unwrap_or(0);
     if strangers > 0 {
         let strangers = counted(strangers, "datagram");

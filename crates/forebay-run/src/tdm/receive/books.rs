@@ -13,13 +13,15 @@
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
+    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, Schema,
     SchemaBuilder, Tally, Unit,
 };
 use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
 
-use super::writer::{Given, WriterBooks, WriterWords};
+use super::heaps::HeapTally;
+use super::streams::{WRITER_STALLED, Written};
+use super::writer::{Ended, Given, WriterBooks, WriterWords};
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
 
@@ -65,6 +67,9 @@ pub(super) struct Books {
     overflow: Counter,
     stalls: [Counter; 2],
     queue: [Counter; 2],
+    /// For the writer's books, should it be given up.
+    schema: Schema,
+    writer: WriterWords,
     /// The fault switch of the tests: where it says, an item vanishes without being counted.
     leak: Leak,
 }
@@ -136,7 +141,7 @@ impl Books {
         let schema = schema.finish()?;
         let ledger = KeptLedger::open(&schema, &run_id, out, places, warnings)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
-        let writer = WriterBooks::open(&schema, ledger.words(), writer, leak.clone())?;
+        let far = WriterBooks::open(&schema, ledger.words(), writer.clone(), leak.clone())?;
         let books = Self {
             book: group.restore(),
             group,
@@ -148,9 +153,11 @@ impl Books {
             overflow,
             stalls,
             queue,
+            schema,
+            writer,
             leak,
         };
-        Ok((books, writer))
+        Ok((books, far))
     }
 
     /// A datagram came, and this became of it.
@@ -236,6 +243,37 @@ impl Books {
             self.book.set(words.published.bytes, published.1);
         }
         self.commit();
+    }
+
+    /// The writer was given up: what it has not written is lost by name, in its own books, which it touches no more. A block that it was in the middle of counts as not written.
+    pub(super) fn write_off(&mut self) -> Result<Ended, RunError> {
+        let writer = self.writer.clone();
+        let mut far = WriterBooks::open(&self.schema, self.ledger.words(), writer, Leak::off())?;
+        let published = self.published.iter().enumerate();
+        let written: Vec<Written> = published
+            .map(|(sender, published)| far.write_off(sender, *published))
+            .collect();
+        far.commit();
+        let missing = written.iter().map(Written::missing).chain(
+            // Those that found no room are in no list that anybody can rely on.
+            self.missed
+                .iter()
+                .map(|(packets, bytes)| (*bytes, u64::from(*packets > 0))),
+        );
+        let unwritten = missing.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        let stalled = written.iter().map(|it| it.dropped[WRITER_STALLED]);
+        let stalled = stalled.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes));
+        Ok(Ended {
+            heaps: vec![HeapTally::default(); written.len()],
+            handed_on: vec![None; written.len()],
+            written,
+            unwritten,
+            wrong: 0,
+            failed: Some(format!(
+                "the streams' writer got on with nothing and was given up at the order to end: {} packets with {} bytes that came are not written (writer_stalled); --rows, --histograms and --report have no end",
+                stalled.0, stalled.1
+            )),
+        })
     }
 
     /// Packets and bytes of each sender that found no room.

@@ -1,18 +1,69 @@
 //! The end of a session: files are complete, the books are closed, and the summary says how it went.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
+use forebay_sys::signals::StopSignals;
 use forebay_tdm::receiver::{PeerState, PeerTotals, Phase};
 use forebay_wire::tdm::EndReason;
 
 use super::super::TdmError;
-use super::books::HAND_OVER_REASONS;
+use super::books::{Books, HAND_OVER_REASONS};
 use super::streams::{REASONS, Written};
 use super::writer::Ended;
 use super::{Output, ReceivePlan, ReceiveSummary, Work, summary};
 use crate::error::RunError;
+
+/// A writer that has got on with nothing for so long is given up at a second order to end, at a third one after a moment.
+const GIVE_UP: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(200)];
+/// Record and ledger are waited for so long where the disk stood still.
+const KEEP: Duration = Duration::from_secs(2);
+
+/// How long the end waits for the writer: without end, unless it is told twice to end and nothing is written any more.
+struct Patience<'a> {
+    signals: &'a StopSignals,
+    taken: u64,
+    since: Instant,
+}
+
+impl<'a> Patience<'a> {
+    fn new(signals: &'a StopSignals) -> Self {
+        Self {
+            signals,
+            taken: 0,
+            since: Instant::now(),
+        }
+    }
+
+    /// So many blocks are written: whether the others are waited for.
+    fn waits(&mut self, taken: u64) -> bool {
+        if taken != self.taken {
+            (self.taken, self.since) = (taken, Instant::now());
+        }
+        let [second, third] = GIVE_UP;
+        match self.signals.count() {
+            0 | 1 => true,
+            2 => self.since.elapsed() < second,
+            _ => self.since.elapsed() < third,
+        }
+    }
+}
+
+/// Record and ledger go to a directory that may not answer: where it does not, the ledger stays in memory.
+fn keep_or_leave(mut books: Books, summary: &mut ReceiveSummary) {
+    let (done, kept) = channel();
+    let record = summary.clone();
+    std::thread::spawn(move || done.send(books.keep(&record)));
+    let failed = match kept.recv_timeout(KEEP) {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the directory of the record does not answer: the record is not there, and the ledger is in memory until this host is started again".to_owned(),
+    };
+    let before = summary.failed.take();
+    summary.failed = Some(before.map_or(failed.clone(), |before| format!("{before}; {failed}")));
+}
 
 impl Work<'_> {
     pub(super) fn conclude(
@@ -20,7 +71,7 @@ impl Work<'_> {
         plan: &ReceivePlan,
         worked: Result<(), TdmError>,
         begun: Instant,
-        stopped: bool,
+        signals: &StopSignals,
     ) -> Result<ReceiveSummary, TdmError> {
         if let Err(error) = worked {
             self.failed.get_or_insert(error.to_string());
@@ -30,15 +81,25 @@ impl Work<'_> {
         let totals = |peer: &PeerTotals| peer.own.map(|own| own.heaps);
         let heaps_sent: Vec<Option<u64>> = self.receiver.peers().map(totals).collect();
         self.books.handed_over(self.writer.sums());
-        let ended = self.writer.finish(heaps_sent);
-        let ended = ended.unwrap_or_else(|error| Ended {
-            failed: Some(error),
-            ..Ended::default()
-        });
+        let mut patience = Patience::new(signals);
+        let finished = self
+            .writer
+            .finish(heaps_sent, |taken| patience.waits(taken));
+        let is_given_up = matches!(finished, Ok(None));
+        let ended = match finished {
+            Ok(Some(ended)) => ended,
+            Ok(None) => self.books.write_off()?,
+            Err(error) => Ended {
+                failed: Some(error),
+                ..Ended::default()
+            },
+        };
         if let Some(failure) = &ended.failed {
             self.failed.get_or_insert(failure.clone());
         }
-        self.outputs.end();
+        if !is_given_up {
+            self.outputs.end();
+        }
         if let Some(failure) = self.outputs.failed.take() {
             self.failed.get_or_insert(failure);
         }
@@ -50,7 +111,7 @@ impl Work<'_> {
         self.sums.lost_ranges += ended.unwritten.1;
         self.books.queue(self.writer.bytes());
         self.books.commit();
-        let (condition, reason) = self.verdict(plan, stopped);
+        let (condition, reason) = self.verdict(plan, signals.count() > 0);
         self.books.close(condition, reason);
         let snapshot = self.books.reader()?.snapshot().map_err(RunError::from)?;
         let balance = snapshot.balance();
@@ -68,13 +129,18 @@ impl Work<'_> {
                 grants_held: self.receiver.grants_held(),
                 queue_bytes: self.writer.bytes(),
                 refused: self.outbound.refused + self.receiver.unsent(),
+                lines_untold: self.lines_untold,
                 wall_clock_steps: self.clock.steps(),
                 seconds: begun.elapsed().as_secs_f64(),
                 failed: self.failed.clone(),
             },
         );
-        self.outputs.conclude(&mut summary, &balance);
-        self.books.keep(&summary)?;
+        if is_given_up {
+            keep_or_leave(self.books, &mut summary);
+        } else {
+            self.outputs.conclude(&mut summary, &balance);
+            self.books.keep(&summary)?;
+        }
         Ok(summary)
     }
 

@@ -17,7 +17,7 @@ use super::heaps::{HeapStream, HeapTally};
 use crate::net::NetSummary;
 use gathered::Gathered;
 use ordered::Ordered;
-pub(super) use written::{REASONS, Written};
+pub(super) use written::{REASONS, Sum, WRITER_STALLED, Written};
 
 /// Names in the directory that are the run's own.
 const RESERVED: [&str; 4] = ["ledger", "run.json", "windows.csv", "windows.parquet"];

@@ -164,6 +164,8 @@ pub struct ReceiveSummary {
     pub hellos_refused: BTreeMap<&'static str, u64>,
     /// Hellos that were welcomed and whose sender said nothing more: they took no place.
     pub hellos_unanswered: u64,
+    /// Lines for the operator that nobody read in time: they were told nowhere.
+    pub lines_untold: u64,
     /// How often somebody has set the wall clock here.
     pub wall_clock_steps: u64,
     /// What the books leave over, in items.
@@ -221,6 +223,7 @@ pub(super) struct Host<'a> {
     pub(super) grants_held: u64,
     pub(super) queue_bytes: (u64, u64),
     pub(super) refused: u64,
+    pub(super) lines_untold: u64,
     pub(super) wall_clock_steps: u64,
     pub(super) seconds: f64,
     pub(super) failed: Option<String>,
@@ -315,6 +318,7 @@ pub(super) fn of(
             .filter(|(_, count)| *count > 0)
             .map(|(reason, count)| (name_of(reason), count))
             .collect(),
+        lines_untold: host.lines_untold,
         hellos_unanswered: receiver.hellos_unanswered(),
         wall_clock_steps: host.wall_clock_steps,
         residual_items: balance.residual_items,

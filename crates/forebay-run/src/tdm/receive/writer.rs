@@ -7,10 +7,11 @@ mod block;
 mod books;
 mod thread;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::{LostRange, Row};
@@ -55,7 +56,29 @@ struct Shared {
     free: AtomicU64,
     /// Zeroes are due that no turn had room for.
     is_behind: AtomicBool,
+    /// Nobody waits for the writer any more, and its books are another's: held while they are committed.
+    given_up: Mutex<bool>,
 }
+
+impl Shared {
+    /// Does something to the writer's books, unless they are another's.
+    fn unless_given_up(&self, commit: impl FnOnce()) -> bool {
+        let given_up = self.given_up.lock();
+        let given_up = given_up.unwrap_or_else(PoisonError::into_inner);
+        if !*given_up {
+            commit();
+        }
+        !*given_up
+    }
+
+    fn give_up(&self) {
+        let given_up = self.given_up.lock();
+        *given_up.unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
+
+/// From look to look at a writer that is to end.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Which streams' payloads are needed, not their lengths alone.
 fn needs_bytes(output: &Output, carries: Carries) -> bool {
@@ -103,7 +126,7 @@ impl Writer {
             shared: Arc::clone(&shared),
             back,
             tell,
-            has_failed: false,
+            failed: None,
         };
         let thread = std::thread::Builder::new()
             .name("tdm writer".to_owned())
@@ -144,7 +167,7 @@ impl Writer {
             .unwrap_or(true);
         self.block.data(came.sender, offset, payload, keep);
         if let Some(wall_ns) = wall_ns {
-            self.block.push(Op::Came(*came, wall_ns));
+            self.block.line(*came, wall_ns);
         }
         true
     }
@@ -281,16 +304,28 @@ impl Writer {
         self.block.push_always(Op::Panic);
     }
 
-    /// Nothing more comes; each sender may have said how many heaps it sent. The last block must have been booked.
-    pub(super) fn finish(&mut self, heaps_sent: Vec<Option<u64>>) -> Result<Ended, String> {
+    /// Nothing more comes; each sender may have said how many heaps it sent. The last block must have been booked. As long as all is not written `waits` is asked, with the
+    /// number of blocks that are; none when it says no: the writer's books are the caller's then.
+    pub(super) fn finish(
+        &mut self,
+        heaps_sent: Vec<Option<u64>>,
+        mut waits: impl FnMut(u64) -> bool,
+    ) -> Result<Option<Ended>, String> {
         self.block.push_always(Op::End(heaps_sent));
         self.give();
         drop(self.to.take());
-        let ended = self.thread.take().map(JoinHandle::join);
-        match ended {
-            Some(Ok(ended)) => Ok(ended),
-            _ => Err(PANICKED.to_owned()),
+        let Some(thread) = self.thread.take() else {
+            return Err(PANICKED.to_owned());
+        };
+        while !thread.is_finished() {
+            if !waits(self.shared.taken.load(Ordering::Acquire)) {
+                self.shared.give_up();
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
         }
+        let ended = thread.join().map(Some);
+        ended.map_err(|_| PANICKED.to_owned())
     }
 }
 

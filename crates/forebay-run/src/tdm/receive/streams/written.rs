@@ -3,12 +3,15 @@
 use std::io;
 
 /// Why a packet's payload that came is not written.
-pub(in super::super) const REASONS: [&str; 3] = ["write_failed", "no_place", "no_room"];
+pub(in super::super) const REASONS: [&str; 4] =
+    ["write_failed", "no_place", "no_room", "writer_stalled"];
 /// Its bytes were there already, or cannot be.
 pub(super) const NO_PLACE: usize = 1;
 /// Too much waited for bytes before it.
 pub(super) const NO_ROOM: usize = 2;
 const WRITE_FAILED: usize = 0;
+/// Nothing was written any more, and nobody waited for it.
+pub(in super::super) const WRITER_STALLED: usize = 3;
 
 /// Packets, and bytes of payload in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +108,8 @@ impl Written {
 
     /// Bytes of the stream that came and are missing nevertheless, and in how many ranges.
     pub(in super::super) fn missing(&self) -> (u64, u64) {
-        let bytes = [WRITE_FAILED, NO_ROOM].map(|reason| self.dropped[reason].bytes);
+        let bytes =
+            [WRITE_FAILED, NO_ROOM, WRITER_STALLED].map(|reason| self.dropped[reason].bytes);
         (bytes.iter().sum(), self.ranges)
     }
 

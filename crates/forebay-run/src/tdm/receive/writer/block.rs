@@ -2,16 +2,19 @@
 
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::{LostRange, Row};
-use forebay_wire::tdm::Carries;
+use forebay_wire::tdm::{Carries, DATA_HEAD_BYTES};
 
 use super::super::watch::Came;
 
 /// Payload of a block.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
-/// What a block may have in it before it is full.
-const OPS: usize = 8_192;
+/// Packets of a block, however small they are: as many as make [`BLOCK_BYTES`] at the port with their heads alone. So the queue holds what the port brings in the time that it
+/// is made for, whatever the size of packets.
+pub(super) const PACKETS: u64 = (BLOCK_BYTES / DATA_HEAD_BYTES) as u64;
+/// What else a block may have in it before it is full.
+const OTHERS: u64 = 8_192;
 /// Lost ranges and windows that a block takes behind that, while there is no room for it.
-const OPS_MAX: usize = 1 << 16;
+const OTHERS_MAX: u64 = 1 << 16;
 
 /// Packets, and bytes of payload in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,9 @@ pub(super) enum Op {
 pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
     pub(super) ops: Vec<Op>,
+    packets: u64,
+    /// What is neither a packet nor a line for one.
+    others: u64,
     /// By sender.
     sums: Vec<Sum>,
     /// Lost ranges and windows that found no room.
@@ -71,6 +77,8 @@ impl Default for Block {
             // A payload more than it is full with.
             bytes: Vec::with_capacity(BLOCK_BYTES + (1 << 16)),
             ops: Vec::new(),
+            packets: 0,
+            others: 0,
             sums: Vec::new(),
             untold: 0,
         }
@@ -83,7 +91,7 @@ impl Block {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= BLOCK_BYTES || self.ops.len() >= OPS
+        self.bytes.len() >= BLOCK_BYTES || self.packets >= PACKETS || self.others >= OTHERS
     }
 
     pub(super) fn sums(&self) -> &[Sum] {
@@ -104,12 +112,19 @@ impl Block {
             // Out of the receive buffer, which is used again.
             self.bytes.extend_from_slice(payload);
         }
+        self.packets += 1;
         self.ops.push(Op::Data {
             sender,
             kept,
             length: payload.len() as u32,
             offset,
         });
+    }
+
+    /// A line for the packet that was added last.
+    #[inline]
+    pub(super) fn line(&mut self, came: Came, wall_ns: i64) {
+        self.ops.push(Op::Came(came, wall_ns));
     }
 
     /// A packet that found no room: those that follow each other are one.
@@ -139,8 +154,8 @@ impl Block {
 
     /// Something that is bounded where nobody takes it.
     pub(super) fn push(&mut self, op: Op) {
-        if self.ops.len() < OPS_MAX {
-            self.ops.push(op);
+        if self.others < OTHERS_MAX {
+            self.push_always(op);
         } else {
             self.untold += 1;
         }
@@ -148,12 +163,14 @@ impl Block {
 
     /// Something that comes seldom.
     pub(super) fn push_always(&mut self, op: Op) {
+        self.others += 1;
         self.ops.push(op);
     }
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ops.clear();
+        (self.packets, self.others) = (0, 0);
         self.sums.clear();
         self.untold = 0;
     }

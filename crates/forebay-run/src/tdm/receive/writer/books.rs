@@ -5,7 +5,7 @@ use forebay_ledger::{
 };
 
 use super::super::heaps::{HeapTally, REASONS as HEAP_REASONS};
-use super::super::streams::{REASONS as WRITE_REASONS, Written};
+use super::super::streams::{REASONS as WRITE_REASONS, Sum, WRITER_STALLED, Written};
 use crate::error::RunError;
 
 /// Of one sender.
@@ -140,7 +140,41 @@ impl WriterBooks {
         }
     }
 
-    pub(super) fn commit(&mut self) {
+    /// Nobody writes any more. What was handed over (`published` packets and bytes in all) and not taken, and what was taken and not written, is lost by name. Gives
+    /// what has become of this sender's packets.
+    pub(in super::super) fn write_off(&mut self, sender: usize, published: (u64, u64)) -> Written {
+        let Some(words) = self.words.senders.get(sender) else {
+            return Written::default();
+        };
+        let book = &mut self.book;
+        let of = |book: &Book, tally: Tally| (book.value(tally.items), book.value(tally.bytes));
+        let (taken, held) = (of(book, words.taken), of(book, words.write.held));
+        let left = (
+            published.0.saturating_sub(taken.0),
+            published.1.saturating_sub(taken.1),
+        );
+        book.add_tally(words.write.incoming, left.0, left.1);
+        book.add_tally(words.taken, left.0, left.1);
+        book.sub_tally(words.write.held, held.0, held.1);
+        if let Some(place) = words.write.dropped.get(WRITER_STALLED) {
+            book.add_tally(*place, left.0 + held.0, left.1 + held.1);
+        }
+        let sum = |tally: Tally| {
+            let (packets, bytes) = of(book, tally);
+            Sum { packets, bytes }
+        };
+        let mut became = Written {
+            written: sum(words.write.outgoing),
+            ..Written::default()
+        };
+        for (to, place) in became.dropped.iter_mut().zip(&words.write.dropped) {
+            *to = sum(*place);
+            became.ranges += u64::from(to.packets > 0);
+        }
+        became
+    }
+
+    pub(in super::super) fn commit(&mut self) {
         self.writer.commit(&self.book);
     }
 

@@ -77,7 +77,7 @@ fn what_finds_no_room_is_dropped_by_name_and_the_rest_is_written() {
         handed.packets += given.handed.packets;
         handed.bytes += given.handed.bytes;
     }
-    let ended = writer.finish(vec![None]).map_err(|_| "panicked").unwrap();
+    let ended = writer.finish(vec![None], |_| true).unwrap().unwrap();
     assert_eq!(ended.failed, None);
     // The two ends were counted by two threads.
     let written = written(&ended).written;
@@ -136,7 +136,49 @@ fn what_a_writer_that_panics_had_in_its_queue_is_not_confirmed() {
     }
     assert!(!writer.has_taken(settled), "nobody has written it");
     assert!(!writer.is_idle() && !writer.has_room());
-    assert_eq!(writer.finish(vec![None]).err().as_deref(), Some(PANICKED));
+    assert_eq!(
+        writer.finish(vec![None], |_| true).err().as_deref(),
+        Some(PANICKED)
+    );
+}
+
+#[test]
+fn small_packets_fill_the_queue_no_sooner_than_the_port_brings_so_many_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = started(directory.path(), QUEUE_BYTES_MIN);
+    let hold = writer.hold();
+    let mut taken = 0;
+    while writer.data(&came(taken), taken, &[1], None) {
+        taken += 1;
+        if writer.is_due_when_full() {
+            writer.give();
+        }
+    }
+    let at_the_port = taken * forebay_wire::tdm::DATA_HEAD_BYTES as u64;
+    assert!(at_the_port >= QUEUE_BYTES_MIN, "{at_the_port}");
+    drop(hold);
+}
+
+#[test]
+fn what_fails_at_the_very_end_is_told_by_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = started(directory.path(), QUEUE_BYTES_MIN);
+    let hold = writer.hold();
+    offer(&mut writer, 0..200, &mut Sum::default());
+    // Nobody asks any more what the writer has to say.
+    for packet in 0..70_000 {
+        let range = LostRange {
+            restarts: 0,
+            sender: 0,
+            offset: (1000 + 2 * packet) * PACKET as u64,
+            bytes: 1,
+        };
+        writer.lost(range, 0);
+    }
+    drop(hold);
+    let ended = writer.finish(vec![None], |_| true).unwrap().unwrap();
+    let failed = ended.failed.unwrap();
+    assert!(failed.contains("found no room"), "{failed}");
 }
 
 #[test]

@@ -47,7 +47,8 @@ pub(super) struct Taker {
     pub(super) shared: Arc<Shared>,
     pub(super) back: Sender<Block>,
     pub(super) tell: Sender<Told>,
-    pub(super) has_failed: bool,
+    /// What failed first.
+    pub(super) failed: Option<String>,
 }
 
 impl Taker {
@@ -72,10 +73,12 @@ impl Taker {
                 flushed = Instant::now();
             }
             self.look_at_heaps();
-            self.books.commit();
+            if !self.commit() {
+                return Ended::default();
+            }
             let is_behind = self.streams.is_behind();
             self.shared.is_behind.store(is_behind, Ordering::Release);
-            if !self.has_failed
+            if self.failed.is_none()
                 && let Some(failure) = self.streams.failure()
             {
                 self.fail(failure);
@@ -85,9 +88,11 @@ impl Taker {
 
     fn take(&mut self, mut block: Block) {
         let mut at = 0;
-        for op in std::mem::take(&mut block.ops) {
+        let mut ops = std::mem::take(&mut block.ops);
+        for op in ops.drain(..) {
             self.handle(op, &block.bytes, &mut at);
         }
+        block.ops = ops;
         if block.untold > 0 {
             let untold = block.untold;
             let told = format!(
@@ -96,7 +101,7 @@ impl Taker {
             self.fail(told);
         }
         // The books first: whoever sees the block gone finds it there.
-        self.books.commit();
+        self.commit();
         self.shared
             .is_behind
             .store(self.streams.is_behind(), Ordering::Release);
@@ -199,17 +204,25 @@ impl Taker {
         }
     }
 
+    /// Shows the books; false when they are another's.
+    fn commit(&mut self) -> bool {
+        let books = &mut self.books;
+        self.shared.unless_given_up(|| books.commit())
+    }
+
     fn fail(&mut self, failure: String) {
-        self.has_failed = true;
-        // It is in the summary whether or not somebody listens.
+        // It is in the summary whether or not somebody listens, and only what comes before the end is listened to.
+        self.failed.get_or_insert_with(|| failure.clone());
         let _ = self.tell.send(Told::Failed(failure));
     }
 
     fn end(mut self) -> Ended {
         self.look_at_heaps();
         self.files.end();
-        self.books.commit();
-        let failed = self.streams.failure().or(self.files.failed.take());
+        self.commit();
+        let failed = self.failed.take();
+        let failed = failed.or(self.streams.failure());
+        let failed = failed.or(self.files.failed.take());
         let (heaps, written, unwritten) = self.books.end();
         Ended {
             heaps,
