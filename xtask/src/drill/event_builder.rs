@@ -232,6 +232,10 @@ pub(crate) fn emulator(round: &mut Round) -> Result<()> {
     };
     let mut doomed = send("doomed", &second, "100000")?;
     let whole = send("whole", &first, "4000")?;
+    // What dies before it has books can be held against none.
+    wait_for("the books of the emulator that will die", || {
+        round.path("doomed/ledger").exists().then_some(())
+    })?;
     std::thread::sleep(round.random.ms(100, 1500));
     round.kill(&mut doomed)?;
     let sent = whole.end()?;
