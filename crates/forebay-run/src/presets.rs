@@ -8,24 +8,45 @@ pub use forebay_emu::{
     MAX_SOURCES as EMULATED_SOURCES_MAX, RATE_HZ, SUBEVENT_BYTES, WATER_MARK_BYTES_MIN,
 };
 
+use forebay_sys::host::Host;
+
 use crate::error::RunError;
 use crate::plan::{
     Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
     SinkPlan, SourceKey, SourcePlan,
 };
 
-/// Least and largest ring of a source, and what all of them together may take, in bytes.
-const RING_BYTES: (u64, u64) = (256 << 10, 4 << 20);
-const RINGS_BYTES_MAX: u64 = 1 << 30;
+/// Least and largest ring of a source, in bytes. The largest holds twice the default time-out at 8 MB/s.
+const RING_BYTES: (u64, u64) = (256 << 10, 16 << 20);
+/// What all of them together may take, in bytes, and as a part of the host's memory.
+const RINGS_BYTES_MAX: u64 = 2 << 30;
+const RINGS_OF_MEMORY: u64 = 4;
+/// Largest ring where a full one holds the input back, so that there is no time-out that it must last; in bytes.
+const HOLDING_RING_BYTES: u64 = 4 << 20;
 /// Least ring of a source whose messages come in several datagrams.
 const LONGEST_MESSAGE_BYTES: u32 = 1 << 20;
 /// Receive buffer asked of the kernel for each socket, and for all of them.
 const SOCKET_BUFFER_BYTES: (u64, u64) = (4 << 20, 1 << 30);
 
-/// Size of each source's ring when there are `sources` of them.
+/// Size of each source's ring when there are `sources` of them on this host.
 #[must_use]
 pub fn ring_bytes(sources: usize) -> u64 {
-    let share = RINGS_BYTES_MAX / sources.max(1) as u64;
+    ring_bytes_in(Host::read().memory_bytes, sources)
+}
+
+/// The same for an input that is held back by a full ring.
+#[must_use]
+pub fn holding_ring_bytes(sources: usize) -> u64 {
+    ring_bytes(sources).min(HOLDING_RING_BYTES)
+}
+
+/// The same for a host with so much memory; 0: nobody knows how much.
+fn ring_bytes_in(memory_bytes: u64, sources: usize) -> u64 {
+    let all = match memory_bytes / RINGS_OF_MEMORY {
+        0 => RINGS_BYTES_MAX,
+        part => part.min(RINGS_BYTES_MAX),
+    };
+    let share = all / sources.max(1) as u64;
     let power = if share.is_power_of_two() {
         share
     } else {
@@ -165,5 +186,32 @@ pub fn null_sink() -> SinkPlan {
         kind: SinkKind::Null,
         queue_bytes: 1 << 20,
         backpressure: Backpressure::Drop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn rings_share_what_the_host_can_give() {
+        let mib = |memory_bytes, sources| ring_bytes_in(memory_bytes, sources) as f64 / 1048576.0;
+        assert_eq!(mib(24 * GIB, 1), 16.0);
+        assert_eq!(mib(24 * GIB, 90), 16.0);
+        assert_eq!(mib(8 * GIB, 128), 16.0, "2 GiB in all");
+        assert_eq!(mib(24 * GIB, 129), 8.0);
+        assert_eq!(mib(24 * GIB, 1024), 2.0);
+        assert_eq!(mib(4 * GIB, 90), 8.0, "a quarter of the host's memory");
+        assert_eq!(mib(GIB / 4, 1024), 0.25);
+        assert_eq!(mib(0, 90), 16.0);
+    }
+
+    /// Twice the default time-out of 4,000 sub-events of 1,170 bytes in a second, as they lie in a ring.
+    #[test]
+    fn the_default_holds_twice_the_time_out_of_the_demonstration() {
+        let seconds = 2.0 * builder().timeout_ms as f64 / 1e3;
+        assert!(ring_bytes_in(8 * GIB, 90) as f64 > seconds * 4_000.0 * 1_200.0);
     }
 }

@@ -71,7 +71,9 @@ pub fn plan(
     if !by_port {
         plan.ports = vec![SocketAddr::new(bind, only_port)];
     }
+    let ring_bytes = presets::holding_ring_bytes(keys.len());
     for (index, (source, key)) in plan.sources.iter_mut().zip(&keys).enumerate() {
+        source.ring_bytes = ring_bytes;
         match *key {
             Key::Port(port) => plan.ports[index] = SocketAddr::new(bind, port),
             Key::Id(id) => (source.port, source.key) = (0, SourceKey::SubEventId(id)),

@@ -4,6 +4,7 @@ mod close;
 mod left;
 mod parts;
 mod patience;
+mod queues;
 mod start;
 mod warming;
 
@@ -28,6 +29,7 @@ use crate::stage::{Order, Report, Role};
 use crate::worker::{Ended, Worker};
 use parts::bind;
 use patience::Patience;
+use queues::QueueWatch;
 use warming::Warming;
 
 /// How often the supervisor looks around.
@@ -95,6 +97,7 @@ pub struct Supervisor {
     own_processes: bool,
     stages: BTreeMap<Role, Stage>,
     outcome: Outcome,
+    queues: QueueWatch,
     signals: StopSignals,
     /// The host's counters when the run began.
     host: Reading,
@@ -162,6 +165,7 @@ impl Supervisor {
         let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
         let stages = BTreeMap::new();
         let closed = false;
+        let watch = QueueWatch::new(&plan, &books);
         Ok(Self {
             plan,
             run_dir,
@@ -176,6 +180,7 @@ impl Supervisor {
             own_processes,
             stages,
             outcome,
+            queues: watch,
             signals,
             host,
             closed,
@@ -321,6 +326,10 @@ impl Supervisor {
                 self.hear(role);
                 self.bury(role, &ended)?;
             }
+        }
+        if let Some(text) = self.queues.look(clock::monotonic_ns(), &self.reader) {
+            tracing::warn!("{text}");
+            self.outcome.warnings.push(text);
         }
         tick(&self.reader);
         Ok(())

@@ -367,7 +367,7 @@ refused! {
 /// The ledger's size is not written down here: it grows with every new counter.
 #[test]
 fn more_memory_than_allowed_is_refused_with_the_sum() {
-    let run = "[run]\nmemory_bytes_max = 100_000_000\n[[sources]]\nbase_port = 1\ncount = 90\n";
+    let run = "[run]\nmemory_bytes_max = 100_000_000\n[receiver]\nqueue_bytes = 4194304\n[[sources]]\nbase_port = 1\ncount = 90\n";
     let said = mistakes(run);
     let parts = [
         "chain.toml:2:20: run.memory_bytes_max = 100_000_000: the run can take more:",

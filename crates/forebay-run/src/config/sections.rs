@@ -83,8 +83,10 @@ pub const RECEIVER: Section = Section {
         key(
             "queue_bytes",
             PowerOfTwo(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
-            Depends("1 GiB over all sources, 256 KiB to 4 MiB each"),
-            "Queue of each source, unless its block says otherwise: the bytes of one source in the longest stall of the builder that shall lose nothing.",
+            Depends(
+                "2 GiB over all sources, or a quarter of the host's memory if that is less; 256 KiB to 16 MiB each",
+            ),
+            "Queue of each source, unless its block says otherwise: the bytes of one source in the longest stall of the builder that shall lose nothing. One that holds less than twice timeout_ms at the rate of its source is warned of.",
         ),
         key(
             "socket_buffer_bytes",
