@@ -2,8 +2,8 @@
 //!
 //! The live ledger lies in `/dev/shm`: a mapped file on a disk makes a data path wait for the disk whenever the
 //! kernel writes its pages back. The run's directory holds a link to it while the run lives (a `kill -9`
-//! leaves both, for the post-mortem; the next run in the directory takes the ledger there, and one of messaging is removed from memory by any later
-//! end point when it is a day old) and the ledger itself afterwards. `ledger` and `run.json` are those of the last
+//! leaves both, for the post-mortem; the next run anywhere brings the ledger home into its directory, and where that cannot be, it is removed
+//! from memory when it is a day old) and the ledger itself afterwards. `ledger` and `run.json` are those of the last
 //! run in that directory; older ones are kept as `ledger-RUN` and `run-RUN.json`, and files of those names that are no
 //! run's at all as `ledger-old` and `run-old.json`. A run that does not begin leaves the directory as it was.
 //!
@@ -12,13 +12,14 @@
 //! so that a run that fills its disk can still say so.
 
 mod forgotten;
+mod home;
 mod kept;
 mod older;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,7 +28,6 @@ use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
-use forgotten::remove_forgotten;
 pub use forgotten::{Cleaned, clean_memory};
 pub(crate) use kept::KeptLedger;
 use older::Older;
@@ -77,6 +77,7 @@ impl RunDir {
         run_id: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Self, RunError> {
+        forgotten::tidy();
         let made = !path.exists();
         fs::create_dir_all(path).map_err(RunError::file("creating directory", path))?;
         let path = path
@@ -138,7 +139,13 @@ impl RunDir {
             // Of a run that was killed.
             let _ = fs::remove_file(&self.memory);
         }
-        let (mapping, file) = self.create_memory(schema.bytes_needed() as u64)?;
+        let ledger_bytes = schema.bytes_needed() as u64;
+        let home = if without_memory {
+            Vec::new()
+        } else {
+            home::trailer(&self.path)
+        };
+        let (mapping, file) = self.create_memory(ledger_bytes + home.len() as u64)?;
         self.live = true;
         self.ledger = file.try_clone().ok();
         if let Some(ledger) = &self.ledger {
@@ -147,6 +154,9 @@ impl RunDir {
         }
         let words = Words::new(mapping);
         let run = RunWriter::format(schema, &words, std::process::id(), clock::realtime_ns())?;
+        // After the lock: whoever reads where it belongs sees whether its process lives.
+        file.write_all_at(&home, ledger_bytes)
+            .map_err(RunError::file("writing", &self.memory))?;
         if without_memory {
             fs::rename(&self.memory, &link).map_err(RunError::file("renaming", &self.memory))?;
             self.memory = link;
@@ -206,7 +216,9 @@ impl RunDir {
         }
         self.refuse_when_gone()?;
         let bytes = fs::read(&self.memory).map_err(RunError::file("reading", &self.memory))?;
-        self.replace(LEDGER, &bytes)?;
+        // The room that was taken is for the words alone.
+        let ledger = bytes.strip_suffix(&*home::trailer(&self.path));
+        self.replace(LEDGER, ledger.unwrap_or(&bytes))?;
         fs::remove_file(&self.memory).map_err(RunError::file("removing", &self.memory))
     }
 
@@ -344,7 +356,7 @@ pub fn open_ledger(path: &Path) -> Result<LedgerReader, RunError> {
     if fs::symlink_metadata(&file).is_ok_and(|data| data.is_symlink()) && !file.exists() {
         let gone = io::Error::new(
             io::ErrorKind::NotFound,
-            "the run was killed and its memory is gone (the host was restarted, `forebay doctor --clean` was run, or a day has passed and an end point of messaging tidied up)",
+            "the run was killed and its memory is gone (the host was restarted, `forebay doctor --clean` was run, or a day has passed and another run tidied up)",
         );
         return Err(RunError::File {
             what: "opening the ledger",

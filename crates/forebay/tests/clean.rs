@@ -33,10 +33,14 @@ cat "$out/said"
 kill -INT $lives; wait $lives; echo $?
 "#;
 
+fn may_mount() -> bool {
+    let probe = Command::new("unshare").args(["--mount", "true"]).status();
+    probe.is_ok_and(|status| status.success())
+}
+
 #[test]
 fn the_doctor_takes_away_what_is_dead_and_leaves_what_lives() {
-    let probe = Command::new("unshare").args(["--mount", "true"]).status();
-    if !probe.is_ok_and(|status| status.success()) {
+    if !may_mount() {
         println!("skipped: no private mount namespace here (needs root and util-linux)");
         return;
     }
@@ -56,4 +60,62 @@ fn the_doctor_takes_away_what_is_dead_and_leaves_what_lives() {
     assert_eq!(said["removed"][0]["path"], dead, "{said}");
     assert!(said["removed"][0]["bytes"].as_u64() > Some(0), "{said}");
     assert_eq!((there, code), ("the other is there", "0"));
+}
+
+/// A run that is killed, then one of another kind in another directory, in a `/dev/shm` of their own.
+const NEXT_SCRIPT: &str = r#"
+mount -t tmpfs none /dev/shm || exit 99
+out=$1; port=$2; shift 2
+"$@" evb --sources 1 --base-port "$port" --out "$out/dead" >/dev/null 2>&1 & dead=$!
+"$@" evb --sources 1 --base-port $((port + 1)) --out "$out/lives" >/dev/null 2>&1 & lives=$!
+until [ -e "$out/dead/ledger" ] && [ -e "$out/lives/ledger" ]; do sleep 0.02; done
+readlink "$out/dead/ledger"
+live_ledger=$(readlink "$out/lives/ledger")
+kill -9 $dead
+# Its stages hold the ledger until they have ended: then the next start finds it, and several at a time do it once.
+for round in $(seq 400); do
+  for n in 1 2 3; do "$@" net recv "shm://next-$$-$n" --count 0 --out "$out/next$n" 2>>"$out/said" & others="$others $!"; done
+  wait $others; others=
+  [ -L "$out/dead/ledger" ] || break
+  sleep 0.05
+done
+ls -A /dev/shm | grep -c forebay-
+[ -e "$live_ledger" ] && echo "the other is there"
+kill -INT $lives; wait $lives; echo $?
+grep -c "taken out of memory" "$out/said"
+grep -m 1 "taken out of memory" "$out/said"
+"$@" audit "$out/dead"
+"#;
+
+#[test]
+fn the_next_start_of_another_program_brings_the_ledger_of_a_killed_run_home() {
+    if !may_mount() {
+        println!("skipped: no private mount namespace here (needs root and util-linux)");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let port = free_ports(2).to_string();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", NEXT_SCRIPT, "sh"]);
+    command.arg(folder.path()).arg(port);
+    let ended = start(command.arg(forebay().get_program())).end();
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    let [memory, left, there, code, times, said, audited @ ..] = &lines[..] else {
+        panic!("{}\n{}", ended.stdout, ended.stderr);
+    };
+    assert_eq!(
+        (*left, *there, *code),
+        ("1", "the other is there", "0"),
+        "{}",
+        ended.stdout
+    );
+    assert_eq!(*times, "1", "one of them did it and said so");
+    let home = folder.path().join("dead/ledger");
+    assert!(
+        said.contains(memory) && said.contains(home.to_str().unwrap()),
+        "{said}"
+    );
+    assert!(home.symlink_metadata().unwrap().is_file());
+    let audited = audited.join("\n");
+    assert!(audited.contains("the supervisor died"), "{audited}");
 }

@@ -160,8 +160,10 @@ fn a_killed_run_is_shown_as_killed() {
         text.contains("KILLED: interrupted (the supervisor died)"),
         "{text}"
     );
-    // What a killed run leaves in memory for the post-mortem.
-    std::fs::remove_file(std::fs::read_link(out.join("ledger")).unwrap()).unwrap();
+    // What a killed run leaves in memory for the post-mortem, unless another one has brought it home.
+    if let Ok(memory) = std::fs::read_link(out.join("ledger")) {
+        let _ = std::fs::remove_file(memory);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Ledgers in memory of end points that were killed and that nobody came back to.
+//! Ledgers in memory of processes that were killed and that nobody came back to.
 //!
-//! Such a ledger stays for `forebay audit` and `forebay top`, and the next run in the same directory takes it there. Where there is none, memory would
-//! stay occupied until the host is started anew: so the next end point removes what has shown no life for a day.
+//! Such a ledger is for `forebay audit` and `forebay top`: the next run, wherever, brings it home into the directory of its own. Where that cannot be, as the
+//! directory is gone or cannot be written, memory would stay occupied until the host is started anew: so what has shown no life for a day is removed.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -11,12 +11,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use forebay_sys::clock;
 use serde::Serialize;
 
-use super::{LEDGER_SUFFIX, MEMORY, MEMORY_PREFIX, open_ledger};
+use super::{LEDGER_SUFFIX, MEMORY, MEMORY_PREFIX, home, open_ledger};
 
 /// How long they stay.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Behind the front of all names in memory: those of end points of messaging, of link readout and of time-division UDP.
-const OURS: [&str; 5] = ["net-", "card-", "tohost-", "toflx-", "tdm-"];
 /// How old a file must be that is no ledger yet: its process may be about to take its lock.
 const BEGINS: Duration = Duration::from_secs(10);
 
@@ -29,10 +27,27 @@ pub struct Cleaned {
     pub bytes: u64,
 }
 
-/// Removes ledgers of this user's end points that died more than a day before `now_ns`: how many.
-pub(crate) fn remove_forgotten(now_ns: u64) -> usize {
-    let is_ours = |name: &str| OURS.iter().any(|front| name.starts_with(front));
-    remove_in(Path::new(MEMORY), KEPT, is_ours, now_ns).len()
+/// Takes what this user's dead processes left in memory away, and says what: ledgers go into the directories of their runs, and what has no such place any more is
+/// removed after a day.
+pub(super) fn tidy() {
+    let memory = Path::new(MEMORY);
+    let homes = ledgers_in(memory).filter_map(|(path, bytes)| {
+        let kept = home::bring(&path)?;
+        Some((path, kept, bytes))
+    });
+    let brought: Vec<_> = homes.collect();
+    for (path, kept, bytes) in brought {
+        let (path, kept) = (path.display(), kept.display());
+        tracing::warn!(
+            "{path} ({bytes} bytes) of a killed run was taken out of memory; it is {kept} now"
+        );
+    }
+    for cleaned in remove_in(memory, KEPT, clock::realtime_ns()) {
+        let (path, bytes) = (cleaned.path.display(), cleaned.bytes);
+        tracing::warn!(
+            "{path} ({bytes} bytes) of a process that was killed more than a day ago was removed from memory"
+        );
+    }
 }
 
 /// Removes every ledger of this user whose process is dead, those of event builders included: what one has to say is gone then, if it was
@@ -40,34 +55,31 @@ pub(crate) fn remove_forgotten(now_ns: u64) -> usize {
 #[must_use]
 pub fn clean_memory() -> Vec<Cleaned> {
     let now_ns = clock::realtime_ns();
-    remove_in(Path::new(MEMORY), Duration::ZERO, |_| true, now_ns)
+    remove_in(Path::new(MEMORY), Duration::ZERO, now_ns)
 }
 
-fn remove_in(
-    memory: &Path,
-    kept: Duration,
-    is_ours: impl Fn(&str) -> bool,
-    now_ns: u64,
-) -> Vec<Cleaned> {
-    let Ok(user) = fs::metadata("/proc/self").map(|data| data.uid()) else {
-        return Vec::new();
-    };
-    let entries = fs::read_dir(memory).into_iter().flatten().flatten();
-    let cleaned = entries.filter_map(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let is_ours = name.strip_prefix(MEMORY_PREFIX).is_some_and(&is_ours);
-        // Not what a link leads to.
-        let data = entry.metadata().ok()?;
-        let own = data.is_file() && data.uid() == user;
-        let path = entry.path();
-        let bytes = data.len();
-        let dead = is_ours && name.ends_with(LEDGER_SUFFIX) && own;
+fn remove_in(memory: &Path, kept: Duration, now_ns: u64) -> Vec<Cleaned> {
+    let cleaned = ledgers_in(memory).filter_map(|(path, bytes)| {
         // One that another one has removed meanwhile is as good.
-        let gone = dead && is_forgotten(&path, kept, now_ns) && fs::remove_file(&path).is_ok();
+        let gone = is_forgotten(&path, kept, now_ns) && fs::remove_file(&path).is_ok();
         gone.then_some(Cleaned { path, bytes })
     });
     cleaned.collect()
+}
+
+/// This user's ledgers in memory: where, and how many bytes.
+fn ledgers_in(memory: &Path) -> impl Iterator<Item = (PathBuf, u64)> {
+    let user = fs::metadata("/proc/self").map(|data| data.uid()).ok();
+    let entries = fs::read_dir(memory).into_iter().flatten().flatten();
+    entries.filter_map(move |entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_ours = name.starts_with(MEMORY_PREFIX) && name.ends_with(LEDGER_SUFFIX);
+        // Not what a link leads to.
+        let data = entry.metadata().ok()?;
+        let own = data.is_file() && Some(data.uid()) == user;
+        (is_ours && own).then(|| (entry.path(), data.len()))
+    })
 }
 
 /// Its end point holds a lock on it, which the kernel takes back at any death: neither a process number that was given again nor another namespace's
@@ -76,6 +88,12 @@ fn is_forgotten(ledger: &Path, kept: Duration, now_ns: u64) -> bool {
     let Ok(file) = File::open(ledger) else {
         return false;
     };
+    let is_within =
+        |last_ns: u64, kept: Duration| u128::from(now_ns.saturating_sub(last_ns)) < kept.as_nanos();
+    // Whatever it shows, it was made later: most need not be mapped.
+    if changed_ns(&file).is_some_and(|changed_ns| is_within(changed_ns, kept)) {
+        return false;
+    }
     let shown = open_ledger(ledger)
         .ok()
         .and_then(|reader| reader.run_status().ok());
@@ -85,8 +103,7 @@ fn is_forgotten(ledger: &Path, kept: Duration, now_ns: u64) -> bool {
         None => (changed_ns(&file).unwrap_or(now_ns), kept.max(BEGINS)),
     };
     // The lock comes last: nobody who has just begun finds it taken.
-    u128::from(now_ns.saturating_sub(last_ns)) >= kept.as_nanos()
-        && !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+    !is_within(last_ns, kept) && !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
 fn changed_ns(file: &File) -> Option<u64> {
@@ -144,11 +161,9 @@ mod tests {
             names.sort();
             names
         };
-        let is_net = |name: &str| name.starts_with("net-");
-        let remove = |kept| remove_in(memory.path(), kept, is_net, NOW_NS).len();
-        assert_eq!(remove(KEPT), 2);
+        let remove = |kept| remove_in(memory.path(), kept, NOW_NS).len();
+        assert_eq!(remove(KEPT), 3);
         let mut left = [
-            "forebay-1700000000000-3-3.ledger",
             "forebay-net-receiver-2-2.ledger",
             "forebay-net-receiver-5-5.ledger",
             "forebay-net-sender-7-7.ledger",
@@ -159,9 +174,9 @@ mod tests {
         // Its end point has died.
         drop(lives);
         assert_eq!(remove(KEPT), 1);
-        // Who cleans takes those of event builders, too, and what died just now.
-        let cleaned = remove_in(memory.path(), Duration::ZERO, |_| true, NOW_NS);
-        assert_eq!(cleaned.len(), 3, "{cleaned:?}");
+        // The doctor takes what died just now, too.
+        let cleaned = remove_in(memory.path(), Duration::ZERO, NOW_NS);
+        assert_eq!(cleaned.len(), 2, "{cleaned:?}");
         assert_eq!(names(), ["other-net-receiver-4.ledger"]);
     }
 }

@@ -6,7 +6,7 @@ use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter, Schema, Words};
 use forebay_sys::clock;
 use serde::Serialize;
 
-use super::{RunDir, remove_forgotten};
+use super::RunDir;
 use crate::error::RunError;
 use crate::host::{Changes, Reading};
 
@@ -39,13 +39,6 @@ impl KeptLedger {
         let mut directory = None;
         let (words, run) = match out {
             Some(out) => {
-                let forgotten = remove_forgotten(clock::realtime_ns());
-                if forgotten > 0 {
-                    tracing::info!(
-                        forgotten,
-                        "ledgers of killed end points were removed from memory"
-                    );
-                }
                 let mut made = RunDir::prepare(out, run_id, warnings)?;
                 made.reserve(schema.bytes_needed() as u64, sources)?;
                 let (words, _, run) = made.create_ledger(schema)?;

@@ -54,7 +54,7 @@ impl Supervisor {
         self.closed = true;
         if let Err(error) = self.run_dir.keep_ledger() {
             let memory = self.run_dir.memory().display();
-            self.outcome.warnings.push(format!("{error}; the ledger stays in memory until the host is restarted: `forebay audit {memory}` reads it"));
+            self.outcome.warnings.push(format!("{error}; the ledger stays in memory, where `forebay audit {memory}` reads it, until `forebay doctor --clean` takes it away"));
         }
     }
 
