@@ -41,6 +41,7 @@ pub(crate) const AT_SUPERVISOR_PID: usize = 17;
 pub(crate) const AT_START_NS: usize = 18;
 pub(crate) const AT_END_NS: usize = 19;
 pub(crate) const AT_HEARTBEAT_NS: usize = 20;
+pub(crate) const AT_ELAPSED_NS: usize = 21;
 
 /// Rounds up to whole lines of 128 bytes.
 pub(crate) const fn whole_lines(words: usize) -> usize {

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::directory::fingerprint;
 use crate::error::LedgerError;
 use crate::layout::{
-    AT_CONDITION, AT_DIRECTORY_BYTES, AT_END_NS, AT_FINGERPRINT, AT_HEADER_WORDS, AT_HEARTBEAT_NS,
-    AT_MAGIC, AT_START_NS, AT_SUPERVISOR_PID, AT_TOTAL_WORDS, AT_VERSION, HEADER_WORDS, MAGIC,
-    VERSION,
+    AT_CONDITION, AT_DIRECTORY_BYTES, AT_ELAPSED_NS, AT_END_NS, AT_FINGERPRINT, AT_HEADER_WORDS,
+    AT_HEARTBEAT_NS, AT_MAGIC, AT_START_NS, AT_SUPERVISOR_PID, AT_TOTAL_WORDS, AT_VERSION,
+    HEADER_WORDS, MAGIC, VERSION,
 };
 use crate::schema::Schema;
 use crate::sync::{AtomicU64, Ordering};
@@ -159,9 +159,25 @@ pub struct RunStatus {
     pub end_ns: u64,
     /// Last sign of life of the supervisor, in ns since the Unix epoch.
     pub heartbeat_ns: u64,
+    /// How long the run had lasted then, or at its end, by a clock that nobody sets; 0 where it was not said.
+    pub elapsed_ns: u64,
 }
 
 impl RunStatus {
+    /// How long the run has lasted at `now_ns`, in ns; `lives` where it still does. Dates tell it only where the run has not said it: the clock that they are of may have been set.
+    #[must_use]
+    pub fn lasted_ns(&self, now_ns: u64, lives: bool) -> u64 {
+        let end_ns = match self.end_ns {
+            0 if lives => now_ns,
+            0 => self.heartbeat_ns,
+            end_ns => end_ns,
+        };
+        match self.elapsed_ns {
+            0 => end_ns.saturating_sub(self.start_ns),
+            elapsed_ns => elapsed_ns,
+        }
+    }
+
     pub(crate) fn read(words: &[AtomicU64]) -> Result<Self, LedgerError> {
         let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Acquire));
         let (condition, reason) = read_condition_word(load(AT_CONDITION))?;
@@ -172,6 +188,7 @@ impl RunStatus {
             start_ns: load(AT_START_NS),
             end_ns: load(AT_END_NS),
             heartbeat_ns: load(AT_HEARTBEAT_NS),
+            elapsed_ns: load(AT_ELAPSED_NS),
         })
     }
 }
@@ -253,6 +270,11 @@ impl RunWriter {
     /// Gives a sign of life.
     pub fn heartbeat(&self, now_ns: u64) {
         self.store(AT_HEARTBEAT_NS, now_ns);
+    }
+
+    /// States how long the run has lasted, by a clock that nobody sets.
+    pub fn lasted(&self, elapsed_ns: u64) {
+        self.store(AT_ELAPSED_NS, elapsed_ns);
     }
 
     fn store(&self, at: usize, value: u64) {

@@ -246,7 +246,7 @@ impl<'a> Stage<'a> {
     fn build(&mut self, now_ns: u64) -> bool {
         let mut events = 0;
         self.moved = false;
-        self.out.begin(now_ns, clock::realtime_ns());
+        self.out.begin(clock::monotonic_ns(), clock::realtime_ns());
         loop {
             match self.builder.poll(now_ns, &self.rings, &mut self.out) {
                 Poll::Built | Poll::Dropped => {

@@ -88,6 +88,8 @@ pub struct Supervisor {
     run_dir: RunDir,
     ledger: OwnedFd,
     run: RunWriter,
+    /// When it began, by the monotonic clock.
+    began_ns: u64,
     reader: LedgerReader,
     rings: RingSetMemory,
     sinks: Vec<RingSetMemory>,
@@ -171,6 +173,7 @@ impl Supervisor {
             run_dir,
             ledger,
             run,
+            began_ns: clock::monotonic_ns(),
             reader,
             rings,
             sinks,
@@ -314,6 +317,7 @@ impl Supervisor {
     fn look_around(&mut self, tick: &mut impl FnMut(&LedgerReader)) -> Result<(), RunError> {
         std::thread::sleep(TICK);
         self.run.heartbeat(clock::realtime_ns());
+        self.run.lasted(clock::monotonic_ns() - self.began_ns);
         let roles: Vec<Role> = self.stages.keys().copied().collect();
         for role in roles {
             self.hear(role);

@@ -157,7 +157,7 @@ impl Output for FanOut {
         self.event_bytes.record(u64::from(event.bytes));
         if event.stamp_ns != 0 {
             self.latency
-                .record(self.realtime_ns.saturating_sub(event.stamp_ns));
+                .record(self.now_ns.saturating_sub(event.stamp_ns));
         }
         for (index, offer) in self.offers.iter_mut().enumerate() {
             let filled = self.direct == Some(index) && !offer.skips();

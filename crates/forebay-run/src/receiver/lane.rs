@@ -41,6 +41,7 @@ struct Lane {
 pub(super) struct Arrival<'a> {
     pub(super) payload: &'a [u8],
     pub(super) from: Option<SocketAddr>,
+    /// When it came, in ns of the monotonic clock; 0 when that is unknown.
     pub(super) stamp_ns: u64,
 }
 

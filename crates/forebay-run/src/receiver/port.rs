@@ -6,6 +6,7 @@ use forebay_ledger::{Leak, Words};
 use forebay_link::udp::UdpPort;
 use forebay_link::{Adopted, BatchMode, BatchTag, Datagram, RecvBatch};
 use forebay_ring::Producers;
+use forebay_sys::clock;
 
 use super::lane::{Arrival, DATAGRAM_BYTES_MAX, Lanes};
 use crate::books::Books;
@@ -38,8 +39,15 @@ pub(super) struct Port {
     batch_id: u64,
     /// Mean datagram size of late, in bytes, times 16.
     mean16: u64,
-    /// Receive stamp of the newest datagram, in ns; 0 without stamps.
+    /// Receive stamp of the newest datagram, in ns of the wall clock; 0 without stamps.
     newest_ns: u64,
+    /// How far the wall clock, which the kernel stamps with, is ahead of the monotonic one, in ns: read anew for each turn, as it may be set.
+    ahead_ns: u64,
+}
+
+/// A stamp of the kernel's as time of the monotonic clock; 0 where there is none.
+fn monotonic(stamp_ns: Option<u64>, ahead_ns: u64) -> u64 {
+    stamp_ns.map_or(0, |stamp_ns| stamp_ns.saturating_sub(ahead_ns).max(1))
 }
 
 impl Port {
@@ -60,6 +68,7 @@ impl Port {
             lanes,
             mean16: 0,
             newest_ns: 0,
+            ahead_ns: 0,
         })
     }
 
@@ -90,6 +99,7 @@ impl Port {
         producers: &mut Producers,
         leak: &mut Leak,
     ) -> Result<Turn, RunError> {
+        self.ahead_ns = clock::realtime_ns().saturating_sub(clock::monotonic_ns());
         let direct = self.lanes.is_single() && self.mean16 >= DIRECT_BYTES * 16 && !plan.gro;
         if direct {
             self.turn_direct(plan, batch, producers, leak)
@@ -145,8 +155,8 @@ impl Port {
             return;
         }
         self.lanes.count_in(0, datagram.len as u64);
-        let stamp_ns = datagram.stamp_ns.unwrap_or(0);
-        self.newest_ns = self.newest_ns.max(stamp_ns);
+        self.newest_ns = self.newest_ns.max(datagram.stamp_ns.unwrap_or(0));
+        let stamp_ns = monotonic(datagram.stamp_ns, self.ahead_ns);
         self.lanes
             .settle_in_ring(0, datagram.len, stamp_ns, producers, leak);
     }
@@ -237,7 +247,7 @@ impl Port {
         let arrival = Arrival {
             payload,
             from: datagram.from,
-            stamp_ns: datagram.stamp_ns.unwrap_or(0),
+            stamp_ns: monotonic(datagram.stamp_ns, self.ahead_ns),
         };
         let Some(lane) = self.lanes.find(&arrival) else {
             return self.lanes.stray(bytes);
@@ -300,5 +310,26 @@ impl Port {
     #[inline]
     fn observe(&mut self, len: usize) {
         self.mean16 = self.mean16 - self.mean16 / 16 + len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_wall_clock_does_not_show_in_the_time_since_a_stamp() {
+        let boot_ns = 1_800_000_000_000_000_000;
+        // Received at 5 s and built at 6 s of the monotonic clock, wherever the other one stands.
+        for ahead_ns in [boot_ns, boot_ns + 3_600_000_000_000, boot_ns - 1] {
+            let stamp_ns = monotonic(Some(ahead_ns + 5_000_000_000), ahead_ns);
+            assert_eq!(6_000_000_000 - stamp_ns, 1_000_000_000);
+        }
+        assert_eq!(monotonic(None, boot_ns), 0, "unknown");
+        assert_eq!(
+            monotonic(Some(7), boot_ns),
+            1,
+            "known, and before all others"
+        );
     }
 }

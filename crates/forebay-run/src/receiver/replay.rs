@@ -141,7 +141,7 @@ impl<'a> Stage<'a> {
         let arrival = Arrival {
             payload: &captured.payload,
             from: Some(captured.from),
-            stamp_ns: clock::realtime_ns(),
+            stamp_ns: clock::monotonic_ns(),
         };
         let Some(lane) = self.ports[port].find(&arrival) else {
             self.ports[port].stray(len as u64);

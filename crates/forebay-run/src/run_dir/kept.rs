@@ -14,6 +14,8 @@ use crate::host::{Changes, Reading};
 pub(crate) struct KeptLedger {
     words: Words,
     run: RunWriter,
+    /// When it began, by the monotonic clock.
+    began_ns: u64,
     directory: Option<RunDir>,
     /// The host's counters at the start, for the record.
     host: Option<Reading>,
@@ -56,6 +58,7 @@ impl KeptLedger {
         Ok(Self {
             words,
             run,
+            began_ns: clock::monotonic_ns(),
             host: directory.is_some().then(Reading::take),
             directory,
         })
@@ -73,10 +76,16 @@ impl KeptLedger {
 
     pub(crate) fn heartbeat(&self) {
         self.run.heartbeat(clock::realtime_ns());
+        self.lasted();
+    }
+
+    fn lasted(&self) {
+        self.run.lasted(clock::monotonic_ns() - self.began_ns);
     }
 
     /// Closes it.
     pub(crate) fn close(&mut self, condition: Condition, reason: Reason) {
+        self.lasted();
         self.run.finish(condition, reason, clock::realtime_ns());
     }
 

@@ -50,6 +50,7 @@ impl Supervisor {
 
     /// Writes the end into the ledger and puts it into the run's directory, or says why it stays in memory.
     fn finish(&mut self, condition: Condition, reason: Reason) {
+        self.run.lasted(clock::monotonic_ns() - self.began_ns);
         self.run.finish(condition, reason, clock::realtime_ns());
         self.closed = true;
         if let Err(error) = self.run_dir.keep_ledger() {

@@ -292,6 +292,29 @@ fn a_killed_run_and_an_ended_one_say_so() {
 }
 
 #[test]
+fn a_step_of_the_wall_clock_does_not_show_in_the_time_that_a_run_has_lasted() {
+    let world = World::new();
+    world.run_to(4000, 0);
+    for wall_s in [3, 3600 * 24 * 365] {
+        world.run.heartbeat(START_NS + wall_s * 1_000_000_000);
+        world.run.lasted(5_000_000_000);
+        for (supervisor, state) in [
+            (Supervisor::Alive, State::Live),
+            (Supervisor::Gone, State::Killed),
+        ] {
+            let view = Watch::new().view(world.sample(wall_s, supervisor));
+            assert_eq!((view.state, view.running_s), (state, 5.0));
+        }
+    }
+    let set_back_ns = START_NS / 2;
+    world
+        .run
+        .finish(Condition::Complete, Reason::LimitReached, set_back_ns);
+    let ended = Watch::new().view(world.sample(100, Supervisor::Gone));
+    assert_eq!((ended.state, ended.running_s), (State::Ended, 5.0));
+}
+
+#[test]
 fn the_screen_in_full() {
     let view = World::new().view();
     insta::assert_snapshot!(drawn(&mut Screen::default(), &view, 124, 34));

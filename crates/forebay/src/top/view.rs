@@ -175,18 +175,8 @@ impl Watch {
         let residual = self.residuals(now, state);
         let before = self.before.as_ref().filter(|_| state == State::Live);
         let status = now.snapshot.run;
-        let end_ns = if status.end_ns == 0 {
-            now.now_ns
-        } else {
-            status.end_ns
-        };
         // A killed run ended when its supervisor last gave a sign of life.
-        let end_ns = if state == State::Killed {
-            status.heartbeat_ns
-        } else {
-            end_ns
-        };
-        let running_s = end_ns.saturating_sub(status.start_ns) as f64 / 1e9;
+        let running_s = status.lasted_ns(now.now_ns, state == State::Live) as f64 / 1e9;
         let seconds = match before {
             Some(before) => (now.at - before.at).as_secs_f64(),
             None if messages::is_of(now) || chunks::is_of(now) || packets::is_of(now) => running_s,

@@ -168,7 +168,7 @@ impl<'a> Intake<'a> {
             return;
         }
         if self.stamp_ns == 0 {
-            self.stamp_ns = clock::realtime_ns();
+            self.stamp_ns = clock::monotonic_ns();
         }
         self.changed = true;
         let at = self.last.1;
