@@ -278,7 +278,7 @@ impl Inbound {
         self.told
     }
 
-    /// What the sender may be told: buffers before this number are given back, and what was read of them is confirmed, for who is through with a
+    /// What the sender may be told: buffers before this number are given back, and what was read of them is confirmed, for a reader that is through with a
     /// message when it is read.
     #[must_use]
     pub fn credit(&self) -> Credit {

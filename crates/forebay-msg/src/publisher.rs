@@ -183,7 +183,7 @@ impl<M: Memory> Publisher<M> {
     pub fn remove(&mut self, id: PeerId) -> Option<Outbound<M>> {
         let at = self.place(id)?;
         let gone = self.peers.remove(at);
-        // Those who came later move up.
+        // Those that came later move up.
         if at < self.peers.len() || gone.asked.len() > 0 {
             self.routes.clear();
         }
@@ -255,7 +255,7 @@ impl<M: Memory> Publisher<M> {
         peer.map_or(0, |peer| peer.asked.len())
     }
 
-    /// Sends a message to all subscribers of its tag; what one costs who has no room is decided by his policy.
+    /// Sends a message to all subscribers of its tag; what one costs that has no room is decided by its policy.
     #[inline]
     pub fn publish(&mut self, now_ns: u64, tag: u64, status: u8, payload: &[u8]) -> Published {
         self.publish_with(now_ns, tag, status, payload.len(), |place| {

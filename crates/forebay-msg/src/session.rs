@@ -1,4 +1,4 @@
-//! A connection from its first frame to its last: who is there, what was agreed, who ends when, and whether the peer is still alive.
+//! A connection from its first frame to its last: what is there, what was agreed, which side ends when, and whether the peer is still alive.
 
 mod asking;
 mod confirming;
@@ -38,10 +38,10 @@ pub enum Event<'a> {
     PeerLeaves,
 }
 
-/// One connection. It is given frames and the time and says what is to be sent; the sending end ([`Outbound`]) belongs to its user, who hands
+/// One connection. It is given frames and the time and says what is to be sent; the sending end ([`Outbound`]) belongs to its user, which hands
 /// it in.
 ///
-/// Ends: who sends says its totals when all is sent ([`end`](Self::end)), who receives answers with what it took; a receiver may ask for the end
+/// Ends: the side that sends says its totals when all is sent ([`end`](Self::end)), the one that receives answers with what it took; a receiver may ask for the end
 /// ([`leave`](Self::leave)), and one that is too slow is [let go](Self::let_go).
 #[derive(Debug)]
 pub struct Session {
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Whether who connects is told, when it says who it is, that it is not served.
+    /// Whether one that connects is told, when it says what it is, that it is not served.
     pub fn turn_away(&mut self, closed: Option<Refusal>) {
         if let Side::Listener(listener) = &mut self.side {
             listener.closed = closed;
@@ -121,7 +121,7 @@ impl Session {
     #[must_use]
     pub fn area_bytes(&self) -> u32 {
         let heads = forebay_wire::netio3::HEAD_BYTES_MAX as u32;
-        // Nobody sends messages before it is known who he is.
+        // No peer sends messages before it is known what it is.
         let agreed = self.agreed.map(|agreed| agreed.buffer_bytes);
         agreed.map_or(0, |bytes| bytes.saturating_add(heads))
     }

@@ -8,7 +8,7 @@
 //! | [`plan`] | windows, guard and pace, from the port's rate and buffer and from what was measured; one file per mode under `policy/` |
 //! | [`pace`] | when the next packets may leave |
 //! | [`sender`] | one sender: hello, clock, windows, reports, end |
-//! | [`receiver`] | the session: who takes part, what came, what was lost where |
+//! | [`receiver`] | the session: which senders take part, what came, what was lost where |
 //! | [`mod@heaps`] | how messages become packets that stand for themselves, and messages again |
 //! | [`key`] | the keyed hash of datagrams |
 //!

@@ -60,7 +60,7 @@ fn guard(input: &PlanInput, port: &Port) -> (u64, Reason) {
 }
 
 /// The part of the guard that is for being late, next to `rest_ns` for everything else. Where the window's length is set by hand it is no longer than the
-/// utilisation that is asked for allows, but for what a sender could not catch up: the guard costs every window as much as it is long, and who is late by less
+/// utilisation that is asked for allows, but for what a sender could not catch up: the guard costs every window as much as it is long, and one that is late by less
 /// than the limit makes up for it, as the port's buffer takes what comes at once.
 fn lateness_to_cover_ns(input: &PlanInput, port: &Port, rest_ns: u64) -> u64 {
     // With grants it costs no window anything: it is how long a report is waited for that does not come.

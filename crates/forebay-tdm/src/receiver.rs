@@ -1,4 +1,4 @@
-//! The session: who takes part, what came, and what was lost where.
+//! The session: which senders take part, what came, and what was lost where.
 //!
 //! Senders say hello and learn the receiver's clock; when all that are planned are ready (or the time for that is over), the plan is computed from what they
 //! measured, and they are told when to start. Then each packet is looked up by its number in a window of bits: it is new, came before, or is too late. A sender

@@ -80,7 +80,7 @@ impl<M: Memory> Outbound<M> {
         (!left.bytes.is_empty() || left.lent.is_some()).then_some(left)
     }
 
-    /// Memory that is done with, by the token of who lent it.
+    /// Memory that is done with, by the token of its lender.
     pub fn returned(&mut self) -> Option<u64> {
         self.returned.pop_front()
     }

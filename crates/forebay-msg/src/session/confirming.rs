@@ -1,6 +1,6 @@
 //! What the receiving side says of what came: buffers given back, messages confirmed, and at the end its totals.
 //!
-//! A buffer is given back when its messages were read. A message is *confirmed* when it is known what became of it: at once where who reads it is through with it
+//! A buffer is given back when its messages were read. A message is *confirmed* when it is known what became of it: at once where its reader is through with it
 //! then, and else when the user [says so](Session::confirm), after the effect. The totals at the end confirm all; they wait for the last effect.
 
 use forebay_wire::net::{Credit, Frame, Totals};

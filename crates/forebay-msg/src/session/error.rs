@@ -57,7 +57,7 @@ pub enum SessionError {
         /// How many it dropped in all.
         messages: u64,
     },
-    /// Nobody said who he is in time.
+    /// The peer did not say in time what it is.
     #[error("no greeting came")]
     NoGreeting,
     /// The peer asks and does not read the answers.

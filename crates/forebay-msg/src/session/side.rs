@@ -1,4 +1,4 @@
-//! Who connects and who listens, and what they agree on.
+//! Which side connects and which listens, and what they agree on.
 
 use forebay_wire::net::{Hello, Refusal, Role, Slow, Welcome};
 
@@ -16,7 +16,7 @@ pub struct Limits {
 /// When a peer counts as gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a peer may take to say who it is, in ns. Default 5 s.
+    /// How long a peer may take to say what it is, in ns. Default 5 s.
     pub greeting_ns: u64,
     /// A side that has nothing to say says that after so long, in ns. Default 1 s.
     pub alive_ns: u64,
@@ -61,13 +61,13 @@ pub struct Listener {
 /// What both sides know of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// What who connects wants.
+    /// What the side that connects wants.
     pub role: Role,
     /// What becomes of messages for which the receiver is too slow.
     pub slow: Slow,
     /// Number of the connection.
     pub epoch: u64,
-    /// Which end point the peer is; 0 for who connects, whose peer does not say.
+    /// Which end point the peer is; 0 for the side that connects, whose peer does not say.
     pub identity: u64,
     /// Payload of the largest message that a buffer takes, in bytes.
     pub buffer_bytes: u32,
@@ -149,7 +149,7 @@ impl Listener {
 }
 
 impl Agreed {
-    /// What is told to who connected.
+    /// What is told to the side that connected.
     pub(super) fn welcome(&self) -> Welcome {
         Welcome {
             epoch: self.epoch,

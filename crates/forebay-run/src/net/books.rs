@@ -33,7 +33,7 @@ const DELIVER_REASONS: [&str; 2] = ["not_wanted", "not_written"];
 /// Books are shown so often, in ns.
 const COMMIT_NS: u64 = 100_000_000;
 
-/// Why a caller who [gathers](Settings::gathers) threw away what was delivered to him.
+/// Why a caller that [gathers](Settings::gathers) threw away what was delivered to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untaken {
     /// He had enough, or whoever he gives it to has gone.

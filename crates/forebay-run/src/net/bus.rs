@@ -1,6 +1,6 @@
 //! Who publishes what, and where: a directory of files, or a registry.
 //!
-//! A publisher announces an [`Offer`] and renews it; who has died renews nothing, and its offer vanishes when its lease is over. A subscriber
+//! A publisher announces an [`Offer`] and renews it; one that has died renews nothing, and its offer vanishes when its lease is over. A subscriber
 //! looks at all offers now and then. Both do so in a thread of their own, so that a bus that is slow or away holds up no message.
 //!
 //! * `dir:PATH`: a file of JSON lines for each publisher, as the field's own bus has it; on a file system that all of them see.

@@ -38,7 +38,7 @@ pub(super) enum Parted {
     Link(#[from] ByteLinkError),
     #[error("{peer}: {error}")]
     Session { peer: String, error: SessionError },
-    /// Too many others have not said who they are either.
+    /// Too many others have not said what they are either.
     #[error("{peer} was one of too many that did not say who they are")]
     Crowded { peer: String },
     /// The receiver was too slow for its policy.
@@ -196,7 +196,7 @@ impl Connection {
         self.wants_room
     }
 
-    /// Somebody who came and has not said who he is.
+    /// One that came and has not said what it is.
     pub(super) fn is_stranger(&self) -> bool {
         self.dial.is_none() && self.session.agreed().is_none()
     }

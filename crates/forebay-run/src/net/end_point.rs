@@ -49,11 +49,11 @@ pub(super) struct EndPoint<R> {
     entrance: Option<Entrance>,
     dials: Vec<Dial>,
     next_dial: usize,
-    /// It goes by a bus: who has vanished from there and is not connected is forgotten.
+    /// It goes by a bus: what has vanished from there and is not connected is forgotten.
     follows: bool,
     /// There are more on the bus than are followed.
     is_crowded: bool,
-    /// Attempts to connect to those who are forgotten.
+    /// Attempts to connect to those that are forgotten.
     forgotten_attempts: u64,
     connections: Vec<Connection>,
     leaving: Leaving,
@@ -191,7 +191,7 @@ impl<R: Role> EndPoint<R> {
         open.all(|one| one.session.has_heard_all())
     }
 
-    /// Those whom this side connects to, and who have ended in order and not come back since.
+    /// Those that this side connects to, and that have ended in order and not come back since.
     pub(super) fn ended(&self) -> usize {
         self.dials.iter().filter(|dial| dial.has_ended).count()
     }

@@ -12,7 +12,7 @@ const ACCEPTS_PER_ROUND_MAX: usize = 16;
 /// How long nobody is taken in after the system refused, as without free descriptors. Whoever comes waits in its backlog.
 const SHUT_NS: u64 = 100_000_000;
 
-/// How often it is asked who has come. Each answer is a system call that makes a socket in vain, and an end point that is woken for each block of a card would
+/// How often it is asked what has come. Each answer is a system call that makes a socket in vain, and an end point that is woken for each block of a card would
 /// spend a tenth of its time on it.
 const ASK_NS: u64 = 1_000_000;
 

@@ -52,7 +52,7 @@ impl Role for Publishing {
         let memory = |bytes| buffers.next(bytes);
         let engine = &mut self.engine;
         let added = engine.add_in_memory(agreed.epoch, agreed.slow, shape, memory)?;
-        // Who came later may be the first to say who he is.
+        // One that came later may be the first to say what it is.
         let (Ok(at) | Err(at)) = self.place(id);
         self.peers.insert(at, (id, added));
         Ok(())
@@ -331,7 +331,7 @@ impl Publisher {
         self.end_point.wait(most, &mut |_| {})
     }
 
-    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    /// For a caller that waits in a loop of its own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
     pub fn doze(&mut self) -> Doze<'_> {
         self.end_point.doze()
     }
@@ -369,7 +369,7 @@ impl Publisher {
         self.end_point.made()
     }
 
-    /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
+    /// Asks for the end and goes on at once: a caller that [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
     pub fn begin_end(&mut self) {
         self.end_point.end();
     }

@@ -108,7 +108,7 @@ impl Receiver {
         self.end_point.wait_copied(most, &mut on)
     }
 
-    /// The same for who reads messages where they lie, also in the sender's memory.
+    /// The same for a caller that reads messages where they lie, also in the sender's memory.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -120,7 +120,7 @@ impl Receiver {
         self.end_point.wait(most, &mut on)
     }
 
-    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    /// For a caller that waits in a loop of its own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
     pub fn doze(&mut self) -> Doze<'_> {
         self.end_point.doze()
     }
@@ -199,7 +199,7 @@ impl Receiver {
         self.end_point.has_ended()
     }
 
-    /// Works but for reading, so that the peers know that somebody is there: for who has no room for what they send. That waits with them, and costs
+    /// Works but for reading, so that the peers know that somebody is there: for a caller that has no room for what they send. That waits with them, and costs
     /// what the policy for a slow receiver says.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Receiver {
         self.end_point.has_heard_all()
     }
 
-    /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
+    /// Asks for the end and goes on at once: a caller that [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
     pub fn begin_end(&mut self) {
         self.end_point.end();
     }

@@ -309,7 +309,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits for a moment; `begun_ns` is when that began, which is now for who had no time yet.
+    /// Waits for a moment; `begun_ns` is when that began, which is now where no time had begun.
     #[cold]
     fn wait_for_room(&mut self, begun_ns: &mut Option<u64>) -> Result<(), NetError> {
         let begun_ns = *begun_ns.get_or_insert_with(clock::monotonic_ns);
@@ -414,7 +414,7 @@ impl Sender {
         self.end_point.wait_copied(most, &mut on)
     }
 
-    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    /// For a caller that waits in a loop of its own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
     pub fn doze(&mut self) -> Doze<'_> {
         self.end_point.doze()
     }
@@ -430,7 +430,7 @@ impl Sender {
             .all(|(_, end)| end.is_done())
     }
 
-    /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
+    /// Asks for the end and goes on at once: a caller that [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
     pub fn begin_end(&mut self) {
         self.end_point.end();
     }

@@ -91,7 +91,7 @@ impl Subscriber {
         self.end_point.follow(&addresses);
     }
 
-    /// On a bus others may come, who do not refuse.
+    /// On a bus others may come, which do not refuse.
     fn check_refusals(&self) -> Result<(), NetError> {
         if self.finder.is_some() || self.end_point.ending {
             return Ok(());
@@ -134,7 +134,7 @@ impl Subscriber {
         self.end_point.wait_copied(most, &mut on)
     }
 
-    /// The same for who reads messages where they lie, also in the publisher's memory.
+    /// The same for a caller that reads messages where they lie, also in the publisher's memory.
     ///
     /// # Errors
     /// The system refuses to wait, or all publishers that were named have refused for good what was asked for.
@@ -148,7 +148,7 @@ impl Subscriber {
         self.end_point.wait(most, &mut on)
     }
 
-    /// For who waits in a loop of his own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
+    /// For a caller that waits in a loop of its own: what to wait for, and how long at most, before [`poll`](Self::poll) is called again with no time to wait.
     pub fn doze(&mut self) -> Doze<'_> {
         self.end_point.doze()
     }
@@ -187,7 +187,7 @@ impl Subscriber {
         self.end_point.trouble()
     }
 
-    /// Works but for reading, so that the peers know that somebody is there: for who has no room for what they send. That waits with them, and costs
+    /// Works but for reading, so that the peers know that somebody is there: for a caller that has no room for what they send. That waits with them, and costs
     /// what the policy for a slow receiver says.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Subscriber {
         self.end_point.has_heard_all()
     }
 
-    /// Asks for the end and goes on at once: who [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
+    /// Asks for the end and goes on at once: a caller that [polls](Self::poll) until nobody is connected may then [`finish`](Self::finish) without waiting.
     pub fn begin_end(&mut self) {
         self.end_point.end();
     }

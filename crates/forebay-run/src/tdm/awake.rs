@@ -1,4 +1,4 @@
-//! The host's CPUs are kept from sleeping deeply while a session is near: who does begins a window late, and stamps a datagram late.
+//! The host's CPUs are kept from sleeping deeply while a session is near: one that does begins a window late, and stamps a datagram late.
 
 use forebay_sys::cpu_latency::CpuLatency;
 

@@ -65,7 +65,7 @@ const WAIT_NS: u64 = 100_000_000;
 /// Where datagrams follow each other as fast as this, the next ones are looked for without a sleep: whoever sends pays for each wake-up, in ns.
 const BRISK_NS: u64 = 30_000;
 
-/// Who has a place: the place of one who left before the start may go to another one, who has another stream.
+/// Which has a place: the place of one that left before the start may go to another one, which has another stream.
 struct Identity {
     name: String,
     restarts: u32,
@@ -273,7 +273,7 @@ impl Work<'_> {
             }
             self.settle(tell);
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
-                // Who did not hear the last answer asks again; who waits for it hears it when all is written.
+                // One that did not hear the last answer asks again; one that waits for it hears it when all is written.
                 let is_written = self.writer.is_idle() && self.ending.is_empty();
                 let is_written = is_written || asked > 0 || !self.writer.is_there();
                 if is_written && now_ns >= *leave_ns.get_or_insert(now_ns + LINGER_NS) || asked >= 2
@@ -355,7 +355,7 @@ impl Work<'_> {
         Ok(came)
     }
 
-    /// Senders that are new, were started again, or took the place of one who left get their files.
+    /// Senders that are new, were started again, or took the place of one that left get their files.
     fn open_streams(&mut self) {
         for (sender, peer) in self.receiver.peers().enumerate() {
             if self.open.get(sender).is_some_and(|open| {

@@ -350,7 +350,7 @@ impl Work {
         }
     }
 
-    /// Takes what has come, not without limit: who floods the socket keeps no window waiting. True when there was something.
+    /// Takes what has come, not without limit: what floods the socket keeps no window waiting. True when there was something.
     fn hear(&mut self, came: &mut [u8]) -> bool {
         for _ in 0..HEARD_MAX {
             let Some((wanted, left_ns)) = self.outbound.poll(&self.socket) else {

@@ -187,7 +187,7 @@ fn what_waits_for_pieces_is_bounded() {
 }
 
 proptest! {
-    /// Packets are lost, overtaken and damaged: who had all bytes is whole, each other is dropped by its name, and nothing is left over.
+    /// Packets are lost, overtaken and damaged: one that had all bytes is whole, each other is dropped by its name, and nothing is left over.
     #[test]
     fn each_heap_is_whole_or_dropped_by_name(
         lengths in prop::collection::vec(prop_oneof![0..40_usize, 0..3000_usize], 1..40),

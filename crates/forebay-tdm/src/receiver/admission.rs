@@ -110,7 +110,7 @@ impl Receiver {
         if self.peers.len() < usize::from(self.config.senders) {
             return Ok(Place::New);
         }
-        // Nothing is in the books of those who left before the start: their places are free again.
+        // Nothing is in the books of those that left before the start: their places are free again.
         let is_free = |peer: &Peer| {
             !peer.is_present() && (self.phase == Phase::Waiting || peer.never_began())
         };
@@ -216,7 +216,7 @@ impl Receiver {
             return;
         }
         let mut input = self.config.port.clone();
-        // Those who are not there yet keep an equal part: they may come later.
+        // Those that are not there yet keep an equal part: they may come later.
         let share = |peer: &Peer| if peer.is_present() { peer.share } else { 1 };
         input.shares = self.peers.iter().map(share).collect();
         input.shares.resize(usize::from(self.config.senders), 1);

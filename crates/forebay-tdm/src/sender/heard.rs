@@ -148,7 +148,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether who has its name may be its own last start, not yet taken for dead; there is time to see.
+    /// Whether the one that has its name may be its own last start, not yet taken for dead; there is time to see.
     fn may_be_its_own(&mut self, now_ns: u64) -> bool {
         let since_ns = *self.taken_ns.get_or_insert(now_ns);
         let until_ns = match self.config.wait_ns {

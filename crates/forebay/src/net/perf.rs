@@ -130,7 +130,7 @@ pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
     })
 }
 
-/// A connection that carried what is measured, and did not end in order. Strangers who came by are none.
+/// A connection that carried what is measured, and did not end in order. Strangers that came by are none.
 fn cut_off(result: &PerfResult) -> Option<&ConnectionSummary> {
     let carried = |one: &&ConnectionSummary| one.messages_sent + one.messages_received > 0;
     let mut connections = result.end_point.connections.iter().filter(carried);

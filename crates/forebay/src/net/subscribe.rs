@@ -201,7 +201,7 @@ impl<I: In> Flow<'_, I> {
         busy.map(drop)
     }
 
-    /// The output takes little or nothing: what comes waits with its senders, who are told that somebody is here.
+    /// The output takes little or nothing: what comes waits with its senders, which are told that somebody is here.
     fn wait_for_output(&mut self, wait: Duration) -> Result<(), NetError> {
         self.from.stay()?;
         self.sink.wait(wait);

@@ -40,7 +40,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
     /// What to send: a file, - for standard input, or messages that others send here, as `forebay net send shm://daq` does: shm://NAME, tcp://127.0.0.1:PORT,
-    /// fabric+PROVIDER://PLACE. Messages are the input until all who sent some have ended.
+    /// fabric+PROVIDER://PLACE. Messages are the input until all that sent some have ended.
     #[arg(long, value_name = "FILE|-|ADDRESS")]
     input: Option<String>,
     /// Messages of --input keep their boundaries, tags and statuses, and arrive as they were, or not at all.

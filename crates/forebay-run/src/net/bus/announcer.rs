@@ -50,7 +50,7 @@ impl Announcer {
                 request: Request::Announce(offer),
             }),
         };
-        // The first time here, so that who starts it sees that it works.
+        // The first time here, so that its caller sees that it works.
         carrier.renew(&mut Trouble::default());
         let work = move || {
             let mut trouble = Trouble::default();

@@ -62,7 +62,7 @@ fn create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a regular file. A FIFO would hold up who opens it until somebody writes, and a link leads out of the directory.
+/// Opens a regular file. A FIFO would hold up what opens it until somebody writes, and a link leads out of the directory.
 fn open(path: &Path) -> io::Result<File> {
     let none = |what| {
         let why = format!("{what} is no regular file: it is passed over; remove it");

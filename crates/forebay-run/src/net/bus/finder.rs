@@ -143,7 +143,7 @@ impl Looker {
     }
 }
 
-/// Asks a registry page by page; who is to end meanwhile wants to know no more of it.
+/// Asks a registry page by page; one that is to end meanwhile wants to know no more of it.
 fn all_of(client: &mut Client, end: &AtomicBool) -> Result<Vec<Offer>, BusError> {
     let refused = |why: &str| Err(BusError::Refused(why.to_owned()));
     let (mut all, mut bytes) = (Vec::new(), 0);

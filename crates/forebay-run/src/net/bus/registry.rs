@@ -1,4 +1,4 @@
-//! The registry: takes offers for a lease each, and tells them to who asks.
+//! The registry: takes offers for a lease each, and tells them to those that ask.
 
 mod client;
 
@@ -82,7 +82,7 @@ pub struct RegistrySummary {
 }
 
 impl Registry {
-    /// Listens; its clients are held to the same security as those who send and receive messages.
+    /// Listens; its clients are held to the same security as those that send and receive messages.
     ///
     /// # Errors
     /// The address is none of TCP, is in use, or none of this host; or it is beyond loopback and nothing is said about encryption.
@@ -216,7 +216,7 @@ impl Registry {
         }
     }
 
-    /// Makes room for one who has come: the oldest stranger goes, or the one without an offer that has said nothing for the longest time, if it has not for a lease.
+    /// Makes room for one that has come: the oldest stranger goes, or the one without an offer that has said nothing for the longest time, if it has not for a lease.
     fn crowd_out(&mut self, now_ns: u64) {
         let stranger = self.clients.iter().find(|(_, client)| client.is_stranger);
         let silent = self.clients.iter().filter(|(_, client)| {

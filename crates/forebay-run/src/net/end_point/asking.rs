@@ -71,7 +71,7 @@ impl<R: Role> EndPoint<R> {
         }
     }
 
-    /// Nobody is left who does not refuse for good what this side asks for, or is no end point at all.
+    /// Nobody is left that does not refuse for good what this side asks for, or is no end point at all.
     pub(in crate::net) fn check_refusals(&self) -> Result<(), NetError> {
         let mut wanted = self.dials.iter().filter(|dial| !dial.is_retired());
         let Some(first) = wanted.clone().next() else {

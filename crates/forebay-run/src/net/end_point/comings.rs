@@ -11,7 +11,7 @@ use crate::net::dial::Dial;
 use crate::net::error::NetError;
 use crate::net::summary::ConnectionSummary;
 
-/// Connections that have not said who they are. The oldest goes when one more comes.
+/// Connections that have not said what they are. The oldest goes when one more comes.
 const STRANGERS_MAX: usize = 256;
 
 impl<R: Role> EndPoint<R> {
@@ -33,11 +33,11 @@ impl<R: Role> EndPoint<R> {
         };
         let limits = self.settings.limits();
         let session = Session::listen(listener, limits, self.settings.timing, self.now_ns);
-        // It gets a place when it has said who it is.
+        // It gets a place when it has said what it is.
         self.keep(link, session, None, None);
     }
 
-    /// Why somebody who says now who he is would not be served.
+    /// Why one that says now what it is would not be served.
     pub(super) fn closed(&self) -> Option<Refusal> {
         if self.free_slots.is_empty() {
             Some(Refusal::Busy)
@@ -159,7 +159,7 @@ impl<R: Role> EndPoint<R> {
         let reason = parted.reason();
         let peer_known = connection.session.agreed().is_some();
         if connection.dial.is_some() && !peer_known {
-            // It is tried again; who waits for it says so when he waits no longer.
+            // It is tried again; what waits for it says so when it waits no longer.
             tracing::info!(
                 peer = connection.peer(),
                 reason,

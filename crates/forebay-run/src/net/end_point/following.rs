@@ -1,4 +1,4 @@
-//! Whom this side connects to: those that it was told at the begin, or those who are on a bus now.
+//! What this side connects to: those that it was told at the begin, or those that are on a bus now.
 
 use std::collections::HashSet;
 

@@ -9,7 +9,7 @@ use crate::net::buffers::{Buffers, Outbound};
 pub(in crate::net) trait Role {
     /// Its name.
     const NAME: &'static str;
-    /// What who connects wants: a side that listens serves it, a side that connects asks for it.
+    /// What the side that connects wants: a side that listens serves it, a side that connects asks for it.
     const WANTS: Wants;
     /// A connection is made; its buffers, if it sends, are there.
     fn opened(&mut self, id: u64, agreed: &Agreed, buffers: Buffers) -> Result<(), ConfigError>;

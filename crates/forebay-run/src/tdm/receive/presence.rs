@@ -1,4 +1,4 @@
-//! Who is there and who is missing, for the operator.
+//! Which senders are there and which are missing, for the operator.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Presence {
         }
     }
 
-    /// Tells what has changed since the last look, and who was refused.
+    /// Tells what has changed since the last look, and which were refused.
     pub(super) fn look(&mut self, receiver: &mut Receiver, tell: &mut impl FnMut(&str)) {
         while let Some((name, reason)) = receiver.poll_refused() {
             self.refused(name, reason, tell);
@@ -70,7 +70,7 @@ impl Presence {
         }
     }
 
-    /// The session begins: who is missing.
+    /// The session begins: which are missing.
     pub(super) fn begins(&self, receiver: &Receiver, mode: Mode, tell: &mut impl FnMut(&str)) {
         let planned = usize::from(self.senders);
         let here = receiver.peers().filter(|peer| is_here(peer)).count();

@@ -23,7 +23,7 @@ pub struct Came {
 
 /// Is told what happens in a session, on the thread that receives: what takes long is a thread's of its own.
 ///
-/// An error, which names its file, is kept for the summary, and who made it is told nothing more; the session goes on.
+/// An error, which names its file, is kept for the summary, and what made it is told nothing more; the session goes on.
 pub trait Watch {
     /// A sender has this index.
     fn joined(&mut self, sender: u16, name: &str);

@@ -2,7 +2,7 @@
 //!
 //! That a socket takes such times says nothing: most queues ignore them. So it is tried on the way itself. Each control datagram behind the hello carries a launch time ahead, and
 //! the kernel's stamp tells when it left. When enough of them have left at their times, bursts get launch times, too; the first datagram that leaves before its
-//! time ends that, and so does a queue that becomes late. It is tried anew for each session, without hellos: who says hello lets its CPUs sleep, and may have
+//! time ends that, and so does a queue that becomes late. It is tried anew for each session, without hellos: one that says hello lets its CPUs sleep, and may have
 //! no neighbour yet. Times here are of the host's monotonic clock, which the queue `fq` knows.
 
 use std::os::fd::AsFd;

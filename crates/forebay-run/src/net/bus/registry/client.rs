@@ -133,7 +133,7 @@ impl Client {
     }
 }
 
-/// Its name in the summary; one who just goes is not refused.
+/// Its name in the summary; one that just goes is not refused.
 pub(super) fn lost(error: &ByteLinkError) -> &'static str {
     match error {
         ByteLinkError::Lost { .. } => "closed",

@@ -161,7 +161,7 @@ fn who_says_nothing_keeps_nobody_out() {
         registry.summary.refused,
         BTreeMap::from([("crowded", PLACES)])
     );
-    // Those who are served stay, and one more is told.
+    // Those that are served stay, and one more is told.
     let late = connect(&at);
     let answer = ask(&mut registry, &late, b"");
     assert!(matches!(answer, Some(Answer::Refused(why)) if why.contains("too many")));

@@ -19,7 +19,7 @@ pub struct SenderSummary {
     pub state: &'static str,
     /// Somebody there asked for its end before the input's, as by Ctrl-C.
     pub interrupted: bool,
-    /// Whether `sent` is all that it sent: who ends without its totals may have sent more than what was reported or came, and that is in no account.
+    /// Whether `sent` is all that it sent: one that ends without its totals may have sent more than what was reported or came, and that is in no account.
     pub sent_known: bool,
     /// The last window that is known of; none where there was none.
     pub last_window: Option<u32>,

@@ -25,7 +25,7 @@ const GATHERED_BYTES: usize = 4 << 20;
 const WAIT: Duration = Duration::from_millis(20);
 /// The same while messages wait for room.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(1);
-/// How long those who send messages have for their end.
+/// How long those that send messages have for their end.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// Longest message: the longest heap, and the longest buffer of messaging.
 const MESSAGE_BYTES_MAX: u32 = HEAP_BYTES_MAX - HEAD_BYTES_MAX as u32;
