@@ -547,3 +547,76 @@ fn files_with_mistakes_are_refused_with_their_places() {
         ended.stderr
     );
 }
+
+#[test]
+fn a_card_that_another_tohost_reads_is_told_with_its_process() {
+    let chain = Chain::narrow("rate_hz = 1000\nduration_ms = 20000", "read-by-another");
+    let card = chain.card();
+    let first = chain.tohost("first", 0, "");
+    let out = chain.path("first");
+    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
+    wait_for("chunks", || {
+        let chunks = account_items(&audit_json(&out), ("publish", "chunks"), "incoming");
+        (chunks > 100).then_some(())
+    });
+    let other = Chain {
+        directory: tempfile::tempdir().unwrap(),
+        address: format!("{}-other", chain.address),
+    };
+    std::os::unix::fs::symlink(chain.path("card.sock"), other.path("card.sock")).unwrap();
+    let reads = format!(
+        "another reader has it: process {} reads this card",
+        first.pid()
+    );
+    // One that is told to end while it asks again and again says what the card has said.
+    let waiting = other.tohost("second", 0, "");
+    wait_for("the second to-host, refused twice", || {
+        let said = waiting.said();
+        (said.matches("it is waited for").count() == 2).then_some(())
+    });
+    assert!(signal("INT", waiting.pid()));
+    let ended = waiting.end();
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(
+        last.contains(&reads) && !last.contains("waited"),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        !ended.stderr.contains("has not answered"),
+        "{}",
+        ended.stderr
+    );
+    assert!(signal("INT", first.pid()));
+    first.end().json_of(0);
+    assert!(signal("INT", card.pid()));
+    drop(card.end());
+}
+
+#[test]
+fn a_tag_that_nobody_asked_for_is_not_subscribed_and_not_lost() {
+    let chain = Chain::narrow("rate_hz = 2000\ntriggers = 2000", "not-subscribed");
+    let text = fs::read_to_string(chain.path("card.toml")).unwrap();
+    fs::write(
+        chain.path("card.toml"),
+        text.replace("directory", "wait_for_readers = true\ndirectory"),
+    )
+    .unwrap();
+    let card = chain.card();
+    let file = chain.path("tohost.toml");
+    let out = chain.path("tohost");
+    let plan = format!(
+        "[tohost]\ndirectory = {out:?}\nsubscribers_min = 0\n[[devices]]\nsocket = {:?}\naddress = {:?}\n",
+        chain.path("card.sock"),
+        chain.address,
+    );
+    fs::write(&file, plan).unwrap();
+    let ended = start(forebay().arg("tohost").arg(&file)).end();
+    drop(card.end());
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let said = ended.stdout;
+    assert!(said.contains("not subscribed ("), "{said}");
+    assert!(said.contains("no_subscriber): 24000"), "{said}");
+    assert!(!said.contains("lost"), "{said}");
+}

@@ -98,6 +98,14 @@ pub enum DeviceError {
         /// So long was it waited for.
         waited: Duration,
     },
+    /// Nobody wants to know any more, and the card had said nothing by then.
+    #[error("the card at {} has not answered before the order to end came, {:.1} s after it was asked", path.display(), waited.as_secs_f64())]
+    Left {
+        /// Where.
+        path: PathBuf,
+        /// So long was it waited for.
+        waited: Duration,
+    },
     /// The card gives nothing.
     #[error("the card at {} refuses {asked}: {why}", path.display())]
     Refused {
@@ -427,8 +435,14 @@ fn hear(
                     what: "it hangs up".into(),
                 });
             }
-            Arrived::Nothing if begun.elapsed() > PATIENCE || stops() => {
+            Arrived::Nothing if begun.elapsed() > PATIENCE => {
                 return Err(DeviceError::Silent {
+                    path: path.into(),
+                    waited: begun.elapsed(),
+                });
+            }
+            Arrived::Nothing if stops() => {
+                return Err(DeviceError::Left {
                     path: path.into(),
                     waited: begun.elapsed(),
                 });

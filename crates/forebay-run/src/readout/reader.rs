@@ -142,9 +142,14 @@ fn open(
     stops: &dyn Fn() -> bool,
 ) -> Result<Device, ReadoutError> {
     let begun = Instant::now();
+    let mut before = None;
     loop {
         let failed = match Device::open_unless(&plan.socket, plan.buffer, stops) {
             Ok(device) => return Ok(device),
+            // An order to end came while it was asked once more: what it had said is why nothing was read.
+            Err(DeviceError::Left { path, waited }) => {
+                before.take().unwrap_or(DeviceError::Left { path, waited })
+            }
             Err(error) => error,
         };
         let may_come = matches!(
@@ -154,6 +159,10 @@ fn open(
         if !may_come || begun.elapsed() >= plan.card_wait || stops() {
             return Err(failed.into());
         }
+        if before.is_none() && matches!(failed, DeviceError::Refused { .. }) {
+            tracing::warn!("{failed}; it is waited for, {:?} at most", plan.card_wait);
+        }
+        before = Some(failed);
         let slept = Instant::now();
         while slept.elapsed() < CARD_WAIT {
             publisher.poll(CARD_WAIT)?;

@@ -150,7 +150,7 @@ impl ToFlx<'_> {
             if let Some(silent) = silent.filter(|_| stops) {
                 let path = silent.socket().to_path_buf();
                 let waited = begun.elapsed();
-                return Err(DeviceError::Silent { path, waited }.into());
+                return Err(DeviceError::Left { path, waited }.into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -187,8 +187,8 @@ impl Door {
             let last = self.memories.len().saturating_sub(1);
             format!("there is no such buffer; 0 to {last} are")
         })?;
-        if self.reads(buffer) {
-            return Err("another reader has it".into());
+        if let Some(reader) = self.reader_of(Wanted::Buffer(buffer)) {
+            return Err(taken("reader", reader));
         }
         let fds = memory.consumer_fds().map_err(|error| error.to_string())?;
         Ok((Wanted::Buffer(buffer), fds))
@@ -201,7 +201,13 @@ impl Door {
             .ok_or("it takes no messages, or no more")?;
         match self.writer {
             Writer::Nobody => {}
-            Writer::Here => return Err("another writer has it".into()),
+            Writer::Here => {
+                let writer = self.reader_of(Wanted::FromHost);
+                return Err(writer.map_or_else(
+                    || "another writer has it".to_owned(),
+                    |writer| taken("writer", writer),
+                ));
+            }
             Writer::Gone => return Err("what the last writer wrote is still being read".into()),
         }
         let fds = memory.producer_fds().map_err(|error| error.to_string())?;
@@ -265,9 +271,12 @@ impl Door {
     /// Whether somebody reads that buffer.
     #[must_use]
     pub fn reads(&self, buffer: usize) -> bool {
-        self.readers
-            .iter()
-            .any(|reader| reader.has == Some(Wanted::Buffer(buffer)))
+        self.reader_of(Wanted::Buffer(buffer)).is_some()
+    }
+
+    fn reader_of(&self, wanted: Wanted) -> Option<&Reader> {
+        let mut readers = self.readers.iter();
+        readers.find(|reader| reader.has == Some(wanted))
     }
 
     /// Buffers that have a reader.
@@ -320,6 +329,20 @@ fn remove_left_over(path: &Path) -> Result<(), DeviceError> {
     }
     let of = |source| SysError::new("unlink", path.display().to_string(), source);
     Ok(fs::remove_file(path).map_err(of)?)
+}
+
+/// Why somebody does not get what another one has: with that one's process, where the kernel knows it here.
+fn taken(what: &str, by: &Reader) -> String {
+    match by.socket.peer() {
+        Ok(peer) if peer.pid != 0 => {
+            let does = if what == "reader" { "reads" } else { "writes" };
+            format!(
+                "another {what} has it: process {} {does} this card",
+                peer.pid
+            )
+        }
+        _ => format!("another {what} has it"),
+    }
 }
 
 fn say(socket: &SeqSocket, answer: &Answer, fds: &[BorrowedFd<'_>]) -> bool {

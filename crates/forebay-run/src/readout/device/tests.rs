@@ -231,7 +231,7 @@ fn a_card_that_says_nothing_is_left_as_soon_as_nobody_wants_it() {
         Device::describe_unless(&path, &stops).unwrap_err(),
         Device::open_unless(&path, 0, &stops).unwrap_err(),
     ] {
-        assert!(matches!(wrong, DeviceError::Silent { .. }), "{wrong}");
+        assert!(matches!(wrong, DeviceError::Left { .. }), "{wrong}");
     }
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }
