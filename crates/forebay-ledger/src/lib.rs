@@ -87,6 +87,7 @@ pub use schema::{
     Account, AccountId, Counter, GroupId, HistogramId, LinkId, LossTableId, Schema, SchemaBuilder,
     Tally,
 };
+pub use sheet::last_words;
 pub use snapshot::{LedgerReader, MetricLine, Snapshot};
 pub use table::items as grouped;
 pub use unit::Unit;

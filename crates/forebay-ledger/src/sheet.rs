@@ -151,6 +151,18 @@ struct LossSum {
     owners: Vec<(String, u64)>,
 }
 
+/// The last words of a program whose books are sound: what was lost and what is not whole (`said`) before all, and then how the books are, as `close`.
+#[must_use]
+pub fn last_words(said: &[String], books: &str) -> String {
+    match said {
+        [] => format!("The books {books}."),
+        _ => format!(
+            "{}. All of it is accounted for: the books {books}.",
+            said.join("; ")
+        ),
+    }
+}
+
 impl Verdict {
     /// The balance sheet as text.
     #[must_use]
@@ -341,11 +353,8 @@ impl Verdict {
         let then = self.as_of_ns.map_or("", |_| ", as of then");
         let mut said = first.to_vec();
         said.extend(self.lost_text());
-        let books = match said.is_empty() {
-            true => "The books".to_owned(),
-            false => format!("{}. All of it is accounted for: the books", said.join("; ")),
-        };
-        format!("{}{books} {verb}{then}{unknown}.\n", self.as_of_text())
+        let books = last_words(&said, &format!("{verb}{then}{unknown}"));
+        format!("{}{books}\n", self.as_of_text())
     }
 
     /// What was lost by name, by unit.

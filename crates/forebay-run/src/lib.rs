@@ -29,6 +29,7 @@ pub mod supervisor;
 pub mod tdm;
 pub mod triggers;
 pub mod verify;
+mod words;
 mod worker;
 
 pub use error::RunError;

@@ -432,3 +432,55 @@ fn a_receiver_that_other_hosts_come_to_wants_a_key_or_a_word() {
     let help = help.stdout;
     assert!(help.contains("[default: 127.0.0.1:8081]"), "{help}");
 }
+
+#[test]
+fn the_last_line_says_first_what_is_not_whole_also_where_nobody_came() {
+    let last = |ended: &Ended| ended.stdout.lines().last().unwrap().to_owned();
+    let session = Session::new();
+    let receiver = session.receive(&[]);
+    session.tells("waiting for 2 senders");
+    assert!(signal("INT", receiver.pid()));
+    let ended = receiver.end();
+    assert_eq!(
+        last(&ended),
+        "Nothing came: no sender took part. All of it is accounted for: the books close."
+    );
+    let receiver = session.receive(&["--senders", "1"]);
+    session.tells("waiting for 1 sender");
+    let mut send = forebay();
+    send.args([
+        "tdm",
+        "send",
+        &session.address,
+        "--id",
+        "north",
+        "--no-realtime",
+    ]);
+    let sender = start(send.args(["--bytes", "100000"])).end();
+    let received = receiver.end();
+    // A loaded host may lose some; then both say so, and nothing else.
+    for (ended, whole) in [(sender, "0 lost"), (received, "0 lost")] {
+        let is_whole = ended.stdout.contains(whole);
+        let said = last(&ended);
+        match is_whole {
+            true => assert_eq!(said, "The books close."),
+            false => assert!(said.starts_with("Lost: "), "{said}"),
+        }
+    }
+    let mut send = forebay();
+    send.args([
+        "tdm",
+        "send",
+        &session.address,
+        "--no-realtime",
+        "--wait",
+        "300ms",
+    ]);
+    let alone = start(&mut send).end();
+    assert_eq!(alone.code(), Some(2), "{}", alone.stderr);
+    assert!(
+        last(&alone).starts_with("Nothing was sent"),
+        "{}",
+        alone.stdout
+    );
+}

@@ -53,11 +53,7 @@ impl SessionReport {
         let told = serde_json::to_value(summary).context("telling the summary")?;
         let mut page = HEAD.to_owned();
         let end = escaped(summary.end);
-        let closed = if summary.is_closed() {
-            "The books close."
-        } else {
-            "THE BOOKS DO NOT CLOSE."
-        };
+        let closed = escaped(&summary.closing());
         page += &format!(
             "<h1>Time-division UDP: a session of {} senders, {end}</h1>\n<p>{}. {closed}</p>\n",
             summary.by_sender.len(),

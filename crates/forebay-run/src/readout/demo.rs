@@ -1,5 +1,7 @@
 //! The whole chain of link readout on one host: card, to-host and subscriber as three processes, and what they say held against each other.
 
+mod words;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -73,7 +75,7 @@ impl DemoPlan {
 }
 
 /// What the chain did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct DemoSummary {
     /// Triggers that front ends got.
     pub triggers: u64,

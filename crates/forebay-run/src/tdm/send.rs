@@ -6,6 +6,7 @@ mod input;
 mod launches;
 mod name;
 mod summary;
+mod words;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -151,7 +151,10 @@ fn print(summary: &DemoSummary) {
         print_line(format_args!("{name:32}{count:>16}"));
     }
     for (reason, count) in &summary.drops {
-        print_line(format_args!("lost: {reason:26}{count:>16}"));
+        match reason.ends_with("no_subscriber") {
+            true => print_line(format_args!("not subscribed: {reason:16}{count:>16}")),
+            false => print_line(format_args!("lost: {reason:26}{count:>16}")),
+        }
     }
     for (place, rest) in &summary.residuals {
         print_line(format_args!("LEFT OVER: {place:21}{rest:>16}"));
@@ -178,12 +181,5 @@ fn print(summary: &DemoSummary) {
     let cpu = summary.cpu_seconds.iter();
     let cpu: Vec<String> = cpu.map(|(name, s)| format!("{name} {s:.2} s")).collect();
     print_line(format_args!("CPU: {}", cpu.join(", ")));
-    let is_odd = summary.residual_items + summary.residual_bytes > 0;
-    print_line(match (is_odd, summary.failed.is_empty()) {
-        (true, _) => "THE BOOKS DO NOT CLOSE.",
-        (false, true) => "The books close.",
-        (false, false) => {
-            "The books of those that told theirs close, but a part of the chain failed."
-        }
-    });
+    print_line(summary.closing());
 }

@@ -438,4 +438,5 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
         summary.residual_items,
         summary.residual_bytes,
     ));
+    say(format_args!("{}", summary.closing()));
 }

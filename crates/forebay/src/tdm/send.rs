@@ -275,4 +275,5 @@ fn print(summary: &SendSummary) {
         summary.seconds,
         summary.cpu_seconds,
     ));
+    print_line(summary.closing());
 }

@@ -1,6 +1,7 @@
 //! What a receiver has to say at its end.
 
 mod senders;
+mod words;
 
 use std::collections::BTreeMap;
 
