@@ -27,6 +27,7 @@ pub mod stage;
 pub mod summary;
 pub mod supervisor;
 pub mod tdm;
+pub mod teller;
 pub mod triggers;
 pub mod verify;
 mod words;

@@ -12,7 +12,6 @@ mod outbound;
 mod pattern;
 pub mod receive;
 pub mod send;
-mod teller;
 mod whole_file;
 
 pub use error::{TdmError, read_key};

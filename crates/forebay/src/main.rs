@@ -96,6 +96,12 @@ enum Verb {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     output::log_to_stderr();
+    let code = run(cli);
+    output::end_notes();
+    code
+}
+
+fn run(cli: Cli) -> ExitCode {
     forebay_run::let_writes_fail();
     let done = match cli.verb {
         Verb::Demo(args) => demo::run(&args),

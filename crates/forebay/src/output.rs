@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use forebay_run::teller::Teller;
 
 /// How a result is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -17,18 +18,61 @@ pub(crate) enum Format {
     Json,
 }
 
+/// What goes to standard error: threads that empty sockets log, too, and wait for no terminal.
+static NOTES: OnceLock<Teller> = OnceLock::new();
+/// The end of the process waits so long for whoever reads standard error.
+const NOTES_END: Duration = Duration::from_secs(1);
+
+fn write_note(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// A piece of the log, on its way.
+struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        match NOTES.get() {
+            Some(notes) => notes.tell(&text),
+            None => write_note(&text),
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Sends warnings and errors of this process to standard error; `FOREBAY_LOG=debug` says more.
 pub(crate) fn log_to_stderr() {
+    if let Ok(notes) = Teller::start(write_note) {
+        let _ = NOTES.set(notes);
+    }
     let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG")
         .unwrap_or_else(|_| "warn".into());
     let ansi = io::stderr().is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(|| LogLine)
         .with_ansi(ansi)
         .with_target(false);
     // A terminal that is gone must not end a run.
     log.log_internal_errors(false).init();
+}
+
+/// What is on its way to standard error gets there, as far as somebody reads it.
+pub(crate) fn end_notes() {
+    if let Some(notes) = NOTES.get()
+        && let untold @ 1.. = notes.flush(NOTES_END)
+    {
+        notes.tell(&format!(
+            "forebay: nobody read standard error in time: {} not told\n",
+            counted(untold, "line")
+        ));
+        notes.flush(NOTES_END);
+    }
 }
 
 /// Why a line could not be written, the first time.
@@ -55,9 +99,12 @@ pub(crate) fn lost() -> Option<&'static io::Error> {
     LOST.get()
 }
 
-/// A line on standard error, as far as anybody listens.
+/// A line on standard error, as far as anybody listens; nobody waits for that.
 pub(crate) fn note_line(line: impl Display) {
-    let _ = writeln!(io::stderr(), "{line}");
+    match NOTES.get() {
+        Some(notes) => notes.tell(&format!("{line}\n")),
+        None => write_note(&format!("{line}\n")),
+    }
 }
 
 /// Bytes with an SI prefix, as `1.2 GB`.

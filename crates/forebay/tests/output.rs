@@ -4,10 +4,13 @@
 
 mod rig;
 
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use rig::{Ended, forebay, free_ports, start};
+use rig::{Ended, forebay, free_ports, number, signal, start, wait_for};
 use tempfile::TempDir;
 
 fn program() -> String {
@@ -79,4 +82,40 @@ fn each_verbs_help_shows_its_own_name() {
             "{help}"
         );
     }
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_holds_up_no_work() {
+    const STRANGERS: u64 = 1_500;
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    // Somebody holds the pipe and does not read: it takes 64 KiB.
+    let _unread = File::options().read(true).write(true).open(&pipe).unwrap();
+    let address = format!("127.0.0.1:{}", free_ports(1));
+    let mut mover = Command::new("sh");
+    mover.args(["-c", "pipe=$1; shift; exec \"$@\" 2>\"$pipe\"", "sh"]);
+    mover.arg(&pipe).arg(program());
+    mover.args(["mover", "--format", "json", "--listen", &address, "--out"]);
+    let mover = start(mover.arg(folder.path().join("out")));
+    // Each of them is worth a line of the log.
+    for number in 0..STRANGERS {
+        let mut stranger = wait_for("the mover", || TcpStream::connect(&address).ok());
+        stranger.write_all(&[0xee; 64]).unwrap();
+        stranger
+            .set_read_timeout(Some(std::time::Duration::from_secs(20)))
+            .unwrap();
+        // It is answered, or let go, not left alone.
+        let heard = stranger.read(&mut [0; 64]).map_err(|error| error.kind());
+        assert!(
+            !matches!(heard, Err(std::io::ErrorKind::WouldBlock)),
+            "stranger {number}"
+        );
+    }
+    assert!(signal("TERM", mover.pid()));
+    let summary = mover.end().json_of(0);
+    let refused = summary["refused"].as_object().unwrap().keys();
+    let refused: u64 = refused.map(|why| number(&summary["refused"], why)).sum();
+    assert_eq!(refused, STRANGERS, "{summary}");
 }

@@ -33,8 +33,8 @@ use super::TdmError;
 use super::awake::Awake;
 use super::local_clock::LocalClock;
 use super::outbound::{Outbound, Wanted};
-use super::teller::Teller;
 use crate::metrics::{MetricsServer, Shown};
+use crate::teller::Teller;
 use books::Books;
 pub use forebay_tdm::receiver::{Lost, Row};
 pub use original::{CsvOf, OriginalCsv};
@@ -59,6 +59,8 @@ const TEND_NS: u64 = 10_000_000;
 const REASSEMBLY_NS: u64 = 100_000_000;
 /// After the end senders may still ask for their last answer, for so long, in ns: four times what they wait for it.
 const LINGER_NS: u64 = 200_000_000;
+/// Lines that are not told at the end are waited for so long.
+const TELL: Duration = Duration::from_secs(1);
 /// Nothing is waited for longer than this at once, in ns.
 const WAIT_NS: u64 = 100_000_000;
 
@@ -115,7 +117,8 @@ pub fn run(
     watches: Vec<&mut dyn Watch>,
 ) -> Result<ReceiveSummary, TdmError> {
     let begun = Instant::now();
-    let mut teller = Teller::start(tell)?;
+    let teller = Teller::start(tell);
+    let teller = teller.map_err(TdmError::file("starting a thread for", "messages"))?;
     let mut tell = |line: &str| teller.tell(line);
     if plan.output == Output::Stdout && plan.senders > 1 {
         return Err(TdmError::OneStream {
@@ -213,7 +216,7 @@ pub fn run(
     super::await_stamps(&mut tell);
     ready(bound.address);
     let worked = work.go(plan, signals, epoch, &mut tell);
-    work.lines_untold = teller.finish();
+    work.lines_untold = teller.flush(TELL);
     work.conclude(plan, worked, begun, signals)
 }
 
