@@ -99,6 +99,11 @@ pub(crate) fn lost() -> Option<&'static io::Error> {
     LOST.get()
 }
 
+/// A line on standard error, from a thread that may wait for whoever reads it.
+pub(crate) fn note_now(line: impl Display) {
+    write_note(&format!("{line}\n"));
+}
+
 /// A line on standard error, as far as anybody listens; nobody waits for that.
 pub(crate) fn note_line(line: impl Display) {
     match NOTES.get() {

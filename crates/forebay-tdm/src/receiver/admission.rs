@@ -112,7 +112,7 @@ impl Receiver {
         }
         // Nothing is in the books of those that left before the start: their places are free again.
         let is_free = |peer: &Peer| {
-            !peer.is_present() && (self.phase == Phase::Waiting || peer.never_began())
+            !peer.is_present() && (self.phase == Phase::Waiting || peer.totals().never_began())
         };
         let free = self.peers.iter().position(is_free);
         free.map(Place::Free).ok_or(RefuseReason::Full)

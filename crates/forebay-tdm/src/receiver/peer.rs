@@ -148,11 +148,6 @@ impl Peer {
         self.totals.has_begun = true;
     }
 
-    /// No start in this place has been told when it begins: none has sent.
-    pub(super) const fn never_began(&self) -> bool {
-        !self.totals.has_begun && self.totals.restarts == 0
-    }
-
     pub(super) const fn is_alive(&self) -> bool {
         !matches!(self.totals.state, PeerState::Dead)
     }

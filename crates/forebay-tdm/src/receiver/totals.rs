@@ -74,6 +74,11 @@ impl PeerTotals {
         self.own.is_some() || !self.has_begun
     }
 
+    /// No start in this place has been told when it begins: none has sent.
+    pub(super) const fn never_began(&self) -> bool {
+        !self.has_begun && self.restarts == 0
+    }
+
     /// Whether `sent` is all that it sent: of a start that ended without its totals it is what was reported or came, and what it sent beyond that is in no
     /// account.
     #[must_use]

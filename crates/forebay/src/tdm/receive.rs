@@ -15,7 +15,7 @@ use forebay_run::tdm::{PORT, read_key};
 
 use super::port::PortArgs;
 use crate::output::{
-    Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, si,
+    Format, bytes, counted, note_line, note_now, parse_bytes, parse_duration, print_line, si,
 };
 use crate::session::{BROKEN, LOST, leak_of_end_point};
 
@@ -283,7 +283,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
                 counted(u64::from(args.senders), "sender")
             ))
         },
-        |text| note_line(format_args!("forebay: {text}")),
+        |text| note_now(format_args!("forebay: {text}")),
         watches,
     )?;
     match args.format {
