@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(bring(&memory), None, "it lives");
         // Killed: nothing of it is tidied up, and the kernel takes its locks back.
         made._lock.take().unwrap().unlock().unwrap();
+        assert_eq!(bring(&memory), None, "a stage of it lives");
         made.ledger.take().unwrap().unlock().unwrap();
         std::mem::forget(made);
         drop((words, file, run));
