@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rig::{Run, audit_json, forebay, start, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,6 +21,8 @@ use tempfile::TempDir;
 /// More than a pipe, the connection and all buffers take.
 const MESSAGES: u64 = 40_000;
 const MESSAGE_BYTES: usize = 1000;
+/// Longer than the end of a connection is waited for.
+const PAUSE: Duration = Duration::from_secs(12);
 
 struct Paused {
     receiver: Run,
@@ -133,6 +135,7 @@ fn an_output_that_takes_its_time_at_the_end_makes_no_fault_of_an_orderly_one() {
     let mut command = forebay();
     command.args(["net", "pub", &address, "--input", "generate"]);
     let publisher = start(command.args(["--block", "60s", "--format", "json"]));
+    let begun = Instant::now();
     let mut command = forebay();
     command.args(["net", "sub", &address, "--count", "300", "--as", "raw"]);
     command.args(["--format", "json", "--output"]).arg(&path);
@@ -140,8 +143,7 @@ fn an_output_that_takes_its_time_at_the_end_makes_no_fault_of_an_orderly_one() {
     let mut pipe = File::open(&path).unwrap();
     let mut bytes = vec![0; 1];
     pipe.read_exact(&mut bytes).unwrap();
-    // Longer than the end of a connection is waited for.
-    std::thread::sleep(Duration::from_secs(12));
+    std::thread::sleep(PAUSE);
     pipe.read_to_end(&mut bytes).unwrap();
     let received = subscriber.end().json_of(0);
     let audited = audit_json(&out);
@@ -149,6 +151,9 @@ fn an_output_that_takes_its_time_at_the_end_makes_no_fault_of_an_orderly_one() {
     assert_eq!(received["held"], 0, "{received}");
     assert_eq!(received["connections"][0]["end"], "over", "{received}");
     assert_eq!(audited["condition"], "complete", "{}", audited["reason"]);
+    let lasted = audited["balance"]["run"]["elapsed_ns"].as_u64().unwrap();
+    let lasted = Duration::from_nanos(lasted);
+    assert!(lasted >= PAUSE && lasted <= begun.elapsed(), "{lasted:?}");
     assert_eq!(bytes.len() % 300, 0, "whole messages");
 }
 
@@ -168,8 +173,7 @@ fn what_was_sent_before_an_order_to_end_is_written_however_long_that_takes() {
     let mut bytes = vec![0; 1000 * 1000];
     pipe.read_exact(&mut bytes).unwrap();
     kill_process(Pid::from_raw(subscriber.pid() as i32).unwrap(), Signal::INT).unwrap();
-    // Longer than the end of a connection is waited for.
-    std::thread::sleep(Duration::from_secs(12));
+    std::thread::sleep(PAUSE);
     pipe.read_to_end(&mut bytes).unwrap();
     let received = subscriber.end().json_of(0);
     end_publisher(publisher);

@@ -9,7 +9,7 @@
 
 mod rig;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rig::{
     Run, assert_closed, audit, audit_json, demo, evb, files, forebay, free_ports, hld, number,
@@ -139,6 +139,7 @@ fn a_signal_while_starting_ends_in_order() {
 #[test]
 fn a_live_audit_takes_what_is_under_way_for_what_it_is() {
     let folder = TempDir::new().unwrap();
+    let begun = Instant::now();
     let run = start(&mut demo(
         folder.path(),
         &["--sources", "20", "--rate", "4000", "--duration", "3s"],
@@ -152,7 +153,12 @@ fn a_live_audit_takes_what_is_under_way_for_what_it_is() {
     }
     assert!(looks > 5, "{looks} looks");
     run.end().json_of(0);
-    assert_eq!(audit_json(folder.path())["phase"], "ended");
+    let ended = audit_json(folder.path());
+    assert_eq!(ended["phase"], "ended");
+    // As it says itself, not as its dates do.
+    let lasted = Duration::from_nanos(number(&ended["balance"]["run"], "elapsed_ns"));
+    let least = Duration::from_secs(3);
+    assert!(lasted >= least && lasted <= begun.elapsed(), "{lasted:?}");
 }
 
 /// A stage dies at its very start as it may die later.
