@@ -28,6 +28,8 @@ pub(crate) struct Absent {
     spans: VecDeque<Span>,
     /// Sub-events without a true number that were dropped since the source was last in an event, and stand for none yet.
     pub(crate) astray: u64,
+    /// Sub-events that the receiver dropped since then, and that stand for none yet.
+    pub(crate) dropped: u64,
     /// The numbers that they bore, as far as they lie ahead: one that was only early comes to its turn with nothing else.
     numbers: VecDeque<u32>,
 }
@@ -126,6 +128,43 @@ impl Absent {
         false
     }
 
+    /// The receiver has dropped so many sub-events behind `since`, the number that the source delivered last: they stand for the oldest
+    /// events that it owes, and will owe. How many it does owe.
+    pub(crate) fn come_dropped(&mut self, circle: Circle, since: Option<u32>, count: u64) -> u64 {
+        let after = |number| since.is_none_or(|since| distance(circle.bits, since, number) > 0);
+        let mut left = count;
+        while let Some(at) = self.spans.iter().position(|span| after(span.last))
+            && left > 0
+        {
+            let Span { first, last } = self.spans[at];
+            let start = match since {
+                Some(since) if !after(first) => circle.after(since, 1),
+                _ => first,
+            };
+            let owed = u64::from(circle.steps(start, last)) + 1;
+            let taken = owed.min(left);
+            left -= taken;
+            self.spans.remove(at);
+            if taken < owed {
+                let first = circle.after(start, taken as u32);
+                self.spans.insert(at, Span { first, last });
+            }
+            if start != first {
+                let last = circle.before(start);
+                self.spans.insert(at, Span { first, last });
+            }
+        }
+        self.dropped += left;
+        count - left
+    }
+
+    /// Whether a sub-event that the receiver dropped stands for the event at hand, which the source is not in.
+    pub(crate) fn was_dropped(&mut self) -> bool {
+        let any = self.dropped > 0;
+        self.dropped -= u64::from(any);
+        any
+    }
+
     /// Whether a sub-event that was dropped as astray stands for the event of `number`, which the source is not in.
     pub(crate) fn stands_for(&mut self, number: u32) -> bool {
         let own = self.numbers.iter().position(|of| *of == number);
@@ -140,13 +179,14 @@ impl Absent {
     /// The source is in the event of `number`: what was dropped before it stands for none but one of its own number.
     pub(crate) fn settle(&mut self, circle: Circle, number: u32) {
         self.astray = 0;
+        self.dropped = 0;
         self.numbers
             .retain(|of| distance(circle.bits, number, *of) > 0);
     }
 
     /// Whether something was dropped as astray that may stand for an event yet.
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.astray > 0 || !self.numbers.is_empty()
+        self.astray > 0 || self.dropped > 0 || !self.numbers.is_empty()
     }
 
     /// The numbering began anew: nothing that comes belongs to what was before.
@@ -184,6 +224,26 @@ mod tests {
         assert_eq!(spans(&absent), [(0xfff8, 0xfff8), (4, 4)]);
         assert!(absent.take_oldest(CIRCLE, None) && absent.take_oldest(CIRCLE, None));
         assert!(!absent.take_oldest(CIRCLE, None));
+    }
+
+    #[test]
+    fn what_the_receiver_dropped_stands_for_the_oldest_behind_the_last() {
+        let mut absent = Absent::default();
+        for number in [0xfff0, 0xfff8, 0xfffc, 0, 4, 20] {
+            absent.note(CIRCLE, number, number);
+        }
+        // The first one is before what the source delivered last.
+        assert_eq!(absent.come_dropped(CIRCLE, Some(0xfff8), 2), 2);
+        assert_eq!(
+            spans(&absent),
+            [(0xfff0, 0xfff0), (0xfff8, 0xfff8), (4, 4), (20, 20)]
+        );
+        assert_eq!(absent.come_dropped(CIRCLE, Some(0xfff8), u64::MAX / 2), 2);
+        assert_eq!(absent.dropped, u64::MAX / 2 - 2);
+        assert!(absent.was_dropped() && absent.is_unsettled());
+        absent.settle(CIRCLE, 24);
+        assert!(!absent.was_dropped() && !absent.is_unsettled());
+        assert_eq!(spans(&absent), [(0xfff0, 0xfff0), (0xfff8, 0xfff8)]);
     }
 
     #[test]

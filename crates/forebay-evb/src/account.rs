@@ -93,6 +93,8 @@ pub struct SourceWords {
     pub missing: Counter,
     /// Sub-events without a true number that were dropped since the source was last in an event, and stand for none yet.
     pub astray: Counter,
+    /// Sub-events that the receiver dropped since then, and that stand for none yet.
+    pub dropped: Counter,
     /// The range of missing trigger numbers that is still growing: first, items, cause + 1, bytes.
     pub open: [Counter; 4],
 }
@@ -243,6 +245,7 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         ],
         missing: cursor("missing_events"),
         astray: cursor("astray_subevents"),
+        dropped: cursor("dropped_subevents"),
         open: [
             cursor("open_first"),
             cursor("open_items"),

@@ -215,6 +215,9 @@ impl Builder {
         if absent.stands_for(trigger) {
             return self.lose(source, trigger, Cause::Astray, 0);
         }
+        if absent.was_dropped() {
+            return self.lose(source, trigger, Cause::Dropped, 0);
+        }
         absent.note(circle, trigger, trigger);
         self.book.add(self.accounts.sources[source].missing, 1);
         self.lose(source, trigger, cause, 0);
@@ -233,7 +236,7 @@ impl Builder {
     pub(crate) fn came_late(&mut self, source: usize, trigger: u32) {
         let circle = self.circle();
         if !self.find_trigger(trigger) && self.sources[source].absent.take(circle, trigger) {
-            self.found(source);
+            self.found(source, 1);
         }
     }
 
@@ -245,7 +248,7 @@ impl Builder {
             .absent
             .come_astray(circle, number, last)
         {
-            self.found(source);
+            self.found(source, 1);
         } else {
             self.some_unsettled = true;
         }
@@ -258,10 +261,19 @@ impl Builder {
         self.sources[source].absent.settle(circle, trigger);
     }
 
+    /// The receiver has dropped `count` sub-events of `source` before its first message.
+    pub(crate) fn came_dropped(&mut self, source: usize, count: u32) {
+        let (circle, last) = (self.circle(), self.heads.of[source].last());
+        let absent = &mut self.sources[source].absent;
+        let found = absent.come_dropped(circle, last, count.into());
+        self.some_unsettled |= absent.is_unsettled();
+        self.found(source, found);
+    }
+
     /// What was taken for lost did come.
-    fn found(&mut self, source: usize) {
+    fn found(&mut self, source: usize, count: u64) {
         let missing = self.accounts.sources[source].missing;
-        let left = self.book.value(missing).saturating_sub(1);
+        let left = self.book.value(missing).saturating_sub(count);
         self.book.set(missing, left);
     }
 }

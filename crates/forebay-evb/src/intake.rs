@@ -22,7 +22,9 @@ impl Builder {
     ) {
         self.first_ns.get_or_insert(now_ns);
         let state = &mut self.sources[source];
-        state.rhythm.note(now_ns, self.config.timeout_ns);
+        if !message.is_note() {
+            state.rhythm.note(now_ns, self.config.timeout_ns);
+        }
         if message.end <= state.pulled {
             let last = message.end == state.pulled;
             let rest = state.replay.admit(message, now_ns);
@@ -33,7 +35,9 @@ impl Builder {
         } else {
             self.end_replay(source);
             self.count_in(source, &message);
-            self.hear(source, now_ns);
+            if !message.is_note() {
+                self.hear(source, now_ns);
+            }
             self.enqueue(source, Arrived::whole(message, now_ns));
         }
         if self.sources[source].messages.len() == 1 {
@@ -48,7 +52,7 @@ impl Builder {
         self.book.add(words.messages, 1);
         let state = &mut self.sources[source];
         state.pulled = message.end;
-        state.silent = false;
+        state.silent &= message.is_note();
     }
 
     fn enqueue(&mut self, source: usize, arrived: Arrived) {
@@ -88,6 +92,10 @@ impl Builder {
         head.room = first.bytes;
         head.left = first.items;
         head.stamp_ns = first.message.stamp_ns;
+        let dropped = first.message.dropped;
+        if dropped > 0 {
+            self.came_dropped(source, dropped);
+        }
     }
 
     /// Sub-events and bytes of `source` that wait.

@@ -54,7 +54,7 @@
 //! let header = |id| SubEventRepr { id, trigger_word: 5 << 8, ..SubEventRepr::default() };
 //! let queues = Queues([0x8000, 0x8001].map(|id| header(id).header_bytes(0)).to_vec());
 //! let mut file = File(Vec::new());
-//! let message = Message { at: 0, len: 16, items: 1, end: 16, stamp_ns: 0 };
+//! let message = Message { at: 0, len: 16, items: 1, end: 16, stamp_ns: 0, dropped: 0 };
 //!
 //! let now_ns = 1_000;
 //! builder.handle_message(now_ns, 0, message, &queues);

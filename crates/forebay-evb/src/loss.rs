@@ -13,16 +13,19 @@ pub enum Cause {
     TagMismatch,
     /// What it sent in its place did not carry a number that can be true.
     Astray,
+    /// What it sent in its place came, and the receiver dropped it by name.
+    Dropped,
 }
 
 impl Cause {
     /// All causes, in the order of the loss table.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Timeout,
         Self::Skipped,
         Self::Closed,
         Self::TagMismatch,
         Self::Astray,
+        Self::Dropped,
     ];
 
     /// The cause's name in the loss table.
@@ -34,12 +37,13 @@ impl Cause {
             Self::Closed => "source_closed",
             Self::TagMismatch => "tag_mismatch",
             Self::Astray => "out_of_window",
+            Self::Dropped => "dropped_by_receiver",
         }
     }
 
     /// Whether nothing came, as far as is known when the event is closed.
     pub(crate) fn never_came(self) -> bool {
-        !matches!(self, Self::TagMismatch | Self::Astray)
+        !matches!(self, Self::TagMismatch | Self::Astray | Self::Dropped)
     }
 
     pub(crate) fn code(self) -> u64 {

@@ -37,6 +37,8 @@ pub struct Rejected {
     pub datagrams: u32,
     /// Their bytes.
     pub bytes: u64,
+    /// Sub-events in them, as far as that is known: of a message with a false trailer alone.
+    pub items: u32,
     /// The last datagram is not among them: it starts at this offset of the buffer and may begin a message.
     /// Move it to the front and hand it in again.
     pub retry_at: Option<usize>,
@@ -191,7 +193,10 @@ impl MessageCheck {
         if datagrams > 0 && alone {
             return self.reject(Reject::FragmentMissing, datagrams, have as u64, Some(have));
         }
-        self.reject(Reject::BadTrailer, datagrams + 1, bytes.len() as u64, None)
+        let body = bytes.get(UNIT_HEADER_BYTES..bytes.len() - TRAILER_BYTES);
+        let (items, _) = walk(body.unwrap_or_default());
+        let rejected = self.reject(Reject::BadTrailer, datagrams + 1, bytes.len() as u64, None);
+        Rejected { items, ..rejected }
     }
 
     fn reject(
@@ -207,6 +212,7 @@ impl MessageCheck {
             reason,
             datagrams,
             bytes,
+            items: 0,
             retry_at,
         }
     }

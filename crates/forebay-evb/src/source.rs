@@ -18,6 +18,16 @@ pub struct Message {
     pub end: u64,
     /// When the kernel received the message, in ns of the receiver's stamp clock; 0 when unknown.
     pub stamp_ns: u64,
+    /// Sub-events of the source that came between the message before and this one, and that the receiver dropped by name.
+    pub dropped: u32,
+}
+
+impl Message {
+    /// Whether it only says what was dropped: nothing came from the source.
+    #[must_use]
+    pub fn is_note(&self) -> bool {
+        self.items == 0 && self.dropped > 0
+    }
 }
 
 /// Where the engine reads the bytes of its sources. Memory that another process may write:
@@ -70,7 +80,11 @@ pub(crate) struct Replay {
 impl Replay {
     /// The part of a known message that was still held. The queue's memory may have changed since: never
     /// more than is owed.
-    pub(crate) fn admit(&mut self, message: Message, arrived_ns: u64) -> Arrived {
+    pub(crate) fn admit(&mut self, mut message: Message, arrived_ns: u64) -> Arrived {
+        if self.front.is_some() {
+            // The predecessor had begun with it.
+            message.dropped = 0;
+        }
         let (offset, items) = self.front.take().unwrap_or((0, message.items));
         let offset = offset.min(message.len);
         let limit = |value: u32, owed: u64| u64::from(value).min(owed) as u32;

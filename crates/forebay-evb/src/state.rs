@@ -55,6 +55,7 @@ impl Builder {
         book.set(words.last, encoded(head.last()));
         book.set(words.silent, u64::from(state.mute));
         book.set(words.astray, state.absent.astray);
+        book.set(words.dropped, state.absent.dropped);
     }
 
     /// The book, to count what the run layer itself does in the builder's group.
@@ -72,6 +73,7 @@ impl Builder {
             source.mute = book.value(words.silent) != 0;
             source.silent = source.mute && self.config.completion != Completion::Wait;
             source.absent.astray = book.value(words.astray);
+            source.absent.dropped = book.value(words.dropped);
             self.some_unsettled |= source.absent.is_unsettled();
             let (owed_items, owed_bytes) = book.tally(words.account.held);
             let front = (

@@ -280,6 +280,7 @@ fn messages_outside_the_queue() {
             items,
             end,
             stamp_ns: 0,
+            dropped: len,
         };
         rig.builder.handle_message(0, 0, message, &arena);
         assert_eq!(rig.builder.poll(0, &arena, &mut rig.sink), Poll::Idle);

@@ -5,10 +5,10 @@ mod harness;
 use std::ops::Range;
 
 use forebay_emu::{Config as Emulated, Fault, FaultRule, Group, Pick, Spill};
-use forebay_evb::{Config, DropReason};
+use forebay_evb::{Cause, Config, DropReason};
 use forebay_wire::subevent::TriggerBits;
 use harness::world::{Run, run};
-use harness::{MS, Rig, Sub, sub};
+use harness::{MS, Rig, Sub, sub, subs};
 use proptest::prelude::*;
 
 const N: usize = 4;
@@ -212,4 +212,47 @@ fn what_came_and_was_dropped_is_not_inferred_lost() {
         assert_eq!(source.outgoing.0 + source.all_dropped(), sent);
         assert_eq!(source.missing, u64::from(TRIGGERS) / 10, "{reason:?}");
     }
+}
+
+/// The next message says what the receiver dropped before it, whether its event is closed by then or not; at the end a note does.
+#[test]
+fn what_the_receiver_dropped_is_not_inferred_lost() {
+    let mut config = Config::new(2);
+    config.timeout_ns = 100 * MS;
+    let mut rig = Rig::new(config);
+    let missing = |rig: &mut Rig| {
+        rig.commit();
+        let (book, accounts) = rig.book();
+        book.value(accounts.sources[1].missing)
+    };
+    rig.send(0, &subs(0..80));
+    // Five never come, ten are dropped and known of before their events are closed.
+    rig.send(1, &[subs(0..5), subs(10..20)].concat());
+    rig.drop_before(1, 10);
+    rig.send(1, &subs(30..40));
+    rig.poll();
+    assert_eq!(missing(&mut rig), 5);
+    // Twenty are waited for in vain, ten of which were dropped: their message is not yet used when the builder is killed.
+    rig.send(0, &subs(80..90));
+    rig.send(1, &subs(50..70));
+    rig.pass(1_000 * MS);
+    assert_eq!(missing(&mut rig), 5 + 10 + 20);
+    rig.drop_before(1, 8);
+    rig.send(1, &subs(90..100));
+    assert_eq!(missing(&mut rig), 27, "the oldest that it owes");
+    rig.restart();
+    assert_eq!(missing(&mut rig), 27, "said once");
+    rig.send(0, &subs(90..110));
+    rig.pass(1_000 * MS);
+    assert_eq!(missing(&mut rig), 37);
+    rig.drop_before(1, 3);
+    rig.send(1, &[]);
+    rig.pass(1_000 * MS);
+    assert_eq!(missing(&mut rig), 34);
+    let check = rig.finish();
+    assert_eq!(check.sources[1].missing, 34);
+    assert_eq!(
+        check.causes(1)[..2],
+        [(Cause::Skipped, 5, 9), (Cause::Dropped, 20, 29)]
+    );
 }

@@ -63,6 +63,8 @@ pub struct QueueWords {
     pub tail: Counter,
     /// Bytes and datagrams of the unfinished message.
     pub unfinished: [Counter; 2],
+    /// Sub-events that came and were dropped, of which the builder has not heard yet.
+    pub unsaid: Counter,
     /// Messages accepted.
     pub messages: Counter,
     /// What the ring can hold, in bytes.
@@ -410,6 +412,7 @@ fn declare_queue(
             schema.cursor(group, &format!("{owner}.unfinished_bytes")),
             schema.cursor(group, &format!("{owner}.unfinished_datagrams")),
         ],
+        unsaid: schema.cursor(group, &format!("{owner}.dropped_unsaid_subevents")),
         messages: schema.counter(group, "messages", owner, "messages accepted"),
         capacity: schema.gauge(
             group,

@@ -208,9 +208,10 @@ impl<'a> Stage<'a> {
                     items: record.meta.items,
                     end: record.end,
                     stamp_ns: record.meta.stamp_ns,
+                    dropped: record.meta.tag,
                 };
                 if !known {
-                    heard = true;
+                    heard |= !message.is_note();
                     let taken = self.builder.accounts().sources[source].taken;
                     self.builder.book_mut().add_tally(
                         taken,

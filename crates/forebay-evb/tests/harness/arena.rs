@@ -47,6 +47,7 @@ impl Arena {
             items,
             end: end as u64,
             stamp_ns,
+            dropped: 0,
         }
     }
 

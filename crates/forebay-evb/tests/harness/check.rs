@@ -195,7 +195,10 @@ impl Check {
         let mut table: BTreeMap<(usize, u32), u64> = BTreeMap::new();
         let (mask, step) = (rig.config.trigger_bits.mask(), rig.config.trigger_step);
         for range in &self.lost {
-            if !matches!(range.cause, Cause::TagMismatch | Cause::Astray) {
+            if !matches!(
+                range.cause,
+                Cause::TagMismatch | Cause::Astray | Cause::Dropped
+            ) {
                 absences[range.source] += range.items;
             }
             let span = u64::from((range.last.wrapping_sub(range.first) & mask) / step) + 1;
@@ -214,6 +217,7 @@ impl Check {
                 DropReason::TagMismatch,
             ];
             let named: u64 = named.iter().map(|reason| balance.lost(*reason)).sum();
+            let named = named + rig.dropped[source];
             assert!(came <= named, "source {source}: {:?}", self.lost);
         }
         if self.discarded > 0 || rig.config.completion == Completion::Discard {

@@ -69,6 +69,9 @@ pub(crate) struct Rig {
     /// Payloads begin with numbers that no other sub-event has.
     pub(crate) serials: bool,
     closed: Vec<bool>,
+    /// What the receiver dropped of each source since its last message, and in all.
+    unsaid: Vec<u32>,
+    pub(crate) dropped: Vec<u64>,
 }
 
 impl Rig {
@@ -99,6 +102,8 @@ impl Rig {
             serial: 0,
             serials: true,
             closed: vec![false; n],
+            unsaid: vec![0; n],
+            dropped: vec![0; n],
             config,
         }
     }
@@ -132,9 +137,18 @@ impl Rig {
         }
     }
 
+    /// The receiver drops so many sub-events of `source`, which its next message says.
+    pub(crate) fn drop_before(&mut self, source: usize, items: u32) {
+        self.unsaid[source] += items;
+        self.dropped[source] += u64::from(items);
+    }
+
     /// Sends bytes that need not be sub-events.
     pub(crate) fn send_raw(&mut self, source: usize, body: &[u8], items: u32) {
-        let message = self.arena.push(source, body, items, self.now_ns + 1);
+        let message = Message {
+            dropped: std::mem::take(&mut self.unsaid[source]),
+            ..self.arena.push(source, body, items, self.now_ns + 1)
+        };
         self.messages[source].push(message);
         let now_ns = self.now_ns;
         self.builder

@@ -34,6 +34,22 @@ struct Lane {
     /// Index of its ring.
     ring: usize,
     check: MessageCheck,
+    /// Sub-events that were dropped since the last record, as far as they could be counted: the next one says so.
+    unsaid: u64,
+}
+
+impl Lane {
+    /// What goes with a record: how much of the source was dropped before it, in the place of its tag.
+    fn meta(&mut self, items: u32, stamp_ns: u64) -> Meta {
+        let tag = u32::try_from(self.unsaid).unwrap_or(u32::MAX);
+        self.unsaid -= u64::from(tag);
+        Meta {
+            tag,
+            items,
+            flags: 0,
+            stamp_ns,
+        }
+    }
 }
 
 /// One datagram as it came.
@@ -63,7 +79,12 @@ impl Lanes {
             check.resume(have as usize, datagrams as u32);
             producers.rings[ring].resume(book.value(queue.tail))?;
             book.set(queue.capacity, plan.sources[ring].ring_bytes);
-            lanes.push(Lane { ring, check });
+            let unsaid = book.value(queue.unsaid);
+            lanes.push(Lane {
+                ring,
+                check,
+                unsaid,
+            });
         }
         Ok(Self {
             words: port_words,
@@ -167,6 +188,7 @@ impl Lanes {
                     reason: Reject::RingFull,
                     datagrams: datagrams + 1,
                     bytes,
+                    items: 0,
                     retry_at: None,
                 },
             );
@@ -183,7 +205,8 @@ impl Lanes {
         producers: &mut Producers,
         leak: &mut Leak,
     ) {
-        let ring = &mut producers.rings[self.lanes[lane].ring];
+        let state = &mut self.lanes[lane];
+        let ring = &mut producers.rings[state.ring];
         let kept = &payload[..accepted.kept_bytes as usize];
         if accepted.datagrams == 1 && leak.take("receiver") {
             return;
@@ -196,6 +219,7 @@ impl Lanes {
                     reason: Reject::RingFull,
                     datagrams: accepted.datagrams,
                     bytes,
+                    items: accepted.items + broken_items(accepted),
                     retry_at: None,
                 },
             );
@@ -203,7 +227,7 @@ impl Lanes {
         };
         loan.copy_from_slice(kept);
         let queued = queued(accepted, kept, leak);
-        loan.commit(queued.bytes, queued.meta(stamp_ns));
+        loan.commit(queued.bytes, state.meta(queued.items, stamp_ns));
         self.accept(lane, accepted, &queued);
     }
 
@@ -230,7 +254,7 @@ impl Lanes {
                 }
                 Step::Complete(accepted) => {
                     let queued = queued(&accepted, &loan, leak);
-                    loan.commit(queued.bytes, queued.meta(stamp_ns));
+                    loan.commit(queued.bytes, state.meta(queued.items, stamp_ns));
                     return self.accept(lane, &accepted, &queued);
                 }
                 Step::Rejected(rejected) => {
@@ -254,6 +278,7 @@ impl Lanes {
                 .set(words.tail, producers.rings[lane.ring].position());
             self.book.set(words.unfinished[0], have as u64);
             self.book.set(words.unfinished[1], u64::from(datagrams));
+            self.book.set(words.unsaid, lane.unsaid);
             self.book
                 .set(words.receiver.held.items, u64::from(datagrams));
             self.book.set(words.receiver.held.bytes, have as u64);
@@ -288,7 +313,14 @@ impl Lanes {
                 self.reject(lane, &rejected);
             }
         }
-        for (lane, words) in self.lanes.iter().zip(&self.words.sources) {
+        for (lane, words) in self.lanes.iter_mut().zip(&self.words.sources) {
+            let ring = &mut producers.rings[lane.ring];
+            // What was dropped last has no message behind it that could say so. Without room it stays inferred lost as well.
+            if let (1.., Ok(mut loan)) = (lane.unsaid, ring.reserve(UNIT_HEADER_BYTES)) {
+                loan.fill(0);
+                loan.commit(UNIT_HEADER_BYTES, lane.meta(0, 0));
+            }
+            self.book.set(words.unsaid, lane.unsaid);
             self.book.set(words.receiver.held.items, 0);
             self.book.set(words.receiver.held.bytes, 0);
             self.book.set(words.unfinished[0], 0);
@@ -297,6 +329,9 @@ impl Lanes {
                 .set(words.tail, producers.rings[lane.ring].position());
         }
         self.writer.commit(&self.book);
+        for lane in &self.lanes {
+            producers.rings[lane.ring].publish();
+        }
     }
 
     /// One datagram came in for `lane`.
@@ -321,6 +356,7 @@ impl Lanes {
                 reason: Reject::Truncated,
                 datagrams: 1,
                 bytes,
+                items: 0,
                 retry_at: None,
             },
         );
@@ -337,6 +373,7 @@ impl Lanes {
         book.add(words.messages, 1);
         let bytes = u64::from(accepted.kept_bytes) - UNIT_HEADER_BYTES as u64;
         let broken = u64::from(accepted.broken_bytes);
+        self.lanes[lane].unsaid += u64::from(broken_items(accepted));
         book.add_tally(
             words.queue.incoming,
             u64::from(accepted.items) + u64::from(broken > 0),
@@ -355,6 +392,7 @@ impl Lanes {
         let tally = account.dropped[rejected.reason as usize];
         self.book
             .add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
+        self.lanes[lane].unsaid += u64::from(rejected.items);
     }
 
     /// A datagram that belongs to no source.
@@ -374,15 +412,9 @@ struct Queued {
     bytes: usize,
 }
 
-impl Queued {
-    fn meta(&self, stamp_ns: u64) -> Meta {
-        Meta {
-            tag: 0,
-            items: self.items,
-            flags: 0,
-            stamp_ns,
-        }
-    }
+/// Bytes behind the last good sub-event of a message are one that is broken.
+fn broken_items(accepted: &Accepted) -> u32 {
+    u32::from(accepted.broken_bytes > 0)
 }
 
 fn queued(accepted: &Accepted, message: &[u8], leak: &mut Leak) -> Queued {

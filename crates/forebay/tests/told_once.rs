@@ -1,0 +1,156 @@
+//! What came and the receiver dropped is in one named loss, and not inferred lost as well: senders of our own know what they sent.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod rig;
+
+use std::path::Path;
+
+use rig::sender::{Sender, address, message};
+use rig::{
+    Run, assert_closed, audit_json, dropped, evb, files, forebay, free_ports, hld, number, signal,
+    start, wait_for,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Sub-events of a message.
+const EACH: u32 = 5;
+
+/// Waits until the run in `out` has seen so many triggers.
+fn wait_triggers(out: &Path, triggers: u32) {
+    wait_for("triggers", || {
+        let seen = &audit_json(out)["triggers"]["triggers_span"];
+        (seen.as_u64()? >= triggers.into()).then_some(())
+    });
+}
+
+fn end(run: Run) -> Value {
+    signal("INT", run.pid());
+    run.end().json_of(0)
+}
+
+/// Sub-events of a source in the files.
+fn built(json: &Value, source: u16) -> u64 {
+    let events = hld::events(&files(json));
+    let subs = events.iter().flat_map(|event| &event.subs);
+    subs.filter(|sub| sub.0 == address(source)).count() as u64
+}
+
+/// Source 0 is sound, source 1 has messages with a false trailer and leaves some out, source 2 ends messages with a broken sub-event.
+/// The last messages of both are bad: none comes behind them.
+#[test]
+fn what_the_receiver_refused_is_not_inferred_lost_as_well() {
+    const TRIGGERS: u32 = 100;
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(3);
+    let run = start(&mut evb(
+        folder.path(),
+        3,
+        base_port,
+        &["--timeout", "100ms"],
+    ));
+    run.wait_stages(&["receiver", "builder"]);
+    let mut sender = Sender::new(base_port);
+    let (mut sent, mut refused, mut broken) = ([0_u64; 3], 0, 0);
+    for first in (0..TRIGGERS).step_by(EACH as usize) {
+        for source in 0..3 {
+            let mut bytes = message(source, first..first + EACH, 40);
+            match (source, first) {
+                (1, 40) => continue,
+                (1, 20 | 25 | 60 | 95) => {
+                    *bytes.last_mut().unwrap() ^= 0xff;
+                    refused += 1;
+                }
+                (2, 30 | 95) => {
+                    // The size of the last sub-event of 56 bytes, before the trailer of 32.
+                    let at = bytes.len() - 32 - 56;
+                    bytes[at..at + 4].copy_from_slice(&4_000_u32.to_be_bytes());
+                    broken += 1;
+                }
+                _ => {}
+            }
+            sender.send(source, &bytes);
+            sent[usize::from(source)] += u64::from(EACH);
+        }
+    }
+    wait_triggers(folder.path(), TRIGGERS);
+    let json = end(run);
+    let named = |key: &str| dropped(&json, key);
+    assert_eq!(
+        named("receiver.malformed_trailer.source1"),
+        refused,
+        "{json}"
+    );
+    assert_eq!(named("queue.broken_subevent.source2"), broken, "{json}");
+    assert_eq!(json["drops"].as_object().unwrap().len(), 2, "{json}");
+    for (source, named) in [(0, 0), (1, refused * u64::from(EACH)), (2, broken)] {
+        let sent = sent[usize::from(source)];
+        assert_eq!(
+            built(&json, source) + named,
+            sent,
+            "source {source}: {json}"
+        );
+    }
+    assert_eq!(
+        number(&json, "subevents_missing"),
+        u64::from(EACH),
+        "what was never sent: {json}"
+    );
+    assert_closed(&json, folder.path());
+}
+
+/// A builder that stands still, and a receiver that drops what has no room.
+#[test]
+fn what_a_full_queue_dropped_is_not_inferred_lost_as_well() {
+    const MESSAGES: u32 = 40;
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(2);
+    let text = format!(
+        "[run]\ndirectory = \"run\"\n[receiver]\nmessage_bytes_max = 16384\nqueue_bytes = 131072\nfull = \"drop\"\n\
+         [[sources]]\nname = \"source\"\ncount = 2\nbase_port = {base_port}\n[[sinks]]\nkind = \"file\"\ndirectory = \"run\"\n"
+    );
+    let file = folder.path().join("chain.toml");
+    std::fs::write(&file, text).unwrap();
+    let out = folder.path().join("run");
+    let mut command = forebay();
+    command.args(["evb", "--format", "json", "--timeout", "500ms", "--out"]);
+    let run = start(command.arg(&out).arg(&file));
+    let stages = run.wait_stages(&["receiver", "builder"]);
+    let mut sender = Sender::new(base_port);
+    assert!(signal("STOP", stages["builder"]));
+    let triggers = |message: u32| message * EACH..(message + 1) * EACH;
+    for number in 0..MESSAGES {
+        sender.send(0, &message(0, triggers(number), 2_000));
+        sender.send(1, &message(1, triggers(number), 40));
+    }
+    let lost = wait_for("all messages at the receiver", || {
+        let audit = audit_json(&out);
+        let mut lines = audit["balance"]["accounts"].as_array()?.iter();
+        let line = lines.find(|line| line["place"] == "receiver" && line["owner"] == "source0")?;
+        let came = line["incoming"]["items"].as_u64()?;
+        (came == u64::from(MESSAGES)).then(|| came - line["outgoing"]["items"].as_u64().unwrap())
+    });
+    assert!(lost > 10, "{lost} of {MESSAGES}");
+    // What is to be said is in the books, and not in the process.
+    assert!(signal("KILL", stages["receiver"]));
+    wait_for("another receiver", || {
+        let receiver = *run.stages().get("receiver")?;
+        (receiver != stages["receiver"]).then_some(())
+    });
+    assert!(signal("CONT", stages["builder"]));
+    wait_triggers(&out, MESSAGES * EACH);
+    for number in MESSAGES..MESSAGES + 2 {
+        (0..2).for_each(|source| sender.send(source, &message(source, triggers(number), 40)));
+    }
+    wait_triggers(&out, (MESSAGES + 2) * EACH);
+    let json = end(run);
+    assert_eq!(dropped(&json, "receiver.ring_full.source0"), lost, "{json}");
+    let sent = u64::from((MESSAGES + 2) * EACH);
+    let named = lost * u64::from(EACH);
+    assert_eq!(built(&json, 0) + named, sent, "{json}");
+    assert_eq!(built(&json, 1), sent, "{json}");
+    assert_eq!(number(&json, "subevents_missing"), 0, "{json}");
+    assert_eq!(number(&json["restarts"], "receiver"), 1, "{json}");
+    assert_closed(&json, &out);
+}
