@@ -192,7 +192,7 @@ fn the_list_has_every_command_and_every_address_of_the_binary() {
         assert_eq!(
             listed.get(name),
             Some(options),
-            "`forebay {name}` has other addresses than COMMANDS says: add what is new there, and to `started` if it listens"
+            "`forebay {name}` has other addresses than COMMANDS says: add what is new there, and to HOW if it listens"
         );
     }
     assert_eq!(listed.len(), found.len(), "COMMANDS has what is none");
@@ -245,141 +245,96 @@ fn behind_card(directory: &Path, what: &str, address: &str, port: u16) -> Comman
     command
 }
 
-/// A command that listens, at work with its defaults as far as it has some, and on loopback where it must be told.
+/// How a command that listens is started, with its defaults as far as it has some and on loopback where it must be told; and its sockets that listen. Cards and what is behind
+/// them have files.
+const HOW: &[(&str, &str, usize)] = &[
+    (
+        "demo",
+        "--duration 20s --sources 2 --base-port PORT --metrics METRICS --out OUT",
+        3,
+    ),
+    (
+        "demo tohost",
+        "--links 1 --dma-buffers 1 --trigger-hz 1000 --duration 20s --backend TCP --metrics THREE --out OUT",
+        4,
+    ),
+    ("emulate card", "", 1),
+    (
+        "evb",
+        "--sources 2 --base-port PORT --metrics METRICS --out OUT",
+        3,
+    ),
+    ("mover", "--listen PLACE --out OUT", 1),
+    ("net bus", "TCP", 1),
+    (
+        "net perf",
+        "TCP --role recv --duration 20s --metrics METRICS",
+        2,
+    ),
+    (
+        "net pub",
+        "TCP --tag 1 --input generate --subscribers 1 --metrics METRICS",
+        2,
+    ),
+    ("net recv", "TCP --output null --metrics METRICS", 2),
+    (
+        "net send",
+        "TCP --input generate --block 20s --metrics METRICS",
+        1,
+    ),
+    ("net sub", "TCP --output null --metrics METRICS", 1),
+    (
+        "run",
+        "--sources 2 --base-port PORT --metrics METRICS --out OUT",
+        3,
+    ),
+    ("swrod", "TCP --metrics METRICS", 1),
+    (
+        "tdm receive",
+        "--bind PLACE --link-rate 100M --metrics METRICS",
+        2,
+    ),
+    (
+        "tdm send",
+        "THREE --no-realtime --input TCP --metrics METRICS",
+        2,
+    ),
+    ("toflx", "", 2),
+    ("tohost", "", 2),
+];
+
+/// A command that listens, at work.
 fn started(name: &str, directory: &Path) -> Started {
+    let how = HOW.iter().find(|(command, ..)| *command == name);
+    let Some((_, arguments, sockets)) = how else {
+        panic!("`forebay {name}` listens: say in HOW how it is started");
+    };
     let port = free_ports(8);
     let at = |nth: u16| format!("127.0.0.1:{}", port + nth);
-    let (tcp, metrics) = (format!("tcp://{}", at(0)), at(7));
-    let out = directory.join("out");
-    let mut command = forebay();
-    command.args(words(name));
-    let sockets = match name {
-        "demo" => {
-            let base_port = port.to_string();
-            command.args([
-                "--duration",
-                "20s",
-                "--sources",
-                "2",
-                "--base-port",
-                &base_port,
-            ]);
-            command.args(["--metrics", &metrics, "--out"]).arg(&out);
-            3
+    let tcp = format!("tcp://{}", at(0));
+    let mut command = match name {
+        "emulate card" => card(directory, port + 7),
+        "toflx" | "tohost" => behind_card(directory, name, &tcp, port + 7),
+        _ => {
+            let mut command = forebay();
+            command.args(words(name));
+            command
         }
-        "demo tohost" => {
-            command.args([
-                "--links",
-                "1",
-                "--dma-buffers",
-                "1",
-                "--trigger-hz",
-                "1000",
-                "--duration",
-                "20s",
-            ]);
-            command.args(["--backend", &tcp, "--metrics", &at(4), "--out"]);
-            command.arg(&out);
-            4
-        }
-        "evb" | "run" => {
-            command.args(["--sources", "2", "--base-port", &port.to_string()]);
-            command.args(["--metrics", &metrics, "--out"]).arg(&out);
-            3
-        }
-        "mover" => {
-            command.args(["--listen", &at(0), "--out"]).arg(&out);
-            1
-        }
-        "net bus" => {
-            command.arg(&tcp);
-            1
-        }
-        "net perf" => {
-            command.args([
-                &tcp,
-                "--role",
-                "recv",
-                "--duration",
-                "20s",
-                "--metrics",
-                &metrics,
-            ]);
-            2
-        }
-        "net pub" => {
-            command.args([
-                &tcp,
-                "--tag",
-                "1",
-                "--input",
-                "generate",
-                "--subscribers",
-                "1",
-                "--metrics",
-                &metrics,
-            ]);
-            2
-        }
-        "net recv" => {
-            command.args([&tcp, "--output", "null", "--metrics", &metrics]);
-            2
-        }
-        "net send" => {
-            command.args([
-                &tcp,
-                "--input",
-                "generate",
-                "--block",
-                "20s",
-                "--metrics",
-                &metrics,
-            ]);
-            1
-        }
-        "net sub" => {
-            command.args([&tcp, "--output", "null", "--metrics", &metrics]);
-            1
-        }
-        "swrod" => {
-            command.args([&tcp, "--metrics", &metrics]);
-            1
-        }
-        "tdm receive" => {
-            command.args([
-                "--bind",
-                &at(0),
-                "--link-rate",
-                "100M",
-                "--metrics",
-                &metrics,
-            ]);
-            2
-        }
-        "tdm send" => {
-            command.args([
-                &at(1),
-                "--no-realtime",
-                "--input",
-                &tcp,
-                "--metrics",
-                &metrics,
-            ]);
-            2
-        }
-        "emulate card" => {
-            command = card(directory, port + 7);
-            1
-        }
-        "toflx" | "tohost" => {
-            command = behind_card(directory, name, &tcp, port + 7);
-            2
-        }
-        _ => panic!("`forebay {name}` listens: say here how it is started"),
     };
+    for word in words(arguments) {
+        match word {
+            "PORT" => command.arg(port.to_string()),
+            "PLACE" => command.arg(at(0)),
+            "THREE" => command.arg(at(3)),
+            "METRICS" => command.arg(at(7)),
+            "TCP" => command.arg(&tcp),
+            "OUT" => command.arg(directory.join("out")),
+            word => command.arg(word),
+        };
+    }
     Started {
         run: start(&mut command),
-        sockets,
+        sockets: *sockets,
     }
 }
 

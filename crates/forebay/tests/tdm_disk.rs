@@ -123,10 +123,7 @@ fn with_a_frozen_disk((rate, bps): (&str, u64), mebibytes: u64) -> Option<Value>
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     let address = format!("127.0.0.1:{}", rig::free_ports(1));
-    let Some(mut command) = on_own_disk(&receive_at(rate, &address, &disk.join("out")), &disk)
-    else {
-        return None;
-    };
+    let mut command = on_own_disk(&receive_at(rate, &address, &disk.join("out")), &disk)?;
     let went = input(&directory.path().join("north.dat"), mebibytes);
     let receiver = start(&mut command);
     // The disk is its alone: it is seen where the receiver sees it.

@@ -406,27 +406,9 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
             summary.stalls.total_ns as f64 / 1e9,
         ));
     }
-    for (why, times) in &summary.hellos_refused {
-        let times = counted(*times, "time");
-        say(format_args!("refused a place, {why}: {times}"));
-    }
-    if summary.hellos_unanswered > 0 {
-        let hellos = counted(summary.hellos_unanswered, "hello");
-        say(format_args!(
-            "took no place: {hellos} whose sender did not answer"
-        ));
-    }
-    if summary.lines_untold > 0 {
-        let lines = counted(summary.lines_untold, "line");
-        say(format_args!(
-            "nobody read standard error in time: {lines} not told"
-        ));
-    }
-    let strangers = summary.datagrams.get("wrong_key").copied().unwrap_or(0);
-    if strangers > 0 {
-        let strangers = counted(strangers, "datagram");
-        say(format_args!("refused: {strangers} without the right key"));
-    }
+    strangers(summary)
+        .iter()
+        .for_each(|line| say(format_args!("{line}")));
     say(format_args!(
         "{}: {} in {:.2} s; CPU {:.2} s; {} lost in {}; residual {} items, {} bytes",
         summary.end,
@@ -439,4 +421,30 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
         summary.residual_bytes,
     ));
     say(format_args!("{}", summary.closing()));
+}
+
+/// Who got no place, what was not told, and who lacks the key.
+fn strangers(summary: &ReceiveSummary) -> Vec<String> {
+    let refused = summary.hellos_refused.iter();
+    let mut lines: Vec<String> = refused
+        .map(|(why, times)| format!("refused a place, {why}: {}", counted(*times, "time")))
+        .collect();
+    if summary.hellos_unanswered > 0 {
+        let hellos = counted(summary.hellos_unanswered, "hello");
+        lines.push(format!(
+            "took no place: {hellos} whose sender did not answer"
+        ));
+    }
+    if summary.lines_untold > 0 {
+        let untold = counted(summary.lines_untold, "line");
+        lines.push(format!(
+            "nobody read standard error in time: {untold} not told"
+        ));
+    }
+    let strangers = summary.datagrams.get("wrong_key").copied().unwrap_or(0);
+    if strangers > 0 {
+        let strangers = counted(strangers, "datagram");
+        lines.push(format!("refused: {strangers} without the right key"));
+    }
+    lines
 }
