@@ -1,4 +1,4 @@
-//! Who only says hello takes no place from those that come.
+//! Hellos alone take no place from senders that come.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 //! A queue that is too short for the time-out is told of with numbers and a remedy; one that is long enough is not.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod rig;
 

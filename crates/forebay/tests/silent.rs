@@ -154,7 +154,7 @@ fn a_source_that_stops_is_named_with_its_numbers_everywhere() {
         };
         (
             format!("\nsource{source} silent for "),
-            format!(" s (since trigger "),
+            " s (since trigger ",
             format!("): {without} events without it\n"),
         )
     });
@@ -164,7 +164,7 @@ fn a_source_that_stops_is_named_with_its_numbers_everywhere() {
             let at = at.unwrap_or_else(|| panic!("{start:?} is not in\n{text}"));
             let line = &text[at..=at + 1 + text[at + 1..].find('\n').unwrap()];
             assert!(
-                line.contains(since.as_str()) && line.ends_with(end.as_str()),
+                line.contains(since) && line.ends_with(end.as_str()),
                 "{line}"
             );
             at
