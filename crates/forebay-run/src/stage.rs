@@ -93,6 +93,9 @@ pub fn run_child() -> Result<(), RunError> {
     run_stage(Control::from_stdin(STALL)?)
 }
 
+/// Time for the last line of the log.
+const LAST_WORD: Duration = Duration::from_millis(200);
+
 /// A stage whose supervisor died ends by itself; one that cannot (a write that hangs) is ended here.
 fn outlive_nobody(supervisor: u32) -> Result<(), RunError> {
     let watch = move || {
@@ -105,6 +108,8 @@ fn outlive_nobody(supervisor: u32) -> Result<(), RunError> {
             supervisor,
             "this stage did not end within {ORPHAN_LIMIT:?} of its supervisor's death and is ended"
         );
+        // What was said last is on its way, by a thread of its own.
+        std::thread::sleep(LAST_WORD);
         std::process::exit(1);
     };
     let spawned = std::thread::Builder::new()
