@@ -72,14 +72,22 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
 
 /// Takes what killed processes left out of memory.
 fn clean(format: Format) {
-    let removed = clean_memory();
+    let (kept, removed): (Vec<_>, Vec<_>) = clean_memory()
+        .into_iter()
+        .partition(|one| one.kept.is_some());
     match format {
-        Format::Json => print_line(serde_json::json!({ "removed": removed })),
-        Format::Text if removed.is_empty() => print_line("Nothing to remove."),
+        Format::Json => print_line(serde_json::json!({ "removed": removed, "kept": kept })),
+        Format::Text if removed.is_empty() && kept.is_empty() => print_line("Nothing to remove."),
         Format::Text => {
-            for one in &removed {
+            for one in kept.iter().chain(&removed) {
                 let (path, bytes) = (one.path.display(), one.bytes);
-                print_line(format_args!("removed {path} ({bytes} bytes)"));
+                match &one.kept {
+                    Some(kept) => print_line(format_args!(
+                        "{path} ({bytes} bytes) is {} now, in the directory of its run",
+                        kept.display()
+                    )),
+                    None => print_line(format_args!("removed {path} ({bytes} bytes)")),
+                }
             }
         }
     }

@@ -27,8 +27,14 @@ stat -c %a "$live_ledger"
 readlink "$out/dead/ledger"
 kill -9 $dead
 # Its stages hold the ledger until they have ended.
-while [ -e "$out/dead/ledger" ]; do "$@" doctor --clean --format json > "$out/said"; sleep 0.05; done
+while [ -L "$out/dead/ledger" ]; do "$@" doctor --clean --format json > "$out/said"; sleep 0.05; done
 cat "$out/said"
+"$@" audit "$out/dead" | grep -c "the supervisor died"
+# And one whose directory is gone.
+"$@" net recv "shm://gone-$$" --out "$out/gone" >/dev/null 2>&1 & gone=$!
+until [ -e "$out/gone/ledger" ]; do sleep 0.02; done
+rm -r "$out/gone"; kill -9 $gone; wait $gone
+"$@" doctor --clean --format json
 [ -e "$live_ledger" ] && echo "the other is there"
 kill -INT $lives; wait $lives; echo $?
 "#;
@@ -51,14 +57,20 @@ fn the_doctor_takes_away_what_is_dead_and_leaves_what_lives() {
     command.arg(folder.path()).arg(port);
     let ended = start(command.arg(forebay().get_program())).end();
     let lines: Vec<&str> = ended.stdout.lines().collect();
-    let [mode, dead, said, there, code] = lines[..] else {
+    let [mode, dead, said, audited, removed, there, code] = lines[..] else {
         panic!("{}\n{}", ended.stdout, ended.stderr);
     };
     assert_eq!(mode, "600", "nobody else reads a ledger in memory");
     let said: Value = serde_json::from_str(said).unwrap();
-    assert_eq!(said["removed"].as_array().unwrap().len(), 1, "{said}");
-    assert_eq!(said["removed"][0]["path"], dead, "{said}");
-    assert!(said["removed"][0]["bytes"].as_u64() > Some(0), "{said}");
+    let counts = |said: &Value| ["kept", "removed"].map(|key| said[key].as_array().unwrap().len());
+    assert_eq!(counts(&said), [1, 0], "{said}");
+    assert_eq!(said["kept"][0]["path"], dead, "{said}");
+    assert!(said["kept"][0]["bytes"].as_u64() > Some(0), "{said}");
+    let home = folder.path().join("dead/ledger");
+    assert_eq!(said["kept"][0]["kept"], home.to_str().unwrap(), "{said}");
+    assert_eq!(audited, "1", "what it had to say is there");
+    let removed: Value = serde_json::from_str(removed).unwrap();
+    assert_eq!(counts(&removed), [0, 1], "{removed}");
     assert_eq!((there, code), ("the other is there", "0"));
 }
 

@@ -1,7 +1,8 @@
 //! Ledgers in memory of processes that were killed and that nobody came back to.
 //!
-//! Such a ledger is for `forebay audit` and `forebay top`: the next run, wherever, brings it home into the directory of its own. Where that cannot be, as the
-//! directory is gone or cannot be written, memory would stay occupied until the host is started anew: so what has shown no life for a day is removed.
+//! Such a ledger is for `forebay audit` and `forebay top`: the next run, wherever, brings it home into the directory of its own. Where no directory waits for it,
+//! memory would stay occupied until the host is started anew: so what has shown no life for a day is removed. What a directory waits for and cannot take is the
+//! only account of its run: it stays, and each start says so.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use forebay_sys::clock;
 use serde::Serialize;
 
-use super::{LEDGER_SUFFIX, MEMORY, MEMORY_PREFIX, home, open_ledger};
+use super::home::{self, Fate};
+use super::{LEDGER_SUFFIX, MEMORY, MEMORY_PREFIX, open_ledger};
 
 /// How long they stay.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -25,22 +27,27 @@ pub struct Cleaned {
     pub path: PathBuf,
     /// How long it was.
     pub bytes: u64,
+    /// Where it is now: in the directory of its run. `None` when it is gone.
+    pub kept: Option<PathBuf>,
 }
 
 /// Takes what this user's dead processes left in memory away, and says what: ledgers go into the directories of their runs, and what has no such place any more is
-/// removed after a day.
+/// removed after a day. What such a place cannot take stays, and is said each time.
 pub(super) fn tidy() {
     let memory = Path::new(MEMORY);
-    let homes = ledgers_in(memory).filter_map(|(path, bytes)| {
-        let kept = home::bring(&path)?;
-        Some((path, kept, bytes))
-    });
-    let brought: Vec<_> = homes.collect();
-    for (path, kept, bytes) in brought {
-        let (path, kept) = (path.display(), kept.display());
-        tracing::warn!(
-            "{path} ({bytes} bytes) of a killed run was taken out of memory; it is {kept} now"
-        );
+    for (path, bytes, fate) in bring_home(memory) {
+        let path = path.display();
+        match fate {
+            Fate::Brought(kept) => tracing::warn!(
+                "{path} ({bytes} bytes) of a run that could not keep it was taken out of memory; it is {} now",
+                kept.display()
+            ),
+            Fate::Stays(why) => tracing::warn!(
+                "{path} ({bytes} bytes) of a run that could not keep it stays in memory, as it cannot be brought into the directory of its run: {why}; \
+                 mend that, or remove it with `forebay doctor --clean`"
+            ),
+            Fate::Homeless | Fate::InUse => {}
+        }
     }
     for cleaned in remove_in(memory, KEPT, clock::realtime_ns()) {
         let (path, bytes) = (cleaned.path.display(), cleaned.bytes);
@@ -50,19 +57,47 @@ pub(super) fn tidy() {
     }
 }
 
-/// Removes every ledger of this user whose process is dead, those of event builders included: what one has to say is gone then, if it was
-/// not audited before.
-#[must_use]
-pub fn clean_memory() -> Vec<Cleaned> {
-    let now_ns = clock::realtime_ns();
-    remove_in(Path::new(MEMORY), Duration::ZERO, now_ns)
+/// Every ledger of this user, how long it is, and what became of it.
+fn bring_home(memory: &Path) -> Vec<(PathBuf, u64, Fate)> {
+    let fates = ledgers_in(memory).map(|(path, bytes)| {
+        let fate = home::bring(&path);
+        (path, bytes, fate)
+    });
+    fates.collect()
 }
 
+/// Takes every ledger of this user whose process is dead out of memory, those of event builders included: into the directory of its run, and where that cannot take
+/// it, away. What one of these had to say is gone then, if it was not audited before.
+#[must_use]
+pub fn clean_memory() -> Vec<Cleaned> {
+    let memory = Path::new(MEMORY);
+    let brought = bring_home(memory).into_iter();
+    let mut cleaned: Vec<_> = brought
+        .filter_map(|(path, bytes, fate)| match fate {
+            Fate::Brought(kept) => Some(Cleaned {
+                path,
+                bytes,
+                kept: Some(kept),
+            }),
+            Fate::Homeless | Fate::InUse | Fate::Stays(_) => None,
+        })
+        .collect();
+    cleaned.extend(remove_in(memory, Duration::ZERO, clock::realtime_ns()));
+    cleaned
+}
+
+/// Removes what has shown no life for `kept`, unless a directory waits for it; with 0, that as well.
 fn remove_in(memory: &Path, kept: Duration, now_ns: u64) -> Vec<Cleaned> {
     let cleaned = ledgers_in(memory).filter_map(|(path, bytes)| {
         // One that another one has removed meanwhile is as good.
-        let gone = is_forgotten(&path, kept, now_ns) && fs::remove_file(&path).is_ok();
-        gone.then_some(Cleaned { path, bytes })
+        let gone = is_forgotten(&path, kept, now_ns)
+            && (kept.is_zero() || !home::is_awaited(&path))
+            && fs::remove_file(&path).is_ok();
+        gone.then_some(Cleaned {
+            path,
+            bytes,
+            kept: None,
+        })
     });
     cleaned.collect()
 }
@@ -115,6 +150,8 @@ fn changed_ns(file: &File) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use std::os::unix::fs::FileExt;
 
     use forebay_ledger::{RunWriter, SchemaBuilder, Words};
     use forebay_sys::mapping::Mapping;
@@ -173,6 +210,21 @@ mod tests {
         assert_eq!(names(), left);
         // Its end point has died.
         drop(lives);
+        assert_eq!(remove(KEPT), 1);
+        // The only account of its run, as long as the directory leads to it.
+        let folder = tempfile::tempdir().unwrap();
+        let only = "forebay-1700000000000-8-8.ledger";
+        let file = ledger(only, NOW_NS - 25 * HOUR_NS);
+        let end = file.metadata().unwrap().len();
+        file.write_all_at(&home::trailer(folder.path()), end)
+            .unwrap();
+        let link = folder.path().join("ledger");
+        std::os::unix::fs::symlink(memory.path().join(only), &link).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_nanos(NOW_NS - 25 * HOUR_NS))
+            .unwrap();
+        drop(file);
+        assert_eq!(remove(KEPT), 0);
+        fs::remove_file(&link).unwrap();
         assert_eq!(remove(KEPT), 1);
         // The doctor takes what died just now, too.
         let cleaned = remove_in(memory.path(), Duration::ZERO, NOW_NS);

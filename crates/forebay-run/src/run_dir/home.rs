@@ -1,15 +1,17 @@
 //! Where a ledger in memory belongs: behind its words stands the directory of its run, so that others can bring it there when its process was killed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{LEDGER, NEW, open_ledger};
+use super::{LEDGER, open_ledger};
 
 /// The last bytes of such a ledger; before them the length of the path, as a u64 in this host's order.
 const MAGIC: [u8; 8] = *b"FOREBAYD";
+/// How the copy is named before it takes the ledger's name.
+const BROUGHT: &str = "brought";
 /// Longest path that is read.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -42,30 +44,86 @@ fn read_trailer(ledger: &File) -> Option<(PathBuf, u64)> {
     Some((std::ffi::OsString::from_vec(path).into(), begin))
 }
 
-/// Brings the ledger `memory` into the directory of its run, if its process is dead and that directory still leads to it, and removes it from memory: where it is
-/// now. Of several that try it at a time one does it; a run that begins there meanwhile, which would take the ledger itself, is left to do so.
-pub(super) fn bring(memory: &Path) -> Option<PathBuf> {
-    let ledger = File::open(memory).ok()?;
+/// Whether a directory leads to this ledger, or cannot be asked: it is the only account of its run then.
+pub(super) fn is_awaited(memory: &Path) -> bool {
+    let directory = File::open(memory)
+        .ok()
+        .and_then(|ledger| read_trailer(&ledger));
+    let Some((directory, _)) = directory else {
+        return false;
+    };
+    match fs::read_link(directory.join(LEDGER)) {
+        Ok(target) => target == memory,
+        // No directory, no such name in it, or a file: that of a later run.
+        Err(error) => !matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput
+        ),
+    }
+}
+
+/// What is to become of a ledger in memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is there now.
+    Brought(PathBuf),
+    /// No directory waits for it.
+    Homeless,
+    /// Its process lives, or another one looks after it.
+    InUse,
+    /// It belongs into a directory that cannot take it now, for this reason.
+    Stays(String),
+}
+
+/// Brings the ledger `memory` into the directory of its run, if its process is dead and that directory still leads to it, and removes it from memory. Of several
+/// that try it at a time one does it; a run that begins there meanwhile, which would take the ledger itself, is left to do so, and is not held up by the copy.
+pub(super) fn bring(memory: &Path) -> Fate {
+    let Ok(ledger) = File::open(memory) else {
+        return Fate::InUse;
+    };
     // It stands there only when its process has its lock, or is dead.
-    let (directory, bytes) = read_trailer(&ledger)?;
-    ledger.try_lock().ok()?;
-    let home = File::open(&directory).ok()?;
-    home.try_lock().ok()?;
-    let (own, theirs) = (ledger.metadata().ok()?, home.metadata().ok()?);
+    let Some((directory, bytes)) = read_trailer(&ledger) else {
+        return Fate::Homeless;
+    };
+    if ledger.try_lock().is_err() {
+        return Fate::InUse;
+    }
     let link = directory.join(LEDGER);
-    let leads_here = fs::read_link(&link).is_ok_and(|target| target == memory);
-    if own.nlink() == 0 || own.uid() != theirs.uid() || !leads_here {
-        return None;
+    let waits = || fs::read_link(&link).is_ok_and(|target| target == memory);
+    let stays = |error: io::Error| Fate::Stays(format!("{}: {error}", directory.display()));
+    let home = match File::open(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Fate::Homeless,
+        Err(error) => return stays(error),
+        Ok(home) => home,
+    };
+    if !waits() || open_ledger(memory).is_err() {
+        return Fate::Homeless;
     }
-    open_ledger(memory).ok()?;
-    let new = directory.join(format!("{LEDGER}.{NEW}"));
-    let brought = copy(&ledger, bytes, &new).and_then(|()| fs::rename(&new, &link));
-    if brought.is_err() {
-        let _ = fs::remove_file(&new);
-        return None;
+    match (ledger.metadata(), home.metadata()) {
+        (Ok(own), Ok(theirs)) if own.uid() == theirs.uid() => {}
+        (Err(error), _) | (_, Err(error)) => return stays(error),
+        _ => return stays(io::Error::other("the directory is another user's")),
     }
-    fs::remove_file(memory).ok()?;
-    Some(link)
+    let brought = directory.join(format!("{LEDGER}.{BROUGHT}"));
+    let fate = match copy(&ledger, bytes, &brought) {
+        Err(error) => stays(error),
+        Ok(()) => match home.try_lock() {
+            Err(TryLockError::WouldBlock) => Fate::InUse,
+            Err(TryLockError::Error(error)) => stays(error),
+            // Whatever began there while it was copied has taken it.
+            Ok(()) if !waits() => Fate::InUse,
+            Ok(()) => match fs::rename(&brought, &link) {
+                Ok(()) => Fate::Brought(link),
+                Err(error) => stays(error),
+            },
+        },
+    };
+    if matches!(fate, Fate::Brought(_)) {
+        let _ = fs::remove_file(memory);
+    } else {
+        let _ = fs::remove_file(&brought);
+    }
+    fate
 }
 
 /// Copies the first `bytes` into a file that is made for it, also where something of that name lies.
@@ -84,7 +142,11 @@ fn copy(ledger: &File, bytes: u64, to: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test that cannot go on has failed"
+    )]
 
     use forebay_ledger::SchemaBuilder;
 
@@ -99,17 +161,26 @@ mod tests {
         let mut made = RunDir::prepare(&out, "home", &mut Vec::new()).unwrap();
         let (words, file, run) = made.create_ledger(&schema).unwrap();
         let (link, memory) = (out.join("ledger"), made.memory().to_path_buf());
-        assert_eq!(bring(&memory), None, "it lives");
+        assert_eq!(bring(&memory), Fate::InUse, "it lives");
         // Killed: nothing of it is tidied up, and the kernel takes its locks back.
         made._lock.take().unwrap().unlock().unwrap();
-        assert_eq!(bring(&memory), None, "a stage of it lives");
+        assert_eq!(bring(&memory), Fate::InUse, "a stage of it lives");
         made.ledger.take().unwrap().unlock().unwrap();
         std::mem::forget(made);
         drop((words, file, run));
         let busy = File::open(&out).unwrap();
         busy.lock().unwrap();
-        assert_eq!(bring(&memory), None, "a run begins there");
+        assert_eq!(bring(&memory), Fate::InUse, "a run begins there");
+        assert!(!out.join("ledger.brought").exists());
         drop(busy);
+        // Nothing can be written under the copy's name.
+        fs::create_dir(out.join("ledger.brought")).unwrap();
+        let Fate::Stays(why) = bring(&memory) else {
+            panic!("nothing hinders it");
+        };
+        assert!(why.contains("File exists"), "{why}");
+        assert!(memory.exists());
+        fs::remove_dir(out.join("ledger.brought")).unwrap();
         let barrier = std::sync::Barrier::new(8);
         let brought = std::thread::scope(|scope| {
             let one = || {
@@ -119,7 +190,8 @@ mod tests {
             };
             let all: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
             all.into_iter()
-                .filter_map(|one| one.join().unwrap())
+                .map(|one| one.join().unwrap())
+                .filter(|fate| matches!(fate, Fate::Brought(_)))
                 .count()
         });
         assert!(brought <= 1, "{brought}");

@@ -59,7 +59,7 @@ fn keep_or_leave(mut books: Books, summary: &mut ReceiveSummary) {
     let failed = match kept.recv_timeout(KEEP) {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "the directory of the record does not answer: the record is not there, and the ledger is in memory until this host is started again".to_owned(),
+        Err(_) => "the directory of the record does not answer: the record is not there, and the ledger stays in memory until the next run of any program can bring it home".to_owned(),
     };
     let before = summary.failed.take();
     summary.failed = Some(before.map_or(failed.clone(), |before| format!("{before}; {failed}")));
