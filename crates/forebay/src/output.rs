@@ -104,12 +104,30 @@ pub(crate) fn note_now(line: impl Display) {
     write_note(&format!("{line}\n"));
 }
 
+/// The result of a command on standard error, behind all that was said before: it is waited for, as that on standard output is.
+pub(crate) fn result_to_stderr(line: impl Display) {
+    settle_notes();
+    note_now(line);
+}
+
+/// What was said so far stands before what comes now, as far as somebody reads it.
+pub(crate) fn settle_notes() {
+    if let Some(notes) = NOTES.get() {
+        notes.flush(NOTES_END);
+    }
+}
+
+/// Text on standard error that is no whole line, as far as anybody listens; nobody waits for that.
+pub(crate) fn note_text(text: &str) {
+    match NOTES.get() {
+        Some(notes) => notes.tell(text),
+        None => write_note(text),
+    }
+}
+
 /// A line on standard error, as far as anybody listens; nobody waits for that.
 pub(crate) fn note_line(line: impl Display) {
-    match NOTES.get() {
-        Some(notes) => notes.tell(&format!("{line}\n")),
-        None => write_note(&format!("{line}\n")),
-    }
+    note_text(&format!("{line}\n"));
 }
 
 /// Bytes with an SI prefix, as `1.2 GB`.

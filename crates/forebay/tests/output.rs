@@ -13,6 +13,9 @@ use std::process::Command;
 use rig::{Ended, forebay, free_ports, number, signal, start, wait_for};
 use tempfile::TempDir;
 
+/// What a pipe takes while nobody reads.
+const PIPE_BYTES: usize = 64 << 10;
+
 fn program() -> String {
     Path::new(forebay().get_program()).display().to_string()
 }
@@ -118,4 +121,35 @@ fn a_standard_error_that_nobody_reads_holds_up_no_work() {
     let refused = summary["refused"].as_object().unwrap().keys();
     let refused: u64 = refused.map(|why| number(&summary["refused"], why)).sum();
     assert_eq!(refused, STRANGERS, "{summary}");
+}
+
+/// The supervisor starts a dead stage again, whoever reads its line of each second.
+#[test]
+fn a_standard_error_that_nobody_reads_keeps_no_stage_dead() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let unread = File::options().read(true).write(true).open(&pipe).unwrap();
+    // Not one line finds room: what is written here is all that the pipe takes.
+    (&unread).write_all(&[b'.'; PIPE_BYTES]).unwrap();
+    let port = free_ports(1).to_string();
+    let mut evb = Command::new("sh");
+    evb.args(["-c", "pipe=$1; shift; exec \"$@\" 2>\"$pipe\"", "sh"]);
+    evb.arg(&pipe).arg(program());
+    evb.args(["evb", "--sources", "1", "--base-port", &port]);
+    evb.args(["--format", "text", "--out"]);
+    let evb = start(evb.arg(folder.path().join("out")));
+    let old = evb.wait_stages(&["receiver", "builder"])["builder"];
+    // Two lines are due by then.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(signal("KILL", old));
+    wait_for("the successor", || {
+        evb.stages()
+            .get("builder")
+            .filter(|pid| **pid != old)
+            .copied()
+    });
+    assert!(signal("INT", evb.pid()));
+    assert_eq!(evb.end().code(), Some(0));
 }

@@ -13,7 +13,8 @@ use forebay_run::net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
 use crate::output::{
-    Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, si,
+    Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, result_to_stderr,
+    si,
 };
 use crate::session::{BROKEN, UNCONFIRMED, leak_of_end_point};
 
@@ -166,7 +167,7 @@ pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -
         Format::Json => {
             let line = serde_json::to_string(summary)?;
             if data_on_stdout {
-                note_line(line);
+                result_to_stderr(line);
             } else {
                 print_line(line);
             }

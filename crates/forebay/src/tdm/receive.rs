@@ -15,7 +15,8 @@ use forebay_run::tdm::{PORT, read_key};
 
 use super::port::PortArgs;
 use crate::output::{
-    Format, bytes, counted, note_line, note_now, parse_bytes, parse_duration, print_line, si,
+    Format, bytes, counted, note_line, note_now, parse_bytes, parse_duration, print_line,
+    result_to_stderr, si,
 };
 use crate::session::{BROKEN, LOST, leak_of_end_point};
 
@@ -288,7 +289,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     )?;
     match args.format {
         // Standard output is the stream's.
-        Format::Json if to_stdout => note_line(serde_json::to_string(&summary)?),
+        Format::Json if to_stdout => result_to_stderr(serde_json::to_string(&summary)?),
         Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print(&summary, to_stdout),
     }

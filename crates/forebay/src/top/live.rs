@@ -1,7 +1,7 @@
 //! One line a second while a run goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::LedgerReader;
@@ -9,7 +9,7 @@ use forebay_run::silence::{Heard, SILENT_SHOWN};
 
 use super::sample::Sample;
 use super::view::{View, Watch};
-use crate::output::{bytes, si};
+use crate::output::{bytes, note_text, settle_notes, si};
 
 /// How often the line is written.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -50,7 +50,6 @@ impl Live {
             return;
         };
         let view = self.watch.view(sample);
-        let mut out = std::io::stderr().lock();
         let (start, end) = if self.terminal {
             ("\r\x1b[K", "")
         } else {
@@ -66,9 +65,8 @@ impl Live {
             text += &format!("{start}{back}\n");
         }
         text += &format!("{start}{}{end}", line(&view));
-        // Nobody is harmed when the terminal is gone.
-        let _ = out.write_all(text.as_bytes());
-        let _ = out.flush();
+        // The supervisor looks after stages and signals, and waits for no terminal.
+        note_text(&text);
     }
 
     /// What is to be said of sources that came back since the last look.
@@ -81,11 +79,12 @@ impl Live {
         lines
     }
 
-    /// Ends the line on a terminal.
+    /// Ends the line on a terminal, before what else is said.
     pub(crate) fn end(&self) {
         if !self.quiet && self.terminal {
-            eprintln!();
+            note_text("\n");
         }
+        settle_notes();
     }
 }
 
