@@ -40,6 +40,15 @@ fn all(name: &str, directory: &Path, socket: &Path) -> Vec<Run> {
     started.collect()
 }
 
+/// Whether a process listens at a path; its name is there a moment before.
+fn takes_calls(socket: &Path) -> bool {
+    const LISTENS: &str = "00010000";
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    sockets.lines().any(|line| {
+        line.ends_with(socket.to_str().unwrap()) && line.split_whitespace().nth(3) == Some(LISTENS)
+    })
+}
+
 /// Whether a process has an answer to SIGINT.
 fn hears(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -55,7 +64,7 @@ fn a_card_that_says_nothing_holds_no_order_up() {
     let card = format!("[card]\nsocket = {socket:?}\ndrain_s = 1\n[[links]]\nlinks = [0]\n");
     fs::write(&file, card).unwrap();
     let card = start(forebay().args(["emulate", "card"]).arg(&file));
-    wait_for("the card", || socket.exists().then_some(()));
+    wait_for("the card", || takes_calls(&socket).then_some(()));
     assert!(signal("STOP", card.pid()));
     for run in all("silent", directory.path(), &socket) {
         wait_for("somebody who hears", || hears(run.pid()).then_some(()));
