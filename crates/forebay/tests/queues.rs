@@ -6,7 +6,7 @@ mod rig;
 
 use std::path::Path;
 
-use rig::{Run, forebay, free_ports, signal, start, wait_for};
+use rig::{Run, forebay, free_ports, number, signal, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -92,5 +92,11 @@ fn the_default_queue_is_long_enough() {
     signal("INT", run.pid());
     let ended = run.end();
     assert_eq!(warnings(&ended.json_of(0)), [""; 0]);
+    // This emulator would not fill a shorter one either: that it can wait for a dead source at more is by its size.
+    let record = std::fs::read(folder.path().join("run/run.json")).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    let sources = record["plan"]["sources"].as_array().unwrap().iter();
+    let rings: Vec<_> = sources.map(|source| number(source, "ring_bytes")).collect();
+    assert_eq!(rings, [16 << 20; 2]);
     assert!(!ended.stderr.contains("its queue of"), "{}", ended.stderr);
 }
