@@ -118,6 +118,20 @@ fn wraps(bits: &str, first: u32) {
         "{triggers:?}"
     );
     assert_closed(&json, folder.path());
+    let mismatches = |bits: &str| -> u64 {
+        let inspect = |file| {
+            let mut command = forebay();
+            command.args(["inspect", "--format", "json", "--trigger-bits", bits]);
+            start(command.arg(file)).end().json_of(0)
+        };
+        let facts = files(&json).into_iter().map(inspect);
+        facts
+            .map(|facts| number(&facts, "trigger_mismatch_events"))
+            .sum()
+    };
+    assert_eq!(mismatches(bits), 0);
+    // The numbers of the sources differ above 16 bits.
+    assert_eq!(mismatches("24"), if bits == "16" { 1500 } else { 0 });
 }
 
 #[test]

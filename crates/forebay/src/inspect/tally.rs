@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_wire::hld::EventHeader;
 use forebay_wire::hld_scan::{Broken, Ending, Found, Item, Scanner};
-use forebay_wire::subevent::{SubEvent, TriggerBits};
+use forebay_wire::subevent::SubEvent;
 
 use super::triggers::Triggers;
 
@@ -39,7 +39,7 @@ pub(super) struct Tally {
     pub(super) data_error_events: u64,
     pub(super) data_error_sub_events: u64,
     pub(super) incomplete_events: u64,
-    /// Events whose sub-events do not all have the first one's trigger number (24 bits).
+    /// Events whose sub-events do not all have the first one's trigger number, in the width that the file is read with.
     pub(super) trigger_mismatch_events: u64,
     /// The same for the tag.
     pub(super) tag_mismatch_events: u64,
@@ -103,7 +103,7 @@ impl Tally {
         let (mut trigger_differs, mut tag_differs) = (false, false);
         for sub in found.event.sub_events().flatten() {
             self.add_sub_event(&sub);
-            let trigger = sub.header().trigger(TriggerBits::TwentyFour);
+            let trigger = self.triggers.of(&sub.header());
             let tag = sub.header().tag();
             let (first_trigger, first_tag) = *first.get_or_insert((trigger, tag));
             trigger_differs |= trigger != first_trigger;

@@ -1,5 +1,7 @@
 //! Gaps between the trigger numbers of a file's events: triggers that are in none of them.
 
+use forebay_wire::subevent::{SubEventHeader, TriggerBits};
+
 /// Gaps that are listed one by one; further ones are only counted.
 const GAPS_LISTED_MAX: usize = 1_000;
 /// Gaps that are shown to people.
@@ -10,7 +12,7 @@ const RESTART_GAP_MIN: u32 = 64;
 /// What is known of the triggers of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Triggers {
-    mask: u32,
+    bits: TriggerBits,
     step: u32,
     pub(super) first: Option<u32>,
     pub(super) last: Option<u32>,
@@ -26,24 +28,30 @@ pub(super) struct Triggers {
 }
 
 impl Triggers {
+    /// Of numbers that have `bits`, 16 or 24, and follow each other by `step`.
     pub(super) fn new(bits: u32, step: u32) -> Self {
         Self {
-            mask: u32::MAX >> (32 - bits),
+            bits: TriggerBits::from_bits(bits).unwrap_or_default(),
             step,
             ..Self::default()
         }
     }
 
+    /// The trigger number of a sub-event, in the width that the file is read with.
+    pub(super) const fn of(&self, header: &SubEventHeader) -> u32 {
+        header.trigger(self.bits)
+    }
+
     /// The next event is that of `trigger`.
     pub(super) fn see(&mut self, trigger: u32) {
-        let trigger = trigger & self.mask;
+        let mask = self.bits.mask();
         self.first.get_or_insert(trigger);
         self.span += 1;
         if let Some(last) = self.last.replace(trigger) {
-            let ahead = trigger.wrapping_sub(last) & self.mask;
+            let ahead = trigger.wrapping_sub(last) & mask;
             let between = ahead.saturating_sub(1) / self.step;
             let from_zero = between >= RESTART_GAP_MIN && trigger < self.step;
-            if ahead == 0 || ahead > self.mask >> 2 || from_zero {
+            if ahead == 0 || ahead > mask >> 2 || from_zero {
                 self.restarts += 1;
             } else if between > 0 {
                 self.miss(last, trigger, between);
@@ -56,8 +64,9 @@ impl Triggers {
         self.missing += u64::from(between);
         self.gaps_all += 1;
         if self.gaps.len() < GAPS_LISTED_MAX {
-            let first = last.wrapping_add(self.step) & self.mask;
-            let end = trigger.wrapping_sub(self.step) & self.mask;
+            let mask = self.bits.mask();
+            let first = last.wrapping_add(self.step) & mask;
+            let end = trigger.wrapping_sub(self.step) & mask;
             self.gaps.push([first, end]);
         }
     }
@@ -95,7 +104,10 @@ mod tests {
 
     fn seen(bits: u32, step: u32, numbers: impl IntoIterator<Item = u32>) -> Triggers {
         let mut triggers = Triggers::new(bits, step);
-        numbers.into_iter().for_each(|number| triggers.see(number));
+        let mask = triggers.bits.mask();
+        numbers
+            .into_iter()
+            .for_each(|number| triggers.see(number & mask));
         triggers
     }
 
