@@ -452,6 +452,10 @@ fn who_does_not_hold_the_key_takes_no_part() {
     let refused = session.receive("1", &["--key", text(&short)]).end();
     assert_eq!(refused.code(), Some(2));
     assert!(refused.stderr.contains("at least 16"), "{}", refused.stderr);
+    // The file may be one that was named by mistake: no remedy writes over it.
+    let over = format!("> {}", text(&short));
+    assert!(!refused.stderr.contains(&over), "{}", refused.stderr);
+    assert!(refused.stderr.contains("> NEW-FILE"), "{}", refused.stderr);
 }
 
 #[test]

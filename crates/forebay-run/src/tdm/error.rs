@@ -90,7 +90,7 @@ pub enum TdmError {
         address: String,
     },
     /// Configuration: the key is too short.
-    #[error("--key {}: the key has {bytes} bytes, at least {least} are needed: head -c 32 /dev/urandom > {}", .path.display(), .path.display())]
+    #[error("--key {}: the key has {bytes} bytes, at least {least} are needed; make one in a file of its own, `head -c 32 /dev/urandom > NEW-FILE`, and give it to receiver and senders", .path.display())]
     Key {
         /// Where it is.
         path: PathBuf,
