@@ -57,15 +57,38 @@ fn identity_of(data: &fs::Metadata) -> Identity {
 /// Most names that are looked at for a file that has lost its own.
 const NAMES_MAX: usize = 65_536;
 
-/// Where a file lies now that lay at `path`: there, in or below its directory, or beside and below that one's neighbours. The nearest are looked at first, up to
-/// `NAMES_MAX`.
+/// The device of a directory, unless it cannot be looked at.
+fn device(directory: &Path) -> Option<u64> {
+    fs::metadata(directory).ok().map(|data| data.dev())
+}
+
+/// Where a search for what lay at `path` begins, and the device that it keeps to, as no file is renamed beyond it: its directory, and the one above, unless that
+/// is the root or of another device.
+fn nearby(path: &Path) -> Option<(Vec<PathBuf>, u64)> {
+    let own = path.parent()?;
+    let above = own.parent().filter(|above| {
+        let whole = above.canonicalize();
+        whole.is_ok_and(|whole| whole.parent().is_some())
+    });
+    let mut near: Vec<PathBuf> = [Some(own), above]
+        .into_iter()
+        .flatten()
+        .map(Path::to_path_buf)
+        .collect();
+    let own_device = near.iter().find_map(|directory| device(directory))?;
+    near.retain(|directory| device(directory) == Some(own_device));
+    Some((near, own_device))
+}
+
+/// Where a file lies now that lay at `path`: there, in or below its directory, or beside and below that one's neighbours, on the same device. The nearest are
+/// looked at first, up to `NAMES_MAX`.
 pub(super) fn find(of: Identity, path: &Path) -> Option<PathBuf> {
     let is_it = |path: &Path| fs::symlink_metadata(path).is_ok_and(|data| identity_of(&data) == of);
     if is_it(path) {
         return Some(path.to_path_buf());
     }
-    let near = path.ancestors().skip(1).take(2);
-    let mut directories: VecDeque<PathBuf> = near.map(Path::to_path_buf).collect();
+    let (near, own_device) = nearby(path)?;
+    let mut directories = VecDeque::from(near);
     let mut seen: HashSet<PathBuf> = directories.iter().cloned().collect();
     let mut names = 0;
     while let Some(directory) = directories.pop_front() {
@@ -78,7 +101,8 @@ pub(super) fn find(of: Identity, path: &Path) -> Option<PathBuf> {
             if entry.ino() == of[0] && is_it(&path) {
                 return Some(path);
             }
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && seen.insert(path.clone()) {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_directory && device(&path) == Some(own_device) && seen.insert(path.clone()) {
                 directories.push_back(path);
             }
         }
@@ -284,5 +308,20 @@ mod tests {
         }
         fs::remove_file(folder.path().join("c.hld")).unwrap();
         assert_eq!(find(id, &path), None);
+    }
+
+    #[test]
+    fn the_search_keeps_to_the_device_and_does_not_begin_at_the_root() {
+        let begins = |path: &str| nearby(Path::new(path)).unwrap().0;
+        assert_eq!(begins("/dev/a.hld"), [Path::new("/dev")]);
+        assert_eq!(begins("/dev/../dev/a.hld"), [Path::new("/dev/../dev")]);
+        // Memory is mounted there, on most hosts as a device of its own.
+        let (dev, memory) = (Path::new("/dev"), Path::new("/dev/shm"));
+        let is_one = device(dev) == device(memory);
+        assert_eq!(begins("/dev/shm/a.hld").contains(&dev.into()), is_one);
+        let file = tempfile::NamedTempFile::new_in(memory).unwrap();
+        let id = identity(file.as_file()).unwrap();
+        assert_eq!(find(id, &dev.join("a.hld")).is_some(), is_one);
+        assert!(find(id, &memory.join("a.hld")).is_some());
     }
 }
