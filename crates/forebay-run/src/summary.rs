@@ -11,7 +11,7 @@ use serde::Serialize;
 use forebay_ledger::{Counter, Snapshot, Supervisor as Life, Verdict, audit};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
-use crate::books::{Books, SinkWords};
+use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::silence::Heard;
@@ -44,12 +44,18 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// Adds what the books of a sink say.
-    pub(crate) fn add(&mut self, words: &SinkWords, snapshot: &Snapshot) {
-        let (events, bytes) = snapshot.tally(words.removed);
-        self.files += snapshot.value(words.removed_files);
-        self.events += events;
-        self.bytes += bytes;
+    /// Of all that write files in the books of a ledger; nothing in a ledger without such books.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let sum = |name| {
+            let words = snapshot.metrics().filter(|word| word.name == name);
+            words.map(|word| word.value).sum()
+        };
+        Self {
+            files: sum("output_removed_files"),
+            events: sum("output_removed_events"),
+            bytes: sum("output_removed_bytes"),
+        }
     }
 
     /// Whether anything is gone.
@@ -194,7 +200,7 @@ impl Summary {
             subevents_missing: by_source(|source| source.missing),
             odd_decoding: by_source(|source| source.odd_decoding),
             drops: drops(&verdict),
-            output_removed: removed(books, snapshot),
+            output_removed: Removed::of(snapshot),
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
             triggers: Triggers::of(snapshot).unwrap_or_default(),
@@ -228,14 +234,6 @@ fn span_s(books: &Books, snapshot: &Snapshot) -> f64 {
         .map_or(0, |words| snapshot.value(words.start_ns));
     let first = if trigger > 0 { trigger } else { message };
     last.saturating_sub(first) as f64 / 1e9
-}
-
-fn removed(books: &Books, snapshot: &Snapshot) -> Removed {
-    let mut removed = Removed::default();
-    for sink in &books.sinks {
-        removed.add(sink, snapshot);
-    }
-    removed
 }
 
 /// All named losses that occurred.

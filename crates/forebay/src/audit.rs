@@ -14,6 +14,7 @@ use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::host::Changes;
 use forebay_run::run_dir::{is_live, open_ledger};
 use forebay_run::silence::Heard;
+use forebay_run::summary::Removed;
 use forebay_run::triggers::Triggers;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ use crate::output::print_line;
 use crate::session::{BROKEN, closing};
 use senders::Senders;
 
-/// Shows the balance sheet of a run, live or ended; exits with 1 when anything is missing from it.
+/// Shows the balance sheet of a run, live or ended; exits with 1 when its books do not close, or somebody removed what it wrote.
 ///
 /// With several directories, as those of senders and receivers on several hosts, their books are joined into one sheet, link by link: what a sender says
 /// it sent is what a receiver says it received, and losses of the link by name; what is left over is unexplained, and the exit code 1.
@@ -100,9 +101,16 @@ struct Judged {
     triggers: Option<Triggers>,
     /// Sources that are silent, or were.
     silent: Vec<Heard>,
+    /// What was written and somebody removed.
+    removed: Removed,
 }
 
 impl Judged {
+    /// Whether the books close, and nothing is gone of what was written.
+    fn is_whole(&self) -> bool {
+        self.verdict.closed && !self.removed.any()
+    }
+
     fn sheet(&self) -> String {
         let verdict = self.senders.named(&self.verdict);
         let mut sheet = verdict.tables();
@@ -112,7 +120,7 @@ impl Judged {
             sheet += "\n";
             sheet += &line;
         }
-        let closing = closing(&verdict, self.triggers.as_ref());
+        let closing = closing(&verdict, self.triggers.as_ref(), &self.removed);
         format!("{sheet}\n{}{closing}", self.senders.not_known())
     }
 
@@ -126,6 +134,10 @@ impl Judged {
             object.insert("subevents_missing".to_owned(), triggers.never_came.into());
             let silent = serde_json::to_value(&self.silent)?;
             object.insert("silent_sources".to_owned(), silent);
+        }
+        if let (Some(object), true) = (told.as_object_mut(), self.removed.any()) {
+            let removed = serde_json::to_value(self.removed)?;
+            object.insert("output_removed".to_owned(), removed);
         }
         Ok(told)
     }
@@ -153,29 +165,30 @@ fn judge(run: &Path) -> Result<Judged> {
         host: record.as_ref().and_then(host::counters),
         triggers: Triggers::of(&snapshot),
         silent: Heard::by_trouble(Heard::all(&snapshot)),
+        removed: Removed::of(&snapshot),
         snapshot,
         verdict,
     })
 }
 
 pub(crate) fn run(args: &AuditArgs) -> Result<ExitCode> {
-    let closed = match args.runs.as_slice() {
+    let whole = match args.runs.as_slice() {
         [run] => one(args, run)?,
         several => joined::show(several, args.format)?,
     };
-    Ok(if closed {
+    Ok(if whole {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(BROKEN)
     })
 }
 
-/// The books of one directory; whether they close.
+/// The books of one directory; whether they close and nothing is gone.
 fn one(args: &AuditArgs, run: &Path) -> Result<bool> {
     let parts = parts(run);
     Ok(if parts.is_empty() {
         let judged = judge(run)?;
-        let closed = judged.verdict.closed;
+        let whole = judged.is_whole();
         match args.format {
             AuditFormat::Json => print_line(judged.json()?),
             AuditFormat::Text => print_line(judged.sheet()),
@@ -183,13 +196,13 @@ fn one(args: &AuditArgs, run: &Path) -> Result<bool> {
                 print_line(prometheus::expose(&Arc::new(judged.snapshot))?.trim_end());
             }
         }
-        closed
+        whole
     } else {
         all(args, run, &parts)?
     })
 }
 
-/// The books of all parts of a chain, one after the other; whether all close.
+/// The books of all parts of a chain, one after the other; whether all close and nothing is gone.
 fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
     let mut verdicts = BTreeMap::new();
     for part in parts {
@@ -220,5 +233,5 @@ fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
             );
         }
     }
-    Ok(closed)
+    Ok(verdicts.values().all(Judged::is_whole))
 }

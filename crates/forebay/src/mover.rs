@@ -10,7 +10,7 @@ use forebay_run::mover::{Mover, MoverPlan, MoverSummary};
 use forebay_run::plan::FilePlan;
 
 use crate::output::{Format, bytes, note_line, parse_duration, print_line};
-use crate::session::BROKEN;
+use crate::session::{BROKEN, closing};
 
 /// Least time that a silent connection is kept.
 const IDLE_LIMIT_MIN: Duration = Duration::from_millis(100);
@@ -103,7 +103,8 @@ fn print_text(summary: &MoverSummary) {
             stream.events_written,
             bytes(stream.bytes_written as f64),
         ));
-        print_line(stream.verdict.sheet());
+        let closing = closing(&stream.verdict, None, &stream.output_removed);
+        print_line(format_args!("{}\n{closing}", stream.verdict.tables()));
         for taint in &stream.taints {
             print_line(format_args!("TAINTED: {taint}"));
         }

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_ledger::{Leak, Verdict};
+use forebay_ledger::{Leak, Verdict, grouped};
 use forebay_run::books::Books;
 use forebay_run::host::Changes;
 use forebay_run::plan::Plan;
 use forebay_run::silence::Heard;
-use forebay_run::summary::Summary;
+use forebay_run::summary::{Removed, Summary};
 use forebay_run::supervisor::Supervisor;
 use forebay_run::triggers::Triggers;
 
@@ -228,11 +228,28 @@ fn print_text(done: &Done, found: Option<&str>) {
     if let Some(found) = found {
         print_line(found);
     }
-    let closing = closing(&done.verdict, Some(&summary.triggers));
+    let removed = &summary.output_removed;
+    let closing = closing(&done.verdict, Some(&summary.triggers), removed);
     print_line(closing.trim_end());
 }
 
-/// The last words of a run that builds events: what is missing, incomplete and lost, and then that all of it is accounted for.
-pub(crate) fn closing(verdict: &Verdict, triggers: Option<&Triggers>) -> String {
-    verdict.closing(&triggers.map(Triggers::first_words).unwrap_or_default())
+/// The last words of a run that builds or writes events: what is gone, missing, incomplete and lost, and then that all of it is accounted for.
+pub(crate) fn closing(verdict: &Verdict, triggers: Option<&Triggers>, removed: &Removed) -> String {
+    let mut first: Vec<String> = gone(removed).into_iter().collect();
+    first.extend(triggers.iter().flat_map(|triggers| triggers.first_words()));
+    verdict.closing(&first)
+}
+
+/// What was written and is gone, since somebody removed or cut the files.
+pub(crate) fn gone(removed: &Removed) -> Option<String> {
+    let files = match removed.files {
+        0 => return None,
+        1 => "1 file".to_owned(),
+        files => format!("{files} files"),
+    };
+    let events = grouped(removed.events.into());
+    let amount = bytes(removed.bytes as f64);
+    Some(format!(
+        "Gone: {events} events ({amount}) that were written; somebody removed or cut {files}"
+    ))
 }

@@ -6,10 +6,12 @@ mod rig;
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rig::sender::{Sender, message};
 use rig::{
-    Run, assert_closed, audit, evb, files, free_ports, hld, number, signal, start, wait_for,
+    Run, assert_closed, audit, audit_json, demo, evb, files, forebay, free_ports, hld, number,
+    signal, start, wait_for,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -24,10 +26,15 @@ struct Taking {
 
 impl Taking {
     fn start() -> Self {
+        Self::start_as(|out, base_port| evb(out, 1, base_port, &[]))
+    }
+
+    /// A run by the command for its directory and its first port.
+    fn start_as(command: impl FnOnce(&Path, u16) -> Command) -> Self {
         let folder = TempDir::new().unwrap();
         let out = folder.path().join("out");
         let base_port = free_ports(1);
-        let run = start(&mut evb(&out, 1, base_port, &[]));
+        let run = start(&mut command(&out, base_port));
         run.wait_stages(&["receiver", "builder"]);
         Self {
             _folder: folder,
@@ -83,6 +90,28 @@ fn gone(json: &Value) -> [u64; 3] {
     ["files", "events", "bytes"].map(|key| number(&json["output_removed"], key))
 }
 
+/// The last line, which says first what is gone, and how many events that is.
+fn last_words(text: &str, events: u64) -> &str {
+    let last = text.trim_end().lines().last().unwrap();
+    let gone = format!("Gone: {events} events (");
+    assert!(last.starts_with(&gone), "{text}");
+    assert!(last.contains("accounted for: the books close"), "{text}");
+    last
+}
+
+/// Asserts that the books close and that the audit tells what is gone as the run did; its exit code is 1 then.
+fn assert_told(json: &Value, out: &Path) {
+    let residual = ["residual_items", "residual_bytes"].map(|key| number(json, key));
+    assert_eq!(residual, [0; 2], "{json}");
+    let [_, events, _] = gone(json);
+    let sheet = audit(out);
+    assert_eq!(sheet.code(), Some(1), "{}", sheet.stdout);
+    last_words(&sheet.stdout, events);
+    let told = audit_json(out);
+    assert_eq!(told["closed"], true, "{told}");
+    assert_eq!(gone(&told), gone(json), "{told}");
+}
+
 fn cut(path: &Path, bytes: u64) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     file.set_len(bytes).unwrap();
@@ -103,7 +132,42 @@ fn a_removed_file_is_noticed_told_and_followed_by_another() {
     let file = hld::read(&next);
     assert!(file.is_ended && file.broken == 0);
     assert_eq!(number(&json, "events_built"), 150);
-    assert_closed(&json, &out);
+    assert_told(&json, &out);
+}
+
+#[test]
+fn what_is_gone_is_said_first_at_the_end_and_by_the_audits() {
+    let mut taking = Taking::start_as(|out, base_port| {
+        let mut command = forebay();
+        command.args(["evb", "--sources", "1", "--out"]).arg(out);
+        command.args(["--base-port", &base_port.to_string()]);
+        command
+    });
+    let path = taking.send(0..100);
+    let bytes = path.metadata().unwrap().len() - 32;
+    cut(&path, 0);
+    taking.wait_until_noticed("was cut to 0 bytes while it was written: 100 events");
+    taking.send(100..150);
+    signal("INT", taking.run.pid());
+    let ended = taking.run.end();
+    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
+    let last = last_words(&ended.stdout, 100);
+    let kilobytes = format!("({:.1} kB)", bytes as f64 / 1e3);
+    assert!(last.contains(&kilobytes), "{kilobytes}: {last}");
+    assert!(last.contains("removed or cut 1 file"), "{last}");
+    let sheet = audit(&taking.out);
+    assert_eq!(sheet.code(), Some(1), "{}", sheet.stdout);
+    assert_eq!(last_words(&sheet.stdout, 100), last);
+    // As one of several.
+    let whole = TempDir::new().unwrap();
+    let of_demo = start(&mut demo(whole.path(), &["--duration", "200ms"])).end();
+    assert_eq!(of_demo.code(), Some(0), "{}", of_demo.stdout);
+    let mut command = forebay();
+    command.arg("audit").arg(&taking.out).arg(whole.path());
+    let joined = start(&mut command).end();
+    assert_eq!(joined.code(), Some(1), "{}", joined.stdout);
+    let named = format!("{}: Gone: 100 events {kilobytes}", taking.out.display());
+    assert!(joined.stdout.contains(&named), "{}", joined.stdout);
 }
 
 #[test]
@@ -125,7 +189,8 @@ fn a_removed_directory_is_made_again_and_the_record_goes_to_standard_output() {
     let memory = Path::new(memory.split('`').next().unwrap());
     let sheet = audit(memory);
     fs::remove_file(memory).unwrap();
-    assert_eq!(sheet.code(), Some(0), "{}", sheet.stdout);
+    assert_eq!(sheet.code(), Some(1), "{}", sheet.stdout);
+    last_words(&sheet.stdout, 100);
     assert!(
         sheet.stdout.contains("tainted (output was removed)"),
         "{}",
@@ -151,7 +216,7 @@ fn a_file_that_is_cut_keeps_its_whole_events_and_has_no_zeros() {
         let file = hld::read(&path);
         assert!(file.is_ended && file.broken == 0, "{}", path.display());
     }
-    assert_closed(&json, &out);
+    assert_told(&json, &out);
 }
 
 #[test]
@@ -194,5 +259,5 @@ fn what_was_removed_before_the_builder_died_is_counted_by_its_successor() {
     let (out, json, _folder) = taking.end();
     assert_eq!(gone(&json)[..2], [1, 100], "{json}");
     assert_eq!(json["restarts"]["builder"], 1, "{json}");
-    assert_closed(&json, &out);
+    assert_told(&json, &out);
 }

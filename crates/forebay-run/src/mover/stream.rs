@@ -35,11 +35,6 @@ pub(super) struct StreamWords {
 }
 
 impl StreamWords {
-    /// The words of its files.
-    pub(super) fn sink(&self) -> &SinkWords {
-        &self.sink
-    }
-
     fn declare(run_id: &str, sink: &str) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(run_id);
         let (words, mover_id) = declare_writer(&mut schema, "mover", sink);

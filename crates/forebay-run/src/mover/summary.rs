@@ -172,8 +172,6 @@ impl StreamSummary {
                 },
             )
         };
-        let mut removed = Removed::default();
-        removed.add(stream.words.sink(), &snapshot);
         let ((events_in, _), (events_written, bytes_written)) = line("mover");
         let (_, (events_sent, _)) = line("sender");
         let [first, last] = stream.words.runs.map(|word| snapshot.value(word) as u32);
@@ -193,7 +191,7 @@ impl StreamSummary {
             residual_items: verdict.balance.residual_items,
             residual_bytes: verdict.balance.residual_bytes,
             drops: drops(&verdict),
-            output_removed: removed,
+            output_removed: Removed::of(&snapshot),
             files,
             ledger: stream.ledger.clone(),
             taints: stream.taints.clone(),

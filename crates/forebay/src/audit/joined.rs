@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use forebay_ledger::join::{Party, join};
 use forebay_run::host::Changes;
+use forebay_run::summary::Removed;
 use serde_json::{Value, json};
 
 use super::{AuditFormat, judge, parts};
 use crate::output::print_line;
+use crate::session::gone;
 
 /// What could be read, and what could not.
 #[derive(Default)]
@@ -16,6 +18,8 @@ struct Books {
     parties: Vec<Party>,
     hosts: Vec<(String, Changes)>,
     unread: Vec<(String, String)>,
+    /// What was written there and somebody removed.
+    removed: Vec<(String, Removed)>,
 }
 
 impl Books {
@@ -39,6 +43,9 @@ impl Books {
             Ok(judged) => {
                 self.hosts
                     .extend(judged.host.map(|host| (name.clone(), host)));
+                if judged.removed.any() {
+                    self.removed.push((name.clone(), judged.removed));
+                }
                 let party = Party::new(&name, &judged.snapshot, judged.verdict);
                 self.parties.push(party);
             }
@@ -47,12 +54,13 @@ impl Books {
     }
 }
 
-/// Shows the books of `runs` joined; whether they balance.
+/// Shows the books of `runs` joined; whether they balance and nothing is gone.
 pub(super) fn show(runs: &[PathBuf], format: AuditFormat) -> Result<bool> {
     let Books {
         parties,
         hosts,
         unread,
+        removed,
     } = Books::of(runs);
     let joined = join(parties);
     let closed = joined.closed && unread.is_empty();
@@ -66,6 +74,12 @@ pub(super) fn show(runs: &[PathBuf], format: AuditFormat) -> Result<bool> {
             let hosts = hosts.into_iter();
             let hosts = hosts.map(|(name, host)| Ok((name, serde_json::to_value(host)?)));
             told["host_counters"] = hosts.collect::<Result<serde_json::Map<_, _>>>()?.into();
+            if !removed.is_empty() {
+                let removed = removed.iter();
+                let removed =
+                    removed.map(|(name, gone)| Ok((name.clone(), serde_json::to_value(gone)?)));
+                told["output_removed"] = removed.collect::<Result<serde_json::Map<_, _>>>()?.into();
+            }
             print_line(told);
         }
         AuditFormat::Text => {
@@ -76,6 +90,11 @@ pub(super) fn show(runs: &[PathBuf], format: AuditFormat) -> Result<bool> {
                     print_line(format_args!("\n{name}:\n{}", lines.join("\n")));
                 }
             }
+            for (name, removed) in &removed {
+                if let Some(gone) = gone(removed) {
+                    print_line(format_args!("{name}: {gone}"));
+                }
+            }
             for (name, why) in &unread {
                 print_line(format_args!("NOT PART OF THIS: {name}: {why}"));
             }
@@ -84,5 +103,5 @@ pub(super) fn show(runs: &[PathBuf], format: AuditFormat) -> Result<bool> {
             bail!("--format prometheus tells the books of one directory; ask for each of them")
         }
     }
-    Ok(closed)
+    Ok(closed && removed.is_empty())
 }
