@@ -34,19 +34,19 @@ fn assert_told(ended: &Ended, parts: &[&str]) {
 fn a_limit_of_the_size_of_files_is_a_named_condition() {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(1);
-    // Above what the rings and the receiver take in memory files, below what the sink is given: 12 MiB.
+    // Above what the rings and the receiver take in memory files, below what the sink is given: 20 MiB.
     let command = evb(
         folder.path(),
         1,
         base_port,
         &["--sink-queue", "1Mi", "--event-size", "256Ki"],
     );
-    let run = limited("ulimit -f 24576", &command);
+    let run = limited("ulimit -f 40960", &command);
     run.wait_stages(&["receiver", "builder"]);
     std::thread::sleep(std::time::Duration::from_millis(300));
     let port = base_port.to_string();
     let sender = [
-        "emulate", "hades", "--group", "1:20000", "--rate", "1000", "--events", "1000",
+        "emulate", "hades", "--group", "1:20000", "--rate", "1000", "--events", "2000",
     ];
     let sent = start(forebay().args(sender).args(["--base-port", &port])).end();
     assert_eq!(sent.code(), Some(0), "{}", sent.stderr);
