@@ -19,7 +19,7 @@ use crate::rows::groups::{Groups, Values};
 const OPTION: &str = "--rows";
 /// Windows of a group, of some 6 MB. One is gathered, one is written, and some may wait. Of each that is written a few KiB stay for the end of the file.
 const GROUP_WINDOWS: usize = 32_768;
-/// Groups that may wait for the disk: whoever hands them over empties a socket, and waits for nobody. Windows that find no room are counted, and are not in the file.
+/// Groups that may wait for the disk: the thread that hands them over empties a socket, and waits for nothing. Windows that find no room are counted, and are not in the file.
 const GROUPS_WAIT: usize = 4;
 /// The end waits so long for a disk that takes nothing.
 const END: Duration = Duration::from_secs(30);
@@ -99,21 +99,29 @@ impl WindowFile {
         })
     }
 
-    /// What is gathered goes to the writer, if there is room.
-    fn hand_over(&mut self) -> Result<(), String> {
-        let batch = (std::mem::take(&mut self.gathered), self.names.clone());
-        match &self.to_writer {
-            _ if batch.0.is_empty() => Ok(()),
-            Some(to_writer) => match to_writer.try_send(batch) {
-                Ok(()) => Ok(()),
-                Err(TrySendError::Full((windows, _))) => {
-                    self.missed += windows.len();
-                    Ok(())
-                }
-                Err(TrySendError::Disconnected(_)) => self.end(),
-            },
-            None => self.end(),
+    /// What is gathered goes to the writer, if there is room for it within `patience`; else it is missed.
+    fn hand_over(&mut self, patience: Duration) -> Result<(), String> {
+        let windows = self.gathered.len();
+        if windows == 0 {
+            return Ok(());
         }
+        let mut batch = (std::mem::take(&mut self.gathered), self.names.clone());
+        let begun = Instant::now();
+        while let Some(to_writer) = &self.to_writer {
+            match to_writer.try_send(batch) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(back)) if begun.elapsed() < patience => {
+                    batch = back;
+                    std::thread::sleep(LOOK);
+                }
+                Err(TrySendError::Full(_)) => {
+                    self.missed += windows;
+                    return Ok(());
+                }
+                Err(TrySendError::Disconnected(_)) => break,
+            }
+        }
+        self.end()
     }
 
     /// Waits for the writer, and tells what failed there.
@@ -178,27 +186,12 @@ impl Watch for WindowFile {
         if self.gathered.len() < self.most {
             return Ok(());
         }
-        self.hand_over()
+        self.hand_over(Duration::ZERO)
     }
 
     fn finish(&mut self, _: &ReceiveSummary, _: &Balance) -> Result<(), String> {
         // Nothing is to be received any more: the last ones may wait.
-        let begun = Instant::now();
-        while !self.gathered.is_empty() && begun.elapsed() < END {
-            let (missed, windows) = (self.missed, self.gathered.len());
-            let batch = (std::mem::take(&mut self.gathered), self.names.clone());
-            let Some(to_writer) = &self.to_writer else {
-                break;
-            };
-            match to_writer.try_send(batch) {
-                Ok(()) => break,
-                Err(TrySendError::Full((kept, _))) if begun.elapsed() + LOOK < END => {
-                    self.gathered = kept;
-                    std::thread::sleep(LOOK);
-                }
-                Err(_) => self.missed = missed + windows,
-            }
-        }
+        self.hand_over(END)?;
         self.end()
     }
 }
@@ -311,7 +304,7 @@ mod tests {
             file.window(&row(window), 1_700_000_000_000_000_123)
                 .unwrap();
         }
-        file.hand_over().unwrap();
+        file.hand_over(Duration::ZERO).unwrap();
         file.end().unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().num_row_groups(), 3);
@@ -332,7 +325,7 @@ mod tests {
         let path = directory.path().join("rows.parquet");
         let mut file = WindowFile::create(&path).unwrap();
         file.window(&Row::default(), 7).unwrap();
-        file.hand_over().unwrap();
+        file.hand_over(Duration::ZERO).unwrap();
         file.end().unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap();
@@ -379,7 +372,10 @@ mod tests {
         for window in 0..4 {
             failed = failed.or(file.window(&row(window), 0).err());
         }
-        let told = failed.or(file.hand_over().and_then(|()| file.end()).err());
+        let told = failed.or(file
+            .hand_over(Duration::ZERO)
+            .and_then(|()| file.end())
+            .err());
         let told = told.unwrap();
         assert!(
             told.contains("rows.parquet") && told.contains("full"),
