@@ -9,9 +9,10 @@
 
 mod rig;
 
+use std::path::Path;
 use std::process::Command;
 
-use rig::{forebay, free_ports, start};
+use rig::{Ended, forebay, free_ports, start};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -39,23 +40,25 @@ rm -r "$out/gone"; kill -9 $gone; wait $gone
 kill -INT $lives; wait $lives; echo $?
 "#;
 
-fn may_mount() -> bool {
+/// A script's end, where `/dev/shm` can be its own: it is given the folder, the first of two free ports, and the program.
+fn in_memory_of_its_own(script: &str, folder: &Path) -> Option<Ended> {
     let probe = Command::new("unshare").args(["--mount", "true"]).status();
-    probe.is_ok_and(|status| status.success())
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("skipped: no private mount namespace here (needs root and util-linux)");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command.arg(folder).arg(free_ports(2).to_string());
+    Some(start(command.arg(forebay().get_program())).end())
 }
 
 #[test]
 fn the_doctor_takes_away_what_is_dead_and_leaves_what_lives() {
-    if !may_mount() {
-        println!("skipped: no private mount namespace here (needs root and util-linux)");
-        return;
-    }
     let folder = TempDir::new().unwrap();
-    let port = free_ports(2).to_string();
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", SCRIPT, "sh"]);
-    command.arg(folder.path()).arg(port);
-    let ended = start(command.arg(forebay().get_program())).end();
+    let Some(ended) = in_memory_of_its_own(SCRIPT, folder.path()) else {
+        return;
+    };
     let lines: Vec<&str> = ended.stdout.lines().collect();
     let [mode, dead, said, audited, removed, there, code] = lines[..] else {
         panic!("{}\n{}", ended.stdout, ended.stderr);
@@ -101,16 +104,10 @@ grep -m 1 "taken out of memory" "$out/said"
 
 #[test]
 fn the_next_start_of_another_program_brings_the_ledger_of_a_killed_run_home() {
-    if !may_mount() {
-        println!("skipped: no private mount namespace here (needs root and util-linux)");
-        return;
-    }
     let folder = TempDir::new().unwrap();
-    let port = free_ports(2).to_string();
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", NEXT_SCRIPT, "sh"]);
-    command.arg(folder.path()).arg(port);
-    let ended = start(command.arg(forebay().get_program())).end();
+    let Some(ended) = in_memory_of_its_own(NEXT_SCRIPT, folder.path()) else {
+        return;
+    };
     let lines: Vec<&str> = ended.stdout.lines().collect();
     let [memory, left, there, code, times, said, audited @ ..] = &lines[..] else {
         panic!("{}\n{}", ended.stdout, ended.stderr);
