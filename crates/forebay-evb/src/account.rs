@@ -78,7 +78,7 @@ pub struct SourceWords {
     pub last: Counter,
     /// 1 when the source was waited for in vain, or as long as it may be silent, and nothing came from it since.
     pub silent: Counter,
-    /// When the last message came, in ns of the wall clock; set by whoever reads the queue and not by the engine.
+    /// When the last message came, in ns of the wall clock; set by the stage that reads the queue and not by the engine.
     pub last_seen: Counter,
     /// When it came, in ns of the clock that the engine is told; 0 before the first.
     pub heard: Counter,

@@ -110,7 +110,7 @@ fn a_silence_is_counted_from_the_last_message_and_its_totals_stay() {
         rig.poll();
         let ended = [1, 6_000 * MS, 30];
         assert_eq!(silence(&mut rig, 2), (false, 0, ended), "{completion:?}");
-        // Those who close are not silent.
+        // Sources that close are not silent.
         rig.send(0, &subs(50..60));
         (0..3).for_each(|source| rig.close(source));
         rig.pass(1_000 * MS);

@@ -2,7 +2,7 @@
 //!
 //! The live ledger lies in `/dev/shm`: a mapped file on a disk makes a data path wait for the disk whenever the
 //! kernel writes its pages back. The run's directory holds a link to it while the run lives (a `kill -9`
-//! leaves both, for the post-mortem; the next run anywhere brings the ledger home into its directory, and where that cannot be, it is removed
+//! leaves both, for the post-mortem; the next run anywhere brings the ledger home into its directory, and removes one that no directory waits for
 //! from memory when it is a day old) and the ledger itself afterwards. `ledger` and `run.json` are those of the last
 //! run in that directory; older ones are kept as `ledger-RUN` and `run-RUN.json`, and files of those names that are no
 //! run's at all as `ledger-old` and `run-old.json`. A run that does not begin leaves the directory as it was.
@@ -154,7 +154,7 @@ impl RunDir {
         }
         let words = Words::new(mapping);
         let run = RunWriter::format(schema, &words, std::process::id(), clock::realtime_ns())?;
-        // After the lock: whoever reads where it belongs sees whether its process lives.
+        // After the lock: a reader of where it belongs sees whether its process lives.
         file.write_all_at(&home, ledger_bytes)
             .map_err(RunError::file("writing", &self.memory))?;
         if without_memory {

@@ -1,6 +1,6 @@
 //! Lines for people, from threads that wait for nobody.
 //!
-//! Whoever empties a socket or a ring, or is to send at an instant, does not wait for a terminal that stands still, or a pipe that nobody reads: lines go to a thread of
+//! A thread that empties a socket or a ring, or is to send at an instant, does not wait for a terminal that stands still, or a pipe that nobody reads: lines go to a thread of
 //! their own.
 
 use std::sync::Arc;

@@ -269,7 +269,7 @@ fn opening(step: u64) -> Packet<'static> {
     } else {
         Message::Ready(Ready::default())
     };
-    // Who answers the first welcome, which names no place, gets one; welcomes are told apart by their starts.
+    // A sender that answers the first welcome, which names no place, gets one; welcomes are told apart by their starts.
     let (session, start) = if step < 3 {
         (0, 0)
     } else {

@@ -36,7 +36,7 @@ const COMMIT_NS: u64 = 100_000_000;
 /// Why a caller that [gathers](Settings::gathers) threw away what was delivered to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untaken {
-    /// He had enough, or whoever he gives it to has gone.
+    /// It had enough, or the reader of its output has gone.
     NotWanted,
     /// It could not be written to where it belongs.
     NotWritten,

@@ -297,7 +297,7 @@ impl ToFlx<'_> {
             card.give_up(Unwritten::Stopped, &mut self.books);
             card.summary.packets_left = card.in_ring();
         }
-        // In rings or lost by name, all of it: whoever still waits for that is told. What comes now goes nowhere.
+        // In rings or lost by name, all of it: a sender that still waits for that is told. What comes now goes nowhere.
         self.books.commit();
         self.acknowledge(&mut receiver);
         receiver.acknowledge().decline();

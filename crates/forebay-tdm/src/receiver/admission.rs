@@ -259,7 +259,7 @@ impl Receiver {
         let Some(peer) = self.peers.get(usize::from(sender)) else {
             return;
         };
-        // Who learns its start before it has said that it is ready might send before that is known here.
+        // A sender that learns its start before it has said that it is ready might send before that is known here.
         let welcome = self.welcome_of(peer.nonce, sender, peer.is_ready());
         if welcome.start_ns != 0
             && let Some(peer) = self.peers.get_mut(usize::from(sender))

@@ -1,4 +1,4 @@
-//! Who has said hello and has not answered yet.
+//! Senders that have said hello and have not answered yet.
 //!
 //! A place is given to a sender that answers, not to a hello: anybody can say hello, also in the name of an address that is not its own, and would keep places from those
 //! that come. So the first welcome names no place ([`NO_SENDER`](forebay_wire::tdm::NO_SENDER)); what its reader says next proves that it was read, and gets one.

@@ -424,7 +424,7 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
     say(format_args!("{}", summary.closing()));
 }
 
-/// Who got no place, what was not told, and who lacks the key.
+/// Hellos that got no place, lines that were not told, and datagrams without the key.
 fn strangers(summary: &ReceiveSummary) -> Vec<String> {
     let refused = summary.hellos_refused.iter();
     let mut lines: Vec<String> = refused

@@ -36,7 +36,7 @@ impl DemoSummary {
             }
         }
         if said.is_empty() && missing > 0 {
-            // Who was to tell what became of them has told nothing.
+            // The process that was to tell what became of them has told nothing.
             let chunks = part_of(missing, self.chunks_expected, "chunks");
             said.push(format!("Not received: {chunks}"));
         }
