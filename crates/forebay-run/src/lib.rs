@@ -30,6 +30,7 @@ pub mod tdm;
 pub mod teller;
 pub mod triggers;
 pub mod verify;
+pub mod watched;
 mod words;
 mod worker;
 

@@ -3,10 +3,10 @@
 mod begun;
 mod block;
 mod file;
+mod kept;
 mod name;
 mod tcp;
 mod tenure;
-mod watched;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

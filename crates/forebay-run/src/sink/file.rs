@@ -17,11 +17,12 @@ use forebay_sys::clock;
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use super::begun::{claim, create_new, options};
-use super::watched::{Fate, Identity, Kept, fate, find, identity, moved_to};
+use super::kept::Kept;
 use super::{Block, Dropped, SinkBooks, Writer, name};
 use crate::error::RunError;
 use crate::plan::FilePlan;
 use crate::stage::Report;
+use crate::watched::{Fate, Identity, fate, find, identity, moved_to};
 
 /// How often a file is looked at into which nothing is written.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
