@@ -2,6 +2,7 @@
 
 mod capture;
 mod chunks;
+mod removed;
 mod sinks;
 
 use forebay_evb::{Reject, declare};
@@ -13,6 +14,7 @@ use forebay_ledger::{
 use crate::plan::Plan;
 pub use capture::{CaptureDrop, CaptureWords};
 pub use chunks::{ChunkDrop, ChunkWords};
+pub(crate) use removed::RemovedWords;
 pub(crate) use sinks::declare_writer;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].

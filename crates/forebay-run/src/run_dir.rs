@@ -29,7 +29,7 @@ use forebay_sys::mapping::{Access, Mapping};
 
 use crate::error::RunError;
 pub use forgotten::{Cleaned, clean_memory};
-pub(crate) use kept::KeptLedger;
+pub(crate) use kept::{KeptLedger, Unkept};
 use older::Older;
 
 const LEDGER: &str = "ledger";
@@ -220,6 +220,22 @@ impl RunDir {
         let ledger = bytes.strip_suffix(&*home::trailer(&self.path));
         self.replace(LEDGER, ledger.unwrap_or(&bytes))?;
         fs::remove_file(&self.memory).map_err(RunError::file("removing", &self.memory))
+    }
+
+    /// The directory is not this run's any more: the ledger stays in memory. For the operator: why, and where.
+    pub(crate) fn leave_ledger(&mut self) -> Option<String> {
+        let error = self.refuse_when_gone().err()?;
+        self.live = false;
+        self.ended = true;
+        Some(self.stays(&error))
+    }
+
+    /// What is said of a ledger that stays in memory.
+    pub(crate) fn stays(&self, error: &RunError) -> String {
+        let memory = self.memory.display();
+        format!(
+            "{error}; the ledger stays in memory, where `forebay audit {memory}` reads it, until the next run of any program can bring it home, or `forebay doctor --clean` takes it away"
+        )
     }
 
     /// Writes the run's record.

@@ -37,9 +37,19 @@ pub struct Lost {
 pub struct Removed {
     /// Such files.
     pub files: u64,
-    /// Events that went with them.
-    pub events: u64,
-    /// The bytes of these.
+    /// Events that went with them; none where no events are written. The same of messages, packets and heaps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// Messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// Packets of streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Heaps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heaps: Option<u64>,
+    /// The bytes of all of these, and of files that have others in them, as lists.
     pub bytes: u64,
 }
 
@@ -49,12 +59,15 @@ impl Removed {
     pub fn of(snapshot: &Snapshot) -> Self {
         let sum = |name| {
             let words = snapshot.metrics().filter(|word| word.name == name);
-            words.map(|word| word.value).sum()
+            words.map(|word| word.value).reduce(|a, b| a + b)
         };
         Self {
-            files: sum("output_removed_files"),
+            files: sum("output_removed_files").unwrap_or(0),
             events: sum("output_removed_events"),
-            bytes: sum("output_removed_bytes"),
+            messages: sum("output_removed_messages"),
+            packets: sum("output_removed_packets"),
+            heaps: sum("output_removed_heaps"),
+            bytes: sum("output_removed_bytes").unwrap_or(0),
         }
     }
 
@@ -62,6 +75,25 @@ impl Removed {
     #[must_use]
     pub fn any(&self) -> bool {
         self.files > 0
+    }
+
+    /// Whether nothing is.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        !self.any()
+    }
+
+    /// What is gone, each kind with its number.
+    pub fn items(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        let kinds = [
+            (self.events, "events"),
+            (self.messages, "messages"),
+            (self.packets, "packets"),
+            (self.heaps, "heaps"),
+        ];
+        kinds
+            .into_iter()
+            .filter_map(|(items, name)| Some((items?, name)))
     }
 }
 

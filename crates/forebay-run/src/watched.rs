@@ -1,12 +1,20 @@
 //! What somebody else does to a file while it is written: it may be removed, renamed or cut, and no write fails for that.
 
+mod file;
+mod runs;
+
 use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
+
+pub use file::{Gone, WatchedFile, create_free};
+
+/// How often a file is looked at into which nothing is written.
+pub const LOOK: Duration = Duration::from_millis(250);
 
 /// How an open file is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,8 @@ macro_rules! with_exit_codes {
 
 Exit codes:
   0  done, and the books close; losses, if any, have names
-  1  the books do not close: a residual, or a receiver that says it took less than was sent
+  1  the books do not close: a residual, or a receiver that says it took less than was sent;
+     or somebody removed or cut the file of --output, or removed the directory of --out
   2  it could not be done: a mistake on the command line, something that the host or the other
      side refuses, or nobody there; the error says what would be right
   4  of send and pub: messages are unconfirmed, as a receiver was gone before it said what became

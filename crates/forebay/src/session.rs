@@ -247,9 +247,12 @@ pub(crate) fn gone(removed: &Removed) -> Option<String> {
         1 => "1 file".to_owned(),
         files => format!("{files} files"),
     };
-    let events = grouped(removed.events.into());
-    let amount = bytes(removed.bytes as f64);
+    let kinds = removed
+        .items()
+        .map(|(items, name)| format!("{} {name}", grouped(items.into())));
+    let kinds: Vec<String> = kinds.collect();
+    let (kinds, amount) = (kinds.join(", "), bytes(removed.bytes as f64));
     Some(format!(
-        "Gone: {events} events ({amount}) that were written; somebody removed or cut {files}"
+        "Gone: {kinds} ({amount}) that were written; somebody removed or cut {files}"
     ))
 }

@@ -7,6 +7,7 @@ use super::end_point::{EndPoint, Role};
 pub(super) trait Acknowledges {
     fn taken(&mut self, messages: u64, bytes: u64);
     fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64);
+    fn removed(&mut self, files: u64, messages: u64, bytes: u64);
     fn decline(&mut self);
 }
 
@@ -17,6 +18,10 @@ impl<R: Role> Acknowledges for EndPoint<R> {
 
     fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
         Self::untaken(self, why, messages, bytes);
+    }
+
+    fn removed(&mut self, files: u64, messages: u64, bytes: u64) {
+        self.books.removed(files, messages, bytes);
     }
 
     fn decline(&mut self) {
@@ -51,6 +56,12 @@ impl<'a> Acknowledgement<'a> {
     /// by name.
     pub fn untaken(self, why: Untaken, messages: u64, bytes: u64) {
         self.end_point.untaken(why, messages, bytes);
+    }
+
+    /// Somebody removed or cut so many of the caller's files, and so many messages of so many bytes went with them that had taken effect. Their senders were told that
+    /// they came: that they are gone stands in these books.
+    pub fn removed(self, files: u64, messages: u64, bytes: u64) {
+        self.end_point.removed(files, messages, bytes);
     }
 
     /// What comes from now on is lost as not wanted, confirmed as such, and handed to nobody: the caller has enough.

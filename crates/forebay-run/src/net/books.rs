@@ -19,8 +19,10 @@ use super::counts::Counts;
 use super::settings::Settings;
 use super::summary::NetSummary;
 use super::tags::{TagSummary, Tags};
+use crate::books::RemovedWords;
 use crate::error::RunError;
-use crate::run_dir::KeptLedger;
+use crate::run_dir::{KeptLedger, Unkept};
+use crate::summary::Removed;
 
 /// Reasons of the account of sending.
 const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];
@@ -56,6 +58,7 @@ pub(super) struct Books {
     slots: Vec<Slot>,
     publish: Account,
     deliver: Account,
+    removed: RemovedWords,
     next_commit_ns: u64,
     tags: Tags,
     gathers: bool,
@@ -69,6 +72,7 @@ struct Declared {
     slots: Vec<Slot>,
     publish: Account,
     deliver: Account,
+    removed: RemovedWords,
 }
 
 impl std::fmt::Debug for Books {
@@ -87,6 +91,7 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
     };
     let (published, publish) = all(&mut builder, "publish", &PUBLISH_REASONS);
     let (delivered, deliver) = all(&mut builder, "deliver", &DELIVER_REASONS);
+    let removed = RemovedWords::declare(&mut builder, group, "", &["messages"]);
     let mut copies = LinkSpec::new("copies", "all").from(published);
     let mut read = LinkSpec::new("read", "all").to(delivered);
     let mut slots = Vec::with_capacity(places);
@@ -106,6 +111,7 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
         slots,
         publish,
         deliver,
+        removed,
     };
     Ok((builder.finish()?, declared))
 }
@@ -139,6 +145,7 @@ impl Books {
             slots: declared.slots,
             publish: declared.publish,
             deliver: declared.deliver,
+            removed: declared.removed,
             next_commit_ns: 0,
             tags: Tags::new(settings.per_tag),
             gathers: settings.gathers,
@@ -227,6 +234,12 @@ impl Books {
         self.book.sub_tally(self.deliver.held, messages, bytes);
     }
 
+    /// Somebody removed or cut so many files, and so many messages that were taken went with them.
+    pub(super) fn removed(&mut self, files: u64, messages: u64, bytes: u64) {
+        self.removed
+            .add(&mut self.book, (files, bytes), (0, messages));
+    }
+
     /// What was counted by tag, if that was asked for.
     pub(super) fn tags(&mut self) -> Option<Vec<TagSummary>> {
         self.tags.take()
@@ -258,6 +271,12 @@ impl Books {
         Ok(self.ledger.reader()?.snapshot()?.balance())
     }
 
+    /// What of the caller's files is gone, as the books were last shown, and whether the directory of the record is.
+    pub(super) fn is_removed(&self) -> Result<(Removed, bool), RunError> {
+        let removed = Removed::of(&self.ledger.reader()?.snapshot()?);
+        Ok((removed, self.ledger.is_homeless()))
+    }
+
     /// Closes them.
     pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
         self.commit(clock::monotonic_ns());
@@ -265,7 +284,7 @@ impl Books {
     }
 
     /// Leaves the ledger and the record in the run's directory, if there is one.
-    pub(super) fn keep(&mut self, summary: &NetSummary) -> Result<(), RunError> {
-        self.ledger.keep_summary(summary)
+    pub(super) fn keep(&mut self, summary: &NetSummary) -> Result<Option<Unkept>, RunError> {
+        self.ledger.keep_or_tell(summary)
     }
 }

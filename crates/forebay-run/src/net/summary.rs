@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::counts::Counts;
 use super::tags::TagSummary;
+use crate::summary::Removed;
 
 /// One connection, from its begin to its end.
 #[derive(Clone, Debug, Serialize)]
@@ -84,6 +85,15 @@ pub struct NetSummary {
     pub connections: Vec<ConnectionSummary>,
     /// Connections before these.
     pub unlisted_connections: u64,
+    /// Messages that were written, and went with files that somebody removed or cut.
+    #[serde(skip_serializing_if = "Removed::is_none")]
+    pub output_removed: Removed,
+    /// What the operator should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The record of this end, where it could not be written into its directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<serde_json::Value>,
     /// Messages and bytes by tag, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<TagSummary>>,
@@ -99,6 +109,12 @@ impl NetSummary {
         let residual = [self.residual_items, self.residual_bytes];
         let missing = [self.missing_at_peers, self.missing_bytes_at_peers];
         residual == [0; 2] && missing == [0; 2]
+    }
+
+    /// Whether somebody removed what this end wrote, or the directory of its record.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.output_removed.any() || self.record.is_some()
     }
 
     pub(super) fn add(&mut self, one: ConnectionSummary) {

@@ -89,23 +89,46 @@ impl KeptLedger {
         self.run.finish(condition, reason, clock::realtime_ns());
     }
 
+    /// Whether there was a run directory, and somebody removed or renamed it.
+    pub(crate) fn is_homeless(&self) -> bool {
+        self.directory.as_ref().is_some_and(RunDir::is_gone)
+    }
+
     /// Leaves the ledger, and the summary with the run's name as its record, in the run's directory, if there is one.
     pub(crate) fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
         if let Some(directory) = &mut self.directory {
-            let run_id = directory.run_id();
-            let host = self.host.as_ref();
-            let host_counters = host.map(|before| Changes::between(before, &Reading::take()));
-            let record = serde_json::to_string_pretty(&Record {
-                run_id,
-                summary,
-                host_counters,
-            });
+            let record = Record::of(directory, self.host.as_ref(), summary);
+            let record = serde_json::to_string_pretty(&record);
             let record = record.map_err(RunError::not_sayable("record"))?;
             directory.keep_ledger()?;
             directory.write_record(&record)?;
         }
         Ok(())
     }
+
+    /// The same; what cannot lie there, since somebody removed or renamed the directory, is the caller's to tell.
+    pub(crate) fn keep_or_tell(
+        &mut self,
+        summary: &impl Serialize,
+    ) -> Result<Option<Unkept>, RunError> {
+        let left = self.directory.as_mut();
+        let left = left.and_then(|it| Some((it.leave_ledger()?, it)));
+        let Some((why, directory)) = left else {
+            return self.keep_summary(summary).map(|()| None);
+        };
+        let why = format!("{why}; the record goes to standard output");
+        let record = Record::of(directory, self.host.as_ref(), summary);
+        let record = serde_json::to_value(&record).map_err(RunError::not_sayable("record"))?;
+        Ok(Some(Unkept { why, record }))
+    }
+}
+
+/// What could not be left in a run's directory.
+#[derive(Debug)]
+pub(crate) struct Unkept {
+    /// For the operator: why, and where the ledger lies.
+    pub(crate) why: String,
+    pub(crate) record: serde_json::Value,
 }
 
 /// A summary and the run that it is of: by that name the next run in the directory finds what belongs together.
@@ -115,6 +138,16 @@ struct Record<'a, T: Serialize> {
     #[serde(flatten)]
     summary: &'a T,
     host_counters: Option<Changes>,
+}
+
+impl<'a, T: Serialize> Record<'a, T> {
+    fn of(directory: &'a RunDir, host: Option<&Reading>, summary: &'a T) -> Self {
+        Self {
+            run_id: directory.run_id(),
+            summary,
+            host_counters: host.map(|before| Changes::between(before, &Reading::take())),
+        }
+    }
 }
 
 #[cfg(test)]

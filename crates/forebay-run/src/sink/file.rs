@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use forebay_sys::clock;
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
@@ -24,8 +23,6 @@ use crate::plan::FilePlan;
 use crate::stage::Report;
 use crate::watched::{Fate, Identity, fate, find, identity, moved_to};
 
-/// How often a file is looked at into which nothing is written.
-pub(crate) const LOOK: Duration = Duration::from_millis(250);
 /// So many removed files are told each by its name; further ones are counted.
 const REMOVED_TOLD_MAX: u32 = 16;
 

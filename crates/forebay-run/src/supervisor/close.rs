@@ -54,8 +54,7 @@ impl Supervisor {
         self.run.finish(condition, reason, clock::realtime_ns());
         self.closed = true;
         if let Err(error) = self.run_dir.keep_ledger() {
-            let memory = self.run_dir.memory().display();
-            self.outcome.warnings.push(format!("{error}; the ledger stays in memory, where `forebay audit {memory}` reads it, until the next run of any program can bring it home, or `forebay doctor --clean` takes it away"));
+            self.outcome.warnings.push(self.run_dir.stays(&error));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::output::{
     Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, result_to_stderr,
     si,
 };
-use crate::session::{BROKEN, UNCONFIRMED, leak_of_end_point};
+use crate::session::{BROKEN, UNCONFIRMED, gone, leak_of_end_point};
 
 use super::security::SecurityArgs;
 
@@ -163,6 +163,9 @@ impl CommonArgs {
 
 /// Tells how it went; `data_on_stdout` leaves standard output alone.
 pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -> Result<ExitCode> {
+    for warning in &summary.warnings {
+        note_line(format_args!("forebay: warning: {warning}"));
+    }
     match format {
         Format::Json => {
             let line = serde_json::to_string(summary)?;
@@ -172,13 +175,28 @@ pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -
                 print_line(line);
             }
         }
-        Format::Text => tell_people(summary),
+        Format::Text => {
+            tell_people(summary);
+            if let Some(record) = &summary.record {
+                tell_record(record, data_on_stdout);
+            }
+        }
     }
-    Ok(match summary.is_closed() {
+    Ok(match summary.is_closed() && !summary.is_removed() {
         false => ExitCode::from(BROKEN),
         true if summary.unconfirmed > 0 => ExitCode::from(UNCONFIRMED),
         true => ExitCode::SUCCESS,
     })
+}
+
+/// The record of a run whose directory is gone.
+fn tell_record(record: &serde_json::Value, data_on_stdout: bool) {
+    note_line("forebay: the record could not be written into its directory; this is it:");
+    if data_on_stdout {
+        result_to_stderr(format_args!("{record:#}"));
+    } else {
+        print_line(format_args!("{record:#}"));
+    }
 }
 
 /// What the books leave over, for people: messages alone, unless there is more to say.
@@ -261,6 +279,9 @@ fn tell_people(summary: &NetSummary) {
     for (reason, count) in &summary.parted {
         let connections = counted(*count, "connection");
         note_line(format_args!("forebay: {connections} ended: {reason}"));
+    }
+    if let Some(gone) = gone(&summary.output_removed) {
+        note_line(format_args!("forebay: {gone}"));
     }
 }
 

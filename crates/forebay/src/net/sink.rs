@@ -10,8 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use forebay_run::net::Untaken;
+use forebay_run::watched::WatchedFile;
 
-use super::writer::{Batch, Writer, Written};
+use super::writer::{Batch, Found, Writer, Written};
+use crate::output::note_line;
 
 /// When so much is gathered while earlier messages are being written, no more are taken for now.
 const GATHERED_BYTES: usize = 1 << 18;
@@ -66,6 +68,9 @@ pub(super) struct Became {
     pub(super) not_wanted: Sum,
     /// Writing failed.
     pub(super) not_written: Sum,
+    /// Written before, and gone with files that somebody removed or cut.
+    pub(super) removed: Sum,
+    pub(super) removed_files: u64,
 }
 
 pub(super) struct Sink {
@@ -98,9 +103,10 @@ impl SinkArgs {
             // Not the library's own, which keeps some of it back and does not say how much was written.
             _ if on_stdout => {
                 let own = io::stdout().as_fd().try_clone_to_owned();
-                Some(File::from(own.context("opening standard output")?))
+                let own = File::from(own.context("opening standard output")?);
+                Some(WatchedFile::unwatched(own, Path::new(&self.output)))
             }
-            path => Some(open(Path::new(path))?),
+            path => Some(WatchedFile::of(open(Path::new(path))?, Path::new(path))),
         };
         let writer = to.map(Writer::start).transpose();
         let writer = writer.context("starting the thread that writes")?;
@@ -210,6 +216,32 @@ impl Sink {
     /// Takes in what was written meanwhile.
     pub(super) fn look(&mut self) {
         self.settle(Duration::ZERO);
+        while let Some(found) = self.writer.as_ref().and_then(Writer::found) {
+            self.tell(&found);
+        }
+    }
+
+    /// Nothing more is written: the file is looked at once more, unless that would be waited for.
+    pub(super) fn finish(&mut self) {
+        if self.is_writing() {
+            return;
+        }
+        let found = self.writer.as_mut().map(Writer::end);
+        found.into_iter().flatten().for_each(|one| self.tell(&one));
+    }
+
+    /// Tells what somebody did to the file.
+    fn tell(&mut self, found: &Found) {
+        match found {
+            Found::Note(note) => note_line(format_args!("forebay: warning: {note}")),
+            Found::Gone(gone) => {
+                let removed = &mut self.became.removed;
+                removed.messages += gone.items;
+                removed.bytes += gone.bytes;
+                self.became.removed_files += 1;
+                note_line(format_args!("forebay: {}", gone.told("messages")));
+            }
+        }
     }
 
     fn is_writing(&self) -> bool {

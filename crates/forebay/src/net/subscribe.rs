@@ -142,6 +142,8 @@ macro_rules! messages_from {
                     written,
                     not_wanted,
                     not_written,
+                    removed,
+                    removed_files,
                 } = became;
                 self.acknowledge().taken(written.messages, written.bytes);
                 for (why, sum) in [
@@ -149,6 +151,10 @@ macro_rules! messages_from {
                     (Untaken::NotWritten, not_written),
                 ] {
                     self.acknowledge().untaken(why, sum.messages, sum.bytes);
+                }
+                if *removed_files > 0 {
+                    let gone = self.acknowledge();
+                    gone.removed(*removed_files, removed.messages, removed.bytes);
                 }
             }
         }
@@ -205,6 +211,7 @@ impl<I: In> Flow<'_, I> {
     fn wait_for_output(&mut self, wait: Duration) -> Result<(), NetError> {
         self.from.stay()?;
         self.sink.wait(wait);
+        self.sink.look();
         self.from.account(&self.sink.became());
         Ok(())
     }
@@ -259,6 +266,7 @@ impl<I: In> Flow<'_, I> {
             }
         }
         self.sink.abandon();
+        self.sink.finish();
         self.from.account(&self.sink.became());
         // Whoever still waits for that is told, if it is there.
         self.from.stay()

@@ -1,9 +1,13 @@
 //! A thread that writes, so that an output that takes nothing for a while holds up nothing but itself.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
+
+use forebay_run::watched::{Gone, LOOK, WatchedFile};
+
+/// How long the end waits for a last look.
+const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// Messages in a row: their bytes, where each of them ends in these, and the bytes of its payload.
 #[derive(Debug, Default)]
@@ -21,23 +25,41 @@ pub(super) struct Written {
     pub(super) outcome: io::Result<()>,
 }
 
+/// What somebody did to the file.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Messages that were written are gone.
+    Gone(Gone),
+    /// For the operator.
+    Note(String),
+}
+
 /// One batch is written at a time.
 #[derive(Debug)]
 pub(super) struct Writer {
-    to: SyncSender<Batch>,
+    to: Option<SyncSender<Batch>>,
     from: Receiver<Written>,
+    found: Receiver<Found>,
     busy: bool,
 }
 
 impl Writer {
-    pub(super) fn start(file: File) -> io::Result<Self> {
+    pub(super) fn start(mut file: WatchedFile) -> io::Result<Self> {
         let (to, batches) = sync_channel::<Batch>(1);
         let (done, from) = sync_channel(1);
+        let (tell, found) = channel();
         std::thread::Builder::new()
             .name("writer".into())
             .spawn(move || {
-                for batch in batches {
-                    let (bytes, outcome) = write_all(&file, &batch.bytes);
+                loop {
+                    let batch = batches.recv_timeout(LOOK);
+                    look(&mut file, &tell);
+                    let batch = match batch {
+                        Ok(batch) => batch,
+                        Err(RecvTimeoutError::Timeout) => continue,
+                        Err(RecvTimeoutError::Disconnected) => return,
+                    };
+                    let (bytes, outcome) = write_all(&mut file, &batch);
                     let written = Written {
                         batch,
                         bytes,
@@ -50,10 +72,26 @@ impl Writer {
                 }
             })?;
         Ok(Self {
-            to,
+            to: Some(to),
             from,
+            found,
             busy: false,
         })
+    }
+
+    /// What was found at the last looks at the file.
+    pub(super) fn found(&self) -> Option<Found> {
+        self.found.try_recv().ok()
+    }
+
+    /// Nothing more is written, and nothing is being written: what is found at the last look.
+    pub(super) fn end(&mut self) -> Vec<Found> {
+        drop(self.to.take());
+        let mut found = Vec::new();
+        while let Ok(one) = self.found.recv_timeout(LAST_LOOK) {
+            found.push(one);
+        }
+        found
     }
 
     /// Whether a batch is being written, or its outcome was not yet asked for.
@@ -64,7 +102,7 @@ impl Writer {
     /// Begins to write; only when it is not busy.
     pub(super) fn begin(&mut self, batch: Batch) {
         // A thread that panicked shows when it is asked.
-        self.busy = self.to.send(batch).is_ok();
+        self.busy = self.to.as_ref().is_some_and(|to| to.send(batch).is_ok());
     }
 
     /// What became of the batch, if that shows within `most`.
@@ -86,16 +124,38 @@ impl Writer {
     }
 }
 
-/// Writes all of it, or says how much was.
-fn write_all(mut to: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
+fn look(file: &mut WatchedFile, tell: &Sender<Found>) {
+    let gone = file.look().map(Found::Gone);
+    let notes = file.notes().into_iter().map(Found::Note);
+    for found in gone.into_iter().chain(notes) {
+        // Nobody asks any more.
+        let _ = tell.send(found);
+    }
+}
+
+/// Writes all of it, or says how much was; the file knows where messages lie in it.
+fn write_all(to: &mut WatchedFile, batch: &Batch) -> (usize, io::Result<()>) {
     let mut at = 0;
-    while at < bytes.len() {
-        match to.write(&bytes[at..]) {
-            Ok(0) => return (at, Err(ErrorKind::WriteZero.into())),
+    let mut outcome = Ok(());
+    while at < batch.bytes.len() {
+        match to.write(&batch.bytes[at..]) {
+            Ok(0) => {
+                outcome = Err(ErrorKind::WriteZero.into());
+                break;
+            }
             Ok(count) => at += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return (at, Err(error)),
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
         }
     }
-    (at, Ok(()))
+    let mut begin = 0;
+    let written = batch.ends.iter().take_while(|(end, _)| *end <= at);
+    for (end, payload_bytes) in written {
+        to.note((end - begin) as u64, 1, *payload_bytes as u64);
+        begin = *end;
+    }
+    (at, outcome)
 }

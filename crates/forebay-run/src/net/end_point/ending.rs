@@ -70,13 +70,21 @@ impl<R: Role> EndPoint<R> {
         summary.connections_made = self.made;
         let attempts = self.dials.iter().map(|dial| dial.attempts);
         summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
+        let (removed, is_homeless) = self.books.is_removed()?;
+        summary.output_removed = removed;
         let (condition, reason) = match (in_order && !self.tainted, summary.is_closed()) {
+            (_, true) if removed.any() || is_homeless => {
+                (Condition::Tainted, Reason::OutputRemoved)
+            }
             (_, false) => (Condition::Tainted, Reason::Residual),
             (false, true) => (Condition::Tainted, Reason::ConnectionLost),
             (true, true) => (Condition::Complete, Reason::Requested),
         };
         self.books.close(condition, reason);
-        self.books.keep(&summary)?;
+        if let Some(unkept) = self.books.keep(&summary)? {
+            summary.warnings.push(unkept.why);
+            summary.record = Some(unkept.record);
+        }
         Ok(summary)
     }
 }

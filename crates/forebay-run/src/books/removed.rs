@@ -1,0 +1,45 @@
+//! Counters of what was written and went with files that somebody removed or cut: beside the accounts, as it had left them.
+
+use forebay_ledger::{Book, Counter, GroupId, SchemaBuilder};
+
+/// Those of one group, for one kind of items or several.
+#[derive(Clone, Debug)]
+pub(crate) struct RemovedWords {
+    files: Counter,
+    bytes: Counter,
+    items: Vec<Counter>,
+}
+
+impl RemovedWords {
+    /// Declares them for items of these names, as messages.
+    pub(crate) fn declare(
+        schema: &mut SchemaBuilder,
+        group: GroupId,
+        owner: &str,
+        items: &[&str],
+    ) -> Self {
+        let mut counter = |word: &str, help: &str| {
+            schema.counter(group, &format!("output_removed_{word}"), owner, help)
+        };
+        let help = "what was written and went with files that somebody removed or cut";
+        Self {
+            files: counter("files", "open files that somebody removed or cut"),
+            bytes: counter("bytes", "bytes that were written and went with such files"),
+            items: items.iter().map(|name| counter(name, help)).collect(),
+        }
+    }
+
+    /// So many files, and what was in them: items of the kind `kind` in the order of their names.
+    pub(crate) fn add(
+        &self,
+        book: &mut Book,
+        (files, bytes): (u64, u64),
+        (kind, items): (usize, u64),
+    ) {
+        book.add(self.files, files);
+        book.add(self.bytes, bytes);
+        if let Some(counter) = self.items.get(kind) {
+            book.add(*counter, items);
+        }
+    }
+}
