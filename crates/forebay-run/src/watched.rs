@@ -16,6 +16,9 @@ pub use file::{Gone, WatchedFile, create_free};
 /// How often a file is looked at into which nothing is written.
 pub const LOOK: Duration = Duration::from_millis(250);
 
+/// Front of what is said of files that somebody removed or cut.
+pub const OUTPUT_REMOVED: &str = "output_removed:";
+
 /// How an open file is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {

@@ -12,6 +12,7 @@ use forebay_run::silence::Heard;
 use forebay_run::summary::{Removed, Summary};
 use forebay_run::supervisor::Supervisor;
 use forebay_run::triggers::Triggers;
+use forebay_run::watched::OUTPUT_REMOVED;
 
 use crate::output::{Format, bytes, note_line, print_line};
 use crate::top::live::Live;
@@ -25,9 +26,6 @@ pub(crate) const UNCONFIRMED: u8 = 4;
 
 /// Rings from this size on are told at the start: taking their memory is work for many seconds.
 const RINGS_TOLD_BYTES: u64 = 1 << 30;
-
-/// Front of what taints a run whose files or directory somebody removed.
-const OUTPUT_REMOVED: &str = "output_removed:";
 
 /// How a run is carried out and shown.
 #[derive(Debug, Clone, Copy)]
@@ -247,11 +245,17 @@ pub(crate) fn gone(removed: &Removed) -> Option<String> {
         1 => "1 file".to_owned(),
         files => format!("{files} files"),
     };
-    let kinds = removed
-        .items()
-        .map(|(items, name)| format!("{} {name}", grouped(items.into())));
-    let kinds: Vec<String> = kinds.collect();
-    let (kinds, amount) = (kinds.join(", "), bytes(removed.bytes as f64));
+    let all: Vec<(u64, &str)> = removed.items().collect();
+    let is_of = |(items, _): &&(u64, &str)| *items > 0 || all.len() == 1;
+    let named = |(items, name): &(u64, &str)| format!("{} {name}", grouped((*items).into()));
+    let kinds: Vec<String> = all.iter().filter(is_of).map(named).collect();
+    let amount = bytes(removed.bytes as f64);
+    if kinds.is_empty() {
+        return Some(format!(
+            "Gone: {amount} that were written; somebody removed or cut {files}"
+        ));
+    }
+    let kinds = kinds.join(", ");
     Some(format!(
         "Gone: {kinds} ({amount}) that were written; somebody removed or cut {files}"
     ))

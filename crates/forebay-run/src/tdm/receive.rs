@@ -2,9 +2,11 @@
 
 mod books;
 mod end;
+mod found;
 mod heaps;
 mod histograms;
 mod kernel;
+mod lines;
 mod original;
 mod outputs;
 mod plan;

@@ -1,10 +1,11 @@
 //! A file that has its name only when it is whole.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use super::TdmError;
+use crate::watched::{Fate, OUTPUT_REMOVED, fate};
 
 /// A file that is written as NAME.part beside its place, and takes its name at the end: so nobody reads half of it, and no file is written over.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl WholeFile {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
-        let file = File::create(&part).map_err(|source| TdmError::Place {
+        let file = open(&part).map_err(|source| TdmError::Place {
             path: part.clone(),
             option,
             source,
@@ -55,14 +56,50 @@ impl WholeFile {
         &self.path
     }
 
-    /// All is written: it takes its name.
+    /// All is written: it takes its name. Where somebody has removed the part, it is written again.
     ///
     /// # Errors
-    /// It cannot be flushed or renamed.
+    /// It cannot be flushed or renamed, or somebody has cut it.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
+        // Nothing can be taken away of a pipe or a device.
+        let is_file = self.file.metadata()?.is_file();
+        let written = if is_file {
+            self.file.stream_position()?
+        } else {
+            0
+        };
+        match fate(&self.file, written)? {
+            Fate::Removed if is_file => self.write_again(written)?,
+            Fate::Cut { bytes } => {
+                let path = self.part.display();
+                return Err(io::Error::other(format!(
+                    "{OUTPUT_REMOVED} {path} was cut to {bytes} bytes while it was written"
+                )));
+            }
+            Fate::Whole | Fate::Longer | Fate::Removed => {}
+        }
         fs::rename(&self.part, &self.path)
     }
+
+    fn write_again(&mut self, bytes: u64) -> io::Result<()> {
+        if let Some(directory) = self.part.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let mut again = open(&self.part)?;
+        self.file.rewind()?;
+        let copied = io::copy(&mut (&self.file).take(bytes), &mut again)?;
+        if copied < bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+}
+
+fn open(part: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true);
+    options.open(part)
 }
 
 #[cfg(test)]

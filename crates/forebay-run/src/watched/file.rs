@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::runs::{Behind, Runs};
-use super::{Fate, fate, moved_to};
+use super::{Fate, OUTPUT_REMOVED, fate, moved_to};
 
 /// Names that are tried for one file.
 const NAMES_MAX: u32 = 10_000;
@@ -59,7 +59,7 @@ impl Gone {
             _ => format!("{} {items} ({} bytes)", self.items, self.bytes),
         };
         format!(
-            "output_removed: {path} was {how} while it was written: {what} that were in it are gone"
+            "{OUTPUT_REMOVED} {path} was {how} while it was written: {what} that were in it are gone"
         )
     }
 }

@@ -18,7 +18,7 @@ use crate::output::{
     Format, bytes, counted, note_line, note_now, parse_bytes, parse_duration, print_line,
     result_to_stderr, si,
 };
-use crate::session::{BROKEN, LOST, leak_of_end_point};
+use crate::session::{BROKEN, LOST, gone, leak_of_end_point};
 
 /// Least and most time of silence.
 const SILENCE_LEAST: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ const SETTLE_MOST: Duration = Duration::from_secs(60);
 /// stream to standard output, with zeroes where bytes are lost. Ends when all senders have ended, or by Ctrl-C, which lets them tell their totals first.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --key tdm.key --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --report session.html --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, a sender died, or --verify found packets that differ from the test stream, 3 with --strict: packets were lost."
+    after_help = "Example: forebay tdm receive --bind 0.0.0.0:8081 --key tdm.key --senders 3 --link-rate 10G --port-buffer 256K --output data\n         forebay tdm receive --senders 3 --report session.html --rows windows.parquet --histograms times.hlog\n\nExit codes: 0 the books close, 1 they do not, or somebody removed what was written, 2 it could not be done, a sender died, or --verify found packets that differ from the test stream, 3 with --strict: packets were lost."
 )]
 pub(crate) struct ReceiveArgs {
     /// Where to listen; without a port at 8081. Where other hosts come to it, with --key or --no-key.
@@ -287,6 +287,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         |text| note_now(format_args!("forebay: {text}")),
         watches,
     )?;
+    for warning in &summary.warnings {
+        note_line(format_args!("forebay: warning: {warning}"));
+    }
     match args.format {
         // Standard output is the stream's.
         Format::Json if to_stdout => result_to_stderr(serde_json::to_string(&summary)?),
@@ -304,7 +307,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let unwritten = |it: &SenderSummary| it.not_written.values().any(|packets| *packets > 0);
     let lost = lost || summary.by_sender.iter().any(unwritten);
     Ok(match summary.end {
-        _ if !summary.is_closed() => ExitCode::from(BROKEN),
+        _ if !summary.is_closed() || summary.is_removed() => ExitCode::from(BROKEN),
         "complete" | "interrupted" if wrongs.is_empty() => {
             if args.strict && lost {
                 ExitCode::from(LOST)
@@ -421,7 +424,13 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
         summary.residual_items,
         summary.residual_bytes,
     ));
-    say(format_args!("{}", summary.closing()));
+    if let Some(record) = &summary.record {
+        say(format_args!(
+            "The record could not be written into its directory; this is it:\n{record:#}"
+        ));
+    }
+    let closing = summary.closing_behind(gone(&summary.output_removed));
+    say(format_args!("{closing}"));
 }
 
 /// Hellos that got no place, lines that were not told, and datagrams without the key.

@@ -23,7 +23,8 @@ use super::heaps::HeapTally;
 use super::streams::{WRITER_STALLED, Written};
 use super::writer::{Ended, Given, WriterBooks, WriterWords};
 use crate::error::RunError;
-use crate::run_dir::KeptLedger;
+use crate::run_dir::{KeptLedger, Unkept};
+use crate::summary::Removed;
 
 /// Why a datagram was not taken, in front of those of its format.
 const DATAGRAM_REASONS: [&str; 8] = [
@@ -341,7 +342,16 @@ impl Books {
         self.ledger.close(condition, reason);
     }
 
-    pub(super) fn keep(&mut self, summary: &impl serde::Serialize) -> Result<(), RunError> {
-        self.ledger.keep_summary(summary)
+    /// What is gone of the files, as the books were last shown, and whether the directory of the record is.
+    pub(super) fn is_removed(&self) -> Result<(Removed, bool), RunError> {
+        let removed = Removed::of(&self.reader()?.snapshot()?);
+        Ok((removed, self.ledger.is_homeless()))
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        summary: &impl serde::Serialize,
+    ) -> Result<Option<Unkept>, RunError> {
+        self.ledger.keep_or_tell(summary)
     }
 }

@@ -57,7 +57,8 @@ fn keep_or_leave(mut books: Books, summary: &mut ReceiveSummary) {
     let record = summary.clone();
     std::thread::spawn(move || done.send(books.keep(&record)));
     let failed = match kept.recv_timeout(KEEP) {
-        Ok(Ok(())) => return,
+        Ok(Ok(None)) => return,
+        Ok(Ok(Some(unkept))) => return summary.not_kept(unkept),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the directory of the record does not answer: the record is not there, and the ledger stays in memory until the next run of any program can bring it home".to_owned(),
     };
@@ -111,7 +112,13 @@ impl Work<'_> {
         self.sums.lost_ranges += ended.unwritten.1;
         self.books.queue(self.writer.bytes());
         self.books.commit();
-        let (condition, reason) = self.verdict(plan, signals.count() > 0);
+        let (removed, is_homeless) = self.books.is_removed()?;
+        let (condition, reason) = match self.verdict(plan, signals.count() > 0) {
+            (Condition::Complete, _) if removed.any() || is_homeless => {
+                (Condition::Tainted, Reason::OutputRemoved)
+            }
+            other => other,
+        };
         self.books.close(condition, reason);
         let snapshot = self.books.reader()?.snapshot().map_err(RunError::from)?;
         let balance = snapshot.balance();
@@ -125,6 +132,7 @@ impl Work<'_> {
                 heaps: ended.heaps,
                 handed_on: ended.handed_on,
                 not_written: not_written(&ended.written, self.books.missed_by_sender()),
+                output_removed: removed,
                 stalls: self.stalls.summary(),
                 grants_held: self.receiver.grants_held(),
                 queue_bytes: self.writer.bytes(),
@@ -139,7 +147,9 @@ impl Work<'_> {
             keep_or_leave(self.books, &mut summary);
         } else {
             self.outputs.conclude(&mut summary, &balance);
-            self.books.keep(&summary)?;
+            if let Some(unkept) = self.books.keep(&summary)? {
+                summary.not_kept(unkept);
+            }
         }
         Ok(summary)
     }

@@ -4,15 +4,18 @@ mod hand_on;
 mod records;
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use forebay_tdm::heaps::{Event, Heap, Joiner, Why};
 
 use super::super::TdmError;
+use super::found::{Found, Kind};
+use super::lines::Lines;
 use crate::net::NetSummary;
+use crate::watched::WatchedFile;
 use hand_on::HandOn;
-use records::Records;
+use records::{Out, Records};
 
 /// Heaps, and bytes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +91,7 @@ pub(super) struct HeapStream {
     to: To,
     /// What it is called in errors.
     name: String,
-    list: Option<BufWriter<File>>,
+    list: Option<Lines>,
     /// The list has lines that its file has not.
     is_behind: bool,
     /// Those that were not written one behind the other are one line of the list: their first, how many, and bytes.
@@ -117,21 +120,20 @@ impl HeapStream {
 
     /// Onto a pipe or whatever else takes them in order.
     pub(super) fn stream(name: &str, out: Box<dyn Write + Send>) -> Self {
-        Self::to(To::Records(Records::new(out)), name.to_owned())
+        Self::to(To::Records(Records::new(Out::Stream(out))), name.to_owned())
     }
 
     /// Into a file, with the list of those that are missing beside it.
     pub(super) fn file(path: &Path, file: File) -> Result<Self, TdmError> {
         let list_path = PathBuf::from(format!("{}.lost.csv", path.display()));
         let list = File::create_new(&list_path).map_err(TdmError::file("creating", &list_path))?;
-        let mut list = BufWriter::new(list);
-        // It has room on the disk before heaps take all of it.
-        writeln!(list, "heap,heaps,bytes,missing_bytes,why")
-            .and_then(|()| list.flush())
-            .map_err(TdmError::file("writing", list_path))?;
+        let list = Lines::new(list, &list_path, "heap,heaps,bytes,missing_bytes,why\n");
+        let list = list.map_err(TdmError::file("writing", list_path))?;
+        let out = Out::File(WatchedFile::of(file, path));
+        let name = path.display().to_string();
         Ok(Self {
             list: Some(list),
-            ..Self::stream(&path.display().to_string(), Box::new(file))
+            ..Self::to(To::Records(Records::new(out)), name)
         })
     }
 
@@ -216,7 +218,8 @@ impl HeapStream {
             return;
         };
         self.is_behind = true;
-        if let Err(error) = writeln!(list, "{heap},{heaps},{bytes},{missing_bytes},{why}") {
+        let written = write!(list, "{heap},{heaps},{bytes},{missing_bytes},{why}");
+        if let Err(error) = written.and_then(|()| list.end_line()) {
             self.failed
                 .get_or_insert(format!("listing heaps of {}: {error}", self.name));
         }
@@ -245,6 +248,16 @@ impl HeapStream {
                         .get_or_insert(format!("listing heaps of {}: {error}", self.name));
                 }
             }
+        }
+    }
+
+    /// What somebody did to file and list.
+    pub(super) fn look(&mut self, found: &mut Found) {
+        if let To::Records(records) = &mut self.to {
+            records.look(found);
+        }
+        if let Some(list) = &mut self.list {
+            found.add(Kind::Lines, list.look(), list.notes());
         }
     }
 

@@ -2,15 +2,16 @@
 //!
 //! It has no heading, counts from 0, and tells times in seconds (of the Unix epoch, where they are no spans). It is written as it comes, so that memory does not grow with the run.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 use forebay_wire::tdm::DATA_HEAD_BYTES;
 
 use super::super::TdmError;
+use super::found::{Found, Kind};
+use super::lines::Lines;
 use super::streams::create_new;
 use super::watch::Came;
 
@@ -37,8 +38,7 @@ pub struct OriginalCsv {
 
 /// The file.
 pub(super) struct OriginalFile {
-    path: PathBuf,
-    file: BufWriter<File>,
+    file: Lines,
     of: CsvOf,
     rows: u64,
     /// Bytes of a packet that are its keyed hash.
@@ -96,14 +96,14 @@ impl OriginalFile {
     ) -> Result<Self, TdmError> {
         let path = directory.join(name(&csv.prefix, windows, plan));
         let file = create_new(&path, OPTION)?;
+        let file = Lines::new(file, &path, "").map_err(TdmError::file("writing", &path))?;
         let tag_bytes = if keyed {
             forebay_wire::tdm::TAG_BYTES as u64
         } else {
             0
         };
         Ok(Self {
-            path,
-            file: BufWriter::with_capacity(1 << 20, file),
+            file: file.gathering(1 << 20),
             of: csv.of,
             rows: 0,
             tag_bytes,
@@ -112,7 +112,7 @@ impl OriginalFile {
 
     /// What an error was about.
     pub(super) fn told(&self, error: &io::Error) -> String {
-        format!("writing {}: {error}", self.path.display())
+        format!("writing {}: {error}", self.file.path().display())
     }
 
     /// Times are told by the wall clock, which shows so much more than the one that they were taken by.
@@ -121,7 +121,7 @@ impl OriginalFile {
             return Ok(());
         }
         let wall = |at_ns: u64| Seconds(i128::from(at_ns) + i128::from(wall_ns));
-        writeln!(
+        write!(
             self.file,
             "{},{},{},{},{},{}",
             self.rows,
@@ -132,7 +132,7 @@ impl OriginalFile {
             wall(came.came_ns)
         )?;
         self.rows += 1;
-        Ok(())
+        self.file.end_line()
     }
 
     /// The same of a window; one in which nothing was sent or came has zeroes.
@@ -157,7 +157,7 @@ impl OriginalFile {
             0.0
         };
         let travel = |ns: i64| Seconds(i128::from(ns));
-        writeln!(
+        write!(
             self.file,
             "{},{},{},{},{},{},{},{gibibits_per_s:.6},{},{},{},{},{},{},{},{},{}",
             self.rows,
@@ -178,7 +178,11 @@ impl OriginalFile {
             wall(row.last_came_ns),
         )?;
         self.rows += 1;
-        Ok(())
+        self.file.end_line()
+    }
+
+    pub(super) fn look(&mut self, found: &mut Found) {
+        found.add(Kind::Lines, self.file.look(), self.file.notes());
     }
 
     pub(super) fn finish(&mut self) -> io::Result<()> {

@@ -7,6 +7,7 @@ use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 
 use super::super::TdmError;
+use super::found::Found;
 use super::histograms::Histograms;
 use super::original::{OriginalCsv, OriginalFile};
 use super::rows::RowFile;
@@ -168,15 +169,33 @@ impl Files {
         }
     }
 
+    /// What somebody did to them.
+    pub(super) fn look(&mut self, found: &mut Found) {
+        if let Some(rows) = &mut self.rows {
+            rows.look(found);
+        }
+        if let Some(original) = &mut self.original {
+            original.look(found);
+        }
+    }
+
     /// Nothing more comes.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, found: &mut Found) {
         let original = self.original.take();
-        let done = original.map(|mut it| it.finish().map_err(|error| it.told(&error)));
+        let done = original.map(|mut it| {
+            let done = it.finish().map_err(|error| it.told(&error));
+            it.look(found);
+            done
+        });
         if let Some(Err(error)) = done {
             self.failed.get_or_insert(error);
         }
         let rows = self.rows.take();
-        let done = rows.map(|mut it| it.finish().map_err(|error| it.told(&error)));
+        let done = rows.map(|mut it| {
+            let done = it.finish().map_err(|error| it.told(&error));
+            it.look(found);
+            done
+        });
         if let Some(Err(error)) = done {
             self.failed.get_or_insert(error);
         }

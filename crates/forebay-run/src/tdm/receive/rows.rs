@@ -1,12 +1,13 @@
 //! A line for each closed window.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
 use forebay_tdm::receiver::Row;
 
 use super::super::TdmError;
+use super::found::{Found, Kind};
+use super::lines::Lines;
 use super::streams::create_new;
 
 const NAME: &str = "windows.csv";
@@ -14,22 +15,21 @@ const HEADER: &str = "sender,window,reported,sent,received,payload_bytes,sender_
 
 /// The file of windows.
 pub(super) struct RowFile {
-    file: BufWriter<File>,
-    path: PathBuf,
+    file: Lines,
 }
 
 impl RowFile {
     pub(super) fn create(directory: &Path) -> Result<Self, TdmError> {
         let path = directory.join(NAME);
         let file = create_new(&path, "--output")?;
-        let mut file = BufWriter::new(file);
-        writeln!(file, "{HEADER}").map_err(TdmError::file("writing", &path))?;
-        Ok(Self { file, path })
+        let file = Lines::new(file, &path, &format!("{HEADER}\n"));
+        let file = file.map_err(TdmError::file("writing", path))?;
+        Ok(Self { file })
     }
 
     /// What an error was about.
     pub(super) fn told(&self, error: &io::Error) -> String {
-        format!("writing {}: {error}", self.path.display())
+        format!("writing {}: {error}", self.file.path().display())
     }
 
     /// Times are told by the wall clock, which shows so much more than the one that they were taken by.
@@ -54,7 +54,7 @@ impl RowFile {
         for (_, packets) in row.lost.by_cause() {
             write!(self.file, ",{packets}")?;
         }
-        writeln!(
+        write!(
             self.file,
             ",{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             row.duplicates,
@@ -72,7 +72,12 @@ impl RowFile {
             row.overlap_back,
             row.lateness_ns,
             row.clock_error_ns
-        )
+        )?;
+        self.file.end_line()
+    }
+
+    pub(super) fn look(&mut self, found: &mut Found) {
+        found.add(Kind::Lines, self.file.look(), self.file.notes());
     }
 
     pub(super) fn finish(&mut self) -> io::Result<()> {

@@ -13,8 +13,10 @@ use forebay_tdm::receiver::LostRange;
 use forebay_wire::tdm::Carries;
 
 use super::super::{TdmError, pattern};
+use super::found::Found;
 use super::heaps::{HeapStream, HeapTally};
 use crate::net::NetSummary;
+use crate::watched;
 use gathered::Gathered;
 use ordered::Ordered;
 pub(super) use written::{REASONS, Sum, WRITER_STALLED, Written};
@@ -49,13 +51,15 @@ pub(super) struct Streams {
     pub(super) handed_on: Vec<Option<NetSummary>>,
     /// The first thing that failed of starts that are over.
     failed: Option<String>,
+    /// What somebody did to files, until it is asked for.
+    found: Found,
 }
 
 enum Stream {
     Nowhere,
     /// Its file could not be made.
     Failed(String),
-    File(Gathered),
+    File(Box<Gathered>),
     Ordered(Box<Ordered>),
     Heaps(Box<HeapStream>),
 }
@@ -91,7 +95,16 @@ impl Streams {
             heaps: Vec::new(),
             handed_on: Vec::new(),
             failed: None,
+            found: Found::default(),
         }
+    }
+
+    /// What somebody did to files since it was asked last.
+    pub(super) fn look(&mut self) -> Found {
+        for stream in &mut self.streams {
+            stream.look(&mut self.found);
+        }
+        std::mem::take(&mut self.found)
     }
 
     /// Sender number `sender` has begun, for the first time or anew. Tells the name of its file, where that is not the sender's own.
@@ -138,7 +151,7 @@ impl Streams {
                     Ok(file) => {
                         let own = file.path.file_name().is_some_and(|file| file == name);
                         taken = (!own).then(|| file.path.display().to_string());
-                        Stream::File(file)
+                        Stream::File(Box::new(file))
                     }
                     Err(error) => Stream::Failed(error.to_string()),
                 },
@@ -264,6 +277,7 @@ impl Streams {
             Stream::Ordered(ordered) => ordered.finish(),
             Stream::Heaps(_) | Stream::Nowhere | Stream::Failed(_) => Written::default(),
         };
+        stream.look(&mut self.found);
         if self.failed.is_none() {
             self.failed = stream.failure();
         }
@@ -285,6 +299,7 @@ impl Streams {
     fn end_heaps(&mut self, sender: usize, sent: Option<u64>) {
         if let Some(Stream::Heaps(heaps)) = self.streams.get_mut(sender) {
             let handed_on = heaps.finish(sent);
+            heaps.look(&mut self.found);
             if let (Some(tally), Some(place)) =
                 (self.heaps.get_mut(sender), self.handed_on.get_mut(sender))
             {
@@ -310,6 +325,14 @@ impl Streams {
 }
 
 impl Stream {
+    fn look(&mut self, found: &mut Found) {
+        match self {
+            Self::File(file) => file.look(found),
+            Self::Heaps(heaps) => heaps.look(found),
+            Self::Ordered(_) | Self::Failed(_) | Self::Nowhere => {}
+        }
+    }
+
     fn failure(&self) -> Option<String> {
         match self {
             Self::File(file) => file
@@ -353,30 +376,10 @@ pub(super) fn create_new(path: &Path, option: &'static str) -> Result<File, TdmE
     })
 }
 
-/// Names that are tried for one sender.
-const NAMES_MAX: u32 = 10_000;
-
 /// Makes a file under a name that is free: nothing is ever written over.
 fn create_free(directory: &Path, plain: &str) -> Result<(PathBuf, File), TdmError> {
-    let mut number = 0;
-    loop {
-        let path = match number {
-            0 => directory.join(plain),
-            _ => directory.join(format!("{plain}.{number}")),
-        };
-        let made = File::options().write(true).create_new(true).open(&path);
-        match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX => {
-                number += 1;
-            }
-            made => {
-                return Ok((
-                    path.clone(),
-                    made.map_err(TdmError::file("creating", path))?,
-                ));
-            }
-        }
-    }
+    let path = directory.join(plain);
+    watched::create_free(&path).map_err(TdmError::file("creating", path))
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use serde::Serialize;
 use super::heaps::HeapTally;
 use super::{ReceivePlan, StallSummary};
 use crate::net::NetSummary;
+use crate::run_dir::Unkept;
+use crate::summary::Removed;
+use crate::watched::OUTPUT_REMOVED;
 pub use senders::SenderSummary;
 
 /// Longest time that the histograms tell apart, in ns.
@@ -179,6 +182,15 @@ pub struct ReceiveSummary {
     pub cpu_seconds: f64,
     /// What failed.
     pub failed: Option<String>,
+    /// What was written, and went with files that somebody removed or cut.
+    #[serde(skip_serializing_if = "Removed::is_none")]
+    pub output_removed: Removed,
+    /// What the operator should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The record, where it could not be written into its directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<serde_json::Value>,
 }
 
 /// What a number of packets that the socket dropped is worth where datagrams are merged.
@@ -203,6 +215,19 @@ impl ReceiveSummary {
         (!is_known).then(|| format!("socket_overflow is a lower bound: {LOWER_BOUND}."))
     }
 
+    /// Whether somebody removed what was written, or the directory of the record.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        let failed = self.failed.as_ref();
+        let of_whole_file = failed.is_some_and(|why| why.contains(OUTPUT_REMOVED));
+        self.output_removed.any() || self.record.is_some() || of_whole_file
+    }
+
+    pub(super) fn not_kept(&mut self, unkept: Unkept) {
+        self.warnings.push(unkept.why);
+        self.record = Some(unkept.record);
+    }
+
     /// Whether nothing is left over.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -220,6 +245,7 @@ pub(super) struct Host<'a> {
     pub(super) handed_on: Vec<Option<NetSummary>>,
     /// By sender and reason.
     pub(super) not_written: Vec<BTreeMap<&'static str, u64>>,
+    pub(super) output_removed: Removed,
     pub(super) stalls: StallSummary,
     pub(super) grants_held: u64,
     pub(super) queue_bytes: (u64, u64),
@@ -327,6 +353,9 @@ pub(super) fn of(
         seconds: host.seconds,
         cpu_seconds: forebay_sys::clock::process_cpu_ns() as f64 / 1e9,
         failed: host.failed,
+        output_removed: host.output_removed,
+        warnings: Vec::new(),
+        record: None,
     }
 }
 

@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use forebay_tdm::heaps::Heap;
 use forebay_wire::heap::Piece;
 
+use super::super::found::{Found, Kind};
+use crate::watched::WatchedFile;
+
 /// Bytes that are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
 
@@ -18,9 +21,25 @@ pub(super) struct Given {
     end: u64,
 }
 
+/// Where records go.
+pub(super) enum Out {
+    /// Onto a pipe or whatever else takes them in order.
+    Stream(Box<dyn Write + Send>),
+    File(WatchedFile),
+}
+
+impl Out {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Stream(out) => out,
+            Self::File(file) => file,
+        }
+    }
+}
+
 /// Where records go, and those that are not there yet.
 pub(super) struct Records {
-    out: Box<dyn Write + Send>,
+    out: Out,
     bytes: Vec<u8>,
     given: Vec<Given>,
     /// Nothing is written behind a record that is cut.
@@ -36,7 +55,7 @@ pub(super) struct Flushed {
 }
 
 impl Records {
-    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
+    pub(super) fn new(out: Out) -> Self {
         Self {
             out,
             bytes: Vec::with_capacity(GATHER_BYTES),
@@ -78,10 +97,24 @@ impl Records {
         self.bytes.shrink_to(2 * GATHER_BYTES);
         let cut = self.given.partition_point(|given| given.end <= taken);
         let not_written = self.given.split_off(cut);
+        if let Out::File(file) = &mut self.out {
+            let mut begin = 0;
+            for given in &self.given {
+                file.note(given.end - begin, 1, given.bytes);
+                begin = given.end;
+            }
+        }
         Flushed {
             written: std::mem::take(&mut self.given),
             not_written,
             error,
+        }
+    }
+
+    /// What somebody did to the file.
+    pub(super) fn look(&mut self, found: &mut Found) {
+        if let Out::File(file) = &mut self.out {
+            found.add(Kind::Heaps, file.look(), file.notes());
         }
     }
 
@@ -90,14 +123,14 @@ impl Records {
         let mut rest = self.bytes.as_slice();
         let taken = |rest: &[u8]| (self.bytes.len() - rest.len()) as u64;
         while !rest.is_empty() {
-            match self.out.write(rest) {
+            match self.out.writer().write(rest) {
                 Ok(0) => return (taken(rest), Some(io::ErrorKind::WriteZero.into())),
                 Ok(bytes) => rest = rest.get(bytes..).unwrap_or_default(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return (taken(rest), Some(error)),
             }
         }
-        (taken(rest), self.out.flush().err())
+        (taken(rest), self.out.writer().flush().err())
     }
 }
 
@@ -126,7 +159,7 @@ mod tests {
     #[test]
     fn heaps_are_written_as_far_as_their_last_byte_was_taken() {
         let record = forebay_wire::heap::PIECE_HEAD_BYTES + 10;
-        let mut records = Records::new(Box::new(Full(3 * record - 1)));
+        let mut records = Records::new(Out::Stream(Box::new(Full(3 * record - 1))));
         let heap = || Heap {
             tag: 1,
             status: 0,

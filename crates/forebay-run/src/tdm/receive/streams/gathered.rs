@@ -1,13 +1,15 @@
 //! A file in which each byte of a stream has its place, and the list of what is missing.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::super::super::TdmError;
+use super::super::found::{Found, Kind};
+use super::super::lines::Lines;
 use super::written::Written;
 use super::{create_free, create_new, file_name};
+use crate::watched::WatchedFile;
 
 /// Bytes that are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
@@ -17,17 +19,19 @@ const LOST: &str = "lost";
 const NOT_WRITTEN: &str = "not_written";
 /// It came, and the writer's queue had no room for it.
 const QUEUE_FULL: &str = "queue_full";
+/// It was written, and somebody removed or cut the file.
+const OUTPUT_REMOVED: &str = "output_removed";
 
 /// A file and what is not in it yet.
 pub(super) struct Gathered {
     pub(super) path: PathBuf,
-    file: File,
+    file: WatchedFile,
     bytes: Vec<u8>,
     packets: u64,
     at: u64,
     /// Where the last range that is lost ends: the file is so long at least.
     lost_until: u64,
-    list: BufWriter<File>,
+    list: Lines,
     /// The list has lines that its file has not.
     is_behind: bool,
     /// Where the last range that was not written began and ended: the next one may go on there, and is one with it.
@@ -44,14 +48,12 @@ impl Gathered {
 
     fn with_file(path: PathBuf, file: File) -> Result<Self, TdmError> {
         let of_list = PathBuf::from(format!("{}.lost.csv", path.display()));
-        let mut list = BufWriter::new(create_new(&of_list, "--output")?);
-        // It has room on the disk before payload takes all of it.
-        writeln!(list, "offset_bytes,length_bytes,why")
-            .and_then(|()| list.flush())
-            .map_err(TdmError::file("writing", of_list))?;
+        let list = create_new(&of_list, "--output")?;
+        let list = Lines::new(list, &of_list, "offset_bytes,length_bytes,why\n");
+        let list = list.map_err(TdmError::file("writing", of_list))?;
         Ok(Self {
+            file: WatchedFile::placed(file, &path),
             path,
-            file,
             bytes: Vec::with_capacity(GATHER_BYTES),
             packets: 0,
             at: 0,
@@ -91,7 +93,8 @@ impl Gathered {
 
     fn list(&mut self, offset: u64, bytes: u64, why: &str) {
         self.is_behind = true;
-        if let Err(error) = writeln!(self.list, "{offset},{bytes},{why}") {
+        let written = write!(self.list, "{offset},{bytes},{why}");
+        if let Err(error) = written.and_then(|()| self.list.end_line()) {
             self.failed.get_or_insert(error);
         }
     }
@@ -132,6 +135,8 @@ impl Gathered {
         let (packets, bytes) = (std::mem::take(&mut self.packets), self.bytes.len() as u64);
         let (taken, done) = self.write_out();
         let begin = self.at;
+        let whole = if done.is_ok() { packets } else { 0 };
+        self.file.note_at(begin, taken, whole, taken);
         self.at = begin.saturating_add(bytes);
         self.bytes.clear();
         let mut written = Written::of(done, packets, (bytes, taken), &mut self.failed);
@@ -142,7 +147,7 @@ impl Gathered {
     }
 
     /// Writes what is gathered; so many bytes of it are where they should be, also when it fails.
-    fn write_out(&self) -> (u64, io::Result<()>) {
+    fn write_out(&mut self) -> (u64, io::Result<()>) {
         let mut taken = 0;
         while let Some(rest) = self.bytes.get(taken..).filter(|rest| !rest.is_empty()) {
             match self.file.write_at(rest, self.at + taken as u64) {
@@ -165,11 +170,30 @@ impl Gathered {
         written
     }
 
-    fn lengthen(&self) -> io::Result<()> {
-        if self.file.metadata()?.len() < self.lost_until {
-            self.file.set_len(self.lost_until)?;
+    fn lengthen(&mut self) -> io::Result<()> {
+        self.file.lengthen(self.lost_until)
+    }
+
+    /// What somebody did to file and list; what is gone of the stream is listed.
+    pub(super) fn look(&mut self, found: &mut Found) {
+        let list = self.list.look();
+        let gone = self.file.look();
+        if let Some(gone) = &gone {
+            match gone.ranges.last() {
+                // What the list said of it is gone, too.
+                Some((begin, length)) if list.is_some() => {
+                    self.list(0, begin + length, OUTPUT_REMOVED)
+                }
+                _ => {
+                    for (begin, length) in &gone.ranges {
+                        self.list(*begin, *length, OUTPUT_REMOVED);
+                    }
+                }
+            }
+            self.flush_list();
         }
-        Ok(())
+        found.add(Kind::Packets, gone, self.file.notes());
+        found.add(Kind::Lines, list, self.list.notes());
     }
 }
 

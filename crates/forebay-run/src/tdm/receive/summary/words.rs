@@ -71,6 +71,12 @@ impl ReceiveSummary {
     /// What was lost and what is not whole, and then whether all of it is accounted for.
     #[must_use]
     pub fn closing(&self) -> String {
+        self.closing_behind(None)
+    }
+
+    /// The same, behind what is gone of what was written.
+    #[must_use]
+    pub fn closing_behind(&self, gone: Option<String>) -> String {
         if !self.is_closed() {
             return format!(
                 "THE BOOKS DO NOT CLOSE: {} items and {} bytes are left over.",
@@ -93,7 +99,8 @@ impl ReceiveSummary {
                 lacks.heaps_whole += heaps.whole;
             }
         }
-        last_words(&lacks.said(), lacks.books())
+        let said: Vec<String> = gone.into_iter().chain(lacks.said()).collect();
+        last_words(&said, lacks.books())
     }
 }
 

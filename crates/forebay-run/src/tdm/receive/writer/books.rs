@@ -4,9 +4,12 @@ use forebay_ledger::{
     Account, AccountId, Book, GroupId, GroupWriter, Leak, Schema, SchemaBuilder, Tally, Unit, Words,
 };
 
+use super::super::found::Kind;
 use super::super::heaps::{HeapTally, REASONS as HEAP_REASONS};
 use super::super::streams::{REASONS as WRITE_REASONS, Sum, WRITER_STALLED, Written};
+use crate::books::RemovedWords;
 use crate::error::RunError;
+use crate::watched::Gone;
 
 /// Of one sender.
 #[derive(Clone, Debug)]
@@ -21,6 +24,7 @@ struct SenderWords {
 pub(in super::super) struct WriterWords {
     group: GroupId,
     senders: Vec<SenderWords>,
+    removed: RemovedWords,
 }
 
 impl WriterWords {
@@ -44,7 +48,13 @@ impl WriterWords {
             }
         });
         let senders = senders.collect();
-        (Self { group, senders }, far)
+        let removed = RemovedWords::declare(schema, group, "", &["packets", "heaps"]);
+        let words = Self {
+            group,
+            senders,
+            removed,
+        };
+        (words, far)
     }
 }
 
@@ -113,6 +123,21 @@ impl WriterBooks {
             book.add_tally(*place, dropped.packets, dropped.bytes);
         }
         book.sub_tally(words.write.held, settled.packets, settled.bytes);
+    }
+
+    /// Somebody removed or cut a file, and this went with it.
+    pub(super) fn gone(&mut self, kind: Kind, gone: &Gone) {
+        let at = match kind {
+            Kind::Packets => 0,
+            Kind::Heaps => 1,
+            Kind::Lines => usize::MAX,
+        };
+        let removed = &self.words.removed;
+        removed.add(&mut self.book, (1, gone.bytes), (at, gone.items));
+        if kind == Kind::Packets {
+            let (bytes, ranges) = self.unwritten;
+            self.unwritten = (bytes + gone.bytes, ranges + gone.ranges.len() as u64);
+        }
     }
 
     /// A range that found no room in the queue.

@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use super::super::found::Found;
 use super::super::heaps::HeapTally;
 use super::super::outputs::Files;
 use super::super::streams::{Streams, Written};
 use super::block::{Block, Op};
 use super::{Shared, WriterBooks};
 use crate::net::NetSummary;
+use crate::watched::LOOK;
 
 /// Payload is gathered no longer than this.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -53,7 +55,7 @@ pub(super) struct Taker {
 
 impl Taker {
     pub(super) fn run(mut self, blocks: &Receiver<Block>) -> Ended {
-        let mut flushed = Instant::now();
+        let (mut flushed, mut looked) = (Instant::now(), Instant::now());
         loop {
             let wait = if self.streams.is_behind() {
                 Duration::ZERO
@@ -71,6 +73,10 @@ impl Taker {
             if flushed.elapsed() >= FLUSH {
                 self.flush();
                 flushed = Instant::now();
+            }
+            if looked.elapsed() >= LOOK {
+                self.look_at_files();
+                looked = Instant::now();
             }
             self.look_at_heaps();
             if !self.commit() {
@@ -204,6 +210,23 @@ impl Taker {
         }
     }
 
+    /// What somebody did to files is counted and told.
+    fn look_at_files(&mut self) {
+        let mut found = self.streams.look();
+        self.files.look(&mut found);
+        self.found(found);
+    }
+
+    fn found(&mut self, found: Found) {
+        for (kind, gone) in &found.gone {
+            self.books.gone(*kind, gone);
+            let _ = self.tell.send(Told::Line(gone.told(kind.items())));
+        }
+        for note in found.notes {
+            let _ = self.tell.send(Told::Line(note));
+        }
+    }
+
     /// Shows the books; false when they are another's.
     fn commit(&mut self) -> bool {
         let books = &mut self.books;
@@ -218,7 +241,9 @@ impl Taker {
 
     fn end(mut self) -> Ended {
         self.look_at_heaps();
-        self.files.end();
+        let mut found = self.streams.look();
+        self.files.end(&mut found);
+        self.found(found);
         self.commit();
         let failed = self.failed.take();
         let failed = failed.or(self.streams.failure());
