@@ -31,6 +31,7 @@ use forebay_wire::tdm::{
 
 use crate::key::Key;
 use crate::plan::{Plan, PlanError, PlanInput};
+pub use confirm::Unwritten;
 pub use gaps::LostRange;
 use outgoing::{Outgoing, Whom};
 use peer::Peer;
@@ -212,6 +213,8 @@ pub struct Receiver {
     last: Option<(u16, u32)>,
     turn: Turn,
     stop_ns: u64,
+    /// Why senders are stopped.
+    stop_reason: EndReason,
     unsent: u64,
     /// Answers to probes so far.
     answers: u16,
@@ -242,6 +245,7 @@ impl Receiver {
             last: None,
             turn: Turn::default(),
             stop_ns: 0,
+            stop_reason: EndReason::Interrupted,
             unsent: 0,
             answers: 0,
         }

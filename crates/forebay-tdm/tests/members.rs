@@ -12,7 +12,7 @@
 mod world;
 
 use forebay_tdm::plan::PlanError;
-use forebay_tdm::receiver::{PeerState, Phase as Session};
+use forebay_tdm::receiver::{PeerState, Phase as Session, Unwritten};
 use forebay_tdm::sender::{Over, Phase};
 use forebay_wire::tdm::{EndReason, Kind, Mode, RefuseReason};
 use world::{BEGIN_NS, Input, MS, SECOND, Setup, World};
@@ -51,6 +51,76 @@ fn run_to_windows(world: &mut World, host: usize) {
 
 fn kill(world: &mut World, host: usize) {
     world.hosts[host].sender = None;
+}
+
+#[test]
+fn a_sender_is_told_as_lost_what_came_and_is_not_written() {
+    let mut world = World::new(setup(11, Mode::SlotsPaced));
+    world.confirm_by_hand();
+    // The first answers are lost: those that follow say the same.
+    let mut answers = [0; 3];
+    world.loses = Box::new(move |kind, host| {
+        let is_answer = kind == Kind::Ended;
+        answers[host] += u32::from(is_answer);
+        is_answer && answers[host] < 3
+    });
+    let unwritten = |sender: u16| Unwritten {
+        packets: u64::from(sender) * 7,
+        bytes: u64::from(sender) * 900,
+    };
+    while (0..3).any(|host| !matches!(world.sender(host).phase(), Phase::Over(_))) {
+        assert!(
+            world.step() && since_ns(&world) < 60 * SECOND,
+            "{}",
+            world.shows()
+        );
+        let receiver = &mut world.site.as_mut().unwrap().receiver;
+        while let Some(sender) = receiver.poll_ended() {
+            receiver.confirm(sender, unwritten(sender));
+        }
+    }
+    let names: Vec<String> = (world.receiver().peers())
+        .map(|peer| peer.name.clone())
+        .collect();
+    for (sender, name) in (0..).zip(&names) {
+        let host = world
+            .hosts
+            .iter()
+            .position(|host| host.name == *name)
+            .unwrap();
+        let (told, sent) = (world.sender(host).sessions(), world.hosts[host].data_sent);
+        let away = unwritten(sender).packets;
+        assert_eq!((told.received, told.lost), (sent - away, away), "{name}");
+        assert_eq!((told.residual_packets, told.unconfirmed), (0, 0));
+        let end = world.sender(host).received().unwrap();
+        assert_eq!(end.payload_bytes, 20_000_000 - unwritten(sender).bytes);
+    }
+}
+
+#[test]
+fn a_receiver_that_fails_says_so_to_its_senders() {
+    for begins in [false, true] {
+        let mut world = World::new(slow(12, Mode::SlotsPaced));
+        if begins {
+            world.run_to_start();
+            while world.hosts[1].data_sent < 100 {
+                world.step();
+            }
+        } else {
+            while world.receiver().peers().count() < 3 {
+                world.step();
+            }
+        }
+        let now_ns = world.now_ns();
+        let site = world.site.as_mut().unwrap();
+        site.receiver.fail(site.clock.shows(now_ns));
+        world.run(30 * SECOND);
+        for host in 0..3 {
+            let phase = world.sender(host).phase();
+            assert_eq!(phase, Phase::Over(Over::Stopped(EndReason::Failed)));
+        }
+        assert_eq!(*world.receiver().phase(), Session::Over(EndReason::Failed));
+    }
 }
 
 #[test]

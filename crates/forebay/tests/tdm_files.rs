@@ -258,6 +258,21 @@ fn what_a_full_disk_did_not_take_is_missing_by_name_and_nothing_else() {
     let ended = receiver.end();
     let received = ended.json_of(2);
     assert!(ended.stderr.contains("out/north"), "{}", ended.stderr);
+    // The sender is told no packet as come that is not on the disk.
+    let north = &received["by_sender"][0];
+    let unwritten = number(&north["not_written"], "write_failed");
+    assert!(unwritten > 0, "{north}");
+    let lost = north["lost"].as_object().unwrap().values();
+    let lost: u64 = lost.filter_map(Value::as_u64).sum();
+    assert_eq!(
+        ["received", "lost"].map(|key| number(&sent, key)),
+        [number(north, "received") - unwritten, lost + unwritten],
+        "{sent}"
+    );
+    assert_eq!(
+        number(&sent, "received") + number(&sent, "lost"),
+        number(&sent, "packets")
+    );
     let kept = directory.path().join("out.kept/north");
     let went = &content[..number(&sent, "payload_bytes") as usize];
     let missing = assert_same_but_for_lost(&kept, went);

@@ -426,7 +426,7 @@ impl Work<'_> {
         if self.failed.is_none() {
             tell(&failure);
             self.failed = Some(failure);
-            self.receiver.stop(now_ns);
+            self.receiver.fail(now_ns);
         }
     }
 
@@ -475,7 +475,7 @@ impl Work<'_> {
         self.ending.retain(|(sender, blocks)| {
             let is_written = writer.has_taken(*blocks);
             if is_written {
-                receiver.confirm(*sender);
+                receiver.confirm(*sender, writer.unwritten(*sender));
             }
             !is_written
         });

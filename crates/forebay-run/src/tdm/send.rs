@@ -5,6 +5,7 @@ mod burst;
 mod input;
 mod launches;
 mod name;
+mod patience;
 mod summary;
 mod words;
 
@@ -36,6 +37,7 @@ use input::Input;
 use launches::{Change, Launches};
 pub use launches::{LaunchSummary, LaunchTimes};
 pub use name::default_name;
+use patience::Patience;
 pub use summary::{ClockSummary, SendSummary};
 
 /// Nothing is waited for longer than this at once.
@@ -238,6 +240,7 @@ impl Work {
         let mut came = [0; CONTROL_BYTES_MAX];
         let mut asked = 0;
         let (mut phase, mut repeats, mut lost) = (Phase::Hello, 0, 0);
+        let mut patience = Patience::default();
         self.awake.keep(false, tell);
         // The instant of a burst has come: nothing else is looked at before it is sent.
         let mut due = false;
@@ -278,6 +281,10 @@ impl Work {
                 }
                 self.payload_bytes = self.sender.payload_bytes();
                 self.books.tend(now_ns, self.sender.sent());
+                patience
+                    .look(phase, now_ns)
+                    .iter()
+                    .for_each(|line| tell(line));
             }
             let (available, ended) = self.input.ready(self.payload_bytes);
             let next = self.sender.poll_burst(now_ns, available, ended);

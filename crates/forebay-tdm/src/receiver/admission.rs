@@ -339,14 +339,24 @@ impl Receiver {
 
     /// Somebody asks for the end: senders are told, and their totals are waited for.
     pub fn stop(&mut self, now_ns: u64) {
+        self.stop_for(now_ns, EndReason::Interrupted);
+    }
+
+    /// What comes cannot be taken any more: as [`Self::stop`], and senders are told that something failed.
+    pub fn fail(&mut self, now_ns: u64) {
+        self.stop_for(now_ns, EndReason::Failed);
+    }
+
+    fn stop_for(&mut self, now_ns: u64, reason: EndReason) {
         match self.phase {
             Phase::Waiting => {
                 for at in 0..self.peers.len() {
-                    self.stop_peer(at, EndReason::Interrupted);
+                    self.stop_peer(at, reason);
                 }
-                self.phase = Phase::Over(EndReason::Interrupted);
+                self.phase = Phase::Over(reason);
             }
             Phase::Running => {
+                self.stop_reason = reason;
                 self.phase = Phase::Stopping;
                 self.stop_ns = now_ns;
             }

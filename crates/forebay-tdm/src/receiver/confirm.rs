@@ -11,8 +11,17 @@ use super::{Phase, Receiver};
 pub(super) struct Confirm {
     by_caller: bool,
     waiting: VecDeque<u16>,
-    /// By sender: the start whose end is confirmed.
-    done: Vec<Option<u8>>,
+    /// By sender: the start whose end is confirmed, and what came of it and is not written.
+    done: Vec<Option<(u8, Unwritten)>>,
+}
+
+/// What came of a sender's stream and is not where it belongs: it found no room, or could not be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their payload.
+    pub bytes: u64,
 }
 
 impl Receiver {
@@ -28,8 +37,8 @@ impl Receiver {
         self.confirm.waiting.pop_front()
     }
 
-    /// What came of this sender is where it belongs: it is told so.
-    pub fn confirm(&mut self, sender: u16) {
+    /// What came of this sender's present start is where it belongs, but for `unwritten`, which counts as lost: it is told so.
+    pub fn confirm(&mut self, sender: u16, unwritten: Unwritten) {
         let at = usize::from(sender);
         let Some(peer) = self.peers.get(at) else {
             return;
@@ -38,9 +47,13 @@ impl Receiver {
             self.confirm.done.resize(at + 1, None);
         }
         if let Some(done) = self.confirm.done.get_mut(at) {
-            *done = Some(peer.start);
+            *done = Some((peer.start, unwritten));
         }
-        if let Some(totals) = peer.ended_totals() {
+        if let Some(mut totals) = peer.ended_totals() {
+            let packets = unwritten.packets.min(totals.packets);
+            totals.packets -= packets;
+            totals.errors += packets;
+            totals.payload_bytes = totals.payload_bytes.saturating_sub(unwritten.bytes);
             self.push(sender, Message::Ended(totals));
         }
     }
@@ -65,7 +78,7 @@ impl Receiver {
         if self.confirm.by_caller {
             self.confirm.waiting.push_back(sender);
         } else {
-            self.confirm(sender);
+            self.confirm(sender, Unwritten::default());
         }
     }
 
@@ -75,9 +88,10 @@ impl Receiver {
         let Some(peer) = self.peers.get(at) else {
             return;
         };
-        if self.confirm.done.get(at) == Some(&Some(peer.start)) {
-            self.confirm(sender);
-            return;
+        if let Some(Some((start, unwritten))) = self.confirm.done.get(at)
+            && *start == peer.start
+        {
+            return self.confirm(sender, *unwritten);
         }
         let closed = peer
             .totals()

@@ -104,7 +104,7 @@ impl Receiver {
         if self.phase == Phase::Stopping && now_ns >= self.stop_ns {
             self.stop_ns = now_ns + STOP_EVERY_NS;
             for at in 0..self.peers.len() {
-                self.stop_peer(at, EndReason::Interrupted);
+                self.stop_peer(at, self.stop_reason);
             }
         }
         let over = !self.peers.is_empty() && self.peers.iter().all(Peer::is_over);
@@ -123,7 +123,7 @@ impl Receiver {
                 });
             }
             Phase::Stopping if over || self.peers.is_empty() => {
-                self.phase = Phase::Over(EndReason::Interrupted);
+                self.phase = Phase::Over(self.stop_reason);
             }
             _ => {}
         }

@@ -196,6 +196,13 @@ impl World {
         before
     }
 
+    /// The test says when a stream is written.
+    pub(crate) fn confirm_by_hand(&mut self) {
+        let site = self.site.take().unwrap();
+        let receiver = site.receiver.confirmed_by_caller();
+        self.site = Some(Site { receiver, ..site });
+    }
+
     /// One more sender's host, which starts at once.
     pub(crate) fn add_host(&mut self) -> usize {
         let at = self.hosts.len();

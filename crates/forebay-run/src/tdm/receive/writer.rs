@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_tdm::plan::Plan;
-use forebay_tdm::receiver::{LostRange, Row};
+use forebay_tdm::receiver::{LostRange, Row, Unwritten};
 use forebay_wire::tdm::Carries;
 
 use super::super::TdmError;
@@ -56,11 +56,22 @@ struct Shared {
     free: AtomicU64,
     /// Zeroes are due that no turn had room for.
     is_behind: AtomicBool,
+    /// By sender, of its present start: packets that were taken and could not be written, and their bytes.
+    unwritten: Vec<[AtomicU64; 2]>,
     /// Nobody waits for the writer any more, and its books are another's: held while they are committed.
     given_up: Mutex<bool>,
 }
 
 impl Shared {
+    fn of(senders: usize) -> Self {
+        let mut unwritten = Vec::new();
+        unwritten.resize_with(senders, Default::default);
+        Self {
+            unwritten,
+            ..Self::default()
+        }
+    }
+
     /// Does something to the writer's books, unless they are another's.
     fn unless_given_up(&self, commit: impl FnOnce()) -> bool {
         let given_up = self.given_up.lock();
@@ -97,6 +108,8 @@ pub(super) struct Writer {
     output: Output,
     block: Block,
     keeps: Vec<bool>,
+    /// By sender, of its present start: what found no room.
+    missed: Vec<Sum>,
     given: u64,
     blocks_max: u64,
     most: u64,
@@ -118,7 +131,7 @@ impl Writer {
         let (to, blocks) = channel();
         let (back, empty) = channel();
         let (tell, told) = channel();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::of(books.senders()));
         let taker = Taker {
             streams: Streams::new(output.clone()),
             files,
@@ -136,6 +149,7 @@ impl Writer {
             output,
             block: Block::default(),
             keeps: Vec::new(),
+            missed: vec![Sum::default(); shared.unwritten.len()],
             given: 0,
             blocks_max: (queue_bytes / BLOCK_BYTES as u64).max(1),
             most: 0,
@@ -158,6 +172,10 @@ impl Writer {
     ) -> bool {
         if self.block.is_full() && !self.has_room() {
             self.block.miss(came.sender, offset, payload.len() as u64);
+            if let Some(missed) = self.missed.get_mut(usize::from(came.sender)) {
+                missed.packets += 1;
+                missed.bytes += payload.len() as u64;
+            }
             return false;
         }
         let keep = self
@@ -184,6 +202,9 @@ impl Writer {
         }
         if let Some(keeps) = self.keeps.get_mut(sender) {
             *keeps = needs_bytes(&self.output, carries);
+        }
+        if let Some(missed) = self.missed.get_mut(sender) {
+            *missed = Sum::default();
         }
         self.block.push_always(Op::Open {
             sender,
@@ -271,6 +292,20 @@ impl Writer {
     /// Whether so many blocks were written. Of a thread that has panicked nobody knows what it wrote beyond those that it has given back.
     pub(super) fn has_taken(&self, blocks: u64) -> bool {
         self.shared.taken.load(Ordering::Acquire) >= blocks
+    }
+
+    /// What came of this sender's present start and is not written, when [`Self::has_taken`] all of it: it found no room, or the writer could not write it.
+    pub(super) fn unwritten(&self, sender: u16) -> Unwritten {
+        let at = usize::from(sender);
+        let missed = self.missed.get(at).copied().unwrap_or_default();
+        let [packets, bytes] = match self.shared.unwritten.get(at) {
+            Some(far) => std::array::from_fn(|at| far[at].load(Ordering::Acquire)),
+            None => [0, 0],
+        };
+        Unwritten {
+            packets: missed.packets + packets,
+            bytes: missed.bytes + bytes,
+        }
     }
 
     /// Everything is written.

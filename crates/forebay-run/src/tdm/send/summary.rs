@@ -255,6 +255,13 @@ fn end_of(
             ("interrupted", Some(told))
         }
         Phase::Over(Over::Interrupted) => ("interrupted", None),
+        Phase::Over(Over::Stopped(EndReason::Failed)) => (
+            "stopped",
+            Some(
+                "the receiver ended the session: something failed there, and it says what"
+                    .to_owned(),
+            ),
+        ),
         Phase::Over(Over::Stopped(reason)) => (
             "stopped",
             Some(format!("the receiver ended the session: {reason}")),

@@ -106,11 +106,18 @@ impl Written {
         }
     }
 
+    /// What came and is missing in the stream nevertheless.
+    pub(in super::super) fn unwritten(&self) -> Sum {
+        let mut all = Sum::default();
+        [WRITE_FAILED, NO_ROOM, WRITER_STALLED]
+            .into_iter()
+            .for_each(|reason| all.add(self.dropped[reason]));
+        all
+    }
+
     /// Bytes of the stream that came and are missing nevertheless, and in how many ranges.
     pub(in super::super) fn missing(&self) -> (u64, u64) {
-        let bytes =
-            [WRITE_FAILED, NO_ROOM, WRITER_STALLED].map(|reason| self.dropped[reason].bytes);
-        (bytes.iter().sum(), self.ranges)
+        (self.unwritten().bytes, self.ranges)
     }
 
     /// All that is not held any more.

@@ -89,6 +89,11 @@ impl WriterBooks {
         })
     }
 
+    /// How many senders there are places for.
+    pub(super) const fn senders(&self) -> usize {
+        self.written.len()
+    }
+
     /// A packet's payload was taken off the queue.
     #[inline]
     pub(super) fn took(&mut self, sender: u16, bytes: u64) {

@@ -123,6 +123,40 @@ fn what_is_to_be_confirmed_is_in_its_file() {
 }
 
 #[test]
+fn what_found_no_room_or_no_disk_is_unwritten_until_its_sender_begins_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    // Its file cannot be made: a directory is in the way.
+    let mut writer = started(&directory.path().join("nowhere"), QUEUE_BYTES_MIN);
+    let mut handed = Sum::default();
+    let hold = writer.hold();
+    let taken = offer(&mut writer, 0..200, &mut handed);
+    let missed = 200 - taken;
+    assert!(missed > 0, "all found room");
+    let of = |packets: u64| Unwritten {
+        packets,
+        bytes: packets * PACKET as u64,
+    };
+    assert_eq!(writer.unwritten(0), of(missed));
+    drop(hold);
+    let settled = writer.settle();
+    let settle = |writer: &mut Writer, handed: &mut Sum, settled| {
+        while !writer.has_taken(settled) {
+            if writer.is_due() {
+                hand_over(writer, handed);
+            }
+            std::thread::yield_now();
+        }
+    };
+    settle(&mut writer, &mut handed, settled);
+    assert_eq!(writer.unwritten(0), of(200), "none has a place");
+    writer.open(0, "north", Carries::Bytes);
+    offer(&mut writer, 0..3, &mut handed);
+    let settled = writer.settle();
+    settle(&mut writer, &mut handed, settled);
+    assert_eq!(writer.unwritten(0), of(3));
+}
+
+#[test]
 fn what_a_writer_that_panics_had_in_its_queue_is_not_confirmed() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = started(directory.path(), QUEUE_BYTES_MIN);

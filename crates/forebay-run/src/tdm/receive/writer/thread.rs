@@ -68,7 +68,7 @@ impl Taker {
                 Err(RecvTimeoutError::Disconnected) => return self.end(),
             }
             if let Some((sender, written)) = self.streams.turn() {
-                self.books.written(sender, &written);
+                self.written(sender, &written);
             }
             if flushed.elapsed() >= FLUSH {
                 self.flush();
@@ -84,11 +84,7 @@ impl Taker {
             }
             let is_behind = self.streams.is_behind();
             self.shared.is_behind.store(is_behind, Ordering::Release);
-            if self.failed.is_none()
-                && let Some(failure) = self.streams.failure()
-            {
-                self.fail(failure);
-            }
+            self.look_at_failure();
         }
     }
 
@@ -106,6 +102,7 @@ impl Taker {
             );
             self.fail(told);
         }
+        self.look_at_failure();
         // The books first: whoever sees the block gone finds it there.
         self.commit();
         self.shared
@@ -138,11 +135,11 @@ impl Taker {
             } => {
                 self.books.missed(bytes);
                 let written = self.streams.missed(sender, offset, bytes);
-                self.books.written(sender, &written);
+                self.written(sender, &written);
             }
             Op::Lost(range, begins) => {
                 let written = self.streams.lost(&range, begins);
-                self.books.written(range.sender, &written);
+                self.written(range.sender, &written);
             }
             Op::Open {
                 sender,
@@ -150,7 +147,12 @@ impl Taker {
                 carries,
             } => {
                 let written = self.streams.close(sender);
-                self.books.written(sender as u16, &written);
+                self.written(sender as u16, &written);
+                if let Some(unwritten) = self.shared.unwritten.get(sender) {
+                    unwritten
+                        .iter()
+                        .for_each(|it| it.store(0, Ordering::Release));
+                }
                 if let Some(path) = self.streams.open(sender, &name, carries) {
                     let _ = self
                         .tell
@@ -170,7 +172,7 @@ impl Taker {
             Op::Panic => panic!("a test wants it"),
             Op::End(heaps_sent) => {
                 for (sender, written) in self.streams.finish(&heaps_sent) {
-                    self.books.written(sender, &written);
+                    self.written(sender, &written);
                 }
             }
         }
@@ -194,13 +196,26 @@ impl Taker {
         } else {
             Written::nowhere(length as u64)
         };
-        self.books.written(sender, &written);
+        self.written(sender, &written);
         self.books.advance(sender, 1, length as u64);
+    }
+
+    /// In the books, and where the thread that receives sees what its sender is not to take for written.
+    #[inline]
+    fn written(&mut self, sender: u16, written: &Written) {
+        self.books.written(sender, written);
+        let lost = written.unwritten();
+        if lost.packets > 0
+            && let Some([packets, bytes]) = self.shared.unwritten.get(usize::from(sender))
+        {
+            packets.fetch_add(lost.packets, Ordering::AcqRel);
+            bytes.fetch_add(lost.bytes, Ordering::AcqRel);
+        }
     }
 
     fn flush(&mut self) {
         for (sender, written) in self.streams.flush() {
-            self.books.written(sender, &written);
+            self.written(sender, &written);
         }
     }
 
@@ -231,6 +246,14 @@ impl Taker {
     fn commit(&mut self) -> bool {
         let books = &mut self.books;
         self.shared.unless_given_up(|| books.commit())
+    }
+
+    fn look_at_failure(&mut self) {
+        if self.failed.is_none()
+            && let Some(failure) = self.streams.failure()
+        {
+            self.fail(failure);
+        }
     }
 
     fn fail(&mut self, failure: String) {
