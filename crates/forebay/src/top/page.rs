@@ -164,9 +164,10 @@ pub(super) fn body(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     if wish.sources {
         sources(view, wish.order, width, &mut lines);
     } else {
+        // Losses first: on a small screen what stands below is a page away.
+        drops(view, width, &mut lines);
         fills(view, &mut lines);
         places(view, width, &mut lines);
-        drops(view, width, &mut lines);
         histograms(view, &mut lines);
     }
     lines
