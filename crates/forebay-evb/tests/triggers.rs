@@ -13,6 +13,8 @@ use proptest::prelude::*;
 
 const N: usize = 4;
 const EVENTS: u64 = 1_200;
+/// So many triggers missing before number 0 are a restart.
+const RESTART_GAP_MIN: u64 = 64;
 
 fn emulated(seed: u64, bits: TriggerBits, first: u32) -> Emulated {
     let mut emulated = Emulated::new(seed, vec![Group::new(N, 60, 5.0)], 10_000.0);
@@ -37,6 +39,11 @@ fn everywhere(fault: Fault, during: Range<u64>) -> Vec<FaultRule> {
 
 fn bits() -> impl Strategy<Value = TriggerBits> {
     prop_oneof![Just(TriggerBits::Sixteen), Just(TriggerBits::TwentyFour)]
+}
+
+/// And a number at which 0 is neither the next one nor one of those built lately: else a restart cannot be seen.
+fn bits_and_last() -> impl Strategy<Value = (TriggerBits, u32)> {
+    bits().prop_flat_map(|bits| (Just(bits), 20_000..bits.mask() - 100))
 }
 
 /// Ranges of triggers that nobody delivers, apart from each other, inside the run.
@@ -72,6 +79,9 @@ proptest! {
         seed: u64, bits in bits(), first in prop_oneof![any::<u32>(), Just(0), Just(u32::MAX - 300)],
         holes in holes(), spill: bool, water_mark in prop_oneof![Just(None), Just(Some(400))],
     ) {
+        // Behind many missing triggers, 0 looks as it does after a restart.
+        let at_0 = |hole: &Range<u64>| first.wrapping_add(hole.end as u32) & bits.mask() == 0;
+        prop_assume!(!holes.iter().any(|hole| at_0(hole) && hole.end - hole.start >= RESTART_GAP_MIN));
         let mut emulated = emulated(seed, bits, first);
         emulated.transport.water_mark_bytes = water_mark;
         emulated.trigger.spill = spill.then_some(Spill { period_ns: 60 * MS, length_ns: 20 * MS });
@@ -88,15 +98,40 @@ proptest! {
 
     /// Sources that begin again at 0 lose nothing by it, wherever they were.
     #[test]
-    fn a_restart_at_0_is_no_gap(seed: u64, bits in bits(), first: u32, at in 300..900_u64) {
-        // Numbers at which 0 is the next one, or one of those built lately, are no restart that can be seen.
-        let there = first.wrapping_add(at as u32) & bits.mask();
-        prop_assume!((20_000..bits.mask() - 100).contains(&there));
-        let mut emulated = emulated(seed, bits, first);
+    fn a_restart_at_0_is_no_gap(seed: u64, (bits, there) in bits_and_last(), at in 300..900_u64) {
+        let mut emulated = emulated(seed, bits, there - at as u32);
         emulated.faults = everywhere(Fault::Restart { from_zero: true }, at..u64::MAX);
         let run = run(&emulated, Vec::new(), config(bits));
         prop_assert_eq!((run.check.span, run.check.unseen), (run.events, 0));
         prop_assert_eq!(run.check.resynchronised, 1);
+    }
+}
+
+/// A gap that ends right before 0 may as well be a restart: when it is long it is told as one, and nothing is told missing.
+#[test]
+fn a_long_gap_up_to_0_is_taken_for_a_restart() {
+    for bits in [TriggerBits::Sixteen, TriggerBits::TwentyFour] {
+        for (items, end, restarts) in [
+            (RESTART_GAP_MIN - 1, 0, 0),
+            (RESTART_GAP_MIN, 0, 1),
+            (200, 0, 1),
+            (200, 1, 0),
+            (200, bits.mask(), 0),
+        ] {
+            let hole = 500 - items..500;
+            let mut emulated = emulated(3, bits, u32::wrapping_sub(end, 500));
+            emulated.faults = everywhere(Fault::Silent, hole);
+            let check = run(&emulated, Vec::new(), config(bits)).check;
+            let missing = if restarts == 0 { items } else { 0 };
+            let told = (check.resynchronised, check.unseen, check.span);
+            let gone = items - missing;
+            assert_eq!(
+                told,
+                (restarts, missing, EVENTS - gone),
+                "{items} before {end}"
+            );
+            assert_eq!(check.complete, EVENTS - items);
+        }
     }
 }
 
