@@ -8,6 +8,7 @@ pub use forebay_emu::{
     MAX_SOURCES as EMULATED_SOURCES_MAX, RATE_HZ, SUBEVENT_BYTES, WATER_MARK_BYTES_MIN,
 };
 
+use forebay_sys::cgroup;
 use forebay_sys::host::Host;
 
 use crate::error::RunError;
@@ -18,7 +19,7 @@ use crate::plan::{
 
 /// Least and largest ring of a source, in bytes. The largest holds twice the default time-out at 8 MB/s.
 const RING_BYTES: (u64, u64) = (256 << 10, 16 << 20);
-/// What all of them together may take, in bytes, and as a part of the host's memory.
+/// What all of them together may take, in bytes, and as a part of the memory of the host, or of what its control group leaves a process.
 const RINGS_BYTES_MAX: u64 = 2 << 30;
 const RINGS_OF_MEMORY: u64 = 4;
 /// Largest ring where a full one holds the input back, so that there is no time-out that it must last; in bytes.
@@ -31,7 +32,9 @@ const SOCKET_BUFFER_BYTES: (u64, u64) = (4 << 20, 1 << 30);
 /// Size of each source's ring when there are `sources` of them on this host.
 #[must_use]
 pub fn ring_bytes(sources: usize) -> u64 {
-    ring_bytes_in(Host::read().memory_bytes, sources)
+    let host_bytes = Host::read().memory_bytes;
+    let limit_bytes = cgroup::memory_limit_bytes().unwrap_or(u64::MAX);
+    ring_bytes_in(host_bytes.min(limit_bytes), sources)
 }
 
 /// The same for an input that is held back by a full ring.
@@ -40,7 +43,7 @@ pub fn holding_ring_bytes(sources: usize) -> u64 {
     ring_bytes(sources).min(HOLDING_RING_BYTES)
 }
 
-/// The same for a host with so much memory; 0: nobody knows how much.
+/// The same where so much memory may be used; 0: nobody knows how much.
 fn ring_bytes_in(memory_bytes: u64, sources: usize) -> u64 {
     let all = match memory_bytes / RINGS_OF_MEMORY {
         0 => RINGS_BYTES_MAX,

@@ -16,6 +16,7 @@
 //! ```
 
 pub mod arena;
+pub mod cgroup;
 pub mod clock;
 pub mod control;
 pub mod cpu_latency;

@@ -84,7 +84,7 @@ pub const RECEIVER: Section = Section {
             "queue_bytes",
             PowerOfTwo(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
             Depends(
-                "2 GiB over all sources, or a quarter of the host's memory if that is less; 256 KiB to 16 MiB each",
+                "2 GiB over all sources, or a quarter of the memory of host or control group if that is less; 256 KiB to 16 MiB each",
             ),
             "Queue of each source, unless its block says otherwise: the bytes of one source in the longest stall of the builder that shall lose nothing. One that holds less than twice timeout_ms at the rate of its source is warned of.",
         ),
