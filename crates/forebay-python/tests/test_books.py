@@ -11,7 +11,7 @@ from conftest import LIMIT, receive_all, wait_until
 from forebay.net import Publisher, Sender, Subscriber
 
 KEYS = """messages bytes dropped dropped_by_reason held residual_items residual_bytes connections_made attempts not_followed parted turned_away accept_errors unconfirmed
-dropped_at_peers missing_at_peers missing_bytes_at_peers connections unlisted_connections""".split()
+unconfirmed_bytes dropped_at_peers missing_at_peers missing_bytes_at_peers connections unlisted_connections""".split()
 
 
 def test_the_books_of_both_ends_close_and_the_summary_has_the_agreed_keys(address):

@@ -27,8 +27,11 @@ pub(super) enum Parted {
     #[error("it ended in order")]
     Over,
     /// The peer ended the link, and had not said all.
-    #[error("{peer} has gone without saying so")]
+    #[error("{peer} ended its connection and had not said all")]
     Cut { peer: String },
+    /// The peer was waited for at the end, and has not said all.
+    #[error("{peer} has not said all in time")]
+    Late { peer: String },
     /// The peer ended the link and had not said anything.
     #[error(
         "{peer} ended the connection without a word: it ends just now, or is no end point of `forebay net` over this backend"
@@ -53,7 +56,7 @@ impl Parted {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Over => "over",
-            Self::Cut { .. } | Self::Wordless { .. } => "connection_lost",
+            Self::Cut { .. } | Self::Late { .. } | Self::Wordless { .. } => "connection_lost",
             Self::Link(error) => error.reason(),
             Self::Session { error, .. } => error.reason(),
             Self::Crowded { .. } => "crowded",

@@ -28,8 +28,10 @@ pub struct ConnectionSummary {
     pub dropped: u64,
     /// Messages that the peer sent and that never came or could not be read.
     pub lost: u64,
-    /// Messages sent of which nobody said whether they were read.
+    /// Messages sent of which the peer did not say what became of them.
     pub unconfirmed: u64,
+    /// Bytes of their payloads.
+    pub unconfirmed_bytes: u64,
     /// Messages for this side that the peer says it dropped, as this side was too slow for its policy or they were longer than its buffers; none when it
     /// did not say.
     pub dropped_at_peer: Option<u64>,
@@ -73,8 +75,10 @@ pub struct NetSummary {
     pub turned_away: BTreeMap<&'static str, u64>,
     /// How often the system refused to take a connection in.
     pub accept_errors: u64,
-    /// Messages of which nobody said whether they were read.
+    /// Messages sent of which the receivers did not say what became of them.
     pub unconfirmed: u64,
+    /// Bytes of their payloads.
+    pub unconfirmed_bytes: u64,
     /// Messages for this side that the senders say they dropped, where they said it. They are in the senders' books, not in these.
     pub dropped_at_peers: u64,
     /// Messages sent less those that the receivers say they took, where they said it.
@@ -122,6 +126,7 @@ impl NetSummary {
             *self.parted.entry(one.end).or_default() += 1;
         }
         self.unconfirmed += one.unconfirmed;
+        self.unconfirmed_bytes += one.unconfirmed_bytes;
         // What peers say is not ours to believe: it may be any number.
         add(&mut self.dropped_at_peers, one.dropped_at_peer);
         add(&mut self.missing_at_peers, one.missing_at_peer);
@@ -155,6 +160,7 @@ impl NetSummary {
             *self.parted.entry(reason).or_default() += count;
         }
         self.unconfirmed += other.unconfirmed;
+        self.unconfirmed_bytes += other.unconfirmed_bytes;
         add(&mut self.dropped_at_peers, Some(other.dropped_at_peers));
         add(&mut self.missing_at_peers, Some(other.missing_at_peers));
         let bytes = other.missing_bytes_at_peers;
@@ -201,6 +207,7 @@ impl ConnectionSummary {
             dropped: counts.slow[0] + counts.lost[0] + counts.too_long[0],
             lost: counts.gap[0] + counts.broken[0],
             unconfirmed: 0,
+            unconfirmed_bytes: 0,
             dropped_at_peer: None,
             missing_at_peer: None,
             missing_bytes_at_peer: None,

@@ -255,8 +255,9 @@ fn tell_people(summary: &NetSummary) {
     }
     if summary.unconfirmed > 0 {
         note_line(format_args!(
-            "forebay: unconfirmed: {} went out, and the receiver was gone before it said what became of them: each was written there, or not",
-            counted(summary.unconfirmed, "message")
+            "forebay: unconfirmed: {} ({}) went out, and the receiver ended the connection before it confirmed them: each was written there, or not",
+            counted(summary.unconfirmed, "message"),
+            counted(summary.unconfirmed_bytes, "byte"),
         ));
     }
     for (reason, count) in &summary.turned_away {

@@ -5,6 +5,7 @@ use forebay_msg::Refusal;
 use forebay_msg::session::{Dialer, Listener, Session, SessionError};
 
 use super::{EndPoint, Role, dialled};
+use crate::net::buffers::Outbound;
 use crate::net::connection::{Connection, Parted};
 use crate::net::counts::Counts;
 use crate::net::dial::Dial;
@@ -13,6 +14,13 @@ use crate::net::summary::ConnectionSummary;
 
 /// Connections that have not said what they are. The oldest goes when one more comes.
 const STRANGERS_MAX: usize = 256;
+
+/// What the receiver had said of what was sent, for the one who reads why its connection is lost.
+fn confirmed(outbound: &Outbound) -> String {
+    let sent = outbound.totals().messages;
+    let known = sent - outbound.unconfirmed()[0];
+    format!("; it had confirmed {known} of {sent} messages")
+}
 
 impl<R: Role> EndPoint<R> {
     pub(super) fn admit(&mut self, link: Box<dyn ByteLink>) {
@@ -174,10 +182,11 @@ impl<R: Role> EndPoint<R> {
                 "a stranger is let go: {parted}"
             );
         } else if !matches!(parted, Parted::Over) {
+            let confirmed = outbound.as_ref().map_or_else(String::new, confirmed);
             tracing::warn!(
                 peer = connection.peer(),
                 reason,
-                "a connection is lost: {parted}"
+                "a connection is lost: {parted}{confirmed}"
             );
             self.last_trouble = Some(parted.to_string());
         }
@@ -194,7 +203,9 @@ impl<R: Role> EndPoint<R> {
                     summary.missing_at_peer = sent.messages.checked_sub(took.messages);
                     summary.missing_bytes_at_peer = sent.bytes.checked_sub(took.bytes);
                 }
-                None => summary.unconfirmed = outbound.unconfirmed()[0],
+                None => {
+                    [summary.unconfirmed, summary.unconfirmed_bytes] = outbound.unconfirmed();
+                }
             }
         }
         if peer_known || connection.dial.is_none() {

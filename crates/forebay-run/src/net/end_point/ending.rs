@@ -57,7 +57,7 @@ impl<R: Role> EndPoint<R> {
         let in_order = self.has_heard_all();
         while !self.connections.is_empty() {
             let peer = self.connections[0].peer().to_owned();
-            self.part(0, &Parted::Cut { peer });
+            self.part(0, &Parted::Late { peer });
         }
         self.settle();
         let mut summary = std::mem::take(&mut self.summary);
