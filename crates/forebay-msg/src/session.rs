@@ -321,7 +321,7 @@ impl Session {
     /// Whether both sides have said all: nothing is to come, nothing to go.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.has_heard_all() && self.control.is_empty() && !self.owes_farewell()
+        self.has_heard_all() && self.control.is_empty() && !self.owes_answer()
     }
 
     /// Whether the peer has said all that it had to say: its totals as a sender, and as a receiver. How the link ends then is no matter.

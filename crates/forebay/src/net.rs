@@ -14,7 +14,7 @@ Exit codes:
   2  it could not be done: a mistake on the command line, something that the host or the other
      side refuses, or nobody there; the error says what would be right
   4  of send and pub: messages are unconfirmed, as a receiver was gone before it said what became
-     of them; they were written there, or not"
+     of them, or could not write them all; each of them was written there, or not"
         )
     };
 }

@@ -123,7 +123,9 @@ fn an_order_to_end_is_obeyed_while_nothing_is_taken() {
     let lost = received["dropped_by_reason"]["not_written"].as_u64();
     assert!(lost > Some(0), "{received}");
     end(&paused.sender);
-    drop(paused.sender.end());
+    // What was given up is confirmed to nobody.
+    let sent = paused.sender.end().json_of(4);
+    assert!(sent["unconfirmed"].as_u64() >= lost, "{sent} {received}");
 }
 
 #[test]

@@ -14,7 +14,10 @@ pub(super) struct Confirming {
     told: Credit,
     /// Messages and bytes that the user has confirmed; none where reading confirms.
     by_hand: Option<[u64; 2]>,
-    farewell_said: bool,
+    /// A message will never be confirmed, and so none behind it: the count ends there.
+    is_withheld: bool,
+    /// The sender's end is answered: nothing more is said of what was taken.
+    is_answered: bool,
 }
 
 impl Confirming {
@@ -37,6 +40,9 @@ impl Session {
 
     /// So many more messages of so many bytes have taken effect, or are lost by a name that stands in this side's books; no more of them than were read.
     pub fn confirm(&mut self, messages: u64, bytes: u64) {
+        if self.confirming.is_withheld {
+            return;
+        }
         let (Some(inbound), Some(confirmed)) = (&self.inbound, &mut self.confirming.by_hand) else {
             return;
         };
@@ -48,10 +54,24 @@ impl Session {
         self.answer_end();
     }
 
+    /// The message behind those that are confirmed will never be: it could not be written, say. So none behind it is either, whatever becomes of it, as what is
+    /// confirmed is a count from the begin. Buffers go back as before. The sender's end is answered by the end of the connection, without totals, and with it
+    /// the sender knows what is unconfirmed.
+    pub fn withhold(&mut self) {
+        let Some(inbound) = &self.inbound else {
+            return;
+        };
+        let read = inbound.totals();
+        let by_hand = &mut self.confirming.by_hand;
+        by_hand.get_or_insert([read.messages, read.bytes]);
+        self.confirming.is_withheld = true;
+        self.answer_end();
+    }
+
     /// Gives back what was read, and confirms; whether there was anything to say. Worth a frame when a quarter of the buffers is to be given back, or when its
     /// time has come although it is less (`all`). Nothing is given back to a peer that is to be let go.
     pub fn give_credit(&mut self, all: bool) -> bool {
-        if self.check_inbound().is_err() || self.confirming.farewell_said {
+        if self.check_inbound().is_err() || self.confirming.is_answered {
             return false;
         }
         let (Some(inbound), Some(agreed)) = (&self.inbound, &self.agreed) else {
@@ -68,9 +88,14 @@ impl Session {
         worth_it
     }
 
-    /// Says what was taken, once the sender has ended and all of it is confirmed.
+    /// Says what was taken, once the sender has ended and all of it is confirmed; where it never will be, how much is, as the last word.
     pub(super) fn answer_end(&mut self) {
-        let Some(inbound) = self.inbound.as_ref().filter(|_| self.owes_farewell()) else {
+        if self.confirming.is_withheld && self.owes_answer() {
+            self.give_credit(true);
+            self.confirming.is_answered = true;
+            return;
+        }
+        let Some(inbound) = self.inbound.as_ref().filter(|_| self.owes_answer()) else {
             return;
         };
         let (read, confirmed) = (inbound.credit(), self.confirming.credit(inbound));
@@ -83,12 +108,12 @@ impl Session {
             bytes_dropped: losses.broken_bytes,
             ..inbound.totals()
         };
-        self.confirming.farewell_said = true;
+        self.confirming.is_answered = true;
         self.control.say(&Frame::Farewell(totals));
     }
 
     /// Whether the sender has ended and was not answered yet.
-    pub(super) fn owes_farewell(&self) -> bool {
-        self.inbound.is_some() && self.peer_end.is_some() && !self.confirming.farewell_said
+    pub(super) fn owes_answer(&self) -> bool {
+        self.inbound.is_some() && self.peer_end.is_some() && !self.confirming.is_answered
     }
 }

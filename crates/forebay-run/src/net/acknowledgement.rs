@@ -52,8 +52,8 @@ impl<'a> Acknowledgement<'a> {
         self.end_point.taken(messages, bytes);
     }
 
-    /// The oldest so many messages that were delivered, of so many bytes, were thrown away by the caller. They are confirmed, too: their loss is in these books,
-    /// by name.
+    /// The oldest so many messages that were delivered, of so many bytes, were thrown away by the caller: their loss is in these books, by name. What was not wanted is
+    /// confirmed, too. What could not be written is not, and nothing behind it that came over the same connection: their sender counts it as unconfirmed.
     pub fn untaken(self, why: Untaken, messages: u64, bytes: u64) {
         self.end_point.untaken(why, messages, bytes);
     }

@@ -16,6 +16,7 @@ use crate::output::{
     Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, result_to_stderr,
     si,
 };
+use crate::remedy::told;
 use crate::session::{BROKEN, UNCONFIRMED, gone, leak_of_end_point};
 
 use super::security::SecurityArgs;
@@ -187,6 +188,17 @@ pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -
         true if summary.unconfirmed > 0 => ExitCode::from(UNCONFIRMED),
         true => ExitCode::SUCCESS,
     })
+}
+
+/// The exit code of an end that sends: where messages are unconfirmed that is what its caller has to know, also when the receiver wanted no more.
+pub(super) fn sent(summary: &NetSummary, carried: Result<()>, code: ExitCode) -> Result<ExitCode> {
+    match carried {
+        Err(error) if summary.unconfirmed > 0 => {
+            note_line(format_args!("forebay: {}", told(&error)));
+            Ok(code)
+        }
+        carried => carried.map(|()| code),
+    }
 }
 
 /// The record of a run whose directory is gone.

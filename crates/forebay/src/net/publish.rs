@@ -9,7 +9,7 @@ use forebay_run::StopSignals;
 use forebay_run::net::bus::{Announcer, Bus, Offer};
 use forebay_run::net::{Address, NetError, Publisher, Sender};
 
-use super::manner::{CommonArgs, END_LIMIT, tell};
+use super::manner::{CommonArgs, END_LIMIT, sent, tell};
 use super::source::{Next, Source, SourceArgs};
 use crate::output::{counted, note_line};
 
@@ -146,7 +146,7 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
     say_what_is_waited_for(&signals);
     let summary = publisher.finish(END_LIMIT)?;
     let code = tell(&summary, args.common.format, false)?;
-    carried.map(|()| code)
+    sent(&summary, carried, code)
 }
 
 /// Who asked for the end shall not wonder why it takes its time.
@@ -168,5 +168,5 @@ pub(crate) fn send(args: &SendArgs) -> Result<ExitCode> {
     say_what_is_waited_for(&signals);
     let summary = sender.finish(END_LIMIT)?;
     let code = tell(&summary, args.common.format, false)?;
-    carried.map(|()| code)
+    sent(&summary, carried, code)
 }

@@ -146,9 +146,10 @@ macro_rules! messages_from {
                     removed_files,
                 } = became;
                 self.acknowledge().taken(written.messages, written.bytes);
+                // In the order in which they came: what nobody asked for comes last.
                 for (why, sum) in [
-                    (Untaken::NotWanted, not_wanted),
                     (Untaken::NotWritten, not_written),
+                    (Untaken::NotWanted, not_wanted),
                 ] {
                     self.acknowledge().untaken(why, sum.messages, sum.bytes);
                 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use forebay_msg::session::Session;
+
 use super::{EndPoint, Role};
 use crate::net::books::{Books, Untaken};
 use crate::net::viewed::Viewed;
@@ -93,17 +95,24 @@ impl<R: Role> EndPoint<R> {
     /// The oldest messages that were delivered have taken effect.
     pub(in crate::net) fn taken(&mut self, messages: u64, bytes: u64) {
         self.books.taken(messages, bytes);
-        self.acknowledge(messages, bytes);
+        self.acknowledge(messages, bytes, Session::confirm);
     }
 
-    /// The oldest messages that were delivered were thrown away.
+    /// The oldest messages that were delivered were thrown away. Those that could not be written are confirmed to nobody.
     pub(in crate::net) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
         self.books.untaken(why, messages, bytes);
-        self.acknowledge(messages, bytes);
+        self.acknowledge(
+            messages,
+            bytes,
+            match why {
+                Untaken::NotWanted => Session::confirm,
+                Untaken::NotWritten => |session, _, _| session.withhold(),
+            },
+        );
     }
 
-    /// Shows the books first: nobody is told of what they do not say.
-    fn acknowledge(&mut self, mut messages: u64, mut bytes: u64) {
+    /// Shows the books first: nobody is told of what they do not say. `tell` is given each connection's share, in messages and bytes.
+    fn acknowledge(&mut self, mut messages: u64, mut bytes: u64, tell: fn(&mut Session, u64, u64)) {
         if messages == 0 || !self.settings.gathers {
             return;
         }
@@ -115,7 +124,7 @@ impl<R: Role> EndPoint<R> {
             bytes = bytes.saturating_sub(run.bytes);
             let mut connections = self.connections.iter_mut();
             if let Some(of) = connections.find(|one| one.id == run.connection) {
-                of.session.confirm(run.messages, run.bytes);
+                tell(&mut of.session, run.messages, run.bytes);
             }
         }
     }
