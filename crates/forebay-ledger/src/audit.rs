@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::balance::{AccountLine, Balance, Level, LinkLine, Residual};
+use crate::balance::{AccountLine, Amount, Balance, Level, LinkLine, Residual};
 use crate::run::{Condition, Reason, RunStatus};
 use crate::snapshot::Snapshot;
 use crate::unit::Unit;
@@ -116,6 +116,20 @@ pub struct UnderwayLine {
     pub amount: Level,
 }
 
+/// What went out of a hop and no peer has acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnconfirmedLine {
+    /// Where it went out.
+    pub place: String,
+    /// Whose.
+    pub owner: String,
+    /// What an item is.
+    pub unit: Unit,
+    /// How much.
+    #[serde(flatten)]
+    pub amount: Amount,
+}
+
 /// The verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
@@ -134,6 +148,8 @@ pub struct Verdict {
     pub offenders: Vec<Offender>,
     /// What had neither arrived nor been lost. In an interrupted run: in flight when the run died.
     pub underway: Vec<UnderwayLine>,
+    /// What went out and no peer has acknowledged, the greatest first; while data flows, all that is on its way. In no balance.
+    pub unconfirmed: Vec<UnconfirmedLine>,
     /// Links whose sender keeps no books, as `place.owner`.
     pub unknown_links: Vec<String>,
     /// All lines.
@@ -168,10 +184,13 @@ pub fn audit(snapshot: &Snapshot, supervisor: Supervisor) -> Verdict {
     });
     let unknown = balance.links.iter().filter(|line| line.residual.is_none());
     let died = phase == Phase::Interrupted && balance.run.condition != Condition::Interrupted;
-    let (condition, reason) = if died {
-        (Condition::Interrupted, Reason::SupervisorLost)
-    } else {
-        (balance.run.condition, balance.run.reason)
+    let unconfirmed = unconfirmed(&balance);
+    let (condition, reason) = match balance.run.condition {
+        _ if died => (Condition::Interrupted, Reason::SupervisorLost),
+        Condition::Complete if !unconfirmed.is_empty() => {
+            (Condition::Tainted, Reason::ConnectionLost)
+        }
+        condition => (condition, balance.run.reason),
     };
     Verdict {
         closed: offenders.is_empty(),
@@ -181,11 +200,27 @@ pub fn audit(snapshot: &Snapshot, supervisor: Supervisor) -> Verdict {
         as_of_ns: died.then_some(balance.run.heartbeat_ns.max(balance.run.start_ns)),
         offenders,
         underway,
+        unconfirmed,
         unknown_links: unknown
             .map(|line| format!("{}.{}", line.place, line.owner))
             .collect(),
         balance,
     }
+}
+
+fn unconfirmed(balance: &Balance) -> Vec<UnconfirmedLine> {
+    let accounts = balance.accounts.iter();
+    let lines = accounts.filter_map(|line| {
+        Some(UnconfirmedLine {
+            place: line.place.clone(),
+            owner: line.owner.clone(),
+            unit: line.unit,
+            amount: line.unconfirmed.filter(|left| *left != Amount::default())?,
+        })
+    });
+    let mut lines: Vec<_> = lines.collect();
+    lines.sort_by_key(|line| std::cmp::Reverse((line.amount.items, line.amount.bytes)));
+    lines
 }
 
 struct Findings {

@@ -43,6 +43,16 @@ fn clamped<S: Serializer>(value: &i128, serializer: S) -> Result<S::Ok, S::Error
     serializer.serialize_i64((*value).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
 
+impl AccountLine {
+    fn confirm(&mut self, confirmed: Amount) {
+        self.confirmed = Some(confirmed);
+        self.unconfirmed = Some(Amount {
+            items: self.outgoing.items.saturating_sub(confirmed.items),
+            bytes: self.outgoing.bytes.saturating_sub(confirmed.bytes),
+        });
+    }
+}
+
 impl Residual {
     /// Whether nothing is left over.
     #[must_use]
@@ -85,6 +95,12 @@ pub struct AccountLine {
     pub dropped: Vec<DropLine>,
     /// `in − out − Σ dropped − held`.
     pub residual: Residual,
+    /// What the peer has acknowledged of what went on, by its own count; nothing where no peer does that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<Amount>,
+    /// What went on and the peer has not acknowledged: it took effect there, or not. In no balance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Amount>,
 }
 
 /// One connection between two hops.
@@ -152,11 +168,14 @@ impl Snapshot {
     #[must_use]
     pub fn balance(&self) -> Balance {
         let directory = &self.directory;
-        let accounts: Vec<_> = directory
-            .accounts
-            .iter()
-            .map(|entry| self.account_line(entry))
-            .collect();
+        let accounts = directory.accounts.iter();
+        let mut accounts: Vec<_> = accounts.map(|entry| self.account_line(entry)).collect();
+        for entry in &directory.confirmed {
+            if let Some(line) = accounts.get_mut(entry.account as usize) {
+                let (items, bytes) = self.pair(entry.at);
+                line.confirm(Amount { items, bytes });
+            }
+        }
         let links: Vec<_> = directory
             .links
             .iter()
@@ -213,6 +232,8 @@ impl Snapshot {
             held,
             dropped,
             residual,
+            confirmed: None,
+            unconfirmed: None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The declarations of a ledger, as they are written into the file, and their validation.
 
+mod names;
+
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
@@ -7,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{LedgerError, SchemaError};
 use crate::layout::MAX_WORDS;
 use crate::loss::{ROW_WORDS, TABLE_WORDS};
-use crate::prometheus::RESERVED;
 use crate::unit::Unit;
+use names::{check_exported_name, check_help, check_label, check_metric_name, check_name};
 
 /// Longest name of a group, place, owner, reason or metric.
 pub const MAX_NAME_BYTES: usize = 96;
@@ -135,6 +137,14 @@ pub(crate) struct LossTableEntry {
     pub(crate) causes: Vec<(String, String)>,
 }
 
+/// What the peer of an account has acknowledged of what went out of it: items, with the bytes in the next word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfirmedEntry {
+    pub(crate) account: u32,
+    pub(crate) at: WordRef,
+}
+
 /// Everything declared, in order of declaration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,6 +158,8 @@ pub(crate) struct Directory {
     pub(crate) host: Vec<HostEntry>,
     pub(crate) histograms: Vec<HistogramEntry>,
     pub(crate) loss_tables: Vec<LossTableEntry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) confirmed: Vec<ConfirmedEntry>,
 }
 
 impl Directory {
@@ -166,6 +178,7 @@ impl Directory {
         for (index, link) in self.links.iter().enumerate() {
             self.check_link(index, link)?;
         }
+        self.check_confirmed()?;
         self.check_metrics()?;
         self.check_loss_tables()?;
         self.check_volume()
@@ -217,6 +230,24 @@ impl Directory {
                 .get_mut(account.group as usize)
                 .ok_or(outside.clone())?;
             *left = left.checked_sub(width).ok_or(outside)?;
+        }
+        Ok(())
+    }
+
+    fn check_confirmed(&self) -> Result<(), LedgerError> {
+        let mut seen = HashSet::with_capacity(self.confirmed.len());
+        for (index, entry) in self.confirmed.iter().enumerate() {
+            let outside = || LedgerError::OutOfBounds {
+                what: "confirmed",
+                index,
+            };
+            let account = self.accounts.get(entry.account as usize);
+            let account = account.ok_or_else(outside)?;
+            check_unique(&mut seen, "confirmed", entry.account, || {
+                format!("{}.{}", account.place, account.owner)
+            })?;
+            self.check_span(entry.at.group, entry.at.word, 2)
+                .ok_or_else(outside)?;
         }
         Ok(())
     }
@@ -400,72 +431,6 @@ fn check_limit(what: &'static str, asked: usize, limit: usize) -> Result<(), Sch
         asked: asked as u64,
         limit: limit as u64,
     })
-}
-
-fn plain(text: &str, max_bytes: usize) -> bool {
-    text.len() <= max_bytes
-        && !text
-            .chars()
-            .any(|c| c.is_control() || c == '"' || c == '\\')
-}
-
-fn name_error(what: &'static str, name: &str, max_bytes: usize) -> SchemaError {
-    let name = name.chars().take(MAX_NAME_BYTES).collect();
-    SchemaError::Name {
-        what,
-        name,
-        max_bytes,
-    }
-}
-
-fn check_name(what: &'static str, name: &str) -> Result<(), SchemaError> {
-    if !name.is_empty() && plain(name, MAX_NAME_BYTES) {
-        return Ok(());
-    }
-    Err(name_error(what, name, MAX_NAME_BYTES))
-}
-
-fn check_label(name: &str) -> Result<(), SchemaError> {
-    if plain(name, MAX_NAME_BYTES) {
-        Ok(())
-    } else {
-        Err(name_error("owner", name, MAX_NAME_BYTES))
-    }
-}
-
-fn check_help(text: &str) -> Result<(), SchemaError> {
-    if plain(text, MAX_HELP_BYTES) {
-        Ok(())
-    } else {
-        Err(name_error("help", text, MAX_HELP_BYTES))
-    }
-}
-
-/// Metric names go into Prometheus names: `[a-z][a-z0-9_]*`.
-fn check_metric_name(name: &str) -> Result<(), SchemaError> {
-    let first = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
-    let rest = name
-        .bytes()
-        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-    if first && rest && name.len() <= MAX_NAME_BYTES {
-        return Ok(());
-    }
-    Err(name_error("metric", name, MAX_NAME_BYTES))
-}
-
-/// Endings that Prometheus' text format gives a meaning, and the unit that times are exported in.
-const RESERVED_ENDINGS: [&str; 7] = [
-    "_total", "_count", "_sum", "_bucket", "_created", "_info", "_seconds",
-];
-
-/// Refuses names that would be a family of the ledger's own, or become one by their ending.
-fn check_exported_name(name: &str) -> Result<(), SchemaError> {
-    if RESERVED.contains(&name) || RESERVED_ENDINGS.iter().any(|end| name.ends_with(end)) {
-        return Err(SchemaError::Reserved {
-            name: name.to_owned(),
-        });
-    }
-    Ok(())
 }
 
 /// FNV-1a over the directory's JSON: tells configurations apart and finds damage. It is no

@@ -50,6 +50,7 @@ mod alarm;
 mod audit;
 mod balance;
 mod book;
+mod closing;
 mod directory;
 mod error;
 mod group;
@@ -71,9 +72,12 @@ mod unit;
 mod words;
 
 pub use alarm::{Alarm, Line, ResidualAlarm};
-pub use audit::{Fault, Offender, Phase, Supervisor, Underway, UnderwayLine, Verdict, audit};
+pub use audit::{
+    Fault, Offender, Phase, Supervisor, UnconfirmedLine, Underway, UnderwayLine, Verdict, audit,
+};
 pub use balance::{AccountLine, Amount, Balance, DropLine, HostLine, Level, LinkLine, Residual};
 pub use book::Book;
+pub use closing::last_words;
 pub use directory::{MAX_GROUP_WORDS, MAX_HELP_BYTES, MAX_LOSS_ROWS, MAX_NAME_BYTES};
 pub use error::{LedgerError, SchemaError};
 pub use group::{GroupWriter, READ_ATTEMPTS};
@@ -87,7 +91,6 @@ pub use schema::{
     Account, AccountId, Counter, GroupId, HistogramId, LinkId, LossTableId, Schema, SchemaBuilder,
     Tally,
 };
-pub use sheet::last_words;
 pub use snapshot::{LedgerReader, MetricLine, Snapshot};
 pub use table::items as grouped;
 pub use unit::Unit;

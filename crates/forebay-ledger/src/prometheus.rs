@@ -22,7 +22,7 @@ use crate::snapshot::Snapshot;
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Families made here, which no declared metric may be named like.
-pub(crate) const RESERVED: [&str; 21] = [
+pub(crate) const RESERVED: [&str; 23] = [
     "items",
     "bytes",
     "held_items",
@@ -32,6 +32,8 @@ pub(crate) const RESERVED: [&str; 21] = [
     "dropped_bytes_uncertain",
     "in_flight_items",
     "in_flight_bytes",
+    "unconfirmed_items",
+    "unconfirmed_bytes",
     "residual_items",
     "residual_bytes",
     "inferred_lost_items",
@@ -355,6 +357,14 @@ impl Page {
             gauge,
             flying,
         )?;
+        let unconfirmed =
+            || accounts().filter_map(|(labels, line)| Some((labels, line.unconfirmed?)));
+        let items = unconfirmed().map(|(labels, left)| (labels, left.items as f64));
+        let help = "Items that went out of a place and that no peer has acknowledged";
+        family(encoder, "unconfirmed_items", help, gauge, items)?;
+        let bytes = unconfirmed().map(|(labels, left)| (labels, left.bytes as f64));
+        let help = "Bytes that went out of a place and that no peer has acknowledged";
+        family(encoder, "unconfirmed_bytes", help, gauge, bytes)?;
         let items = residuals().map(|(labels, left)| (labels, left.items as f64));
         let help = "Items that are unaccounted for; absent where the sender keeps no books";
         family(encoder, "residual_items", help, gauge, items)?;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::directory::{
-    ACCOUNT_FIXED_WORDS, AccountEntry, Directory, GroupEntry, HistogramEntry, HostEntry,
-    LossTableEntry, MetricEntry, MetricKind, WordRef, fingerprint,
+    ACCOUNT_FIXED_WORDS, AccountEntry, ConfirmedEntry, Directory, GroupEntry, HistogramEntry,
+    HostEntry, LossTableEntry, MetricEntry, MetricKind, WordRef, fingerprint,
 };
 use crate::error::{LedgerError, SchemaError};
 use crate::layout::Layout;
@@ -156,6 +156,22 @@ impl SchemaBuilder {
                 dropped,
             },
         )
+    }
+
+    /// Declares what the peer of `account` has acknowledged of what went out of it, by the peer's own count, in items and bytes. The rest is
+    /// *unconfirmed*: a state of the sender's knowledge, in no balance.
+    pub fn confirmed(&mut self, account: AccountId) -> Tally {
+        let accounts = &self.directory.accounts;
+        let group = accounts.get(account.0 as usize).map(|entry| entry.group);
+        // Of a foreign account the check finds out.
+        let group = group.unwrap_or(u32::MAX);
+        let base = self.claim(GroupId(group), 2);
+        let tally = Tally::at(group, base);
+        self.directory.confirmed.push(ConfirmedEntry {
+            account: account.0,
+            at: tally.items.reference(),
+        });
+        tally
     }
 
     /// Declares a named word that commits with the counters but is no term of an account: a ring

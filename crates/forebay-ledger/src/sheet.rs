@@ -4,16 +4,15 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::audit::{Offender, Phase, Underway, Verdict};
+use crate::audit::{Phase, Underway, Verdict};
 use crate::balance::{Amount, DropLine, Level, Residual};
-use crate::moment::Moment;
 use crate::run::{Condition, Reason};
 use crate::table::{Table, bytes, items};
 use crate::unit::Unit;
 
 /// Owners named with each loss, and lines named with each finding.
 const OWNERS_SHOWN: usize = 3;
-const FINDINGS_SHOWN: usize = 20;
+pub(crate) const FINDINGS_SHOWN: usize = 20;
 
 /// One row of the sheet: all owners of a place with the same unit.
 #[derive(Clone, Debug)]
@@ -151,18 +150,6 @@ struct LossSum {
     owners: Vec<(String, u64)>,
 }
 
-/// The last words of a program whose books are sound: what was lost and what is not whole (`said`) before all, and then how the books are, as `close`.
-#[must_use]
-pub fn last_words(said: &[String], books: &str) -> String {
-    match said {
-        [] => format!("The books {books}."),
-        _ => format!(
-            "{}. All of it is accounted for: the books {books}.",
-            said.join("; ")
-        ),
-    }
-}
-
 impl Verdict {
     /// The balance sheet as text.
     #[must_use]
@@ -190,6 +177,7 @@ impl Verdict {
             self.inferred_text(),
             self.host_text(),
             self.underway_text(),
+            self.unconfirmed_text(),
         ];
         let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join("\n")
@@ -236,7 +224,9 @@ impl Verdict {
         ])
     }
 
-    fn losses_text(&self) -> String {
+    /// The table of named losses, the largest first; nothing where nothing was lost.
+    #[must_use]
+    pub fn losses_text(&self) -> String {
         let accounts = self
             .balance
             .accounts
@@ -335,102 +325,22 @@ impl Verdict {
         table.render() + &more(self.underway.len())
     }
 
-    /// The last words: what was lost and what is incomplete, `first` before all, and then whether all of it is accounted for.
-    #[must_use]
-    pub fn closing(&self, first: &[String]) -> String {
-        if !self.closed {
-            return self.offenders_text();
-        }
-        let verb = match self.phase {
-            Phase::Running => "are within their bounds",
-            Phase::Interrupted if !self.underway.is_empty() => "close but for what was in flight",
-            Phase::Interrupted | Phase::Ended => "close",
+    fn unconfirmed_text(&self) -> String {
+        let head = match self.phase {
+            Phase::Running => "not confirmed yet",
+            Phase::Interrupted | Phase::Ended => "unconfirmed",
         };
-        let unknown = match self.unknown_links.len() {
-            0 => String::new(),
-            n => format!(" ({n} senders keep no books: unknown)"),
-        };
-        let then = self.as_of_ns.map_or("", |_| ", as of then");
-        let mut said = first.to_vec();
-        said.extend(self.lost_text());
-        let books = last_words(&said, &format!("{verb}{then}{unknown}"));
-        format!("{}{books}\n", self.as_of_text())
-    }
-
-    /// What was lost by name, by unit.
-    fn lost_text(&self) -> Option<String> {
-        let accounts = self.balance.accounts.iter();
-        let accounts = accounts.map(|line| (line.unit, &line.dropped));
-        let links = self.balance.links.iter();
-        let lines = accounts.chain(links.map(|line| (line.unit, &line.dropped)));
-        let mut sums: Vec<(Unit, i128, i128)> = Vec::new();
-        for (unit, loss) in lines.flat_map(|(unit, lost)| lost.iter().map(move |loss| (unit, loss)))
-        {
-            let at = sums.iter().position(|sum| sum.0 == unit);
-            let at = at.unwrap_or_else(|| {
-                sums.push((unit, 0, 0));
-                sums.len() - 1
-            });
-            sums[at].1 += i128::from(loss.items);
-            sums[at].2 += i128::from(loss.items_max);
+        let mut table = Table::new(3, &[head, "owner", "unit", "items", "bytes"]);
+        for line in self.unconfirmed.iter().take(FINDINGS_SHOWN) {
+            table.row(vec![
+                line.place.clone(),
+                line.owner.clone(),
+                line.unit.to_string(),
+                items(line.amount.items.into()),
+                bytes(line.amount.bytes.into()),
+            ]);
         }
-        let sums = sums.iter().filter(|(_, _, most)| *most > 0);
-        let texts = sums.map(|(unit, least, most)| match least == most {
-            true => format!("{} {unit}", items(*least)),
-            false => format!("{} to {} {unit}", items(*least), items(*most)),
-        });
-        let texts: Vec<String> = texts.collect();
-        (!texts.is_empty()).then(|| format!("Lost by name: {}", texts.join(", ")))
-    }
-
-    fn offenders_text(&self) -> String {
-        let lines = self
-            .offenders
-            .iter()
-            .take(FINDINGS_SHOWN)
-            .map(|line| format!("  {line}\n"));
-        let lines: String = lines.collect();
-        format!(
-            "{}THE BOOKS DO NOT CLOSE:\n{}{lines}{}",
-            self.as_of_text(),
-            self.offending_places_text(),
-            more(self.offenders.len())
-        )
-    }
-
-    /// What is to be known of the books of a run that was killed.
-    fn as_of_text(&self) -> String {
-        self.as_of_ns.map_or_else(String::new, |ns| {
-            format!(
-                "The run did not end by itself: it was killed, or its host went down.\nIts last sign of life is of {}; what it did after its books were \
-                 last written is in none.\n",
-                Moment(ns)
-            )
-        })
-    }
-
-    /// The sum of each place where several owners' lines do not close.
-    fn offending_places_text(&self) -> String {
-        let mut places: Vec<(Offender, usize)> = Vec::new();
-        for line in &self.offenders {
-            let of_place = |sum: &&mut (Offender, usize)| {
-                (&sum.0.place, sum.0.unit, sum.0.fault) == (&line.place, line.unit, line.fault)
-            };
-            match places.iter_mut().find(of_place) {
-                Some((sum, owners)) => {
-                    sum.residual.items += line.residual.items;
-                    sum.residual.bytes += line.residual.bytes;
-                    *owners += 1;
-                }
-                None => places.push((line.clone(), 1)),
-            }
-        }
-        let sums = places.into_iter().filter(|(_, owners)| *owners > 1);
-        sums.map(|(mut sum, owners)| {
-            sum.owner = format!("({owners} owners together)");
-            format!("  {sum}\n")
-        })
-        .collect()
+        table.render() + &more(self.unconfirmed.len())
     }
 }
 
@@ -476,7 +386,7 @@ impl LossSum {
     }
 }
 
-fn more(lines: usize) -> String {
+pub(crate) fn more(lines: usize) -> String {
     if lines > FINDINGS_SHOWN {
         format!("  … and {} more\n", lines - FINDINGS_SHOWN)
     } else {

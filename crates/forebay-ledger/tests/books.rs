@@ -8,7 +8,10 @@
 
 mod pipeline;
 
-use forebay_ledger::{Condition, Fault, Phase, Reason, ResidualAlarm, Supervisor, Underway};
+use forebay_ledger::{
+    Amount, Condition, Fault, GroupWriter, LedgerReader, Phase, Reason, ResidualAlarm, RunWriter,
+    SchemaBuilder, Supervisor, Underway, Unit, Words, audit,
+};
 use pipeline::Pipeline;
 
 fn finished(leak: &str) -> Pipeline {
@@ -101,6 +104,57 @@ fn what_is_left_inside_a_finished_run_is_an_offence() {
         .map(|o| (o.fault, o.residual.items))
         .collect();
     assert_eq!(found, [(Fault::LeftHeld, 5), (Fault::LeftInFlight, 4)]);
+}
+
+#[test]
+fn what_no_peer_acknowledged_is_told_and_is_in_no_balance() {
+    let mut schema = SchemaBuilder::new("run 7");
+    let group = schema.group("sender");
+    let accounts = ["one", "two"].map(|owner| {
+        let (id, account) = schema.account(group, "send", owner, Unit::Messages, &["slow"]);
+        (account, schema.confirmed(id))
+    });
+    let schema = schema.finish().unwrap();
+    let words = Words::zeroed(schema.words_needed());
+    let run = RunWriter::format(&schema, &words, 1, 0).unwrap();
+    let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+    let mut book = writer.restore();
+    for ((account, confirmed), items) in accounts.iter().zip([70, 100]) {
+        book.add_tally(account.incoming, 101, 1010);
+        book.add_tally(account.dropped[0], 1, 10);
+        book.add_tally(account.outgoing, 100, 1000);
+        book.add_tally(*confirmed, items, items * 10);
+    }
+    writer.commit(&book);
+    let verdict = |life| {
+        audit(
+            &LedgerReader::open(&words).unwrap().snapshot().unwrap(),
+            life,
+        )
+    };
+    run.set_condition(Condition::Running, Reason::None);
+    let live = verdict(Supervisor::Alive);
+    assert!(live.sheet().contains("not confirmed yet"), "{live}");
+    assert!(!live.closing(&[]).contains("Unconfirmed"), "{live}");
+    run.finish(Condition::Complete, Reason::Requested, 9_000);
+    let verdict = verdict(Supervisor::Gone);
+    assert!(verdict.closed, "{verdict}");
+    assert_eq!(
+        (verdict.condition, verdict.reason),
+        (Condition::Tainted, Reason::ConnectionLost)
+    );
+    let [line] = verdict.unconfirmed.as_slice() else {
+        panic!("{verdict}")
+    };
+    let left = Amount {
+        items: 30,
+        bytes: 300,
+    };
+    assert_eq!((line.owner.as_str(), line.amount), ("one", left));
+    assert_eq!(
+        verdict.closing(&[]),
+        "Lost by name: 2 messages; Unconfirmed: 30 messages (300 B) went out, and no peer said what became of them. All of it is counted: the books close.\n"
+    );
 }
 
 #[test]

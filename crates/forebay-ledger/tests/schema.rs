@@ -72,6 +72,13 @@ fn nonsense_is_refused_by_name() {
         s.group("g");
     });
     assert!(matches!(twice, SchemaError::Duplicate { .. }));
+    let confirmed_twice = refused(|s| {
+        let g = s.group("a");
+        let (id, _) = s.account(g, "p", "o", Unit::Bytes, &[]);
+        s.confirmed(id);
+        s.confirmed(id);
+    });
+    assert!(matches!(confirmed_twice, SchemaError::Duplicate { .. }));
     let nowhere = refused(|s| {
         s.link(LinkSpec::new("socket", "s"));
     });

@@ -345,7 +345,7 @@ impl<M: Memory> Outbound<M> {
             self.put_back(done);
         }
         self.credited = self.totals.buffers;
-        self.confirmed = [self.totals.messages, self.totals.bytes];
+        self.confirmed = [messages, bytes];
         Ok(())
     }
 

@@ -702,5 +702,8 @@ fn a_sender_that_repeats_adds_its_sessions_up() {
         let told = sessions.received + sessions.lost + sessions.unconfirmed_packets;
         assert!(sessions.lost > 0);
         assert_eq!(told, sent.packets);
+        let confirmed = sessions.confirmed_packets + sessions.unconfirmed_packets;
+        assert_eq!((confirmed, sent.errors), (sent.packets, 0));
+        assert!(sessions.confirmed_bytes < sent.payload_bytes);
     }
 }

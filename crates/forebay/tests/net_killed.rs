@@ -10,8 +10,10 @@ mod rig;
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::path::Path;
 use std::process::Command;
 
+use forebay_ledger::grouped;
 use rig::{Run, audit, audit_json, forebay, start, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -166,16 +168,55 @@ impl Behind {
     }
 }
 
+/// Its books say what its record says is unconfirmed, wherever they are shown, and nothing calls it complete.
+fn assert_shown(out: &Path, unconfirmed: u64) {
+    let of_messages = unconfirmed * MESSAGE_BYTES as u64;
+    let verdict = audit_json(out);
+    let lines = verdict["unconfirmed"].as_array().unwrap();
+    let sum = |key| lines.iter().map(|line| number(line, key)).sum::<u64>();
+    assert_eq!((sum("items"), sum("bytes")), (unconfirmed, of_messages));
+    assert!(lines.iter().all(|line| line["place"] == "send"));
+    assert_eq!(
+        (&verdict["condition"], &verdict["closed"]),
+        (&"tainted".into(), &true.into())
+    );
+    let sheet = audit(out);
+    let told = format!("Unconfirmed: {} messages", grouped(unconfirmed.into()));
+    let last = sheet.stdout.trim_end().lines().last().unwrap();
+    assert!(last.contains(&told), "{}", sheet.stdout);
+    assert_eq!(sheet.code(), Some(0), "the books close: {last}");
+    let mut page = forebay();
+    page.args(["audit", "--format", "prometheus"]).arg(out);
+    let page = start(&mut page).end().stdout;
+    for (name, amount) in [("items", unconfirmed), ("bytes", of_messages)] {
+        let name = format!("forebay_unconfirmed_{name}{{");
+        let samples = page.lines().filter(|line| line.starts_with(&name));
+        let values = samples.map(|line| line.rsplit(' ').next().unwrap());
+        let sum: f64 = values.map(|value| value.parse::<f64>().unwrap()).sum();
+        assert_eq!(sum, amount as f64, "{page}");
+    }
+    let mut top = forebay();
+    let top = start(top.args(["top", "--format", "json"]).arg(out)).end();
+    let view = &top.json()["messages"];
+    assert_eq!(number(view, "unconfirmed"), unconfirmed);
+    assert_eq!(number(view, "unconfirmed_bytes"), of_messages);
+    let mut top = forebay();
+    let page = start(top.args(["top", "--once"]).arg(out)).end().stdout;
+    let told = format!(", {unconfirmed} UNCONFIRMED (");
+    assert!(page.contains(&told), "{page}");
+}
+
 /// Of a killed receiver its sender says how many messages are unconfirmed; all others were written, by the killed one or by the next.
 fn a_killed_receiver(address: &str, options: &[String]) {
-    let mut sender = None;
+    let (mut sender, directory) = (None, tempfile::tempdir().unwrap());
+    let own = directory.path().join("own");
     let first = behind("recv", address, options, || {
         let mut command = forebay();
         command.args(["net", "send", address]).args(GENERATED);
+        command.arg("--out").arg(&own);
         sender = Some(start(command.args(options)));
     });
     let written = first.kill();
-    let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("output");
     let mut command = forebay();
     command.args(["net", "recv", address, "--once", "--as", "raw", "--output"]);
@@ -191,6 +232,7 @@ fn a_killed_receiver(address: &str, options: &[String]) {
     let unconfirmed = number(&sent, "unconfirmed");
     assert!(unconfirmed > 1000, "{sent}");
     assert_under_way(unconfirmed);
+    assert_shown(&own, unconfirmed);
     let next = numbers(&fs::read(&output).unwrap());
     assert_eq!(next.last(), Some(&(MESSAGES - 1)));
     let known = written + next.len() as u64;
@@ -229,7 +271,11 @@ fn host(number: u8) -> (String, String) {
 #[test]
 fn what_a_killed_subscriber_has_not_written_is_unconfirmed_at_its_publisher() {
     let address = format!("shm://unread-{}", std::process::id());
-    let publisher = start(forebay().args(["net", "pub", &address]).args(GENERATED));
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("own");
+    let mut command = forebay();
+    command.args(["net", "pub", &address]).args(GENERATED);
+    let publisher = start(command.arg("--out").arg(&own));
     let written = behind("sub", &address, &[], || ()).kill();
     let published = publisher.end().json_of(4);
     let to_it = &published["connections"][0];
@@ -238,6 +284,7 @@ fn what_a_killed_subscriber_has_not_written_is_unconfirmed_at_its_publisher() {
     assert!(unconfirmed > 1000 && written <= sent, "{written} {to_it}");
     assert!(written + unconfirmed >= sent, "{written} {to_it}");
     assert_under_way(unconfirmed);
+    assert_shown(&own, unconfirmed);
     // Of what it published later nobody is said to have got any.
     let all = number(&published, "messages") + number(&published, "dropped");
     assert_eq!(all, MESSAGES, "{published}");

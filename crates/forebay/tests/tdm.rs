@@ -788,7 +788,23 @@ fn a_sender_whose_receiver_dies_before_it_confirms_says_so_in_time() {
         let sessions = ["sessions", "sessions_unconfirmed"].map(|key| number(&sent, key));
         assert_eq!(sessions, [1, 1]);
         assert_eq!(sent["packets_unconfirmed"], sent["packets"]);
-        assert_eq!(rig::audit_json(&own)["condition"], "tainted");
+        let verdict = rig::audit_json(&own);
+        assert_eq!(verdict["condition"], "tainted");
+        let [line] = verdict["unconfirmed"].as_array().unwrap().as_slice() else {
+            panic!("{verdict}")
+        };
+        assert_eq!(
+            (&line["place"], &line["owner"]),
+            (&"send".into(), &"north".into())
+        );
+        let refused = number(&sent, "errors");
+        assert_eq!(number(line, "items"), number(&sent, "packets") - refused);
+        assert!(refused > 0 || number(line, "bytes") == 50_000_000, "{line}");
+        let sheet = rig::audit(&own).stdout;
+        assert!(
+            sheet.contains("Unconfirmed: ") && sheet.contains("packets"),
+            "{sheet}"
+        );
         let why = format!(
             "all was sent; the receiver at {} did not confirm",
             session.address

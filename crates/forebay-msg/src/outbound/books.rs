@@ -30,6 +30,12 @@ impl<M> Outbound<M> {
         [self.totals.messages - messages, self.totals.bytes - bytes]
     }
 
+    /// Messages and bytes that the receiver has confirmed, by its own count.
+    #[must_use]
+    pub fn confirmed(&self) -> [u64; 2] {
+        self.confirmed
+    }
+
     /// Whether everything that was pushed is sent, and given back.
     #[must_use]
     pub fn is_done(&self) -> bool {

@@ -4,14 +4,14 @@
 //! caller ─▶ publish ─▶ send (one account per place of a connection) ─▶ link … link ─▶ receive (the same) ─▶ deliver ─▶ caller
 //! ```
 //!
-//! `publish` counts copies where a message is handed in, `send` and `receive` are the engine's own counts, `deliver` counts where the caller is
-//! called. Who gathers what is delivered says himself what was taken, and what he threw away; the rest is held.
+//! `publish` counts copies where a message is handed in, `send` and `receive` are the engine's own counts, and what of `send` is confirmed is its peers'
+//! count. `deliver` counts where the caller is called. Who gathers what is delivered says himself what was taken, and what he threw away; the rest is held.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_ledger::{
     Account, Balance, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
-    Schema, SchemaBuilder, Unit,
+    Schema, SchemaBuilder, Tally, Unit,
 };
 use forebay_sys::clock;
 
@@ -47,6 +47,8 @@ pub enum Untaken {
 /// Accounts of one place.
 struct Slot {
     send: Account,
+    /// What the peer said of what was sent.
+    confirmed: Tally,
     receive: Account,
 }
 
@@ -101,8 +103,13 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
         let (received, receive) =
             builder.account(group, "receive", &owner, Unit::Messages, &RECEIVE_REASONS);
         copies = copies.to(sent);
+        let confirmed = builder.confirmed(sent);
         read = read.from(received);
-        slots.push(Slot { send, receive });
+        slots.push(Slot {
+            send,
+            confirmed,
+            receive,
+        });
     }
     builder.link(copies);
     builder.link(read);
@@ -155,13 +162,15 @@ impl Books {
 
     /// Adds what a connection has counted since `before`.
     pub(super) fn settle(&mut self, slot: usize, before: &Counts, now: &Counts) {
-        let Some(Slot { send, receive }) = self.slots.get(slot) else {
+        let Some(slot) = self.slots.get(slot) else {
             return;
         };
+        let Slot { send, receive, .. } = slot;
         let book = &mut self.book;
         let terms = [
             (send.incoming, before.pushed, now.pushed),
             (send.outgoing, before.sent, now.sent),
+            (slot.confirmed, before.confirmed, now.confirmed),
             (send.dropped[0], before.slow, now.slow),
             (send.dropped[1], before.lost, now.lost),
             (send.dropped[2], before.too_long, now.too_long),

@@ -12,6 +12,8 @@ pub(super) struct Counts {
     pub(super) pushed: [u64; 2],
     /// Taken by the link.
     pub(super) sent: [u64; 2],
+    /// Confirmed by the peer.
+    pub(super) confirmed: [u64; 2],
     /// Dropped for want of credit.
     pub(super) slow: [u64; 2],
     /// Longer than the receiver's buffers.
@@ -47,6 +49,7 @@ impl Counts {
         self.pushed = outbound.pushed();
         self.held = outbound.held();
         self.sent = [totals.messages, totals.bytes];
+        self.confirmed = outbound.confirmed();
         (self.slow, self.lost, self.too_long) = (dropped.slow, dropped.lost, dropped.too_long);
     }
 

@@ -280,7 +280,7 @@ impl Work {
                     now_ns = self.clock.now_ns();
                 }
                 self.payload_bytes = self.sender.payload_bytes();
-                self.books.tend(now_ns, self.sender.sent());
+                self.books.tend(now_ns, &self.sender);
                 patience
                     .look(phase, now_ns)
                     .iter()
@@ -438,16 +438,19 @@ impl Work {
     ) -> Result<SendSummary, TdmError> {
         let is_finite = !self.input.is_endless();
         let input = self.input.end();
-        let sent = *self.sender.sent();
         let verdict = match self.sender.phase() {
             _ if failed.is_some() => (Condition::Interrupted, Reason::ConnectionLost),
             // What it sent it knows; what came of it nobody has said.
             _ if self.sender.ends_unconfirmed() => (Condition::Tainted, Reason::ConnectionLost),
             _ if self.sender.was_stopped_early() => (Condition::Interrupted, Reason::Requested),
             Phase::Over(Over::NoReceiver) => (Condition::Interrupted, Reason::ConnectionLost),
+            // A stream that went on at another receiver, and is not all confirmed.
+            _ if self.sender.sessions().unconfirmed > 0 => {
+                (Condition::Tainted, Reason::ConnectionLost)
+            }
             _ => (Condition::Complete, Reason::InputEnded),
         };
-        let closed = self.books.close(&sent, input.heaps, verdict);
+        let closed = self.books.close(&self.sender, input.heaps, verdict);
         let summary = summary::of(
             &self.sender,
             &self.clock,

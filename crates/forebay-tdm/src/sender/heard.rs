@@ -57,7 +57,7 @@ impl Sender {
             }
             Message::Ended(end) if self.phase == Phase::Ending => {
                 self.received = Some(*end);
-                self.sessions.confirm(end, self.here.packets);
+                self.sessions.confirm(end, &self.here);
                 let how = match self.stopped {
                     Some(reason) => Over::Stopped(reason),
                     None if self.interrupted => Over::Interrupted,

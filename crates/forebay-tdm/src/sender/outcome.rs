@@ -85,17 +85,28 @@ pub struct Sessions {
     pub received: u64,
     /// Packets that were lost, by the same.
     pub lost: u64,
+    /// Packets of which the receiver's totals told what became of them: those that came and those that were lost, without those that the kernel had refused.
+    pub confirmed_packets: u64,
+    /// Bytes of payload of these. Of a session in which some were lost, whose bytes no receiver knows, all that was sent.
+    pub confirmed_bytes: u64,
     /// What is neither, of sessions with totals: each without its sign. 0, or the books of one side are wrong.
     pub residual_packets: u64,
 }
 
 impl Sessions {
-    pub(super) fn confirm(&mut self, totals: &End, sent: u64) {
+    pub(super) fn confirm(&mut self, totals: &End, here: &Sent) {
+        let sent = here.packets;
         self.all += 1;
         self.received = self.received.saturating_add(totals.packets);
         self.lost = self.lost.saturating_add(totals.errors);
         let told = totals.packets.saturating_add(totals.errors);
         self.residual_packets = self.residual_packets.saturating_add(sent.abs_diff(told));
+        // What the kernel refused never left, and is lost to the receiver.
+        self.confirmed_packets += told.min(sent).saturating_sub(here.errors);
+        self.confirmed_bytes += match totals.errors {
+            0 => totals.payload_bytes.min(here.payload_bytes),
+            _ => here.payload_bytes,
+        };
     }
 
     pub(super) const fn give_up(&mut self, sent: u64) {

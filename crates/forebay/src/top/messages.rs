@@ -1,9 +1,10 @@
 //! What an end point of messaging did.
 
+use forebay_ledger::Unit;
 use serde::Serialize;
 
 use super::sample::Sample;
-use super::view::{Rates, losses};
+use super::view::{Rates, losses, unconfirmed};
 
 /// Messages of an end point, in all copies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -12,6 +13,10 @@ pub(super) struct Messages {
     pub(super) received: u64,
     /// Lost by name.
     pub(super) dropped: u64,
+    /// Sent, and confirmed by no peer; of a live one, all that is on its way.
+    pub(super) unconfirmed: u64,
+    /// Bytes of their payloads.
+    pub(super) unconfirmed_bytes: u64,
     /// Bytes of the payloads of those sent and received.
     pub(super) bytes: u64,
     pub(super) rate_hz: f64,
@@ -45,10 +50,13 @@ pub(super) fn is_of(sample: &Sample) -> bool {
 /// What it did, if it is one.
 pub(super) fn messages(now: &Sample, rates: &Rates<'_>) -> Option<Messages> {
     let (items, bytes) = moved(now);
+    let unconfirmed = unconfirmed(now, Unit::Messages);
     is_of(now).then(|| Messages {
         sent: out(now, "send").0,
         received: out(now, "receive").0,
         dropped: losses(now).map(|(_, _, line)| line.items).sum(),
+        unconfirmed: unconfirmed.0,
+        unconfirmed_bytes: unconfirmed.1,
         bytes,
         rate_hz: rates.of(items, |sample| moved(sample).0),
         data_rate_bytes_per_s: rates.of(bytes, |sample| moved(sample).1),

@@ -4,7 +4,7 @@ use forebay_ledger::Unit;
 use serde::Serialize;
 
 use super::sample::{Metrics, Sample};
-use super::view::{Rates, losses};
+use super::view::{Rates, losses, unconfirmed};
 
 /// Packets of all senders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -15,6 +15,10 @@ pub(super) struct Packets {
     pub(super) bytes: u64,
     /// Lost by name.
     pub(super) dropped: u64,
+    /// Sent, and confirmed by no receiver's totals; of a live sender, all of the session.
+    pub(super) unconfirmed: u64,
+    /// Bytes of payload in them.
+    pub(super) unconfirmed_bytes: u64,
     /// Windows that were sent in, or closed.
     pub(super) windows: u64,
     pub(super) rate_hz: f64,
@@ -57,10 +61,13 @@ pub(super) fn packets(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) ->
     let of_windows = windows.flat_map(|name| metrics.named(name).map(|(.., count)| count));
     // What is lost of windows is missing in them; elsewhere are datagrams that were never theirs.
     let lost = losses(now).filter(|(place, ..)| *place != "datagrams" && *place != "heaps");
+    let unconfirmed = unconfirmed(now, Unit::Packets);
     is_of(now).then(|| Packets {
         packets,
         bytes,
         dropped: lost.map(|(.., line)| line.items).sum(),
+        unconfirmed: unconfirmed.0,
+        unconfirmed_bytes: unconfirmed.1,
         windows: of_windows.sum(),
         rate_hz: rates.of(packets, |sample| out(sample).0),
         data_rate_bytes_per_s: rates.of(bytes, |sample| out(sample).1),

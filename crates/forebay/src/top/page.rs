@@ -91,10 +91,11 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     silences(view, width, &mut lines);
     if let Some(messages) = &view.messages {
         lines.push(plain(format!(
-            "{} messages sent, {} received, {} lost by name   {}   {}/s   (over {:.1} s)",
+            "{} messages sent, {} received, {} lost by name{}   {}   {}/s   (over {:.1} s)",
             messages.sent,
             messages.received,
             messages.dropped,
+            unconfirmed(view, messages.unconfirmed, messages.unconfirmed_bytes),
             si(messages.rate_hz, "Hz"),
             bytes(messages.data_rate_bytes_per_s),
             view.rates_over_s,
@@ -112,10 +113,11 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     }
     if let Some(packets) = &view.packets {
         lines.push(plain(format!(
-            "{} packets in {} windows, {} lost by name   {}   {}/s   (over {:.1} s)",
+            "{} packets in {} windows, {} lost by name{}   {}   {}/s   (over {:.1} s)",
             packets.packets,
             packets.windows,
             packets.dropped,
+            unconfirmed(view, packets.unconfirmed, packets.unconfirmed_bytes),
             si(packets.rate_hz, "Hz"),
             bytes(packets.data_rate_bytes_per_s),
             view.rates_over_s,
@@ -123,6 +125,15 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     }
     lines.push(residual(view));
     lines
+}
+
+/// What no peer has acknowledged, behind the other numbers; of a live sender it is on its way.
+fn unconfirmed(view: &View, items: u64, amount: u64) -> String {
+    match (items, view.state) {
+        (0, _) => String::new(),
+        (_, State::Live) => format!(", {items} not confirmed yet"),
+        _ => format!(", {items} UNCONFIRMED ({})", bytes(amount as f64)),
+    }
 }
 
 /// The sources that are silent, the one that costs most first.

@@ -434,6 +434,17 @@ pub(super) fn losses(sample: &Sample) -> impl Iterator<Item = (&str, &str, &Drop
     })
 }
 
+/// Items of a unit, and their bytes, that went out and that no peer has acknowledged.
+pub(super) fn unconfirmed(sample: &Sample, unit: Unit) -> (u64, u64) {
+    let lines = sample.verdict.unconfirmed.iter();
+    let amounts = lines
+        .filter(|line| line.unit == unit)
+        .map(|line| line.amount);
+    amounts.fold((0, 0), |sum, amount| {
+        (sum.0 + amount.items, sum.1 + amount.bytes)
+    })
+}
+
 /// Losses by place and reason, the largest first.
 fn drops(now: &Sample, rates: &Rates<'_>) -> Vec<Lost> {
     let mut all: Vec<Lost> = Vec::new();

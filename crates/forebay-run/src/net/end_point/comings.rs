@@ -18,7 +18,7 @@ const STRANGERS_MAX: usize = 256;
 /// What the receiver had said of what was sent, for the one who reads why its connection is lost.
 fn confirmed(outbound: &Outbound) -> String {
     let sent = outbound.totals().messages;
-    let known = sent - outbound.unconfirmed()[0];
+    let [known, _] = outbound.confirmed();
     format!("; it had confirmed {known} of {sent} messages")
 }
 

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, Reason, SchemaBuilder, Unit,
+    Account, Book, Condition, Counter, GroupWriter, Leak, Reason, SchemaBuilder, Tally, Unit,
 };
-use forebay_tdm::sender::Sent;
+use forebay_tdm::sender::{Sender, Sent};
 
 use super::input::HeapsSent;
 use crate::error::RunError;
@@ -27,6 +27,8 @@ pub(super) struct Books {
     group: GroupWriter,
     book: Book,
     send: Account,
+    /// What the receivers' totals said of what was sent.
+    confirmed: Tally,
     heaps: Account,
     windows: Counter,
     late: Counter,
@@ -61,7 +63,8 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         let group = schema.group("tdm");
         let (_, heaps) = schema.account(group, "heaps", name, Unit::Messages, &HEAP_REASONS);
-        let (_, send) = schema.account(group, "send", name, Unit::Packets, &SEND_REASONS);
+        let (sent, send) = schema.account(group, "send", name, Unit::Packets, &SEND_REASONS);
+        let confirmed = schema.confirmed(sent);
         let help = "Windows with at least one packet";
         let windows = schema.counter(group, "windows_sent", name, help);
         let late = schema.counter(group, "windows_late", name, "Windows that began late");
@@ -77,6 +80,7 @@ impl Books {
             group,
             ledger,
             send,
+            confirmed,
             heaps,
             windows,
             late,
@@ -114,14 +118,19 @@ impl Books {
     }
 
     /// Brings the page up to date, when it is time.
-    pub(super) fn tend(&mut self, now_ns: u64, sent: &Sent) {
+    pub(super) fn tend(&mut self, now_ns: u64, sender: &Sender) {
         if now_ns >= self.committed_ns + COMMIT_NS {
             self.committed_ns = now_ns;
-            self.commit(sent);
+            self.commit(sender);
         }
     }
 
-    fn commit(&mut self, sent: &Sent) {
+    fn commit(&mut self, sender: &Sender) {
+        let (sent, sessions) = (sender.sent(), sender.sessions());
+        self.book
+            .set(self.confirmed.items, sessions.confirmed_packets);
+        self.book
+            .set(self.confirmed.bytes, sessions.confirmed_bytes);
         let counted = std::mem::replace(&mut self.counted, *sent);
         self.book.add(self.windows, sent.windows - counted.windows);
         self.book.add(self.late, sent.late - counted.late);
@@ -133,7 +142,7 @@ impl Books {
     /// The end, which came as it is said; what is left of heaps was not sent.
     pub(super) fn close(
         &mut self,
-        sent: &Sent,
+        sender: &Sender,
         heaps: Option<HeapsSent>,
         (condition, reason): (Condition, Reason),
     ) -> Result<[u64; 2], RunError> {
@@ -143,7 +152,7 @@ impl Books {
                 .add_tally(self.heaps.dropped[0], heaps.not_sent, 0);
             self.book.sub_tally(self.heaps.held, heaps.not_sent, 0);
         }
-        self.commit(sent);
+        self.commit(sender);
         self.ledger.close(condition, reason);
         let snapshot = self.ledger.reader()?.snapshot().map_err(RunError::from)?;
         let balance = snapshot.balance();
