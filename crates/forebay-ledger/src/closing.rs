@@ -39,6 +39,7 @@ impl Verdict {
         };
         let unknown = match self.unknown_links.len() {
             0 => String::new(),
+            1 => " (1 sender keeps no books: unknown)".to_owned(),
             n => format!(" ({n} senders keep no books: unknown)"),
         };
         let then = self.as_of_ns.map_or("", |_| ", as of then");

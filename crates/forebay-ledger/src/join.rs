@@ -33,6 +33,12 @@ pub struct Party {
     pub name: String,
     /// They alone.
     pub verdict: Verdict,
+    /// What its own audit says beside its tables: lines for people.
+    #[serde(skip)]
+    lines: Vec<String>,
+    /// What is gone, missing, incomplete, lost or unconfirmed there, for the last words.
+    #[serde(skip)]
+    said: Vec<String>,
     /// Port that each owner sends to.
     #[serde(skip)]
     sends_to: BTreeMap<String, u64>,
@@ -59,9 +65,29 @@ impl Party {
         }
         Self {
             name: name.to_owned(),
+            said: verdict.said(),
             verdict,
+            lines: Vec::new(),
             sends_to,
             listens_at,
+        }
+    }
+
+    /// With what its own audit says: lines for people, and what comes first in its last words (gone, missing, incomplete).
+    #[must_use]
+    pub fn told(mut self, lines: Vec<String>, mut first: Vec<String>) -> Self {
+        self.lines = lines;
+        first.append(&mut self.said);
+        self.said = first;
+        self
+    }
+
+    /// When its books begin and end, in ns since the Unix epoch: the end of the run, or its last sign of life.
+    fn span_ns(&self) -> [u64; 2] {
+        let run = self.verdict.balance.run;
+        match run.end_ns {
+            0 => [run.start_ns, run.heartbeat_ns],
+            end_ns => [run.start_ns, end_ns],
         }
     }
 
@@ -72,7 +98,7 @@ impl Party {
 }
 
 /// A link between two parties.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JoinedLink {
     /// What it is: `socket`, `messaging` or `tdm`.
     pub place: String,
@@ -90,10 +116,22 @@ pub struct JoinedLink {
     pub received: Amount,
     /// Losses of the link that have a name, as the party that saw them counted them.
     pub dropped: Vec<DropLine>,
+    /// Of what the senders sent and no peer has acknowledged to them, that which is in no receiver's books either.
+    pub unconfirmed: Amount,
     /// What nobody explains: positive when it vanished, negative when it appeared. None where one end has no books here.
     pub unexplained: Option<Residual>,
     /// It may be on its way still, or was when a party was killed: no more than can be where nobody counts.
     pub underway: bool,
+    /// For how long senders were at work before the first receiver began, by the clocks of both, in s: what they sent then is unexplained.
+    pub sent_before_s: f64,
+    /// For how long they went on when the last receiver had ended.
+    pub sent_after_s: f64,
+    /// What the senders were not told of, whether it is in a receiver's books or not.
+    #[serde(skip)]
+    unacknowledged: Amount,
+    /// Of the senders and of the receivers.
+    #[serde(skip)]
+    spans_ns: [Option<[u64; 2]>; 2],
     #[serde(skip)]
     bound_items: u64,
     #[serde(skip)]
@@ -166,7 +204,12 @@ impl Links {
         for (place, unit, from, to) in WHOLE {
             for line in party.accounts(from, unit) {
                 if line.outgoing != Amount::default() {
-                    self.link(place, 0, unit).sent(party, line.outgoing);
+                    let link = self.link(place, 0, unit);
+                    link.sent(party, line.outgoing);
+                    add(
+                        &mut link.unacknowledged,
+                        line.unconfirmed.unwrap_or_default(),
+                    );
                 }
             }
             for line in party.accounts(to, unit) {
@@ -181,12 +224,14 @@ impl Links {
 impl JoinedLink {
     fn sent(&mut self, party: &Party, sent: Amount) {
         note(&mut self.senders, party);
+        widen(&mut self.spans_ns[0], party);
         add(&mut self.sent, sent);
         self.open |= party.verdict.phase != Phase::Ended;
     }
 
     fn arrived(&mut self, party: &Party, line: &LinkLine) {
         note(&mut self.receivers, party);
+        widen(&mut self.spans_ns[1], party);
         add(&mut self.received, line.received);
         self.lost(&line.dropped);
         self.bound_items = self.bound_items.saturating_add(line.bound_items);
@@ -196,6 +241,7 @@ impl JoinedLink {
     /// What an account took from the link, and what it says was lost there.
     fn taken(&mut self, party: &Party, line: &AccountLine) {
         note(&mut self.receivers, party);
+        widen(&mut self.spans_ns[1], party);
         add(&mut self.received, line.outgoing);
         let held = |level: i64| u64::try_from(level).unwrap_or(0);
         let held = Amount {
@@ -228,14 +274,31 @@ impl JoinedLink {
     /// Compares the two ends, where both are here.
     fn settle(mut self) -> Self {
         if self.senders.is_empty() || self.receivers.is_empty() {
+            self.unconfirmed = self.unacknowledged;
             return self;
+        }
+        if let [Some(sent), Some(received)] = self.spans_ns {
+            let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+            self.sent_before_s = seconds(sent[0], received[0]);
+            self.sent_after_s = seconds(received[1], sent[1]);
         }
         if self.unit == Some(Unit::Packets) {
             // Of packets that were lost nobody knows the bytes.
             (self.sent.bytes, self.received.bytes) = (0, 0);
+            self.unacknowledged.bytes = 0;
         }
         let level = Level::default();
-        let residual = link_residual(self.sent, self.received, &self.dropped, level);
+        let mut residual = link_residual(self.sent, self.received, &self.dropped, level);
+        // What a receiver has in its books and had not acknowledged yet is there, and not missing.
+        let take = |left: &mut i128, most: u64| {
+            let part = (*left).clamp(0, most.into());
+            *left -= part;
+            part as u64
+        };
+        self.unconfirmed = Amount {
+            items: take(&mut residual.items, self.unacknowledged.items),
+            bytes: take(&mut residual.bytes, self.unacknowledged.bytes),
+        };
         self.underway =
             self.open && !residual.is_zero() && may_be_underway(residual, self.bound_items);
         self.unexplained = Some(residual);
@@ -249,6 +312,13 @@ impl JoinedLink {
             None => self.senders.is_empty() || self.sent.items == 0,
         }
     }
+}
+
+/// The span of all parties at one end.
+fn widen(span: &mut Option<[u64; 2]>, party: &Party) {
+    let [start, end] = party.span_ns();
+    let [first, last] = span.unwrap_or([start, end]);
+    *span = Some([first.min(start), last.max(end)]);
 }
 
 fn note(names: &mut Vec<String>, party: &Party) {

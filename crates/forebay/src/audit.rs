@@ -10,16 +10,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use forebay_ledger::join::Party;
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::host::Changes;
 use forebay_run::run_dir::{is_live, open_ledger};
 use forebay_run::silence::Heard;
 use forebay_run::summary::Removed;
 use forebay_run::triggers::Triggers;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::output::print_line;
-use crate::session::{BROKEN, closing};
+use crate::session::{BROKEN, closing, first_words};
 use senders::Senders;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when its books do not close, or somebody removed what it wrote.
@@ -114,9 +115,8 @@ impl Judged {
     fn sheet(&self) -> String {
         let verdict = self.senders.named(&self.verdict);
         let mut sheet = verdict.tables();
-        let triggers = self.triggers.iter().flat_map(Triggers::lines);
         let host = self.host.iter().flat_map(Changes::lines);
-        for line in triggers.chain(Heard::lines(&self.silent)).chain(host) {
+        for line in self.lines().into_iter().chain(host) {
             sheet += "\n";
             sheet += &line;
         }
@@ -124,20 +124,44 @@ impl Judged {
         format!("{sheet}\n{}{closing}", self.senders.not_known())
     }
 
+    /// What is said of triggers and of silent sources.
+    fn lines(&self) -> Vec<String> {
+        let triggers = self.triggers.iter().flat_map(Triggers::lines);
+        triggers.chain(Heard::lines(&self.silent)).collect()
+    }
+
+    /// As a party to the books of several.
+    fn party(&self, name: &str) -> Party {
+        let mut lines = self.lines();
+        lines.extend(self.senders.not_known().lines().map(str::to_owned));
+        let first = first_words(self.triggers.as_ref(), &self.removed);
+        let verdict = self.senders.named(&self.verdict);
+        Party::new(name, &self.snapshot, verdict).told(lines, first)
+    }
+
     fn json(&self) -> Result<Value> {
         let mut told = self.senders.json(&self.verdict)?;
-        if let (Some(object), Some(host)) = (told.as_object_mut(), &self.host) {
-            object.insert("host_counters".to_owned(), serde_json::to_value(host)?);
+        if let Some(object) = told.as_object_mut() {
+            object.extend(self.beside()?);
         }
-        if let (Some(object), Some(triggers)) = (told.as_object_mut(), &self.triggers) {
-            object.insert("triggers".to_owned(), serde_json::to_value(triggers)?);
-            object.insert("subevents_missing".to_owned(), triggers.never_came.into());
+        Ok(told)
+    }
+
+    /// What is said beside the verdict.
+    fn beside(&self) -> Result<Map<String, Value>> {
+        let mut told = Map::new();
+        if let Some(host) = &self.host {
+            told.insert("host_counters".to_owned(), serde_json::to_value(host)?);
+        }
+        if let Some(triggers) = &self.triggers {
+            told.insert("triggers".to_owned(), serde_json::to_value(triggers)?);
+            told.insert("subevents_missing".to_owned(), triggers.never_came.into());
             let silent = serde_json::to_value(&self.silent)?;
-            object.insert("silent_sources".to_owned(), silent);
+            told.insert("silent_sources".to_owned(), silent);
         }
-        if let (Some(object), true) = (told.as_object_mut(), self.removed.any()) {
+        if self.removed.any() {
             let removed = serde_json::to_value(self.removed)?;
-            object.insert("output_removed".to_owned(), removed);
+            told.insert("output_removed".to_owned(), removed);
         }
         Ok(told)
     }

@@ -233,9 +233,14 @@ fn print_text(done: &Done, found: Option<&str>) {
 
 /// The last words of a run that builds or writes events: what is gone, missing, incomplete and lost, and then that all of it is accounted for.
 pub(crate) fn closing(verdict: &Verdict, triggers: Option<&Triggers>, removed: &Removed) -> String {
+    verdict.closing(&first_words(triggers, removed))
+}
+
+/// What is gone, missing and incomplete.
+pub(crate) fn first_words(triggers: Option<&Triggers>, removed: &Removed) -> Vec<String> {
     let mut first: Vec<String> = gone(removed).into_iter().collect();
     first.extend(triggers.iter().flat_map(|triggers| triggers.first_words()));
-    verdict.closing(&first)
+    first
 }
 
 /// What was written and is gone, since somebody removed or cut the files.

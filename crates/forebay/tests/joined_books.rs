@@ -323,3 +323,151 @@ fn a_sender_that_was_killed_leaves_its_books() {
     let left = link["unexplained"]["items"].as_i64().unwrap();
     assert!((-200..=0).contains(&left), "{link}");
 }
+
+/// The last line of a text.
+fn last(text: &str) -> &str {
+    text.trim_end().lines().last().unwrap()
+}
+
+#[test]
+fn what_each_audit_says_stands_in_the_joined_one_and_the_verdict_is_last() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let port = rig::free_ports(SOURCES);
+    received(&to, port, || {
+        sender(port, &from, &["--fault", "1:silent,from=50"]).json_of(0);
+    });
+    let alone = joined(&[&to], "json").json();
+    // Of the first 50 events all sources have something.
+    let incomplete = EVENTS - 50;
+    let said = format!("Incomplete: {incomplete} of {EVENTS} triggers");
+    let text = joined(&[&from, &to], "text");
+    assert_eq!(text.code(), Some(0), "{}", text.stdout);
+    let stdout = &text.stdout;
+    let party = format!("{}: run ", to.display());
+    let top = stdout.find(&party).unwrap();
+    let links = stdout.find("\nlink ").unwrap();
+    assert!(stdout[top..links].contains(&said), "{stdout}");
+    assert!(
+        stdout[top..links].contains("efficiency 25.00 %"),
+        "{stdout}"
+    );
+    // A source that said nothing more is named.
+    let silent = alone["silent_sources"].as_array().unwrap();
+    for heard in silent {
+        let name = format!("{} silent for", heard["source"].as_str().unwrap());
+        assert!(stdout[top..links].contains(&name), "{stdout}");
+    }
+    let end = last(stdout);
+    for part in [&said, "All of it is accounted for", "balance, link by link"] {
+        assert!(end.contains(part), "{part}: {stdout}");
+    }
+    assert!(!stdout.contains("complete ("), "{stdout}");
+    let told = joined(&[&from, &to], "json").json();
+    for key in ["triggers", "silent_sources", "subevents_missing"] {
+        assert_eq!(told["parties"][1][key], alone[key], "{key}");
+    }
+}
+
+#[test]
+fn a_sender_that_goes_on_after_the_end_of_the_receiving_run_is_named() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let port = rig::free_ports(1);
+    let run = start(&mut rig::evb(&to, 1, port, &["--sink", "null"]));
+    run.wait_stages(&["receiver", "builder"]);
+    let mut command = forebay();
+    command.args(["emulate", "hades", "--group", "1:100", "--rate", "2000"]);
+    command.args(["--water-mark", "0", "--base-port", &port.to_string()]);
+    let emulator = start(command.args(["--duration", "60s", "--out"]).arg(&from));
+    let sent = || {
+        from.join("ledger").exists().then_some(())?;
+        let books = rig::audit_json(&from);
+        Some(rig::account_items(
+            &books,
+            ("generator", "datagrams"),
+            "outgoing",
+        ))
+    };
+    wait_for("datagrams in its books", || {
+        sent().filter(|sent| *sent > 100)
+    });
+    signal("INT", run.pid());
+    run.end();
+    let until = sent().unwrap() + 1000;
+    wait_for("more of them", || sent().filter(|sent| *sent > until));
+    signal("INT", emulator.pid());
+    emulator.end();
+    let told = joined(&[&from, &to], "json").json();
+    let link = link(&told, port);
+    let left = link["unexplained"]["items"].as_u64().unwrap();
+    assert!(left >= 1000, "{link}");
+    let seconds = link["sent_after_s"].as_f64().unwrap();
+    // 1,000 datagrams at 2 kHz, and no more than the whole test.
+    assert!((0.3..60.0).contains(&seconds), "{link}");
+    assert_eq!(link["sent_before_s"], 0.0, "{link}");
+    let text = joined(&[&from, &to], "text");
+    assert_eq!(text.code(), Some(1), "{}", text.stdout);
+    let name = from.display();
+    let said = format!(
+        "{name} went on for {seconds:.1} s after the end of the receiving run: what was sent then is among them"
+    );
+    assert!(text.stdout.contains(&said), "{}", text.stdout);
+}
+
+#[test]
+fn what_a_killed_receiver_did_not_confirm_closes_the_link() {
+    let hosts = Hosts::new();
+    let [from, to] = hosts.both();
+    let address = format!("shm://joined-killed-{}", std::process::id());
+    let end = |role: &str, out: &Path, more: &[&str]| {
+        let mut command = forebay();
+        command.args(["net", role, &address, "--out"]).arg(out);
+        start(command.args(more))
+    };
+    let receiver = end("recv", &to, &["--output", "null"]);
+    let sender = end("send", &from, &["--input", "generate", "--format", "json"]);
+    let items = |out: &Path, account, term| {
+        out.join("ledger").exists().then_some(())?;
+        Some(rig::account_items(&rig::audit_json(out), account, term))
+    };
+    let taken = || items(&to, ("deliver", "messages"), "outgoing");
+    wait_for("messages that came", || {
+        taken().filter(|items| *items > 1000)
+    });
+    signal("STOP", receiver.pid());
+    let unconfirmed = || items(&from, ("send", "messages"), "unconfirmed");
+    wait_for("messages that nobody reads", || {
+        unconfirmed().filter(|items| *items > 1000)
+    });
+    signal("KILL", receiver.pid());
+    receiver.end();
+    signal("INT", sender.pid());
+    signal("INT", sender.pid());
+    let sent = sender.end().json_of(4);
+    let sheet = joined(&[&from, &to], "json");
+    let told = sheet.json();
+    let link = &told["links"][0];
+    assert_eq!(
+        (sheet.code(), &told["closed"]),
+        (Some(0), &true.into()),
+        "{link}"
+    );
+    let of = |term: &str| number(&link[term], "items");
+    assert!(of("unconfirmed") > 0, "{link}");
+    assert!(of("unconfirmed") <= number(&sent, "unconfirmed"), "{link}");
+    assert_eq!(of("sent"), of("received") + of("unconfirmed"), "{link}");
+    assert_eq!(link["unexplained"]["items"], 0, "{link}");
+    let text = joined(&[&from, &to], "text").stdout;
+    for part in [
+        "Unconfirmed: ",
+        "All of it is counted",
+        "balance, link by link",
+    ] {
+        assert!(last(&text).contains(part), "{part}: {text}");
+    }
+    // Without the books of the receiver nobody says more.
+    let alone = joined(&[&from, &from.join("nothing")], "json").json();
+    let link = &alone["links"][0];
+    assert_eq!(link["unconfirmed"]["items"], sent["unconfirmed"], "{link}");
+}

@@ -2,12 +2,23 @@
 
 use super::{Joined, JoinedLink};
 use crate::balance::{DropLine, Residual};
+use crate::closing::last_words;
+use crate::run::Condition;
 use crate::table::{Table, bytes, items};
 
+/// A difference of less than this between two runs is that of their starts and ends, in s.
+const APART_S: f64 = 0.05;
+
 impl Joined {
-    /// The sheet: the parties, every link with both ends, and what does not balance.
+    /// The sheet: the parties with what they lost, every link with both ends, and what does not balance.
     #[must_use]
     pub fn sheet(&self) -> String {
+        self.tables() + &self.closing(true)
+    }
+
+    /// The sheet without its last words.
+    #[must_use]
+    pub fn tables(&self) -> String {
         let mut text = String::new();
         for party in &self.parties {
             let verdict = &party.verdict;
@@ -16,18 +27,26 @@ impl Joined {
             } else {
                 "ITS OWN BOOKS DO NOT CLOSE"
             };
+            // What came to its end is whole only if nothing was lost, which the lines below say.
+            let how = match verdict.condition {
+                Condition::Complete => "ended",
+                other => other.name(),
+            };
             text += &format!(
-                "{}: run {}, {} ({}), {own}\n",
+                "{}: run {}, {how} ({}), {own}\n",
                 party.name,
                 verdict.balance.run_id,
-                verdict.condition.name(),
                 verdict.reason.name(),
             );
+            let lost = verdict.losses_text();
+            let lines = party.said.iter().chain(&party.lines).map(String::as_str);
+            for line in lines.chain(lost.lines()) {
+                text += &format!("  {line}\n");
+            }
         }
         text.push('\n');
         text += &self.table();
         text += &self.lost();
-        text += &self.verdict_text();
         text
     }
 
@@ -39,6 +58,7 @@ impl Joined {
             "sent",
             "received",
             "dropped",
+            "unconfirmed",
             "unexplained",
         ];
         let mut table = Table::new(3, &head);
@@ -61,6 +81,7 @@ impl Joined {
                 sent,
                 received,
                 items(total(&link.dropped)),
+                items(link.unconfirmed.items.into()),
                 link.unexplained
                     .map_or_else(|| "unknown".to_owned(), |left| items(left.items)),
             ]);
@@ -85,7 +106,9 @@ impl Joined {
         text
     }
 
-    fn verdict_text(&self) -> String {
+    /// The last words: what is lost, incomplete or unconfirmed at each party, and whether the books balance; `all_read` where nobody's are missing.
+    #[must_use]
+    pub fn closing(&self, all_read: bool) -> String {
         let mut wrong: Vec<_> = self.links.iter().filter(|link| !link.is_closed()).collect();
         wrong.sort_by_key(|link| std::cmp::Reverse(weight(link)));
         let mut text = String::from("\n");
@@ -96,18 +119,25 @@ impl Joined {
                 what(link, left)
             );
         }
+        let unconfirmed = self.links.iter().filter(|link| link.unconfirmed.items > 0);
+        unconfirmed.for_each(|link| text += &link.unconfirmed_text());
         if self.closed {
-            text += "The books of all parties balance, link by link.\n";
-            return text;
+            let parties = self.parties.iter().filter(|party| !party.said.is_empty());
+            let said = parties.map(|party| format!("{}: {}", party.name, party.said.join("; ")));
+            let said: Vec<String> = said.collect();
+            let read = if all_read { "" } else { " that could be read" };
+            let books = format!("of all parties{read} balance, link by link");
+            return text + &last_words(&said, &books) + "\n";
         }
         text += "THE BOOKS DO NOT BALANCE:\n";
         for link in &wrong {
             text += &match link.unexplained {
                 Some(left) => format!(
-                    "  {} unexplained, between {} and {}\n",
+                    "  {} unexplained, between {} and {}{}\n",
                     what(link, left),
                     link.senders.join(", "),
-                    link.receivers.join(", ")
+                    link.receivers.join(", "),
+                    link.apart_text(left),
                 ),
                 None => format!(
                     "  {} {}: {} sent {} {}, and nobody's books here say what came of it\n",
@@ -128,6 +158,38 @@ impl Joined {
             text += "  no link has both of its ends in these books\n";
         }
         text
+    }
+}
+
+impl JoinedLink {
+    /// What no peer acknowledged, and no receiver's books here have.
+    fn unconfirmed_text(&self) -> String {
+        format!(
+            "{} {}: {} {} of {} unconfirmed: they went out, and are in no receiver's books here.\n",
+            self.place,
+            self.which,
+            items(self.unconfirmed.items.into()),
+            unit(self),
+            self.senders.join(", ")
+        )
+    }
+
+    /// For how long the senders were at work while no receiver was: what they sent then nobody counted apart.
+    fn apart_text(&self, left: Residual) -> String {
+        let senders = self.senders.join(", ");
+        let (before, after) = (self.sent_before_s, self.sent_after_s);
+        let mut text = String::new();
+        if before >= APART_S {
+            text += &format!("; {senders} sent for {before:.1} s before the receiving run began");
+        }
+        if after >= APART_S {
+            text +=
+                &format!("; {senders} went on for {after:.1} s after the end of the receiving run");
+        }
+        match text.is_empty() || left.items <= 0 {
+            true => String::new(),
+            false => text + ": what was sent then is among them, and nobody counted it apart",
+        }
     }
 }
 

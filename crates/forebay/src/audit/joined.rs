@@ -3,23 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use forebay_ledger::join::{Party, join};
+use forebay_ledger::join::{Joined, join};
 use forebay_run::host::Changes;
-use forebay_run::summary::Removed;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{AuditFormat, judge, parts};
+use super::{AuditFormat, Judged, judge, parts};
 use crate::output::print_line;
-use crate::session::gone;
 
 /// What could be read, and what could not.
 #[derive(Default)]
 struct Books {
-    parties: Vec<Party>,
-    hosts: Vec<(String, Changes)>,
+    read: Vec<(String, Judged)>,
     unread: Vec<(String, String)>,
-    /// What was written there and somebody removed.
-    removed: Vec<(String, Removed)>,
 }
 
 impl Books {
@@ -40,68 +35,67 @@ impl Books {
     fn read(&mut self, run: &Path) {
         let name = run.display().to_string();
         match judge(run) {
-            Ok(judged) => {
-                self.hosts
-                    .extend(judged.host.map(|host| (name.clone(), host)));
-                if judged.removed.any() {
-                    self.removed.push((name.clone(), judged.removed));
-                }
-                let party = Party::new(&name, &judged.snapshot, judged.verdict);
-                self.parties.push(party);
-            }
+            Ok(judged) => self.read.push((name, judged)),
             Err(error) => self.unread.push((name, format!("{error:#}"))),
         }
     }
 }
 
+/// The joined books as one JSON object. What the audit of each directory has beside the verdict stands beside that of its party.
+fn json(joined: &Joined, books: &Books, closed: bool) -> Result<Value> {
+    let mut told = serde_json::to_value(joined)?;
+    told["closed"] = closed.into();
+    let unread = books.unread.iter();
+    let unread = unread.map(|(name, why)| json!({"name": name, "why": why}));
+    told["unread"] = unread.collect::<Vec<Value>>().into();
+    let (mut hosts, mut removed) = (Map::new(), Map::new());
+    for ((name, judged), party) in books.read.iter().zip(0..) {
+        let party = &mut told["parties"][party];
+        for (key, value) in judged.beside()? {
+            match key.as_str() {
+                "host_counters" => hosts.insert(name.clone(), value.clone()),
+                "output_removed" => removed.insert(name.clone(), value.clone()),
+                _ => None,
+            };
+            party[key] = value;
+        }
+    }
+    told["host_counters"] = hosts.into();
+    if !removed.is_empty() {
+        told["output_removed"] = removed.into();
+    }
+    Ok(told)
+}
+
+/// The joined books for people: what is wrong last, and the verdict at the very end.
+fn text(joined: &Joined, books: &Books) -> String {
+    let mut text = joined.tables();
+    for (name, judged) in &books.read {
+        let lines = judged.host.iter().flat_map(Changes::lines);
+        let lines: Vec<String> = lines.collect();
+        if !lines.is_empty() {
+            text += &format!("\n{name}:\n{}\n", lines.join("\n"));
+        }
+    }
+    for (name, why) in &books.unread {
+        text += &format!("\nNOT PART OF THIS: {name}: {why}\n");
+    }
+    text + &joined.closing(books.unread.is_empty())
+}
+
 /// Shows the books of `runs` joined; whether they balance and nothing is gone.
 pub(super) fn show(runs: &[PathBuf], format: AuditFormat) -> Result<bool> {
-    let Books {
-        parties,
-        hosts,
-        unread,
-        removed,
-    } = Books::of(runs);
-    let joined = join(parties);
-    let closed = joined.closed && unread.is_empty();
+    let books = Books::of(runs);
+    let parties = books.read.iter();
+    let joined = join(parties.map(|(name, judged)| judged.party(name)).collect());
+    let closed = joined.closed && books.unread.is_empty();
     match format {
-        AuditFormat::Json => {
-            let mut told = serde_json::to_value(&joined)?;
-            told["closed"] = closed.into();
-            let unread = unread.iter();
-            let unread = unread.map(|(name, why)| json!({"name": name, "why": why}));
-            told["unread"] = unread.collect::<Vec<Value>>().into();
-            let hosts = hosts.into_iter();
-            let hosts = hosts.map(|(name, host)| Ok((name, serde_json::to_value(host)?)));
-            told["host_counters"] = hosts.collect::<Result<serde_json::Map<_, _>>>()?.into();
-            if !removed.is_empty() {
-                let removed = removed.iter();
-                let removed =
-                    removed.map(|(name, gone)| Ok((name.clone(), serde_json::to_value(gone)?)));
-                told["output_removed"] = removed.collect::<Result<serde_json::Map<_, _>>>()?.into();
-            }
-            print_line(told);
-        }
-        AuditFormat::Text => {
-            print_line(joined.sheet().trim_end());
-            for (name, host) in &hosts {
-                let lines = host.lines();
-                if !lines.is_empty() {
-                    print_line(format_args!("\n{name}:\n{}", lines.join("\n")));
-                }
-            }
-            for (name, removed) in &removed {
-                if let Some(gone) = gone(removed) {
-                    print_line(format_args!("{name}: {gone}"));
-                }
-            }
-            for (name, why) in &unread {
-                print_line(format_args!("NOT PART OF THIS: {name}: {why}"));
-            }
-        }
+        AuditFormat::Json => print_line(json(&joined, &books, closed)?),
+        AuditFormat::Text => print_line(text(&joined, &books).trim_end()),
         AuditFormat::Prometheus => {
             bail!("--format prometheus tells the books of one directory; ask for each of them")
         }
     }
-    Ok(closed && removed.is_empty())
+    let removed = books.read.iter().any(|(_, judged)| judged.removed.any());
+    Ok(closed && !removed)
 }
