@@ -207,6 +207,36 @@ fn chunks_of_a_trigger_become_one_event_with_every_byte() {
     assert_eq!(complete, 3000 - 201 - 2, "{json}");
 }
 
+/// Link 1 has chunks without a number, the last one among them, and link 2 leaves chunks out: only these never came.
+#[test]
+fn what_the_receiver_dropped_of_an_elink_is_not_inferred_lost_as_well() {
+    const TRIGGERS: u64 = 600;
+    let (at, publisher) = publish(&shared("told-once"), |publisher| {
+        for l1id in 0..TRIGGERS {
+            for link in 0..3 {
+                let mut bytes = chunk(link, l1id, 40);
+                match (link, l1id % 100) {
+                    (1, 50 | 99) => bytes.truncate(3),
+                    (2, 70..73) => continue,
+                    _ => {}
+                }
+                publisher.publish(fid(link), 0, &bytes).unwrap();
+            }
+        }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let more = "[builder]\ntimeout_ms = 200\n";
+    let json = evb(&chain_file(directory.path(), &[&at], more), &[])
+        .end()
+        .json_of(0);
+    assert_eq!(publisher.join().unwrap().messages, 3 * TRIGGERS - 18);
+    assert_closed(&json, &directory.path().join("out"));
+    let built: usize = events(&json).iter().map(|(_, links)| links.len()).sum();
+    assert_eq!(built as u64, 3 * TRIGGERS - 18 - 12, "{json}");
+    assert_eq!(dropped_in_all(&json, "receiver.no_l1id"), 12, "{json}");
+    assert_eq!(number(&json, "subevents_missing"), 18, "{json}");
+}
+
 #[test]
 fn a_killed_receiver_begins_again_and_the_books_close() {
     let address = shared("killed");

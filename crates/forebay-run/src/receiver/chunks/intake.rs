@@ -39,6 +39,8 @@ struct Lane {
     chunk_bytes: u64,
     /// When the first of them came.
     stamp_ns: u64,
+    /// Chunks that were dropped since the last record: the next one says so.
+    unsaid: u64,
 }
 
 /// All sources.
@@ -103,6 +105,7 @@ impl<'a> Intake<'a> {
                 items: 0,
                 chunk_bytes: 0,
                 stamp_ns: 0,
+                unsaid: book.value(words.unsaid) + held.0,
             });
         }
         let (offset, bytes) = (
@@ -179,10 +182,8 @@ impl<'a> Intake<'a> {
         copy(&mut lane.gathered);
         let chunk = &lane.gathered[begin + SUB_EVENT_HEADER_BYTES..];
         let bytes = chunk.len();
-        let words = &self.words.sources[at];
-        self.book
-            .add_tally(words.receiver.incoming, 1, bytes as u64);
         let low = low_bits(chunk, self.l1id);
+        let words = &self.words.sources[at];
         let (Some(low), true) = (low, bytes <= self.chunk_bytes_max) else {
             let reason = if low.is_none() {
                 ChunkDrop::NoL1id
@@ -190,10 +191,10 @@ impl<'a> Intake<'a> {
                 ChunkDrop::TooLong
             };
             lane.gathered.truncate(begin);
-            let dropped = words.receiver.dropped[reason as usize];
-            self.book.add_tally(dropped, 1, bytes as u64);
-            return;
+            return self.refuse(at, reason, bytes as u64);
         };
+        self.book
+            .add_tally(words.receiver.incoming, 1, bytes as u64);
         if self.leak.take("receiver") {
             lane.gathered.truncate(begin);
             return;
@@ -223,6 +224,17 @@ impl<'a> Intake<'a> {
         if self.lanes[at].gathered.len() >= GATHERED_BYTES {
             self.queue(at);
         }
+    }
+
+    /// Drops a chunk by name. What came before it goes into a record of its own, so that the next one says where it was.
+    #[cold]
+    fn refuse(&mut self, at: usize, reason: ChunkDrop, bytes: u64) {
+        self.queue(at);
+        let receiver = &self.words.sources[at].receiver;
+        self.book.add_tally(receiver.incoming, 1, bytes);
+        self.book
+            .add_tally(receiver.dropped[reason as usize], 1, bytes);
+        self.lanes[at].unsaid += 1;
     }
 
     /// Everything that was taken goes to the builder.
@@ -276,13 +288,8 @@ impl<'a> Intake<'a> {
             header.emit(head);
         }
         body[..bytes].copy_from_slice(&lane.gathered[..bytes]);
-        let meta = Meta {
-            tag: 0,
-            items,
-            flags: 0,
-            stamp_ns: lane.stamp_ns,
-        };
-        loan.commit(UNIT_HEADER_BYTES + bytes, meta);
+        let stamp_ns = lane.stamp_ns;
+        loan.commit(UNIT_HEADER_BYTES + bytes, lane.meta(items, stamp_ns));
         let chunks = (u64::from(lane.items), lane.chunk_bytes);
         let book = &mut self.book;
         book.add_tally(words.receiver.outgoing, chunks.0, chunks.1);
@@ -301,6 +308,7 @@ impl<'a> Intake<'a> {
         let dropped = self.words.sources[at].receiver.dropped[ChunkDrop::QueueFull as usize];
         let items = u64::from(lane.items);
         self.book.add_tally(dropped, items, lane.chunk_bytes);
+        lane.unsaid += items;
         lane.clear();
     }
 
@@ -312,6 +320,7 @@ impl<'a> Intake<'a> {
         let lanes = self.lanes.iter().zip(&self.words.sources);
         for ((lane, words), ring) in lanes.zip(&self.producers.rings) {
             self.book.set(words.tail, ring.position());
+            self.book.set(words.unsaid, lane.unsaid);
             let held = words.receiver.held;
             self.book.set(held.items, u64::from(lane.items));
             self.book.set(held.bytes, lane.chunk_bytes);
@@ -331,8 +340,16 @@ impl<'a> Intake<'a> {
 
     /// Nothing more comes.
     pub(super) fn close(&mut self) {
-        self.changed = true;
         self.flush();
+        for (lane, ring) in self.lanes.iter_mut().zip(&mut self.producers.rings) {
+            // What was dropped last has no message behind it that could say so. Without room it stays inferred lost as well.
+            if let (1.., Ok(mut loan)) = (lane.unsaid, ring.reserve(UNIT_HEADER_BYTES)) {
+                loan.fill(0);
+                loan.commit(UNIT_HEADER_BYTES, lane.meta(0, 0));
+            }
+        }
+        self.changed = true;
+        self.commit();
         for ring in &mut self.producers.rings {
             ring.close();
         }
@@ -341,6 +358,18 @@ impl<'a> Intake<'a> {
 }
 
 impl Lane {
+    /// What goes with a record: how many chunks of the source were dropped before it, in the place of its tag.
+    fn meta(&mut self, items: u32, stamp_ns: u64) -> Meta {
+        let tag = u32::try_from(self.unsaid).unwrap_or(u32::MAX);
+        self.unsaid -= u64::from(tag);
+        Meta {
+            tag,
+            items,
+            flags: 0,
+            stamp_ns,
+        }
+    }
+
     fn clear(&mut self) {
         self.gathered.clear();
         (self.items, self.chunk_bytes) = (0, 0);
