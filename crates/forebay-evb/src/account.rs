@@ -82,6 +82,10 @@ pub struct SourceWords {
     pub last_seen: Counter,
     /// When it came, in ns of the clock that the engine is told; 0 before the first.
     pub heard: Counter,
+    /// Position up to which messages were taken in when the last pause of all sources ended, plus one; 0 when there was none.
+    pub paused: Counter,
+    /// End of its first message behind a pause, in which its numbers go back; 0 when there is none.
+    pub rested: Counter,
     /// Events that were closed without this source, for whatever cause.
     pub events_without: Counter,
     /// Events that were closed since its last message, when nothing of it was left.
@@ -236,6 +240,8 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         silent: cursor("silent"),
         last_seen,
         heard: cursor("heard_ns"),
+        paused: cursor("paused_bytes"),
+        rested: cursor("rested_bytes"),
         events_without,
         unheard: cursor("unheard_events"),
         ended: [

@@ -16,6 +16,8 @@ pub(crate) struct Survey {
     pub(crate) nearest: Option<i32>,
     /// Sources whose head is astray.
     pub(crate) astray_showing: usize,
+    /// A source goes on in the old numbering behind the last pause.
+    pub(crate) goes_on: bool,
     /// Something was dropped: look again.
     dropped: bool,
 }
@@ -52,13 +54,15 @@ impl Builder {
                 self.drop_head(source, reason, input);
                 standing = self.standing(source, base, input);
             }
+            let near = matches!(standing, Standing::Near { .. });
+            survey.goes_on |= near && self.went_on(source);
             self.note_standing(source, standing, now_ns, &mut survey);
         }
         survey
     }
 
     /// What is dropped now did come: it must not be inferred lost as well.
-    fn note_wrong(&mut self, source: usize, reason: DropReason) {
+    pub(crate) fn note_wrong(&mut self, source: usize, reason: DropReason) {
         match (reason, self.heads.trigger(source)) {
             (DropReason::Late, Some(trigger)) => self.came_late(source, trigger),
             (DropReason::OutOfWindow, _) => self.came_astray(source),
@@ -81,7 +85,7 @@ impl Builder {
                 let nearest = survey.nearest.unwrap_or(ahead);
                 survey.nearest = Some(nearest.min(ahead));
             }
-            Standing::Astray { .. } => {
+            Standing::Astray { .. } | Standing::Anew(_) => {
                 since.get_or_insert(now_ns);
                 self.some_astray = true;
                 survey.astray_showing += 1;

@@ -7,6 +7,7 @@ use forebay_ledger::{Book, Leak};
 use crate::account::Accounts;
 use crate::config::{Config, ConfigError};
 use crate::head::{Heads, trigger_of};
+use crate::life::Pauses;
 use crate::loss::{Cause, LostRange, OpenRange};
 use crate::output::Output;
 use crate::recent::Recent;
@@ -48,6 +49,7 @@ pub struct Builder {
     pub(crate) expected: Option<u32>,
     /// When the first message came in this life.
     pub(crate) first_ns: Option<u64>,
+    pub(crate) pauses: Pauses,
     /// A full queue was told of, and no event was finished since: only then is it still known to be full.
     pub(crate) pressure: bool,
     /// When the answer "idle" changes by itself.
@@ -94,6 +96,7 @@ impl Builder {
             gaps: VecDeque::new(),
             expected: None,
             first_ns: None,
+            pauses: Pauses::default(),
             pressure: false,
             wake_ns: None,
             lost_since_ns: None,

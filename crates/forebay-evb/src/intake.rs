@@ -34,6 +34,7 @@ impl Builder {
             }
         } else {
             self.end_replay(source);
+            self.note_pause(now_ns, source, &message, input);
             self.count_in(source, &message);
             if !message.is_note() {
                 self.hear(source, now_ns);

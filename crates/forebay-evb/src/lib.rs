@@ -76,6 +76,7 @@ mod decide;
 mod engine;
 mod head;
 mod intake;
+mod life;
 mod loss;
 mod message;
 mod numbering;

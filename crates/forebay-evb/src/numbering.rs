@@ -55,7 +55,7 @@ impl Builder {
         let (astray, alive) = self.count_astray();
         if astray * 2 <= alive {
             self.lost_since_ns = None;
-            return self.drop_astray(now_ns, input);
+            return self.drop_astray(now_ns, survey, input);
         }
         let since = *self.lost_since_ns.get_or_insert(now_ns);
         let end = since.saturating_add(self.config.timeout_ns);
@@ -88,21 +88,31 @@ impl Builder {
         (astray.count(), alive.count())
     }
 
-    /// Drops the heads of sources that have been astray for a time-out, or cannot wait.
-    fn drop_astray<I: Input>(&mut self, now_ns: u64, input: &I) -> bool {
+    /// Drops the heads of sources that have been astray for a time-out, or cannot wait. For a new life of few sources there
+    /// is nothing to wait for when another one goes on in the old numbering.
+    fn drop_astray<I: Input>(&mut self, now_ns: u64, survey: &Survey, input: &I) -> bool {
         let mut dropped = false;
         for source in 0..self.config.sources {
             let state = &self.sources[source];
-            let (Standing::Astray { .. }, Some(since)) =
-                (self.standings[source], state.astray_since_ns)
-            else {
+            let Some(since) = state.astray_since_ns else {
                 continue;
+            };
+            let anew = match self.standings[source] {
+                Standing::Astray { .. } => None,
+                Standing::Anew(reason) => Some(reason),
+                _ => continue,
             };
             let end = since.saturating_add(self.config.timeout_ns);
             let pressed = self.pressure && state.pressed;
-            if now_ns >= end || pressed || state.closed {
-                self.came_astray(source);
-                self.drop_head(source, DropReason::OutOfWindow, input);
+            let over = now_ns >= end || pressed || state.closed;
+            if over || anew.is_some() && survey.goes_on {
+                if anew.is_some() {
+                    self.sources[source].rested = 0;
+                    self.sources[source].astray_since_ns = None;
+                }
+                let reason = anew.unwrap_or(DropReason::OutOfWindow);
+                self.note_wrong(source, reason);
+                self.drop_head(source, reason, input);
                 dropped = true;
             } else {
                 self.wake_at(end);
@@ -113,7 +123,10 @@ impl Builder {
 
     /// Goes on with the numbers that the sources astray show.
     fn renumber(&mut self, now_ns: u64) {
-        let astray = |source: &usize| matches!(self.standings[*source], Standing::Astray { .. });
+        let astray = |source: &usize| {
+            let standing = self.standings[*source];
+            matches!(standing, Standing::Astray { .. } | Standing::Anew(_))
+        };
         let all = (0..self.config.sources).filter(astray);
         let shown: Vec<u32> = all
             .filter_map(|source| self.heads.trigger(source))
@@ -128,6 +141,7 @@ impl Builder {
             .iter_mut()
             .for_each(|head| head.set_last(None));
         self.forget_astray();
+        self.forget_pause();
         self.lost_since_ns = None;
         self.renumbered_ns = now_ns;
         self.book.add(self.accounts.resynchronised, 1);

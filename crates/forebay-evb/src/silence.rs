@@ -21,6 +21,14 @@ impl Rhythm {
     /// A message came. Those that come at one look of the builder are one.
     #[inline]
     pub(crate) fn note(&mut self, now_ns: u64, period_ns: u64) {
+        let gap_ns = self.since_last_ns(now_ns);
+        self.skip(now_ns, period_ns);
+        self.longest_ns[0] = self.longest_ns[0].max(gap_ns);
+    }
+
+    /// The same when the gap before it is none to be remembered.
+    #[inline]
+    pub(crate) fn skip(&mut self, now_ns: u64, period_ns: u64) {
         let last_ns = *self.last_ns.get_or_insert(now_ns);
         if now_ns <= last_ns {
             return;
@@ -30,7 +38,13 @@ impl Rhythm {
             self.longest_ns = [0, self.longest_ns[0]];
             self.began_ns = now_ns;
         }
-        self.longest_ns[0] = self.longest_ns[0].max(now_ns - last_ns);
+    }
+
+    /// How long ago the last message came; 0 before the first.
+    #[inline]
+    pub(crate) fn since_last_ns(&self, now_ns: u64) -> u64 {
+        self.last_ns
+            .map_or(0, |last_ns| now_ns.saturating_sub(last_ns))
     }
 
     /// When the last message came; `None` before the first.

@@ -125,6 +125,10 @@ pub(crate) struct Source {
     pub(crate) pressed: bool,
     /// Since when its numbers are not those of the other sources.
     pub(crate) astray_since_ns: Option<u64>,
+    /// Position up to which messages were taken in when the last pause of all sources ended; `None` when there was none.
+    pub(crate) paused: Option<u64>,
+    /// End of its first message behind a pause, in which its numbers go back; 0 when there is none.
+    pub(crate) rested: u64,
     /// Events without it, for which something may still come.
     pub(crate) absent: Absent,
     /// Position up to which the queue may be freed.

@@ -20,6 +20,8 @@ pub(crate) enum Standing {
     Near { ahead: i32, confirmed: bool },
     /// Far from what is expected: true only if most sources are.
     Astray { confirmed: bool },
+    /// Its turn is over, for this reason, unless it is the first of a new life: true only if most sources are.
+    Anew(DropReason),
     /// It belongs to no event that can still be built.
     Wrong(DropReason),
 }
@@ -70,16 +72,12 @@ impl Builder {
         input: &I,
     ) -> Standing {
         let starts = self.next.is_none();
-        if self.goes_on(source, trigger) && !starts {
-            return Standing::Wrong(DropReason::Late);
-        }
-        if self.recent.knows(trigger, self.heads.tag(source)) {
-            let overtaken = self.sources[source].absent.owes(self.circle(), trigger);
-            return Standing::Wrong(if overtaken {
-                DropReason::Late
+        if let Some(reason) = self.over(source, trigger) {
+            return if self.may_begin_anew(source, trigger) {
+                Standing::Anew(reason)
             } else {
-                DropReason::Duplicate
-            });
+                Standing::Wrong(reason)
+            };
         }
         let successor = self.successor(source, input);
         let goes_on = |number| {
@@ -94,6 +92,22 @@ impl Builder {
         Standing::Astray {
             confirmed: successor.is_some(),
         }
+    }
+
+    /// Why the turn of `trigger`, which lies behind, is over; `None` when it is not known ever to have come.
+    fn over(&self, source: usize, trigger: u32) -> Option<DropReason> {
+        if self.goes_on(source, trigger) && self.next.is_some() {
+            return Some(DropReason::Late);
+        }
+        if !self.recent.knows(trigger, self.heads.tag(source)) {
+            return None;
+        }
+        let overtaken = self.sources[source].absent.owes(self.circle(), trigger);
+        Some(if overtaken {
+            DropReason::Late
+        } else {
+            DropReason::Duplicate
+        })
     }
 
     /// Whether `number` is newer than all that `source` delivered.
@@ -126,7 +140,7 @@ impl Builder {
         self.key_at(source, next.message.at, input)
     }
 
-    fn key_at<I: Input>(&self, source: usize, at: u64, input: &I) -> Option<u64> {
+    pub(crate) fn key_at<I: Input>(&self, source: usize, at: u64, input: &I) -> Option<u64> {
         let header = SubEventHeader::parse(&input.header(source, at)?).ok()?;
         Some(self.heads.key_of(header.trigger_word))
     }

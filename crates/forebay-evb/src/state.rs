@@ -2,6 +2,7 @@
 
 use crate::config::Completion;
 use crate::engine::Builder;
+use crate::life::Pauses;
 use crate::loss::{Cause, LostRange, OpenRange};
 use crate::recent::Recent;
 use crate::source::Replay;
@@ -54,6 +55,9 @@ impl Builder {
         book.set(words.left, u64::from(head.left));
         book.set(words.last, encoded(head.last()));
         book.set(words.silent, u64::from(state.mute));
+        let paused = state.paused.map_or(0, |at| at.saturating_add(1));
+        book.set(words.paused, paused);
+        book.set(words.rested, state.rested);
         book.set(words.astray, state.absent.astray);
         book.set(words.dropped, state.absent.dropped);
     }
@@ -66,12 +70,16 @@ impl Builder {
     pub(crate) fn restore(&mut self) {
         let book = &self.book;
         let heads = &mut self.heads.of;
+        let mut heard_ns = 0;
         let states = self.sources.iter_mut().zip(heads);
         for ((source, head), words) in states.zip(&self.accounts.sources) {
             source.released = book.value(words.released);
             source.pulled = book.value(words.pulled);
             source.mute = book.value(words.silent) != 0;
             source.silent = source.mute && self.config.completion != Completion::Wait;
+            source.paused = book.value(words.paused).checked_sub(1);
+            source.rested = book.value(words.rested);
+            heard_ns = heard_ns.max(book.value(words.heard));
             source.absent.astray = book.value(words.astray);
             source.absent.dropped = book.value(words.dropped);
             self.some_unsettled |= source.absent.is_unsettled();
@@ -87,6 +95,7 @@ impl Builder {
             };
             head.set_last(optional(book, words.last));
         }
+        self.pauses = Pauses::restored(heard_ns, self.config.timeout_ns);
         let (mask, circle) = (self.config.trigger_bits.mask(), self.circle());
         for (index, words) in self.accounts.sources.iter().enumerate() {
             let items = book.value(words.open[1]);

@@ -5,6 +5,7 @@
 mod rig;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use forebay_wire::hadtu::{ByteOrder, MessageWriter};
 use forebay_wire::subevent::SubEventRepr;
@@ -294,4 +295,40 @@ fn the_last_line_says_first_what_is_not_whole() {
         );
         assert!(!ended.stdout.contains(": complete"), "{}", ended.stdout);
     }
+}
+
+/// Senders that are started again, longer after the last ones than the time-out: they count from 0, which the builder remembers.
+#[test]
+fn senders_started_again_lose_nothing() {
+    const LIVES: u64 = 3;
+    const EVENTS: u64 = 300;
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(5);
+    let run = start(&mut evb(folder.path(), 5, base_port, &[]));
+    run.wait_stages(&["receiver", "builder"]);
+    for life in 1..=LIVES {
+        let mut command = forebay();
+        command.args(["emulate", "hades", "--group", "5:100", "--rate", "2000"]);
+        command.args(["--water-mark", "500", "--format", "json"]);
+        command.args(["--events", &EVENTS.to_string()]);
+        command.args(["--base-port", &base_port.to_string()]);
+        let sent = start(&mut command).end().json_of(0);
+        assert_eq!(number(&sent, "events_sent"), EVENTS);
+        wait_built(folder.path(), life * EVENTS);
+        let ended = Instant::now();
+        wait_for("a pause", || {
+            (ended.elapsed() > Duration::from_millis(1_200)).then_some(())
+        });
+    }
+    let json = end(run).json_of(0);
+    let built = (
+        number(&json, "events_built"),
+        number(&json, "events_partial"),
+    );
+    assert_eq!(built, (LIVES * EVENTS, 0), "{json}");
+    let events = hld::events(&files(&json));
+    let triggers = events.iter().map(|event| event.subs[0].1);
+    let expected = (0..LIVES).flat_map(|_| 0..EVENTS as u32);
+    assert!(triggers.eq(expected));
+    assert_closed(&json, folder.path());
 }
