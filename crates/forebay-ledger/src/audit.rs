@@ -31,7 +31,7 @@ pub enum Phase {
 impl Phase {
     const fn of(run: &RunStatus, supervisor: Supervisor) -> Self {
         match (run.condition, supervisor) {
-            (Condition::Complete | Condition::Tainted, _) => Self::Ended,
+            (Condition::Ended | Condition::Tainted, _) => Self::Ended,
             (Condition::Interrupted, _) | (_, Supervisor::Gone) => Self::Interrupted,
             (Condition::Starting | Condition::Running, Supervisor::Alive) => Self::Running,
         }
@@ -187,9 +187,7 @@ pub fn audit(snapshot: &Snapshot, supervisor: Supervisor) -> Verdict {
     let unconfirmed = unconfirmed(&balance);
     let (condition, reason) = match balance.run.condition {
         _ if died => (Condition::Interrupted, Reason::SupervisorLost),
-        Condition::Complete if !unconfirmed.is_empty() => {
-            (Condition::Tainted, Reason::ConnectionLost)
-        }
+        Condition::Ended if !unconfirmed.is_empty() => (Condition::Tainted, Reason::ConnectionLost),
         condition => (condition, balance.run.reason),
     };
     Verdict {

@@ -365,7 +365,7 @@ mod tests {
         book.add_tally(account.incoming, sent, sent * 100);
         book.add_tally(account.outgoing, sent, sent * 100);
         writer.commit(&book);
-        party(name, &schema, &words, Condition::Complete)
+        party(name, &schema, &words, Condition::Ended)
     }
 
     /// A receiver at a port that got so many, and whose kernel dropped so many.
@@ -396,7 +396,7 @@ mod tests {
     fn what_was_sent_is_what_came_and_what_was_lost_by_name() {
         let joined = join(vec![
             sender("emu", 50000, 100),
-            receiver(50000, 90, 10, Condition::Complete),
+            receiver(50000, 90, 10, Condition::Ended),
         ]);
         assert!(joined.closed, "{}", joined.sheet());
         let [link] = joined.links.as_slice() else {
@@ -410,7 +410,7 @@ mod tests {
     fn what_nobody_explains_is_told_exactly() {
         let joined = join(vec![
             sender("emu", 50000, 100),
-            receiver(50000, 90, 3, Condition::Complete),
+            receiver(50000, 90, 3, Condition::Ended),
         ]);
         assert!(!joined.closed);
         let unexplained = joined.links[0].unexplained.unwrap();
@@ -420,7 +420,7 @@ mod tests {
         // Of more that came than was sent, too.
         let joined = join(vec![
             sender("emu", 50000, 80),
-            receiver(50000, 90, 0, Condition::Complete),
+            receiver(50000, 90, 0, Condition::Ended),
         ]);
         assert!(!joined.closed);
         assert_eq!(joined.links[0].unexplained.unwrap().items, -10);
@@ -431,7 +431,7 @@ mod tests {
         let joined = join(vec![
             sender("one", 50000, 60),
             sender("two", 50000, 40),
-            receiver(50000, 100, 0, Condition::Complete),
+            receiver(50000, 100, 0, Condition::Ended),
         ]);
         assert!(joined.closed, "{}", joined.sheet());
         assert_eq!(joined.links[0].senders, ["one", "two"]);
@@ -441,7 +441,7 @@ mod tests {
     fn books_that_have_no_link_in_common_do_not_balance() {
         let joined = join(vec![
             sender("emu", 50000, 100),
-            receiver(50001, 0, 0, Condition::Complete),
+            receiver(50001, 0, 0, Condition::Ended),
         ]);
         assert!(!joined.closed);
         let sheet = joined.sheet();
@@ -449,7 +449,7 @@ mod tests {
             sheet.contains("nobody's books here say what came of it"),
             "{sheet}"
         );
-        let alone = join(vec![receiver(50001, 0, 0, Condition::Complete)]);
+        let alone = join(vec![receiver(50001, 0, 0, Condition::Ended)]);
         assert!(!alone.closed, "{}", alone.sheet());
     }
 

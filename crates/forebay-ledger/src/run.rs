@@ -22,8 +22,8 @@ pub enum Condition {
     Starting = 0,
     /// Data flows. In the ledger of a dead supervisor this means *interrupted*.
     Running = 1,
-    /// Ended in order.
-    Complete = 2,
+    /// Ended in order. Whether anything was lost or is incomplete is told by the books, and not by this.
+    Ended = 2,
     /// Ended in order, but something happened that a user of the data must know.
     Tainted = 3,
     /// Ended without order: what was in flight is lost.
@@ -69,7 +69,7 @@ pub enum Reason {
 const CONDITIONS: [Condition; 5] = [
     Condition::Starting,
     Condition::Running,
-    Condition::Complete,
+    Condition::Ended,
     Condition::Tainted,
     Condition::Interrupted,
 ];
@@ -98,7 +98,7 @@ impl Condition {
         match self {
             Self::Starting => "starting",
             Self::Running => "running",
-            Self::Complete => "complete",
+            Self::Ended => "ended",
             Self::Tainted => "tainted",
             Self::Interrupted => "interrupted",
         }

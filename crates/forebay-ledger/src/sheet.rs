@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::audit::{Phase, Underway, Verdict};
 use crate::balance::{Amount, DropLine, Level, Residual};
-use crate::run::{Condition, Reason};
+use crate::run::Reason;
 use crate::table::{Table, bytes, items};
 use crate::unit::Unit;
 
@@ -164,11 +164,7 @@ impl Verdict {
             Reason::None => String::new(),
             reason => format!(" ({})", reason.name()),
         };
-        // What came to its end is whole only if nothing was lost, which the last words say.
-        let how = match self.condition {
-            Condition::Complete => "ended",
-            other => other.name(),
-        };
+        let how = self.condition.name();
         let parts = [
             format!("run {}: {how}{why}\n", self.balance.run_id),
             self.links_text(),

@@ -21,7 +21,7 @@ fn finished(leak: &str) -> Pipeline {
     path.write_all();
     path.commit();
     path.run
-        .finish(Condition::Complete, Reason::LimitReached, 9_000);
+        .finish(Condition::Ended, Reason::LimitReached, 9_000);
     path
 }
 
@@ -95,8 +95,7 @@ fn what_is_left_inside_a_finished_run_is_an_offence() {
     (1..=9).for_each(|n| path.send(n));
     path.build(5);
     path.commit();
-    path.run
-        .finish(Condition::Complete, Reason::Requested, 9_000);
+    path.run.finish(Condition::Ended, Reason::Requested, 9_000);
     let verdict = path.audit(Supervisor::Gone);
     let found: Vec<_> = verdict
         .offenders
@@ -136,7 +135,7 @@ fn what_no_peer_acknowledged_is_told_and_is_in_no_balance() {
     let live = verdict(Supervisor::Alive);
     assert!(live.sheet().contains("not confirmed yet"), "{live}");
     assert!(!live.closing(&[]).contains("Unconfirmed"), "{live}");
-    run.finish(Condition::Complete, Reason::Requested, 9_000);
+    run.finish(Condition::Ended, Reason::Requested, 9_000);
     let verdict = verdict(Supervisor::Gone);
     assert!(verdict.closed, "{verdict}");
     assert_eq!(

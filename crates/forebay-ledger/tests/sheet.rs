@@ -17,7 +17,7 @@ fn the_sheet_of_a_leaking_and_of_a_dead_run() {
         path.commit();
         if ends {
             path.run
-                .finish(Condition::Complete, Reason::LimitReached, 9_000);
+                .finish(Condition::Ended, Reason::LimitReached, 9_000);
         } else {
             path.run.heartbeat(1_795_343_085_123_000_000);
         }

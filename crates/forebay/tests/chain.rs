@@ -189,7 +189,7 @@ fn a_chain_runs_flags_take_precedence_and_prometheus_reads_it() {
     );
     assert_eq!(
         (&summary["residual_items"], &summary["condition"]),
-        (&0.into(), &"complete".into())
+        (&0.into(), &"ended".into())
     );
     let (code, text, _) = run(&["audit", out.to_str().unwrap(), "--format", "prometheus"]);
     assert_eq!(code, Some(0));

@@ -237,7 +237,7 @@ fn closed_pipes_harm_nothing() {
     assert_eq!(code.trim(), "0");
     let audit = audit(&out);
     assert_eq!(audit.code(), Some(0), "{}", audit.stdout);
-    assert!(audit.stdout.contains("complete"), "{}", audit.stdout);
+    assert!(audit.stdout.contains(": ended ("), "{}", audit.stdout);
 }
 
 #[test]

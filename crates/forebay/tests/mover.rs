@@ -111,7 +111,7 @@ fn the_files_of_the_mover_equal_those_of_the_local_sink() {
     let (code, moved) = mover.end();
     assert_eq!(code, Some(0), "{moved}");
     let stream = &moved["streams"][0];
-    assert_eq!(stream["condition"], "complete");
+    assert_eq!(stream["condition"], "ended");
     assert_eq!(stream["events_sent"], 26);
     assert_eq!(stream["events_written"], 26);
     assert_eq!(

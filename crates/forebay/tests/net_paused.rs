@@ -152,7 +152,7 @@ fn an_output_that_takes_its_time_at_the_end_makes_no_fault_of_an_orderly_one() {
     end_publisher(publisher);
     assert_eq!(received["held"], 0, "{received}");
     assert_eq!(received["connections"][0]["end"], "over", "{received}");
-    assert_eq!(audited["condition"], "complete", "{}", audited["reason"]);
+    assert_eq!(audited["condition"], "ended", "{}", audited["reason"]);
     let lasted = audited["balance"]["run"]["elapsed_ns"].as_u64().unwrap();
     let lasted = Duration::from_nanos(lasted);
     assert!(lasted >= PAUSE && lasted <= begun.elapsed(), "{lasted:?}");

@@ -60,7 +60,7 @@ fn end_by(signals: &[&str]) {
     assert!(number(&sender.end().json_of(0), "events_sent") > 0);
     assert_eq!(
         (&json["condition"], &json["reason"]),
-        (&"complete".into(), &"requested".into()),
+        (&"ended".into(), &"requested".into()),
         "{json}"
     );
     let events = hld::events(&files(&json));
@@ -199,7 +199,7 @@ fn a_start_that_takes_long_hears_a_signal() {
         let json = run.end().json_of(0);
         assert_eq!(
             (&json["condition"], &json["reason"]),
-            (&"complete".into(), &"requested".into()),
+            (&"ended".into(), &"requested".into()),
             "{json}"
         );
         assert_closed(&json, folder.path());

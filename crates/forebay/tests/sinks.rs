@@ -218,7 +218,7 @@ fn a_sink_that_hangs_holds_nobody_else_up() {
     let lost = dropped(&json, "offer.queue_full.file2");
     assert!((800..1200).contains(&lost), "{json}");
     assert_eq!(json["drops"].as_object().unwrap().len(), 1, "{json}");
-    assert_eq!(json["condition"], "complete", "{json}");
+    assert_eq!(json["condition"], "ended", "{json}");
     assert_eq!(
         hld::events(&files(&json)).len() as u64,
         4000 - lost,

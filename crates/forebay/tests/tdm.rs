@@ -200,7 +200,7 @@ fn each_senders_stream_becomes_a_file_of_its_name() {
         .collect();
     let received = receiver.end().json_of(0);
     assert_closed(&received, Path::new(&out));
-    assert_eq!(received["end"], "complete");
+    assert_eq!(received["end"], "ended");
     assert_eq!(
         received["socket_overflow_exact"], false,
         "datagrams are merged"
@@ -211,7 +211,7 @@ fn each_senders_stream_becomes_a_file_of_its_name() {
         (&Value::from("slots-paced"), 3)
     );
     for ((name, file), sent) in names.iter().zip(&files).zip(&sent) {
-        assert_eq!(sent["end"], "complete", "{sent}");
+        assert_eq!(sent["end"], "ended", "{sent}");
         assert_eq!(sent["residual_items"], 0, "{sent}");
         let (was, of) = (fs::read(file).unwrap(), sender(&received, name));
         let lost_bytes = assert_stream(&session.path("out").join(name), &was, lost_packets(of));
@@ -278,7 +278,7 @@ fn granted_windows_are_all_used_by_both_senders() {
     let senders = ["a", "b"].map(|name| session.send(name, &[]));
     for sender in senders {
         let sent = sender.end().json_of(0);
-        assert_eq!(sent["end"], "complete", "{sent}");
+        assert_eq!(sent["end"], "ended", "{sent}");
         assert_eq!(number(&sent, "windows"), 40, "{sent}");
     }
     let ended = receiver.end().json_of(0);

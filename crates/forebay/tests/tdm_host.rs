@@ -172,7 +172,7 @@ fn a_real_time_priority_that_is_refused_is_told_with_its_remedy_and_the_run_goes
     let sent = start(&mut command).end();
     let received = receiver.end().json_of(0);
     let told = sent.json_of(0);
-    assert_eq!(told["end"], "complete", "{told}");
+    assert_eq!(told["end"], "ended", "{told}");
     assert_eq!(received["by_sender"][0]["real_time"], false);
     for part in [
         "windows may begin late",

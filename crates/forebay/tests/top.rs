@@ -118,7 +118,7 @@ fn a_run_is_shown_live_and_after_its_end() {
     let last: Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
     assert_eq!(
         (&last["state"], &last["condition"]),
-        (&"ended".into(), &"complete".into())
+        (&"ended".into(), &"ended".into())
     );
     assert!(follower.wait().unwrap().success());
     let text = top(&["--once"], &out);

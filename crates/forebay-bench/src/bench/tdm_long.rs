@@ -76,7 +76,7 @@ pub(super) fn tdm_long(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
     for receiver in [receiver, keeper] {
         let came = told(receiver)?;
         let scheme = &came["schemes"][0];
-        if came["end"] != "complete" || scheme["residual_items"] != 0 {
+        if came["end"] != "ended" || scheme["residual_items"] != 0 {
             bail!("a session did not end as it should: {came}");
         }
         notes.push(format!(

@@ -93,7 +93,7 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
     let received = told(receiver, "receiver")?;
     let scheme = &received["schemes"][0];
     let number = |key: &str| scheme[key].as_f64().unwrap_or(0.0);
-    if received["end"] != "complete" || number("residual_items") != 0.0 {
+    if received["end"] != "ended" || number("residual_items") != 0.0 {
         bail!("the session did not end as it should: {received}");
     }
     Ok(OneSender {

@@ -142,7 +142,7 @@ pub(super) fn run(
         told.push(said);
     }
     let mut received = json(receiver, "receiver", until)?;
-    if received["end"] != "complete" || received["wrong_payloads"] != 0 {
+    if received["end"] != "ended" || received["wrong_payloads"] != 0 {
         bail!("a session of {} ended badly: {received}", scheme.name());
     }
     let mut session = received["schemes"][0].take();

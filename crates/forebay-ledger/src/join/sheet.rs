@@ -3,7 +3,6 @@
 use super::{Joined, JoinedLink};
 use crate::balance::{DropLine, Residual};
 use crate::closing::last_words;
-use crate::run::Condition;
 use crate::table::{Table, bytes, items};
 
 /// A difference of less than this between two runs is that of their starts and ends, in s.
@@ -27,11 +26,7 @@ impl Joined {
             } else {
                 "ITS OWN BOOKS DO NOT CLOSE"
             };
-            // What came to its end is whole only if nothing was lost, which the lines below say.
-            let how = match verdict.condition {
-                Condition::Complete => "ended",
-                other => other.name(),
-            };
+            let how = verdict.condition.name();
             text += &format!(
                 "{}: run {}, {how} ({}), {own}\n",
                 party.name,

@@ -89,7 +89,7 @@ impl Booked {
         let Some(mut ledger) = self.kept else {
             return Ok(());
         };
-        ledger.close(Condition::Complete, reason);
+        ledger.close(Condition::Ended, reason);
         ledger.keep_summary(&Record { report, plan })
     }
 

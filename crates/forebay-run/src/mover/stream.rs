@@ -226,7 +226,7 @@ impl Stream {
         // What an earlier life of the stream could not write is in the books only.
         let removed = self.books.book.value(self.words.sink.removed_files);
         let condition = if self.taints.is_empty() && ours.events_lost == 0 && removed == 0 {
-            Condition::Complete
+            Condition::Ended
         } else {
             Condition::Tainted
         };

@@ -452,8 +452,8 @@ impl Process<'_> {
         let (condition, reason) = match &ended {
             Err(_) => (Condition::Interrupted, Reason::None),
             Ok(ended) if !ended.is_out => (Condition::Interrupted, Reason::Requested),
-            Ok(ended) if ended.stopped => (Condition::Complete, Reason::Requested),
-            Ok(_) => (Condition::Complete, Reason::LimitReached),
+            Ok(ended) if ended.stopped => (Condition::Ended, Reason::Requested),
+            Ok(_) => (Condition::Ended, Reason::LimitReached),
         };
         self.books.ledger.close(condition, reason);
         let card_ns = ended.as_ref().map_or(0, |ended| ended.card_ns);

@@ -314,8 +314,8 @@ impl ToFlx<'_> {
         let lost = self.cards.iter().any(|card| card.summary.times_lost > 0);
         let (condition, reason) = match (&ended, lost) {
             (Err(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
-            (Ok(_), false) if stopped => (Condition::Complete, Reason::Requested),
-            (Ok(_), false) => (Condition::Complete, Reason::InputEnded),
+            (Ok(_), false) if stopped => (Condition::Ended, Reason::Requested),
+            (Ok(_), false) => (Condition::Ended, Reason::InputEnded),
         };
         self.books.ledger.close(condition, reason);
         let summary = self.summary(ended, begun)?;

@@ -279,8 +279,8 @@ fn conclude(
     let lost = buffers.iter().any(|buffer| buffer.end == CardEnd::Lost);
     let (condition, reason) = match (&failed, lost) {
         (Some(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
-        (None, false) if stopped => (Condition::Complete, Reason::Requested),
-        (None, false) => (Condition::Complete, Reason::InputEnded),
+        (None, false) if stopped => (Condition::Ended, Reason::Requested),
+        (None, false) => (Condition::Ended, Reason::InputEnded),
     };
     books.close(condition, reason);
     let summary = summary(books, buffers, begun, failed)?;

@@ -196,7 +196,7 @@ mod tests {
             let mut warnings = Vec::new();
             let mut kept = KeptLedger::open(&schema, run_id, Some(out), 1, &mut warnings).unwrap();
             assert_eq!(warnings, Vec::<String>::new());
-            kept.close(Condition::Complete, Reason::InputEnded);
+            kept.close(Condition::Ended, Reason::InputEnded);
             let summary = std::collections::BTreeMap::from([("items", 7)]);
             kept.keep_summary(&summary).unwrap();
         }

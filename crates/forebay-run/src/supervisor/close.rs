@@ -41,7 +41,7 @@ impl Supervisor {
         let condition = if taint.is_some() {
             Condition::Tainted
         } else {
-            Condition::Complete
+            Condition::Ended
         };
         self.finish(condition, taint.unwrap_or(reason));
         let outcome = self.outcome.clone();

@@ -448,7 +448,7 @@ impl Work {
             _ if self.sender.sessions().unconfirmed > 0 => {
                 (Condition::Tainted, Reason::ConnectionLost)
             }
-            _ => (Condition::Complete, Reason::InputEnded),
+            _ => (Condition::Ended, Reason::InputEnded),
         };
         let closed = self.books.close(&self.sender, input.heaps, verdict);
         let summary = summary::of(

@@ -308,7 +308,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let lost = lost || summary.by_sender.iter().any(unwritten);
     Ok(match summary.end {
         _ if !summary.is_closed() || summary.is_removed() => ExitCode::from(BROKEN),
-        "complete" | "interrupted" if wrongs.is_empty() => {
+        "ended" | "interrupted" if wrongs.is_empty() => {
             if args.strict && lost {
                 ExitCode::from(LOST)
             } else {

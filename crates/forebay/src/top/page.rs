@@ -3,6 +3,7 @@
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use forebay_ledger::Condition;
 use forebay_run::silence::{Heard, SILENT_SHOWN};
 
 use super::rows::{Order, drops, places, sources};
@@ -50,7 +51,9 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     let state = match view.state {
         State::Live => format!("{}, supervisor {}", view.condition, view.supervisor_pid),
         // What came to its end is whole only if nothing was lost.
-        State::Ended if view.condition == "complete" => format!("ENDED ({})", view.reason),
+        State::Ended if view.condition == Condition::Ended.name() => {
+            format!("ENDED ({})", view.reason)
+        }
         State::Ended => format!("ENDED: {} ({})", view.condition, view.reason),
         State::Killed => format!("KILLED: {} ({})", view.condition, view.reason),
     };

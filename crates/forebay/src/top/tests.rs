@@ -277,7 +277,7 @@ fn a_killed_run_and_an_ended_one_say_so() {
         page::text(&killed, &Wish::default()).contains("KILLED: interrupted (the supervisor died)")
     );
     world.run.finish(
-        Condition::Complete,
+        Condition::Ended,
         Reason::LimitReached,
         START_NS + 7_000_000_000,
     );
@@ -309,7 +309,7 @@ fn a_step_of_the_wall_clock_does_not_show_in_the_time_that_a_run_has_lasted() {
     let set_back_ns = START_NS / 2;
     world
         .run
-        .finish(Condition::Complete, Reason::LimitReached, set_back_ns);
+        .finish(Condition::Ended, Reason::LimitReached, set_back_ns);
     let ended = Watch::new().view(world.sample(100, Supervisor::Gone));
     assert_eq!((ended.state, ended.running_s), (State::Ended, 5.0));
 }

@@ -78,7 +78,7 @@ impl<R: Role> EndPoint<R> {
             }
             (_, false) => (Condition::Tainted, Reason::Residual),
             (false, true) => (Condition::Tainted, Reason::ConnectionLost),
-            (true, true) => (Condition::Complete, Reason::Requested),
+            (true, true) => (Condition::Ended, Reason::Requested),
         };
         self.books.close(condition, reason);
         if let Some(unkept) = self.books.keep(&summary)? {

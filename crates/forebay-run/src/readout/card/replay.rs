@@ -343,8 +343,8 @@ impl Player<'_> {
         self.books.commit(&mut self.rings);
         let (condition, reason) = match ended {
             Err(_) => (Condition::Interrupted, Reason::None),
-            Ok(()) if self.stops() => (Condition::Complete, Reason::Requested),
-            Ok(()) => (Condition::Complete, Reason::InputEnded),
+            Ok(()) if self.stops() => (Condition::Ended, Reason::Requested),
+            Ok(()) => (Condition::Ended, Reason::InputEnded),
         };
         self.books.ledger.close(condition, reason);
         let summary = self.summary(elinks);

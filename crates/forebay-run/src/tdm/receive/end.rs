@@ -114,7 +114,7 @@ impl Work<'_> {
         self.books.commit();
         let (removed, is_homeless) = self.books.is_removed()?;
         let (condition, reason) = match self.verdict(plan, signals.count() > 0) {
-            (Condition::Complete, _) if removed.any() || is_homeless => {
+            (Condition::Ended, _) if removed.any() || is_homeless => {
                 (Condition::Tainted, Reason::OutputRemoved)
             }
             other => other,
@@ -167,10 +167,10 @@ impl Work<'_> {
         let is_untold = |peer: &PeerTotals| peer.state == PeerState::Dead && !peer.sent_is_known();
         let mut peers = self.receiver.peers();
         match self.receiver.phase() {
-            Phase::Over(EndReason::Complete) => (Condition::Complete, Reason::InputEnded),
+            Phase::Over(EndReason::Complete) => (Condition::Ended, Reason::InputEnded),
             // Who is silent has not told its totals: nobody knows what it sent last.
             Phase::Over(_) if peers.any(is_untold) => (Condition::Tainted, Reason::ConnectionLost),
-            Phase::Over(EndReason::Interrupted) => (Condition::Complete, Reason::Requested),
+            Phase::Over(EndReason::Interrupted) => (Condition::Ended, Reason::Requested),
             Phase::Over(EndReason::Failed) => (Condition::Tainted, Reason::ConnectionLost),
             // It was left while windows were open.
             _ if stopped => (Condition::Interrupted, Reason::Requested),

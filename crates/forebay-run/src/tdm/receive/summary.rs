@@ -131,7 +131,7 @@ pub struct ReceiveSummary {
     pub schemes: Vec<SchemeSummary>,
     /// Its senders.
     pub by_sender: Vec<SenderSummary>,
-    /// How it ended.
+    /// How it ended: `ended` in order, whatever was lost, or why not.
     pub end: &'static str,
     /// Windows that were closed.
     pub windows: u64,
@@ -296,7 +296,7 @@ pub(super) fn of(
     host: Host<'_>,
 ) -> ReceiveSummary {
     let end = match receiver.phase() {
-        Phase::Over(EndReason::Complete) => "complete",
+        Phase::Over(EndReason::Complete) => "ended",
         Phase::Over(EndReason::Interrupted) => "interrupted",
         Phase::Over(EndReason::Failed) => "incomplete",
         Phase::Failed(_) => "failed",

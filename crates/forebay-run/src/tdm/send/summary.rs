@@ -77,7 +77,7 @@ pub struct ClockSummary {
 pub struct SendSummary {
     /// Its name.
     pub name: String,
-    /// How it ended.
+    /// How it ended: `ended` in order, whatever was lost, or why not.
     pub end: &'static str,
     /// Why, where it did not end by itself.
     pub why: Option<String>,
@@ -154,7 +154,7 @@ impl SendSummary {
     /// Whether it sent all it had in each session, and the receiver said so of the last one. Of those before it the receiver may have died: the stream went on.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let has_ended = matches!(self.end, "complete" | "interrupted");
+        let has_ended = matches!(self.end, "ended" | "interrupted");
         self.failed.is_none() && has_ended && self.sessions_stopped == 0
     }
 }
@@ -244,7 +244,7 @@ fn end_of(
                     .to_owned(),
             ),
         ),
-        Phase::Over(Over::Complete) => ("complete", None),
+        Phase::Over(Over::Complete) => ("ended", None),
         Phase::Over(Over::Interrupted) if sender.was_stopped_early() => {
             let told = match sender.sessions().unconfirmed_packets {
                 0 => "stopped before a session began: nothing was sent".to_owned(),
