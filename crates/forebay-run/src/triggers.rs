@@ -1,6 +1,6 @@
 //! What a run says of its triggers: how many there were from the first one seen to the last one, and what became of them.
 
-use forebay_ledger::{LossTable, Snapshot};
+use forebay_ledger::{AccountLine, LossTable, Snapshot};
 use serde::Serialize;
 
 /// Ranges of triggers that are shown one by one; the ledger and the run's record have up to [`forebay_evb::GAP_ROWS`].
@@ -23,6 +23,15 @@ pub struct Triggers {
     pub triggers_missing_ranges: Vec<[u64; 2]>,
     /// Ranges that are not among these.
     pub triggers_missing_more_ranges: u64,
+    /// How often the numbers began anew: senders were started again, or their numbers jumped.
+    pub resynchronised: u64,
+    /// Sources of which sub-events came whose triggers were built already; all of these were dropped as `duplicate`.
+    pub sources_repeating: u64,
+    /// Those sub-events, of all sources.
+    pub subevents_repeated: u64,
+    /// Sources of which anything came.
+    #[serde(skip)]
+    sources: u64,
     /// Sub-events that never came, of all sources, for events that others are in: an inference.
     #[serde(skip)]
     pub never_came: u64,
@@ -37,6 +46,13 @@ pub struct Triggers {
 /// `part` of `all`; 0 of nothing.
 fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
+}
+
+/// Sub-events of a source whose triggers were built already.
+fn repeated_of(account: &AccountLine) -> u64 {
+    let mut lines = account.dropped.iter();
+    let repeated = lines.find(|line| line.reason == "duplicate");
+    repeated.map_or(0, |line| line.items)
 }
 
 impl Triggers {
@@ -56,7 +72,17 @@ impl Triggers {
             words.filter(|word| word.group == "builder" && word.name.ends_with(".missing_events"));
         let shown = records.iter().take(RANGES_SHOWN);
         let beyond = gaps.map_or(0, |table| table.overflow_rows);
+        let balance = snapshot.balance();
+        let accounts = balance.accounts.iter();
+        let came: Vec<u64> = accounts
+            .filter(|account| account.place == "builder" && account.incoming.items > 0)
+            .map(repeated_of)
+            .collect();
         Some(Self {
+            resynchronised: count("resynchronised"),
+            sources_repeating: came.iter().filter(|repeated| **repeated > 0).count() as u64,
+            subevents_repeated: came.iter().sum(),
+            sources: came.len() as u64,
             triggers_span: span,
             triggers_missing: count("triggers_missing"),
             triggers_late: count("triggers_late"),
@@ -93,6 +119,18 @@ impl Triggers {
                 "{} triggers missing: no source delivered them (inferred from gaps in their numbers): {}",
                 self.triggers_missing,
                 self.ranges(),
+            ));
+        }
+        if self.resynchronised > 0 {
+            let times = self.resynchronised;
+            lines.push(format!(
+                "trigger numbers began anew {times} times: senders were started again, or their numbers jumped"
+            ));
+        }
+        if self.sources_repeating * 2 > self.sources {
+            lines.push(format!(
+                "{} of {} sources sent triggers that were built already ({} subevents, dropped as duplicate): were they started again without a pause, or not at 0?",
+                self.sources_repeating, self.sources, self.subevents_repeated,
             ));
         }
         lines

@@ -135,7 +135,7 @@ fn a_foreign_sender_that_is_too_fast_is_lost_by_name() {
     assert!(
         audit(folder.path())
             .stdout
-            .contains("keep no books: unknown")
+            .contains("1 sender keeps no books: unknown")
     );
     assert_closed(&json, folder.path());
 }

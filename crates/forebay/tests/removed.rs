@@ -166,8 +166,16 @@ fn what_is_gone_is_said_first_at_the_end_and_by_the_audits() {
     command.arg("audit").arg(&taking.out).arg(whole.path());
     let joined = start(&mut command).end();
     assert_eq!(joined.code(), Some(1), "{}", joined.stdout);
-    let named = format!("{}: Gone: 100 events {kilobytes}", taking.out.display());
-    assert!(joined.stdout.contains(&named), "{}", joined.stdout);
+    let mut lines = joined.stdout.lines();
+    let party = format!("{}: run ", taking.out.display());
+    assert!(
+        lines.any(|line| line.starts_with(&party)),
+        "{party}: {}",
+        joined.stdout
+    );
+    let first = lines.next().unwrap();
+    let named = format!("  Gone: 100 events {kilobytes}");
+    assert!(first.starts_with(&named), "{named}: {}", joined.stdout);
 }
 
 #[test]

@@ -297,23 +297,31 @@ fn the_last_line_says_first_what_is_not_whole() {
     }
 }
 
+const LIFE_EVENTS: u64 = 300;
+
+/// Five senders start, give 300 triggers from `first` on, and end.
+fn live_once(base_port: u16, first: u32) {
+    let mut command = forebay();
+    command.args(["emulate", "hades", "--group", "5:100", "--rate", "2000"]);
+    command.args(["--water-mark", "500", "--format", "json"]);
+    command.args(["--events", &LIFE_EVENTS.to_string()]);
+    command.args(["--first-trigger", &first.to_string()]);
+    command.args(["--base-port", &base_port.to_string()]);
+    let sent = start(&mut command).end().json_of(0);
+    assert_eq!(number(&sent, "events_sent"), LIFE_EVENTS);
+}
+
 /// Senders that are started again, longer after the last ones than the time-out: they count from 0, which the builder remembers.
 #[test]
 fn senders_started_again_lose_nothing() {
     const LIVES: u64 = 3;
-    const EVENTS: u64 = 300;
+    const EVENTS: u64 = LIFE_EVENTS;
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(5);
     let run = start(&mut evb(folder.path(), 5, base_port, &[]));
     run.wait_stages(&["receiver", "builder"]);
     for life in 1..=LIVES {
-        let mut command = forebay();
-        command.args(["emulate", "hades", "--group", "5:100", "--rate", "2000"]);
-        command.args(["--water-mark", "500", "--format", "json"]);
-        command.args(["--events", &EVENTS.to_string()]);
-        command.args(["--base-port", &base_port.to_string()]);
-        let sent = start(&mut command).end().json_of(0);
-        assert_eq!(number(&sent, "events_sent"), EVENTS);
+        live_once(base_port, 0);
         wait_built(folder.path(), life * EVENTS);
         let ended = Instant::now();
         wait_for("a pause", || {
@@ -330,5 +338,36 @@ fn senders_started_again_lose_nothing() {
     let triggers = events.iter().map(|event| event.subs[0].1);
     let expected = (0..LIVES).flat_map(|_| 0..EVENTS as u32);
     assert!(triggers.eq(expected));
+    assert_eq!(number(&json, "resynchronised"), LIVES - 1);
+    assert_eq!(number(&json, "subevents_repeated"), 0);
     assert_closed(&json, folder.path());
+    let told = audit(folder.path()).stdout;
+    assert!(told.contains("numbers began anew 2 times"), "{told}");
+}
+
+/// The same at a number that no restart begins at: what is not known as a restart is said by name.
+#[test]
+fn senders_that_repeat_triggers_are_said() {
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(5);
+    let run = start(&mut evb(folder.path(), 5, base_port, &[]));
+    run.wait_stages(&["receiver", "builder"]);
+    live_once(base_port, 6_000);
+    wait_built(folder.path(), LIFE_EVENTS);
+    live_once(base_port, 6_000);
+    live_once(base_port, 7_000);
+    wait_built(folder.path(), 2 * LIFE_EVENTS);
+    let json = end(run).json_of(0);
+    let repeated = 5 * LIFE_EVENTS;
+    let keys = ["resynchronised", "sources_repeating", "subevents_repeated"];
+    assert_eq!(keys.map(|key| number(&json, key)), [0, 5, repeated]);
+    assert_eq!(
+        dropped_in_all(&json, "builder.duplicate"),
+        repeated,
+        "{json}"
+    );
+    let told = audit(folder.path()).stdout;
+    let said =
+        format!("5 of 5 sources sent triggers that were built already ({repeated} subevents");
+    assert!(told.contains(&said), "{told}");
 }
