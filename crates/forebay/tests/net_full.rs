@@ -61,6 +61,8 @@ fn nothing_written(ended: &Ended, out: &Path) -> [u64; 2] {
     let verdict = rig::audit_json(out);
     let taken = rig::account_items(&verdict, ("deliver", "messages"), "outgoing");
     assert_eq!((verdict["closed"].as_bool(), taken), (Some(true), 0));
+    let how = (&verdict["condition"], &verdict["reason"]);
+    assert_eq!(how, (&"tainted".into(), &"write_failed".into()));
     came
 }
 

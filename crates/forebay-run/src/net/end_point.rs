@@ -77,6 +77,8 @@ pub(super) struct EndPoint<R> {
     made: u64,
     /// A connection ended otherwise than in order.
     tainted: bool,
+    /// Something that came could not be written.
+    unwritten: bool,
     summary: NetSummary,
     /// Why the last connection ended.
     pub(super) last_trouble: Option<String>,
@@ -118,6 +120,7 @@ impl<R: Role> EndPoint<R> {
             unsettled: Unsettled::default(),
             made: 0,
             tainted: false,
+            unwritten: false,
             summary: NetSummary::default(),
             last_trouble: None,
         })

@@ -101,6 +101,7 @@ impl<R: Role> EndPoint<R> {
     /// The oldest messages that were delivered were thrown away. Those that could not be written are confirmed to nobody.
     pub(in crate::net) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
         self.books.untaken(why, messages, bytes);
+        self.unwritten |= why == Untaken::NotWritten && messages > 0;
         self.acknowledge(
             messages,
             bytes,

@@ -77,6 +77,7 @@ impl<R: Role> EndPoint<R> {
                 (Condition::Tainted, Reason::OutputRemoved)
             }
             (_, false) => (Condition::Tainted, Reason::Residual),
+            (_, true) if self.unwritten => (Condition::Tainted, Reason::WriteFailed),
             (false, true) => (Condition::Tainted, Reason::ConnectionLost),
             (true, true) => (Condition::Ended, Reason::Requested),
         };
