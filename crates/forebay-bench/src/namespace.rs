@@ -13,6 +13,23 @@ use anyhow::{Context, Result, bail};
 /// How long a namespace may take to appear.
 const MAKE_LIMIT: Duration = Duration::from_secs(10);
 
+/// Runs the program that is given as arguments unless the parent, named first, is dead by then.
+const UNLESS_ORPHAN: &str = "[ \"$PPID\" = \"$1\" ] || exit 1; shift; exec \"$@\"";
+
+/// What the arguments to come name, killed by the kernel when this process dies. One that dies before the kernel knows of that wish
+/// leaves an orphan, which finds another parent and does not begin.
+fn mortal() -> Command {
+    mortal_child_of(std::process::id())
+}
+
+fn mortal_child_of(parent: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "sh", "-c", UNLESS_ORPHAN, "sh"])
+        .arg(parent.to_string());
+    command
+}
+
 /// One network namespace, without a name.
 pub(crate) struct Namespace(Child);
 
@@ -22,16 +39,8 @@ impl Namespace {
     /// # Errors
     /// Without the privilege, which the error names.
     pub(crate) fn make() -> Result<Self> {
-        let holder = Command::new("setpriv")
-            .args([
-                "--pdeathsig",
-                "KILL",
-                "unshare",
-                "--net",
-                "--",
-                "sleep",
-                "infinity",
-            ])
+        let holder = mortal()
+            .args(["unshare", "--net", "--", "sleep", "infinity"])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -72,9 +81,9 @@ impl Namespace {
 
     /// A program in it, which goes when this process goes.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("setpriv");
+        let mut command = mortal();
         command
-            .args(["--pdeathsig", "KILL", "nsenter"])
+            .arg("nsenter")
             .arg(format!("--net={}", self.path().display()))
             .arg(program);
         command
@@ -110,5 +119,20 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_orphan_does_not_begin() {
+        let said = |parent: u32| {
+            let out = mortal_child_of(parent).args(["echo", "a b"]).output();
+            String::from_utf8(out.unwrap().stdout).unwrap()
+        };
+        assert_eq!(said(std::process::id()), "a b\n");
+        assert_eq!(said(std::process::id() + 1), "");
     }
 }
