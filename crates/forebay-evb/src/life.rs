@@ -79,8 +79,7 @@ impl Builder {
         let newest = self.sources[source].messages.back();
         let newest = newest.and_then(|newest| key_at(&newest.message));
         let newest = newest.or(self.heads.of[source].last());
-        let mask = self.config.trigger_bits.mask();
-        let newest = newest.or(self.next.map(|next| next.wrapping_sub(1) & mask));
+        let newest = newest.or(self.next.map(|next| self.circle().before(next)));
         let pair = newest.zip(key_at(message));
         pair.is_some_and(|(newest, number)| self.distance(newest, number) <= 0)
     }

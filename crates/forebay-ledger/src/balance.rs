@@ -18,6 +18,14 @@ pub struct Amount {
     pub bytes: u64,
 }
 
+impl Amount {
+    /// Adds `more`; what is beyond all numbers stays at the largest.
+    pub(crate) const fn add(&mut self, more: Self) {
+        self.items = self.items.saturating_add(more.items);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
 /// Items and bytes of something that goes up and down, and below 0 only by a bug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Level {

@@ -88,9 +88,7 @@ impl Verdict {
     fn unconfirmed_words(&self) -> Option<String> {
         let mut sums: BTreeMap<Unit, Amount> = BTreeMap::new();
         for line in &self.unconfirmed {
-            let sum = sums.entry(line.unit).or_default();
-            sum.items = sum.items.saturating_add(line.amount.items);
-            sum.bytes = sum.bytes.saturating_add(line.amount.bytes);
+            sums.entry(line.unit).or_default().add(line.amount);
         }
         let text = |(unit, sum): (&Unit, &Amount)| {
             format!(

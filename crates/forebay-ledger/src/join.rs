@@ -206,10 +206,8 @@ impl Links {
                 if line.outgoing != Amount::default() {
                     let link = self.link(place, 0, unit);
                     link.sent(party, line.outgoing);
-                    add(
-                        &mut link.unacknowledged,
-                        line.unconfirmed.unwrap_or_default(),
-                    );
+                    link.unacknowledged
+                        .add(line.unconfirmed.unwrap_or_default());
                 }
             }
             for line in party.accounts(to, unit) {
@@ -225,14 +223,14 @@ impl JoinedLink {
     fn sent(&mut self, party: &Party, sent: Amount) {
         note(&mut self.senders, party);
         widen(&mut self.spans_ns[0], party);
-        add(&mut self.sent, sent);
+        self.sent.add(sent);
         self.open |= party.verdict.phase != Phase::Ended;
     }
 
     fn arrived(&mut self, party: &Party, line: &LinkLine) {
         note(&mut self.receivers, party);
         widen(&mut self.spans_ns[1], party);
-        add(&mut self.received, line.received);
+        self.received.add(line.received);
         self.lost(&line.dropped);
         self.bound_items = self.bound_items.saturating_add(line.bound_items);
         self.open |= party.verdict.phase != Phase::Ended;
@@ -242,13 +240,13 @@ impl JoinedLink {
     fn taken(&mut self, party: &Party, line: &AccountLine) {
         note(&mut self.receivers, party);
         widen(&mut self.spans_ns[1], party);
-        add(&mut self.received, line.outgoing);
+        self.received.add(line.outgoing);
         let held = |level: i64| u64::try_from(level).unwrap_or(0);
         let held = Amount {
             items: held(line.held.items),
             bytes: held(line.held.bytes),
         };
-        add(&mut self.received, held);
+        self.received.add(held);
         self.lost(&line.dropped);
         self.open |= party.verdict.phase != Phase::Ended;
     }
@@ -325,11 +323,6 @@ fn note(names: &mut Vec<String>, party: &Party) {
     if !names.contains(&party.name) {
         names.push(party.name.clone());
     }
-}
-
-fn add(sum: &mut Amount, more: Amount) {
-    sum.items = sum.items.saturating_add(more.items);
-    sum.bytes = sum.bytes.saturating_add(more.bytes);
 }
 
 #[cfg(all(test, not(loom)))]

@@ -292,6 +292,22 @@ fn books_of_another_version_are_named_and_hide_nobody_elses() {
     );
 }
 
+/// A source that sends 2,000 datagrams in a second to `port`, for so long, and keeps its books in `out`.
+fn sends_for(duration: &str, port: u16, out: &Path) -> rig::Run {
+    let mut command = forebay();
+    command.args(["emulate", "hades", "--group", "1:100", "--rate", "2000"]);
+    command.args(["--water-mark", "0", "--base-port", &port.to_string()]);
+    start(command.args(["--duration", duration, "--out"]).arg(out))
+}
+
+/// Datagrams that it has sent by its books; none before there are any.
+fn sent_by(out: &Path) -> Option<u64> {
+    out.join("ledger").exists().then_some(())?;
+    let books = rig::audit_json(out);
+    let datagrams = ("generator", "datagrams");
+    Some(rig::account_items(&books, datagrams, "outgoing"))
+}
+
 #[test]
 fn a_sender_that_was_killed_leaves_its_books() {
     let hosts = Hosts::new();
@@ -299,15 +315,9 @@ fn a_sender_that_was_killed_leaves_its_books() {
     let port = rig::free_ports(1);
     let run = start(&mut rig::evb(&to, 1, port, &["--sink", "null"]));
     run.wait_stages(&["receiver", "builder"]);
-    let mut command = forebay();
-    command.args(["emulate", "hades", "--group", "1:100", "--rate", "2000"]);
-    command.args(["--water-mark", "0", "--base-port", &port.to_string()]);
-    let emulator = start(command.args(["--duration", "20s", "--out"]).arg(&from));
+    let emulator = sends_for("20s", port, &from);
     wait_for("datagrams in its books", || {
-        from.join("ledger").exists().then_some(())?;
-        let books = rig::audit_json(&from);
-        let sent = rig::account_items(&books, ("generator", "datagrams"), "outgoing");
-        (sent > 100).then_some(())
+        sent_by(&from).filter(|sent| *sent > 100)
     });
     signal("KILL", emulator.pid());
     emulator.end();
@@ -376,19 +386,8 @@ fn a_sender_that_goes_on_after_the_end_of_the_receiving_run_is_named() {
     let port = rig::free_ports(1);
     let run = start(&mut rig::evb(&to, 1, port, &["--sink", "null"]));
     run.wait_stages(&["receiver", "builder"]);
-    let mut command = forebay();
-    command.args(["emulate", "hades", "--group", "1:100", "--rate", "2000"]);
-    command.args(["--water-mark", "0", "--base-port", &port.to_string()]);
-    let emulator = start(command.args(["--duration", "60s", "--out"]).arg(&from));
-    let sent = || {
-        from.join("ledger").exists().then_some(())?;
-        let books = rig::audit_json(&from);
-        Some(rig::account_items(
-            &books,
-            ("generator", "datagrams"),
-            "outgoing",
-        ))
-    };
+    let emulator = sends_for("60s", port, &from);
+    let sent = || sent_by(&from);
     wait_for("datagrams in its books", || {
         sent().filter(|sent| *sent > 100)
     });

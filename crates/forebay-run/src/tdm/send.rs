@@ -281,10 +281,9 @@ impl Work {
                 }
                 self.payload_bytes = self.sender.payload_bytes();
                 self.books.tend(now_ns, &self.sender);
-                patience
-                    .look(phase, now_ns)
-                    .iter()
-                    .for_each(|line| tell(line));
+                if let Some(line) = patience.look(phase, now_ns) {
+                    tell(&line);
+                }
             }
             let (available, ended) = self.input.ready(self.payload_bytes);
             let next = self.sender.poll_burst(now_ns, available, ended);

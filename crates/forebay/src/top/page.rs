@@ -50,7 +50,6 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     let paused = if wish.paused { "  PAUSED" } else { "" };
     let state = match view.state {
         State::Live => format!("{}, supervisor {}", view.condition, view.supervisor_pid),
-        // What came to its end is whole only if nothing was lost.
         State::Ended if view.condition == Condition::Ended.name() => {
             format!("ENDED ({})", view.reason)
         }

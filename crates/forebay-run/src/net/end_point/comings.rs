@@ -15,7 +15,7 @@ use crate::net::summary::ConnectionSummary;
 /// Connections that have not said what they are. The oldest goes when one more comes.
 const STRANGERS_MAX: usize = 256;
 
-/// What the receiver had said of what was sent, for the one who reads why its connection is lost.
+/// How many of the messages that were sent the receiver had confirmed: what is said of a connection that is lost.
 fn confirmed(outbound: &Outbound) -> String {
     let sent = outbound.totals().messages;
     let [known, _] = outbound.confirmed();
