@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use forebay_evb::{Accepted, MessageCheck, Reject, Rejected, Step};
 use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
 use forebay_link::{BufferFill, DropCounter};
-use forebay_ring::{Meta, Producers};
+use forebay_ring::Producers;
 use forebay_wire::hadtu::{MTU_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
+use super::unsaid::Unsaid;
 use crate::books::{Books, PortWords, QueueWords};
 use crate::error::RunError;
 use crate::plan::Plan;
@@ -34,22 +35,7 @@ struct Lane {
     /// Index of its ring.
     ring: usize,
     check: MessageCheck,
-    /// Sub-events that were dropped since the last record, as far as they could be counted: the next one says so.
-    unsaid: u64,
-}
-
-impl Lane {
-    /// What goes with a record: how much of the source was dropped before it, in the place of its tag.
-    fn meta(&mut self, items: u32, stamp_ns: u64) -> Meta {
-        let tag = u32::try_from(self.unsaid).unwrap_or(u32::MAX);
-        self.unsaid -= u64::from(tag);
-        Meta {
-            tag,
-            items,
-            flags: 0,
-            stamp_ns,
-        }
-    }
+    unsaid: Unsaid,
 }
 
 /// One datagram as it came.
@@ -79,7 +65,7 @@ impl Lanes {
             check.resume(have as usize, datagrams as u32);
             producers.rings[ring].resume(book.value(queue.tail))?;
             book.set(queue.capacity, plan.sources[ring].ring_bytes);
-            let unsaid = book.value(queue.unsaid);
+            let unsaid = Unsaid(book.value(queue.unsaid));
             lanes.push(Lane {
                 ring,
                 check,
@@ -227,7 +213,7 @@ impl Lanes {
         };
         loan.copy_from_slice(kept);
         let queued = queued(accepted, kept, leak);
-        loan.commit(queued.bytes, state.meta(queued.items, stamp_ns));
+        loan.commit(queued.bytes, state.unsaid.meta(queued.items, stamp_ns));
         self.accept(lane, accepted, &queued);
     }
 
@@ -254,7 +240,7 @@ impl Lanes {
                 }
                 Step::Complete(accepted) => {
                     let queued = queued(&accepted, &loan, leak);
-                    loan.commit(queued.bytes, state.meta(queued.items, stamp_ns));
+                    loan.commit(queued.bytes, state.unsaid.meta(queued.items, stamp_ns));
                     return self.accept(lane, &accepted, &queued);
                 }
                 Step::Rejected(rejected) => {
@@ -278,7 +264,7 @@ impl Lanes {
                 .set(words.tail, producers.rings[lane.ring].position());
             self.book.set(words.unfinished[0], have as u64);
             self.book.set(words.unfinished[1], u64::from(datagrams));
-            self.book.set(words.unsaid, lane.unsaid);
+            self.book.set(words.unsaid, lane.unsaid.0);
             self.book
                 .set(words.receiver.held.items, u64::from(datagrams));
             self.book.set(words.receiver.held.bytes, have as u64);
@@ -315,12 +301,8 @@ impl Lanes {
         }
         for (lane, words) in self.lanes.iter_mut().zip(&self.words.sources) {
             let ring = &mut producers.rings[lane.ring];
-            // What was dropped last has no message behind it that could say so. Without room it stays inferred lost as well.
-            if let (1.., Ok(mut loan)) = (lane.unsaid, ring.reserve(UNIT_HEADER_BYTES)) {
-                loan.fill(0);
-                loan.commit(UNIT_HEADER_BYTES, lane.meta(0, 0));
-            }
-            self.book.set(words.unsaid, lane.unsaid);
+            lane.unsaid.say_at_the_end(ring);
+            self.book.set(words.unsaid, lane.unsaid.0);
             self.book.set(words.receiver.held.items, 0);
             self.book.set(words.receiver.held.bytes, 0);
             self.book.set(words.unfinished[0], 0);
@@ -373,7 +355,9 @@ impl Lanes {
         book.add(words.messages, 1);
         let bytes = u64::from(accepted.kept_bytes) - UNIT_HEADER_BYTES as u64;
         let broken = u64::from(accepted.broken_bytes);
-        self.lanes[lane].unsaid += u64::from(broken_items(accepted));
+        self.lanes[lane]
+            .unsaid
+            .add(u64::from(broken_items(accepted)));
         book.add_tally(
             words.queue.incoming,
             u64::from(accepted.items) + u64::from(broken > 0),
@@ -392,7 +376,7 @@ impl Lanes {
         let tally = account.dropped[rejected.reason as usize];
         self.book
             .add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
-        self.lanes[lane].unsaid += u64::from(rejected.items);
+        self.lanes[lane].unsaid.add(u64::from(rejected.items));
     }
 
     /// A datagram that belongs to no source.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
-use forebay_ring::{Full, Meta, Producers};
+use forebay_ring::{Full, Producers};
 use forebay_sys::clock;
 use forebay_wire::felix::Fid;
 use forebay_wire::hadtu::{QUEUE_DECODING_TRB, UNIT_HEADER_BYTES, round_up_8};
@@ -16,6 +16,7 @@ use crate::error::RunError;
 use crate::net::{Payload, Viewed};
 use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
 use crate::readout::unwrap::Unwrap;
+use crate::receiver::unsaid::Unsaid;
 use crate::receiver::{DRAIN_LIMIT_NS, SLEEP};
 use crate::stage::StageControl;
 
@@ -39,8 +40,8 @@ struct Lane {
     chunk_bytes: u64,
     /// When the first of them came.
     stamp_ns: u64,
-    /// Chunks that were dropped since the last record: the next one says so.
-    unsaid: u64,
+    /// Chunks that were dropped, each of which is a sub-event.
+    unsaid: Unsaid,
 }
 
 /// All sources.
@@ -105,7 +106,7 @@ impl<'a> Intake<'a> {
                 items: 0,
                 chunk_bytes: 0,
                 stamp_ns: 0,
-                unsaid: book.value(words.unsaid) + held.0,
+                unsaid: Unsaid(book.value(words.unsaid) + held.0),
             });
         }
         let (offset, bytes) = (
@@ -234,7 +235,7 @@ impl<'a> Intake<'a> {
         self.book.add_tally(receiver.incoming, 1, bytes);
         self.book
             .add_tally(receiver.dropped[reason as usize], 1, bytes);
-        self.lanes[at].unsaid += 1;
+        self.lanes[at].unsaid.add(1);
     }
 
     /// Everything that was taken goes to the builder.
@@ -289,7 +290,7 @@ impl<'a> Intake<'a> {
         }
         body[..bytes].copy_from_slice(&lane.gathered[..bytes]);
         let stamp_ns = lane.stamp_ns;
-        loan.commit(UNIT_HEADER_BYTES + bytes, lane.meta(items, stamp_ns));
+        loan.commit(UNIT_HEADER_BYTES + bytes, lane.unsaid.meta(items, stamp_ns));
         let chunks = (u64::from(lane.items), lane.chunk_bytes);
         let book = &mut self.book;
         book.add_tally(words.receiver.outgoing, chunks.0, chunks.1);
@@ -308,7 +309,7 @@ impl<'a> Intake<'a> {
         let dropped = self.words.sources[at].receiver.dropped[ChunkDrop::QueueFull as usize];
         let items = u64::from(lane.items);
         self.book.add_tally(dropped, items, lane.chunk_bytes);
-        lane.unsaid += items;
+        lane.unsaid.add(items);
         lane.clear();
     }
 
@@ -320,7 +321,7 @@ impl<'a> Intake<'a> {
         let lanes = self.lanes.iter().zip(&self.words.sources);
         for ((lane, words), ring) in lanes.zip(&self.producers.rings) {
             self.book.set(words.tail, ring.position());
-            self.book.set(words.unsaid, lane.unsaid);
+            self.book.set(words.unsaid, lane.unsaid.0);
             let held = words.receiver.held;
             self.book.set(held.items, u64::from(lane.items));
             self.book.set(held.bytes, lane.chunk_bytes);
@@ -342,11 +343,7 @@ impl<'a> Intake<'a> {
     pub(super) fn close(&mut self) {
         self.flush();
         for (lane, ring) in self.lanes.iter_mut().zip(&mut self.producers.rings) {
-            // What was dropped last has no message behind it that could say so. Without room it stays inferred lost as well.
-            if let (1.., Ok(mut loan)) = (lane.unsaid, ring.reserve(UNIT_HEADER_BYTES)) {
-                loan.fill(0);
-                loan.commit(UNIT_HEADER_BYTES, lane.meta(0, 0));
-            }
+            lane.unsaid.say_at_the_end(ring);
         }
         self.changed = true;
         self.commit();
@@ -358,18 +355,6 @@ impl<'a> Intake<'a> {
 }
 
 impl Lane {
-    /// What goes with a record: how many chunks of the source were dropped before it, in the place of its tag.
-    fn meta(&mut self, items: u32, stamp_ns: u64) -> Meta {
-        let tag = u32::try_from(self.unsaid).unwrap_or(u32::MAX);
-        self.unsaid -= u64::from(tag);
-        Meta {
-            tag,
-            items,
-            flags: 0,
-            stamp_ns,
-        }
-    }
-
     fn clear(&mut self) {
         self.gathered.clear();
         (self.items, self.chunk_bytes) = (0, 0);
