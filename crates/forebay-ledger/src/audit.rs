@@ -156,6 +156,51 @@ pub struct Verdict {
     pub balance: Balance,
 }
 
+/// What a program says of its own books, in its summary and its exit code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Closed {
+    /// Sum of the magnitudes of all residuals, in items.
+    pub residual_items: u64,
+    /// The same in bytes.
+    pub residual_bytes: u64,
+    /// What the books of an ended run still say to be inside a hop or a link, in items.
+    pub left_items: u64,
+    /// The same in bytes.
+    pub left_bytes: u64,
+}
+
+impl Closed {
+    /// Whether the books close: nothing is left over, and nothing is left inside.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Verdict {
+    /// The same verdict in four numbers, which are all 0 when it is `closed`.
+    #[must_use]
+    pub fn closed_books(&self) -> Closed {
+        let mut books = Closed::default();
+        for line in &self.offenders {
+            let (items, bytes) = match line.fault {
+                Fault::AccountResidual | Fault::LinkResidual => {
+                    (&mut books.residual_items, &mut books.residual_bytes)
+                }
+                Fault::LeftHeld | Fault::LeftInFlight => {
+                    (&mut books.left_items, &mut books.left_bytes)
+                }
+            };
+            let add = |sum: &mut u64, more: i128| {
+                *sum = sum.saturating_add(u64::try_from(more.unsigned_abs()).unwrap_or(u64::MAX));
+            };
+            add(items, line.residual.items);
+            add(bytes, line.residual.bytes);
+        }
+        books
+    }
+}
+
 /// Judges the books of `snapshot`.
 #[must_use]
 pub fn audit(snapshot: &Snapshot, supervisor: Supervisor) -> Verdict {

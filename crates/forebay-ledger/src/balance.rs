@@ -101,8 +101,11 @@ pub struct AccountLine {
     pub held: Level,
     /// Named losses that occurred.
     pub dropped: Vec<DropLine>,
-    /// `in − out − Σ dropped − held`.
+    /// `in − out − Σ dropped − held`; 0 where there is only one observer.
     pub residual: Residual,
+    /// Whether one observer sees all of its terms: it is not balanced.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub one_observer: bool,
     /// What the peer has acknowledged of what went on, by its own count; nothing where no peer does that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<Amount>,
@@ -230,6 +233,9 @@ impl Snapshot {
             residual.bytes -= i128::from(bytes);
             push_drop(&mut dropped, reason, (items, items), (bytes, bytes));
         }
+        if entry.one_observer {
+            residual = Residual::default();
+        }
         let (place, owner) = (entry.place.clone(), entry.owner.clone());
         AccountLine {
             place,
@@ -240,6 +246,7 @@ impl Snapshot {
             held,
             dropped,
             residual,
+            one_observer: entry.one_observer,
             confirmed: None,
             unconfirmed: None,
         }

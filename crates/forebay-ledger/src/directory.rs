@@ -48,6 +48,9 @@ pub(crate) struct AccountEntry {
     pub(crate) unit: Unit,
     /// Index of its list of reasons.
     pub(crate) reasons: u32,
+    /// One observer sees all of its terms: it is shown, and not balanced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) one_observer: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

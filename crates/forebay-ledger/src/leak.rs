@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::unit::Unit;
+
 /// Swallows the first *n* items that pass at one hop. Off by default; for tests only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leak {
@@ -11,9 +13,40 @@ pub struct Leak {
 
 /// A leak's description that is not `hop:N`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("leak {text:?}: expected HOP:N with a number of items, as queue:7")]
-pub struct LeakError {
-    text: String,
+pub enum LeakError {
+    /// It has another form.
+    #[error("leak {text:?}: expected HOP:N with a number of items, as queue:7")]
+    Form {
+        /// What was given.
+        text: String,
+    },
+    /// This program has no such hop.
+    #[error("leak {text:?}: this program has no hop {hop:?}; its hops are {hops}")]
+    Hop {
+        /// What was given.
+        text: String,
+        /// The hop in it.
+        hop: String,
+        /// Those that there are.
+        hops: String,
+    },
+}
+
+/// A hop at which a program can lose items on purpose: the name of the account or link that must show it, and what an item is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeakHop {
+    /// The account's or link's place.
+    pub place: &'static str,
+    /// What an item is.
+    pub unit: Unit,
+}
+
+impl LeakHop {
+    /// The hop `place`, whose items are counted in `unit`.
+    #[must_use]
+    pub const fn new(place: &'static str, unit: Unit) -> Self {
+        Self { place, unit }
+    }
 }
 
 impl Leak {
@@ -21,6 +54,23 @@ impl Leak {
     #[must_use]
     pub fn off() -> Self {
         Self::default()
+    }
+
+    /// Reads `hop:N`, where the program has the hops `hops`.
+    ///
+    /// # Errors
+    /// It has another form, or there is no such hop; the error lists those that there are.
+    pub fn parse(text: &str, hops: &[LeakHop]) -> Result<Self, LeakError> {
+        let leak: Self = text.parse()?;
+        if hops.iter().any(|hop| hop.place == leak.hop) {
+            return Ok(leak);
+        }
+        let hops: Vec<&str> = hops.iter().map(|hop| hop.place).collect();
+        Err(LeakError::Hop {
+            text: text.to_owned(),
+            hop: leak.hop,
+            hops: hops.join(", "),
+        })
     }
 
     /// True when the item that passes at `hop` must vanish uncounted. One predictable branch when off.
@@ -60,7 +110,7 @@ impl FromStr for Leak {
     type Err = LeakError;
 
     fn from_str(text: &str) -> Result<Self, LeakError> {
-        let error = || LeakError {
+        let error = || LeakError::Form {
             text: text.to_owned(),
         };
         let (hop, n) = text.rsplit_once(':').ok_or_else(error)?;
@@ -102,6 +152,20 @@ mod tests {
         assert_eq!(
             "queue:0".parse::<Leak>().map(|mut l| l.take("queue")),
             Ok(false)
+        );
+    }
+
+    #[test]
+    fn a_hop_that_is_not_there_is_refused_with_those_that_are() {
+        let hops = [
+            LeakHop::new("socket", Unit::Datagrams),
+            LeakHop::new("queue", Unit::SubEvents),
+        ];
+        assert!(Leak::parse("queue:7", &hops).unwrap().take("queue"));
+        let said = Leak::parse("soket:7", &hops).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "leak \"soket:7\": this program has no hop \"soket\"; its hops are socket, queue"
         );
     }
 

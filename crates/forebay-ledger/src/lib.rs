@@ -73,7 +73,8 @@ mod words;
 
 pub use alarm::{Alarm, Line, ResidualAlarm};
 pub use audit::{
-    Fault, Offender, Phase, Supervisor, UnconfirmedLine, Underway, UnderwayLine, Verdict, audit,
+    Closed, Fault, Offender, Phase, Supervisor, UnconfirmedLine, Underway, UnderwayLine, Verdict,
+    audit,
 };
 pub use balance::{AccountLine, Amount, Balance, DropLine, HostLine, Level, LinkLine, Residual};
 pub use book::Book;
@@ -83,7 +84,7 @@ pub use error::{LedgerError, SchemaError};
 pub use group::{GroupWriter, READ_ATTEMPTS};
 pub use histogram::{BUCKETS, Histogram, HistogramSummary, HistogramWriter};
 pub use layout::{HEADER_WORDS, LINE_WORDS, MAGIC, MAX_WORDS, VERSION};
-pub use leak::{Leak, LeakError};
+pub use leak::{Leak, LeakError, LeakHop};
 pub use link::LinkSpec;
 pub use loss::{LossRecord, LossRow, LossTable, LossTableWriter};
 pub use run::{Condition, Reason, RunStatus, RunWriter};

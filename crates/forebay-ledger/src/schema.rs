@@ -142,6 +142,7 @@ impl SchemaBuilder {
             owner: owner.to_owned(),
             unit,
             reasons: reason_set,
+            one_observer: false,
         });
         let term = |index: u32| Tally::at(group.0, base + 2 * index);
         let dropped = (0..reasons.len() as u32)
@@ -156,6 +157,23 @@ impl SchemaBuilder {
                 dropped,
             },
         )
+    }
+
+    /// Declares an account whose terms only one observer can see, such as what another program says of its own: its numbers are shown, with the words *not
+    /// balanced: one observer* in the place of a residual. A residual of numbers from one observer would be 0 whatever happens, and prove nothing.
+    pub fn unbalanced_account(
+        &mut self,
+        group: GroupId,
+        place: &str,
+        owner: &str,
+        unit: Unit,
+        reasons: &[&str],
+    ) -> (AccountId, Account) {
+        let declared = self.account(group, place, owner, unit, reasons);
+        if let Some(entry) = self.directory.accounts.last_mut() {
+            entry.one_observer = true;
+        }
+        declared
     }
 
     /// Declares what the peer of `account` has acknowledged of what went out of it, by the peer's own count, in items and bytes. The rest is

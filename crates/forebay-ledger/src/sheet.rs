@@ -13,6 +13,8 @@ use crate::unit::Unit;
 /// Owners named with each loss, and lines named with each finding.
 const OWNERS_SHOWN: usize = 3;
 pub(crate) const FINDINGS_SHOWN: usize = 20;
+/// In the place of a residual.
+const ONE_OBSERVER: &str = "not balanced: one observer";
 
 /// One row of the sheet: all owners of a place with the same unit.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ struct PlaceSum {
     unit: Unit,
     owners: usize,
     known: bool,
+    /// Balanced for at least one owner.
+    balanced: bool,
     /// in or sent, out or received, dropped (least), dropped (most), held or in flight, residual
     items: [i128; 6],
     bytes: [i128; 6],
@@ -41,6 +45,7 @@ impl PlaceSums {
         dropped: &[DropLine],
         inside: Level,
         residual: Option<Residual>,
+        balanced: bool,
     ) {
         let rows = &mut self.rows;
         let index = *self
@@ -53,6 +58,7 @@ impl PlaceSums {
                     unit,
                     owners: 0,
                     known: true,
+                    balanced: false,
                     items,
                     bytes,
                 });
@@ -71,6 +77,7 @@ impl PlaceSums {
         };
         row.owners += 1;
         row.known &= residual.is_some();
+        row.balanced |= balanced;
         let new_items = [
             near.items.into(),
             far.items.into(),
@@ -119,7 +126,11 @@ impl PlaceSums {
                     show(far),
                     lost,
                     show(inside),
-                    known(show(left)),
+                    if row.balanced {
+                        known(show(left))
+                    } else {
+                        ONE_OBSERVER.to_owned()
+                    },
                 ]
             };
             let mut first = vec![
@@ -189,6 +200,7 @@ impl Verdict {
                 &line.dropped,
                 line.held,
                 Some(line.residual),
+                !line.one_observer,
             );
         }
         sums.render(&[
@@ -206,6 +218,7 @@ impl Verdict {
                 &line.dropped,
                 line.in_flight,
                 line.residual,
+                true,
             );
         }
         sums.render(&[

@@ -50,6 +50,38 @@ fn a_run_with_named_losses_closes() {
 }
 
 #[test]
+fn what_one_observer_says_is_shown_and_not_balanced() {
+    let mut schema = SchemaBuilder::new("one");
+    let group = schema.group("all");
+    let declared = schema.unbalanced_account(group, "told", "peer", Unit::Messages, &["gap"]);
+    let (_, told) = declared;
+    let schema = schema.finish().unwrap();
+    let words = Words::zeroed(schema.words_needed());
+    let run = RunWriter::format(&schema, &words, 1, 0).unwrap();
+    let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+    let mut book = writer.restore();
+    book.add_tally(told.incoming, 10, 100);
+    book.add_tally(told.outgoing, 7, 70);
+    writer.commit(&book);
+    run.finish(Condition::Ended, Reason::InputEnded, 9_000);
+    let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+    let verdict = audit(&snapshot, Supervisor::Gone);
+    assert!(verdict.closed && verdict.closed_books().is_closed());
+    let line = &verdict.balance.accounts[0];
+    assert!(line.one_observer && line.residual.is_zero());
+    assert_eq!((line.incoming.items, line.outgoing.items), (10, 7));
+    let sheet = verdict.sheet();
+    assert!(sheet.contains("not balanced: one observer"), "{sheet}");
+    // What it still holds at the end is left all the same.
+    book.add_tally(told.held, 3, 30);
+    writer.commit(&book);
+    let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+    let books = audit(&snapshot, Supervisor::Gone).closed_books();
+    assert_eq!((books.left_items, books.left_bytes), (3, 30));
+    assert_eq!((books.residual_items, books.is_closed()), (0, false));
+}
+
+#[test]
 fn a_leak_at_each_hop_is_named_with_its_number() {
     for (hop, fault) in [
         ("sender", Fault::AccountResidual),
@@ -60,6 +92,8 @@ fn a_leak_at_each_hop_is_named_with_its_number() {
     ] {
         let verdict = finished(&format!("{hop}:7")).audit(Supervisor::Gone);
         assert!(!verdict.closed, "{hop}");
+        let books = verdict.closed_books();
+        assert_eq!((books.residual_items, books.left_items), (7, 0), "{hop}");
         let found: Vec<_> = verdict
             .offenders
             .iter()

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_run::hops::{self, Leak};
 use forebay_run::net::{Address, CertificateFiles, Certificates, Entry, Security, Settings, Slow};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
@@ -138,8 +139,7 @@ pub(crate) fn settings(given: Option<&Bound<'_, PyDict>>) -> PyResult<Settings> 
         ..Settings::default()
     };
     if let Ok(text) = std::env::var("FOREBAY_LEAK") {
-        settings.leak = text
-            .parse()
+        settings.leak = Leak::parse(&text, hops::NET)
             .map_err(|error| failure::value("FOREBAY_LEAK", &text, error))?;
     }
     let mut asked = Asked::default();

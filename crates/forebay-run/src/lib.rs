@@ -11,6 +11,7 @@ pub mod config;
 pub mod doctor;
 pub mod error;
 pub mod generator;
+pub mod hops;
 pub mod host;
 pub mod metrics;
 pub mod mover;

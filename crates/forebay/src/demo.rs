@@ -15,7 +15,9 @@ use forebay_run::{presets, verify};
 
 use crate::output::{Format, bytes, parse_bytes};
 use crate::range;
-use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
+use crate::session::{
+    Manner, carry_out, check_leak_of_stages, conclude, leak_from_env, run_id, stall_from_env,
+};
 
 /// Runs the main job on this machine: emulated sources, receiver, builder, files, and the balance sheet.
 ///
@@ -104,6 +106,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     if let Some(Job::ToHost(args)) = &args.job {
         return tohost::run(args);
     }
+    check_leak_of_stages()?;
     let manner = Manner {
         duration: None,
         processes: !args.threads,

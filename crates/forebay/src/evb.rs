@@ -18,7 +18,9 @@ use forebay_run::supervisor::Supervisor;
 use crate::metrics;
 use crate::output::{Format, parse_bytes};
 use crate::range;
-use crate::session::{Manner, carry_out, conclude, leak_from_env, run_id, stall_from_env};
+use crate::session::{
+    Manner, carry_out, check_leak_of_stages, conclude, leak_from_env, run_id, stall_from_env,
+};
 
 /// Receives sub-events of many sources over UDP, or chunks of E-links that to-host publishes, builds events and records them.
 ///
@@ -366,6 +368,7 @@ impl EvbArgs {
 }
 
 pub(crate) fn run(args: &EvbArgs) -> Result<ExitCode> {
+    check_leak_of_stages()?;
     let mut chain = args.chain()?;
     args.apply(&mut chain)?;
     let memory = Memory::of(&chain.plan)?;

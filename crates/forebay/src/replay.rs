@@ -10,7 +10,7 @@ use forebay_run::supervisor::Supervisor;
 
 use crate::evb::BuildArgs;
 use crate::range;
-use crate::session::{carry_out, conclude, run_id};
+use crate::session::{carry_out, check_leak_of_stages, conclude, run_id};
 
 /// Builds events from a capture (pcap or pcapng) of what sources sent.
 ///
@@ -67,6 +67,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    check_leak_of_stages()?;
     let manner = args.build.manner(args.duration);
     let selection = Selection {
         by: match args.source_by {

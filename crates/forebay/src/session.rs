@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_ledger::{Leak, Verdict, grouped};
+use forebay_ledger::{Leak, LeakHop, Verdict, grouped};
 use forebay_run::books::Books;
+use forebay_run::hops;
 use forebay_run::host::Changes;
 use forebay_run::plan::Plan;
 use forebay_run::silence::Heard;
@@ -58,12 +59,17 @@ pub(crate) fn leak_from_env() -> Option<String> {
         .filter(|text| !text.is_empty())
 }
 
-/// The same for what is told of an end point.
-pub(crate) fn leak_of_end_point() -> Result<Leak> {
+/// The same for a program that has these hops.
+pub(crate) fn leak_of(hops: &[LeakHop]) -> Result<Leak> {
     leak_from_env().map_or_else(
         || Ok(Leak::off()),
-        |text| text.parse().context("FOREBAY_LEAK"),
+        |text| Leak::parse(&text, hops).context("FOREBAY_LEAK"),
     )
+}
+
+/// Refuses a switch that the event builder does not have; its stages read it themselves.
+pub(crate) fn check_leak_of_stages() -> Result<()> {
+    leak_of(hops::EVB).map(|_| ())
 }
 
 /// The switch that holds a sink up, for tests of the queues.

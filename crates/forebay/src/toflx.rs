@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use forebay_run::hops;
 use forebay_run::readout::toflx::{self, ToFlxSummary};
 use forebay_run::readout::{CardEnd, config};
 
 use crate::output::{Format, bytes, counted, note_line, print_line};
-use crate::session::leak_of_end_point;
+use crate::session::leak_of;
 use crate::totals::{Totals, exit_code};
 
 /// Receives messages and writes them to the E-links of cards, in from-host packets.
@@ -34,7 +35,7 @@ pub(crate) struct ToFlxArgs {
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
     let mut plan = config::load_toflx(&args.file)?;
     let signals = Arc::new(forebay_run::signals()?);
-    plan.settings.leak = leak_of_end_point()?;
+    plan.settings.leak = leak_of(hops::TOFLX)?;
     plan.settings.signals = Some(Arc::clone(&signals));
     let summary = toflx::run(
         &plan,

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use forebay_run::hops;
 use forebay_run::readout::tohost::{self, ToHostSummary};
 use forebay_run::readout::{CardEnd, config};
 
 use crate::output::{Format, bytes, counted, note_line, print_line};
-use crate::session::leak_of_end_point;
+use crate::session::leak_of;
 use crate::totals::{Totals, exit_code};
 
 /// Reads the DMA buffers of cards and publishes their chunks by E-link.
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     let file = config::load_tohost(&args.file)?;
     let signals = Arc::new(forebay_run::signals()?);
     let mut plan = file.plan(|| signals.count() > 0)?;
-    let leak = leak_of_end_point()?;
+    let leak = leak_of(hops::TOHOST)?;
     for reader in &mut plan.readers {
         reader.settings.leak = leak.clone();
         reader.settings.signals = Some(Arc::clone(&signals));

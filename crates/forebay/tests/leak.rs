@@ -202,3 +202,28 @@ fn chunks_that_vanish_in_to_host_are_found() {
         assert!(left >= 5, "{hop}: {json}");
     }
 }
+
+#[test]
+fn a_hop_that_a_program_does_not_have_is_refused_with_those_that_it_has() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let programs: [(&[&str], &str); 7] = [
+        (&["demo", "--out", out], "socket"),
+        (&["evb", "--sources", "1", "--out", out], "socket"),
+        (&["net", "send", "tcp://127.0.0.1:1"], "deliver"),
+        (&["net", "sub", "shm://nobody"], "deliver"),
+        (&["tdm", "send", "127.0.0.1:1"], "send"),
+        (&["tdm", "receive", "--bind", "127.0.0.1:0"], "datagrams"),
+        (&["replay", "none.pcap", "--out", out], "capture"),
+    ];
+    for (arguments, hop) in programs {
+        let mut command = rig::forebay();
+        command.args(arguments).env("FOREBAY_LEAK", "soket:7");
+        let ended = start(&mut command).end();
+        let said = &ended.stderr;
+        assert_eq!(ended.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("no hop \"soket\""), "{arguments:?}: {said}");
+        let listed = said.split("its hops are ").nth(1).unwrap();
+        assert!(listed.contains(hop), "{arguments:?}: {said}");
+    }
+}

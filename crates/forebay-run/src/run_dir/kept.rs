@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter, Schema, Words};
+use forebay_ledger::{
+    Condition, LedgerReader, Reason, RunWriter, Schema, Supervisor, Verdict, Words, audit,
+};
 use forebay_sys::clock;
 use serde::Serialize;
 
@@ -87,6 +89,11 @@ impl KeptLedger {
     pub(crate) fn close(&mut self, condition: Condition, reason: Reason) {
         self.lasted();
         self.run.finish(condition, reason, clock::realtime_ns());
+    }
+
+    /// What the audit says of it, as it was last shown. Of a ledger that is closed it is what `forebay audit` will say.
+    pub(crate) fn verdict(&self) -> Result<Verdict, RunError> {
+        Ok(audit(&self.reader()?.snapshot()?, Supervisor::Alive))
     }
 
     /// Whether there was a run directory, and somebody removed or renamed it.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use forebay_run::StopSignals;
+use forebay_run::hops;
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
@@ -17,7 +18,7 @@ use crate::output::{
     si,
 };
 use crate::remedy::told;
-use crate::session::{BROKEN, UNCONFIRMED, gone, leak_of_end_point};
+use crate::session::{BROKEN, UNCONFIRMED, gone, leak_of};
 
 use super::security::SecurityArgs;
 
@@ -139,7 +140,7 @@ fn ns(time: Duration) -> u64 {
 impl CommonArgs {
     /// What the end point is told; `signals` end its waits.
     pub(crate) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
-        let leak = leak_of_end_point()?;
+        let leak = leak_of(hops::NET)?;
         Ok(Settings {
             messages: Config {
                 buffer_bytes: self.buffer_bytes,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_bench::tdm::{SessionReport, WindowFile};
+use forebay_run::hops;
 use forebay_run::net::Address;
 use forebay_run::tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
@@ -18,7 +19,7 @@ use crate::output::{
     Format, bytes, counted, note_line, note_now, parse_bytes, parse_duration, print_line,
     result_to_stderr, si,
 };
-use crate::session::{BROKEN, LOST, gone, leak_of_end_point};
+use crate::session::{BROKEN, LOST, gone, leak_of};
 
 /// Least and most time of silence.
 const SILENCE_LEAST: Duration = Duration::from_millis(100);
@@ -264,7 +265,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         cpus_may_sleep: args.cpus_may_sleep,
         writer_queue_bytes: writer_queue(args),
         no_gro: args.no_gro,
-        leak: leak_of_end_point()?,
+        leak: leak_of(hops::TDM_RECEIVE)?,
     };
     make_directory(args, &plan.output)?;
     let mut rows = args.rows.as_deref().map(WindowFile::create).transpose()?;

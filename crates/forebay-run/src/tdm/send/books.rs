@@ -154,8 +154,7 @@ impl Books {
         }
         self.commit(sender);
         self.ledger.close(condition, reason);
-        let snapshot = self.ledger.reader()?.snapshot().map_err(RunError::from)?;
-        let balance = snapshot.balance();
+        let balance = self.ledger.verdict()?.balance;
         Ok([balance.residual_items, balance.residual_bytes])
     }
 
