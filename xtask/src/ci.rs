@@ -98,7 +98,8 @@ impl Run {
         self.step("python", |tally| python::run(root, tally))?;
         self.step("fuzz", |_| {
             fuzz::run_if_possible(root, FUZZ_SECONDS_PER_TARGET)
-        })
+        })?;
+        self.tally.verdict_of_all()
     }
 
     fn step(&mut self, name: &str, run: impl FnOnce(&mut Tally) -> Result<Outcome>) -> Result<()> {

@@ -3,6 +3,7 @@
 //! A test that fails and then passes alone is flaky: it is told with both outputs, and the run may pass.
 
 mod binary;
+mod expected;
 mod flakes;
 mod judge;
 mod libtest;
@@ -23,6 +24,7 @@ use crate::child::{Ended, captured};
 
 use binary::Binary;
 pub(crate) use binary::Built;
+pub(crate) use expected::Expected;
 use judge::{Alone, Round};
 use libtest::{Outcome, Report};
 pub(crate) use tally::{Tally, Twice};
@@ -69,9 +71,10 @@ impl<'a> Suite<'a> {
     /// Builds all tests.
     ///
     /// # Errors
-    /// They cannot be built, or the list of known flakes is not true.
+    /// They cannot be built, or the lists of known flakes and of expected skips are not in form or not true.
     pub(crate) fn build(&self, tally: &mut Tally) -> Result<Built> {
         tally.known = flakes::read(self.root)?;
+        tally.expected = Expected::read(self.root)?;
         let built = binary::build(self.root)?;
         flakes::check(&tally.known, &built.binaries)?;
         Ok(built)

@@ -3,13 +3,15 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on has failed"
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed; one that is skipped says why"
 )]
 
 mod rig;
 
+use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,19 +59,22 @@ on_every_backend!(
     one_that_is_waited_for_is_waited_for_so_long_and_no_longer,
 );
 
+/// Asks for the library itself: an error of our own must not turn the tests off.
+fn has_libfabric() -> bool {
+    let debian = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let others = ["/usr/lib64", "/usr/local/lib"].map(PathBuf::from);
+    let folders = debian.map(|entry| entry.path()).chain(others);
+    folders
+        .map(|folder| folder.join("libfabric.so.1"))
+        .any(|file| file.exists())
+}
+
 /// Tests over libfabric need it installed, and say so where it is not.
 fn with_libfabric(test: fn(&str), backend: &str) {
-    static THERE: LazyLock<Result<(), String>> = LazyLock::new(|| {
-        let ended = start(&mut net("recv", &address("fabric+tcp"), &["--count", "0"])).end();
-        if ended.code() == Some(0) {
-            Ok(())
-        } else {
-            Err(ended.stderr)
-        }
-    });
-    match &*THERE {
-        Ok(()) => test(backend),
-        Err(why) => eprintln!("skipped: {why}"),
+    if has_libfabric() {
+        test(backend);
+    } else {
+        println!("skipped: libfabric is not installed (Debian package libfabric1)");
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 
+use super::expected::Expected;
 use super::flakes::Known;
 use super::libtest::Sums;
 use super::times::Times;
@@ -32,6 +33,7 @@ pub(crate) struct Tally {
     /// What was left out, as test and reason.
     pub(crate) skips: Vec<(String, String)>,
     pub(crate) known: Vec<Known>,
+    pub(crate) expected: Expected,
     pub(crate) times: Times,
 }
 
@@ -67,6 +69,19 @@ impl Tally {
         Ok(())
     }
 
+    /// Whether a whole run had all tests, and left out what may be left out.
+    ///
+    /// # Errors
+    /// It had fewer tests than are listed, or one left something out for a reason that is not.
+    pub(crate) fn verdict_of_all(&self) -> Result<()> {
+        self.expected.check_skips(&self.skips)?;
+        self.expected.check_tests(self.tests())
+    }
+
+    fn tests(&self) -> usize {
+        self.passed + self.failed.len()
+    }
+
     /// What is said at the end of a run.
     pub(crate) fn text(&self) -> String {
         let mut text = self.times.text();
@@ -90,13 +105,14 @@ impl Tally {
 
     fn sum(&self) -> String {
         format!(
-            "tests: {} passed ({} of them at the second attempt: flaky; {} left something out: skipped), {} failed, {} broke, {} ignored",
+            "tests: {} passed ({} of them at the second attempt: flaky; {} left something out: skipped), {} failed, {} broke, {} ignored; expected: at least {}",
             self.passed,
             self.flaky.len(),
             self.skipped_tests(),
             self.failed.len(),
             self.broken.len(),
-            self.ignored
+            self.ignored,
+            self.expected.tests_min()
         )
     }
 
@@ -223,7 +239,7 @@ mod tests {
         });
         let text = tally.text();
         let expected = "skipped, 2 ×: no fq: b, c\nskipped, 1 ×: no sshd: a\n\
-            tests: 7 passed (0 of them at the second attempt: flaky; 3 left something out: skipped), 0 failed, 0 broke, 1 ignored\n";
+            tests: 7 passed (0 of them at the second attempt: flaky; 3 left something out: skipped), 0 failed, 0 broke, 1 ignored; expected: at least 0\n";
         assert_eq!(text, expected);
     }
 }
