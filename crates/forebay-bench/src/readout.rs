@@ -194,6 +194,7 @@ pub(crate) fn beside<T: Send>(
         seed: SEED,
         out: directory.to_path_buf(),
         metrics: None,
+        leak: None,
     };
     let over = AtomicBool::new(false);
     let (summary, worked) = std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 //! link that must show it. A name that a program does not have is refused with those that it has.
 
 use forebay_ledger::Unit;
-pub use forebay_ledger::{Leak, LeakHop};
+pub use forebay_ledger::{Leak, LeakError, LeakHop};
 
 /// The event builder with its receiver and sinks, live.
 pub const EVB: &[LeakHop] = &[
@@ -52,3 +52,26 @@ pub const TOFLX: &[LeakHop] = &[
     LeakHop::new("encode", Unit::Messages),
     LeakHop::new("ring", Unit::Packets),
 ];
+
+/// A subscriber that checks chunks, with its end point.
+pub const SWROD: &[LeakHop] = &[LeakHop::new("deliver", Unit::Messages)];
+
+/// The processes of `demo tohost` by name, who publishes first: of several that have a hop the first one is meant.
+pub const DEMO_TOHOST: [(&str, &[LeakHop]); 2] = [("tohost", TOHOST), ("swrod", SWROD)];
+
+/// Which of the processes of a chain has the hop of `text`: the first one.
+///
+/// # Errors
+/// It is not `hop:N`, or none has such a hop; the error lists those of all of them.
+pub fn part_of(
+    text: &str,
+    parts: &[(&'static str, &[LeakHop])],
+) -> Result<&'static str, LeakError> {
+    let all: Vec<LeakHop> = parts
+        .iter()
+        .flat_map(|(_, hops)| hops.iter().copied())
+        .collect();
+    Leak::parse(text, &all)?;
+    let has = |(_, hops): &&(&str, &[LeakHop])| Leak::parse(text, hops).is_ok();
+    Ok(parts.iter().find(has).map_or("", |(name, _)| name))
+}

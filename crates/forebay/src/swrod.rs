@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use forebay_run::hops;
 use forebay_run::net::bus::Bus;
 use forebay_run::net::{Address, Entry};
 use forebay_run::readout::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
@@ -146,7 +147,9 @@ impl SwrodArgs {
         if self.trigger_times.is_some() && self.payload == PayloadArg::None {
             bail!("--trigger-times needs trigger numbers, which --payload none does not read");
         }
-        let mut settings = self.common.settings(Arc::clone(signals))?;
+        let mut settings = self
+            .common
+            .settings_with(Arc::clone(signals), hops::SWROD)?;
         settings.messages.slow = self.slow.into();
         Ok(SwrodPlan {
             publishers: match &self.bus {

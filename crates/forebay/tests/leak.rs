@@ -207,7 +207,7 @@ fn chunks_that_vanish_in_to_host_are_found() {
 fn a_hop_that_a_program_does_not_have_is_refused_with_those_that_it_has() {
     let folder = TempDir::new().unwrap();
     let out = folder.path().to_str().unwrap();
-    let programs: [(&[&str], &str); 7] = [
+    let programs: [(&[&str], &str); 9] = [
         (&["demo", "--out", out], "socket"),
         (&["evb", "--sources", "1", "--out", out], "socket"),
         (&["net", "send", "tcp://127.0.0.1:1"], "deliver"),
@@ -215,6 +215,8 @@ fn a_hop_that_a_program_does_not_have_is_refused_with_those_that_it_has() {
         (&["tdm", "send", "127.0.0.1:1"], "send"),
         (&["tdm", "receive", "--bind", "127.0.0.1:0"], "datagrams"),
         (&["replay", "none.pcap", "--out", out], "capture"),
+        (&["swrod", "shm://nobody"], "deliver"),
+        (&["demo", "tohost", "--out", out], "publish, send, deliver"),
     ];
     for (arguments, hop) in programs {
         let mut command = rig::forebay();

@@ -11,6 +11,8 @@ use crate::error::RunError;
 
 /// Names the process without which a child has nothing to do.
 const PARENT: &str = "FOREBAY_PARENT";
+/// The fault switch of the tests.
+const LEAK: &str = "FOREBAY_LEAK";
 /// One look at a child.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -44,11 +46,12 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Starts `forebay ARGUMENTS`. Its standard error is this process's, or goes into a file.
+    /// Starts `forebay ARGUMENTS`. Its standard error is this process's, or goes into a file. The fault switch is for it alone, if it is given one.
     pub(super) fn start(
         name: &'static str,
         arguments: &[String],
         errors: Option<PathBuf>,
+        leak: Option<&str>,
     ) -> Result<Self, RunError> {
         use std::os::unix::process::CommandExt;
         let failed = |source| RunError::File {
@@ -65,6 +68,8 @@ impl Part {
         let mut child = Command::new("/proc/self/exe")
             .args(arguments)
             .env(PARENT, std::process::id().to_string())
+            .env_remove(LEAK)
+            .envs(leak.map(|text| (LEAK, text)))
             // Ctrl-C at a terminal is for the whole chain: its head tells the others.
             .process_group(0)
             .stdin(Stdio::null())

@@ -50,6 +50,8 @@ pub struct DemoPlan {
     pub out: PathBuf,
     /// Where Prometheus is answered by the card; by to-host and the subscriber at the next two ports.
     pub metrics: Option<SocketAddr>,
+    /// The fault switch of the tests, and the process of [`hops::DEMO_TOHOST`](crate::hops::DEMO_TOHOST) that it is for.
+    pub leak: Option<(&'static str, String)>,
 }
 
 /// Which of the ports of metrics a process has.
@@ -246,8 +248,12 @@ pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, super:
         all.map(|word| (*word).to_owned()).collect()
     };
     let log = |name: &str| Some(plan.out.join(format!("{name}.log")));
-    let card = Part::start("card", &words(&["emulate", "card", &card]), log("card"))?;
-    let tohost = Part::start("tohost", &words(&["tohost", &tohost]), log("tohost"))?;
+    let start = |name: &'static str, words: &[String]| {
+        let leak = plan.leak.as_ref().filter(|(part, _)| *part == name);
+        Part::start(name, words, log(name), leak.map(|(_, text)| &**text))
+    };
+    let card = start("card", &words(&["emulate", "card", &card]))?;
+    let tohost = start("tohost", &words(&["tohost", &tohost]))?;
     let mut swrod = words(&["swrod"]);
     for (option, value) in [
         ("--out", plan.out.join("swrod").text()),
@@ -259,7 +265,7 @@ pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, super:
         swrod.extend(["--metrics".to_owned(), address.to_string()]);
     }
     swrod.extend(addresses.iter().map(Address::to_string));
-    let swrod = Part::start("swrod", &swrod, log("swrod"))?;
+    let swrod = start("swrod", &swrod)?;
     Ok(judge(plan, &watch([card, tohost, swrod], signals)))
 }
 

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use forebay_run::hops;
 use forebay_run::net::Address;
 use forebay_run::readout::demo::{self, DemoPlan, DemoSummary};
 
 use crate::output::{Format, bytes, note_line, print_line, si};
 use crate::range;
-use crate::session::BROKEN;
+use crate::session::{BROKEN, leak_from_env};
 
 /// Runs link readout on this machine: an emulated card, to-host and a subscriber, as three processes.
 ///
@@ -87,6 +88,13 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         Some(address) => address.clone(),
         None => format!("shm://forebay-demo-{}", std::process::id()).parse()?,
     };
+    let leak = match leak_from_env() {
+        Some(text) => Some((
+            hops::part_of(&text, &hops::DEMO_TOHOST).context("FOREBAY_LEAK")?,
+            text,
+        )),
+        None => None,
+    };
     let plan = DemoPlan {
         links: args.links,
         dma_buffers: args.dma_buffers.min(args.links),
@@ -99,6 +107,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         seed: args.seed,
         out: args.out.clone(),
         metrics: args.metrics,
+        leak,
     };
     if args.format == Format::Text {
         note_line(format_args!(

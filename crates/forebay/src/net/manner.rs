@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use forebay_run::StopSignals;
-use forebay_run::hops;
+use forebay_run::hops::{self, LeakHop};
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
@@ -140,7 +140,16 @@ fn ns(time: Duration) -> u64 {
 impl CommonArgs {
     /// What the end point is told; `signals` end its waits.
     pub(crate) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
-        let leak = leak_of(hops::NET)?;
+        self.settings_with(signals, hops::NET)
+    }
+
+    /// The same for a program that has other hops.
+    pub(crate) fn settings_with(
+        &self,
+        signals: Arc<StopSignals>,
+        hops: &[LeakHop],
+    ) -> Result<Settings> {
+        let leak = leak_of(hops)?;
         Ok(Settings {
             messages: Config {
                 buffer_bytes: self.buffer_bytes,
