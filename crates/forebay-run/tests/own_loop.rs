@@ -9,6 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const MESSAGES: u64 = 20;
+/// After so long without a message nothing is on its way.
+const STILL: Duration = Duration::from_millis(50);
 
 /// Sleeps as it is told; whether it slept all its time and nothing woke it.
 fn sleep(doze: Doze<'_>) -> bool {
@@ -52,12 +54,14 @@ fn it_is_woken_by_what_comes_and_not_before() {
         let address = receiver.address().unwrap();
         let sending = std::thread::spawn(move || send(&address));
         let (begun, mut came) = (Instant::now(), 0);
-        let (mut rounds, mut slept_through) = (0_u64, 0_u64);
+        let (mut silent_rounds, mut slept_through) = (0_u64, 0_u64);
+        let (mut heard, mut silence) = (Instant::now(), Duration::ZERO);
         while !receiver.has_ended() {
             assert!(begun.elapsed() < LIMIT, "stuck");
             let before = came;
             let by_time = sleep(receiver.doze());
-            rounds += 1;
+            let waited = heard.elapsed();
+            silent_rounds += u64::from(waited > STILL);
             receiver
                 .poll(Duration::ZERO, |delivered| {
                     assert_eq!(delivered.message.payload, u64::to_le_bytes(came));
@@ -65,12 +69,21 @@ fn it_is_woken_by_what_comes_and_not_before() {
                 })
                 .unwrap();
             slept_through += u64::from(by_time && came > before);
+            if came > before {
+                heard = Instant::now();
+                silence += waited;
+            }
         }
         sending.join().unwrap();
         let summary = receiver.finish(LIMIT, |_| {}).unwrap();
         assert_eq!((came, summary.residual_items), (MESSAGES, 0));
-        // Each message may cost some rounds and every 50 ms of silence one: nothing spins.
-        assert!(rounds < 40 * MESSAGES, "{rounds} rounds");
+        // While nothing comes, every 50 ms of silence cost a round, and the books some: nothing spins. How many rounds a message costs that is on its way
+        // depends on how long its sender is kept from its CPU.
+        let most = 40 + u64::try_from(silence.as_millis()).unwrap() / 10;
+        assert!(
+            silent_rounds < most,
+            "{silent_rounds} rounds in {silence:?}"
+        );
         // What comes while it goes to sleep is found there, and what comes later wakes it: no message waits until the time is over.
         // One may come just as it is.
         assert!(
