@@ -1,5 +1,5 @@
 //! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask python`, `cargo xtask fuzz SECONDS`,
-//! `cargo xtask drill BINARY`.
+//! `cargo xtask drill BINARY`, `cargo xtask mutants`.
 //!
 //! What it is not: a build system. Cargo builds; this crate asks questions that the compiler does not.
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ mod child;
 mod ci;
 mod drill;
 mod fuzz;
+mod mutants;
 mod python;
 mod suite;
 mod tidy;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask tidy | ci | python | fuzz SECONDS | drill BINARY [OPTIONS]";
+const USAGE: &str = "usage: cargo xtask tidy | ci | python | fuzz SECONDS | drill BINARY [OPTIONS] | mutants [OPTIONS]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +49,10 @@ fn run(words: &[String]) -> Result<ExitCode> {
         ["drill", binary, ref options @ ..] => {
             let nothing_found = drill::run(&root, binary, options)?;
             return Ok(ExitCode::from(u8::from(!nothing_found)));
+        }
+        ["mutants", ref options @ ..] => {
+            let nothing_lives = mutants::run(&root, options)?;
+            return Ok(ExitCode::from(u8::from(!nothing_lives)));
         }
         _ => bail!("{USAGE}"),
     }

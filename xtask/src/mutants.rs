@@ -1,0 +1,337 @@
+//! `cargo xtask mutants [OPTIONS]`: breaks each account, books, balance and policy file in every way that cargo-mutants knows, and looks whether a test of
+//! its own crate notices. What no test notices lives; a mutant that may live stands in `xtask/mutants.toml` with its reason.
+//!
+//! It works in shards (`[[shard]]` there), each with a time limit, and goes on where it was interrupted: what was caught is not tried again, until its
+//! file's mutants are other ones. The tree is a copy below the target directory, so that sources never lie there broken.
+
+mod list;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::ci::{metadata, target_directory};
+use list::{List, Shard};
+
+/// The version that the list was made with: the names of mutants depend on it.
+const VERSION: &str = "27.1.0";
+/// For one shard.
+const MINUTES: u64 = 60;
+/// For the tests of one mutant, in seconds: they take a few.
+const TEST_LIMIT_SECONDS: u64 = 120;
+/// What `timeout` ends with when it had to end its command.
+const TIMED_OUT: i32 = 124;
+
+/// What became of the mutants of a shard, in this run and those before it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    /// All that there are.
+    all: usize,
+    caught: usize,
+    /// They do not compile.
+    unviable: usize,
+    /// The tests did not end; that counts as noticed.
+    timed_out: usize,
+    /// No test noticed, and the list says why that is so.
+    may_live: usize,
+    /// No test noticed.
+    live: Vec<String>,
+}
+
+impl Sums {
+    fn tried(&self) -> usize {
+        self.caught + self.unviable + self.timed_out + self.may_live + self.live.len()
+    }
+
+    fn text(&self, shard: &str) -> String {
+        let mut text = format!(
+            "{shard}: {} of {} mutants tried: {} caught, {} timed out, {} do not compile, {} may live, {} live\n",
+            self.tried(),
+            self.all,
+            self.caught,
+            self.timed_out,
+            self.unviable,
+            self.may_live,
+            self.live.len()
+        );
+        for mutant in &self.live {
+            text += &format!("  lives: {mutant}\n");
+        }
+        text
+    }
+}
+
+/// Whether nothing lives that may not.
+///
+/// # Errors
+/// Wrong options, a list that is out of form, or a tool that cannot be had.
+pub(crate) fn run(root: &Path, options: &[&str]) -> Result<bool> {
+    let list = List::read(root)?;
+    let mut minutes = MINUTES;
+    let mut wanted: Vec<&str> = Vec::new();
+    let mut only_sums = false;
+    let mut words = options.iter();
+    while let Some(&word) = words.next() {
+        match word {
+            "--minutes" => {
+                let value = words.next().context("--minutes needs a number")?;
+                minutes = value.parse().context("--minutes needs a number")?;
+            }
+            "--sums" => only_sums = true,
+            name if list.shards.iter().any(|shard| shard.name == name) => wanted.push(name),
+            other => bail!(
+                "there is no shard or option {other}; the options are --minutes N and --sums, the shards {}",
+                list.names()
+            ),
+        }
+    }
+    let place = Place::of(root)?;
+    if !only_sums {
+        place.tool()?;
+        place.copy(root)?;
+    }
+    let mut nothing_lives = true;
+    let is_wanted = |shard: &&Shard| wanted.is_empty() || wanted.contains(&shard.name.as_str());
+    for shard in list.shards.iter().filter(is_wanted) {
+        if !only_sums {
+            place.run(shard, minutes)?;
+        }
+        let sums = place.sums(shard, &list)?;
+        print!("{}", sums.text(&shard.name));
+        nothing_lives &= sums.live.is_empty();
+    }
+    Ok(nothing_lives)
+}
+
+/// Where mutants are made and what is known of them lies.
+struct Place {
+    folder: PathBuf,
+}
+
+impl Place {
+    fn of(root: &Path) -> Result<Self> {
+        let target = target_directory(&metadata(&root.join("Cargo.toml"))?);
+        Ok(Self {
+            folder: target.join("mutants"),
+        })
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.folder.join("tree")
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.join("tools/bin/cargo-mutants")
+    }
+
+    /// Installs cargo-mutants below the target directory, unless it is there.
+    fn tool(&self) -> Result<()> {
+        let said = Command::new(self.program())
+            .args(["mutants", "--version"])
+            .output();
+        if said.is_ok_and(|said| {
+            String::from_utf8_lossy(&said.stdout)
+                .trim()
+                .ends_with(VERSION)
+        }) {
+            return Ok(());
+        }
+        println!("mutants: installing cargo-mutants {VERSION}");
+        let mut command = crate::cargo();
+        command.args([
+            "install",
+            "cargo-mutants",
+            "--locked",
+            "--version",
+            VERSION,
+            "--root",
+        ]);
+        command.arg(self.folder.join("tools"));
+        crate::ci::checked(&mut command).map(drop)
+    }
+
+    /// Brings the copy up to date; a file that is the same keeps its time, so that cargo does not build it again.
+    fn copy(&self, root: &Path) -> Result<()> {
+        let listed = Command::new("git")
+            .args(["ls-files", "-z"])
+            .current_dir(root)
+            .output();
+        let listed = listed.context("git ls-files")?;
+        let names = String::from_utf8(listed.stdout).context("a name that is no text")?;
+        for name in names.split('\0').filter(|name| !name.is_empty()) {
+            let (from, to) = (root.join(name), self.tree().join(name));
+            let Ok(new) = fs::read(&from) else {
+                continue; // taken away and not committed yet
+            };
+            if fs::read(&to).is_ok_and(|old| old == new) {
+                continue;
+            }
+            let parent = to.parent().context("a file lies in a folder")?;
+            fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+            fs::copy(&from, &to).with_context(|| to.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// cargo-mutants on the files of a shard, in the copy.
+    fn command(&self, shard: &Shard) -> Command {
+        let mut command = Command::new(self.program());
+        command.arg("mutants").arg("--dir").arg(self.tree());
+        command.args([
+            "--package",
+            &shard.package,
+            "--colors",
+            "never",
+            "--in-place",
+        ]);
+        for file in &shard.files {
+            command.args(["--file", file]);
+        }
+        command
+    }
+
+    fn output(&self, shard: &Shard) -> PathBuf {
+        self.folder.join("out").join(&shard.name)
+    }
+
+    fn run(&self, shard: &Shard, minutes: u64) -> Result<()> {
+        println!("mutants: {}, at most {minutes} min", shard.name);
+        let output = self.output(shard);
+        fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
+        self.keep_list(shard)?;
+        let tried = self.command(shard);
+        let mut command = Command::new("timeout");
+        // As Ctrl-C: the sources are put right, and what is known is written.
+        command
+            .args(["--signal=INT", "--kill-after=60"])
+            .arg(format!("{minutes}m"));
+        command.arg(tried.get_program()).args(tried.get_args());
+        command.args([
+            "--iterate",
+            "--no-shuffle",
+            "--timeout",
+            &TEST_LIMIT_SECONDS.to_string(),
+        ]);
+        command
+            .arg("--output")
+            .arg(&output)
+            .arg("--")
+            .args(&shard.test);
+        let ended = command.status().context("timeout of coreutils")?;
+        match ended.code() {
+            // All caught, some live, some timed out, or the time was over.
+            Some(0 | 2 | 3 | TIMED_OUT | 130) => Ok(()),
+            _ => bail!(
+                "cargo-mutants ended with {ended}; what it said lies in {}",
+                output.join("mutants.out").display()
+            ),
+        }
+    }
+
+    /// Writes down all mutants that there are.
+    fn keep_list(&self, shard: &Shard) -> Result<()> {
+        let listed = self.command(shard).arg("--list").output();
+        let listed = listed.context("cargo-mutants")?;
+        if !listed.status.success() {
+            bail!(
+                "cargo-mutants cannot list: {}",
+                String::from_utf8_lossy(&listed.stderr)
+            );
+        }
+        fs::write(self.output(shard).join("all.txt"), listed.stdout).context("all.txt")
+    }
+
+    fn sums(&self, shard: &Shard, list: &List) -> Result<Sums> {
+        let output = self.output(shard);
+        let all = lines(&output.join("all.txt"));
+        let known = |name: &str| -> Vec<String> {
+            let of_run = lines(&output.join("mutants.out").join(name));
+            of_run
+                .into_iter()
+                .filter(|mutant| all.contains(mutant))
+                .collect()
+        };
+        // What was not compiled before is in the same file.
+        let before = known("previously_caught.txt");
+        let (now, unviable) = (known("caught.txt"), known("unviable.txt"));
+        let caught = now
+            .iter()
+            .chain(before.iter().filter(|mutant| !now.contains(mutant)));
+        let caught = caught.filter(|mutant| !unviable.contains(mutant)).count();
+        let missed = known("missed.txt").into_iter();
+        let (may_live, live): (Vec<_>, Vec<_>) = missed.partition(|mutant| list.may_live(mutant));
+        Ok(Sums {
+            all: all.len(),
+            caught,
+            unviable: unviable.len(),
+            timed_out: known("timeout.txt").len(),
+            may_live: may_live.len(),
+            live,
+        })
+    }
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard() -> Shard {
+        Shard {
+            name: "books".into(),
+            package: "p".into(),
+            files: vec!["src/books.rs".into()],
+            test: vec!["--lib".into()],
+        }
+    }
+
+    #[test]
+    fn what_was_known_before_counts_as_long_as_it_is_there() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let place = Place {
+            folder: folder.path().to_owned(),
+        };
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join("out/books").join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            fs::write(path, text).expect("written");
+        };
+        write(
+            "all.txt",
+            "src/books.rs:1:1: a\nsrc/books.rs:2:2: b\nsrc/books.rs:3:3: c\nsrc/books.rs:4:4: d\n",
+        );
+        write(
+            "mutants.out/previously_caught.txt",
+            "src/books.rs:1:1: a\nsrc/books.rs:9:9: gone\n",
+        );
+        write(
+            "mutants.out/caught.txt",
+            "src/books.rs:1:1: a\nsrc/books.rs:2:2: b\n",
+        );
+        write(
+            "mutants.out/missed.txt",
+            "src/books.rs:3:3: c\nsrc/books.rs:4:4: d\n",
+        );
+        let list = "[[lives]]\nmutant = \"src/books.rs: d\"\nreason = \"r\"\n";
+        let list = List::parse(list).expect("in form");
+        let sums = place.sums(&shard(), &list).expect("readable");
+        let expected = Sums {
+            all: 4,
+            caught: 2,
+            may_live: 1,
+            live: vec!["src/books.rs:3:3: c".into()],
+            ..Sums::default()
+        };
+        assert_eq!(sums, expected);
+        assert_eq!(
+            sums.text("books"),
+            "books: 4 of 4 mutants tried: 2 caught, 0 timed out, 0 do not compile, 1 may live, 1 live\n  lives: src/books.rs:3:3: c\n"
+        );
+    }
+}
