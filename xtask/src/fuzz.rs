@@ -20,6 +20,8 @@ const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
     -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1";
 
+/// The targets are a workspace of their own: their flags are those of no other crate.
+pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
 const MEMORY_LIMIT_MB: u32 = 2048;
 const INPUT_TIMEOUT_SECONDS: u32 = 10;
 
@@ -39,6 +41,20 @@ pub(crate) fn build_beside(root: &Path) -> Result<Outcome> {
     }
     checked_beside(&Place::of(root)?.build_command())?;
     Ok(Outcome::Passed)
+}
+
+/// Lints the targets and their oracles, where they can be built.
+pub(crate) fn clippy_beside(root: &Path) -> Result<()> {
+    if lacks(root).is_some() {
+        return Ok(());
+    }
+    let mut command = cargo();
+    command.args(["clippy", "--bins", "--locked", "--manifest-path", MANIFEST]);
+    // With the objects of the workspace: the same crates, checked once.
+    command
+        .arg("--target-dir")
+        .arg(target_directory(&metadata(&root.join("Cargo.toml"))?));
+    checked_beside(command.args(["--", "-D", "warnings"]).current_dir(root))
 }
 
 fn lacks(root: &Path) -> Option<String> {
@@ -96,7 +112,7 @@ fn run_all(
 }
 
 fn manifest(root: &Path) -> PathBuf {
-    root.join("fuzz/Cargo.toml")
+    root.join(MANIFEST)
 }
 
 struct Place<'a> {
