@@ -21,7 +21,7 @@ ends, it receives first, and then closes the end that sends.
 
 Each end closes its books with `close`: the summary says how many messages came, went and were lost by what name.
 `residual_items` is what the books cannot explain, `held` are messages that came and that nobody took with `receive`: their
-senders count them as unconfirmed.
+senders count them as unconfirmed, and `left_items` and `left_bytes` say that they stay in the books.
 
 Settings of all end points, as keyword arguments; times are in seconds:
     buffer_bytes      payload that a buffer takes: a message of that size fits; 65,536

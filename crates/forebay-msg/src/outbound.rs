@@ -124,6 +124,7 @@ impl<M: Memory> Outbound<M> {
             is_done: false,
             state: BufferState::default(),
             payload_bytes: 0,
+            put: [0; 2],
             opened_ns: 0,
             lent: None,
         };
@@ -248,7 +249,7 @@ impl<M: Memory> Outbound<M> {
         let buffer = &mut self.buffers[next];
         (buffer.state, buffer.payload_bytes, buffer.opened_ns) =
             (BufferState::default(), 0, now_ns);
-        buffer.lent = None;
+        (buffer.lent, buffer.put) = (None, [0; 2]);
         self.open = Some(next);
         Ok(next)
     }
@@ -287,6 +288,7 @@ impl<M: Memory> Outbound<M> {
         buffer.state = writer.into_state();
         let bytes = payload_bytes as u64;
         buffer.payload_bytes += bytes;
+        count(&mut buffer.put, 1, bytes);
         let full = buffer.state.len >= self.config.water_mark_bytes as usize;
         count(&mut self.pushed, 1, bytes);
         count(&mut self.held, 1, bytes);
@@ -309,8 +311,15 @@ impl<M: Memory> Outbound<M> {
         let buffer = &self.buffers[oldest];
         let (messages, bytes) = (u64::from(buffer.state.messages), buffer.payload_bytes);
         count(&mut self.dropped.slow, messages, bytes);
-        self.held = [self.held[0] - messages, self.held[1] - bytes];
+        self.release(oldest);
         self.put_back(oldest);
+    }
+
+    /// What was put into a buffer is held no longer: it was sent, or dropped, which is counted by what the frame says.
+    fn release(&mut self, at: usize) {
+        let [messages, bytes] = std::mem::take(&mut self.buffers[at].put);
+        self.held[0] = self.held[0].wrapping_sub(messages);
+        self.held[1] = self.held[1].wrapping_sub(bytes);
     }
 
     /// A buffer is free again, or will be when its memory comes back.
@@ -359,6 +368,12 @@ impl<M: Memory> Outbound<M> {
     pub fn drop_too_long(&mut self, payload_bytes: usize) {
         count(&mut self.pushed, 1, payload_bytes as u64);
         count(&mut self.dropped.too_long, 1, payload_bytes as u64);
+    }
+
+    /// For tests of the books: a message is handed in, and nothing becomes of it.
+    #[doc(hidden)]
+    pub fn vanish(&mut self, payload_bytes: usize) {
+        count(&mut self.pushed, 1, payload_bytes as u64);
     }
 
     /// Closes the open buffer: it goes out next.
@@ -419,7 +434,7 @@ impl<M: Memory> Outbound<M> {
         self.totals.buffers += 1;
         self.totals.messages += messages;
         self.totals.bytes += bytes;
-        self.held = [self.held[0] - messages, self.held[1] - bytes];
+        self.release(done);
         self.sent.push_back(done);
     }
 

@@ -15,6 +15,8 @@ pub struct PeerId(u64);
 /// What became of a message, over all its subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
+    /// Subscribers that its tag has; 0 also where nothing was done.
+    pub wanted: u32,
     /// Subscribers in whose buffers it is.
     pub taken: u32,
     /// Subscribers that were too slow for it.
@@ -372,6 +374,7 @@ impl<M: Memory> Publisher<M> {
         if published.wait || published.short {
             return published;
         }
+        published.wanted = route.len() as u32;
         for at in route {
             let outbound = &mut peers[*at].outbound;
             let before = outbound.filled();

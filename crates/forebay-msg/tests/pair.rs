@@ -6,10 +6,13 @@ use forebay_msg::session::SessionError;
 use forebay_msg::{
     Config, Credit, Dropped, Inbound, InboundError, Losses, Outbound, Pushed, Slow, Totals,
 };
-use forebay_wire::net::DataFields;
+use forebay_wire::net::{BUFFER_COUNT_MAX, DataFields};
+use forebay_wire::netio3::{HEAD_BYTES_MAX, HEADER_BYTES};
 use proptest::prelude::*;
 
 const EPOCH: u64 = 9;
+/// More frames than any of these tests carries at once.
+const FRAMES_MAX: u32 = 10_000;
 /// A message of 5 bytes with the tag 1.
 const MESSAGE: [u8; 17] = *b"\x05\0\0\x80\x01\0\0\0\0\0\0\0hello";
 
@@ -35,7 +38,10 @@ fn config(slow: Slow) -> Config {
 /// Everything that is ready goes over; the receiver gives all of it back when `credit`. What came: tag and payload.
 fn carry(sending: &mut Outbound, receiving: &mut Inbound, credit: bool) -> Vec<(u64, Vec<u8>)> {
     let mut came = Vec::new();
+    let mut frames = 0;
     while let Some(frame) = sending.poll_transmit() {
+        frames += 1;
+        assert!(frames <= FRAMES_MAX, "the same frame again and again");
         let frame = frame.to_vec();
         let reading = receiving.handle_frame(&frame).unwrap();
         came.extend(reading.map(|message| (message.tag, message.payload.to_vec())));
@@ -451,5 +457,61 @@ fn totals_that_cannot_be_end_the_connection() {
             ..Totals::default()
         };
         assert!(receiving.handle_end(&end).is_err(), "{end:?}");
+    }
+}
+
+/// A gap of so many buffers can have held so many messages and bytes, and no more: by the numbers of a buffer behind it, and by those of the end.
+#[test]
+fn a_gap_holds_what_its_buffers_can_and_no_more() {
+    const GAP: u64 = 2;
+    let gap_bytes = GAP * (100 + HEAD_BYTES_MAX as u64);
+    let gap_messages = gap_bytes / HEADER_BYTES as u64;
+    let behind = |gap: u64, messages: u64, bytes: u64| {
+        let fields = DataFields {
+            epoch: EPOCH,
+            sequence: gap,
+            messages_total: 1 + messages,
+            bytes_total: bytes,
+            messages: 1,
+            bytes: MESSAGE.len() as u32,
+        };
+        let frame = [&fields.to_bytes()[..], &MESSAGE].concat();
+        let mut receiving = Inbound::new(EPOCH, 100);
+        receiving
+            .handle_frame(&frame)
+            .map(|_| ())
+            .map_err(|error| what(&error))
+    };
+    let most = MESSAGE.len() as u64 + gap_bytes;
+    assert_eq!(behind(GAP, gap_messages, most), Ok(()));
+    assert_eq!(behind(GAP, gap_messages + 1, most), Err("messages"));
+    assert_eq!(behind(GAP, gap_messages, most + 1), Err("bytes"));
+    let count = u64::from(BUFFER_COUNT_MAX);
+    assert_eq!(behind(count, 0, 5), Ok(()));
+    assert_eq!(behind(count + 1, 0, 5), Err("buffers"));
+
+    let end = |buffers, messages, bytes| {
+        let totals = Totals {
+            buffers,
+            messages,
+            bytes,
+            ..Totals::default()
+        };
+        let mut receiving = Inbound::new(EPOCH, 100);
+        let ended = receiving.handle_end(&totals);
+        ended.map_err(|error| what(&error))
+    };
+    assert_eq!(end(GAP, gap_messages, gap_bytes), Ok(()));
+    assert_eq!(end(GAP, gap_messages + 1, gap_bytes), Err("messages"));
+    assert_eq!(end(GAP, gap_messages, gap_bytes + 1), Err("bytes"));
+    assert_eq!(end(count, 0, 0), Ok(()));
+    assert_eq!(end(count + 1, 0, 0), Err("buffers"));
+}
+
+/// What totals are wrong of.
+fn what(error: &InboundError) -> &'static str {
+    match error {
+        InboundError::Totals { what, .. } => what,
+        other => unreachable!("{other}"),
     }
 }

@@ -62,8 +62,27 @@ proptest! {
         if framed {
             b.inbox.extend_from_slice(&[b'F', b'N', 2, bytes.first().map_or(6, |kind| kind % 13), bytes.len() as u8, 0, 0, 0]);
         }
+        let is_foreign = !framed && bytes.len() >= 2 && !bytes.starts_with(b"FN");
         b.inbox.extend_from_slice(&bytes);
-        let _ = b.hear(0);
+        let heard = b.hear(0);
+        // It has a name, and what is no frame ends it.
+        if let Err(error) = &heard {
+            prop_assert!(!error.reason().is_empty() && !error.to_string().is_empty());
+        }
+        prop_assert!(heard.is_err() || !is_foreign, "{:?}", bytes);
+        // Nothing was said to be delivered that was not, and nothing was made up.
+        prop_assert!(b.session.peer_end().is_none() || heard.is_ok());
+        if let Some(inbound) = b.session.inbound() {
+            let (read, losses) = (inbound.totals(), inbound.losses());
+            prop_assert_eq!(read.messages, b.got.len() as u64);
+            let known = read.messages + losses.gap_messages + losses.broken_messages;
+            prop_assert_eq!(inbound.told()[0], known);
+        }
+        prop_assert!(b.outbound.as_ref().is_none_or(|sending| sending.residual() == [0, 0] && sending.pushed() == [0, 0]));
+        // Another connection knows nothing of it.
+        let (mut c, mut d) = (End::sender(), End::listen(Role::Sender, true));
+        talk(&mut c, &mut d, whole);
+        prop_assert!(d.session.agreed().is_some());
     }
 }
 

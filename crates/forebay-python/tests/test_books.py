@@ -10,7 +10,7 @@ from conftest import LIMIT, receive_all, wait_until
 
 from forebay.net import Publisher, Sender, Subscriber
 
-KEYS = """messages bytes dropped dropped_by_reason held residual_items residual_bytes connections_made attempts not_followed parted turned_away accept_errors unconfirmed
+KEYS = """messages bytes dropped dropped_by_reason held residual_items residual_bytes left_items left_bytes connections_made attempts not_followed parted turned_away accept_errors unconfirmed
 unconfirmed_bytes dropped_at_peers missing_at_peers missing_bytes_at_peers connections unlisted_connections""".split()
 
 

@@ -23,7 +23,11 @@ pub const EVB: &[LeakHop] = &[
 
 /// An end point of messaging.
 pub const NET: &[LeakHop] = &[
+    LeakHop::new("publish", Unit::Messages),
+    LeakHop::new("copies", Unit::Messages),
     LeakHop::new("send", Unit::Messages),
+    LeakHop::new("receive", Unit::Messages),
+    LeakHop::new("read", Unit::Messages),
     LeakHop::new("deliver", Unit::Messages),
 ];
 

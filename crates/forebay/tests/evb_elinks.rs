@@ -303,7 +303,7 @@ fn a_killed_receiver_begins_again_and_the_books_close() {
 
 #[test]
 fn what_is_leaked_at_a_hop_is_a_residual() {
-    for (hop, residual) in [("receiver", 3), ("queue", 3), ("elink", 0)] {
+    for hop in ["receiver", "queue", "elink"] {
         let (at, publisher) = publish(&shared(hop), |publisher| {
             for l1id in 0..500_u64 {
                 for link in 0..3 {
@@ -320,7 +320,7 @@ fn what_is_leaked_at_a_hop_is_a_residual() {
         let run = start(command.args(["evb", &file, "--format", "json"]));
         let json = run.end().json();
         publisher.join().unwrap();
-        assert_eq!(number(&json, "residual_items"), residual, "{hop}: {json}");
+        assert_eq!(number(&json, "residual_items"), 3, "{hop}: {json}");
         assert!(number(&json, "events_built") < 500, "{hop}: {json}");
     }
 }

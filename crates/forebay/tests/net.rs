@@ -128,6 +128,8 @@ fn closed(ended: &Ended) -> Value {
     let summary = ended.json_of(0);
     assert_eq!(summary["residual_items"], 0, "{summary}");
     assert_eq!(summary["residual_bytes"], 0, "{summary}");
+    assert_eq!(summary["left_items"], 0, "{summary}");
+    assert_eq!(summary["left_bytes"], 0, "{summary}");
     summary
 }
 
@@ -636,46 +638,52 @@ fn an_address_in_use_is_named(backend: &str) {
 }
 
 fn a_leak_is_found_where_it_is(backend: &str) {
-    let directory = tempfile::tempdir().unwrap();
-    for (hop, link) in [("send", "copies"), ("deliver", "read")] {
+    leak_at_each_hop(backend, ["recv", "send"]);
+}
+
+#[test]
+fn a_leak_is_found_where_it_is_between_publisher_and_subscriber() {
+    leak_at_each_hop("shm", ["sub", "pub"]);
+}
+
+fn leak_at_each_hop(backend: &str, [receives, sends]: [&str; 2]) {
+    for hop in ["publish", "copies", "send", "receive", "read", "deliver"] {
+        let directory = tempfile::tempdir().unwrap();
         let address = address(backend);
-        let out = |role: &str| directory.path().join(format!("{hop}-{role}"));
-        let leak = format!("{hop}:3");
-        let (to, from) = (out("to"), out("from"));
+        let path = |role: &str| directory.path().join(role).to_str().unwrap().to_owned();
+        let (to, from) = (path("to"), path("from"));
         let mut receive = net(
-            "recv",
+            receives,
             &address,
-            &["--once", "--output", "null", "--out", to.to_str().unwrap()],
+            &["--once", "--output", "null", "--out", &to],
         );
-        let mut send = net(
-            "send",
-            &address,
-            &[
-                "--input",
-                "generate",
-                "--count",
-                "1000",
-                "--out",
-                from.to_str().unwrap(),
-            ],
-        );
+        let generated = ["--input", "generate", "--count", "1000", "--out", &from];
+        let mut send = net(sends, &address, &generated);
+        if sends == "pub" {
+            send.args(["--subscribers", "1"]);
+        }
+        let leak = format!("{hop}:3");
         receive.env("FOREBAY_LEAK", &leak);
         send.env("FOREBAY_LEAK", &leak);
         let (receiver, sender) = (start(&mut receive), start(&mut send));
         let (sent, received) = (sender.end(), receiver.end());
-        let (wrong, right, place) = if hop == "send" {
-            (sent, received, &from)
-        } else {
-            (received, sent, &to)
+        let (wrong, right, place) = match hop {
+            "publish" | "copies" | "send" => (sent, received, &from),
+            _ => (received, sent, &to),
         };
-        assert_eq!(wrong.json_of(1)["residual_items"], 3);
+        let summary = wrong.json_of(1);
+        assert_eq!(summary["residual_items"], 3, "{hop}: {summary}");
+        assert_eq!(summary["left_items"], 0, "{hop}: {summary}");
         closed(&right);
-        let audit = start(forebay().arg("audit").arg(place)).end();
-        assert_eq!(audit.code(), Some(1), "{}", audit.stdout);
+        let verdict = rig::audit_json(Path::new(place));
+        let found: Vec<_> = verdict["offenders"].as_array().unwrap().iter().collect();
+        let named = |line: &&Value| {
+            (&line["place"], &line["unit"], &line["residual"]["items"])
+                == (&hop.into(), &"messages".into(), &3.into())
+        };
         assert!(
-            audit.stdout.contains(link) && audit.stdout.contains('3'),
-            "{}",
-            audit.stdout
+            found.len() == 1 && found.iter().all(named),
+            "{hop}: {found:?}"
         );
     }
 }

@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rig::{Ended, Run, certificates, forebay, start, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -154,10 +154,13 @@ fn who_does_not_speak_tls_is_counted_and_told() {
     let place = address.strip_prefix("tcp://").unwrap();
     connect(place).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let silent = connect(place);
+    let begun = Instant::now();
     assert_eq!(send(&address, &certificates).code(), Some(0));
     silent.set_read_timeout(Some(rig::LIMIT)).unwrap();
     // It is let go after the time that a greeting may take.
     let _ = std::io::Read::read(&mut &silent, &mut [0; 16]);
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!((4.9..9.0).contains(&seconds), "5 s were {seconds}");
     let summary = end(run);
     assert_eq!(summary["messages"], 10);
     assert_eq!(summary["parted"]["no_greeting"], 1, "{summary}");

@@ -75,7 +75,8 @@ impl<M> Outbound<M> {
     #[must_use]
     pub fn residual(&self) -> [i128; 2] {
         let left = |pushed: u64, sent: u64, dropped: u64, held: u64| {
-            i128::from(pushed) - i128::from(sent) - i128::from(dropped) - i128::from(held)
+            let held = i128::from(held.cast_signed());
+            i128::from(pushed) - i128::from(sent) - i128::from(dropped) - held
         };
         let totals = self.totals();
         [

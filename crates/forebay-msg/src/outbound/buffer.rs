@@ -20,6 +20,8 @@ pub(super) struct Buffer<M> {
     pub(super) is_done: bool,
     pub(super) state: BufferState,
     pub(super) payload_bytes: u64,
+    /// Messages and bytes of payload that were put in, and are held until the link takes them: counted as they come, beside what the frame says of itself.
+    pub(super) put: [u64; 2],
     pub(super) opened_ns: u64,
     /// The payload of its only message lies elsewhere.
     pub(super) lent: Option<u64>,

@@ -55,6 +55,7 @@ impl<M: Memory> Outbound<M> {
             previous: Some(tag),
         };
         buffer.payload_bytes = payload_bytes as u64;
+        count(&mut buffer.put, 1, payload_bytes as u64);
         buffer.lent = Some(token);
         count(&mut self.pushed, 1, payload_bytes as u64);
         count(&mut self.held, 1, payload_bytes as u64);
@@ -114,7 +115,6 @@ impl<M: Memory> Outbound<M> {
             let mut drop_one = |tag, bytes: usize| {
                 lost(tag, bytes);
                 count(&mut self.dropped.lost, 1, bytes as u64);
-                self.held = [self.held[0] - 1, self.held[1] - bytes as u64];
             };
             if buffer.lent.is_some() {
                 drop_one(
@@ -126,6 +126,7 @@ impl<M: Memory> Outbound<M> {
             for message in Messages::new(bytes).flatten() {
                 drop_one(message.tag, message.payload.len());
             }
+            self.release(at);
             self.put_back(at);
         }
     }

@@ -3,7 +3,7 @@
 //! A buffer is given back when its messages were read. A message is *confirmed* when it is known what became of it: at once where its reader is through with it
 //! then, and else when the user [says so](Session::confirm), after the effect. The totals at the end confirm all; they wait for the last effect.
 
-use forebay_wire::net::{Credit, Frame, Totals};
+use forebay_wire::net::{Credit, Frame};
 
 use super::{Inbound, Session};
 
@@ -102,12 +102,8 @@ impl Session {
         if confirmed != read {
             return;
         }
-        let losses = inbound.losses();
-        let totals = Totals {
-            messages_dropped: losses.broken_messages,
-            bytes_dropped: losses.broken_bytes,
-            ..inbound.totals()
-        };
+        // Nothing is broken: a buffer that is not what it says is the last frame that is taken, so no end comes behind it.
+        let totals = inbound.totals();
         self.confirming.is_answered = true;
         self.control.say(&Frame::Farewell(totals));
     }

@@ -1,6 +1,6 @@
-//! The books of a receiver of chunks: what comes of each E-link, and what of it goes into the source's queue.
+//! The books of a receiver of chunks: what messaging hands over, what comes of each E-link, and what of it goes into the source's queue.
 
-use forebay_ledger::{Counter, GroupId, LinkSpec, SchemaBuilder, Unit};
+use forebay_ledger::{Account, Counter, GroupId, LinkSpec, SchemaBuilder, Unit};
 
 use super::{QueueWords, declare_queue, link_ring};
 use crate::plan::Plan;
@@ -10,6 +10,8 @@ use crate::plan::Plan;
 pub struct ChunkWords {
     /// The group.
     pub group: GroupId,
+    /// What messaging has handed over, of all E-links.
+    pub arrival: Account,
     /// The sources, in the plan's order.
     pub sources: Vec<QueueWords>,
     /// Chunks that came with something wrong with them; they are built all the same, and say so.
@@ -42,6 +44,9 @@ pub(super) fn declare(
     builder: &forebay_evb::Accounts,
 ) -> ChunkWords {
     let group = schema.group("receiver.elinks");
+    let (arrived, arrival) =
+        schema.account(group, "arrival", "all", Unit::Chunks, &["unknown_elink"]);
+    let mut elink = LinkSpec::new("elink", "all").from(arrived);
     let mut sources = Vec::new();
     let mut flagged = Vec::new();
     for (index, source) in plan.sources.iter().enumerate() {
@@ -49,14 +54,17 @@ pub(super) fn declare(
         let words = declare_queue(schema, group, owner, Unit::Chunks, &ChunkDrop::NAMES);
         link_ring(schema, plan, index, &words, builder);
         // Publishers keep books of their own: here, gaps in the trigger numbers tell of loss before.
+        elink = elink.to(words.receiver_id);
         let link = LinkSpec::new("elink", owner).to(words.receiver_id);
         schema.link(link.inferred_lost(builder.sources[index].missing, Unit::SubEvents));
         let says = "Chunks that came with a bit of their status set";
         flagged.push(schema.counter(group, "chunks_flagged", owner, says));
         sources.push(words);
     }
+    schema.link(elink);
     ChunkWords {
         group,
+        arrival,
         sources,
         flagged,
         newest: schema.cursor(group, "newest_l1id"),

@@ -4,18 +4,26 @@
 //! caller ─▶ publish ─▶ send (one account per place of a connection) ─▶ link … link ─▶ receive (the same) ─▶ deliver ─▶ caller
 //! ```
 //!
-//! `publish` counts copies where a message is handed in, `send` and `receive` are the engine's own counts, and what of `send` is confirmed is its peers'
-//! count. `deliver` counts where the caller is called. Who gathers what is delivered says himself what was taken, and what he threw away; the rest is held.
+//! `publish` counts messages where they are handed in, each as often as its tag is wanted, and the copies that connections took or dropped where they did so.
+//! `send` is the engine's count, and what of it is confirmed is its peers'. `receive` has what the engine found in the buffers, and what was given on from
+//! there, counted by who gives it on. `deliver` counts where the caller is called. Who gathers what is delivered says himself what was taken, and what he
+//! threw away; what is held goes up and down with the list of what he has not accounted for.
+//!
+//! What a peer says that it sent has one observer, its own totals: what never came (`gap`) and what could not be read (`broken`) are inferred from
+//! them. They stand in `told`, which is not balanced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_ledger::{
-    Account, Balance, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
-    Schema, SchemaBuilder, Tally, Unit,
+    Account, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, Schema,
+    SchemaBuilder, Tally, Unit, Verdict,
 };
+use forebay_msg::Pushed;
 use forebay_sys::clock;
 
+use super::buffers::Outbound;
 use super::counts::Counts;
+use super::sender::Sent;
 use super::settings::Settings;
 use super::summary::NetSummary;
 use super::tags::{TagSummary, Tags};
@@ -26,8 +34,8 @@ use crate::summary::Removed;
 
 /// Reasons of the account of sending.
 const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];
-/// Reasons of the account of receiving.
-const RECEIVE_REASONS: [&str; 2] = ["gap", "broken"];
+/// Reasons of what a peer says of itself.
+const TOLD_REASONS: [&str; 2] = ["gap", "broken"];
 /// Reasons of the account in front.
 const PUBLISH_REASONS: [&str; 2] = ["no_subscriber", "not_answered"];
 /// Reasons of the account behind, as [`Untaken`] has them.
@@ -50,6 +58,8 @@ struct Slot {
     /// What the peer said of what was sent.
     confirmed: Tally,
     receive: Account,
+    /// What the peer says that it sent.
+    told: Account,
 }
 
 /// The books and where they lie.
@@ -63,7 +73,6 @@ pub(super) struct Books {
     removed: RemovedWords,
     next_commit_ns: u64,
     tags: Tags,
-    gathers: bool,
     /// The fault switch of the tests: where it says, a message vanishes without being counted.
     leak: Leak,
 }
@@ -100,8 +109,9 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
     for place in 0..places {
         let owner = format!("connection{place}");
         let (sent, send) = builder.account(group, "send", &owner, Unit::Messages, &SEND_REASONS);
-        let (received, receive) =
-            builder.account(group, "receive", &owner, Unit::Messages, &RECEIVE_REASONS);
+        let (received, receive) = builder.account(group, "receive", &owner, Unit::Messages, &[]);
+        let (_, told) =
+            builder.unbalanced_account(group, "told", &owner, Unit::Messages, &TOLD_REASONS);
         copies = copies.to(sent);
         let confirmed = builder.confirmed(sent);
         read = read.from(received);
@@ -109,6 +119,7 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
             send,
             confirmed,
             receive,
+            told,
         });
     }
     builder.link(copies);
@@ -155,7 +166,6 @@ impl Books {
             removed: declared.removed,
             next_commit_ns: 0,
             tags: Tags::new(settings.per_tag),
-            gathers: settings.gathers,
             leak: settings.leak.clone(),
         })
     }
@@ -165,7 +175,12 @@ impl Books {
         let Some(slot) = self.slots.get(slot) else {
             return;
         };
-        let Slot { send, receive, .. } = slot;
+        let Slot {
+            send,
+            receive,
+            told,
+            ..
+        } = slot;
         let book = &mut self.book;
         let terms = [
             (send.incoming, before.pushed, now.pushed),
@@ -174,10 +189,12 @@ impl Books {
             (send.dropped[0], before.slow, now.slow),
             (send.dropped[1], before.lost, now.lost),
             (send.dropped[2], before.too_long, now.too_long),
-            (receive.incoming, before.told, now.told),
-            (receive.outgoing, before.read, now.read),
-            (receive.dropped[0], before.gap, now.gap),
-            (receive.dropped[1], before.broken, now.broken),
+            (receive.incoming, before.read, now.read),
+            (receive.outgoing, before.handed, now.handed),
+            (told.incoming, before.told, now.told),
+            (told.outgoing, before.read, now.read),
+            (told.dropped[0], before.gap, now.gap),
+            (told.dropped[1], before.broken, now.broken),
         ];
         for (tally, before, now) in terms {
             book.add_tally(tally, now[0] - before[0], now[1] - before[1]);
@@ -194,52 +211,102 @@ impl Books {
         self.leak.take(hop)
     }
 
-    /// A message of a tag and of so many bytes was handed in: so many copies of it go on.
+    /// For tests of the books: a message vanishes before, between or in the two accounts that it comes into; how many copies of it there are.
     #[inline]
-    pub(super) fn published(&mut self, tag: u64, copies: u64, bytes: u64) {
-        self.tags.count(tag, copies, bytes);
+    pub(super) fn vanishes(&mut self, to: &mut Outbound, tag: u64, bytes: usize) -> Option<u32> {
+        if !self.leak.is_armed() {
+            return None;
+        }
+        let hops = ["publish", "copies", "send"];
+        let hop = hops.into_iter().find(|hop| self.leaks(hop))?;
+        self.handed_in(1, bytes as u64);
+        if hop != "publish" {
+            self.copied(tag, 1, bytes as u64);
+        }
+        if hop == "send" {
+            to.vanish(bytes);
+        }
+        Some(1)
+    }
+
+    /// A message of so many bytes was handed in, for so many connections; for one where nobody wants it.
+    #[inline]
+    pub(super) fn handed_in(&mut self, copies: u64, bytes: u64) {
         self.book
             .add_tally(self.publish.incoming, copies, bytes * copies);
+    }
+
+    /// So many connections have a message of a tag and of so many bytes in their books.
+    #[inline]
+    pub(super) fn copied(&mut self, tag: u64, copies: u64, bytes: u64) {
+        self.tags.count(tag, copies, bytes);
         self.book
             .add_tally(self.publish.outgoing, copies, bytes * copies);
     }
 
-    /// A message was handed in that nobody wants.
+    /// What became of a message that was to be pushed into a connection; none for one that is too long, which is not counted.
+    #[inline]
+    pub(super) fn pushed(&mut self, pushed: Pushed, tag: u64, bytes: u64) -> Option<Sent> {
+        let sent = match pushed {
+            Pushed::TooLong => return None,
+            Pushed::Wait => return Some(Sent::NotNow),
+            Pushed::Taken => Sent::Taken,
+            Pushed::Dropped | Pushed::GivenUp => Sent::Dropped,
+        };
+        self.handed_in(1, bytes);
+        self.copied(tag, 1, bytes);
+        Some(sent)
+    }
+
+    /// What was handed in is wanted by nobody.
     #[inline]
     pub(super) fn unheard(&mut self, bytes: u64) {
-        self.book.add_tally(self.publish.incoming, 1, bytes);
         self.book.add_tally(self.publish.dropped[0], 1, bytes);
     }
 
-    /// A message was to be sent, and was given up before it was handed in.
+    /// What was handed in is given up before a connection has it.
     pub(super) fn given_up(&mut self, bytes: u64) {
-        self.book.add_tally(self.publish.incoming, 1, bytes);
         self.book.add_tally(self.publish.dropped[1], 1, bytes);
     }
 
-    /// A message is given to the caller.
+    /// A message is on its way to the caller.
     #[inline]
-    pub(super) fn delivered(&mut self, tag: u64, bytes: u64) {
+    pub(super) fn arrived(&mut self, tag: u64, bytes: u64) {
         self.tags.count(tag, 1, bytes);
         self.book.add_tally(self.deliver.incoming, 1, bytes);
-        let to = if self.gathers {
-            self.deliver.held
-        } else {
-            self.deliver.outgoing
-        };
-        self.book.add_tally(to, 1, bytes);
     }
 
-    /// So many messages that were delivered are no longer held for the caller.
+    /// The caller has it, and that is all.
+    #[inline]
+    pub(super) fn delivered(&mut self, bytes: u64) {
+        self.book.add_tally(self.deliver.outgoing, 1, bytes);
+    }
+
+    /// The caller has it, and will say what became of it.
+    #[inline]
+    pub(super) fn gathered(&mut self, bytes: u64) {
+        self.book.add_tally(self.deliver.held, 1, bytes);
+    }
+
+    /// The caller takes nothing more.
+    pub(super) fn declined(&mut self, bytes: u64) {
+        let dropped = self.deliver.dropped[Untaken::NotWanted as usize];
+        self.book.add_tally(dropped, 1, bytes);
+    }
+
+    /// So many messages that were gathered have taken effect, as the caller says.
     pub(super) fn taken(&mut self, messages: u64, bytes: u64) {
         self.book.add_tally(self.deliver.outgoing, messages, bytes);
-        self.book.sub_tally(self.deliver.held, messages, bytes);
     }
 
-    /// So many messages that were delivered were thrown away by the caller.
+    /// So many messages that were gathered were thrown away, as the caller says.
     pub(super) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
         let dropped = self.deliver.dropped[why as usize];
         self.book.add_tally(dropped, messages, bytes);
+    }
+
+    /// So many messages are not in the list any more of what the caller has not accounted for.
+    pub(super) fn released(&mut self, messages: u64, bytes: u64) {
         self.book.sub_tally(self.deliver.held, messages, bytes);
     }
 
@@ -275,9 +342,9 @@ impl Books {
         self.ledger.reader()
     }
 
-    /// What the books say, as they were last shown.
-    pub(super) fn balance(&self) -> Result<Balance, RunError> {
-        Ok(self.ledger.reader()?.snapshot()?.balance())
+    /// What the books say, as they were last shown; once they are [closed](Self::close), what the audit will say.
+    pub(super) fn verdict(&self) -> Result<Verdict, RunError> {
+        self.ledger.verdict()
     }
 
     /// What of the caller's files is gone, as the books were last shown, and whether the directory of the record is.

@@ -128,6 +128,8 @@ pub(super) struct Connection {
     pub(super) slot: usize,
     /// What is in the books of it.
     pub(super) counted: Counts,
+    /// Messages and bytes that were given on to be delivered.
+    pub(super) handed: [u64; 2],
     /// There is something to say and no room for it.
     wants_room: bool,
     polls_room: bool,
@@ -163,6 +165,7 @@ impl Connection {
             dial,
             slot,
             counted: Counts::default(),
+            handed: [0; 2],
             wants_room: false,
             polls_room,
             is_lending: false,

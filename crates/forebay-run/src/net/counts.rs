@@ -24,17 +24,23 @@ pub(super) struct Counts {
     pub(super) held: [u64; 2],
     /// What the peer says that it has sent.
     pub(super) told: [u64; 2],
-    /// Read.
+    /// Found in its buffers, and confirmed to it.
     pub(super) read: [u64; 2],
-    /// Sent and never come.
+    /// Given on to be delivered.
+    pub(super) handed: [u64; 2],
+    /// Sent and never come, as the peer's totals say.
     pub(super) gap: [u64; 2],
-    /// Come and not to be read.
+    /// Come and not to be read, as the peer's buffer says.
     pub(super) broken: [u64; 2],
 }
 
 impl Counts {
-    pub(super) fn of(session: &Session, outbound: Option<&Outbound>) -> Self {
-        let mut counts = Self::default();
+    /// What the engine has counted, and how many messages and bytes were `handed` on.
+    pub(super) fn of(session: &Session, outbound: Option<&Outbound>, handed: [u64; 2]) -> Self {
+        let mut counts = Self {
+            handed,
+            ..Self::default()
+        };
         if let Some(outbound) = outbound {
             counts.send(outbound);
         }

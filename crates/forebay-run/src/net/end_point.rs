@@ -267,11 +267,13 @@ impl<R: Role> EndPoint<R> {
                 connection: connection.id,
                 declines: *declines,
                 gathers: settings.gathers,
+                handed: connection.handed,
                 through: [0; 2],
             };
-            let mut deliver = |viewed: Viewed<'_>| delivery.deliver(viewed, on);
-            let read = connection.read(self.now_ns, outbound, &mut frames, &mut deliver);
+            let mut take = |viewed: Viewed<'_>| delivery.take(viewed, on);
+            let read = connection.read(self.now_ns, outbound, &mut frames, &mut take);
             let through = delivery.through;
+            connection.handed = delivery.handed;
             self.confirm_now(at, through);
             match read {
                 Ok(Step::Idle { read }) => break Ok(read),
@@ -415,7 +417,8 @@ impl<R: Role> EndPoint<R> {
     pub(super) fn settle(&mut self) {
         for connection in &mut self.connections {
             let outbound = self.role.outbound(connection.id);
-            let counts = Counts::of(&connection.session, outbound.as_deref());
+            let outbound = outbound.as_deref();
+            let counts = Counts::of(&connection.session, outbound, connection.handed);
             self.books
                 .settle(connection.slot, &connection.counted, &counts);
             connection.counted = counts;

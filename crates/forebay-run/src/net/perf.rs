@@ -141,6 +141,10 @@ pub struct PerfResult {
     pub residual_items: u64,
     /// What they leave over in bytes.
     pub residual_bytes: u64,
+    /// What the closed books still say to be inside, in messages.
+    pub left_items: u64,
+    /// The same in bytes.
+    pub left_bytes: u64,
     /// Memory of this process, of a publisher and of subscribers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
@@ -222,6 +226,8 @@ impl Meter {
             unconfirmed: end_point.unconfirmed,
             residual_items: end_point.residual_items,
             residual_bytes: end_point.residual_bytes,
+            left_items: end_point.left_items,
+            left_bytes: end_point.left_bytes,
             memory: None,
             cpu_seconds: (clock::process_cpu_ns() - self.begun_cpu_ns) as f64 / 1e9,
             nobody_came: None,

@@ -177,11 +177,12 @@ impl Publisher {
     ) -> Result<Option<u32>, NetError> {
         self.look_at_clock();
         let end_point = &mut self.end_point;
-        if end_point.books.leaks("send") {
-            end_point.books.published(tag, 1, bytes as u64);
-            return Ok(Some(1));
-        }
         let engine = &mut end_point.role.engine;
+        if let Some((_, outbound)) = engine.peers().next()
+            && let Some(copies) = end_point.books.vanishes(outbound, tag, bytes)
+        {
+            return Ok(Some(copies));
+        }
         let now_ns = end_point.now_ns;
         let mut published = engine.publish_if_room(now_ns, tag, status, bytes, &write);
         if published.short {
@@ -301,12 +302,15 @@ impl Publisher {
         if published.wait {
             return Ok(None);
         }
-        let copies = published.taken + published.dropped;
-        if copies == 0 {
+        end_point
+            .books
+            .handed_in(published.wanted.max(1).into(), bytes as u64);
+        if published.wanted == 0 {
             end_point.books.unheard(bytes as u64);
             return Ok(Some(0));
         }
-        end_point.books.published(tag, copies.into(), bytes as u64);
+        let copies = published.taken + published.dropped;
+        end_point.books.copied(tag, copies.into(), bytes as u64);
         if published.filled {
             end_point.pump();
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
-use forebay_msg::{ConfigError, Pushed, Role as Wants};
+use forebay_msg::{ConfigError, Role as Wants};
 
 use super::acknowledgement::Acknowledgement;
 use super::buffers::{Buffers, Outbound};
@@ -142,25 +142,14 @@ impl Receiver {
         };
         let most = outbound.buffer_bytes();
         let pushed = outbound.push(end_point.now_ns, tag, status, payload);
-        match pushed {
-            Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
-                end_point.books.published(tag, 1, payload.len() as u64);
-                Ok(if pushed == Pushed::Taken {
-                    Sent::Taken
-                } else {
-                    Sent::Dropped
-                })
-            }
-            Pushed::Wait => Ok(Sent::NotNow),
-            Pushed::TooLong => Err(NetError::TooLong {
-                bytes: payload.len(),
-                most,
-            }),
-        }
+        let bytes = payload.len();
+        let sent = end_point.books.pushed(pushed, tag, bytes as u64);
+        sent.ok_or(NetError::TooLong { bytes, most })
     }
 
     /// An answer of so many bytes is given up, as its sender has no room for it or is gone: it is lost by the name `not_answered`.
     pub fn give_up(&mut self, bytes: u64) {
+        self.end_point.books.handed_in(1, bytes);
         self.end_point.books.given_up(bytes);
     }
 

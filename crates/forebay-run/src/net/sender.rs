@@ -248,32 +248,22 @@ impl Sender {
         if end_point.ending {
             return Ok(Sent::NotNow);
         }
-        if end_point.books.leaks("send") {
-            end_point.books.published(tag, 1, payload_bytes as u64);
+        let bytes = payload_bytes as u64;
+        if let Some(_copies) = end_point.books.vanishes(outbound, tag, payload_bytes) {
             return Ok(Sent::Taken);
         }
         let before = outbound.filled();
         let pushed = push(outbound, end_point.now_ns);
         let filled = outbound.filled() != before;
         let most = outbound.buffer_bytes();
-        match pushed {
-            Pushed::TooLong => Err(NetError::TooLong {
-                bytes: payload_bytes,
-                most,
-            }),
-            Pushed::Wait => Ok(Sent::NotNow),
-            Pushed::Taken | Pushed::Dropped | Pushed::GivenUp => {
-                end_point.books.published(tag, 1, payload_bytes as u64);
-                if filled {
-                    end_point.pump();
-                }
-                Ok(if pushed == Pushed::Taken {
-                    Sent::Taken
-                } else {
-                    Sent::Dropped
-                })
-            }
+        let sent = end_point.books.pushed(pushed, tag, bytes);
+        if filled && sent != Some(Sent::NotNow) {
+            end_point.pump();
         }
+        sent.ok_or(NetError::TooLong {
+            bytes: payload_bytes,
+            most,
+        })
     }
 
     /// Sends a message, and waits for a receiver and for room as long as the settings' `block_ns` allows. One that is [dropped](Sent::Dropped) is in the books

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_ledger::Balance;
+use forebay_ledger::{Closed, Verdict};
 use serde::Serialize;
 
 use super::counts::Counts;
@@ -63,6 +63,10 @@ pub struct NetSummary {
     pub residual_items: u64,
     /// What they leave over in bytes.
     pub residual_bytes: u64,
+    /// What the closed books still say to be inside, in messages.
+    pub left_items: u64,
+    /// The same in bytes.
+    pub left_bytes: u64,
     /// Connections that were made.
     pub connections_made: u64,
     /// Attempts to connect.
@@ -107,12 +111,22 @@ pub struct NetSummary {
 const LISTED_MAX: usize = 1000;
 
 impl NetSummary {
-    /// Whether nothing is left over, here or at a receiver that said what it took.
+    /// What the audit says of the books.
+    #[must_use]
+    pub fn books(&self) -> Closed {
+        Closed {
+            residual_items: self.residual_items,
+            residual_bytes: self.residual_bytes,
+            left_items: self.left_items,
+            left_bytes: self.left_bytes,
+        }
+    }
+
+    /// Whether nothing is left over or left inside here, or left over at a receiver that said what it took.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        let residual = [self.residual_items, self.residual_bytes];
         let missing = [self.missing_at_peers, self.missing_bytes_at_peers];
-        residual == [0; 2] && missing == [0; 2]
+        self.books().is_closed() && missing == [0; 2]
     }
 
     /// Whether somebody removed what this end wrote, or the directory of its record.
@@ -153,6 +167,8 @@ impl NetSummary {
         self.held += other.held;
         self.residual_items += other.residual_items;
         self.residual_bytes += other.residual_bytes;
+        self.left_items += other.left_items;
+        self.left_bytes += other.left_bytes;
         self.connections_made += other.connections_made;
         self.attempts += other.attempts;
         self.not_followed = self.not_followed.max(other.not_followed);
@@ -171,10 +187,11 @@ impl NetSummary {
     }
 
     /// Takes the sums from the books.
-    pub(super) fn take(&mut self, balance: &Balance) {
-        self.residual_items = balance.residual_items;
-        self.residual_bytes = balance.residual_bytes;
-        for line in &balance.accounts {
+    pub(super) fn take(&mut self, verdict: &Verdict) {
+        let books = verdict.closed_books();
+        (self.residual_items, self.residual_bytes) = (books.residual_items, books.residual_bytes);
+        (self.left_items, self.left_bytes) = (books.left_items, books.left_bytes);
+        for line in &verdict.balance.accounts {
             self.held += line.held.items.unsigned_abs();
             if line.place == "send" || line.place == "receive" {
                 self.messages += line.outgoing.items;

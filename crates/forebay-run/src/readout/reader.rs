@@ -84,7 +84,12 @@ pub(super) fn run(
     ready: impl FnOnce(&Address),
     stops: &dyn Fn() -> bool,
 ) -> Result<BufferSummary, ReadoutError> {
-    let publisher = Publisher::listen(&plan.address, &plan.settings)?;
+    let (mut settings, leak) = (plan.settings.clone(), plan.settings.leak.clone());
+    if leak.clone().take("publish") {
+        // That is the books' of chunks, not those' of the messages that carry them.
+        settings.leak = forebay_ledger::Leak::off();
+    }
+    let publisher = Publisher::listen(&plan.address, &settings)?;
     let address = publisher.address()?;
     ready(&address);
     let fids: Vec<u64> = (0..ELINKS as u16)
@@ -102,7 +107,7 @@ pub(super) fn run(
         unpublished: [[0; 2]; 4],
         failed: None,
         stopped: false,
-        leak: plan.settings.leak.clone(),
+        leak,
         total: Totals::default(),
     };
     while outlet.publisher.ready_subscribers() < plan.subscribers_min && !stops() {

@@ -108,6 +108,7 @@ fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), Run
         let mut came = [0; 2];
         subscriber.poll_viewed(SLEEP, |viewed| {
             came = [came[0] + 1, came[1] + viewed.payload.len() as u64];
+            intake.arrived(viewed.payload.len() as u64);
             intake.take_viewed(&viewed);
         })?;
         intake.flush();
@@ -140,9 +141,14 @@ fn tell(control: &StageControl, summary: &NetSummary) {
         let text = format!("E-links: {lost} chunks were lost on their way here: {reasons:?}");
         control.tell(&Report::Warning(text));
     }
-    if summary.residual_items > 0 || summary.residual_bytes > 0 {
-        let left = (summary.residual_items, summary.residual_bytes);
-        let text = format!("elinks_residual: {} chunks, {} bytes", left.0, left.1);
-        control.tell(&Report::Tainted(text));
+    let books = summary.books();
+    for (what, items, bytes) in [
+        ("residual", books.residual_items, books.residual_bytes),
+        ("left", books.left_items, books.left_bytes),
+    ] {
+        if items > 0 || bytes > 0 {
+            let text = format!("elinks_{what}: {items} chunks, {bytes} bytes");
+            control.tell(&Report::Tainted(text));
+        }
     }
 }

@@ -227,6 +227,13 @@ pub(super) fn residual(summary: &NetSummary) -> String {
     if summary.residual_bytes > 0 {
         text += &format!(" and {}", counted(summary.residual_bytes, "byte"));
     }
+    if summary.left_items > 0 || summary.left_bytes > 0 {
+        let left = counted(summary.left_items, "message");
+        text += &format!(
+            ", {left} of {} left inside",
+            counted(summary.left_bytes, "byte")
+        );
+    }
     if !summary.is_closed() {
         text += ": THE BOOKS DO NOT CLOSE";
     }

@@ -20,7 +20,7 @@ const ALARM_HOLD_NS: u64 = 1_000_000_000;
 const OWNERS_NAMED: usize = 3;
 
 /// Places in the order of the data; others come behind, as they were declared.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "generator",
     "capture",
     "reassembly",
@@ -38,6 +38,7 @@ const ORDER: [&str; 20] = [
     "publish",
     "copies",
     "send",
+    "told",
     "receive",
     "read",
     "deliver",

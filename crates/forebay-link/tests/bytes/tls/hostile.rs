@@ -166,6 +166,48 @@ fn a_stranger_can_make_this_side_keep_only_so_much() {
     );
 }
 
+/// In records of one byte a message of the hand-shake takes six times its length: it is not kept until it is whole.
+#[test]
+fn a_stranger_that_says_little_in_many_records_is_let_go_before_the_message_is_whole() {
+    const KEPT_BYTES: usize = 96 << 10;
+    let mut door = listen(&free_port_of(HOST), Room::default()).unwrap();
+    let (mut socket, mut link) = visit(&mut *door);
+    socket.set_nonblocking(true).unwrap();
+    // A first message that says it has almost 64 KiB.
+    let mut said = Vec::new();
+    for byte in [1, 0, 0xff, 0]
+        .into_iter()
+        .chain(std::iter::repeat_n(0, 24 << 10))
+    {
+        said.extend([0x16, 3, 1, 0, 1, byte]);
+    }
+    let (mut sent, mut read) = (0, 0);
+    // Little by little: what it has sent is with this side, or nearly.
+    let deadline = Deadline::begin();
+    let error = loop {
+        if sent < said.len() && read > 2 {
+            let most = said.len().min(sent + 1024);
+            match socket.write(&said[sent..most]) {
+                Ok(count) => (sent, read) = (sent + count, 0),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        read += 1;
+        if let Some(error) = ends(&mut *link) {
+            break error;
+        }
+        deadline.check();
+    };
+    assert!(
+        matches!(fault(&error), TlsFault::Protocol { .. }),
+        "{error}"
+    );
+    assert!(
+        (KEPT_BYTES..KEPT_BYTES + (16 << 10)).contains(&sent),
+        "after {sent} bytes: {error}"
+    );
+}
+
 #[test]
 fn an_end_that_was_not_said_is_a_loss() {
     // Whoever is on the way can end the connection; he cannot say the end.

@@ -121,7 +121,14 @@ fn a_host_that_can_stand_in_no_certificate_is_named() {
 
 #[test]
 fn beyond_loopback_nothing_starts_without_certificates_or_a_word() {
-    for host in ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1"] {
+    for host in [
+        "0.0.0.0",
+        "::",
+        "192.0.2.1",
+        "2001:db8::1",
+        "::ffff:0.0.0.0",
+        "::ffff:192.0.2.1",
+    ] {
         let address = Address::Tcp {
             host: host.into(),
             port: 0,
@@ -151,6 +158,22 @@ fn beyond_loopback_nothing_starts_without_certificates_or_a_word() {
             port: 0,
         };
         forebay_link::bytes::listen(&address, terms).unwrap();
+    }
+    // A host may have no IPv6: that is no want of certificates.
+    for host in ["::1", "::ffff:127.0.0.1", "::ffff:127.3.2.1"] {
+        let address = Address::Tcp {
+            host: host.into(),
+            port: 0,
+        };
+        if let Err(error) = forebay_link::bytes::listen(&address, Terms::default()) {
+            assert!(!matches!(error, DoorError::NotSecured { .. }), "{error}");
+        }
+        if let Err(error) = forebay_link::bytes::connect(&address, Terms::default()) {
+            assert!(
+                !matches!(error, ByteLinkError::NotSecured { .. }),
+                "{error}"
+            );
+        }
     }
 }
 

@@ -20,6 +20,8 @@ struct Run {
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
     runs: VecDeque<Run>,
+    /// Taken out, and not told to the peers yet.
+    out: Vec<Run>,
 }
 
 impl Unsettled {
@@ -39,20 +41,35 @@ impl Unsettled {
         }
     }
 
-    /// Takes up to so many of the oldest messages out that are of one connection: which, and how many. Their bytes are all that are left of it, or `bytes`.
-    fn take(&mut self, messages: u64, bytes: u64) -> Option<Run> {
-        let first = self.runs.front_mut()?;
-        if first.messages <= messages {
-            return self.runs.pop_front();
+    /// Takes up to so many of the oldest messages out, with their bytes by its own count; only where they end within a row their bytes are the caller's. What
+    /// is out waits to be told.
+    fn take(&mut self, mut messages: u64, mut bytes: u64) -> [u64; 2] {
+        let mut out = [0; 2];
+        while messages > 0
+            && let Some(first) = self.runs.front_mut()
+        {
+            let run = if first.messages <= messages {
+                self.runs.pop_front()
+            } else {
+                let bytes = bytes.min(first.bytes);
+                first.messages -= messages;
+                first.bytes -= bytes;
+                let connection = first.connection;
+                Some(Run {
+                    connection,
+                    messages,
+                    bytes,
+                })
+            };
+            let Some(run) = run else {
+                break;
+            };
+            messages -= run.messages;
+            bytes = bytes.saturating_sub(run.bytes);
+            out = [out[0] + run.messages, out[1] + run.bytes];
+            self.out.push(run);
         }
-        let bytes = bytes.min(first.bytes);
-        first.messages -= messages;
-        first.bytes -= bytes;
-        Some(Run {
-            connection: first.connection,
-            messages,
-            bytes,
-        })
+        out
     }
 }
 
@@ -63,30 +80,53 @@ pub(super) struct Delivery<'a> {
     pub(super) connection: u64,
     pub(super) declines: bool,
     pub(super) gathers: bool,
+    /// Messages and bytes of the connection that were given on to be delivered, from its begin.
+    pub(super) handed: [u64; 2],
     /// Messages and bytes for which nobody will account any more.
     pub(super) through: [u64; 2],
 }
 
 impl Delivery<'_> {
+    /// Takes what was read out of the connection's account.
     #[inline]
-    pub(super) fn deliver(&mut self, viewed: Viewed<'_>, on: &mut impl FnMut(Viewed<'_>)) {
+    pub(super) fn take(&mut self, viewed: Viewed<'_>, on: &mut impl FnMut(Viewed<'_>)) {
         let bytes = viewed.payload.len() as u64;
-        let leaks = self.books.leaks("deliver");
-        if self.gathers {
-            if leaks || self.declines {
-                self.through = [self.through[0] + 1, self.through[1] + bytes];
-            } else {
-                self.unsettled.add(self.connection, bytes);
-            }
+        if self.books.leaks("receive") {
+            return self.settled(bytes);
         }
-        if leaks {
-            return;
+        self.handed = [self.handed[0] + 1, self.handed[1] + bytes];
+        if self.books.leaks("read") {
+            return self.settled(bytes);
         }
-        self.books.delivered(viewed.tag, bytes);
+        self.deliver(viewed, on);
+    }
+
+    /// Gives it to the caller, who accounts for it from then on if he gathers.
+    #[inline]
+    fn deliver(&mut self, viewed: Viewed<'_>, on: &mut impl FnMut(Viewed<'_>)) {
+        let bytes = viewed.payload.len() as u64;
+        self.books.arrived(viewed.tag, bytes);
+        if self.books.leaks("deliver") {
+            return self.settled(bytes);
+        }
         if self.declines {
-            self.books.untaken(Untaken::NotWanted, 1, bytes);
+            self.books.declined(bytes);
+            return self.settled(bytes);
+        }
+        on(viewed);
+        if self.gathers {
+            self.unsettled.add(self.connection, bytes);
+            self.books.gathered(bytes);
         } else {
-            on(viewed);
+            self.books.delivered(bytes);
+        }
+    }
+
+    /// Nobody will account for a message any more.
+    #[inline]
+    fn settled(&mut self, bytes: u64) {
+        if self.gathers {
+            self.through = [self.through[0] + 1, self.through[1] + bytes];
         }
     }
 }
@@ -112,17 +152,16 @@ impl<R: Role> EndPoint<R> {
         );
     }
 
-    /// Shows the books first: nobody is told of what they do not say. `tell` is given each connection's share, in messages and bytes.
-    fn acknowledge(&mut self, mut messages: u64, mut bytes: u64, tell: fn(&mut Session, u64, u64)) {
+    /// What is told of is held no longer. Shows the books first: nobody is told of what they do not say. `tell` is given each connection's share, in
+    /// messages and bytes.
+    fn acknowledge(&mut self, messages: u64, bytes: u64, tell: fn(&mut Session, u64, u64)) {
         if messages == 0 || !self.settings.gathers {
             return;
         }
+        let [messages, bytes] = self.unsettled.take(messages, bytes);
+        self.books.released(messages, bytes);
         self.settle();
-        while messages > 0
-            && let Some(run) = self.unsettled.take(messages, bytes)
-        {
-            messages -= run.messages;
-            bytes = bytes.saturating_sub(run.bytes);
+        for run in self.unsettled.out.drain(..) {
             let mut connections = self.connections.iter_mut();
             if let Some(of) = connections.find(|one| one.id == run.connection) {
                 tell(&mut of.session, run.messages, run.bytes);

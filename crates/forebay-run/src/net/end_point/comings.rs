@@ -147,7 +147,7 @@ impl<R: Role> EndPoint<R> {
             }
             outbound
         });
-        let counts = Counts::of(&connection.session, outbound.as_ref());
+        let counts = Counts::of(&connection.session, outbound.as_ref(), connection.handed);
         self.books
             .settle(connection.slot, &connection.counted, &counts);
         if connection.slot != usize::MAX {

@@ -61,7 +61,6 @@ impl<R: Role> EndPoint<R> {
         }
         self.settle();
         let mut summary = std::mem::take(&mut self.summary);
-        summary.take(&self.books.balance()?);
         summary.tags = self.books.tags();
         if let Some(entrance) = &self.entrance {
             summary.turned_away = entrance.turned_away();
@@ -72,16 +71,18 @@ impl<R: Role> EndPoint<R> {
         summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
         let (removed, is_homeless) = self.books.is_removed()?;
         summary.output_removed = removed;
-        let (condition, reason) = match (in_order && !self.tainted, summary.is_closed()) {
-            (_, true) if removed.any() || is_homeless => {
-                (Condition::Tainted, Reason::OutputRemoved)
-            }
-            (_, false) => (Condition::Tainted, Reason::Residual),
-            (_, true) if self.unwritten => (Condition::Tainted, Reason::WriteFailed),
-            (false, true) => (Condition::Tainted, Reason::ConnectionLost),
-            (true, true) => (Condition::Ended, Reason::Requested),
+        let (condition, reason) = match in_order && !self.tainted {
+            _ if removed.any() || is_homeless => (Condition::Tainted, Reason::OutputRemoved),
+            _ if self.unwritten => (Condition::Tainted, Reason::WriteFailed),
+            false => (Condition::Tainted, Reason::ConnectionLost),
+            true => (Condition::Ended, Reason::Requested),
         };
         self.books.close(condition, reason);
+        // What the audit will say of what is closed.
+        summary.take(&self.books.verdict()?);
+        if !summary.is_closed() {
+            self.books.close(Condition::Tainted, Reason::Residual);
+        }
         if let Some(unkept) = self.books.keep(&summary)? {
             summary.warnings.push(unkept.why);
             summary.record = Some(unkept.record);

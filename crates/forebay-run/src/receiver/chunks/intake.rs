@@ -42,6 +42,8 @@ struct Lane {
     stamp_ns: u64,
     /// Chunks that were dropped, each of which is a sub-event.
     unsaid: Unsaid,
+    /// Those of them that came behind what is gathered.
+    refused: u64,
 }
 
 /// All sources.
@@ -107,6 +109,7 @@ impl<'a> Intake<'a> {
                 chunk_bytes: 0,
                 stamp_ns: 0,
                 unsaid: Unsaid(book.value(words.unsaid) + held.0),
+                refused: 0,
             });
         }
         let (offset, bytes) = (
@@ -150,31 +153,43 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
+    /// Messaging has handed over a chunk; it is to be taken at once, before anything is committed.
+    #[inline]
+    pub(super) fn arrived(&mut self, bytes: u64) {
+        self.changed = true;
+        self.book.add_tally(self.words.arrival.incoming, 1, bytes);
+    }
+
     #[inline]
     pub(super) fn take_viewed(&mut self, viewed: &Viewed<'_>) {
-        self.take(viewed.tag, viewed.status, |into| match viewed.payload {
-            Payload::Here(bytes) => into.extend_from_slice(bytes),
-            Payload::Apart(apart) => apart.copy_to(into),
+        let bytes = viewed.payload.len() as u64;
+        self.take(viewed.tag, viewed.status, bytes, |into| {
+            match viewed.payload {
+                Payload::Here(bytes) => into.extend_from_slice(bytes),
+                Payload::Apart(apart) => apart.copy_to(into),
+            }
         });
     }
 
     /// A chunk has come; `copy` puts its bytes behind what is there.
     #[inline]
-    pub(super) fn take(&mut self, tag: u64, status: u8, copy: impl FnOnce(&mut Vec<u8>)) {
+    fn take(&mut self, tag: u64, status: u8, came: u64, copy: impl FnOnce(&mut Vec<u8>)) {
         if self.last.0 != tag || self.last.1 == usize::MAX {
-            // Whatever else comes was not subscribed to, and messaging has counted it.
             let Some(lane) = self.by_tag.get(&tag) else {
+                // A publisher sends what was not subscribed to.
+                let dropped = self.words.arrival.dropped[0];
+                self.book.add_tally(dropped, 1, came);
                 return;
             };
             self.last = (tag, *lane);
         }
+        self.book.add_tally(self.words.arrival.outgoing, 1, came);
         if self.leak.take("elink") {
             return;
         }
         if self.stamp_ns == 0 {
             self.stamp_ns = clock::monotonic_ns();
         }
-        self.changed = true;
         let at = self.last.1;
         let lane = &mut self.lanes[at];
         let begin = lane.gathered.len();
@@ -230,12 +245,16 @@ impl<'a> Intake<'a> {
     /// Drops a chunk by name. What came before it goes into a record of its own, so that the next one says where it was.
     #[cold]
     fn refuse(&mut self, at: usize, reason: ChunkDrop, bytes: u64) {
-        self.queue(at);
+        // All counted first: what waits for room in the queue commits.
         let receiver = &self.words.sources[at].receiver;
         self.book.add_tally(receiver.incoming, 1, bytes);
         self.book
             .add_tally(receiver.dropped[reason as usize], 1, bytes);
-        self.lanes[at].unsaid.add(1);
+        self.lanes[at].refused += 1;
+        self.queue(at);
+        let lane = &mut self.lanes[at];
+        lane.unsaid.add(std::mem::take(&mut lane.refused));
+        self.changed = true;
     }
 
     /// Everything that was taken goes to the builder.
@@ -321,7 +340,7 @@ impl<'a> Intake<'a> {
         let lanes = self.lanes.iter().zip(&self.words.sources);
         for ((lane, words), ring) in lanes.zip(&self.producers.rings) {
             self.book.set(words.tail, ring.position());
-            self.book.set(words.unsaid, lane.unsaid.0);
+            self.book.set(words.unsaid, lane.unsaid.0 + lane.refused);
             let held = words.receiver.held;
             self.book.set(held.items, u64::from(lane.items));
             self.book.set(held.bytes, lane.chunk_bytes);
