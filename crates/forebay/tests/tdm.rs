@@ -212,7 +212,7 @@ fn each_senders_stream_becomes_a_file_of_its_name() {
     );
     for ((name, file), sent) in names.iter().zip(&files).zip(&sent) {
         assert_eq!(sent["end"], "ended", "{sent}");
-        assert_eq!(sent["residual_items"], 0, "{sent}");
+        assert_eq!(sent["sessions_residual_items"], 0, "{sent}");
         let (was, of) = (fs::read(file).unwrap(), sender(&received, name));
         let lost_bytes = assert_stream(&session.path("out").join(name), &was, lost_packets(of));
         assert_eq!(number(of, "payload_bytes") + lost_bytes, was.len() as u64);
@@ -592,7 +592,7 @@ fn a_receiver_that_is_killed_and_started_again_is_found_and_the_stream_goes_on()
     let received = receiver.end().json_of(0);
     assert_closed(&received, Path::new(&again));
     assert_eq!(number(&sent, "receivers_lost"), 1, "{sent}");
-    assert_eq!(sent["residual_items"], 0, "of the second session: {sent}");
+    assert_eq!(sent["sessions_residual_items"], 0, "of the second session: {sent}");
     let (was, came) = (fs::read(&file).unwrap(), session.path("again/long"));
     let missing = assert_same_but_for_lost(&came, &was);
     let of = self::sender(&received, "long");
@@ -628,7 +628,7 @@ fn a_receiver_that_is_lost_before_the_first_packet_takes_none_of_standard_input_
     let received = receiver.end().json_of(0);
     assert_closed(&received, &again);
     assert_eq!(number(&sent, "receivers_lost"), 1, "{sent}");
-    assert_eq!(sent["residual_items"], 0, "{sent}");
+    assert_eq!(sent["sessions_residual_items"], 0, "{sent}");
     let was: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
     let lost = number(&sent, "lost");
     let lost_bytes = assert_stream(&again.join("pipe"), was.as_bytes(), lost);
@@ -655,7 +655,7 @@ fn an_order_to_end_lets_both_sides_tell_their_totals() {
         assert_closed(&received, Path::new(&out));
         assert_eq!(number(&received, "wrong_payloads"), 0);
         let told: Value = sent.json();
-        assert_eq!(told["residual_items"], 0, "{told}");
+        assert_eq!(told["sessions_residual_items"], 0, "{told}");
         assert_eq!(
             number(&told, "packets"),
             number(&received["by_sender"][0], "sent")
@@ -732,7 +732,7 @@ fn more_senders_than_planned_and_a_name_that_is_taken_are_refused() {
     assert_eq!(twin.code(), Some(2));
     assert!(twin.stderr.contains("of that name"), "{}", twin.stderr);
     assert!(signal("INT", first.pid()));
-    assert_eq!(first.end().json_of(0)["residual_items"], 0);
+    assert_eq!(first.end().json_of(0)["sessions_residual_items"], 0);
     assert_closed(&receiver.end().json_of(0), Path::new(&out));
 }
 
@@ -760,7 +760,7 @@ fn a_sender_that_repeats_takes_part_in_the_next_session() {
     );
     assert_eq!(number(&sent, "packets"), came + number(&sent, "lost"));
     assert_eq!(
-        (&sent["residual_items"], &sent["sessions_unconfirmed"]),
+        (&sent["sessions_residual_items"], &sent["sessions_unconfirmed"]),
         (&0.into(), &0.into())
     );
     let refused = session.send("again", &["--repeat", "--input", "-"]).end();
@@ -784,7 +784,7 @@ fn a_sender_whose_receiver_dies_before_it_confirms_says_so_in_time() {
         let sent = ended.json_of(4);
         assert_eq!(sent["end"], end, "{sent}");
         assert_eq!(number(&sent, "payload_bytes"), 50_000_000);
-        assert!(sent["received"].is_null() && sent["residual_items"].is_null());
+        assert!(sent["received"].is_null() && sent["sessions_residual_items"].is_null());
         let sessions = ["sessions", "sessions_unconfirmed"].map(|key| number(&sent, key));
         assert_eq!(sessions, [1, 1]);
         assert_eq!(sent["packets_unconfirmed"], sent["packets"]);
