@@ -110,6 +110,14 @@ impl Bench {
     }
 }
 
+/// What the books of a program leave over or inside, in items; 1 where it is bytes alone, or not told.
+pub(crate) fn left_over(told: &Value) -> u64 {
+    let number = |key: &str| told[key].as_u64().unwrap_or(1);
+    let items = number("residual_items") + number("left_items");
+    let bytes = number("residual_bytes") + number("left_bytes");
+    items.max(bytes.min(1))
+}
+
 /// Runs each scheme in turn, round after round, so that what else the host does falls upon all of them.
 ///
 /// # Errors
@@ -208,6 +216,24 @@ const COUNTS: [&str; 5] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn books_that_do_not_close_are_left_over_whatever_of_them_does_not() {
+        let books = |numbers: [u64; 4]| {
+            let [residual_items, residual_bytes, left_items, left_bytes] = numbers;
+            json!({"residual_items": residual_items, "residual_bytes": residual_bytes, "left_items": left_items, "left_bytes": left_bytes})
+        };
+        for (numbers, left) in [
+            ([0; 4], 0),
+            ([3, 9, 0, 0], 3),
+            ([0, 9, 0, 0], 1),
+            ([0, 0, 2, 0], 2),
+            ([0, 0, 0, 7], 1),
+        ] {
+            assert_eq!(left_over(&books(numbers)), left, "{numbers:?}");
+        }
+        assert!(left_over(&json!({"residual_items": 0})) > 0, "not told");
+    }
 
     #[test]
     fn packets_are_added_up_and_all_else_is_a_median() {

@@ -42,9 +42,9 @@ pub const SINK_STALLED: usize = 3;
 /// Index of the reason for events longer than a remote mover takes.
 pub const SINK_TOO_LONG: usize = 4;
 /// Least and most payload bytes of a datagram that the kernel drops.
-const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
+pub(crate) const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
 /// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
-const MERGED_DATAGRAMS_MAX: u64 = 128;
+pub(crate) const MERGED_DATAGRAMS_MAX: u64 = 128;
 /// What a socket may drop between two looks at its counter: a million datagrams per second for 50 ms.
 const UNREAD_DROPS: u64 = 50_000;
 

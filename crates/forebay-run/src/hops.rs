@@ -32,13 +32,17 @@ pub const NET: &[LeakHop] = &[
 ];
 
 /// A sender of time-division UDP.
-pub const TDM_SEND: &[LeakHop] = &[LeakHop::new("send", Unit::Packets)];
+pub const TDM_SEND: &[LeakHop] = &[
+    LeakHop::new("heaps", Unit::Messages),
+    LeakHop::new("send", Unit::Packets),
+];
 
 /// A receiver of time-division UDP.
 pub const TDM_RECEIVE: &[LeakHop] = &[
     LeakHop::new("datagrams", Unit::Datagrams),
     LeakHop::new("hand_over", Unit::Packets),
     LeakHop::new("windows", Unit::Packets),
+    LeakHop::new("writer_queue", Unit::Packets),
     LeakHop::new("write", Unit::Packets),
     LeakHop::new("heaps", Unit::Messages),
 ];

@@ -61,6 +61,32 @@ fn what_is_lost_on_the_way_is_counted_to_the_packet() {
 }
 
 #[test]
+fn what_kernels_say_of_losses_is_charged_to_them_to_the_packet() {
+    for (seed, mode) in [(1, Mode::SlotsPaced), (2, Mode::Credit)] {
+        let mut world = World::new(Setup {
+            forth: vec![Layer::Lose(0.02)],
+            ..setup(seed, mode)
+        });
+        world.hosts.iter_mut().for_each(|host| host.refuses = 97);
+        let receiver = &mut world.site.as_mut().unwrap().receiver;
+        receiver.handle_socket_drops(5);
+        receiver.handle_reassembly_failures(7);
+        world.run(60 * SECOND);
+        world.check_streams();
+        let (mut overflow, mut reassembly) = (0, 0);
+        for peer in world.receiver().peers() {
+            let host = world.hosts.iter().find(|host| host.name == peer.name);
+            let host = host.unwrap();
+            assert!(host.data_refused > 10 && peer.unreported == 0, "{peer:?}");
+            assert_eq!(peer.lost.sender_error, host.data_refused, "{peer:?}");
+            overflow += peer.lost.socket_overflow;
+            reassembly += peer.lost.reassembly;
+        }
+        assert_eq!((overflow, reassembly), (5, 7), "seed {seed}");
+    }
+}
+
+#[test]
 fn what_comes_twice_is_taken_once() {
     for (seed, mode) in [(1, Mode::SlotsPaced), (2, Mode::Credit)] {
         let world = run(Setup {

@@ -267,31 +267,33 @@ fn every_panel_of_the_dashboard_has_what_it_shows() {
     assert!(rig::signal("INT", giver.pid()));
     giver.end();
     let sent = sender.end().json_of(0);
-    assert_eq!(sent["books_residual"], serde_json::json!([0, 0]));
+    rig::stream::assert_nothing_left(&sent);
     receiver.end().json_of(0);
     assert_eq!(audit(&out).code(), Some(0));
 }
 
 #[test]
 fn what_a_sender_leaks_is_its_residual() {
-    let directory = tempfile::tempdir().unwrap();
-    let (address, out) = (address(), directory.path().join("sender"));
-    let receiver = receive(&address, &[]);
-    let more = [
-        "--no-realtime",
-        "--bytes",
-        "300000",
-        "--out",
-        out.to_str().unwrap(),
-    ];
-    let sent = start(send(&address, &more).env("FOREBAY_LEAK", "send:3")).end();
-    assert_eq!(sent.json_of(1)["books_residual"][0], 3);
-    receiver.end().json_of(0);
-    let ended = audit(&out);
-    assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
-    assert!(
-        ended.stdout.contains("send") && ended.stdout.contains('3'),
-        "{}",
-        ended.stdout
-    );
+    for (hop, unit) in [("send", "packets"), ("heaps", "messages")] {
+        let directory = tempfile::tempdir().unwrap();
+        let (address, out) = (address(), directory.path().join("sender"));
+        let channel = format!("shm://tdm-leak-{hop}-{}", std::process::id());
+        let receiver = receive(&address, &[]);
+        let mut sender = send(&address, &["--no-realtime", "--out"]);
+        sender.arg(&out).args(["--input", &channel, "--heaps"]);
+        let sender = start(sender.env("FOREBAY_LEAK", format!("{hop}:3")));
+        let (lines, text) = (directory.path().join("lines"), "a line\n".repeat(500));
+        fs::write(&lines, text).unwrap();
+        let mut giver = forebay();
+        giver.args(["net", "send", &channel, "--format", "json", "--input"]);
+        start(giver.arg(&lines)).end().json_of(0);
+        let sent = sender.end().json_of(1);
+        assert_eq!(
+            (&sent["residual_items"], &sent["left_items"]),
+            (&3.into(), &0.into()),
+            "{sent}"
+        );
+        receiver.end().json_of(0);
+        rig::assert_leaked(&out, (hop, unit), 3);
+    }
 }

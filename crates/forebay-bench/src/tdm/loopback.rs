@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use forebay_sys::socket::{UdpOptions, bind_udp};
 use serde_json::Value;
 
+use super::left_over;
 use crate::running::Running;
 
 /// Bytes of a datagram.
@@ -93,7 +94,8 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
     let received = told(receiver, "receiver")?;
     let scheme = &received["schemes"][0];
     let number = |key: &str| scheme[key].as_f64().unwrap_or(0.0);
-    if received["end"] != "ended" || number("residual_items") != 0.0 {
+    let left = number("residual_items") + (left_over(&received) + left_over(&sent)) as f64;
+    if received["end"] != "ended" || left != 0.0 {
         bail!("the session did not end as it should: {received}");
     }
     Ok(OneSender {
@@ -103,6 +105,6 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
         lost_part: 1.0 - number("received") / number("sent").max(1.0),
         sender_cpu_s: sent["cpu_seconds"].as_f64().unwrap_or(f64::NAN),
         receiver_cpu_s: received["cpu_seconds"].as_f64().unwrap_or(f64::NAN),
-        residual_items: number("residual_items"),
+        residual_items: left,
     })
 }

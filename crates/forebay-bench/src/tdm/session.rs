@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use forebay_emu::rng::mix;
 use serde_json::{Value, json};
 
-use super::Options;
 use super::ground::Ground;
+use super::{Options, left_over};
 use crate::running::Running;
 
 /// What a session may take beyond its sending.
@@ -145,7 +145,11 @@ pub(super) fn run(
     if received["end"] != "ended" || received["wrong_payloads"] != 0 {
         bail!("a session of {} ended badly: {received}", scheme.name());
     }
+    let books = std::iter::once(&received).chain(&told).map(left_over);
+    let books: u64 = books.sum();
     let mut session = received["schemes"][0].take();
+    let of_windows = session["residual_items"].as_u64().unwrap_or(1);
+    session["residual_items"] = json!(of_windows + books);
     session["clock_bound_ns_p99"] = session["clock_error_ns_p99"].take();
     // Against the truth, which one host knows: its clocks are the same, but for what was added to them.
     session["clock_error_ns_p99"] = json!(truth);

@@ -158,7 +158,13 @@ pub fn run(
         _ => None,
     });
     let mut warnings = Vec::new();
-    let (books, writer_books) = Books::open(out, plan.senders, plan.leak.clone(), &mut warnings)?;
+    let (books, writer_books) = Books::open(
+        out,
+        plan.senders,
+        !plan.no_gro,
+        plan.leak.clone(),
+        &mut warnings,
+    )?;
     warnings.iter().for_each(|warning| tell(warning));
     if let Output::Directory(directory) = &plan.output {
         std::fs::create_dir_all(directory)
@@ -313,6 +319,8 @@ impl Work<'_> {
         };
         let now_ns = self.clock.now_ns();
         for buffer in receive.buffers() {
+            self.books
+                .came(buffer.datagrams().len() as u64, buffer.bytes.len() as u64);
             let stamp_ns = buffer.stamp_ns.map(|stamp| self.clock.of_stamp(stamp));
             let Some(from) = buffer.from else {
                 for datagram in buffer.datagrams() {

@@ -299,6 +299,9 @@ impl Work {
             let heard = self.hear(&mut came);
             if self.sender.phase() != phase {
                 let before = std::mem::replace(&mut phase, self.sender.phase());
+                if before == Phase::Running {
+                    self.books.withdraw();
+                }
                 // Who waits for a session may wait for weeks.
                 self.awake.keep(phase != Phase::Hello, tell);
                 if before == Phase::Hello {
@@ -468,7 +471,7 @@ impl Work {
                 failed,
                 hardware: summary::hardware_of(&self.socket),
                 input,
-                books_residual: closed?,
+                books: closed?,
             },
         );
         self.books.keep(&summary)?;

@@ -64,6 +64,12 @@ impl Cutter {
         self.waiting_bytes
     }
 
+    /// Heaps that are not wholly taken.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.heaps.len() as u64
+    }
+
     /// Heaps of which at least a piece was taken, from the first one on.
     #[must_use]
     pub fn begun(&self) -> u64 {

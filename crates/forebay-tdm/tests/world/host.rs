@@ -82,6 +82,9 @@ pub(crate) struct Host {
     /// Data packets, and of them those of which no good copy reached the receiver.
     pub(crate) data_sent: u64,
     pub(crate) data_dropped: u64,
+    /// The kernel refuses one of so many data packets, 0: none; and those that it refused.
+    pub(crate) refuses: u64,
+    pub(crate) data_refused: u64,
     /// At the starts of its windows: the error of its clock, in ns, and the bound that it stated.
     pub(crate) errors: Vec<(u64, u64)>,
     /// By how much the first packets of windows left before or after the planned start, in ns of true time.

@@ -221,6 +221,8 @@ impl World {
             wake: 0,
             data_sent: 0,
             data_dropped: 0,
+            refuses: 0,
+            data_refused: 0,
             errors: Vec::new(),
             starts: Vec::new(),
             window: None,
@@ -700,7 +702,7 @@ impl World {
         }
         let shown_ns = leaves_ns;
         self.look_at_clock(at, shown_ns);
-        let mut ahead = 0;
+        let (mut ahead, mut refused) = (0, 0);
         for packet in 0..packets {
             let host = &self.hosts[at];
             let sender = host.sender.as_ref().unwrap();
@@ -717,11 +719,18 @@ impl World {
                 bytes.extend_from_slice(&key.tag(&[&out[..front], payload]));
             }
             ahead += length as u64;
-            self.hosts[at].data_sent += 1;
-            self.through_nic(at, bytes);
+            let host = &mut self.hosts[at];
+            host.data_sent += 1;
+            if host.refuses > 0 && host.data_sent % host.refuses == 0 {
+                host.data_refused += 1;
+                host.data_dropped += 1;
+                refused += 1;
+            } else {
+                self.through_nic(at, bytes);
+            }
         }
         let sender = self.hosts[at].sender.as_mut().unwrap();
-        sender.burst_sent(shown_ns, packets, 0, ahead);
+        sender.burst_sent(shown_ns, packets, refused, ahead);
     }
 
     /// The truth about a sender's clock, at the first packet of each window.

@@ -422,8 +422,8 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
         summary.cpu_seconds,
         bytes(summary.lost_bytes as f64),
         counted(summary.lost_ranges, "range"),
-        summary.residual_items,
-        summary.residual_bytes,
+        summary.books.residual_items,
+        summary.books.residual_bytes,
     ));
     if let Some(record) = &summary.record {
         say(format_args!(

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_run::hops;
-use forebay_run::net::{Address, NetSummary};
+use forebay_run::net::Address;
 use forebay_run::tdm::read_key;
 use forebay_run::tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
 use forebay_run::tdm::{EmulatedClock, PORT};
@@ -209,15 +209,12 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
     if let Some(why) = summary.failed.as_ref().or(summary.why.as_ref()) {
         note_line(format_args!("forebay: {why}"));
     }
-    let is_open = |messages: &NetSummary| !messages.is_closed();
-    Ok(match summary.residual_items {
-        Some(left) if left != 0 => ExitCode::from(BROKEN),
-        _ if summary.messages.as_ref().is_some_and(is_open) => ExitCode::from(BROKEN),
-        _ if summary.books_residual != [0; 2] => ExitCode::from(BROKEN),
-        _ if summary.sessions_stopped > 0 || summary.failed.is_some() => ExitCode::from(2),
-        _ if summary.ends_unconfirmed => ExitCode::from(UNCONFIRMED),
-        _ if summary.stopped_early => ExitCode::from(2),
-        _ if summary.is_complete() => ExitCode::SUCCESS,
+    Ok(match &summary {
+        it if !it.is_closed() => ExitCode::from(BROKEN),
+        it if it.sessions_stopped > 0 || it.failed.is_some() => ExitCode::from(2),
+        it if it.ends_unconfirmed => ExitCode::from(UNCONFIRMED),
+        it if it.stopped_early => ExitCode::from(2),
+        it if it.is_complete() => ExitCode::SUCCESS,
         _ => ExitCode::from(2),
     })
 }

@@ -13,6 +13,45 @@ pub(crate) fn lost_packets(sender: &Value) -> u64 {
     lost.map(|lost| lost.as_u64().unwrap()).sum()
 }
 
+/// The four numbers of a summary's books are 0.
+pub(crate) fn assert_nothing_left(json: &Value) {
+    for key in [
+        "residual_items",
+        "residual_bytes",
+        "left_items",
+        "left_bytes",
+    ] {
+        assert_eq!(json[key], 0, "{key}: {json}");
+    }
+}
+
+/// Most datagrams that the kernel merges, and then drops as one.
+const MERGED_MAX: u64 = 128;
+
+/// On loopback nothing but a socket's buffer loses a packet, and the kernel counts what found no room there: what is lost of all senders that told what they sent is no
+/// more than that, and what came too late. Where datagrams are merged the kernel counts a buffer once.
+pub(crate) fn assert_lost_by_the_kernel_alone(received: &Value) {
+    let senders = received["by_sender"].as_array().unwrap();
+    let lost: u64 = senders.iter().map(lost_packets).sum();
+    let refused: u64 = senders
+        .iter()
+        .map(|sender| sender["lost"]["sender_error"].as_u64().unwrap())
+        .sum();
+    let counted = |of: &Value, key: &str| of[key].as_u64().unwrap();
+    let drops = counted(received, "socket_drops");
+    let each = if received["socket_overflow_exact"] == true {
+        1
+    } else {
+        MERGED_MAX
+    };
+    let late = counted(&received["datagrams"], "late");
+    let known = drops * each + late + refused;
+    assert!(
+        lost <= known,
+        "{lost} packets are lost, and the kernel dropped {drops}: {received}"
+    );
+}
+
 /// Offset and length of each range that is listed as lost beside a file; in order of the stream, or the test fails.
 pub(crate) fn lost_ranges(came: &Path) -> Vec<(u64, u64)> {
     let list = std::fs::read_to_string(format!("{}.lost.csv", came.display())).unwrap();

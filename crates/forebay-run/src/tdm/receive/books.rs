@@ -1,11 +1,17 @@
 //! The ledger of a receiver.
 //!
 //! ```text
-//! socket, with what the kernel dropped there ─▶ datagrams (all) ─▶ hand_over (packets, by sender) ─▶ writer_queue ─▶ write (packets, by sender)
+//! senders ─▶ socket, with what the kernel dropped there ─▶ datagrams (all)
+//!                         data of it: hand_over (packets, by sender) ─▶ writer_queue ─▶ write (packets, by sender)
 //! heaps (by sender, where its stream is of heaps): what its sender began = what is whole + what was dropped, by reason
 //! windows (packets, by sender): what its reports say was sent = what came + what was lost, by cause
 //! ```
 //!
+//! `socket` and `writer_queue` are links. What senders gave their kernels nobody here knows as datagrams, and so what `socket` brought is held against nothing: it names
+//! what the kernel dropped, which never came in. Datagrams are of the session or of data, and from `datagrams` to `hand_over` the unit changes: no link joins them, nor
+//! does one join what windows and heaps are told by.
+//!
+//! What came in is counted as a buffer is read, by what the system call says of it; what became of it, for each datagram in it.
 //! The thread that receives counts what it hands over, the one that writes what it took off the queue (`writer`).
 //!
 //! A packet is held by its window until that is closed; what was lost of the window goes into the books then.
@@ -14,7 +20,7 @@ use std::path::Path;
 
 use forebay_ledger::{
     Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, Schema,
-    SchemaBuilder, Tally, Unit,
+    SchemaBuilder, Tally, Unit, Verdict,
 };
 use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
@@ -22,12 +28,13 @@ use forebay_wire::tdm::TdmError as Malformed;
 use super::heaps::HeapTally;
 use super::streams::{WRITER_STALLED, Written};
 use super::writer::{Ended, Given, WriterBooks, WriterWords};
+use crate::books::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 use crate::error::RunError;
 use crate::run_dir::{KeptLedger, Unkept};
 use crate::summary::Removed;
 
 /// Why a datagram was not taken, in front of those of its format.
-const DATAGRAM_REASONS: [&str; 8] = [
+const DATAGRAM_REASONS: [&str; 7] = [
     "duplicate",
     "late",
     "ahead",
@@ -35,10 +42,8 @@ const DATAGRAM_REASONS: [&str; 8] = [
     "foreign_session",
     "wrong_key",
     "no_address",
-    "socket_overflow",
 ];
 const NO_ADDRESS: usize = 6;
-const SOCKET_OVERFLOW: usize = 7;
 
 /// Why a packet that came is not handed to the writer.
 pub(super) const HAND_OVER_REASONS: [&str; 1] = ["queue_full"];
@@ -50,6 +55,16 @@ struct SenderWords {
     published: Tally,
     late_ns: Counter,
     closed: Counter,
+}
+
+/// What the kernel drops at the socket: a count alone, where it merges datagrams a lower bound.
+fn with_kernel_drops(socket: LinkSpec, drops: Counter, is_merged: bool) -> LinkSpec {
+    let (least, most) = DATAGRAM_BYTES;
+    if is_merged {
+        socket.merged_kernel_drops("socket_overflow", drops, MERGED_DATAGRAMS_MAX, least, most)
+    } else {
+        socket.kernel_drops("socket_overflow", drops, least, most)
+    }
 }
 
 /// Packets, and bytes of payload in them.
@@ -66,6 +81,8 @@ pub(super) struct Books {
     published: Vec<Packets>,
     missed: Vec<Packets>,
     overflow: Counter,
+    /// The same in the link `socket`.
+    kernel_drops: Counter,
     stalls: [Counter; 2],
     queue: [Counter; 2],
     /// For the writer's books, should it be given up.
@@ -76,10 +93,11 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Of so many senders; in the run directory `out`, or nowhere but here.
+    /// Of so many senders, of a socket at which the kernel merges datagrams or does not; in the run directory `out`, or nowhere but here.
     pub(super) fn open(
         out: Option<&Path>,
         senders: u16,
+        is_merged: bool,
         leak: Leak,
         warnings: &mut Vec<String>,
     ) -> Result<(Self, WriterBooks), RunError> {
@@ -91,7 +109,11 @@ impl Books {
             .chain(&Malformed::REASONS)
             .copied()
             .collect();
-        let (_, datagrams) = schema.account(group, "datagrams", "all", Unit::Datagrams, &reasons);
+        let (came, datagrams) =
+            schema.account(group, "datagrams", "all", Unit::Datagrams, &reasons);
+        let kernel_drops = schema.kernel_drop(group);
+        let socket = LinkSpec::new("socket", "all").to(came);
+        schema.link(with_kernel_drops(socket, kernel_drops, is_merged));
         let causes = Lost::default().by_cause().map(|(cause, _)| cause);
         let places = usize::from(senders);
         let (writer, far) = WriterWords::declare(&mut schema, senders);
@@ -152,6 +174,7 @@ impl Books {
             missed: vec![(0, 0); senders.len()],
             senders,
             overflow,
+            kernel_drops,
             stalls,
             queue,
             schema,
@@ -161,10 +184,16 @@ impl Books {
         Ok((books, far))
     }
 
-    /// A datagram came, and this became of it.
+    /// A buffer with so many datagrams came, by the system call's own numbers.
+    #[inline]
+    pub(super) fn came(&mut self, datagrams: u64, bytes: u64) {
+        self.book
+            .add_tally(self.datagrams.incoming, datagrams, bytes);
+    }
+
+    /// This became of a datagram that came.
     #[inline]
     pub(super) fn arrived(&mut self, bytes: u64, arrival: &Arrival<'_>) {
-        self.book.add_tally(self.datagrams.incoming, 1, bytes);
         let place = match arrival {
             Arrival::Data { .. } | Arrival::Control(_) => self.datagrams.outgoing,
             Arrival::Dropped(why) => {
@@ -199,9 +228,8 @@ impl Books {
         }
     }
 
-    /// A datagram came, and the kernel did not say where from.
+    /// Of a datagram that came the kernel did not say where from.
     pub(super) fn nameless(&mut self, bytes: u64) {
-        self.book.add_tally(self.datagrams.incoming, 1, bytes);
         if let Some(place) = self.datagrams.dropped.get(NO_ADDRESS) {
             self.book.add_tally(*place, 1, bytes);
         }
@@ -254,6 +282,8 @@ impl Books {
         let written: Vec<Written> = published
             .map(|(sender, published)| far.write_off(sender, *published))
             .collect();
+        let heaps = (0..written.len()).map(|sender| far.write_heaps_off(sender));
+        let heaps: Vec<HeapTally> = heaps.collect();
         far.commit();
         let missing = written.iter().map(Written::missing).chain(
             // Those that found no room are in no list that anybody can rely on.
@@ -265,7 +295,7 @@ impl Books {
         let stalled = written.iter().map(|it| it.dropped[WRITER_STALLED]);
         let stalled = stalled.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes));
         Ok(Ended {
-            heaps: vec![HeapTally::default(); written.len()],
+            heaps,
             handed_on: vec![None; written.len()],
             written,
             unwritten,
@@ -318,11 +348,7 @@ impl Books {
     /// The kernel dropped so many.
     pub(super) fn overflowed(&mut self, datagrams: u64) {
         self.book.add(self.overflow, datagrams);
-        // Nobody tells their bytes.
-        self.book.add_tally(self.datagrams.incoming, datagrams, 0);
-        if let Some(place) = self.datagrams.dropped.get(SOCKET_OVERFLOW) {
-            self.book.add_tally(*place, datagrams, 0);
-        }
+        self.book.add(self.kernel_drops, datagrams);
     }
 
     pub(super) fn commit(&mut self) {
@@ -338,8 +364,14 @@ impl Books {
         self.ledger.reader()
     }
 
-    pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
+    /// Closes them; what the audit will say.
+    pub(super) fn close(
+        &mut self,
+        condition: Condition,
+        reason: Reason,
+    ) -> Result<Verdict, RunError> {
         self.ledger.close(condition, reason);
+        self.ledger.verdict()
     }
 
     /// What is gone of the files, as the books were last shown, and whether the directory of the record is.
@@ -355,3 +387,6 @@ impl Books {
         self.ledger.keep_or_tell(summary)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,6 @@ use super::books::{Books, HAND_OVER_REASONS};
 use super::streams::{REASONS, Written};
 use super::writer::Ended;
 use super::{Output, ReceivePlan, ReceiveSummary, Work, summary};
-use crate::error::RunError;
 
 /// A writer that has got on with nothing for so long is given up at a second order to end, at a third one after a moment.
 const GIVE_UP: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(200)];
@@ -119,13 +118,11 @@ impl Work<'_> {
             }
             other => other,
         };
-        self.books.close(condition, reason);
-        let snapshot = self.books.reader()?.snapshot().map_err(RunError::from)?;
-        let balance = snapshot.balance();
+        let verdict = self.books.close(condition, reason)?;
         let mut summary = summary::of(
             &self.receiver,
             &self.sums,
-            &balance,
+            verdict.closed_books(),
             summary::Host {
                 plan,
                 wrong: ended.wrong,
@@ -146,7 +143,7 @@ impl Work<'_> {
         if is_given_up {
             keep_or_leave(self.books, &mut summary);
         } else {
-            self.outputs.conclude(&mut summary, &balance);
+            self.outputs.conclude(&mut summary, &verdict.balance);
             if let Some(unkept) = self.books.keep(&summary)? {
                 summary.not_kept(unkept);
             }

@@ -43,7 +43,8 @@ pub(super) const REASONS: [&str; 7] = [
 ];
 const OUTPUT_FULL: usize = 4;
 const TOO_LONG: usize = 5;
-const NOT_WRITTEN: usize = 6;
+/// The disk, or whoever takes them, did not.
+pub(super) const NOT_WRITTEN: usize = 6;
 
 /// What has become of heaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

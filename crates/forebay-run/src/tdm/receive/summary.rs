@@ -5,7 +5,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use forebay_ledger::Balance;
+use forebay_ledger::Closed;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::{Lost, PeerTotals, Phase, Receiver, Row};
 use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason, RefuseReason};
@@ -172,10 +172,9 @@ pub struct ReceiveSummary {
     pub lines_untold: u64,
     /// How often somebody has set the wall clock here.
     pub wall_clock_steps: u64,
-    /// What the books leave over, in items.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
+    /// What the books leave over or inside, in items and in bytes.
+    #[serde(flatten)]
+    pub books: Closed,
     /// How long it ran, in seconds.
     pub seconds: f64,
     /// CPU time, in seconds.
@@ -228,11 +227,10 @@ impl ReceiveSummary {
         self.record = Some(unkept.record);
     }
 
-    /// Whether nothing is left over.
+    /// Whether nothing is left over, and nothing inside.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.residual_items == 0
-            && self.residual_bytes == 0
+        self.books.is_closed()
             && self.schemes.iter().all(|scheme| scheme.residual_items == 0)
             && self.by_sender.iter().all(SenderSummary::is_closed)
     }
@@ -292,7 +290,7 @@ fn by_cause(lost: &Lost) -> BTreeMap<&'static str, u64> {
 pub(super) fn of(
     receiver: &Receiver,
     sums: &Sums,
-    balance: &Balance,
+    books: Closed,
     host: Host<'_>,
 ) -> ReceiveSummary {
     let end = match receiver.phase() {
@@ -348,8 +346,7 @@ pub(super) fn of(
         lines_untold: host.lines_untold,
         hellos_unanswered: receiver.hellos_unanswered(),
         wall_clock_steps: host.wall_clock_steps,
-        residual_items: balance.residual_items,
-        residual_bytes: balance.residual_bytes,
+        books,
         seconds: host.seconds,
         cpu_seconds: forebay_sys::clock::process_cpu_ns() as f64 / 1e9,
         failed: host.failed,

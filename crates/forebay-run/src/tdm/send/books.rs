@@ -3,13 +3,20 @@
 //! ```text
 //! input ─▶ heaps (where it is of messages that keep their boundaries) ─▶ send (packets) ─▶ kernel
 //! ```
+//!
+//! A heap is cut into packets and a packet holds several heaps: the unit changes, and so no link joins the two. Of heaps the input counts what came, the cutter what
+//! was wholly sent, and its queue is what is held. A packet comes in when it is made and is held until the kernel has answered; what went on is what the system call said
+//! that it took.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, Reason, SchemaBuilder, Tally, Unit,
+    Account, Book, Closed, Condition, Counter, GroupWriter, Leak, Reason, SchemaBuilder, Tally,
+    Unit,
 };
+use forebay_sys::gso::SEGMENTS_MAX;
 use forebay_tdm::sender::{Sender, Sent};
 
 use super::input::HeapsSent;
@@ -19,7 +26,10 @@ use crate::run_dir::KeptLedger;
 
 /// Books are shown so often, in ns.
 const COMMIT_NS: u64 = 10_000_000;
-const SEND_REASONS: [&str; 1] = ["refused"];
+/// The kernel refused it for good; or it was made, and the session was over before the kernel took it: its bytes go with a packet of the next one.
+const SEND_REASONS: [&str; 2] = ["refused", "withdrawn"];
+const REFUSED: usize = 0;
+const WITHDRAWN: usize = 1;
 const HEAP_REASONS: [&str; 1] = ["not_sent"];
 
 pub(super) struct Books {
@@ -27,6 +37,8 @@ pub(super) struct Books {
     group: GroupWriter,
     book: Book,
     send: Account,
+    /// Packets that were made and that the kernel has not answered for, by the bytes of their payload; the next one first.
+    made: VecDeque<u64>,
     /// What the receivers' totals said of what was sent.
     confirmed: Tally,
     heaps: Account,
@@ -80,6 +92,7 @@ impl Books {
             group,
             ledger,
             send,
+            made: VecDeque::with_capacity(SEGMENTS_MAX),
             confirmed,
             heaps,
             windows,
@@ -93,28 +106,60 @@ impl Books {
         })
     }
 
-    /// The kernel was given so many packets of so many bytes, and refused one of them for good, or none.
+    /// The packet that is `ahead` packets behind the next one is made, with so many bytes of payload. One that the kernel did not take before is made again, and is no
+    /// other.
     #[inline]
-    pub(super) fn sent(&mut self, packets: u64, bytes: u64, refused: Option<u64>) {
-        let (refused, refused_bytes) = (u64::from(refused.is_some()), refused.unwrap_or(0));
-        self.book.add_tally(self.send.incoming, packets, bytes);
-        self.book
-            .add_tally(self.send.dropped[0], refused, refused_bytes);
-        let went = packets - refused;
-        let went = went - self.leak.take_of("send", went);
-        self.book
-            .add_tally(self.send.outgoing, went, bytes - refused_bytes);
+    pub(super) fn made(&mut self, ahead: usize, bytes: u64) {
+        if ahead >= self.made.len() {
+            self.book.add_tally(self.send.incoming, 1, bytes);
+            self.book.add_tally(self.send.held, 1, bytes);
+            self.made.push_back(bytes);
+        }
     }
 
-    /// Heaps that came and that were sent, in all.
-    pub(super) fn heaps(&mut self, came: u64, sent: u64) {
+    /// The kernel took so many packets of so many bytes of payload, by the system call's answer.
+    #[inline]
+    pub(super) fn taken(&mut self, packets: u64, bytes: u64) {
+        let went = packets - self.leak.take_of("send", packets);
+        self.book.add_tally(self.send.outgoing, went, bytes);
+    }
+
+    /// The kernel refused a packet for good.
+    pub(super) fn refused(&mut self, bytes: u64) {
+        self.drop(REFUSED, bytes);
+    }
+
+    fn drop(&mut self, why: usize, bytes: u64) {
+        if let Some(place) = self.send.dropped.get(why) {
+            self.book.add_tally(*place, 1, bytes);
+        }
+    }
+
+    /// The stream goes on behind so many packets: they are held no more.
+    #[inline]
+    pub(super) fn passed(&mut self, packets: usize) {
+        for bytes in self.made.drain(..packets.min(self.made.len())) {
+            self.book.sub_tally(self.send.held, 1, bytes);
+        }
+    }
+
+    /// A session is over: what was made for it and not taken will be made anew, if at all.
+    pub(super) fn withdraw(&mut self) {
+        while let Some(bytes) = self.made.pop_front() {
+            self.drop(WITHDRAWN, bytes);
+            self.book.sub_tally(self.send.held, 1, bytes);
+        }
+    }
+
+    /// Heaps that came and that were sent, in all, and those that wait.
+    pub(super) fn heaps(&mut self, came: u64, sent: u64, waiting: u64) {
         let before = self.counted_heaps;
         (self.counted_heaps.came, self.counted_heaps.sent) = (came, sent);
         let (came, sent) = (came - before.came, sent - before.sent);
+        let went = sent - self.leak.take_of("heaps", sent);
         self.book.add_tally(self.heaps.incoming, came, 0);
-        self.book.add_tally(self.heaps.held, came, 0);
-        self.book.add_tally(self.heaps.outgoing, sent, 0);
-        self.book.sub_tally(self.heaps.held, sent, 0);
+        self.book.add_tally(self.heaps.outgoing, went, 0);
+        self.book.set(self.heaps.held.items, waiting);
     }
 
     /// Brings the page up to date, when it is time.
@@ -145,17 +190,16 @@ impl Books {
         sender: &Sender,
         heaps: Option<HeapsSent>,
         (condition, reason): (Condition, Reason),
-    ) -> Result<[u64; 2], RunError> {
+    ) -> Result<Closed, RunError> {
+        self.withdraw();
         if let Some(heaps) = heaps {
-            self.heaps(heaps.came, heaps.sent);
+            self.heaps(heaps.came, heaps.sent, 0);
             self.book
                 .add_tally(self.heaps.dropped[0], heaps.not_sent, 0);
-            self.book.sub_tally(self.heaps.held, heaps.not_sent, 0);
         }
         self.commit(sender);
         self.ledger.close(condition, reason);
-        let balance = self.ledger.verdict()?.balance;
-        Ok([balance.residual_items, balance.residual_bytes])
+        Ok(self.ledger.verdict()?.closed_books())
     }
 
     pub(super) fn keep(&mut self, summary: &impl serde::Serialize) -> Result<(), RunError> {
@@ -166,6 +210,65 @@ impl Books {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn open(leak: &str) -> Books {
+        let leak = Leak::parse(leak, crate::hops::TDM_SEND).unwrap();
+        Books::open("north", None, None, leak, &mut Vec::new()).unwrap()
+    }
+
+    fn lines(books: &mut Books) -> Vec<forebay_ledger::AccountLine> {
+        books.group.commit(&books.book);
+        books.ledger.verdict().unwrap().balance.accounts
+    }
+
+    #[test]
+    fn packets_are_counted_when_made_and_when_the_kernel_answers() {
+        let mut books = open("send:0");
+        (0..5).for_each(|ahead| books.made(ahead, 100 + ahead as u64));
+        // Two went, one is refused, and two are made again with a third.
+        books.taken(2, 201);
+        books.refused(102);
+        books.passed(3);
+        (0..3).for_each(|ahead| books.made(ahead, 103 + ahead as u64));
+        let send = lines(&mut books).remove(1);
+        assert_eq!((send.incoming.items, send.incoming.bytes), (6, 615));
+        assert_eq!((send.outgoing.items, send.outgoing.bytes), (2, 201));
+        assert_eq!((send.held.items, send.held.bytes), (3, 312));
+        assert!(send.residual.is_zero(), "{send:?}");
+        books.taken(1, 103);
+        books.passed(1);
+        books.withdraw();
+        let send = lines(&mut books).remove(1);
+        let dropped = send
+            .dropped
+            .iter()
+            .map(|it| (it.reason.as_str(), it.items, it.bytes_min));
+        assert_eq!(
+            dropped.collect::<Vec<_>>(),
+            [("refused", 1, 102), ("withdrawn", 2, 209)]
+        );
+        assert!(send.residual.is_zero() && send.held.items == 0, "{send:?}");
+    }
+
+    #[test]
+    fn heaps_are_counted_by_input_cutter_and_queue() {
+        let mut books = open("heaps:2");
+        books.heaps(7, 3, 4);
+        let heaps = lines(&mut books).remove(0);
+        assert_eq!((heaps.incoming.items, heaps.outgoing.items), (7, 1));
+        assert_eq!(
+            (heaps.held.items, heaps.residual.items),
+            (4, 2),
+            "two leaked"
+        );
+        books.heaps(9, 6, 2);
+        let heaps = lines(&mut books).remove(0);
+        assert_eq!(
+            (heaps.outgoing.items, heaps.residual.items),
+            (4, 3),
+            "9 came, 6 sent, 2 wait: one is nowhere"
+        );
+    }
 
     #[test]
     fn a_sender_of_any_name_has_books() {

@@ -60,6 +60,7 @@ impl Work {
                 }
             };
             *length = payload.len();
+            self.books.made(count, payload.len() as u64);
             ahead += payload.len();
             count += 1;
             // The kernel cuts a burst into datagrams of one length; the last may be shorter.
@@ -73,8 +74,12 @@ impl Work {
             segments.get(..count).unwrap_or_default(),
             launch_ns,
         );
-        let mut taken = sent.count;
-        let mut errors = 0;
+        let bytes_of = |lengths: &[usize]| lengths.iter().sum::<usize>() as u64;
+        let (mut taken, mut refused) = (sent.count, None);
+        if taken > 0 {
+            let bytes = bytes_of(lengths.get(..taken).unwrap_or_default());
+            self.books.taken(taken as u64, bytes);
+        }
         let mut became = Burst::Left;
         if let Some(stop) = sent.stopped {
             self.in_vain += 1;
@@ -84,7 +89,8 @@ impl Work {
                 // What is forbidden or too long will not be sent however often it is tried.
                 _ if stop.concerns_one_datagram() => {
                     if taken < count {
-                        (taken, errors) = (taken + 1, 1);
+                        refused = lengths.get(taken).map(|bytes| *bytes as u64);
+                        taken += 1;
                     }
                     Burst::Left
                 }
@@ -92,17 +98,20 @@ impl Work {
                 _ => Burst::Refused,
             };
         }
-        let bytes: usize = lengths.iter().take(taken).sum();
+        if let Some(bytes) = refused {
+            self.books.refused(bytes);
+        }
         if taken > 0 {
-            let refused = (errors > 0).then(|| lengths.get(taken - 1).map_or(0, |it| *it as u64));
-            self.books.sent(taken as u64, bytes as u64, refused);
+            let bytes = bytes_of(lengths.get(..taken).unwrap_or_default());
             self.truth.look(&self.clock, &self.sender, now_ns);
-            self.sender
-                .burst_sent(now_ns, taken as u32, errors, bytes as u64);
-            self.input.take(bytes as u64);
+            let errors = u32::from(refused.is_some());
+            self.sender.burst_sent(now_ns, taken as u32, errors, bytes);
+            self.books.passed(taken);
+            self.input.take(bytes);
             if let Some(heaps) = self.input.heaps() {
                 self.sender.handle_heaps(heaps.begun());
-                self.books.heaps(heaps.came(), heaps.done());
+                self.books
+                    .heaps(heaps.came(), heaps.done(), heaps.waiting());
             }
         }
         became

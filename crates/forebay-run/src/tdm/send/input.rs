@@ -231,6 +231,11 @@ impl HeapReading {
         self.cutter.done()
     }
 
+    /// Those that came and were not wholly sent.
+    pub(super) fn waiting(&self) -> u64 {
+        self.cutter.waiting()
+    }
+
     fn ready(&mut self, payload_bytes: usize) -> (u64, bool) {
         while !self.ended && self.cutter.waiting_bytes() < HEAPS_BYTES {
             self.arrived.drain();
@@ -256,13 +261,14 @@ impl HeapReading {
 
     fn end(&mut self) -> Ended {
         let messages = self.messages.take().and_then(Messages::end);
-        let left = self.batches.try_iter().flatten();
-        self.came += left.map(|batch| batch.len() as u64).sum::<u64>();
-        let sent = self.cutter.done();
+        for batch in self.batches.try_iter().flatten() {
+            self.came += batch.len() as u64;
+            batch.into_iter().for_each(|heap| self.cutter.push(heap));
+        }
         let heaps = HeapsSent {
             came: self.came,
-            sent,
-            not_sent: self.came - sent,
+            sent: self.cutter.done(),
+            not_sent: self.cutter.waiting(),
         };
         Ended {
             heaps: Some(heaps),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::net::NetSummary;
+use forebay_ledger::Closed;
 use forebay_sys::clock;
 use forebay_sys::gso::GsoMode;
 use forebay_sys::socket;
@@ -104,7 +105,7 @@ pub struct SendSummary {
     /// Packets that they say were lost, of the same.
     pub lost: Option<u64>,
     /// Packets of these sessions less those that came and those that were lost, of each session without its sign; none when there was none.
-    pub residual_items: Option<u64>,
+    pub sessions_residual_items: Option<u64>,
     /// Windows that began late.
     pub late: u64,
     /// Windows that were over before it woke up.
@@ -135,8 +136,9 @@ pub struct SendSummary {
     pub seconds: f64,
     /// CPU time, in seconds.
     pub cpu_seconds: f64,
-    /// What its own books leave over, in packets and heaps, and in bytes.
-    pub books_residual: [u64; 2],
+    /// What its own books leave over or inside, in packets and heaps, and in bytes.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Heaps, where its input are messages that keep their boundaries.
     pub heaps: Option<HeapsSent>,
     /// What the end of messaging has to say, where its input are messages.
@@ -151,6 +153,14 @@ pub struct SendSummary {
 }
 
 impl SendSummary {
+    /// Whether nothing is left over or inside: of its own books, of what receivers told, and of messages that it took.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.books.is_closed()
+            && self.sessions_residual_items.is_none_or(|left| left == 0)
+            && self.messages.as_ref().is_none_or(NetSummary::is_closed)
+    }
+
     /// Whether it sent all it had in each session, and the receiver said so of the last one. Of those before it the receiver may have died: the stream went on.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -173,7 +183,7 @@ pub(super) struct Host {
     pub(super) seconds: f64,
     pub(super) failed: Option<String>,
     pub(super) hardware: String,
-    pub(super) books_residual: [u64; 2],
+    pub(super) books: Closed,
     pub(super) input: Ended,
 }
 
@@ -317,7 +327,7 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         packets_unconfirmed: sessions.unconfirmed_packets,
         received: is_told.then_some(sessions.received),
         lost: is_told.then_some(sessions.lost),
-        residual_items: is_told.then_some(sessions.residual_packets),
+        sessions_residual_items: is_told.then_some(sessions.residual_packets),
         late: sent.late,
         preempted: sent.preempted,
         withheld: sent.withheld,
@@ -355,7 +365,7 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
         },
         seconds: host.seconds,
         cpu_seconds: clock::process_cpu_ns() as f64 / 1e9,
-        books_residual: host.books_residual,
+        books: host.books,
         heaps: host.input.heaps,
         messages: host.input.messages,
         stopped_early: sender.was_stopped_early(),

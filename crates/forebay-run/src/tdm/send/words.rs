@@ -9,11 +9,12 @@ impl SendSummary {
     /// What was lost and what nobody knows of, and then whether all of it is accounted for.
     #[must_use]
     pub fn closing(&self) -> String {
-        let left = self.residual_items.unwrap_or(0) + self.books_residual[0];
-        if left > 0 || self.books_residual[1] > 0 {
+        if !self.is_closed() {
+            let books = &self.books;
+            let over = self.sessions_residual_items.unwrap_or(0) + books.residual_items;
             return format!(
-                "THE BOOKS DO NOT CLOSE: {left} packets and {} bytes are left over.",
-                self.books_residual[1]
+                "THE BOOKS DO NOT CLOSE: {over} packets or heaps and {} bytes are left over; {} and {} bytes are left inside.",
+                books.residual_bytes, books.left_items, books.left_bytes
             );
         }
         let mut said = Vec::new();

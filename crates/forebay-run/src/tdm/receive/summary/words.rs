@@ -78,9 +78,10 @@ impl ReceiveSummary {
     #[must_use]
     pub fn closing_behind(&self, gone: Option<String>) -> String {
         if !self.is_closed() {
+            let books = &self.books;
             return format!(
-                "THE BOOKS DO NOT CLOSE: {} items and {} bytes are left over.",
-                self.residual_items, self.residual_bytes
+                "THE BOOKS DO NOT CLOSE: {} items and {} bytes are left over; {} items and {} bytes are left inside.",
+                books.residual_items, books.residual_bytes, books.left_items, books.left_bytes
             );
         }
         let mut lacks = Lacks {

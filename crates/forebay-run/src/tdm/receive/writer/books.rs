@@ -5,7 +5,7 @@ use forebay_ledger::{
 };
 
 use super::super::found::Kind;
-use super::super::heaps::{HeapTally, REASONS as HEAP_REASONS};
+use super::super::heaps::{HeapTally, NOT_WRITTEN, REASONS as HEAP_REASONS, Sum as HeapSum};
 use super::super::streams::{REASONS as WRITE_REASONS, Sum, WRITER_STALLED, Written};
 use crate::books::RemovedWords;
 use crate::error::RunError;
@@ -94,9 +94,15 @@ impl WriterBooks {
         self.written.len()
     }
 
+    /// Whether the tests want this packet to vanish in the queue.
+    #[inline]
+    pub(super) fn leaks(&mut self) -> bool {
+        self.leak.take("writer_queue")
+    }
+
     /// A packet's payload was taken off the queue.
     #[inline]
-    pub(super) fn took(&mut self, sender: u16, bytes: u64) {
+    pub(in super::super) fn took(&mut self, sender: u16, bytes: u64) {
         if let Some(words) = self.words.senders.get(usize::from(sender)) {
             self.book.add_tally(words.write.incoming, 1, bytes);
             self.book.add_tally(words.write.held, 1, bytes);
@@ -104,7 +110,7 @@ impl WriterBooks {
     }
 
     /// So much has left the queue: the cursor of its far end.
-    pub(super) fn advance(&mut self, sender: u16, packets: u64, bytes: u64) {
+    pub(in super::super) fn advance(&mut self, sender: u16, packets: u64, bytes: u64) {
         if let Some(words) = self.words.senders.get(usize::from(sender)) {
             self.book.add_tally(words.taken, packets, bytes);
         }
@@ -151,7 +157,7 @@ impl WriterBooks {
     }
 
     /// This has become of heaps.
-    pub(super) fn heaps(&mut self, sender: u16, became: &HeapTally) {
+    pub(in super::super) fn heaps(&mut self, sender: u16, became: &HeapTally) {
         let at = usize::from(sender);
         let leaked = self.leak.take_of("heaps", became.whole.heaps);
         let (Some(words), Some(sum)) = (self.words.senders.get(at), self.heaps.get_mut(at)) else {
@@ -200,6 +206,30 @@ impl WriterBooks {
         for (to, place) in became.dropped.iter_mut().zip(&words.write.dropped) {
             *to = sum(*place);
             became.ranges += u64::from(to.packets > 0);
+        }
+        became
+    }
+
+    /// The same of this sender's heaps: those that were heard of and are neither whole nor dropped are not written.
+    pub(in super::super) fn write_heaps_off(&mut self, sender: usize) -> HeapTally {
+        let mut became = HeapTally::default();
+        let Some(words) = self.words.senders.get(sender) else {
+            return became;
+        };
+        let book = &mut self.book;
+        let (heaps, bytes) = book.tally(words.heaps.held);
+        book.sub_tally(words.heaps.held, heaps, bytes);
+        if let Some(place) = words.heaps.dropped.get(NOT_WRITTEN) {
+            book.add_tally(*place, heaps, bytes);
+        }
+        let add = |to: &mut HeapSum, tally: Tally| {
+            let (heaps, bytes) = book.tally(tally);
+            to.add(heaps, bytes);
+        };
+        add(&mut became.sent, words.heaps.incoming);
+        add(&mut became.whole, words.heaps.outgoing);
+        for (to, place) in became.dropped.iter_mut().zip(&words.heaps.dropped) {
+            add(to, *place);
         }
         became
     }

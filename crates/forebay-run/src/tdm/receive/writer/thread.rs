@@ -188,10 +188,14 @@ impl Taker {
         at: &mut usize,
     ) {
         let length = length as usize;
+        let from = *at;
+        *at += if kept { length } else { 0 };
+        if self.books.leaks() {
+            return;
+        }
         self.books.took(sender, length as u64);
         let written = if kept {
-            let payload = bytes.get(*at..*at + length).unwrap_or_default();
-            *at += length;
+            let payload = bytes.get(from..from + length).unwrap_or_default();
             self.streams.write(sender, offset, payload)
         } else {
             Written::nowhere(length as u64)
