@@ -254,14 +254,9 @@ impl ToFlx<'_> {
             let own = Fid::to_host(target.detector, target.connector, elink).from_host();
             own.0 == fid.0 & ROUTED_BITS
         };
-        match self
-            .cards
-            .iter_mut()
-            .enumerate()
-            .find(|(_, card)| is_of(card))
-        {
-            Some((number, card)) => {
-                self.books.routed(number, bytes);
+        match self.cards.iter_mut().find(is_of) {
+            Some(card) => {
+                self.books.routed(bytes);
                 card.take(elink, message.payload, &mut self.books);
             }
             None => self.books.unrouted(Unrouted::UnknownFid, bytes),
@@ -295,7 +290,7 @@ impl ToFlx<'_> {
                 ));
             }
             card.give_up(Unwritten::Stopped, &mut self.books);
-            card.summary.packets_left = card.in_ring();
+            card.leave(&mut self.books);
         }
         // In rings or lost by name, all of it: a sender that still waits for that is told. What comes now goes nowhere.
         self.books.commit();

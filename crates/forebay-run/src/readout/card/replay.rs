@@ -133,7 +133,7 @@ pub fn run(
     };
     let (memories, rings) = Rings::create(&info)?;
     let mut warnings = Vec::new();
-    let books = Books::open(plan, &mut warnings)?;
+    let books = Books::open(plan, format.bytes(), &mut warnings)?;
     warnings.iter().for_each(|warning| warn(warning));
     let reader = books.ledger.reader()?;
     let metrics = plan.metrics.map(|at| MetricsServer::start(at, reader));
@@ -189,48 +189,45 @@ impl Player<'_> {
     fn play_once(&mut self) -> Result<bool, ReadoutError> {
         let mut reading = Reading::begin(self.replay, Some(self.format))?;
         while !self.stops() {
-            let file = &self.books.file;
-            let taken = match reading.next(&self.replay.file)? {
-                Next::Block => {
-                    let block = reading.block();
-                    let bytes = block.len();
-                    for term in [file.incoming, file.outgoing] {
-                        self.books.book.add_tally(term, 1, bytes as u64);
-                    }
-                    self.show_block(block)?;
-                    bytes
-                }
-                Next::Skip(bytes, _) => {
-                    self.drop_bytes(NO_BLOCK, bytes);
-                    bytes
-                }
-                Next::Tail(bytes) => {
-                    self.drop_bytes(CUT_OFF, bytes);
-                    bytes
-                }
+            let next = reading.next(&self.replay.file)?;
+            let taken = match next {
+                Next::Block => self.format.bytes(),
+                Next::Skip(bytes, _) | Next::Tail(bytes) => bytes,
                 Next::End => return Ok(true),
             };
+            self.books
+                .read(u64::from(matches!(next, Next::Block)), taken);
+            match next {
+                Next::Block => {
+                    let block = reading.block();
+                    self.books.handed(block.len());
+                    if !self.books.leak.take("file") {
+                        self.show_block(block)?;
+                    }
+                }
+                Next::Skip(bytes, _) => self.books.dropped(NO_BLOCK, bytes),
+                Next::Tail(bytes) => self.books.dropped(CUT_OFF, bytes),
+                Next::End => {}
+            }
             reading.window.skip(taken);
         }
         Ok(false)
-    }
-
-    fn drop_bytes(&mut self, reason: usize, bytes: usize) {
-        let file = &self.books.file;
-        for term in [file.incoming, file.dropped[reason]] {
-            self.books.book.add_tally(term, 0, bytes as u64);
-        }
     }
 
     /// Puts a block into its buffer, as late as its time and the room there ask for.
     fn show_block(&mut self, block: &[u8]) -> Result<(), ReadoutError> {
         let head = head_of(block, self.format);
         let buffer = head.map_or(0, |head| self.buffers[usize::from(head.elink.number())]);
-        self.books.comes(buffer, block.len());
+        let bytes = block.len();
+        self.books.comes(buffer, bytes);
+        self.books.waits(buffer, bytes);
         let placed = self.place(block, head, buffer);
-        let is_placed = matches!(placed, Ok(true));
         // Whatever hindered it, it is not in hand any more.
-        self.books.goes(buffer, block.len(), is_placed);
+        self.books.waits_no_more(buffer, bytes);
+        let is_placed = matches!(placed, Ok(true));
+        if !is_placed {
+            self.books.not_shown(buffer, bytes);
+        }
         self.blocks += u64::from(is_placed);
         self.hidden += u64::from(is_placed);
         placed?;
