@@ -244,6 +244,10 @@ pub fn run(
         rings.rings.len(),
         &mut warnings,
     )?;
+    let (books, from_host_book) = (
+        books.leaking(&plan.leak),
+        from_host_book.leaking(&plan.leak),
+    );
     warnings.iter().for_each(|warning| warn(warning));
     let _metrics = match plan.metrics {
         Some(address) => Some(MetricsServer::start(address, books.ledger.reader()?)?),
@@ -460,7 +464,7 @@ impl Process<'_> {
         };
         self.books.ledger.close(condition, reason);
         let card_ns = ended.as_ref().map_or(0, |ended| ended.card_ns);
-        let summary = self.summary(card_ns);
+        let summary = self.summary(card_ns)?;
         self.books.ledger.keep_summary(&summary)?;
         ended.map(|_| summary)
     }

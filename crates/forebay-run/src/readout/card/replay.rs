@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use forebay_emu::card::Dma;
-use forebay_ledger::{Condition, Reason};
+use forebay_ledger::{Closed, Condition, Reason};
 use forebay_ring::BlockProducer;
 use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
@@ -66,10 +66,9 @@ pub struct ReplaySummary {
     pub held_up_seconds: f64,
     /// From the first block to the last, in s.
     pub seconds: f64,
-    /// What is left over in the books, in blocks: 0.
-    pub residual_items: i64,
-    /// The same in bytes: 0.
-    pub residual_bytes: i64,
+    /// What the books leave over, in blocks, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// CPU time of this process, in s.
     pub cpu_seconds: f64,
     /// This process.
@@ -344,29 +343,22 @@ impl Player<'_> {
             Ok(()) => (Condition::Ended, Reason::InputEnded),
         };
         self.books.ledger.close(condition, reason);
-        let summary = self.summary(elinks);
+        let summary = self.summary(elinks)?;
         self.books.ledger.keep_summary(&summary)?;
         Ok(summary)
     }
 
-    fn summary(&mut self, elinks: BTreeSet<u16>) -> ReplaySummary {
+    fn summary(&mut self, elinks: BTreeSet<u16>) -> Result<ReplaySummary, ReadoutError> {
+        let verdict = self.books.ledger.verdict()?;
         let (books, file) = (&self.books, &self.books.file);
-        let accounts = || books.dma.iter().map(|(account, _)| account);
-        let all = || accounts().chain([file]);
-        let incoming = books.sum(all().map(|account| account.incoming));
-        let outgoing = books.sum(all().map(|account| account.outgoing));
-        let dropped = books.sum(all().flat_map(|account| account.dropped.iter().copied()));
-        let held = books.sum(all().map(|account| account.held));
-        let [residual_items, residual_bytes] = [0, 1].map(|unit| {
-            incoming[unit] as i64 - (outgoing[unit] + dropped[unit] + held[unit]) as i64
-        });
-        let [blocks, bytes] = books.sum(accounts().map(|account| account.outgoing));
+        let accounts = books.dma.iter().map(|(account, _)| account);
+        let [blocks, bytes] = books.sum(accounts.map(|account| account.outgoing));
         let lost = |reason: usize| books.book.tally(file.dropped[reason]).1;
         let cpu = process::own_cpu_time();
         let nanoseconds = |ns: u64| ns as f64 / 1e9;
         let since_ns = clock::monotonic_ns().saturating_sub(self.begun_ns);
         let dma = self.rings.rings.iter_mut();
-        ReplaySummary {
+        Ok(ReplaySummary {
             blocks_format: self.format.to_string(),
             blocks,
             bytes,
@@ -376,12 +368,11 @@ impl Player<'_> {
             elinks: elinks.into_iter().collect(),
             held_up_seconds: nanoseconds(books.book.value(books.held_up_ns)),
             seconds: nanoseconds(if self.begun_ns > 0 { since_ns } else { 0 }),
-            residual_items,
-            residual_bytes,
+            books: verdict.closed_books(),
             cpu_seconds: nanoseconds(cpu.user_ns + cpu.system_ns),
             pid: std::process::id(),
             dma: dma.map(|ring| of_ring(ring, self.format)).collect(),
-        }
+        })
     }
 }
 
