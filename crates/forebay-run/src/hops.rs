@@ -49,6 +49,8 @@ pub const TDM_RECEIVE: &[LeakHop] = &[
 
 /// To-host, with the end points that it publishes by.
 pub const TOHOST: &[LeakHop] = &[
+    LeakHop::new("dma", Unit::Blocks),
+    LeakHop::new("decode", Unit::Subchunks),
     LeakHop::new("publish", Unit::Chunks),
     LeakHop::new("send", Unit::Messages),
 ];
@@ -61,11 +63,27 @@ pub const TOFLX: &[LeakHop] = &[
     LeakHop::new("ring", Unit::Packets),
 ];
 
+/// An emulated card.
+pub const CARD: &[LeakHop] = &[
+    LeakHop::new("card", Unit::Chunks),
+    LeakHop::new("from_host", Unit::Messages),
+];
+
+/// A card that shows the blocks of a file.
+pub const CARD_REPLAY: &[LeakHop] = &[
+    LeakHop::new("file", Unit::Blocks),
+    LeakHop::new("card", Unit::Blocks),
+];
+
 /// A subscriber that checks chunks, with its end point.
-pub const SWROD: &[LeakHop] = &[LeakHop::new("deliver", Unit::Messages)];
+pub const SWROD: &[LeakHop] = &[
+    LeakHop::new("deliver", Unit::Messages),
+    LeakHop::new("check", Unit::Chunks),
+];
 
 /// The processes of `demo tohost` by name, who publishes first: of several that have a hop the first one is meant.
-pub const DEMO_TOHOST: [(&str, &[LeakHop]); 2] = [("tohost", TOHOST), ("swrod", SWROD)];
+pub const DEMO_TOHOST: [(&str, &[LeakHop]); 3] =
+    [("tohost", TOHOST), ("card", CARD), ("swrod", SWROD)];
 
 /// Which of the processes of a chain has the hop of `text`: the first one.
 ///

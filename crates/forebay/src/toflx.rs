@@ -99,8 +99,7 @@ fn print(summary: &ToFlxSummary) {
         bytes: summary.bytes,
         seconds: summary.seconds,
         cpu_seconds: summary.cpu_seconds,
-        residual_items: summary.residual_items,
-        residual_bytes: summary.residual_bytes,
+        books: summary.books,
     }
     .print();
 }

@@ -38,7 +38,10 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     let mut plan = file.plan(|| signals.count() > 0)?;
     let leak = leak_of(hops::TOHOST)?;
     for reader in &mut plan.readers {
-        reader.settings.leak = leak.clone();
+        // So many items in all, and not in each buffer.
+        if reader.number == 0 {
+            reader.settings.leak = leak.clone();
+        }
         reader.settings.signals = Some(Arc::clone(&signals));
     }
     let summary = tohost::run(
@@ -100,8 +103,7 @@ fn print(summary: &ToHostSummary) {
         bytes: summary.chunk_bytes,
         seconds: summary.seconds,
         cpu_seconds: summary.cpu_seconds,
-        residual_items: summary.residual_items,
-        residual_bytes: summary.residual_bytes,
+        books: summary.books,
     }
     .print();
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use forebay_ledger::Closed;
+
 use crate::output::{bytes, counted, print_line, si};
 use crate::session::BROKEN;
 
@@ -15,8 +17,7 @@ pub(crate) struct Totals<'a> {
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
-    pub(crate) residual_items: u64,
-    pub(crate) residual_bytes: u64,
+    pub(crate) books: Closed,
 }
 
 impl Totals<'_> {
@@ -35,8 +36,19 @@ impl Totals<'_> {
             self.seconds,
             si(items as f64 / self.seconds.max(1e-9), "Hz"),
             self.cpu_seconds,
-            self.residual_items,
-            self.residual_bytes,
+            self.books.residual_items,
+            self.books.residual_bytes,
+        ));
+        print_left(&self.books);
+    }
+}
+
+/// What an ended run still says to be inside, if anything.
+pub(crate) fn print_left(books: &Closed) {
+    if books.left_items > 0 || books.left_bytes > 0 {
+        print_line(format_args!(
+            "STILL INSIDE by the books: {} items, {} bytes",
+            books.left_items, books.left_bytes
         ));
     }
 }

@@ -6,13 +6,17 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "rig/offenders.rs"]
+mod offenders;
 mod rig;
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
+use offenders::assert_named;
 use rig::blocks::{blocks, format};
-use rig::{Run, audit, forebay, number, signal, start, wait_for};
+use rig::{Run, audit, audit_json, forebay, number, signal, start, wait_for};
 use serde_json::{Value, json};
 
 /// A file of blocks, and what reads it.
@@ -40,11 +44,16 @@ impl Chain {
     }
 
     fn card(&self, more: &[&str]) -> Run {
+        start(&mut self.card_command(more))
+    }
+
+    fn card_command(&self, more: &[&str]) -> Command {
         let mut command = forebay();
         command.args(["emulate", "card"]).args(more);
         command.arg("--replay").arg(self.path("blocks.dat"));
         command.arg("--socket").arg(self.path("card.sock"));
-        start(command.args(["--format", "json"]))
+        command.args(["--format", "json"]);
+        command
     }
 
     fn tohost(&self) -> Run {
@@ -164,4 +173,27 @@ fn what_cannot_be_gone_through_twice_is_told_at_once() {
     assert_eq!(ended.code(), Some(2));
     assert!(ended.stderr.contains("a pipe"), "{}", ended.stderr);
     assert!(ended.stderr.contains("in a file"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_block_that_vanishes_is_found_where_it_did() {
+    for hop in ["file", "card"] {
+        let chain = Chain::of(&blocks(64).concat(), &format!("leak-{hop}"));
+        let out = chain.path("card");
+        let file = chain.path("card.toml");
+        fs::write(
+            &file,
+            format!("[card]\ndirectory = {out:?}\n[[links]]\nlinks = [0, 1]\n"),
+        )
+        .unwrap();
+        let mut command = chain.card_command(&[file.to_str().unwrap()]);
+        let card = start(command.env("FOREBAY_LEAK", format!("{hop}:3")));
+        let (tohost, swrod) = (chain.tohost(), chain.swrod(&["--payload", "none"]));
+        let card = card.end().json_of(1);
+        assert_eq!(number(&card, "residual_items"), 3, "{card}");
+        assert_eq!(number(&card, "left_items"), 0, "{card}");
+        assert_named(&audit_json(&out), hop, "blocks", 3);
+        tohost.end().json_of(0);
+        swrod.end();
+    }
 }

@@ -10,7 +10,7 @@ mod rig;
 
 use std::path::Path;
 
-use rig::{Run, at_work, audit_json, children_of, forebay, signal, start, wait_for};
+use rig::{Run, account_items, at_work, audit_json, children_of, forebay, signal, start, wait_for};
 use serde_json::Value;
 
 fn demo(out: &Path, args: &[&str]) -> Run {
@@ -42,6 +42,8 @@ fn every_chunk_of_every_trigger_arrives_and_the_books_of_three_processes_close()
         "payload_mismatches",
         "residual_items",
         "residual_bytes",
+        "left_items",
+        "left_bytes",
     ] {
         assert_eq!(number(&summary, key), 0, "{key}");
     }
@@ -59,7 +61,13 @@ fn every_chunk_of_every_trigger_arrives_and_the_books_of_three_processes_close()
     let mut pids: Vec<u64> = pids.values().map(|pid| pid.as_u64().unwrap()).collect();
     pids.dedup();
     assert_eq!(pids.len(), 3, "{summary}");
-    for name in ["card", "tohost", "tohost/publisher3", "swrod"] {
+    for name in [
+        "card",
+        "tohost",
+        "tohost/publisher3",
+        "swrod",
+        "swrod/check",
+    ] {
         assert_eq!(audit_json(&out.join(name))["closed"], true, "{name}");
     }
     for name in ["card", "tohost"] {
@@ -73,7 +81,15 @@ fn every_chunk_of_every_trigger_arrives_and_the_books_of_three_processes_close()
     // All of them at once.
     let all = audit_json(&out);
     assert_eq!(all["closed"], true);
-    assert_eq!(all["runs"].as_object().unwrap().len(), 7, "{all}");
+    assert_eq!(all["runs"].as_object().unwrap().len(), 8, "{all}");
+    // What the end point delivered the checker has looked at: counted by two.
+    let delivered = audit_json(&out.join("swrod"));
+    let checked = audit_json(&out.join("swrod/check"));
+    for term in ["incoming", "outgoing"] {
+        let delivered = account_items(&delivered, ("deliver", "messages"), term);
+        let checked = account_items(&checked, ("check", "chunks"), term);
+        assert_eq!((delivered, checked), (200_000, 200_000), "{term}");
+    }
 }
 
 #[test]

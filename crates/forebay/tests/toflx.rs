@@ -6,6 +6,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "rig/offenders.rs"]
+mod offenders;
 mod rig;
 
 use std::fs;
@@ -13,6 +15,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use forebay_wire::felix::{Elink, Fid};
+use offenders::assert_named;
 use rig::{Run, account_items, audit, audit_json, forebay, signal, start, wait_for};
 use serde_json::Value;
 
@@ -71,8 +74,13 @@ impl Chain {
     }
 
     fn card(&self) -> Run {
+        self.card_with(None)
+    }
+
+    fn card_with(&self, leak: Option<&str>) -> Run {
         let mut command = forebay();
         let command = command.args(["emulate", "card", "--format", "json"]);
+        command.envs(leak.map(|leak| ("FOREBAY_LEAK", leak)));
         let mut run = start(command.arg(self.path("card.toml")));
         let socket = self.path("card.sock");
         wait_for("the card", || {
@@ -291,30 +299,35 @@ fn what_has_nowhere_to_go_is_lost_by_name_and_the_rest_goes_on() {
 
 #[test]
 fn what_is_leaked_at_a_hop_is_named() {
-    for (hop, unit) in [
-        ("route", "messages"),
-        ("encode", "messages"),
-        ("ring", "packets"),
+    for (hop, unit, of) in [
+        ("route", "messages", "toflx"),
+        ("encode", "messages", "toflx"),
+        ("ring", "packets", "toflx"),
+        ("from_host", "messages", "card"),
     ] {
         let chain = Chain::new("shm", hop);
-        let card = chain.card();
+        let leak = format!("{hop}:3");
+        let card = chain.card_with((of == "card").then_some(&*leak));
         let mut command = chain.toflx_command("toflx", "");
-        let toflx = start(command.env("FOREBAY_LEAK", format!("{hop}:3")));
+        command.envs((of == "toflx").then_some(("FOREBAY_LEAK", &leak)));
+        let toflx = start(&mut command);
         let more = ["--input", "generate", "--count", "100"];
         let sender = chain.sender(fid(2), &more);
         assert_eq!(number(&sender.end().json_of(0), "/messages"), 100);
         assert!(signal("INT", toflx.pid()));
-        let toflx = toflx.end().json_of(1);
-        assert_eq!(number(&toflx, "/residual_items"), 3, "{hop}: {toflx}");
+        let toflx = toflx.end().json_of(i32::from(of == "toflx"));
         assert_eq!(number(&toflx["receiver"], "/residual_items"), 0);
-        ends(card, 2);
-        let audit = audit(&chain.path("toflx"));
-        assert_eq!(audit.code(), Some(1), "{}", audit.stdout);
-        let names = |line: &str| {
-            line.trim_start().starts_with(&format!("{hop} "))
-                && line.contains(&format!(": 3 {unit}, "))
-        };
-        assert!(audit.stdout.lines().any(names), "{}", audit.stdout);
+        // Nobody reads its chunks.
+        assert!(signal("INT", card.pid()));
+        let card = card.end().json_of(if of == "card" { 1 } else { 2 });
+        let leaked = if of == "card" { &card } else { &toflx };
+        assert_eq!(number(leaked, "/residual_items"), 3, "{hop}: {leaked}");
+        assert_eq!(number(leaked, "/left_items"), 0, "{hop}: {leaked}");
+        assert_eq!(audit(&chain.path(of)).code(), Some(1), "{hop}");
+        assert_named(&audit_json(&chain.path(of)), hop, unit, 3);
+        let whole = ["card", "toflx", "toflx/receiver"];
+        let whole = whole.into_iter().filter(|name| *name != of);
+        chain.assert_closed(&whole.collect::<Vec<_>>());
     }
 }
 
@@ -409,8 +422,11 @@ fn what_a_full_card_did_not_take_until_the_end_is_confirmed_as_lost() {
         came > 0 && number(&sent, "/unconfirmed") <= not_taken,
         "{sent} {toflx}"
     );
-    // What is in the ring of the card that is gone stays held.
-    chain.assert_closed(&["toflx/receiver"]);
+    // What is in the ring is named there: the card may still take it.
+    let left = number(&toflx["cards"][0], "/packets_left");
+    assert!(left > 0, "{toflx}");
+    assert_eq!(number(&toflx, "/drops/ring.not_taken"), left, "{toflx}");
+    chain.assert_closed(&["toflx", "toflx/receiver"]);
 }
 
 const LOAD: [&str; 6] = [

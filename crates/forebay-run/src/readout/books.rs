@@ -4,13 +4,13 @@
 //! card ─▶ dma (blocks) ─▶ decode (subchunks) ─▶ publish (chunks) ─▶ the books of the publisher
 //! ```
 //!
-//! Blocks and subchunks are the decoder's own counts; chunks enter `publish` where the decoder offers them, and leave it, or are dropped, where the publisher has
+//! Blocks enter `dma` by the ring's position, and leave it by the decoder's count; subchunks are the decoder's own counts; chunks enter `publish` where the decoder offers them, and leave it, or are dropped, where the publisher has
 //! said what became of them. The books are committed before the blocks are given back to the card.
 
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter, Schema,
+    Account, Book, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter, Leak, Schema,
     SchemaBuilder, SchemaError, Unit, Words,
 };
 use forebay_readout::{Account as Decoded, BLOCK_REASONS, Damage, Status};
@@ -142,6 +142,10 @@ pub(super) struct BufferBook {
     at: BufferWords,
     /// What the decoder had counted when they were last filled in.
     before: Decoded,
+    /// How many blocks had been read of the ring.
+    read_before: u64,
+    /// The fault switch of the tests, at `dma` and `decode`.
+    leak: Leak,
 }
 
 impl std::fmt::Debug for BufferBook {
@@ -159,7 +163,15 @@ impl BufferBook {
             group,
             at,
             before: Decoded::default(),
+            read_before: 0,
+            leak: Leak::off(),
         })
+    }
+
+    /// So many blocks of the ring were read before this process had it; `leak` is the fault switch of the tests.
+    pub(super) fn begin(&mut self, read: u64, leak: &Leak) {
+        self.read_before = read;
+        self.leak = leak.clone();
     }
 
     /// So many chunks, and so many bytes of them, were published to somebody.
@@ -191,17 +203,29 @@ impl BufferBook {
         self.group.commit(&self.book);
     }
 
-    /// Fills in what the decoder has counted, and how full the buffer is, and shows all of it.
-    pub(super) fn commit(&mut self, now: &Decoded, block_bytes: u64, [fill, capacity]: [u64; 2]) {
+    /// Fills in how many blocks were read of the ring in all, what the decoder has counted, and how full the buffer is, and shows all of it.
+    pub(super) fn commit(
+        &mut self,
+        read: u64,
+        now: &Decoded,
+        block_bytes: u64,
+        [fill, capacity]: [u64; 2],
+    ) {
         let Self {
-            book, at, before, ..
+            book,
+            at,
+            before,
+            leak,
+            ..
         } = self;
         let blocks = |book: &mut Book, tally, now: u64, before: u64| {
             let new = now - before;
             book.add_tally(tally, new, new * block_bytes);
         };
-        blocks(book, at.dma.incoming, now.blocks, before.blocks);
-        blocks(book, at.dma.outgoing, now.decoded, before.decoded);
+        blocks(book, at.dma.incoming, read, self.read_before);
+        self.read_before = read;
+        let decoded = now.decoded - leak.take_of("dma", now.decoded - before.decoded);
+        blocks(book, at.dma.outgoing, decoded, before.decoded);
         for (place, tally) in at.dma.dropped.iter().enumerate() {
             blocks(
                 book,
@@ -214,7 +238,9 @@ impl BufferBook {
             book.add_tally(tally, now[0] - before[0], now[1] - before[1]);
         };
         items(book, at.decode.incoming, now.pieces, before.pieces);
-        items(book, at.decode.outgoing, now.joined, before.joined);
+        let mut joined = now.joined;
+        joined[0] -= leak.take_of("decode", now.joined[0] - before.joined[0]);
+        items(book, at.decode.outgoing, joined, before.joined);
         for (tally, damage) in at.decode.dropped.iter().zip(PIECE_REASONS) {
             let place = damage as usize;
             items(book, *tally, now.dropped[place], before.dropped[place]);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use forebay_emu::card::board::Fault;
 use forebay_emu::card::{Card, CardConfig, Dma};
-use forebay_ledger::{Condition, Reason};
+use forebay_ledger::{Condition, Leak, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
@@ -64,6 +64,8 @@ pub struct CardPlan {
     pub time_dilation: u64,
     /// How long it waits at its end until everything is read.
     pub drain: Duration,
+    /// The fault switch of the tests.
+    pub leak: Leak,
 }
 
 impl CardPlan {
@@ -85,6 +87,7 @@ impl CardPlan {
             wait_for_readers: true,
             time_dilation: 1,
             drain: Duration::from_secs(60),
+            leak: Leak::off(),
         }
     }
 }
@@ -241,6 +244,10 @@ pub fn run(
         rings.rings.len(),
         &mut warnings,
     )?;
+    let (books, from_host_book) = (
+        books.leaking(&plan.leak),
+        from_host_book.leaking(&plan.leak),
+    );
     warnings.iter().for_each(|warning| warn(warning));
     let _metrics = match plan.metrics {
         Some(address) => Some(MetricsServer::start(address, books.ledger.reader()?)?),
@@ -457,7 +464,7 @@ impl Process<'_> {
         };
         self.books.ledger.close(condition, reason);
         let card_ns = ended.as_ref().map_or(0, |ended| ended.card_ns);
-        let summary = self.summary(card_ns);
+        let summary = self.summary(card_ns)?;
         self.books.ledger.keep_summary(&summary)?;
         ended.map(|_| summary)
     }

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use forebay_emu::Amount;
 use forebay_emu::card::{CardAccount, CardLoss, ChunkBooks, TriggerBooks};
-use forebay_ledger::{Account, Book, Counter, GroupId, GroupWriter, SchemaBuilder, Tally, Unit};
+use forebay_ledger::{
+    Account, Book, Counter, GroupId, GroupWriter, Leak, SchemaBuilder, Tally, Unit,
+};
 
 use crate::error::RunError;
 use crate::run_dir::KeptLedger;
@@ -71,6 +73,8 @@ pub(super) struct CardBooks {
     before: CardAccount,
     time_before: CardTime,
     blocks_before: Vec<u64>,
+    /// The fault switch of the tests, at `card`.
+    leak: Leak,
 }
 
 fn of_triggers(books: &TriggerBooks) -> [u64; 5] {
@@ -163,8 +167,15 @@ impl CardBooks {
             before: account.clone(),
             time_before: CardTime::default(),
             blocks_before: vec![0; buffers],
+            leak: Leak::off(),
         };
         Ok((books, from_host))
+    }
+
+    /// With the fault switch of the tests.
+    pub(super) fn leaking(mut self, leak: &Leak) -> Self {
+        self.leak = leak.clone();
+        self
     }
 
     /// Fills in what the engine has counted, and position and fill of each DMA buffer, and shows it.
@@ -198,7 +209,7 @@ impl CardBooks {
         }
         let elinks = now.elinks.iter().zip(&self.before.elinks);
         for ((account, words), (now, before)) in self.elinks.iter().zip(elinks) {
-            settle(book, account, &now.chunks, &before.chunks);
+            settle(book, account, [&now.chunks, &before.chunks], &mut self.leak);
             book.add(words.truncated, now.truncated - before.truncated);
             book.add(words.xoff, now.fifo.xoff - before.fifo.xoff);
             book.add(words.xoff_ns, now.fifo.xoff_ns - before.fifo.xoff_ns);
@@ -217,12 +228,14 @@ impl CardBooks {
     }
 }
 
-fn settle(book: &mut Book, account: &Account, now: &ChunkBooks, before: &ChunkBooks) {
+fn settle(book: &mut Book, account: &Account, [now, before]: [&ChunkBooks; 2], leak: &mut Leak) {
     let add = |book: &mut Book, tally: Tally, now: Amount, before: Amount| {
         book.add_tally(tally, now.items - before.items, now.bytes - before.bytes);
     };
     add(book, account.incoming, now.made, before.made);
-    add(book, account.outgoing, now.in_dma, before.in_dma);
+    let mut out = now.in_dma;
+    out.items -= leak.take_of("card", now.in_dma.items - before.in_dma.items);
+    add(book, account.outgoing, out, before.in_dma);
     for (tally, loss) in account.dropped.iter().zip(CardLoss::ALL) {
         add(book, *tally, now.lost(loss), before.lost(loss));
     }

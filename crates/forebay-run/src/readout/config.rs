@@ -151,6 +151,7 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
         wait_for_readers: card.flag("wait_for_readers").unwrap_or(true),
         time_dilation: card.integer("time_dilation").unwrap_or(1),
         drain: Duration::from_secs(card.integer("drain_s").unwrap_or(60)),
+        leak: forebay_ledger::Leak::off(),
     })
 }
 

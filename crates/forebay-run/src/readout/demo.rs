@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use forebay_ledger::Closed;
 use forebay_sys::signals::StopSignals;
 use serde::Serialize;
 use serde_json::Value;
@@ -105,6 +106,10 @@ pub struct DemoSummary {
     pub residual_items: u64,
     /// The same in bytes.
     pub residual_bytes: u64,
+    /// What the books of processes that have ended still say to be inside, in items.
+    pub left_items: u64,
+    /// The same in bytes.
+    pub left_bytes: u64,
     /// Where something is left over.
     pub residuals: BTreeMap<String, i128>,
     /// Triggers per second of the card's time.
@@ -130,10 +135,21 @@ pub struct DemoSummary {
 }
 
 impl DemoSummary {
+    /// The four numbers of the books.
+    #[must_use]
+    pub fn books(&self) -> Closed {
+        Closed {
+            residual_items: self.residual_items,
+            residual_bytes: self.residual_bytes,
+            left_items: self.left_items,
+            left_bytes: self.left_bytes,
+        }
+    }
+
     /// Whether the books close, and every process ended as it should.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.residual_items == 0 && self.residual_bytes == 0 && self.failed.is_empty()
+        self.books().is_closed() && self.failed.is_empty()
     }
 }
 
@@ -372,6 +388,8 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
         held: card.number("/held"),
         residual_items: residual(false),
         residual_bytes: residual(true),
+        left_items: all.iter().map(|ended| ended.number("/left_items")).sum(),
+        left_bytes: all.iter().map(|ended| ended.number("/left_bytes")).sum(),
         drops: drops(card, tohost),
         trigger_rate_hz: card.real("/trigger_rate_hz"),
         chunk_rate_hz: if seconds > 0.0 {

@@ -80,7 +80,7 @@ struct Reader<'a> {
 /// beside what had been done.
 pub(super) fn run(
     plan: &ReaderPlan,
-    book: BufferBook,
+    mut book: BufferBook,
     ready: impl FnOnce(&Address),
     stops: &dyn Fn() -> bool,
 ) -> Result<BufferSummary, ReadoutError> {
@@ -121,7 +121,9 @@ pub(super) fn run(
         let memory = outlet.publisher.register(memory);
         outlet.showing = Some(Showing { memory, bytes_min });
     }
-    outlet.kept = KeptBlocks::from(device.blocks.read_position() / block_bytes as u64);
+    let read = device.blocks.read_position() / block_bytes as u64;
+    outlet.kept = KeptBlocks::from(read);
+    book.begin(read, &plan.settings.leak);
     let elinks = Arc::new(ElinkTable::of_chunks());
     if let Some(shown) = &plan.settings.shown {
         let (elinks, owner) = (Arc::clone(&elinks), format!("dma{}", plan.number));
@@ -282,7 +284,9 @@ impl Reader<'_> {
         let fill = [blocks.fill_blocks(), blocks.blocks()];
         self.outlet.settle(&mut self.book);
         let block_bytes = self.device.format.bytes() as u64;
-        self.book.commit(self.decoder.account(), block_bytes, fill);
+        let read = blocks.read_position() / block_bytes;
+        self.book
+            .commit(read, self.decoder.account(), block_bytes, fill);
     }
 
     /// Gives the card what nobody looks at any more.

@@ -9,6 +9,7 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_ledger::{Leak, Reason};
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
 
@@ -67,7 +68,12 @@ struct Watcher {
     table: Table,
     /// For chunks that lie in several pieces, or in somebody else's memory.
     copy: Vec<u8>,
-    chunks: u64,
+    /// Chunks that came, and their bytes, as they are handed over.
+    came: [u64; 2],
+    /// As much of it is acknowledged.
+    acknowledged: [u64; 2],
+    /// The fault switch of the tests, at `check`.
+    leak: Leak,
     first_ns: Option<u64>,
     /// Why latencies cannot be measured.
     failed: Option<RunError>,
@@ -84,10 +90,14 @@ impl Watcher {
 
     #[inline]
     fn take(&mut self, viewed: &Viewed<'_>) {
-        if self.chunks == 0 {
+        if self.came[0] == 0 {
             self.begin();
         }
-        self.chunks += 1;
+        self.came[0] += 1;
+        self.came[1] += viewed.payload.len() as u64;
+        if self.leak.take("check") {
+            return;
+        }
         let chunk = match viewed.payload {
             Lying::Here(bytes) => bytes,
             Lying::Apart(apart) => {
@@ -111,14 +121,19 @@ struct Session {
 
 impl Session {
     fn begin(plan: &SwrodPlan) -> Result<Self, NetError> {
+        let settings = Settings {
+            gathers: true,
+            ..plan.settings.clone()
+        };
         let mut subscriber = match &plan.publishers {
-            Publishers::At(all) => Subscriber::connect(all, &plan.settings)?,
-            Publishers::On(bus) => Subscriber::find(bus, &plan.settings)?,
+            Publishers::At(all) => Subscriber::connect(all, &settings)?,
+            Publishers::On(bus) => Subscriber::find(bus, &settings)?,
         };
         subscriber.subscribe(&entries(plan));
         let window = plan.fragments_window;
         let fragments = window.map(|window| Fragments::new(plan.tags.len(), window));
-        let (books, histogram) = SwrodBooks::open(plan.trigger_times.is_some())?;
+        let out = plan.settings.out.as_ref().map(|out| out.join("check"));
+        let (books, histogram) = SwrodBooks::open(out.as_deref(), plan.trigger_times.is_some())?;
         if let Some(shown) = &plan.settings.shown {
             shown.add_ledger(books.reader()?);
         }
@@ -130,7 +145,9 @@ impl Session {
             watcher: Watcher {
                 table,
                 copy: Vec::new(),
-                chunks: 0,
+                came: [0; 2],
+                acknowledged: [0; 2],
+                leak: plan.settings.leak.clone(),
                 first_ns: None,
                 failed: None,
             },
@@ -141,20 +158,36 @@ impl Session {
 
     /// Takes what comes; the time behind it.
     fn turn(&mut self) -> Result<u64, NetError> {
-        let (before, watcher) = (self.watcher.chunks, &mut self.watcher);
+        let (before, watcher) = (self.watcher.came[0], &mut self.watcher);
         self.subscriber
             .poll_viewed(WAIT, |viewed| watcher.take(&viewed))?;
         if let Some(failed) = self.watcher.failed.take() {
             return Err(failed.into());
         }
         let now_ns = clock::monotonic_ns();
-        if self.watcher.chunks > before {
+        if self.watcher.came[0] > before {
             self.last_ns = now_ns;
         }
+        self.acknowledge();
         if self.books.is_due(now_ns) {
-            self.books.show(now_ns, &self.watcher.table.totals());
+            self.show(now_ns);
         }
         Ok(now_ns)
+    }
+
+    /// What came has been looked at: publishers are told.
+    fn acknowledge(&mut self) {
+        let came = self.watcher.came;
+        let before = std::mem::replace(&mut self.watcher.acknowledged, came);
+        self.subscriber
+            .acknowledge()
+            .taken(came[0] - before[0], came[1] - before[1]);
+    }
+
+    fn show(&mut self, now_ns: u64) {
+        let Watcher { table, came, .. } = &self.watcher;
+        self.books
+            .show(now_ns, *came, &table.outcomes, &table.totals());
     }
 
     /// Until the end that was asked for.
@@ -182,7 +215,7 @@ impl Session {
                 ready(publishers);
             }
             let first_ns = self.watcher.first_ns.unwrap_or(now_ns);
-            if now_ns.saturating_sub(first_ns) >= most_ns || self.watcher.chunks >= most {
+            if now_ns.saturating_sub(first_ns) >= most_ns || self.watcher.came[0] >= most {
                 break;
             }
         }
@@ -199,6 +232,8 @@ impl Session {
                 break;
             }
         }
+        // Whoever was there has gone, or had his time: what still comes is lost by name.
+        self.subscriber.acknowledge().decline();
         Ok(())
     }
 }
@@ -224,30 +259,32 @@ pub fn subscribe(
     let trouble = (subscriber.connections_made() == 0).then(|| subscriber.trouble());
     let has_all = subscriber.has_ended();
     session.end(signals)?;
+    session.show(clock::monotonic_ns());
     let Session {
         subscriber,
-        mut watcher,
+        watcher,
         mut books,
         last_ns,
     } = session;
-    let summary = subscriber.finish(Duration::ZERO, |delivered| {
-        let message = delivered.message;
-        watcher.chunks += 1;
-        let table = &mut watcher.table;
-        table.handle_chunk(message.tag, message.status, message.payload);
-    })?;
+    let summary = subscriber.finish(Duration::ZERO, |_| {})?;
     let elapsed_ns = last_ns.saturating_sub(watcher.first_ns.unwrap_or(last_ns));
     let cpu_ns = clock::process_cpu_ns().saturating_sub(begun_cpu_ns);
-    books.show(clock::monotonic_ns(), &watcher.table.totals());
+    let verdict = books.close(match has_all {
+        true => Reason::InputEnded,
+        false => Reason::Requested,
+    })?;
     let latency_ns = match &watcher.table.latency {
         Some(latency) => latency.report(&books.reader()?)?,
         None => None,
     };
-    Ok(SwrodReport {
+    let own = verdict.closed_books();
+    let report = SwrodReport {
         latency_ns,
-        nothing_came: nothing_came(watcher.chunks, trouble),
-        ..report::make(watcher.table, has_all, elapsed_ns, cpu_ns, summary)
-    })
+        nothing_came: nothing_came(watcher.came[0], trouble),
+        ..report::make(watcher.table, has_all, elapsed_ns, cpu_ns, own, summary)
+    };
+    books.keep(&report)?;
+    Ok(report)
 }
 
 fn entries(plan: &SwrodPlan) -> Vec<Entry> {

@@ -21,9 +21,9 @@ use forebay_sys::{clock, process};
 use forebay_wire::felix::Fid;
 
 use super::child::Parent;
+use super::closing::with_end_points;
 use super::device::DeviceError;
 use super::error::ReadoutError;
-use crate::error::RunError;
 use crate::metrics::{MetricsServer, Shown};
 use crate::net::{Address, Delivered, NetSummary, Receiver, Settings};
 use books::{Books, Unrouted, Unwritten};
@@ -254,14 +254,9 @@ impl ToFlx<'_> {
             let own = Fid::to_host(target.detector, target.connector, elink).from_host();
             own.0 == fid.0 & ROUTED_BITS
         };
-        match self
-            .cards
-            .iter_mut()
-            .enumerate()
-            .find(|(_, card)| is_of(card))
-        {
-            Some((number, card)) => {
-                self.books.routed(number, bytes);
+        match self.cards.iter_mut().find(is_of) {
+            Some(card) => {
+                self.books.routed(bytes);
                 card.take(elink, message.payload, &mut self.books);
             }
             None => self.books.unrouted(Unrouted::UnknownFid, bytes),
@@ -295,7 +290,7 @@ impl ToFlx<'_> {
                 ));
             }
             card.give_up(Unwritten::Stopped, &mut self.books);
-            card.summary.packets_left = card.in_ring();
+            card.leave(&mut self.books);
         }
         // In rings or lost by name, all of it: a sender that still waits for that is told. What comes now goes nowhere.
         self.books.commit();
@@ -328,15 +323,9 @@ impl ToFlx<'_> {
         ended: Result<NetSummary, ReadoutError>,
         begun: Instant,
     ) -> Result<ToFlxSummary, ReadoutError> {
-        let snapshot = self
-            .books
-            .ledger
-            .reader()?
-            .snapshot()
-            .map_err(RunError::from)?;
-        let balance = snapshot.balance();
+        let verdict = self.books.ledger.verdict()?;
         let mut drops = BTreeMap::new();
-        for account in &balance.accounts {
+        for account in &verdict.balance.accounts {
             for line in account.dropped.iter().filter(|line| line.items > 0) {
                 let name = format!("{}.{}", account.place, line.reason);
                 *drops.entry(name).or_default() += line.items;
@@ -361,8 +350,7 @@ impl ToFlx<'_> {
             packets: of_cards(|card| card.packets),
             drops,
             held_up_seconds: self.held_up_ns as f64 / 1e9,
-            residual_items: balance.residual_items + receiver.residual_items,
-            residual_bytes: balance.residual_bytes + receiver.residual_bytes,
+            books: with_end_points(verdict.closed_books(), [&receiver]),
             seconds: begun.elapsed().as_secs_f64(),
             cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
             pid: std::process::id(),

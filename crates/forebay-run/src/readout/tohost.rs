@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_ledger::{Condition, Reason};
+use forebay_ledger::{Closed, Condition, Reason};
 use forebay_sys::process;
 use forebay_sys::signals::StopSignals;
 use serde::Serialize;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::books;
 use super::buffer_summary::{BufferSummary, CardEnd};
 use super::child::Parent;
+use super::closing::with_end_points;
 use super::device::{Device, DeviceError, DeviceInfo};
 use super::error::ReadoutError;
 use super::reader::{self, ReaderPlan};
@@ -154,10 +155,9 @@ pub struct ToHostSummary {
     pub chunks_published: u64,
     /// What was lost, by place and reason.
     pub drops: BTreeMap<String, u64>,
-    /// What the books leave over, in blocks, subchunks, chunks and messages together.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
+    /// What the books leave over, in blocks, subchunks, chunks and messages together, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// How long it ran, in seconds.
     pub seconds: f64,
     /// CPU time of the process, in seconds.
@@ -171,10 +171,10 @@ pub struct ToHostSummary {
 }
 
 impl ToHostSummary {
-    /// Whether nothing is left over and every card ended in order, or this side was told to stop.
+    /// Whether nothing is left over, and nothing left inside.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.residual_items == 0 && self.residual_bytes == 0
+        self.books.is_closed()
     }
 
     /// Whether a card was lost.
@@ -297,13 +297,9 @@ fn summary(
     begun: Instant,
     failed: Option<String>,
 ) -> Result<ToHostSummary, ReadoutError> {
-    let balance = books
-        .reader()?
-        .snapshot()
-        .map_err(RunError::from)?
-        .balance();
+    let verdict = books.verdict()?;
     let mut drops = BTreeMap::new();
-    for account in &balance.accounts {
+    for account in &verdict.balance.accounts {
         for line in &account.dropped {
             let name = format!("{}.{}", account.place, line.reason);
             *drops.entry(name).or_default() += line.items;
@@ -325,10 +321,10 @@ fn summary(
         chunk_bytes: of_publishers(|buffer| buffer.chunk_bytes),
         chunks_published: of_publishers(|buffer| buffer.chunks_published),
         drops,
-        residual_items: balance.residual_items
-            + of_publishers(|buffer| buffer.publisher.residual_items),
-        residual_bytes: balance.residual_bytes
-            + of_publishers(|buffer| buffer.publisher.residual_bytes),
+        books: with_end_points(
+            verdict.closed_books(),
+            buffers.iter().map(|buffer| &buffer.publisher),
+        ),
         seconds: begun.elapsed().as_secs_f64(),
         cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
         pid: std::process::id(),

@@ -12,7 +12,8 @@ use forebay_run::readout::demo::{self, DemoPlan, DemoSummary};
 
 use crate::output::{Format, bytes, note_line, print_line, si};
 use crate::range;
-use crate::session::{BROKEN, leak_from_env};
+use crate::session::leak_from_env;
+use crate::totals::exit_code;
 
 /// Runs link readout on this machine: an emulated card, to-host and a subscriber, as three processes.
 ///
@@ -137,12 +138,10 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     for failed in &summary.failed {
         note_line(format_args!("forebay: {failed}"));
     }
-    let is_odd = summary.residual_items + summary.residual_bytes > 0;
-    Ok(match (is_odd, summary.failed.is_empty()) {
-        (true, _) => ExitCode::from(BROKEN),
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::from(2),
-    })
+    Ok(exit_code(
+        summary.books().is_closed(),
+        summary.failed.is_empty(),
+    ))
 }
 
 fn print(summary: &DemoSummary) {

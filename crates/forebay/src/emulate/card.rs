@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use forebay_run::hops;
 use forebay_run::readout::card::replay::{self, BlockReplay, ReplaySummary};
 use forebay_run::readout::card::{self, CardPlan, CardSummary, DmaSummary};
 use forebay_run::readout::config;
 
 use crate::output::{Format, bytes, counted, note_line, print_line, si};
-use crate::session::BROKEN;
+use crate::session::leak_of;
+use crate::totals::{exit_code, print_left};
 
 /// A card of detector links: front ends, links, blocks and DMA buffers in shared memory, which `forebay tohost` opens.
 ///
@@ -54,6 +56,10 @@ pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
     if let Some(socket) = &args.socket {
         plan.socket.clone_from(socket);
     }
+    plan.leak = leak_of(match &args.replay {
+        Some(_) => hops::CARD_REPLAY,
+        None => hops::CARD,
+    })?;
     let signals = forebay_run::signals()?;
     let ready = |socket: &Path| {
         note_line(format_args!(
@@ -86,13 +92,7 @@ pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
             counted(summary.held, "chunk"),
         ));
     }
-    Ok(
-        match (summary.residual_items + summary.residual_bytes, unread) {
-            (0, 0) => ExitCode::SUCCESS,
-            (0, _) => ExitCode::from(2),
-            _ => ExitCode::from(BROKEN),
-        },
-    )
+    Ok(exit_code(summary.books.is_closed(), unread == 0))
 }
 
 fn unread(dma: &[DmaSummary]) -> u64 {
@@ -109,12 +109,7 @@ fn conclude_replay(summary: &ReplaySummary, format: Format) -> Result<ExitCode> 
         let unread = counted(unread, "block");
         note_line(format_args!("forebay: {unread} left: nobody has read them"));
     }
-    let is_closed = (summary.residual_items, summary.residual_bytes) == (0, 0);
-    Ok(match (is_closed, unread) {
-        (false, _) => ExitCode::from(BROKEN),
-        (true, 0) => ExitCode::SUCCESS,
-        (true, _) => ExitCode::from(2),
-    })
+    Ok(exit_code(summary.books.is_closed(), unread == 0))
 }
 
 fn print_replay(summary: &ReplaySummary) {
@@ -139,8 +134,9 @@ fn print_replay(summary: &ReplaySummary) {
     }
     print_line(format_args!(
         "CPU {:.2} s; residual {} blocks, {} bytes",
-        summary.cpu_seconds, summary.residual_items, summary.residual_bytes
+        summary.cpu_seconds, summary.books.residual_items, summary.books.residual_bytes
     ));
+    print_left(&summary.books);
 }
 
 fn print(summary: &CardSummary) {
@@ -194,6 +190,7 @@ fn print(summary: &CardSummary) {
     }
     print_line(format_args!(
         "CPU {:.2} s; residual {} items, {} bytes",
-        summary.cpu_seconds, summary.residual_items, summary.residual_bytes
+        summary.cpu_seconds, summary.books.residual_items, summary.books.residual_bytes
     ));
+    print_left(&summary.books);
 }

@@ -27,7 +27,7 @@ pub(super) fn summary(report: &SwrodReport) -> String {
         report.repeated,
         report.dropped,
         report.dropped_at_peers,
-        report.residual_items
+        report.books.residual_items
     );
     let lines = [
         ("bad payload", &report.bad_payload),

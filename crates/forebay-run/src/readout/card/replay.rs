@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use forebay_emu::card::Dma;
-use forebay_ledger::{Condition, Reason};
+use forebay_ledger::{Closed, Condition, Reason};
 use forebay_ring::BlockProducer;
 use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
@@ -66,10 +66,9 @@ pub struct ReplaySummary {
     pub held_up_seconds: f64,
     /// From the first block to the last, in s.
     pub seconds: f64,
-    /// What is left over in the books, in blocks: 0.
-    pub residual_items: i64,
-    /// The same in bytes: 0.
-    pub residual_bytes: i64,
+    /// What the books leave over, in blocks, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// CPU time of this process, in s.
     pub cpu_seconds: f64,
     /// This process.
@@ -133,7 +132,7 @@ pub fn run(
     };
     let (memories, rings) = Rings::create(&info)?;
     let mut warnings = Vec::new();
-    let books = Books::open(plan, &mut warnings)?;
+    let books = Books::open(plan, format.bytes(), &mut warnings)?;
     warnings.iter().for_each(|warning| warn(warning));
     let reader = books.ledger.reader()?;
     let metrics = plan.metrics.map(|at| MetricsServer::start(at, reader));
@@ -189,48 +188,45 @@ impl Player<'_> {
     fn play_once(&mut self) -> Result<bool, ReadoutError> {
         let mut reading = Reading::begin(self.replay, Some(self.format))?;
         while !self.stops() {
-            let file = &self.books.file;
-            let taken = match reading.next(&self.replay.file)? {
-                Next::Block => {
-                    let block = reading.block();
-                    let bytes = block.len();
-                    for term in [file.incoming, file.outgoing] {
-                        self.books.book.add_tally(term, 1, bytes as u64);
-                    }
-                    self.show_block(block)?;
-                    bytes
-                }
-                Next::Skip(bytes, _) => {
-                    self.drop_bytes(NO_BLOCK, bytes);
-                    bytes
-                }
-                Next::Tail(bytes) => {
-                    self.drop_bytes(CUT_OFF, bytes);
-                    bytes
-                }
+            let next = reading.next(&self.replay.file)?;
+            let taken = match next {
+                Next::Block => self.format.bytes(),
+                Next::Skip(bytes, _) | Next::Tail(bytes) => bytes,
                 Next::End => return Ok(true),
             };
+            self.books
+                .read(u64::from(matches!(next, Next::Block)), taken);
+            match next {
+                Next::Block => {
+                    let block = reading.block();
+                    self.books.handed(block.len());
+                    if !self.books.leak.take("file") {
+                        self.show_block(block)?;
+                    }
+                }
+                Next::Skip(bytes, _) => self.books.dropped(NO_BLOCK, bytes),
+                Next::Tail(bytes) => self.books.dropped(CUT_OFF, bytes),
+                Next::End => {}
+            }
             reading.window.skip(taken);
         }
         Ok(false)
-    }
-
-    fn drop_bytes(&mut self, reason: usize, bytes: usize) {
-        let file = &self.books.file;
-        for term in [file.incoming, file.dropped[reason]] {
-            self.books.book.add_tally(term, 0, bytes as u64);
-        }
     }
 
     /// Puts a block into its buffer, as late as its time and the room there ask for.
     fn show_block(&mut self, block: &[u8]) -> Result<(), ReadoutError> {
         let head = head_of(block, self.format);
         let buffer = head.map_or(0, |head| self.buffers[usize::from(head.elink.number())]);
-        self.books.comes(buffer, block.len());
+        let bytes = block.len();
+        self.books.comes(buffer, bytes);
+        self.books.waits(buffer, bytes);
         let placed = self.place(block, head, buffer);
-        let is_placed = matches!(placed, Ok(true));
         // Whatever hindered it, it is not in hand any more.
-        self.books.goes(buffer, block.len(), is_placed);
+        self.books.waits_no_more(buffer, bytes);
+        let is_placed = matches!(placed, Ok(true));
+        if !is_placed {
+            self.books.not_shown(buffer, bytes);
+        }
         self.blocks += u64::from(is_placed);
         self.hidden += u64::from(is_placed);
         placed?;
@@ -347,29 +343,22 @@ impl Player<'_> {
             Ok(()) => (Condition::Ended, Reason::InputEnded),
         };
         self.books.ledger.close(condition, reason);
-        let summary = self.summary(elinks);
+        let summary = self.summary(elinks)?;
         self.books.ledger.keep_summary(&summary)?;
         Ok(summary)
     }
 
-    fn summary(&mut self, elinks: BTreeSet<u16>) -> ReplaySummary {
+    fn summary(&mut self, elinks: BTreeSet<u16>) -> Result<ReplaySummary, ReadoutError> {
+        let verdict = self.books.ledger.verdict()?;
         let (books, file) = (&self.books, &self.books.file);
-        let accounts = || books.dma.iter().map(|(account, _)| account);
-        let all = || accounts().chain([file]);
-        let incoming = books.sum(all().map(|account| account.incoming));
-        let outgoing = books.sum(all().map(|account| account.outgoing));
-        let dropped = books.sum(all().flat_map(|account| account.dropped.iter().copied()));
-        let held = books.sum(all().map(|account| account.held));
-        let [residual_items, residual_bytes] = [0, 1].map(|unit| {
-            incoming[unit] as i64 - (outgoing[unit] + dropped[unit] + held[unit]) as i64
-        });
-        let [blocks, bytes] = books.sum(accounts().map(|account| account.outgoing));
+        let accounts = books.dma.iter().map(|(account, _)| account);
+        let [blocks, bytes] = books.sum(accounts.map(|account| account.outgoing));
         let lost = |reason: usize| books.book.tally(file.dropped[reason]).1;
         let cpu = process::own_cpu_time();
         let nanoseconds = |ns: u64| ns as f64 / 1e9;
         let since_ns = clock::monotonic_ns().saturating_sub(self.begun_ns);
         let dma = self.rings.rings.iter_mut();
-        ReplaySummary {
+        Ok(ReplaySummary {
             blocks_format: self.format.to_string(),
             blocks,
             bytes,
@@ -379,12 +368,11 @@ impl Player<'_> {
             elinks: elinks.into_iter().collect(),
             held_up_seconds: nanoseconds(books.book.value(books.held_up_ns)),
             seconds: nanoseconds(if self.begun_ns > 0 { since_ns } else { 0 }),
-            residual_items,
-            residual_bytes,
+            books: verdict.closed_books(),
             cpu_seconds: nanoseconds(cpu.user_ns + cpu.system_ns),
             pid: std::process::id(),
             dma: dma.map(|ring| of_ring(ring, self.format)).collect(),
-        }
+        })
     }
 }
 

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use forebay_emu::Behind;
 use forebay_emu::card::{CardAccount, FromHostBooks};
+use forebay_ledger::Closed;
 use forebay_sys::process;
 use serde::Serialize;
 
 use super::Process;
+use crate::error::RunError;
 
 /// What became of one DMA buffer.
 #[derive(Clone, Debug, Serialize)]
@@ -149,10 +151,9 @@ pub struct CardSummary {
     pub host_limited: bool,
     /// 99th percentile of the lateness of triggers, in ns of the card's time.
     pub lag_ns_p99: u64,
-    /// What the books leave over, in triggers, chunks, packets and messages.
-    pub residual_items: u64,
-    /// What they leave over in bytes.
-    pub residual_bytes: u64,
+    /// What the books leave over, in triggers, chunks, packets and messages, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Readers that were turned away.
     pub readers_refused: u64,
     /// CPU time of the process, in seconds.
@@ -167,7 +168,8 @@ pub struct CardSummary {
 
 impl Process<'_> {
     /// After so much of the card's time.
-    pub(super) fn summary(&mut self, card_ns: u64) -> CardSummary {
+    pub(super) fn summary(&mut self, card_ns: u64) -> Result<CardSummary, RunError> {
+        let mut books = self.books.ledger.verdict()?.closed_books();
         let account: CardAccount = self.card.account();
         let Behind {
             lag_ns_p99,
@@ -178,7 +180,10 @@ impl Process<'_> {
         // What is sent and read after the last trigger is not its time.
         let card_ns = if run_ns > 0 { run_ns } else { card_ns };
         let (triggers, chunks) = (account.triggers, account.chunks);
+        // The engine's own sums see one thing more: that each trigger made a chunk on each E-link.
         let [of_triggers, of_chunks, of_bytes] = account.residual();
+        books.residual_items = books.residual_items.max(of_triggers + of_chunks);
+        books.residual_bytes = books.residual_bytes.max(of_bytes);
         let cpu = process::own_cpu_time();
         let block_bytes = self.plan.config.format.bytes() as u64;
         let rings = self.rings.rings.iter_mut().zip(&account.dma_busy);
@@ -208,7 +213,7 @@ impl Process<'_> {
                 0.0
             }
         };
-        CardSummary {
+        Ok(CardSummary {
             triggers_requested: triggers.requested,
             triggers: triggers.accepted,
             held_by_link: triggers.held_by_link,
@@ -231,14 +236,13 @@ impl Process<'_> {
             time_dilation: self.plan.time_dilation,
             host_limited: generator_limited,
             lag_ns_p99,
-            residual_items: of_triggers + of_chunks,
-            residual_bytes: of_bytes,
+            books,
             readers_refused: self.door.refused(),
             cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
             pid: std::process::id(),
             dma,
             elinks: account.elinks.iter().map(of_elink).collect(),
-        }
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use forebay_emu::card::{Card, FromHostBooks};
 use forebay_ledger::{
-    Account, Book, Counter, GroupId, GroupWriter, Schema, SchemaBuilder, Tally, Unit, Words,
+    Account, Book, Counter, GroupId, GroupWriter, Leak, Schema, SchemaBuilder, Tally, Unit, Words,
 };
 use forebay_wire::felix::{PACKET_BYTES, Pieces};
 
@@ -54,6 +54,8 @@ pub(in crate::readout) struct FromHostBook {
     at: FromHostWords,
     before: FromHostBooks,
     held_up: u64,
+    /// The fault switch of the tests, at `from_host`.
+    leak: Leak,
 }
 
 impl FromHostBook {
@@ -69,7 +71,14 @@ impl FromHostBook {
             at,
             before: FromHostBooks::default(),
             held_up: 0,
+            leak: Leak::off(),
         })
+    }
+
+    /// With the fault switch of the tests.
+    pub(in crate::readout) fn leaking(mut self, leak: &Leak) -> Self {
+        self.leak = leak.clone();
+        self
     }
 
     /// Fills in what the engine has counted, and shows it.
@@ -87,7 +96,11 @@ impl FromHostBook {
         let come = (now.decoded.come, was.decoded.come);
         add(packets.incoming, messages.incoming, come.0, come.1);
         add(packets.outgoing, messages.outgoing, now.looped, was.looped);
-        add(packets.outgoing, messages.outgoing, now.sunk, was.sunk);
+        let mut sunk = now.sunk;
+        sunk.messages -= self
+            .leak
+            .take_of("from_host", now.sunk.messages - was.sunk.messages);
+        add(packets.outgoing, messages.outgoing, sunk, was.sunk);
         let dropped = now.dropped().into_iter().zip(was.dropped());
         let tallies = packets.dropped.iter().zip(&messages.dropped);
         for ((packets, messages), (now, was)) in tallies.zip(dropped) {

@@ -15,6 +15,12 @@ impl DemoSummary {
                 self.residual_items, self.residual_bytes
             );
         }
+        if self.left_items + self.left_bytes > 0 {
+            return format!(
+                "THE BOOKS DO NOT CLOSE: {} items and {} bytes are still inside by the books of processes that have ended.",
+                self.left_items, self.left_bytes
+            );
+        }
         let mut said = Vec::new();
         if self.chunks_expected == 0 {
             said.push("Nothing came: there was no trigger".to_owned());
@@ -80,5 +86,14 @@ mod tests {
         assert!(nothing.starts_with("Nothing came"), "{nothing}");
         summary.residual_items = 1;
         assert!(summary.closing().starts_with("THE BOOKS DO NOT CLOSE"));
+        let left = DemoSummary {
+            left_items: 3,
+            ..DemoSummary::default()
+        };
+        assert!(
+            left.closing()
+                .contains("3 items and 0 bytes are still inside")
+        );
+        assert!(!left.is_closed());
     }
 }

@@ -1,12 +1,22 @@
-//! What a subscriber of chunks shows while it runs: metrics beside the ledger of its end point. No term of an account is here.
+//! The ledger of a subscriber of chunks, beside that of its end point.
+//!
+//! ```text
+//! the end point: deliver ─▶ check (chunks): sound, or wrong by name
+//! ```
+//!
+//! The end point counts what it delivers and holds it until it is told what was taken; this side counts what it is given, and the table what it finds in each chunk. The rest
+//! are metrics.
+
+use std::path::Path;
 
 use forebay_ledger::{
-    Book, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter, LedgerReader, Schema,
-    SchemaBuilder,
+    Account, Book, Condition, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter,
+    LedgerReader, Reason, Schema, SchemaBuilder, Unit, Verdict,
 };
 use forebay_readout::Status;
 
-use super::table::Totals;
+use super::report::SwrodReport;
+use super::table::{Outcomes, Totals};
 use crate::error::RunError;
 use crate::readout::payload::Wrong;
 use crate::run_dir::KeptLedger;
@@ -16,6 +26,7 @@ const SHOW_NS: u64 = 100_000_000;
 
 struct Words {
     group: GroupId,
+    check: Account,
     /// In the order of [`Totals::of_chunks`].
     chunks: [Counter; 5],
     flagged: [Counter; 8],
@@ -35,6 +46,7 @@ pub(super) struct SwrodBooks {
 fn declare(run_id: &str, with_latency: bool) -> Result<(Schema, Words), RunError> {
     let mut schema = SchemaBuilder::new(run_id);
     let group = schema.group("swrod");
+    let (_, check) = schema.account(group, "check", "all", Unit::Chunks, &Wrong::REASONS);
     let mut counter =
         |name: &str, owner: &str, help: &str| schema.counter(group, name, owner, help);
     let chunks = [
@@ -69,6 +81,7 @@ fn declare(run_id: &str, with_latency: bool) -> Result<(Schema, Words), RunError
     let latency = with_latency.then(|| (schema.histogram("trigger_latency_ns", "ns", ""), unknown));
     let words = Words {
         group,
+        check,
         chunks,
         flagged,
         wrong,
@@ -79,11 +92,18 @@ fn declare(run_id: &str, with_latency: bool) -> Result<(Schema, Words), RunError
 }
 
 impl SwrodBooks {
-    /// Makes them, and what latencies are recorded in when they are asked for.
-    pub(super) fn open(with_latency: bool) -> Result<(Self, Option<HistogramWriter>), RunError> {
+    /// Makes them, in the run directory `out` or nowhere but here, and what latencies are recorded in when they are asked for.
+    pub(super) fn open(
+        out: Option<&Path>,
+        with_latency: bool,
+    ) -> Result<(Self, Option<HistogramWriter>), RunError> {
         let run_id = format!("swrod-{}", std::process::id());
         let (schema, words) = declare(&run_id, with_latency)?;
-        let ledger = KeptLedger::open(&schema, &run_id, None, 0, &mut Vec::new())?;
+        let mut warnings = Vec::new();
+        let ledger = KeptLedger::open(&schema, &run_id, out, 0, &mut warnings)?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
         let group = GroupWriter::attach(&schema, ledger.words(), words.group)?;
         let latency = match words.latency {
             Some((at, _)) => Some(HistogramWriter::attach(&schema, ledger.words(), at)?),
@@ -110,10 +130,23 @@ impl SwrodBooks {
         now_ns >= self.next_ns
     }
 
-    /// Shows what there is now.
-    pub(super) fn show(&mut self, now_ns: u64, totals: &Totals) {
+    /// Shows what there is now: the chunks and bytes that came, what was found in them, and sums of all E-links.
+    pub(super) fn show(
+        &mut self,
+        now_ns: u64,
+        came: [u64; 2],
+        outcomes: &Outcomes,
+        totals: &Totals,
+    ) {
         self.next_ns = now_ns + SHOW_NS;
         let Self { words, book, .. } = self;
+        let check = &words.check;
+        let terms = [(check.incoming, came), (check.outgoing, outcomes.sound)];
+        let dropped = check.dropped.iter().copied().zip(outcomes.wrong);
+        for (tally, [chunks, bytes]) in terms.into_iter().chain(dropped) {
+            book.set(tally.items, chunks);
+            book.set(tally.bytes, bytes);
+        }
         let counters = words.chunks.iter().zip(totals.of_chunks);
         let counters = counters
             .chain(words.flagged.iter().zip(totals.flagged))
@@ -127,5 +160,16 @@ impl SwrodBooks {
         }
         self.group.commit(&self.book);
         self.ledger.heartbeat();
+    }
+
+    /// Closes them, and says what the audit says of them.
+    pub(super) fn close(&mut self, reason: Reason) -> Result<Verdict, RunError> {
+        self.ledger.close(Condition::Ended, reason);
+        self.ledger.verdict()
+    }
+
+    /// Leaves ledger and record in the run's directory, if there is one.
+    pub(super) fn keep(&mut self, report: &SwrodReport) -> Result<(), RunError> {
+        self.ledger.keep_summary(report)
     }
 }

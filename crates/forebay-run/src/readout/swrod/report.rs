@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use forebay_ledger::Closed;
 use serde::Serialize;
 
 use super::fragments::Fragments;
 use super::latency::LatencyReport;
 use super::table::Table;
 use crate::net::NetSummary;
+use crate::readout::closing::with_end_points;
 
 /// Counts by name; names with 0 are left out.
 pub type ByName = BTreeMap<&'static str, u64>;
@@ -47,10 +49,9 @@ pub struct SwrodReport {
     pub dropped: u64,
     /// Messages that publishers dropped, as this side was too slow, where they said it.
     pub dropped_at_peers: u64,
-    /// What the books leave over, in chunks: those that came and were not looked at included.
-    pub residual_items: u64,
-    /// What they leave over, in bytes.
-    pub residual_bytes: u64,
+    /// What the books leave over, of this side and of its end point, and what they still say to be inside: chunks that came and were not looked at included.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Processor time of this process, from its first wait to its end, in s.
     pub cpu_seconds: f64,
     /// Why nothing was checked, when nothing came.
@@ -117,6 +118,7 @@ pub(super) fn make(
     has_all: bool,
     elapsed_ns: u64,
     cpu_ns: u64,
+    own: Closed,
     end_point: NetSummary,
 ) -> SwrodReport {
     let fragments = table.fragments.as_mut();
@@ -130,9 +132,9 @@ pub(super) fn make(
             0.0
         }
     };
-    // What was read and is not in the table was looked at by nobody.
-    let unseen = end_point.messages.abs_diff(chunks);
-    let unseen_bytes = end_point.bytes.abs_diff(bytes);
+    let mut books = with_end_points(own, [&end_point]);
+    // What was delivered and is not acknowledged was looked at by nobody.
+    books.left_items = books.left_items.saturating_add(end_point.held);
     let mut report = SwrodReport {
         chunks,
         bytes,
@@ -149,8 +151,7 @@ pub(super) fn make(
         latency_ns: None,
         dropped: end_point.dropped,
         dropped_at_peers: end_point.dropped_at_peers,
-        residual_items: end_point.residual_items + unseen,
-        residual_bytes: end_point.residual_bytes + unseen_bytes,
+        books,
         cpu_seconds: cpu_ns as f64 / 1e9,
         nothing_came: None,
         end_point,
@@ -193,7 +194,7 @@ impl SwrodReport {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let fragments = self.fragments.is_none_or(|it| it.residual_chunks == 0);
-        [self.residual_items, self.residual_bytes] == [0; 2] && fragments
+        self.books.is_closed() && fragments
     }
 
     /// Whether anything was lost, came twice or came damaged. That a front end was busy is neither.

@@ -102,8 +102,28 @@ pub(super) struct Table {
     others: HashMap<u64, u32>,
     /// The tag that came last, and where its E-link is.
     last: (u64, usize),
+    /// What became of chunks, all E-links together.
+    pub(super) outcomes: Outcomes,
     pub(super) fragments: Option<Fragments>,
     pub(super) latency: Option<Latency>,
+}
+
+/// Chunks and bytes by what was found in them, one of these for each chunk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcomes {
+    /// As they should be.
+    pub(super) sound: [u64; 2],
+    /// Not so, by reason.
+    pub(super) wrong: [[u64; 2]; Wrong::REASONS.len()],
+}
+
+impl Outcomes {
+    #[cold]
+    fn wrong(&mut self, wrong: Wrong, bytes: u64) {
+        let [chunks, sum] = &mut self.wrong[wrong.place()];
+        *chunks += 1;
+        *sum += bytes;
+    }
 }
 
 /// The sums of all E-links.
@@ -129,6 +149,7 @@ impl Table {
             connectors: Vec::new(),
             others: HashMap::new(),
             last: (0, usize::MAX),
+            outcomes: Outcomes::default(),
             fragments,
             latency: None,
         };
@@ -155,8 +176,15 @@ impl Table {
         let (wrong, step) = link
             .stream
             .verify(self.against, elink, Status(status), chunk);
-        if let Some(wrong) = wrong {
-            link.wrong(wrong);
+        match wrong {
+            Some(wrong) => {
+                link.wrong(wrong);
+                self.outcomes.wrong(wrong, chunk.len() as u64);
+            }
+            None => {
+                self.outcomes.sound[0] += 1;
+                self.outcomes.sound[1] += chunk.len() as u64;
+            }
         }
         if link.is_rest {
             link.stream = Stream::default();

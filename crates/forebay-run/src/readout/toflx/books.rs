@@ -5,6 +5,10 @@
 //! ```
 //!
 //! They are committed before packets are shown to a card: whatever it has seen is in them.
+//!
+//! Of a link each end is counted by its own party: `route` by who routes, `encode` by the card that it is for. Packets enter `ring` one by one as they are written; `held`
+//! are those of the messages that were said to be in it; they leave it as the card's own index in the shared memory goes on, and what is left at the end is what the ring
+//! says.
 
 use std::path::Path;
 
@@ -51,7 +55,16 @@ pub(super) const UNWRITTEN: [&str; 6] = [
     "stopped",
 ];
 /// Why packets were lost in a ring.
-const RING_REASONS: [&str; 1] = ["card_gone"];
+const RING_REASONS: [&str; 2] = ["card_gone", "not_taken"];
+
+/// Why packets in a ring are nobody's any more, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Untaken {
+    /// The card went.
+    CardGone,
+    /// The run was over before the card had taken them; it may still.
+    NotTaken,
+}
 
 /// Words of one card.
 #[derive(Clone, Debug)]
@@ -156,22 +169,38 @@ impl Books {
         self.book.add_tally(dropped, 1, bytes);
     }
 
-    /// It is for this card.
+    /// It is for a card.
     #[inline]
-    pub(super) fn routed(&mut self, card: usize, bytes: u64) {
+    pub(super) fn routed(&mut self, bytes: u64) {
         self.book.add_tally(self.route.outgoing, 1, bytes);
+    }
+
+    /// A card has got it.
+    #[inline]
+    pub(super) fn given(&mut self, card: usize, bytes: u64) {
         let encode = self.cards[card].encode.incoming;
         self.book.add_tally(encode, 1, bytes);
     }
 
-    /// It lies in the card's ring, in so many packets.
+    /// It lies in the card's ring.
     #[inline]
-    pub(super) fn written(&mut self, card: usize, bytes: u64, packets: u64) {
-        let CardWords { encode, ring, .. } = &self.cards[card];
-        self.book.add_tally(encode.outgoing, 1, bytes);
-        let size = packets * PACKET_BYTES as u64;
-        self.book.add_tally(ring.incoming, packets, size);
-        self.book.add_tally(ring.held, packets, size);
+    pub(super) fn written(&mut self, card: usize, bytes: u64) {
+        let encode = self.cards[card].encode.outgoing;
+        self.book.add_tally(encode, 1, bytes);
+    }
+
+    /// So many packets were written into the ring, by who wrote them one by one.
+    #[inline]
+    pub(super) fn packets(&mut self, card: usize, packets: u64) {
+        let ring = self.cards[card].ring.incoming;
+        self.book.add_tally(ring, packets, size(packets));
+    }
+
+    /// So many are in it more, by the length of their message.
+    #[inline]
+    pub(super) fn filled(&mut self, card: usize, packets: u64) {
+        let ring = self.cards[card].ring.held;
+        self.book.add_tally(ring, packets, size(packets));
     }
 
     /// It does not.
@@ -191,22 +220,25 @@ impl Books {
         self.book.sub_tally(self.cards[card].encode.held, 1, bytes);
     }
 
-    /// The card has taken so many packets.
+    /// The card has taken so many packets, by its own index.
     #[inline]
     pub(super) fn taken(&mut self, card: usize, packets: u64) {
-        let ring = &self.cards[card].ring;
-        let size = |packets: u64| packets * PACKET_BYTES as u64;
         let counted = packets - self.leak.take_of("ring", packets);
-        self.book.add_tally(ring.outgoing, counted, size(counted));
-        self.book.sub_tally(ring.held, packets, size(packets));
+        let ring = self.cards[card].ring.outgoing;
+        self.book.add_tally(ring, counted, size(counted));
     }
 
-    /// So many it will never take: it is gone.
-    pub(super) fn lost(&mut self, card: usize, packets: u64) {
-        let ring = &self.cards[card].ring;
-        let size = packets * PACKET_BYTES as u64;
-        self.book.add_tally(ring.dropped[0], packets, size);
-        self.book.sub_tally(ring.held, packets, size);
+    /// So many are in the ring no more.
+    #[inline]
+    pub(super) fn emptied(&mut self, card: usize, packets: u64) {
+        let ring = self.cards[card].ring.held;
+        self.book.sub_tally(ring, packets, size(packets));
+    }
+
+    /// So many it has not taken, by what the ring says.
+    pub(super) fn untaken(&mut self, card: usize, why: Untaken, packets: u64) {
+        let ring = self.cards[card].ring.dropped[why as usize];
+        self.book.add_tally(ring, packets, size(packets));
     }
 
     /// Its ring has so many packets, of which it has not taken so many.
@@ -231,4 +263,9 @@ impl Books {
     pub(super) fn commit(&mut self) {
         self.group.commit(&self.book);
     }
+}
+
+/// Bytes of so many packets.
+const fn size(packets: u64) -> u64 {
+    packets * PACKET_BYTES as u64
 }

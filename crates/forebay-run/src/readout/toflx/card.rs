@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_ring::RingError;
 use forebay_wire::felix::{ELINKS, Elink, PACKET_BYTES, PacketWriter, packets_of};
 
-use super::books::{Books, Unwritten};
+use super::books::{Books, Untaken, Unwritten};
 use super::summary::ToFlxCardSummary;
 use crate::readout::CardEnd;
 use crate::readout::device::{DeviceError, FromHostDevice};
@@ -49,8 +49,10 @@ pub(super) struct Card {
     /// Messages for which there was no room, in order; their memory is used again.
     waiting: VecDeque<(Elink, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
-    /// Packets in the ring when it was looked at last, those that are not shown included.
+    /// Packets of messages in the ring that were not seen taken, those that are not shown included.
     in_ring: u64,
+    /// How many packets the card has taken in all, by its index; those that a predecessor wrote are as if it had.
+    taken: u64,
     /// Something was written and not shown.
     fresh: bool,
     /// Since when it is gone, if it was there.
@@ -75,6 +77,7 @@ impl Card {
             waiting: VecDeque::new(),
             spare: Vec::new(),
             in_ring: 0,
+            taken: 0,
             fresh: false,
             gone: None,
             summary,
@@ -176,6 +179,7 @@ impl Card {
         self.message_bytes_max = self.limit.map_or(most, |limit| limit.min(most));
         // What a predecessor wrote is in that one's books.
         self.in_ring = 0;
+        self.taken = written_of(&device);
         self.summary.packets_before += device.packets.blocks() - device.packets.free_blocks();
         self.gone = None;
         self.failed = None;
@@ -188,9 +192,8 @@ impl Card {
     /// The card is gone: what is in its ring is lost, and so is what waits.
     fn gone(&mut self, in_order: bool, books: &mut Books) {
         self.see(books);
-        books.lost(self.number, self.in_ring);
-        self.summary.packets_lost += self.in_ring;
-        self.in_ring = 0;
+        let lost = self.empty(Untaken::CardGone, books);
+        self.summary.packets_lost += lost;
         self.fresh = false;
         books.fill(self.number, [0, 0]);
         self.give_up(Unwritten::CardGone, books);
@@ -202,6 +205,24 @@ impl Card {
         };
         self.gone = Some(Instant::now());
         self.state = State::Away(Instant::now());
+    }
+
+    /// What the card has not taken is not waited for any more: how many packets that is, by the ring.
+    fn empty(&mut self, why: Untaken, books: &mut Books) -> u64 {
+        let State::Here(device) = &self.state else {
+            return 0;
+        };
+        let untaken = written_of(device).saturating_sub(self.taken);
+        books.untaken(self.number, why, untaken);
+        self.taken += untaken;
+        books.emptied(self.number, std::mem::take(&mut self.in_ring));
+        untaken
+    }
+
+    /// The run is over: what is in the ring is the card's own to take.
+    pub(super) fn leave(&mut self, books: &mut Books) {
+        self.see(books);
+        self.summary.packets_left = self.empty(Untaken::NotTaken, books);
     }
 
     /// Messages that wait are lost.
@@ -224,6 +245,7 @@ impl Card {
     #[inline]
     pub(super) fn take(&mut self, elink: Elink, message: &[u8], books: &mut Books) {
         let bytes = message.len() as u64;
+        books.given(self.number, bytes);
         self.summary.messages += 1;
         self.by_elink.came(elink, bytes);
         if books.leaks("encode") {
@@ -269,6 +291,7 @@ impl Card {
         let Ok(mut writer) = PacketWriter::begin(device.format, elink, message) else {
             return false;
         };
+        let mut written = 0;
         for _ in 0..packets {
             // There is room for all of them.
             let Ok(Ok(packet)) = device
@@ -279,9 +302,11 @@ impl Card {
                 break;
             };
             writer.emit(packet);
-            device.packets.commit();
+            written += u64::from(device.packets.commit());
         }
-        books.written(self.number, message.len() as u64, packets);
+        books.packets(self.number, written);
+        books.written(self.number, message.len() as u64);
+        books.filled(self.number, packets);
         self.in_ring += packets;
         self.summary.written += 1;
         self.summary.written_bytes += message.len() as u64;
@@ -315,12 +340,14 @@ impl Card {
             return;
         }
         // What a predecessor wrote is taken before anything of ours.
-        let left = unread.min(self.in_ring);
-        let taken = self.in_ring - left;
-        if taken > 0 {
+        let position = written_of(device).saturating_sub(unread);
+        if position > self.taken {
+            let taken = position - self.taken;
+            self.taken = position;
             books.taken(self.number, taken);
             self.summary.packets_taken += taken;
-            self.in_ring = left;
+            books.emptied(self.number, taken);
+            self.in_ring = self.in_ring.saturating_sub(taken);
         }
         books.fill(self.number, [unread, all]);
     }
@@ -354,6 +381,11 @@ impl Card {
     pub(super) fn socket(&self) -> &Path {
         &self.target.socket
     }
+}
+
+/// How many packets were ever written into its ring.
+fn written_of(device: &FromHostDevice) -> u64 {
+    device.packets.position() / PACKET_BYTES as u64
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Bench {
     fn take(&mut self, link: u16, message: &[u8]) {
         let elink = Elink::of_link(link).unwrap();
         self.books.came(message.len() as u64);
-        self.books.routed(0, message.len() as u64);
+        self.books.routed(message.len() as u64);
         self.card.take(elink, message, &mut self.books);
     }
 
@@ -138,6 +138,37 @@ fn what_waits_goes_in_order_and_whole_and_has_a_name_when_it_cannot() {
     assert!(lost.contains(&("stopped".into(), 1)), "{lost:?}");
     assert_eq!(bench.read().len(), 3);
     assert_eq!(bench.balance().1, 0);
+}
+
+/// Items of an account's terms: incoming, outgoing and held.
+fn terms(bench: &mut Bench, place: &str) -> [u64; 3] {
+    bench.books.commit();
+    let snapshot = bench.books.ledger.reader().unwrap().snapshot().unwrap();
+    let balance = snapshot.balance();
+    let account = balance.accounts.iter().find(|line| line.place == place);
+    let account = account.unwrap();
+    let held = account.held.items.unsigned_abs();
+    [account.incoming.items, account.outgoing.items, held]
+}
+
+#[test]
+fn what_the_card_has_not_taken_at_the_end_is_told_by_its_ring() {
+    let mut bench = Bench::new();
+    for n in 0..3_u8 {
+        bench.take(1, &[n; 20_000]);
+    }
+    assert_eq!(terms(&mut bench, "ring"), [3 * 667, 0, 3 * 667]);
+    assert_eq!(bench.read().len(), 3);
+    assert_eq!(terms(&mut bench, "ring"), [3 * 667, 3 * 667, 0]);
+    bench.take(1, &[3; 20_000]);
+    bench.take(1, &[4; 30]);
+    bench.card.leave(&mut bench.books);
+    assert_eq!(bench.card.summary.packets_left, 668);
+    assert_eq!(terms(&mut bench, "ring"), [3 * 667 + 668, 3 * 667, 0]);
+    assert_eq!(terms(&mut bench, "encode"), [5, 5, 0]);
+    let (rest, held, lost) = bench.balance();
+    assert_eq!((rest, held), (0, 0));
+    assert_eq!(lost, [("not_taken".into(), 668)]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use forebay_ledger::Closed;
 use serde::Serialize;
 
 use super::books::{UNWRITTEN, Unwritten};
@@ -83,10 +84,9 @@ pub struct ToFlxSummary {
     pub drops: BTreeMap<String, u64>,
     /// For how long full rings held senders up, in seconds.
     pub held_up_seconds: f64,
-    /// What the books leave over, in messages and packets together.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
+    /// What the books leave over, in messages and packets together, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// How long it ran, in seconds.
     pub seconds: f64,
     /// CPU time of the process, in seconds.
@@ -102,10 +102,10 @@ pub struct ToFlxSummary {
 }
 
 impl ToFlxSummary {
-    /// Whether nothing is left over.
+    /// Whether nothing is left over, and nothing left inside.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.residual_items == 0 && self.residual_bytes == 0
+        self.books.is_closed()
     }
 
     /// Whether a card went without a farewell.

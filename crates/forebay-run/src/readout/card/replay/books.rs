@@ -1,6 +1,11 @@
 //! The books of a replay: the file, and the DMA buffers that its blocks go into.
+//!
+//! What comes out of the file is counted as it is read, and where it is handed on or dropped; the card counts what it was handed, what it has in hand and what it could not
+//! show. How many blocks went out the rings say themselves.
 
-use forebay_ledger::{Account, Book, Counter, GroupWriter, LinkSpec, SchemaBuilder, Tally, Unit};
+use forebay_ledger::{
+    Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Tally, Unit,
+};
 
 use crate::error::RunError;
 use crate::readout::card::{CardPlan, Rings};
@@ -23,10 +28,20 @@ pub(super) struct Books {
     pub(super) loops: Counter,
     pub(super) held_up_ns: Counter,
     pub(super) committed_ns: u64,
+    /// Blocks that each ring had when the books were filled in last.
+    before: Vec<u64>,
+    block_bytes: u64,
+    /// The fault switch of the tests, at `file` and `card`.
+    pub(super) leak: Leak,
 }
 
 impl Books {
-    pub(super) fn open(plan: &CardPlan, warnings: &mut Vec<String>) -> Result<Self, RunError> {
+    /// Of a replay of blocks of so many bytes.
+    pub(super) fn open(
+        plan: &CardPlan,
+        block_bytes: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, RunError> {
         let run_id = format!("card-{}-{}", plan.name, std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
         let group = schema.group("card");
@@ -57,30 +72,63 @@ impl Books {
             loops,
             held_up_ns,
             committed_ns: 0,
+            before: vec![0; plan.config.buffers],
+            block_bytes: block_bytes as u64,
+            leak: plan.leak.clone(),
         })
     }
 
-    /// A block is in hand for that buffer, which may take long to have room.
+    /// So many blocks and bytes were read of the file.
+    pub(super) fn read(&mut self, blocks: u64, bytes: usize) {
+        self.book
+            .add_tally(self.file.incoming, blocks, bytes as u64);
+    }
+
+    /// Bytes of the file are no block.
+    pub(super) fn dropped(&mut self, reason: usize, bytes: usize) {
+        self.book
+            .add_tally(self.file.dropped[reason], 0, bytes as u64);
+    }
+
+    /// A block of the file is handed to the card.
+    pub(super) fn handed(&mut self, bytes: usize) {
+        self.book.add_tally(self.file.outgoing, 1, bytes as u64);
+    }
+
+    /// The card has got one for that buffer.
     pub(super) fn comes(&mut self, buffer: usize, bytes: usize) {
-        let account = &self.dma[buffer].0;
-        for term in [account.incoming, account.held] {
-            self.book.add_tally(term, 1, bytes as u64);
-        }
+        let incoming = self.dma[buffer].0.incoming;
+        self.book.add_tally(incoming, 1, bytes as u64);
     }
 
-    /// It is in the buffer, or never will be.
-    pub(super) fn goes(&mut self, buffer: usize, bytes: usize, is_placed: bool) {
-        let account = &self.dma[buffer].0;
-        let became = match is_placed {
-            true => account.outgoing,
-            false => account.dropped[0],
-        };
-        self.book.sub_tally(account.held, 1, bytes as u64);
-        self.book.add_tally(became, 1, bytes as u64);
+    /// It is in hand, and may be for long: its time has to come, and room for it.
+    pub(super) fn waits(&mut self, buffer: usize, bytes: usize) {
+        let held = self.dma[buffer].0.held;
+        self.book.add_tally(held, 1, bytes as u64);
     }
 
+    /// It is not in hand any more.
+    pub(super) fn waits_no_more(&mut self, buffer: usize, bytes: usize) {
+        let held = self.dma[buffer].0.held;
+        self.book.sub_tally(held, 1, bytes as u64);
+    }
+
+    /// It never will be in its buffer.
+    pub(super) fn not_shown(&mut self, buffer: usize, bytes: usize) {
+        let dropped = self.dma[buffer].0.dropped[0];
+        self.book.add_tally(dropped, 1, bytes as u64);
+    }
+
+    /// Fills in how many blocks went into each ring, by the ring, and shows all of it.
     pub(super) fn commit(&mut self, rings: &mut Rings) {
-        for ((_, fill), ring) in self.dma.iter().zip(&mut rings.rings) {
+        let before = self.before.iter_mut();
+        for (((account, fill), ring), before) in self.dma.iter().zip(&mut rings.rings).zip(before) {
+            let blocks = ring.position() / self.block_bytes;
+            let new = blocks - *before;
+            let counted = new - self.leak.take_of("card", new);
+            self.book
+                .add_tally(account.outgoing, counted, counted * self.block_bytes);
+            *before = blocks;
             self.book.set(*fill, ring.blocks() - ring.free_blocks());
         }
         self.group.commit(&self.book);
