@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bell::{Notifier, Waiter};
 use crate::error::{PeerFault, RingError};
 use crate::index::Head;
-use crate::record::{HEADER_BYTES, Header, RECORD_ALIGN, Record, record_bytes};
+use crate::record::{Carried, HEADER_BYTES, Header, RECORD_ALIGN, Record, record_bytes};
 use crate::set::{RingParts, Side, map_side};
 use crate::spec::RingSetSpec;
 use crate::view::View;
@@ -94,6 +94,9 @@ pub struct Consumer {
     mask: u64,
     parts: RingParts,
     record_bytes_max: u32,
+    carried: Carried,
+    /// Where the newest record that was counted ends.
+    counted_to: u64,
     fault: Option<PeerFault>,
     refused_calls: u64,
     end_told: bool,
@@ -103,10 +106,12 @@ impl Consumer {
     fn new(parts: RingParts, record_bytes_max: u32) -> Self {
         let head = Head::new(parts.capacity, &parts.own);
         Consumer {
+            counted_to: head.read(),
             head,
             mask: parts.capacity - 1,
             parts,
             record_bytes_max,
+            carried: Carried::default(),
             fault: None,
             refused_calls: 0,
             end_told: false,
@@ -126,6 +131,10 @@ impl Consumer {
         match self.parse() {
             Ok(record) => {
                 self.head.advance(record_bytes(u64::from(record.len)));
+                if record.end.wrapping_sub(self.counted_to).cast_signed() > 0 {
+                    self.counted_to = record.end;
+                    self.carried.add(record.meta.items, record.len);
+                }
                 Ok(Some(record))
             }
             Err(fault) => Err(self.poison(fault)),
@@ -214,6 +223,16 @@ impl Consumer {
     /// released position and the read cursor, or no record can end there.
     pub fn release(&mut self, position: u64) -> bool {
         position.is_multiple_of(RECORD_ALIGN) && self.head.release(position, &self.parts.own)
+    }
+
+    /// What was read since this side was mapped, without what was read a second time after a [`Self::resume`].
+    pub fn carried(&self) -> Carried {
+        self.carried
+    }
+
+    /// After a restart: records up to `position` are in the book of a predecessor already, and are not counted again when they are read.
+    pub fn count_from(&mut self, position: u64) {
+        self.counted_to = position;
     }
 
     /// Where the next record is read.

@@ -100,7 +100,7 @@ pub use self::{
         FramePoolSpec, FrameReceiver, FrameSender, Unsent,
     },
     producer::{Loan, Producer, Producers},
-    record::{HEADER_BYTES, Meta, RECORD_ALIGN, Record, record_bytes},
+    record::{Carried, HEADER_BYTES, Meta, RECORD_ALIGN, Record, record_bytes},
     region::{PeerRegion, REGION_BYTES_MAX, Region},
     set::{RingSetMemory, SIDE_FDS},
     spec::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, RINGS_MAX, RingSetSpec},

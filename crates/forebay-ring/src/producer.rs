@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::bell::{Notifier, Waiter};
 use crate::error::{Full, PeerFault, RingError};
 use crate::index::Tail;
-use crate::record::{HEADER_BYTES, Header, Meta, RECORD_ALIGN, Record, record_bytes};
+use crate::record::{Carried, HEADER_BYTES, Header, Meta, RECORD_ALIGN, Record, record_bytes};
 use crate::set::{RingParts, Side, map_side};
 use crate::spec::RingSetSpec;
 
@@ -93,6 +93,7 @@ pub struct Producer {
     mask: u64,
     parts: RingParts,
     record_bytes_max: u32,
+    carried: Carried,
     fault: Option<PeerFault>,
 }
 
@@ -104,6 +105,7 @@ impl Producer {
             mask: parts.capacity - 1,
             parts,
             record_bytes_max,
+            carried: Carried::default(),
             fault: None,
         }
     }
@@ -193,6 +195,11 @@ impl Producer {
         })
     }
 
+    /// What was committed since this side was mapped: what belongs into the book beside [`Self::position`].
+    pub fn carried(&self) -> Carried {
+        self.carried
+    }
+
     /// What the consumer may see.
     pub fn published(&self) -> u64 {
         self.tail.published()
@@ -273,6 +280,7 @@ impl<'a> Loan<'a> {
         // SAFETY: `reserve` has shown that header and payload are free and inside the mapping; positions are multiples of 32.
         unsafe { header.write(self.at) };
         self.producer.tail.advance(record_bytes(len as u64));
+        self.producer.carried.add(meta.items, len as u32);
         self.producer.tail.private()
     }
 

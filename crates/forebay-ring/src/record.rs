@@ -34,6 +34,26 @@ pub struct Record {
     pub end: u64,
 }
 
+/// What went through one end of a ring, counted there record by record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Records.
+    pub records: u64,
+    /// The units in them, by their [`Meta`].
+    pub items: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+}
+
+impl Carried {
+    #[inline]
+    pub(crate) fn add(&mut self, items: u32, bytes: u32) {
+        self.records += 1;
+        self.items += u64::from(items);
+        self.bytes += u64::from(bytes);
+    }
+}
+
 /// Bytes that a record of `len` payload bytes takes in a ring.
 #[inline]
 pub const fn record_bytes(len: u64) -> u64 {

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_ring::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockConsumer, BlockProducer, BlockRingMemory, BlockRingSpec,
@@ -254,6 +254,29 @@ fn a_reader_that_reads_no_more_says_so() {
     }
     closing.join().unwrap();
     assert_eq!(writer.free_blocks(), 0, "what is unread stays so");
+}
+
+/// A writer that sleeps on a full ring hears at once that nothing more is read.
+#[test]
+fn a_reader_that_reads_no_more_wakes_its_writer() {
+    let memory = BlockRingMemory::create(&spec()).unwrap();
+    let (mut writer, mut reader) = ends(&memory);
+    while writer.reserve().is_ok() {
+        writer.commit();
+    }
+    writer.publish();
+    let waiting = std::thread::spawn(move || {
+        let began = Instant::now();
+        writer.wait_space(LONG).unwrap();
+        began.elapsed()
+    });
+    let began = Instant::now();
+    while !waiting.is_finished() && began.elapsed() < LONG / 2 {
+        // Said again: the first word may come before the writer sleeps.
+        std::thread::sleep(Duration::from_millis(50));
+        reader.close();
+    }
+    assert!(waiting.join().unwrap() < LONG / 2, "never woken");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use forebay_ring::{
-    CAPACITY_BYTES_MIN, Consumers, Full, Meta, Producers, RINGS_MAX, RingError, RingSetMemory,
-    RingSetSpec, SIDE_FDS, SpecFault,
+    CAPACITY_BYTES_MIN, Carried, Consumers, Full, Meta, Producers, RINGS_MAX, RingError,
+    RingSetMemory, RingSetSpec, SIDE_FDS, SpecFault,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -267,6 +267,7 @@ fn two_threads_hand_over_by_sleeping() {
             for _ in 0..rounds {
                 while write(&mut producers, 0, 1000).is_err() {
                     producers.wait_space(0, 1000, LONG).unwrap();
+                    assert!(began.elapsed() < LONG, "a wake-up was lost");
                 }
                 producers.notify();
             }
@@ -282,12 +283,14 @@ fn two_threads_hand_over_by_sleeping() {
                     ring.release(record.end);
                     consumers.notify_space();
                 }
-                None => drop(consumers.wait(LONG).unwrap()),
+                None => {
+                    consumers.wait(LONG).unwrap();
+                    assert!(began.elapsed() < LONG, "a wake-up was lost");
+                }
             }
         }
         assert_eq!(read, rounds);
     });
-    assert!(began.elapsed() < LONG, "a wake-up was lost");
 }
 
 #[test]
@@ -362,4 +365,51 @@ fn what_was_written_is_found_again_by_its_writer() {
     for nowhere in [at + 32, at - 32 * 7, at + 1, at.wrapping_sub(1 << 40)] {
         assert_eq!(producers.rings[0].written_since(nowhere).count(), 0);
     }
+}
+
+/// Each end counts what goes through it by itself, and what is read a second time once.
+#[test]
+fn both_ends_count_what_they_carry() {
+    let (mut producers, mut consumers) = pair(1);
+    let ring = &mut producers.rings[0];
+    for items in 1..=3 {
+        let meta = Meta {
+            items,
+            ..Meta::default()
+        };
+        ring.reserve(200).unwrap().commit(100, meta);
+    }
+    let carried = |records, items, bytes| Carried {
+        records,
+        items,
+        bytes,
+    };
+    assert_eq!(ring.carried(), carried(3, 6, 300));
+    ring.publish();
+    let ring = &mut consumers.rings[0];
+    assert_eq!(ring.carried(), Carried::default());
+    let first = ring.next().unwrap().unwrap();
+    ring.next().unwrap();
+    assert_eq!(ring.carried(), carried(2, 3, 200));
+    ring.resume(first.end).unwrap();
+    ring.next().unwrap();
+    assert_eq!(ring.carried(), carried(2, 3, 200), "read twice");
+    ring.next().unwrap();
+    assert_eq!(ring.carried(), carried(3, 6, 300));
+}
+
+/// A successor does not count what is in its predecessor's book.
+#[test]
+fn a_successor_counts_from_where_its_book_ends() {
+    let (spec, memory) = (spec(1), RingSetMemory::create(&spec(1)).unwrap());
+    let mut producers = Producers::map(&spec, memory.producer_fds().unwrap()).unwrap();
+    write(&mut producers, 0, 10).unwrap();
+    let booked = write(&mut producers, 0, 20).unwrap();
+    write(&mut producers, 0, 40).unwrap();
+    let mut consumers = Consumers::map(&spec, memory.consumer_fds().unwrap()).unwrap();
+    let ring = &mut consumers.rings[0];
+    ring.resume(0).unwrap();
+    ring.count_from(booked);
+    while ring.next().unwrap().is_some() {}
+    assert_eq!((ring.carried().records, ring.carried().bytes), (1, 40));
 }
