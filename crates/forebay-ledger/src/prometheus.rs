@@ -493,5 +493,11 @@ fn exported_buckets(histogram: &Histogram, scale: f64) -> Vec<(f64, u64)> {
         f64::INFINITY,
         fine.fold(0, |sum: u64, (_, n)| sum.saturating_add(n)),
     ));
+    // Buckets are told as running sums, which overflow only where a file is damaged.
+    let mut room = u64::MAX;
+    for (_, count) in &mut joined {
+        *count = (*count).min(room);
+        room -= *count;
+    }
     joined
 }
