@@ -37,7 +37,10 @@ type Came = Vec<(u64, usize, bool)>;
 
 fn carry(sending: &mut Outbound, receiving: &mut Inbound) -> Came {
     let mut came = Came::new();
+    let mut frames = 0;
     while sending.poll_transmit().is_some() {
+        frames += 1;
+        assert!(frames <= 10_000, "the same frame again and again");
         let frame = sending.frame_from(0).unwrap();
         match frame.lent {
             None => {

@@ -18,7 +18,10 @@ fn drain(publisher: &mut Publisher, id: PeerId, inbound: &mut Inbound, credit: b
     let outbound = publisher.peer(id).unwrap();
     outbound.flush();
     let mut tags = Vec::new();
+    let mut frames = 0;
     while let Some(frame) = outbound.poll_transmit() {
+        frames += 1;
+        assert!(frames <= 10_000, "the same frame again and again");
         let frame = frame.to_vec();
         tags.extend(
             inbound

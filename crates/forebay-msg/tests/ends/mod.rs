@@ -69,6 +69,10 @@ impl End {
             return false;
         };
         let count = bytes.len().min(most);
+        assert!(
+            to.len() < INBOX_BYTES_MAX,
+            "it says the same again and again"
+        );
         to.extend_from_slice(&bytes[..count]);
         self.session
             .handle_transmitted(now_ns, count, self.outbound.as_mut());
@@ -118,9 +122,13 @@ impl End {
     }
 }
 
+/// No test lets so much wait, or takes so many turns.
+const INBOX_BYTES_MAX: usize = 16 << 20;
+const TURNS_MAX: u32 = 100_000;
+
 /// Lets both ends talk, in pieces of the given sizes, until neither has anything to say.
 pub(crate) fn talk(a: &mut End, b: &mut End, mut piece: impl FnMut() -> usize) {
-    loop {
+    for _ in 0..TURNS_MAX {
         let said = [
             a.say(0, &mut b.inbox, piece()),
             b.say(0, &mut a.inbox, piece()),
@@ -131,6 +139,7 @@ pub(crate) fn talk(a: &mut End, b: &mut End, mut piece: impl FnMut() -> usize) {
             return;
         }
     }
+    unreachable!("they talk for ever");
 }
 
 pub(crate) fn whole() -> usize {
@@ -145,7 +154,10 @@ pub(crate) fn send(
     mut piece: impl FnMut() -> usize,
 ) {
     for (tag, payload) in messages {
+        let mut waited = 0;
         while a.outbound.as_mut().unwrap().push(0, *tag, 0, payload) != Pushed::Taken {
+            waited += 1;
+            assert!(waited <= TURNS_MAX, "there is never room");
             talk(a, b, &mut piece);
             b.session.give_credit(true);
             talk(a, b, &mut piece);

@@ -1,0 +1,178 @@
+//! The accounts of both ends of messaging, term by term: a term that is forgotten or counted twice leaves something over.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use forebay_run::net::{
+    Address, Entry, NetSummary, Publisher, Receiver, Sender, Settings, Subscriber, Untaken,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const ZERO: Duration = Duration::ZERO;
+
+fn addresses(name: &str) -> [Address; 2] {
+    let shm = format!("shm://{name}-{}", std::process::id());
+    ["tcp://127.0.0.1:0", &shm].map(|text| text.parse().unwrap())
+}
+
+fn gathering() -> Settings {
+    Settings {
+        gathers: true,
+        ..Settings::default()
+    }
+}
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT);
+    }
+}
+
+/// A publisher that has published ten messages of 1 to 10 bytes, and one more that nobody wants; a subscriber that has all ten.
+fn ten_came(address: &Address) -> (Publisher, Subscriber) {
+    let mut publisher = Publisher::listen(address, &Settings::default()).unwrap();
+    let at = publisher.address().unwrap();
+    let mut subscriber = Subscriber::connect(&[at], &gathering()).unwrap();
+    subscriber.subscribe(&[Entry::one(1)]);
+    until(|| {
+        publisher.poll(ZERO).unwrap();
+        subscriber.poll(ZERO, |_| {}).unwrap();
+        publisher.ready_subscribers() > 0
+    });
+    assert_eq!(publisher.publish(2, 0, &[0; 50]).unwrap(), 0);
+    for bytes in 1..=10 {
+        assert_eq!(publisher.publish(1, 0, &[7; 10][..bytes]).unwrap(), 1);
+    }
+    come(&mut publisher, &mut subscriber, 10);
+    (publisher, subscriber)
+}
+
+fn come(publisher: &mut Publisher, subscriber: &mut Subscriber, messages: u32) {
+    let mut came = 0;
+    publisher.flush().unwrap();
+    until(|| {
+        publisher.poll(ZERO).unwrap();
+        subscriber.poll(ZERO, |_| came += 1).unwrap();
+        came >= messages
+    });
+}
+
+/// Both ends' summaries; the publisher waits no longer than that for its subscriber.
+fn ended(mut publisher: Publisher, mut subscriber: Subscriber) -> [NetSummary; 2] {
+    publisher.begin_end();
+    let begun = Instant::now();
+    while publisher.subscribers() > 0 && begun.elapsed() < Duration::from_millis(300) {
+        publisher.poll(ZERO).unwrap();
+        subscriber.poll(ZERO, |_| {}).unwrap();
+    }
+    let subscribed = subscriber.finish(ZERO, |_| {}).unwrap();
+    [publisher.finish(ZERO).unwrap(), subscribed]
+}
+
+fn drops(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    of.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect()
+}
+
+#[test]
+fn what_became_of_each_message_is_counted_once() {
+    for address in addresses("each") {
+        let (mut publisher, mut subscriber) = ten_came(&address);
+        subscriber.acknowledge().taken(4, 1 + 2 + 3 + 4);
+        let acknowledgement = subscriber.acknowledge();
+        acknowledgement.untaken(Untaken::NotWanted, 2, 5 + 6);
+        subscriber.acknowledge().taken(4, 7 + 8 + 9 + 10);
+        subscriber.acknowledge().decline();
+        for _ in 0..3 {
+            publisher.publish(1, 0, &[0; 100]).unwrap();
+        }
+        let [published, subscribed] = ended(publisher, subscriber);
+        assert!(published.is_closed(), "{published:?}");
+        assert!(subscribed.is_closed(), "{subscribed:?}");
+        for summary in [&published, &subscribed] {
+            assert_eq!((summary.messages, summary.bytes), (13, 355), "{summary:?}");
+            assert_eq!((summary.held, summary.unconfirmed), (0, 0), "{summary:?}");
+        }
+        assert_eq!(published.dropped_by_reason, drops(&[("no_subscriber", 1)]));
+        assert_eq!(subscribed.dropped_by_reason, drops(&[("not_wanted", 5)]));
+    }
+}
+
+#[test]
+fn what_nobody_has_taken_is_left_in_the_books_and_unconfirmed_at_its_sender() {
+    for address in addresses("left") {
+        let (publisher, mut subscriber) = ten_came(&address);
+        subscriber.acknowledge().taken(4, 10);
+        let [published, subscribed] = ended(publisher, subscriber);
+        let books = subscribed.books();
+        assert_eq!((books.residual_items, books.residual_bytes), (0, 0));
+        assert_eq!((books.left_items, books.left_bytes), (6, 45));
+        assert!(!subscribed.is_closed() && subscribed.held == 6);
+        assert!(published.is_closed(), "{published:?}");
+        let unconfirmed = (published.unconfirmed, published.unconfirmed_bytes);
+        assert_eq!(unconfirmed, (6, 45), "{published:?}");
+    }
+}
+
+#[test]
+fn who_says_more_of_it_than_came_leaves_books_that_do_not_close() {
+    for (messages, bytes) in [(11, 55), (10, 54), (10, 56)] {
+        let [address, _] = addresses("lie");
+        let (publisher, mut subscriber) = ten_came(&address);
+        subscriber.acknowledge().taken(messages, bytes);
+        let [_, subscribed] = ended(publisher, subscriber);
+        let books = subscribed.books();
+        let residual = [books.residual_items, books.residual_bytes];
+        let lie = [messages.abs_diff(10), bytes.abs_diff(55)];
+        assert_eq!(residual, lie, "{subscribed:?}");
+    }
+}
+
+#[test]
+fn answers_and_those_that_are_given_up_are_counted_once() {
+    for address in addresses("answers") {
+        let mut receiver = Receiver::listen_and_answer(&address, &Settings::default()).unwrap();
+        let at = receiver.address().unwrap();
+        let mut sender = Sender::connect(&at, &Settings::default()).unwrap();
+        until(|| {
+            receiver.poll(ZERO, |_| {}).unwrap();
+            sender.poll(ZERO, |_| {}).unwrap();
+            sender.is_connected() && receiver.senders() > 0
+        });
+        sender.send(1, 0, &[0; 20]).unwrap();
+        sender.flush().unwrap();
+        let mut from = None;
+        until(|| {
+            let heard = |one: forebay_run::net::Delivered<'_>| from = Some(one.peer);
+            receiver.poll(ZERO, heard).unwrap();
+            from.is_some()
+        });
+        receiver.try_send(from.unwrap(), 2, 0, &[0; 30]).unwrap();
+        receiver.give_up(40);
+        receiver.flush();
+        let mut answers = 0;
+        until(|| {
+            receiver.poll(ZERO, |_| {}).unwrap();
+            sender.poll(ZERO, |_| answers += 1).unwrap();
+            answers > 0
+        });
+        sender.begin_end();
+        receiver.begin_end();
+        until(|| {
+            receiver.poll(ZERO, |_| {}).unwrap();
+            sender.poll(ZERO, |_| {}).unwrap();
+            receiver.senders() == 0
+        });
+        let (sent, received) = (
+            sender.finish(ZERO).unwrap(),
+            receiver.finish(ZERO, |_| {}).unwrap(),
+        );
+        for summary in [&sent, &received] {
+            assert!(summary.is_closed(), "{summary:?}");
+            assert_eq!((summary.messages, summary.bytes), (2, 50), "{summary:?}");
+        }
+        assert_eq!(received.dropped_by_reason, drops(&[("not_answered", 1)]));
+    }
+}
