@@ -146,12 +146,14 @@ fn windows_that_end_before_the_input_cut_it_short_and_the_sender_says_so() {
     assert!(number(&received["by_sender"][0], "payload_bytes") < 10_000_000);
 }
 
-#[test]
-fn what_the_kernel_drops_at_a_receiver_that_stands_still_is_in_the_books_by_the_kernels_own_count()
-{
+/// A receiver stands still until its socket is full, and its sender is killed: what it told, after the books were held against the kernel's count.
+fn after_a_full_socket(more: &[&str]) -> Value {
     let session = Session::new();
     let file = session.file("north", 100_000_000);
-    let receiver = session.receive("1", &["--output", &session.out(), "--silence", "10s"]);
+    let receiver = session.receive(
+        "1",
+        &[&["--output", &session.out(), "--silence", "10s"], more].concat(),
+    );
     let sender = session.send("north", &["--input", text(&file)]);
     at_work(&session.path("out"), 100);
     assert!(signal("STOP", receiver.pid()));
@@ -183,6 +185,23 @@ fn what_the_kernel_drops_at_a_receiver_that_stands_still_is_in_the_books_by_the_
         "{link}"
     );
     assert_closed(&received, &session.path("out"));
+    received
+}
+
+#[test]
+fn what_the_kernel_drops_at_a_receiver_that_stands_still_is_in_the_books_by_the_kernels_own_count()
+{
+    after_a_full_socket(&[]);
+    // Without merging each packet of it is charged to a window, or no window misses it.
+    let received = after_a_full_socket(&["--no-gro"]);
+    let lost = &sender(&received, "north")["lost"];
+    let charged = number(lost, "receiver_stalled") + number(lost, "socket_overflow");
+    let elsewhere = number(&received, "socket_drops_elsewhere");
+    assert_eq!(
+        charged + elsewhere,
+        number(&received, "socket_drops"),
+        "{received}"
+    );
 }
 
 #[test]

@@ -179,18 +179,6 @@ pub fn run(
         Some(address) => Some(MetricsServer::start(address, shown)?),
         None => None,
     };
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    let config = ReceiverConfig {
-        session: clock::realtime_ns() ^ (u64::from(std::process::id()) << 40) | 1,
-        senders: plan.senders,
-        port: plan.port.clone(),
-        windows: plan.windows,
-        wait_ns: plan.wait.map_or(0, nanos),
-        lead_ns: nanos(plan.lead),
-        silence_ns: nanos(plan.silence),
-        settle_ns: nanos(plan.settle),
-        key: plan.key.clone(),
-    };
     let epoch = socket::cookie(&bound.fd)?;
     let drops = DropCounter::starting_at(epoch, socket::mem_info(&bound.fd)?.drops);
     // The other threads run where they may.
@@ -199,7 +187,7 @@ pub fn run(
     }
     let csv_of = plan.csv.as_ref().map(|csv| csv.of);
     let mut work = Work {
-        receiver: Receiver::new(config).confirmed_by_caller(),
+        receiver: Receiver::new(config_of(plan)).confirmed_by_caller(),
         socket: Stamped::new(bound.fd)?,
         outbound: Outbound::default(),
         clock: LocalClock::new(None),
@@ -226,6 +214,22 @@ pub fn run(
     let worked = work.go(plan, signals, epoch, &mut tell);
     work.lines_untold = teller.flush(TELL);
     work.conclude(plan, worked, begun, signals)
+}
+
+/// What the engine is told of a plan.
+fn config_of(plan: &ReceivePlan) -> ReceiverConfig {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    ReceiverConfig {
+        session: clock::realtime_ns() ^ (u64::from(std::process::id()) << 40) | 1,
+        senders: plan.senders,
+        port: plan.port.clone(),
+        windows: plan.windows,
+        wait_ns: plan.wait.map_or(0, nanos),
+        lead_ns: nanos(plan.lead),
+        silence_ns: nanos(plan.silence),
+        settle_ns: nanos(plan.settle),
+        key: plan.key.clone(),
+    }
 }
 
 impl Work<'_> {

@@ -25,6 +25,8 @@ fn packets_of(heaps: &[Heap], payload_bytes: usize) -> Vec<(u64, Vec<u8>)> {
         cutter.take(packet.len());
         offset += packet.len() as u64;
         packets.push((offset - packet.len() as u64, packet));
+        // Each is with the cutter until it is wholly taken.
+        assert_eq!(cutter.done() + cutter.waiting(), heaps.len() as u64);
     }
     assert_eq!(
         (cutter.begun(), cutter.done(), cutter.waiting_bytes()),

@@ -721,7 +721,7 @@ impl World {
             ahead += length as u64;
             let host = &mut self.hosts[at];
             host.data_sent += 1;
-            if host.refuses > 0 && host.data_sent % host.refuses == 0 {
+            if host.data_sent.is_multiple_of(host.refuses) {
                 host.data_refused += 1;
                 host.data_dropped += 1;
                 refused += 1;

@@ -27,7 +27,7 @@ use forebay_wire::tdm::TdmError as Malformed;
 
 use super::heaps::HeapTally;
 use super::streams::{WRITER_STALLED, Written};
-use super::writer::{Ended, Given, WriterBooks, WriterWords};
+use super::writer::{Ended, Given, Sum, WriterBooks, WriterWords};
 use crate::books::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 use crate::error::RunError;
 use crate::run_dir::{KeptLedger, Unkept};
@@ -274,13 +274,14 @@ impl Books {
         self.commit();
     }
 
-    /// The writer was given up: what it has not written is lost by name, in its own books, which it touches no more. A block that it was in the middle of counts as not written.
-    pub(super) fn write_off(&mut self) -> Result<Ended, RunError> {
+    /// The writer was given up, with so much of each sender in blocks that it has not written: that is lost by name, in its own books, which it touches no more. A block
+    /// that it was in the middle of counts as not written. Were the blocks others than those that were handed over, the rest would be said to be in the queue.
+    pub(super) fn write_off(&mut self, outstanding: &[Sum]) -> Result<Ended, RunError> {
         let writer = self.writer.clone();
         let mut far = WriterBooks::open(&self.schema, self.ledger.words(), writer, Leak::off())?;
-        let published = self.published.iter().enumerate();
-        let written: Vec<Written> = published
-            .map(|(sender, published)| far.write_off(sender, *published))
+        let outstanding = outstanding.iter().enumerate();
+        let written: Vec<Written> = outstanding
+            .map(|(sender, given)| far.write_off(sender, *given))
             .collect();
         let heaps = (0..written.len()).map(|sender| far.write_heaps_off(sender));
         let heaps: Vec<HeapTally> = heaps.collect();

@@ -88,7 +88,7 @@ impl Work<'_> {
         let is_given_up = matches!(finished, Ok(None));
         let ended = match finished {
             Ok(Some(ended)) => ended,
-            Ok(None) => self.books.write_off()?,
+            Ok(None) => self.books.write_off(&self.writer.outstanding())?,
             Err(error) => Ended {
                 failed: Some(error),
                 ..Ended::default()

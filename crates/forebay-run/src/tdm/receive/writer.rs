@@ -7,6 +7,7 @@ mod block;
 mod books;
 mod thread;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,7 +60,7 @@ struct Shared {
     is_behind: AtomicBool,
     /// By sender, of its present start: packets that were taken and could not be written, and their bytes.
     unwritten: Vec<[AtomicU64; 2]>,
-    /// Nobody waits for the writer any more, and its books are another's: held while they are committed.
+    /// Nobody waits for the writer any more, and its books are another's: held while they are committed, and a block that is in them counts as written.
     given_up: Mutex<bool>,
 }
 
@@ -112,6 +113,8 @@ pub(super) struct Writer {
     /// By sender, of its present start: what found no room.
     missed: Vec<Sum>,
     given: u64,
+    /// What is in the last blocks that were given, by sender: in those at least that nobody has written.
+    out: VecDeque<Vec<Sum>>,
     blocks_max: u64,
     most: u64,
     shared: Arc<Shared>,
@@ -152,6 +155,7 @@ impl Writer {
             keeps: Vec::new(),
             missed: vec![Sum::default(); shared.unwritten.len()],
             given: 0,
+            out: VecDeque::new(),
             blocks_max: (queue_bytes / BLOCK_BYTES as u64).max(1),
             most: 0,
             shared,
@@ -276,6 +280,13 @@ impl Writer {
             Err(_) => Block::default(),
         };
         let block = std::mem::replace(&mut self.block, next);
+        let mut sums = Vec::new();
+        while self.out.len() as u64 > self.waiting() {
+            sums = self.out.pop_front().unwrap_or_default();
+        }
+        sums.clear();
+        sums.extend_from_slice(block.sums());
+        self.out.push_back(sums);
         self.given += 1;
         self.most = self.most.max(self.waiting());
         if let Some(to) = &self.to {
@@ -338,6 +349,19 @@ impl Writer {
     #[cfg(test)]
     fn panic(&mut self) {
         self.block.push_always(Op::Panic);
+    }
+
+    /// What is in blocks that were given and not written, by sender; after a writer that was given up it does not change any more.
+    pub(super) fn outstanding(&self) -> Vec<Sum> {
+        let mut all = vec![Sum::default(); self.missed.len()];
+        let waiting = self.waiting() as usize;
+        for block in self.out.iter().rev().take(waiting) {
+            for (sum, more) in all.iter_mut().zip(block) {
+                sum.packets += more.packets;
+                sum.bytes += more.bytes;
+            }
+        }
+        all
     }
 
     /// Nothing more comes; each sender may have said how many heaps it sent. The last block must have been booked. As long as all is not written `waits` is asked, with the

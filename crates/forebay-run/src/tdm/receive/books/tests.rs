@@ -113,8 +113,8 @@ fn a_window_closes_by_what_its_sender_says_what_came_and_what_is_missing() {
     assert_eq!(of(4, row(7, 3, 3)), (1, 1), "one more came than is said");
 }
 
-#[test]
-fn a_writer_that_is_given_up_leaves_what_it_did_not_write_by_name() {
+/// Seven packets were handed over and three of them taken; so many are said to be in blocks that nobody wrote.
+fn given_up(outstanding: u64) -> (Ended, Balance) {
     let (mut books, mut writer) = open("datagrams:0");
     let mut became = HeapTally::default();
     became.sent.add(5, 500);
@@ -132,20 +132,40 @@ fn a_writer_that_is_given_up_leaves_what_it_did_not_write_by_name() {
     }
     let handed = Given {
         sender: 0,
-        handed: crate::tdm::receive::writer::Sum {
-            packets: 7,
-            bytes: 280,
-        },
+        handed: packets(7),
     };
     books.handed_over(std::iter::once(handed));
-    let ended = books.write_off().unwrap();
+    let ended = books.write_off(&[packets(outstanding)]).unwrap();
+    let balance = balance(&mut books);
+    (ended, balance)
+}
+
+const fn packets(packets: u64) -> Sum {
+    Sum {
+        packets,
+        bytes: 40 * packets,
+    }
+}
+
+#[test]
+fn a_writer_that_is_given_up_leaves_what_it_did_not_write_by_name() {
+    let (ended, balance) = given_up(4);
     let heaps = &ended.heaps[0];
     assert_eq!((heaps.sent.heaps, heaps.whole.heaps), (5, 2));
     let dropped: Vec<u64> = heaps.dropped.iter().map(|it| it.heaps).collect();
     assert_eq!(dropped, [1, 0, 0, 0, 0, 0, 2]);
     let written = &ended.written[0];
     assert_eq!(written.dropped[WRITER_STALLED].packets, 7);
-    let balance = balance(&mut books);
+    let in_flight = |balance: &Balance| {
+        let mut links = balance.links.iter();
+        links
+            .find(|it| it.place == "writer_queue")
+            .unwrap()
+            .in_flight
+            .items
+    };
+    assert_eq!(in_flight(&balance), 0);
+    assert_eq!(in_flight(&given_up(3).1), 1, "one is in no block");
     let closed = line(&balance, "heaps");
     assert!(
         closed.residual.is_zero() && closed.held.items == 0,

@@ -7,6 +7,7 @@ use forebay_ledger::{
 use super::super::found::Kind;
 use super::super::heaps::{HeapTally, NOT_WRITTEN, REASONS as HEAP_REASONS, Sum as HeapSum};
 use super::super::streams::{REASONS as WRITE_REASONS, Sum, WRITER_STALLED, Written};
+use super::block::Sum as BlockSum;
 use crate::books::RemovedWords;
 use crate::error::RunError;
 use crate::watched::Gone;
@@ -176,27 +177,22 @@ impl WriterBooks {
         }
     }
 
-    /// Nobody writes any more. What was handed over (`published` packets and bytes in all) and not taken, and what was taken and not written, is lost by name. Gives
-    /// what has become of this sender's packets.
-    pub(in super::super) fn write_off(&mut self, sender: usize, published: (u64, u64)) -> Written {
+    /// Nobody writes any more. What is in blocks that were given and not written, by who gave them, and what was taken and not written, is lost by name. Gives what has
+    /// become of this sender's packets.
+    pub(in super::super) fn write_off(&mut self, sender: usize, given: BlockSum) -> Written {
         let Some(words) = self.words.senders.get(sender) else {
             return Written::default();
         };
         let book = &mut self.book;
-        let of = |book: &Book, tally: Tally| (book.value(tally.items), book.value(tally.bytes));
-        let (taken, held) = (of(book, words.taken), of(book, words.write.held));
-        let left = (
-            published.0.saturating_sub(taken.0),
-            published.1.saturating_sub(taken.1),
-        );
-        book.add_tally(words.write.incoming, left.0, left.1);
-        book.add_tally(words.taken, left.0, left.1);
+        let held = book.tally(words.write.held);
+        book.add_tally(words.write.incoming, given.packets, given.bytes);
+        book.add_tally(words.taken, given.packets, given.bytes);
         book.sub_tally(words.write.held, held.0, held.1);
         if let Some(place) = words.write.dropped.get(WRITER_STALLED) {
-            book.add_tally(*place, left.0 + held.0, left.1 + held.1);
+            book.add_tally(*place, given.packets + held.0, given.bytes + held.1);
         }
         let sum = |tally: Tally| {
-            let (packets, bytes) = of(book, tally);
+            let (packets, bytes) = book.tally(tally);
             Sum { packets, bytes }
         };
         let mut became = Written {

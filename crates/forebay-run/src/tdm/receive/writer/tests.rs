@@ -104,6 +104,40 @@ fn what_finds_no_room_is_dropped_by_name_and_the_rest_is_written() {
 }
 
 #[test]
+fn what_is_in_blocks_that_nobody_wrote_is_known_to_who_gave_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = started(directory.path(), QUEUE_BYTES_MIN);
+    let mut handed = Sum::default();
+    // Two blocks are written, and a third one holds the writer up.
+    offer(&mut writer, 0..40, &mut handed);
+    hand_over(&mut writer, &mut handed);
+    while writer.waiting() > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(writer.outstanding(), [Sum::default()]);
+    let hold = writer.hold();
+    let mut handed = Sum::default();
+    let taken = offer(&mut writer, 40..90, &mut handed);
+    assert_eq!(taken, 50);
+    assert!(handed.packets > 0, "a block is full");
+    assert!(writer.finish(vec![None], |_| false).unwrap().is_none());
+    let outstanding = writer.outstanding().remove(0);
+    assert_eq!(
+        (outstanding.packets, outstanding.bytes),
+        (50, 50 * PACKET as u64)
+    );
+    drop(hold);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_millis(200);
+    while std::time::Instant::now() < deadline {
+        assert_eq!(
+            writer.outstanding(),
+            [outstanding],
+            "the writer's end comes too late"
+        );
+    }
+}
+
+#[test]
 fn what_is_to_be_confirmed_is_in_its_file() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = started(directory.path(), QUEUE_BYTES_MIN);

@@ -103,12 +103,15 @@ impl Taker {
             self.fail(told);
         }
         self.look_at_failure();
-        // The books first: whoever sees the block gone finds it there.
-        self.commit();
-        self.shared
+        let (books, shared) = (&mut self.books, &self.shared);
+        shared
             .is_behind
             .store(self.streams.is_behind(), Ordering::Release);
-        self.shared.taken.fetch_add(1, Ordering::AcqRel);
+        // The books first: whoever sees the block gone finds it there.
+        shared.unless_given_up(|| {
+            books.commit();
+            shared.taken.fetch_add(1, Ordering::AcqRel);
+        });
         block.clear();
         if self.shared.free.fetch_add(1, Ordering::Relaxed) < FREE_MAX {
             // Nobody fills any more when the session is over.
