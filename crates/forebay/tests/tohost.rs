@@ -231,8 +231,17 @@ fn a_killed_card_is_read_to_its_last_block() {
     let tohost = chain.tohost("tohost", 1, "");
     let subscriber = chain.subscriber(&[]);
     at_work(&chain.path("tohost"), 50_000);
+    // While it stands still the card shows many more, and then goes: nobody has read them.
+    assert!(signal("STOP", tohost.pid()));
+    let read = chunks_published(&chain.path("tohost"));
+    let shown = wait_for("chunks that nobody has read", || {
+        let books = audit_json(&chain.path("card"));
+        let shown = account_items(&books, ("card", "chunks"), "outgoing");
+        (shown >= read + 50_000).then_some(shown)
+    });
     assert!(signal("KILL", card.pid()));
     card.end();
+    assert!(signal("CONT", tohost.pid()));
     let ended = tohost.end();
     let tohost = ended.json_of(2);
     assert!(
@@ -243,7 +252,11 @@ fn a_killed_card_is_read_to_its_last_block() {
     let subscriber = subscriber.end().json_of(0);
     for buffer in 0..2 {
         assert_eq!(tohost["buffers"][buffer]["end"], "lost");
+        assert_eq!(tohost["buffers"][buffer]["blocks_left"], 0);
     }
+    // What the card had in its books was shown before.
+    let found = number(&tohost, "/chunks");
+    assert!(found >= shown, "{found} of {shown}");
     assert_eq!(number(&tohost, "/residual_items"), 0);
     assert_eq!(
         number(&subscriber, "/messages"),
@@ -270,6 +283,13 @@ fn a_killed_subscriber_costs_no_other_one() {
     victim.end();
     let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
     let other = other.end().json_of(0);
+    // It was there, and went in the midst of it: no trigger was held back for it.
+    assert_eq!(both(&tohost, "/publisher/connections_made"), 4, "{tohost}");
+    for buffer in tohost["buffers"].as_array().unwrap() {
+        let parted = buffer["publisher"]["parted"].as_object().unwrap();
+        assert!(!parted.is_empty(), "{buffer}");
+    }
+    assert_eq!(number(&card, "/held_by_dma"), 0, "{card}");
     let chunks = number(&card, "/triggers") * LINKS;
     assert_eq!(number(&tohost, "/chunks_published"), chunks);
     assert_eq!(number(&other, "/messages"), chunks);
@@ -399,7 +419,7 @@ fn chunks_that_stay_where_they_are_are_not_written_over_before_all_have_looked()
         )
     };
     let (slow, other) = (checked(), checked());
-    at_work(&chain.path("tohost"), 20_000);
+    at_work(&chain.path("tohost"), 2_000);
     // It stands still with chunks at hand, and the DMA buffers of 1 MiB are soon full.
     assert!(signal("STOP", slow.pid()));
     std::thread::sleep(std::time::Duration::from_millis(700));
