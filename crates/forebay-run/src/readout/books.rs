@@ -273,3 +273,90 @@ impl BufferBook {
         self.group.commit(&self.book);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts of a decoder, all different.
+    fn decoded(times: u64) -> Decoded {
+        let mut next = 100 * times;
+        let mut one = || {
+            next += 7 * times;
+            next
+        };
+        Decoded {
+            blocks: one(),
+            decoded: one(),
+            dropped_blocks: [one(), one(), one(), one()],
+            pieces: [one(), one()],
+            joined: [one(), one()],
+            dropped: [(); Damage::ALL.len()].map(|()| [one(), one()]),
+            held: [one(), one()],
+            chunks: one(),
+            chunk_bytes: one(),
+            copied_bytes: one(),
+            damage: [(); Damage::ALL.len()].map(|()| one()),
+            missing_blocks: one(),
+            flagged: [(); 6].map(|()| one()),
+        }
+    }
+
+    #[test]
+    fn each_count_is_in_its_own_term_and_once() {
+        let owners = ["dma0".to_owned()];
+        let (_ledger, mut books) = open(None, &owners, &mut Vec::new()).unwrap();
+        let mut book = books.pop().unwrap();
+        book.begin(50, &Leak::off());
+        let last = decoded(3);
+        for (n, now) in [decoded(1), decoded(2), last].iter().enumerate() {
+            let n = n as u64;
+            book.published(n + 10, n + 11);
+            for (why, items) in [
+                (Unpublished::NoSubscriber, 20),
+                (Unpublished::TooLong, 30),
+                (Unpublished::Stopped, 40),
+                (Unpublished::Failed, 50),
+            ] {
+                book.unpublished(why, items, items + 1);
+            }
+            book.copied([60, 61]);
+            book.held_up(70);
+            book.commit(50 + 1000 * (n + 1), now, 4, [80 + n, 90 + n]);
+        }
+        let BufferBook { book, at, .. } = &book;
+        let blocks = |count: u64| [count, count * 4];
+        let mut expected = vec![
+            (at.dma.incoming, blocks(3000)),
+            (at.dma.outgoing, blocks(last.decoded)),
+            (at.decode.incoming, last.pieces),
+            (at.decode.outgoing, last.joined),
+            (at.decode.held, last.held),
+            (at.publish.incoming, [last.chunks, last.chunk_bytes]),
+            (at.publish.outgoing, [10 + 11 + 12, 11 + 12 + 13]),
+        ];
+        let lost = last.dropped_blocks.map(blocks);
+        expected.extend(at.dma.dropped.iter().copied().zip(lost));
+        let lost = PIECE_REASONS.map(|damage| last.dropped[damage as usize]);
+        expected.extend(at.decode.dropped.iter().copied().zip(lost));
+        let lost = [20, 30, 40, 50].map(|items| [3 * items, 3 * (items + 1)]);
+        expected.extend(at.publish.dropped.iter().copied().zip(lost));
+        for (place, (tally, [items, bytes])) in expected.into_iter().enumerate() {
+            assert_eq!(book.tally(tally), (items, bytes), "term {place}");
+        }
+        let mut expected = vec![
+            (at.missing_blocks, last.missing_blocks),
+            (at.joined_bytes, last.copied_bytes),
+            (at.copied_bytes, 180),
+            (at.by_reference, 183),
+            (at.held_up_ns, 210),
+            (at.fill, 82),
+            (at.capacity, 92),
+        ];
+        expected.extend(at.damage.into_iter().zip(last.damage));
+        expected.extend(at.flagged.into_iter().zip(last.flagged));
+        for (place, (counter, value)) in expected.into_iter().enumerate() {
+            assert_eq!(book.value(counter), value, "counter {place}");
+        }
+    }
+}

@@ -243,3 +243,100 @@ fn settle(book: &mut Book, account: &Account, [now, before]: [&ChunkBooks; 2], l
     book.add_tally(account.held, is.items, is.bytes);
     book.sub_tally(account.held, was.items, was.bytes);
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_emu::card::{Card, CardConfig};
+
+    use super::*;
+
+    /// The account with counts that are all different.
+    fn filled(account: &CardAccount, times: u64) -> CardAccount {
+        let mut account = account.clone();
+        let mut next = 100 * times;
+        let mut one = || {
+            next += 7 * times;
+            next
+        };
+        for elink in &mut account.elinks {
+            let chunks = &mut elink.chunks;
+            let held = [
+                &mut chunks.queued,
+                &mut chunks.in_fifo,
+                &mut chunks.in_block,
+            ];
+            let all = [&mut chunks.made, &mut chunks.in_dma]
+                .into_iter()
+                .chain(held);
+            for amount in all.chain(&mut chunks.dropped) {
+                (amount.items, amount.bytes) = (one(), one());
+            }
+            elink.truncated = one();
+            (elink.fifo.xoff, elink.fifo.xoff_ns) = (one(), one());
+            elink.fifo.peak_bytes = one();
+        }
+        let triggers = &mut account.triggers;
+        for count in [
+            &mut triggers.requested,
+            &mut triggers.accepted,
+            &mut triggers.held_by_link,
+            &mut triggers.held_by_dma,
+            &mut triggers.held_by_dead_time,
+            &mut triggers.busy,
+        ] {
+            *count = one();
+        }
+        account.dma_busy.iter_mut().for_each(|busy| *busy = one());
+        account
+    }
+
+    #[test]
+    fn each_count_is_in_its_own_term_and_once() {
+        let card = Card::new(&CardConfig::full_mode(2, 1000.0, 64)).unwrap();
+        let account = card.account();
+        let opened = CardBooks::open("card", None, &account, 1, &mut Vec::new());
+        let mut books = opened.unwrap().0;
+        let last = filled(&account, 3);
+        for (n, now) in [filled(&account, 1), filled(&account, 2), last.clone()]
+            .iter()
+            .enumerate()
+        {
+            let n = n as u64 + 1;
+            let time = CardTime {
+                ns: 1000 * n,
+                busy_ns: 10 * n,
+            };
+            books.commit(now, time, &[[4096 * n * n, n]], 4096);
+        }
+        let CardBooks { book, elinks, .. } = &books;
+        assert_eq!(elinks.len(), last.elinks.len());
+        for ((account, words), now) in elinks.iter().zip(&last.elinks) {
+            let terms = [account.incoming, account.outgoing, account.held].into_iter();
+            let counts = [now.chunks.made, now.chunks.in_dma, now.chunks.held()].into_iter();
+            let counts = counts.chain(now.chunks.dropped);
+            for (tally, count) in terms.chain(account.dropped.iter().copied()).zip(counts) {
+                assert_eq!(book.tally(tally), (count.items, count.bytes));
+            }
+            for (counter, value) in [
+                (words.truncated, now.truncated),
+                (words.xoff, now.fifo.xoff),
+                (words.xoff_ns, now.fifo.xoff_ns),
+                (words.peak, now.fifo.peak_bytes),
+            ] {
+                assert_eq!(book.value(counter), value);
+            }
+        }
+        let counts = books.triggers.into_iter().zip(of_triggers(&last.triggers));
+        let more = [
+            (books.time, 3000),
+            (books.busy, 30),
+            (books.raised, last.triggers.busy),
+            (books.dma[0].blocks, 9),
+            (books.dma[0].fill, 3),
+            (books.dma[0].busy, last.dma_busy[0]),
+        ];
+        for (place, (counter, value)) in counts.chain(more).enumerate() {
+            assert_eq!(book.value(counter), value, "counter {place}");
+        }
+    }
+}
