@@ -109,6 +109,11 @@ fn at_the_events() {
 }
 
 #[test]
+fn at_the_fan_out() {
+    leak("fan_out", 7, "events");
+}
+
+#[test]
 fn at_the_offer() {
     leak("offer", 8, "events");
 }
@@ -207,7 +212,12 @@ fn chunks_that_vanish_in_to_host_are_found() {
 fn a_hop_that_a_program_does_not_have_is_refused_with_those_that_it_has() {
     let folder = TempDir::new().unwrap();
     let out = folder.path().to_str().unwrap();
-    let programs: [(&[&str], &str); 7] = [
+    let listen = "127.0.0.1:0";
+    let programs: [(&[&str], &str); 8] = [
+        (
+            &["mover", "--listen", listen, "--out", out],
+            "stream, mover",
+        ),
         (&["demo", "--out", out], "socket"),
         (&["evb", "--sources", "1", "--out", out], "socket"),
         (&["net", "send", "tcp://127.0.0.1:1"], "deliver"),
