@@ -14,6 +14,8 @@ use crate::source::Input;
 #[derive(Debug, Clone, Copy)]
 struct Gathered {
     subevents: u32,
+    /// Bytes that were filled.
+    bytes: u32,
     data_error: bool,
     stamp_ns: u64,
 }
@@ -80,17 +82,17 @@ impl Builder {
         input: &I,
     ) -> Poll {
         let trigger = trigger_of(key);
-        let bytes = self.present_bytes() as u64;
         let first = self.present.first().map_or(0, |source| *source as usize);
-        self.note_event(first, trigger);
+        self.note_event(first, trigger, self.present_bytes());
         self.drop_mismatched(trigger, input);
+        let mut bytes = EVENT_HEADER_BYTES as u64;
         for index in 0..self.present.len() {
             let source = self.present[index] as usize;
+            bytes += u64::from(self.heads.of[source].padded);
             self.settle_source(source, trigger);
             self.drop_head(source, reason, input);
         }
         let events = &self.accounts.events;
-        self.book.add_tally(events.incoming, 1, bytes);
         let dropped = usize::from(reason == DropReason::TooLarge);
         if let Some(tally) = events.dropped.get(dropped) {
             self.book.add_tally(*tally, 1, bytes);
@@ -117,18 +119,18 @@ impl Builder {
         let first = sources.clone().next().unwrap_or(0);
         let header = self.heads.of[first].header();
         let kind = header.map_or(0, |header| header.trigger_type());
-        self.note_event(first, trigger_of(key));
-        let bytes = slot.bytes.len() as u32;
+        let bytes = slot.bytes.len();
+        self.note_event(first, trigger_of(key), bytes);
         let (head_room, body) = slot.bytes.split_at_mut(EVENT_HEADER_BYTES);
         let gathered = self.gather(body, trigger_of(key), sources, input);
         let id = EventId::data(kind).with_data_error(gathered.data_error);
         let id = if complete { id } else { id.with_incomplete() };
         let mut event = EventHeader::new(id, slot.unix_s, slot.run);
-        event.size = bytes;
+        event.size = bytes as u32;
         event.sequence = self.sequence.wrapping_add(1);
         head_room.copy_from_slice(&event.to_bytes());
         EventMeta {
-            bytes,
+            bytes: EVENT_HEADER_BYTES as u32 + gathered.bytes,
             trigger: trigger_of(key),
             sequence: event.sequence,
             subevents: gathered.subevents,
@@ -149,6 +151,7 @@ impl Builder {
     ) -> Gathered {
         let mut gathered = Gathered {
             subevents: 0,
+            bytes: 0,
             data_error: false,
             stamp_ns: u64::MAX,
         };
@@ -161,6 +164,7 @@ impl Builder {
             }
             sub[..head.raw.len()].copy_from_slice(&head.raw);
             gathered.subevents += 1;
+            gathered.bytes += sub.len() as u32;
             gathered.data_error |= head.data_error || !copied;
             // A stamp of 0 is unknown: the largest of all after subtraction.
             gathered.stamp_ns = gathered.stamp_ns.min(head.stamp_ns.wrapping_sub(1));
@@ -193,7 +197,6 @@ impl Builder {
     /// Counts the event and gives it to the output, unless the fault switch makes it vanish here.
     fn finish_event<O: Output>(&mut self, meta: &EventMeta, output: &mut O) -> Poll {
         let bytes = u64::from(meta.bytes);
-        self.book.add_tally(self.accounts.events.incoming, 1, bytes);
         if self.leak.take("events") {
             return Poll::Built;
         }
@@ -209,9 +212,11 @@ impl Builder {
         Poll::Built
     }
 
-    /// The numbering moves on behind `trigger`, whose event is finished one way or the other; called while
+    /// The numbering moves on behind `trigger`, whose event of `bytes` is closed and finished one way or the other; called while
     /// the head of `first`, a source in it, is still there.
-    fn note_event(&mut self, first: usize, trigger: u32) {
+    fn note_event(&mut self, first: usize, trigger: u32, bytes: usize) {
+        let incoming = self.accounts.events.incoming;
+        self.book.add_tally(incoming, 1, bytes as u64);
         self.recent.note(trigger, self.heads.tag(first));
         self.see_trigger(trigger);
         self.some_unsettled =

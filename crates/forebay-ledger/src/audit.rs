@@ -99,6 +99,8 @@ pub enum Underway {
     InFlight,
     /// Not accounted for, but no more than can be where nobody can count (a socket buffer): an inference.
     Inferred,
+    /// More came than the sender's books say, but no more than it can have sent after its last commit: an inference, and negative.
+    Unbooked,
 }
 
 /// Something that had neither arrived nor been lost.
@@ -174,6 +176,17 @@ impl Closed {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// These numbers and those of other books: what is left in one does not cancel what is left in the other.
+    #[must_use]
+    pub const fn with(self, other: &Self) -> Self {
+        Self {
+            residual_items: self.residual_items.saturating_add(other.residual_items),
+            residual_bytes: self.residual_bytes.saturating_add(other.residual_bytes),
+            left_items: self.left_items.saturating_add(other.left_items),
+            left_bytes: self.left_bytes.saturating_add(other.left_bytes),
+        }
     }
 }
 
@@ -285,10 +298,17 @@ impl Findings {
         let Some(residual) = line.residual else {
             return;
         };
-        if self.phase != Phase::Ended && may_be_underway(residual, line.bound_items) {
-            self.note(Underway::Inferred, who, as_level(residual));
-        } else {
-            self.offend(Fault::LinkResidual, who, residual);
+        let kind = match self.phase {
+            Phase::Ended => None,
+            // Groups are read one after the other: what came meanwhile may not be in the sender's yet.
+            Phase::Running => {
+                may_be_underway(residual, line.bound_items).then_some(Underway::Inferred)
+            }
+            Phase::Interrupted => left_by_the_dead(residual, line),
+        };
+        match kind {
+            Some(kind) => self.note(kind, who, as_level(residual)),
+            None => self.offend(Fault::LinkResidual, who, residual),
         }
     }
 
@@ -354,10 +374,37 @@ pub(crate) fn may_be_underway(residual: Residual, bound_items: u64) -> bool {
         || residual.items != 0 && residual.items.unsigned_abs() <= u128::from(bound_items)
 }
 
+/// What a link of a dead run may be short of, or have too many of, and by which of its bounds. The two directions have nothing to do with each other, and
+/// items and bytes go the same way.
+fn left_by_the_dead(residual: Residual, line: &LinkLine) -> Option<Underway> {
+    let Residual { items, bytes } = residual;
+    if items > 0 && bytes >= 0 {
+        return (items <= line.bound_items.into()).then_some(Underway::Inferred);
+    }
+    let unbooked = items < 0 && bytes <= 0 && -items <= line.unbooked_items.into();
+    (unbooked || residual.is_zero()).then_some(Underway::Unbooked)
+}
+
 fn as_level(residual: Residual) -> Level {
     let clamp = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
     Level {
         items: clamp(residual.items),
         bytes: clamp(residual.bytes),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_without_items_are_not_on_their_way() {
+        let residual = |items, bytes| Residual { items, bytes };
+        assert!(may_be_underway(residual(0, 0), 0));
+        assert!(may_be_underway(residual(5, 700), 5));
+        assert!(may_be_underway(residual(-5, -700), 5));
+        assert!(!may_be_underway(residual(6, 700), 5));
+        assert!(!may_be_underway(residual(0, 1), 5));
+        assert!(!may_be_underway(residual(0, -1), 5));
     }
 }

@@ -139,6 +139,9 @@ pub struct LinkLine {
     pub inferred_unit: Option<Unit>,
     /// Items that can be in flight where nobody can count them.
     pub bound_items: u64,
+    /// Items that the near side can have sent and not booked.
+    #[serde(skip)]
+    pub unbooked_items: u64,
 }
 
 /// A loss of the whole host, charged to nobody.
@@ -277,6 +280,7 @@ impl Snapshot {
             inferred_lost_items: entry.inferred_lost.map(|(at, _)| self.at(at)),
             inferred_unit: entry.inferred_lost.map(|(_, unit)| unit),
             bound_items: entry.bound_items,
+            unbooked_items: entry.unbooked_items,
         }
     }
 

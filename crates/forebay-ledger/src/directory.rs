@@ -112,6 +112,17 @@ pub(crate) struct LinkEntry {
     /// The word and what it counts.
     pub(crate) inferred_lost: Option<(WordRef, Unit)>,
     pub(crate) bound_items: u64,
+    /// What the near side can have sent and not booked; absent where that is nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) unbooked_items: u64,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

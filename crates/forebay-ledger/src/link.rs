@@ -27,6 +27,7 @@ impl LinkSpec {
                 in_flight: None,
                 inferred_lost: None,
                 bound_items: 0,
+                unbooked_items: 0,
             },
         }
     }
@@ -126,6 +127,14 @@ impl LinkSpec {
     #[must_use]
     pub fn bound_items(mut self, items: u64) -> Self {
         self.entry.bound_items = items;
+        self
+    }
+
+    /// States how many items the near side may have sent and not booked yet, when it is killed: so many more may have come than its books say. Default 0:
+    /// it books what it sends before it sends it.
+    #[must_use]
+    pub fn unbooked_items(mut self, items: u64) -> Self {
+        self.entry.unbooked_items = items;
         self
     }
 

@@ -321,6 +321,7 @@ impl Verdict {
                 Underway::Held => "held",
                 Underway::InFlight => "counted",
                 Underway::Inferred => "inferred",
+                Underway::Unbooked => "not booked by its sender",
             };
             table.row(vec![
                 line.place.clone(),

@@ -9,8 +9,8 @@
 mod pipeline;
 
 use forebay_ledger::{
-    Amount, Condition, Fault, GroupWriter, LedgerReader, Phase, Reason, ResidualAlarm, RunWriter,
-    SchemaBuilder, Supervisor, Underway, Unit, Words, audit,
+    Amount, Condition, Fault, GroupWriter, LedgerReader, LinkSpec, Phase, Reason, ResidualAlarm,
+    RunWriter, SchemaBuilder, Supervisor, Underway, Unit, Words, audit,
 };
 use pipeline::Pipeline;
 
@@ -225,6 +225,62 @@ fn more_than_can_be_in_flight_is_an_offence_even_in_a_dead_run() {
     let verdict = path.audit(Supervisor::Gone);
     assert_eq!(verdict.offenders.len(), 1);
     assert_eq!(verdict.offenders[0].residual.items, 65);
+}
+
+/// A link with `sent` and `received` items and bytes in an interrupted run, in whose buffers 10 items can be, and of which the sender can have sent 4 unbooked:
+/// what is under way, or the offence.
+fn interrupted(sent: (u64, u64), received: (u64, u64)) -> Result<Option<Underway>, Fault> {
+    let mut schema = SchemaBuilder::new("dead");
+    let group = schema.group("all");
+    let (from, sender) = schema.account(group, "sender", "one", Unit::Datagrams, &[]);
+    let (to, receiver) = schema.account(group, "receiver", "one", Unit::Datagrams, &[]);
+    let link = LinkSpec::new("socket", "one").from(from).to(to);
+    schema.link(link.bound_items(10).unbooked_items(4));
+    let schema = schema.finish().unwrap();
+    let words = Words::zeroed(schema.words_needed());
+    let run = RunWriter::format(&schema, &words, 1, 0).unwrap();
+    run.set_condition(Condition::Running, Reason::None);
+    let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+    let mut book = writer.restore();
+    for term in [sender.incoming, sender.outgoing] {
+        book.add_tally(term, sent.0, sent.1);
+    }
+    for term in [receiver.incoming, receiver.outgoing] {
+        book.add_tally(term, received.0, received.1);
+    }
+    writer.commit(&book);
+    let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+    let verdict = audit(&snapshot, Supervisor::Gone);
+    assert_eq!(verdict.phase, Phase::Interrupted);
+    match verdict.offenders.first() {
+        Some(offender) => Err(offender.fault),
+        None => Ok(verdict.underway.first().map(|line| line.kind)),
+    }
+}
+
+#[test]
+fn a_dead_run_explains_each_direction_by_a_bound_of_its_own() {
+    let offence = Err(Fault::LinkResidual);
+    assert_eq!(interrupted((100, 1_000), (100, 1_000)), Ok(None));
+    assert_eq!(
+        interrupted((110, 1_100), (100, 1_000)),
+        Ok(Some(Underway::Inferred))
+    );
+    assert_eq!(interrupted((111, 1_110), (100, 1_000)), offence);
+    assert_eq!(
+        interrupted((100, 1_000), (104, 1_040)),
+        Ok(Some(Underway::Unbooked))
+    );
+    assert_eq!(interrupted((100, 1_000), (105, 1_050)), offence);
+    // Items without bytes may be empty datagrams; bytes without items are nothing that moves.
+    assert_eq!(
+        interrupted((101, 1_000), (100, 1_000)),
+        Ok(Some(Underway::Inferred))
+    );
+    assert_eq!(interrupted((100, 1_001), (100, 1_000)), offence);
+    assert_eq!(interrupted((100, 1_000), (100, 1_001)), offence);
+    assert_eq!(interrupted((101, 1_000), (100, 1_001)), offence);
+    assert_eq!(interrupted((100, 1_001), (101, 1_000)), offence);
 }
 
 #[test]

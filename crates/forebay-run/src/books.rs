@@ -1,5 +1,6 @@
 //! The run's schema: the same declarations in every process, so that the handles agree.
 
+mod bound;
 mod capture;
 mod chunks;
 mod removed;
@@ -45,9 +46,6 @@ pub const SINK_TOO_LONG: usize = 4;
 pub(crate) const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
 /// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
 pub(crate) const MERGED_DATAGRAMS_MAX: u64 = 128;
-/// What a socket may drop between two looks at its counter: a million datagrams per second for 50 ms.
-const UNREAD_DROPS: u64 = 50_000;
-
 /// Words of one source at the receiver.
 #[derive(Debug, Clone)]
 pub struct QueueWords {
@@ -122,6 +120,8 @@ pub struct SinkWords {
     pub taken: Tally,
     /// The ring's head.
     pub head: Counter,
+    /// Position up to which what was taken off the ring is counted; the head, where nothing is held between the two.
+    pub pulled: Counter,
     /// Run number, suffix, committed bytes and events of the open file, and what it is: its inode, and when it was made in ns since 1970.
     pub file: [Counter; 6],
     /// Files begun.
@@ -367,8 +367,7 @@ fn declare_port(
         link.kernel_drops("buffer_full", kernel_drops, least, most)
     };
     if plan.replay.is_none() {
-        schema
-            .link(link.bound_items(plan.receiver.socket_buffer_bytes as u64 / 256 + UNREAD_DROPS));
+        schema.link(bound::of_socket(link, plan, indices.len()));
     }
     PortWords {
         group,

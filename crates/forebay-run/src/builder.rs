@@ -15,6 +15,7 @@ use forebay_sys::clock;
 use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 
 use crate::books::Books;
+use crate::carriage::Carriage;
 use crate::error::RunError;
 use crate::plan::{Plan, SinkKind, SinkPlan};
 use crate::sink::{SinkHandle, SinkParts};
@@ -106,8 +107,13 @@ impl<'a> Stage<'a> {
         )?;
         builder.set_leak(leak.clone());
         let mut consumers = Consumers::map(&plan.event_rings(), parts.rings)?;
+        let mut taken = Vec::new();
         for (source, ring) in consumers.rings.iter_mut().enumerate() {
             ring.resume(builder.released(source))?;
+            ring.count_from(builder.pulled(source));
+            let words = books.builder.sources[source].taken;
+            let carried = Carriage::restored(builder.book_mut(), words, UNIT_HEADER_BYTES);
+            taken.push(carried);
         }
         let mut out = FanOut::new(plan, &books, &parts.words, leak.clone())?;
         let mut sinks = Vec::new();
@@ -126,7 +132,7 @@ impl<'a> Stage<'a> {
                 leak.clone(),
             )?);
         }
-        let rings = Rings::new(consumers, plan.record_bytes_max());
+        let rings = Rings::new(consumers, taken, plan.record_bytes_max());
         let queued = plan.sinks.iter().filter(|sink| sink.kind != SinkKind::Null);
         let sink_limits = queued.map(SinkPlan::end_limit).collect();
         let (stopping, abandoned_until_ns) = (false, None);
@@ -194,7 +200,7 @@ impl<'a> Stage<'a> {
     fn pull(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         let mut unix_ns = None;
-        for source in 0..self.rings.count() {
+        for source in 0..self.rings.sources() {
             let mut heard = false;
             let pressed = self.quiet && self.rings.is_pressed(source);
             self.builder.handle_pressure(source, pressed);
@@ -212,12 +218,6 @@ impl<'a> Stage<'a> {
                 };
                 if !known {
                     heard |= !message.is_note();
-                    let taken = self.builder.accounts().sources[source].taken;
-                    self.builder.book_mut().add_tally(
-                        taken,
-                        u64::from(message.items),
-                        u64::from(message.len),
-                    );
                     if message.items > 0 && self.leak.take("ring") {
                         self.rings.shorten(source, &mut message);
                     }
@@ -278,6 +278,7 @@ impl<'a> Stage<'a> {
         if !built && !self.rings.moved(&self.builder) {
             return;
         }
+        self.rings.count(self.builder.book_mut());
         let book = self.builder.save();
         self.writer.commit(book);
         self.out.publish();

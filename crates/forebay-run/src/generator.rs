@@ -25,8 +25,12 @@ pub use books::Booked;
 const BATCH: usize = 64;
 /// Most bytes that the kernel cuts into datagrams in one go.
 const RUN_BYTES_MAX: usize = 60_000;
-/// How often the books are committed.
+/// How often the books are committed, at least.
 const COMMIT_NS: u64 = 10_000_000;
+/// Batches after which they are committed earlier.
+const BATCHES_PER_COMMIT: u32 = 64;
+/// Most datagrams that were sent and are not in the books yet.
+pub(crate) const UNBOOKED_DATAGRAMS: u64 = BATCH as u64 * (BATCHES_PER_COMMIT as u64 + 1);
 /// How long to wait when the kernel has no room.
 const FULL_SLEEP: Duration = Duration::from_micros(200);
 /// Send buffer asked for per socket: large enough that a batch does not stop half-way.
@@ -100,6 +104,17 @@ impl GeneratorPlan {
     #[must_use]
     pub fn sources(&self) -> usize {
         self.groups.iter().map(|group| group.0).sum()
+    }
+
+    /// Most datagrams in a second that one source sends in the mean.
+    pub(crate) fn datagrams_hz_max(&self) -> f64 {
+        let largest = if self.huge_every > 0 {
+            self.huge_bytes
+        } else {
+            0
+        };
+        let pieces = largest as usize / forebay_wire::hadtu::MTU_BYTES + 1;
+        self.rate_hz * pieces as f64
     }
 
     /// Where the source of this number sends to.
@@ -190,6 +205,7 @@ pub fn run(
         booked.begin(start_ns);
     }
     let mut commit_ns = start_ns;
+    let mut unbooked = 0;
     let mut stopped = false;
     loop {
         let now_ns = clock::monotonic_ns();
@@ -197,6 +213,11 @@ pub fn run(
         let mut full = false;
         while !full && let Some(turn) = send_one(&mut readouts, &sockets, &mut send) {
             full = turn == Turn::Full;
+            unbooked += 1;
+            if unbooked >= BATCHES_PER_COMMIT {
+                unbooked = 0;
+                commit(booked.as_deref_mut(), &readouts);
+            }
         }
         if now_ns >= commit_ns {
             commit_ns = now_ns + COMMIT_NS;

@@ -14,11 +14,19 @@ pub const EVB: &[LeakHop] = &[
     LeakHop::new("ring", Unit::SubEvents),
     LeakHop::new("builder", Unit::SubEvents),
     LeakHop::new("events", Unit::Events),
+    LeakHop::new("fan_out", Unit::Events),
     LeakHop::new("offer", Unit::Events),
     LeakHop::new("sink_queue", Unit::Events),
     LeakHop::new("sink", Unit::Events),
     LeakHop::new("stream", Unit::Events),
-    LeakHop::new("capture", Unit::Packets),
+    LeakHop::new("reassembly", Unit::Datagrams),
+    LeakHop::new("capture", Unit::Datagrams),
+];
+
+/// A remote mover.
+pub const MOVER: &[LeakHop] = &[
+    LeakHop::new("stream", Unit::Events),
+    LeakHop::new("mover", Unit::Events),
 ];
 
 /// An end point of messaging.

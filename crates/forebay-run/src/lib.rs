@@ -7,6 +7,7 @@
 
 pub mod books;
 pub mod builder;
+mod carriage;
 pub mod config;
 pub mod doctor;
 pub mod error;

@@ -17,6 +17,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use forebay_ledger::Leak;
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::signals::StopSignals;
@@ -65,6 +66,7 @@ pub struct Mover {
     /// When it last looked after its files.
     looked_ns: u64,
     refused: BTreeMap<&'static str, u64>,
+    leak: Leak,
 }
 
 impl Mover {
@@ -93,7 +95,15 @@ impl Mover {
             next_token: LISTENER + 1,
             looked_ns: 0,
             refused: BTreeMap::new(),
+            leak: Leak::off(),
         })
+    }
+
+    /// Loses events uncounted at a hop of [`crate::hops::MOVER`], to test the books.
+    #[must_use]
+    pub fn with_leak(mut self, leak: Leak) -> Self {
+        self.leak = leak;
+        self
     }
 
     /// Where it really listens.
@@ -271,7 +281,10 @@ impl Mover {
         fields: &BlockFields,
         events: &[u8],
     ) -> Result<Answer, Dropped> {
-        let position = self.stream(stream)?.store(fields, events);
+        let Some(open) = self.streams.at(stream) else {
+            return Err(Dropped::Refused(Refusal::OutOfOrder));
+        };
+        let position = open.store(fields, events, &mut self.leak);
         position.map(Answer::Ack).map_err(Dropped::Refused)
     }
 

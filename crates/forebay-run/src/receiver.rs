@@ -30,7 +30,7 @@ pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 /// Slots of the receive batch.
 pub const BATCH_SLOTS: usize = 64;
 /// How often kernel counters are read and idle books committed.
-const HOUSEKEEPING_NS: u64 = 50_000_000;
+pub(crate) const KERNEL_LOOK: Duration = Duration::from_millis(50);
 /// Longest sleep: a peer killed before it rang the bell costs this much.
 const SLEEP: Duration = Duration::from_millis(20);
 /// Sleep while a ring is full.
@@ -199,7 +199,7 @@ impl<'a> Receiver<'a> {
             }
             let now_ns = clock::monotonic_ns();
             if now_ns >= self.housekeeping_ns {
-                self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
+                self.housekeeping_ns = now_ns + KERNEL_LOOK.as_nanos() as u64;
                 self.housekeeping();
             }
         }

@@ -16,10 +16,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
-use forebay_ring::{Consumers, Record};
+use forebay_ring::{Carried, Consumers, Record};
 use forebay_sys::clock;
 
 use crate::books::{Books, SinkWords};
+use crate::carriage::Carriage;
 use crate::error::RunError;
 use crate::plan::{Plan, SinkKind, check_names};
 use crate::stage::Report;
@@ -80,11 +81,20 @@ impl SinkBooks {
         self.tenure.has_ended()
     }
 
-    /// Taken off the queue.
-    fn taken(&mut self, events: u64, bytes: u64) {
-        for term in [self.words.taken, self.words.account.incoming] {
-            self.book.add_tally(term, events, bytes);
-        }
+    /// Came in off the queue.
+    fn entered(&mut self, events: u64, bytes: u64) {
+        self.book
+            .add_tally(self.words.account.incoming, events, bytes);
+    }
+
+    /// Is kept here until its fate is known.
+    fn hold(&mut self, events: u64, bytes: u64) {
+        self.book.add_tally(self.words.account.held, events, bytes);
+    }
+
+    /// Is kept no longer.
+    fn let_go(&mut self, events: u64, bytes: u64) {
+        self.book.sub_tally(self.words.account.held, events, bytes);
     }
 
     fn written(&mut self, events: u64, bytes: u64) {
@@ -147,7 +157,13 @@ impl SinkHandle {
             .set(own.words.capacity, plan.sinks[index].queue_bytes);
         own.commit();
         let mut consumers = Consumers::map(&plan.sink_ring(index), fds)?;
-        consumers.rings[0].resume(own.book.value(own.words.head))?;
+        let (head, pulled) = (
+            own.book.value(own.words.head),
+            own.book.value(own.words.pulled),
+        );
+        consumers.rings[0].resume(head)?;
+        consumers.rings[0].count_from(pulled);
+        let taken = Carriage::restored(&own.book, own.words.taken, 0);
         let name = plan.sinks[index].name.clone();
         let (reports_in, reports) = mpsc::channel();
         let progress = Arc::new(AtomicU64::new(0));
@@ -164,6 +180,7 @@ impl SinkHandle {
                 own.commit();
                 let work = Work {
                     consumers,
+                    taken,
                     out: Box::new(out),
                     books: own,
                     leak,
@@ -176,8 +193,8 @@ impl SinkHandle {
             SinkKind::Tcp(tcp) => {
                 check_names(&plan.run_id, &name)?;
                 let stream = (plan.run_id.clone(), name.clone());
-                let sink =
-                    TcpSink::new(tcp, stream, consumers, own, to_builder).testing(leak, stall);
+                let queue = (consumers, taken);
+                let sink = TcpSink::new(tcp, stream, queue, own, to_builder).testing(leak, stall);
                 Box::new(move || sink.run())
             }
             SinkKind::Null => {
@@ -273,6 +290,7 @@ impl ToBuilder {
 
 struct Work {
     consumers: Consumers,
+    taken: Carriage,
     books: SinkBooks,
     out: Box<dyn Writer + Send>,
     leak: Leak,
@@ -343,7 +361,7 @@ impl Work {
                 self.commit(end);
             }
             self.take_block(&record);
-            end = Some(record.end);
+            end = Some((record.end, self.consumers.rings[0].carried()));
             blocks += 1;
         }
         if end.is_some() {
@@ -352,14 +370,17 @@ impl Work {
         blocks
     }
 
-    /// Commits what was written; blocks before `end` are given back.
-    fn commit(&mut self, end: Option<u64>) {
-        if let Some(end) = end {
-            self.books.book.set(self.books.words.head, end);
+    /// Commits what was written; blocks before the end of the last one are given back. With it goes what the queue had carried up to there.
+    fn commit(&mut self, end: Option<(u64, Carried)>) {
+        if let Some((end, carried)) = &end {
+            for word in [self.books.words.head, self.books.words.pulled] {
+                self.books.book.set(word, *end);
+            }
+            self.taken.save(&mut self.books.book, carried);
         }
         let committed = self.books.commit();
         self.to_builder.tick();
-        if let Some(end) = end
+        if let Some((end, _)) = end
             && committed
         {
             self.consumers.rings[0].release(end);
@@ -376,16 +397,10 @@ impl Work {
             run: record.meta.tag,
             events: u64::from(record.meta.items),
         };
-        let words = self.books.words.clone();
-        let bytes = block.bytes.len() as u64;
-        self.books.book.add_tally(words.taken, block.events, bytes);
         if self.leak.is_armed() && self.leak.take("sink_queue") {
             block = block.without_last();
         }
-        let bytes = block.bytes.len() as u64;
-        self.books
-            .book
-            .add_tally(words.account.incoming, block.events, bytes);
+        self.books.entered(block.events, block.bytes.len() as u64);
         if self.leak.is_armed() && self.leak.take("sink") {
             block = block.without_last();
         }

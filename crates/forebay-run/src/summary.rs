@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use forebay_ledger::{Counter, Snapshot, Supervisor as Life, Verdict, audit};
+use forebay_ledger::{Closed, Counter, Snapshot, Supervisor as Life, Verdict, audit};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use crate::books::Books;
@@ -131,10 +131,9 @@ pub struct Summary {
     pub bytes_in: u64,
     /// Bytes written to files, headers included.
     pub bytes_written: u64,
-    /// What left over in the books, in items; 0 when they close.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
+    /// What is left over in the books, and what is left inside; all 0 when they close.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Sub-events that never came, by the trigger numbers around them: an inference. What came and was dropped is in `drops` alone.
     pub subevents_missing: u64,
     /// Sub-events in events with a decoding word that no reader can follow; they are kept as they came.
@@ -227,8 +226,7 @@ impl Summary {
             subevents_in: sum("builder", |line| line.incoming.items),
             bytes_in: sum("receiver", |line| line.incoming.bytes),
             bytes_written: books.sinks.iter().map(|sink| value(sink.written)).sum(),
-            residual_items: balance.residual_items,
-            residual_bytes: balance.residual_bytes,
+            books: verdict.closed_books(),
             subevents_missing: by_source(|source| source.missing),
             odd_decoding: by_source(|source| source.odd_decoding),
             drops: drops(&verdict),

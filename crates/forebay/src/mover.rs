@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use forebay_run::hops;
 use forebay_run::mover::{Mover, MoverPlan, MoverSummary};
 use forebay_run::plan::FilePlan;
 
 use crate::output::{Format, bytes, note_line, parse_duration, print_line};
-use crate::session::{BROKEN, closing};
+use crate::session::{BROKEN, closing, leak_of};
 
 /// Least time that a silent connection is kept.
 const IDLE_LIMIT_MIN: Duration = Duration::from_millis(100);
@@ -70,12 +71,14 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
         seconds_max: 0,
         sync: args.sync,
     };
+    let leak = leak_of(hops::MOVER)?;
     let mover = Mover::open(MoverPlan {
         listen: args.listen,
         file,
         once: args.once,
         idle_limit_ms: u64::try_from(args.idle_limit.as_millis()).unwrap_or(u64::MAX),
-    })?;
+    })?
+    .with_leak(leak);
     note_line(format_args!(
         "forebay: the mover listens on {}",
         mover.address()?
@@ -116,7 +119,7 @@ fn print_text(summary: &MoverSummary) {
     if unlisted.streams > 0 {
         print_line(format_args!(
             "{} streams before these; of {} the books do not close ({} events left over)",
-            unlisted.streams, unlisted.unclosed, unlisted.residual_items
+            unlisted.streams, unlisted.unclosed, unlisted.books.residual_items
         ));
     }
     if summary.streams_evicted > 0 {

@@ -37,6 +37,8 @@ fn the_json_has_every_promised_key() {
         "bytes_written",
         "residual_items",
         "residual_bytes",
+        "left_items",
+        "left_bytes",
     ] {
         assert!(json[key].is_u64(), "{key}: {}", json[key]);
     }

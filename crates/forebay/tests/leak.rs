@@ -112,6 +112,11 @@ fn at_the_events() {
 }
 
 #[test]
+fn at_the_fan_out() {
+    leak("fan_out", 7, "events");
+}
+
+#[test]
 fn at_the_offer() {
     leak("offer", 8, "events");
 }
@@ -230,7 +235,12 @@ fn what_vanishes_in_a_link_readout_is_found_where_it_did() {
 fn a_hop_that_a_program_does_not_have_is_refused_with_those_that_it_has() {
     let folder = TempDir::new().unwrap();
     let out = folder.path().to_str().unwrap();
-    let programs: [(&[&str], &str); 10] = [
+    let listen = "127.0.0.1:0";
+    let programs: [(&[&str], &str); 11] = [
+        (
+            &["mover", "--listen", listen, "--out", out],
+            "stream, mover",
+        ),
         (&["demo", "--out", out], "socket"),
         (&["evb", "--sources", "1", "--out", out], "socket"),
         (&["net", "send", "tcp://127.0.0.1:1"], "deliver"),

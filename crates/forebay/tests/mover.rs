@@ -371,6 +371,58 @@ fn events_lost_between_the_books_are_found_by_both_sides() {
     assert_eq!(moved["residual_items"], 1);
 }
 
+/// That the audit of `books` names exactly `items` events at `hop`.
+fn assert_named(books: &Path, hop: &str, items: u64) {
+    let mut audit = forebay();
+    let audit = audit.args(["audit", "--format", "json"]).arg(books);
+    let audit = audit.output().unwrap();
+    assert_eq!(audit.status.code(), Some(1), "{hop}");
+    let offenders = &json(&audit)["offenders"];
+    let [only] = offenders.as_array().unwrap().as_slice() else {
+        panic!("{hop}: {offenders}")
+    };
+    assert_eq!(
+        (&only["place"], &only["unit"], &only["residual"]["items"]),
+        (&hop.into(), &"events".into(), &items.into()),
+        "{hop}"
+    );
+}
+
+#[test]
+fn events_that_vanish_in_the_sink_over_tcp_are_named() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("o");
+    let mover = Mover::start(&folder.path().join("remote"), &["--once"]);
+    let args = ["--sink", &mover.sink()];
+    let mut command = replay_command(&data("six_sources.pcap"), &out, &args);
+    let output = command.env("FOREBAY_LEAK", "sink:4").output().unwrap();
+    let summary = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{summary}");
+    assert_eq!(summary["residual_items"], 4, "{summary}");
+    assert_eq!(summary["left_items"], 0, "{summary}");
+    assert_named(&out, "sink", 4);
+    mover.end();
+}
+
+#[test]
+fn events_that_vanish_at_the_mover_are_named() {
+    for hop in ["stream", "mover"] {
+        let folder = TempDir::new().unwrap();
+        let remote = folder.path().join("remote");
+        let mut command = mover_command("127.0.0.1:0".parse().unwrap(), &remote, &["--once"]);
+        command.env("FOREBAY_LEAK", format!("{hop}:3"));
+        let mover = Mover::spawn(command);
+        let args = ["--sink", &mover.sink()];
+        let out = folder.path().join("o");
+        replay(&data("six_sources.pcap"), &out, &args);
+        let (code, moved) = mover.end();
+        assert_eq!(code, Some(1), "{hop}: {moved}");
+        assert_eq!(moved["residual_items"], 3, "{hop}: {moved}");
+        let ledger = moved["streams"][0]["ledger"].as_str().unwrap();
+        assert_named(Path::new(ledger), hop, 3);
+    }
+}
+
 fn hello(run_id: &str) -> Vec<u8> {
     let hello = Hello {
         run_id,

@@ -248,17 +248,29 @@ fn a_replay_killed_and_then_asked_to_end_closes_its_books() {
 }
 
 #[test]
-fn a_leak_behind_the_capture_is_named() {
-    let folder = TempDir::new().unwrap();
-    let mut command = replay_command(&data("six_sources.pcap"), folder.path(), &AS_RECORDED);
-    let output = command.env("FOREBAY_LEAK", "capture:3").output().unwrap();
-    let summary = json(&output);
-    assert_eq!(output.status.code(), Some(1), "{summary}");
-    assert_eq!(summary["residual_items"], 3);
-    let audit = forebay().arg("audit").arg(folder.path()).output().unwrap();
-    assert_eq!(audit.status.code(), Some(1));
-    let text = String::from_utf8(audit.stdout).unwrap();
-    assert!(text.contains("capture file: 3 datagrams"), "{text}");
+fn a_leak_of_a_capture_is_named() {
+    for (hop, items) in [("capture", 3), ("reassembly", 5)] {
+        let folder = TempDir::new().unwrap();
+        let mut command = replay_command(&data("six_sources.pcap"), folder.path(), &AS_RECORDED);
+        let leak = format!("{hop}:{items}");
+        let output = command.env("FOREBAY_LEAK", leak).output().unwrap();
+        let summary = json(&output);
+        assert_eq!(output.status.code(), Some(1), "{hop}: {summary}");
+        assert_eq!(summary["residual_items"], items, "{hop}");
+        let mut audit = forebay();
+        let audit = audit.args(["audit", "--format", "json"]).arg(folder.path());
+        let audit = audit.output().unwrap();
+        assert_eq!(audit.status.code(), Some(1), "{hop}");
+        let offenders = &json(&audit)["offenders"];
+        let [only] = offenders.as_array().unwrap().as_slice() else {
+            panic!("{hop}: {offenders}")
+        };
+        assert_eq!(
+            (&only["place"], &only["unit"], &only["residual"]["items"]),
+            (&hop.into(), &"datagrams".into(), &items.into()),
+            "{hop}"
+        );
+    }
 }
 
 /// Replays a changed copy of the recording.

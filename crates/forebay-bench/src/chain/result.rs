@@ -126,7 +126,7 @@ impl Measured {
                 f64::NAN
             },
             drops: by_reason(verdict),
-            residual: [summary.residual_items, summary.residual_bytes],
+            residual: [summary.books.residual_items, summary.books.residual_bytes],
             offered_hz,
             offered_bytes_per_s: offered_hz * setup.event_bytes(),
             built_hz,

@@ -248,6 +248,11 @@ impl Rig {
         }
     }
 
+    /// The same with queues that show nothing.
+    pub(crate) fn restart_with_nothing(&mut self) {
+        self.rebuild();
+    }
+
     fn rebuild(&mut self) {
         self.sink.roll_back();
         self.lost.truncate(self.lost_committed);

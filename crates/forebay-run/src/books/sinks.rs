@@ -38,7 +38,12 @@ pub(super) fn declare_sinks(
         let link = LinkSpec::new("sink_queue", &sink.name)
             .from(offer_id)
             .to(words.1);
-        schema.link(link.in_flight(published, words.0.taken));
+        // Without a queue nothing is ever between the two.
+        let link = match sink.kind {
+            SinkKind::Null => link,
+            SinkKind::File(_) | SinkKind::Tcp(_) => link.in_flight(published, words.0.taken),
+        };
+        schema.link(link);
         offers.push(OfferWords {
             account,
             published,
@@ -72,6 +77,7 @@ fn declare_words(
     let taken = schema.cursor_tally(group, &format!("{prefix}taken"));
     let mut cursor = |word: &str| schema.cursor(group, &format!("{prefix}{word}"));
     let head = cursor("head_bytes");
+    let pulled = cursor("pulled_bytes");
     let file = [
         "run",
         "suffix",
@@ -112,6 +118,7 @@ fn declare_words(
             account,
             taken,
             head,
+            pulled,
             file,
             files,
             written,

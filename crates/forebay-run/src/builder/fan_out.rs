@@ -119,7 +119,8 @@ impl FanOut {
         }
     }
 
-    fn unix_s(&self) -> i64 {
+    /// The moment that events are built in, in s since 1970.
+    pub(super) fn unix_s(&self) -> i64 {
         (self.realtime_ns / 1_000_000_000).cast_signed()
     }
 }
@@ -160,6 +161,9 @@ impl Output for FanOut {
                 .record(self.now_ns.saturating_sub(event.stamp_ns));
         }
         for (index, offer) in self.offers.iter_mut().enumerate() {
+            if self.leak.take("fan_out") {
+                continue;
+            }
             let filled = self.direct == Some(index) && !offer.skips();
             offer.take(&self.scratch, event, filled, &mut self.leak);
         }

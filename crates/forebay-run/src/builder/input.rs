@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use forebay_evb::{Builder, Input, Message, bytes_of};
+use forebay_ledger::Book;
 use forebay_ring::{Consumer, Consumers, Record, RingError};
+
+use crate::carriage::Carriage;
 
 /// All rings, and what was already given back.
 pub(super) struct Rings {
     consumers: Consumers,
+    /// What was taken off each.
+    taken: Vec<Carriage>,
     /// Longest record: with less room than that the receiver cannot go on.
     record_bytes_max: u64,
     /// Something changed that no position shows.
@@ -15,16 +20,24 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    pub(super) fn new(consumers: Consumers, record_bytes_max: u32) -> Self {
+    pub(super) fn new(consumers: Consumers, taken: Vec<Carriage>, record_bytes_max: u32) -> Self {
         Self {
             consumers,
+            taken,
             record_bytes_max: u64::from(record_bytes_max),
             touched: false,
         }
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn sources(&self) -> usize {
         self.consumers.rings.len()
+    }
+
+    /// Writes down what was taken off the rings, as they count it themselves.
+    pub(super) fn count(&self, book: &mut Book) {
+        for (taken, ring) in self.taken.iter().zip(&self.consumers.rings) {
+            taken.save(book, &ring.carried());
+        }
     }
 
     /// The next message of `source`. A ring whose producer wrote nonsense gives nothing more; the others go on.
@@ -58,7 +71,7 @@ impl Rings {
 
     /// Whether any ring is.
     pub(super) fn any_pressed(&self) -> bool {
-        (0..self.count()).any(|source| self.is_pressed(source))
+        (0..self.sources()).any(|source| self.is_pressed(source))
     }
 
     /// Whether anything was taken or can be given back since the last release.

@@ -129,7 +129,14 @@ fn the_span_begins_with_the_first_message_and_ends_with_the_last_event() {
     let before_ns = clock::monotonic_ns();
     let mut stage = bench.stage(&plan);
     stage.pull(before_ns);
+    let unix_now = || (clock::realtime_ns() / 1_000_000_000).cast_signed();
+    let before_s = unix_now();
     stage.build(before_ns);
+    let built_s = stage.out.unix_s();
+    assert!(
+        (before_s..=unix_now()).contains(&built_s),
+        "events are dated {built_s}"
+    );
     stage.commit();
     let [first_ns, last_ns] = bench
         .books

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use forebay_ledger::{Supervisor as Life, Verdict, audit};
+use forebay_ledger::{Closed, Supervisor as Life, Verdict, audit};
 
 use super::door::Door;
 use super::stream::Stream;
@@ -30,10 +30,9 @@ pub struct StreamSummary {
     pub events_written: u64,
     /// Bytes of these.
     pub bytes_written: u64,
-    /// What left over between the sender's books and these, and within these.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
+    /// What is left over between the sender's books and these, and within these, and what is left inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Losses by `place.reason.owner`.
     pub drops: BTreeMap<String, Lost>,
     /// What was written and somebody removed.
@@ -58,19 +57,17 @@ pub struct Unlisted {
     pub unclosed: u64,
     /// Of these, streams of whose output somebody removed a part.
     pub removed: u64,
-    /// What is left over in them.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
+    /// What is left over in them, and what is left inside.
+    #[serde(flatten)]
+    pub books: Closed,
 }
 
 impl Unlisted {
     pub(super) fn add(&mut self, summary: &StreamSummary) {
         self.streams += 1;
-        self.unclosed += u64::from(!summary.verdict.closed);
+        self.unclosed += u64::from(!summary.books.is_closed());
         self.removed += u64::from(summary.is_removed());
-        self.residual_items += summary.residual_items;
-        self.residual_bytes += summary.residual_bytes;
+        self.books = self.books.with(&summary.books);
     }
 }
 
@@ -97,10 +94,9 @@ pub struct MoverSummary {
     pub events_written: u64,
     /// Their bytes.
     pub bytes_written: u64,
-    /// What is left over, over all streams.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
+    /// What is left over, over all streams, and what is left inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// All files of the streams that are listed.
     pub files: Vec<PathBuf>,
 }
@@ -112,7 +108,9 @@ impl MoverSummary {
             listed, unlisted, ..
         } = streams;
         let listed = Vec::from(listed);
-        let sum = |of: fn(&StreamSummary) -> u64| listed.iter().map(of).sum::<u64>();
+        let books = listed
+            .iter()
+            .fold(unlisted.books, |sum, stream| sum.with(&stream.books));
         let files = listed.iter().flat_map(|stream| stream.files.clone());
         Self {
             unlisted,
@@ -124,8 +122,7 @@ impl MoverSummary {
             refused,
             events_written: streams.written.0,
             bytes_written: streams.written.1,
-            residual_items: unlisted.residual_items + sum(|stream| stream.residual_items),
-            residual_bytes: unlisted.residual_bytes + sum(|stream| stream.residual_bytes),
+            books,
             files: files.collect(),
             streams: listed,
         }
@@ -140,7 +137,7 @@ impl MoverSummary {
     /// Whether all books close.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.unlisted.unclosed == 0 && self.streams.iter().all(|stream| stream.verdict.closed)
+        self.books.is_closed()
     }
 }
 
@@ -188,8 +185,7 @@ impl StreamSummary {
             events_in,
             events_written,
             bytes_written,
-            residual_items: verdict.balance.residual_items,
-            residual_bytes: verdict.balance.residual_bytes,
+            books: verdict.closed_books(),
             drops: drops(&verdict),
             output_removed: Removed::of(&snapshot),
             files,

@@ -2,17 +2,21 @@
 //!
 //! Counters, ring positions and unfinished messages of all sources of a port commit as one record.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 
 use forebay_evb::{Accepted, MessageCheck, Reject, Rejected, Step};
 use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
 use forebay_link::{BufferFill, DropCounter};
 use forebay_ring::Producers;
-use forebay_wire::hadtu::{MTU_BYTES, UNIT_HEADER_BYTES};
+use forebay_wire::hadtu::{MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
 use super::unsaid::Unsaid;
 use crate::books::{Books, PortWords, QueueWords};
+use crate::carriage::Carriage;
 use crate::error::RunError;
 use crate::plan::Plan;
 
@@ -36,6 +40,8 @@ struct Lane {
     ring: usize,
     check: MessageCheck,
     unsaid: Unsaid,
+    /// What predecessors put into the ring.
+    published: Carriage,
 }
 
 /// One datagram as it came.
@@ -70,6 +76,7 @@ impl Lanes {
                 ring,
                 check,
                 unsaid,
+                published: Carriage::restored(&book, queue.published, UNIT_HEADER_BYTES),
             });
         }
         Ok(Self {
@@ -214,7 +221,8 @@ impl Lanes {
         loan.copy_from_slice(kept);
         let queued = queued(accepted, kept, leak);
         loan.commit(queued.bytes, state.unsaid.meta(queued.items, stamp_ns));
-        self.accept(lane, accepted, &queued);
+        self.accept(lane, accepted);
+        self.count_queued(lane, &queued);
     }
 
     /// The newest datagram lies in the ring behind the unfinished message: checks and keeps it there.
@@ -241,7 +249,8 @@ impl Lanes {
                 Step::Complete(accepted) => {
                     let queued = queued(&accepted, &loan, leak);
                     loan.commit(queued.bytes, state.unsaid.meta(queued.items, stamp_ns));
-                    return self.accept(lane, &accepted, &queued);
+                    self.accept(lane, &accepted);
+                    return self.count_queued(lane, &queued);
                 }
                 Step::Rejected(rejected) => {
                     let retry = rejected.retry_at;
@@ -260,8 +269,9 @@ impl Lanes {
     pub(super) fn commit(&mut self, batch: u64, producers: &mut Producers) {
         for (lane, words) in self.lanes.iter().zip(&self.words.sources) {
             let (have, datagrams) = lane.check.unfinished();
-            self.book
-                .set(words.tail, producers.rings[lane.ring].position());
+            let ring = &producers.rings[lane.ring];
+            self.book.set(words.tail, ring.position());
+            lane.published.save(&mut self.book, &ring.carried());
             self.book.set(words.unfinished[0], have as u64);
             self.book.set(words.unfinished[1], u64::from(datagrams));
             self.book.set(words.unsaid, lane.unsaid.0);
@@ -307,8 +317,8 @@ impl Lanes {
             self.book.set(words.receiver.held.bytes, 0);
             self.book.set(words.unfinished[0], 0);
             self.book.set(words.unfinished[1], 0);
-            self.book
-                .set(words.tail, producers.rings[lane.ring].position());
+            self.book.set(words.tail, ring.position());
+            lane.published.save(&mut self.book, &ring.carried());
         }
         self.writer.commit(&self.book);
         for lane in &self.lanes {
@@ -344,31 +354,38 @@ impl Lanes {
         );
     }
 
-    fn accept(&mut self, lane: usize, accepted: &Accepted, queued: &Queued) {
+    /// A message is true: its datagrams have gone on, and its sub-events come to the queue. What it holds is what lies between its head and its
+    /// trailer, by the lengths that the kernel gave.
+    fn accept(&mut self, lane: usize, accepted: &Accepted) {
         let words: &QueueWords = &self.words.sources[lane];
-        let book = &mut self.book;
-        book.add_tally(
-            words.receiver.outgoing,
-            u64::from(accepted.datagrams),
-            u64::from(accepted.message_bytes),
-        );
+        let (book, message_bytes) = (&mut self.book, u64::from(accepted.message_bytes));
+        let datagrams = u64::from(accepted.datagrams);
+        book.add_tally(words.receiver.outgoing, datagrams, message_bytes);
         book.add(words.messages, 1);
-        let bytes = u64::from(accepted.kept_bytes) - UNIT_HEADER_BYTES as u64;
-        let broken = u64::from(accepted.broken_bytes);
-        self.lanes[lane]
-            .unsaid
-            .add(u64::from(broken_items(accepted)));
-        book.add_tally(
-            words.queue.incoming,
-            u64::from(accepted.items) + u64::from(broken > 0),
-            bytes + broken,
-        );
+        let broken = broken_items(accepted);
+        let items = u64::from(accepted.items + broken);
+        let body = message_bytes.saturating_sub((UNIT_HEADER_BYTES + TRAILER_BYTES) as u64);
+        book.add_tally(words.queue.incoming, items, body);
         if broken > 0 {
-            book.add_tally(words.queue.dropped[0], 1, broken);
+            self.drop_broken(lane, accepted);
         }
+    }
+
+    /// What lies behind the last good sub-event of a message does not go into the queue.
+    #[cold]
+    fn drop_broken(&mut self, lane: usize, accepted: &Accepted) {
+        let dropped = self.words.sources[lane].queue.dropped[0];
+        let bytes = u64::from(accepted.broken_bytes);
+        self.book.add_tally(dropped, 1, bytes);
+        self.lanes[lane].unsaid.add(1);
+    }
+
+    /// A record with sub-events lies in the ring.
+    fn count_queued(&mut self, lane: usize, queued: &Queued) {
+        let outgoing = self.words.sources[lane].queue.outgoing;
         let bytes = (queued.bytes - UNIT_HEADER_BYTES) as u64;
-        book.add_tally(words.queue.outgoing, u64::from(queued.items), bytes);
-        book.add_tally(words.published, u64::from(queued.items), bytes);
+        self.book
+            .add_tally(outgoing, u64::from(queued.items), bytes);
     }
 
     fn reject(&mut self, lane: usize, rejected: &Rejected) {
@@ -379,14 +396,19 @@ impl Lanes {
         self.lanes[lane].unsaid.add(u64::from(rejected.items));
     }
 
-    /// A datagram that belongs to no source.
+    /// A datagram came in that belongs to no source.
     pub(super) fn stray(&mut self, bytes: u64) {
-        let Some(account) = &self.words.stray else {
-            return;
-        };
-        self.book.add_tally(account.incoming, 1, bytes);
-        self.book
-            .add_tally(account.dropped[Reject::UnknownSource as usize], 1, bytes);
+        if let Some(account) = &self.words.stray {
+            self.book.add_tally(account.incoming, 1, bytes);
+        }
+        self.drop_stray(bytes);
+    }
+
+    fn drop_stray(&mut self, bytes: u64) {
+        if let Some(account) = &self.words.stray {
+            let dropped = account.dropped[Reject::UnknownSource as usize];
+            self.book.add_tally(dropped, 1, bytes);
+        }
     }
 }
 

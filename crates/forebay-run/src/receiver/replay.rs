@@ -126,6 +126,10 @@ impl<'a> Stage<'a> {
         let len = captured.payload.len();
         self.batch_datagrams += 1;
         self.batch_bytes += len as u64;
+        if self.leak.take("reassembly") {
+            return Ok(());
+        }
+        self.file.hand_on(len);
         let Some(port) = self.routes.find(captured.to.port()) else {
             self.file.pass_by(len);
             return Ok(());
@@ -291,6 +295,8 @@ struct FileBooks {
     words: CaptureWords,
     writer: GroupWriter,
     book: Book,
+    /// Datagrams that came whole out of the file, and those of them to a port that is not replayed.
+    handed_on: (u64, u64),
     passed_by: (u64, u64),
 }
 
@@ -303,8 +309,15 @@ impl FileBooks {
             book: writer.restore(),
             words: capture,
             writer,
+            handed_on: (0, 0),
             passed_by: (0, 0),
         })
+    }
+
+    /// A datagram came out of the file.
+    fn hand_on(&mut self, bytes: usize) {
+        self.handed_on.0 += 1;
+        self.handed_on.1 += bytes as u64;
     }
 
     /// A datagram to a port that is not replayed.
@@ -353,7 +366,7 @@ impl FileBooks {
             datagrams.incoming,
             (seen.whole + seen.begun, seen.whole_payload_bytes),
         );
-        self.set(datagrams.outgoing, (seen.datagrams, seen.payload_bytes));
+        self.set(datagrams.outgoing, self.handed_on);
         self.set(datagrams.dropped[0], (seen.reassembly_failed, 0));
         self.set(datagrams.held, (capture.unfinished() as u64, 0));
         self.set(self.words.not_selected, self.passed_by);

@@ -75,7 +75,7 @@ fn write_view(file: &File, view: &View<'_>, offset: u64) -> io::Result<()> {
 
 impl Block<'_> {
     /// The block without its last event, for the fault switch.
-    pub(super) fn without_last(self) -> Self {
+    pub(crate) fn without_last(self) -> Self {
         let mut at = 0;
         for _ in 1..self.events {
             at += self.bytes.word(at).next_multiple_of(8) as usize;

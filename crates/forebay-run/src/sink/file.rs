@@ -459,4 +459,37 @@ mod tests {
         assert_eq!(books.book.tally(lost).0, 57);
         assert_eq!(books.book.tally(account.outgoing).0, 4);
     }
+
+    /// Seconds since 1970 of a date and a time word, by the calendar and not by the code that made them.
+    fn unix_s(date: u32, time: u32) -> i64 {
+        let (year, month) = (1900 + i64::from(date >> 16), i64::from(date >> 8 & 0xff));
+        let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let february = if leap(year) { 29 } else { 28 };
+        let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let years: i64 = (1970..year)
+            .map(|year| if leap(year) { 366 } else { 365 })
+            .sum();
+        let months: i64 = lengths[..month as usize].iter().sum();
+        let days = years + months + i64::from(date & 0xff) - 1;
+        let [hour, minute, second] = [time >> 16, time >> 8 & 0xff, time & 0xff].map(i64::from);
+        ((days * 24 + hour) * 60 + minute) * 60 + second
+    }
+
+    #[test]
+    fn a_file_begins_and_ends_with_its_run_and_the_moment() {
+        let unix_now = || (clock::realtime_ns() / 1_000_000_000).cast_signed();
+        let before_s = unix_now();
+        let start = frame(EventId::START, RUN);
+        let stop = frame(EventId::STOP, RUN);
+        for (head, id) in [(start, 0x0001_0002), (stop, 0x0001_0003)] {
+            let words: Vec<u32> = head
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+                .collect();
+            assert_eq!(words[..4], [32, 0x0003_0001, id, 0]);
+            assert_eq!(words[6..], [RUN, 0]);
+            let at_s = unix_s(words[4], words[5]);
+            assert!((before_s..=unix_now()).contains(&at_s), "{at_s}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ use forebay_sys::clock;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Totals};
 
 use super::{Block, Bytes, Dropped, SinkBooks, ToBuilder};
+use crate::carriage::Carriage;
 use crate::plan::TcpPlan;
 use crate::stage::Report;
 use link::{Link, LinkError};
@@ -48,6 +49,7 @@ pub(super) struct TcpSink {
     /// Names of run and sink: the mover's name for the stream.
     stream: (String, String),
     consumers: Consumers,
+    taken: Carriage,
     books: SinkBooks,
     leak: Leak,
     /// For tests: how long the first block is held up.
@@ -70,7 +72,7 @@ impl TcpSink {
     pub(super) fn new(
         plan: &TcpPlan,
         stream: (String, String),
-        consumers: Consumers,
+        (consumers, taken): (Consumers, Carriage),
         books: SinkBooks,
         to_builder: ToBuilder,
     ) -> Self {
@@ -79,6 +81,7 @@ impl TcpSink {
             plan: plan.clone(),
             stream,
             consumers,
+            taken,
             books,
             leak: Leak::off(),
             stall: Duration::ZERO,
@@ -206,8 +209,7 @@ impl TcpSink {
         let ring = &mut self.consumers.rings[0];
         ring.resume(head).map_err(|_| LinkError::Position)?;
         while self.consumers.rings[0].read_position() < position {
-            let record = self.consumers.rings[0].next().ok().flatten();
-            let record = record.ok_or(LinkError::Position)?;
+            let record = self.next().ok_or(LinkError::Position)?;
             if is_too_long(&record) {
                 self.pass_over(&record);
             } else {
@@ -218,6 +220,19 @@ impl TcpSink {
             return Err(LinkError::Position);
         }
         self.acknowledge(position)
+    }
+
+    /// The next block off the queue. One that was taken before, and goes out again, is in the books already.
+    fn next(&mut self) -> Option<Record> {
+        let record = self.consumers.rings[0].next().ok().flatten()?;
+        let (events, bytes) = (u64::from(record.meta.items), u64::from(record.len));
+        let pulled = self.books.words.pulled;
+        if record.end > self.books.book.value(pulled) {
+            self.books.book.set(pulled, record.end);
+            self.books.entered(events, bytes);
+            self.books.hold(events, bytes);
+        }
+        Some(record)
     }
 
     fn note_sent(&mut self, record: &Record) {
@@ -267,13 +282,14 @@ impl TcpSink {
         while self.sent.front().is_some_and(settled)
             && let Some(sent) = self.sent.pop_front()
         {
-            self.books.taken(sent.events, sent.bytes);
+            self.books.let_go(sent.events, sent.bytes);
             if sent.too_long {
                 let (events, bytes) = (sent.events, sent.bytes);
                 self.books.dropped(Dropped::TooLong, events, bytes);
             } else {
                 self.in_flight_bytes -= sent.bytes;
-                self.books.written(sent.events, sent.bytes);
+                let leaked = self.leak.take_of("sink", sent.events);
+                self.books.written(sent.events - leaked, sent.bytes);
                 self.books.book.add(self.books.words.written, sent.bytes);
             }
             end = Some(sent.end);
@@ -283,9 +299,11 @@ impl TcpSink {
         }
     }
 
-    /// Counters and cursor are one record; then the builder may use the room.
+    /// Counters and cursors are one record; then the builder may use the room.
     fn free(&mut self, end: u64) {
         self.books.book.set(self.books.words.head, end);
+        let carried = self.consumers.rings[0].carried();
+        self.taken.save(&mut self.books.book, &carried);
         if self.books.commit() && self.consumers.rings[0].release(end) {
             self.consumers.notify_space();
         }
@@ -329,7 +347,7 @@ impl TcpSink {
             if link.is_busy() || self.in_flight_bytes >= WINDOW_BYTES {
                 return Ok(any);
             }
-            let Ok(Some(record)) = self.consumers.rings[0].next() else {
+            let Some(record) = self.next() else {
                 return Ok(any);
             };
             if is_too_long(&record) {
@@ -355,7 +373,7 @@ impl TcpSink {
             run: record.meta.tag,
             events: u64::from(record.meta.items),
         };
-        if self.leak.is_armed() && block.events > 1 && self.leak.take("stream") {
+        while self.leak.is_armed() && block.events > 1 && self.leak.take("stream") {
             block = block.without_last();
         }
         let fields = BlockFields {
@@ -415,9 +433,9 @@ impl TcpSink {
         let head = self.books.book.value(self.books.words.head);
         let mut lost = 0;
         if self.consumers.rings[0].resume(head).is_ok() {
-            while let Ok(Some(record)) = self.consumers.rings[0].next() {
+            while let Some(record) = self.next() {
                 let (events, bytes) = (u64::from(record.meta.items), u64::from(record.len));
-                self.books.taken(events, bytes);
+                self.books.let_go(events, bytes);
                 if is_too_long(&record) {
                     self.books.dropped(Dropped::TooLong, events, bytes);
                 } else {

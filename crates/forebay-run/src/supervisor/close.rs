@@ -141,7 +141,12 @@ impl Supervisor {
         if head == tail {
             return Ok(());
         }
-        let left = Left::count(&self.plan, sink, &self.sinks[sink], (head, tail))?;
+        // What it had taken and not settled stands in its books; the rest lies in the queue.
+        let held = book.tally(own.account.held);
+        book.sub_tally(own.account.held, held.0, held.1);
+        book.add_tally(own.account.dropped[SINK_STALLED], held.0, held.1);
+        let from = book.value(own.pulled).max(head);
+        let left = Left::count(&self.plan, sink, &self.sinks[sink], (from, tail))?;
         for term in [
             own.taken,
             own.account.incoming,
@@ -149,7 +154,9 @@ impl Supervisor {
         ] {
             book.add_tally(term, left.events, left.bytes);
         }
-        book.set(own.head, left.end);
+        for word in [own.head, own.pulled] {
+            book.set(word, left.end);
+        }
         writer.commit(&book);
         Ok(())
     }

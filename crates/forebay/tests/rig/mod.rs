@@ -389,9 +389,11 @@ pub(crate) fn assert_closed(json: &Value, out: &Path) {
     assert_eq!(
         (
             number(json, "residual_items"),
-            number(json, "residual_bytes")
+            number(json, "residual_bytes"),
+            json["left_items"].as_u64(),
+            json["left_bytes"].as_u64(),
         ),
-        (0, 0),
+        (0, 0, Some(0), Some(0)),
         "{json}"
     );
     let audit = audit(out);

@@ -9,8 +9,7 @@ use crate::books::SinkWords;
 /// A null sink. It counts each event as it is handed over, from what it is told of it, and never from the builder's counts.
 pub(super) struct NullSink {
     words: SinkWords,
-    /// Counted since the last seal: handed over, taken in, and done with.
-    taken: (u64, u64),
+    /// Counted since the last seal: taken in, and done with.
     incoming: (u64, u64),
     outgoing: (u64, u64),
 }
@@ -19,7 +18,6 @@ impl NullSink {
     pub(super) fn new(words: SinkWords) -> Self {
         Self {
             words,
-            taken: (0, 0),
             incoming: (0, 0),
             outgoing: (0, 0),
         }
@@ -27,7 +25,6 @@ impl NullSink {
 
     pub(super) fn take(&mut self, event: &EventMeta, leak: &mut Leak) {
         let bytes = event.bytes as usize;
-        add(&mut self.taken, bytes);
         if leak.take("sink_queue") {
             return;
         }
@@ -41,7 +38,6 @@ impl NullSink {
     /// Counts into the builder's book: one record with what was handed over.
     pub(super) fn seal(&mut self, book: &mut Book) {
         let account = &self.words.account;
-        tally(book, self.words.taken, std::mem::take(&mut self.taken));
         tally(book, account.incoming, std::mem::take(&mut self.incoming));
         tally(book, account.outgoing, std::mem::take(&mut self.outgoing));
     }

@@ -6,6 +6,7 @@ use forebay_ring::{Meta, Producers};
 
 use super::null::NullSink;
 use crate::books::{Books, OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL, OfferWords};
+use crate::carriage::Carriage;
 use crate::error::RunError;
 use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
 
@@ -34,6 +35,7 @@ enum Target {
     Null(NullSink),
     Queue {
         producers: Producers,
+        published: Carriage,
         used: usize,
         events: u32,
         /// Longest event that the queue can ever take.
@@ -160,6 +162,7 @@ impl Offer {
         let limits = Limits::of(&plan.sinks[sink].kind);
         let target = Target::Queue {
             producers,
+            published: Carriage::restored(book, words.published, 0),
             used: 0,
             events: 0,
             event_bytes_max: plan.sink_record_bytes_max(sink) as usize,
@@ -355,7 +358,6 @@ impl Offer {
         for (term, count) in account.dropped.iter().zip(counts.dropped) {
             tally(book, *term, count);
         }
-        tally(book, self.words.published, counts.queued);
         let rotation = [
             u64::from(self.rotation.run),
             self.rotation.bytes,
@@ -368,8 +370,14 @@ impl Offer {
         book.set(self.words.first_run, u64::from(self.rotation.first_run));
         match &mut self.target {
             Target::Null(null) => null.seal(book),
-            Target::Queue { producers, .. } => {
-                book.set(self.words.tail, producers.rings[0].position())
+            Target::Queue {
+                producers,
+                published,
+                ..
+            } => {
+                let ring = &producers.rings[0];
+                book.set(self.words.tail, ring.position());
+                published.save(book, &ring.carried());
             }
         }
         true

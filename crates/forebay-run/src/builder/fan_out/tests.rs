@@ -120,6 +120,29 @@ fn a_block_never_grows_beyond_what_a_small_queue_takes() {
 }
 
 #[test]
+fn an_event_is_given_the_second_of_the_wall_clock_and_the_run_of_its_file() {
+    let mut bench = Bench::new(Backpressure::Drop);
+    bench.out.begin(1, 1_700_000_000_999_999_999);
+    let slot = bench.out.reserve(100).unwrap();
+    assert_eq!((slot.unix_s, slot.bytes.len()), (1_700_000_000, 100));
+    assert_eq!(i64::from(slot.run), 1_700_000_000 - RUN_EPOCH_S);
+}
+
+/// What the queue has published is what its ring counted, block by block.
+#[test]
+fn events_and_blocks_are_counted_by_two_parties() {
+    let mut bench = Bench::new(Backpressure::Drop);
+    for bytes in [96, 200, 304] {
+        assert!(bench.offer(bytes));
+    }
+    let tally = |term: Tally| bench.book.tally(term);
+    let offer = &bench.books.offers[0];
+    assert_eq!(tally(offer.account.incoming), (3, 600));
+    assert_eq!(tally(offer.account.outgoing), (3, 600));
+    assert_eq!(tally(offer.published), (3, 600));
+}
+
+#[test]
 fn a_queue_that_stays_full_is_another_reason() {
     let mut bench = Bench::new(Backpressure::Drop);
     for _ in 0..5 {

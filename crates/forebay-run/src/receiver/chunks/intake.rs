@@ -12,6 +12,7 @@ use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES, SubEventHea
 use forebay_wire::unit::{ByteOrder, UnitHeader};
 
 use crate::books::{Books, ChunkDrop, ChunkWords};
+use crate::carriage::Carriage;
 use crate::error::RunError;
 use crate::net::{Payload, Viewed};
 use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
@@ -44,6 +45,7 @@ struct Lane {
     unsaid: Unsaid,
     /// Those of them that came behind what is gathered.
     refused: u64,
+    published: Carriage,
 }
 
 /// All sources.
@@ -110,6 +112,7 @@ impl<'a> Intake<'a> {
                 stamp_ns: 0,
                 unsaid: Unsaid(book.value(words.unsaid) + held.0),
                 refused: 0,
+                published: Carriage::restored(&book, words.published, UNIT_HEADER_BYTES),
             });
         }
         let (offset, bytes) = (
@@ -315,9 +318,7 @@ impl<'a> Intake<'a> {
         book.add_tally(words.receiver.outgoing, chunks.0, chunks.1);
         book.add(words.messages, 1);
         book.add_tally(words.queue.incoming, counted.0, counted.1);
-        for term in [words.queue.outgoing, words.published] {
-            book.add_tally(term, u64::from(items), bytes as u64);
-        }
+        book.add_tally(words.queue.outgoing, u64::from(items), bytes as u64);
         lane.clear();
         Ok(())
     }
@@ -340,6 +341,7 @@ impl<'a> Intake<'a> {
         let lanes = self.lanes.iter().zip(&self.words.sources);
         for ((lane, words), ring) in lanes.zip(&self.producers.rings) {
             self.book.set(words.tail, ring.position());
+            lane.published.save(&mut self.book, &ring.carried());
             self.book.set(words.unsaid, lane.unsaid.0 + lane.refused);
             let held = words.receiver.held;
             self.book.set(held.items, u64::from(lane.items));

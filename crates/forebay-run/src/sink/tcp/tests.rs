@@ -89,6 +89,10 @@ fn blocks_that_no_mover_takes_are_lost_by_name_and_the_rest_arrives() {
     let lost = snapshot.tally(account.dropped[SINK_TOO_LONG]);
     assert_eq!(lost, (3, 3 * u64::from(too_long)));
     assert_eq!(snapshot.tally(account.outgoing), (3, 64 + 72 + 80));
+    let all = (6, 3 * u64::from(too_long) + 64 + 72 + 80);
+    assert_eq!(snapshot.tally(account.incoming), all);
+    assert_eq!(snapshot.tally(account.held), (0, 0));
+    assert_eq!(snapshot.tally(books.sinks[0].taken), all);
     let moved = mover.join().unwrap();
     assert!(moved.is_closed());
     assert_eq!((moved.events_written, moved.bytes_written), (3, 216));
