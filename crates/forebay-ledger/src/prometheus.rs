@@ -489,15 +489,12 @@ fn exported_buckets(histogram: &Histogram, scale: f64) -> Vec<(f64, u64)> {
             (bound as f64 * scale, count)
         })
         .collect();
-    joined.push((
-        f64::INFINITY,
-        fine.fold(0, |sum: u64, (_, n)| sum.saturating_add(n)),
-    ));
+    let rest = fine.fold(0, |sum: u64, (_, n)| sum.saturating_add(n));
+    joined.push((f64::INFINITY, rest));
     // Buckets are told as running sums, which overflow only where a file is damaged.
-    let mut room = u64::MAX;
-    for (_, count) in &mut joined {
+    joined.iter_mut().fold(u64::MAX, |room, (_, count)| {
         *count = (*count).min(room);
-        room -= *count;
-    }
+        room - *count
+    });
     joined
 }

@@ -4,6 +4,7 @@
 //! acknowledged lies in the queue still, and goes out again from there when the connection or either side was lost: the
 //! mover says how far it has the stream.
 
+mod end;
 mod link;
 #[cfg(test)]
 mod tests;
@@ -487,27 +488,5 @@ impl TcpSink {
             }
         }
         self.compare(&totals);
-    }
-
-    fn compare(&mut self, ours: &Totals) {
-        let peer = self.plan.peer;
-        let Some(theirs) = self.farewell else {
-            let text = format!("the mover at {peer} did not confirm the end");
-            return self.to_builder.report(Report::Warning(text));
-        };
-        if (theirs.events, theirs.bytes) != (ours.events, ours.bytes) {
-            let text = format!(
-                "mover_mismatch: {} events ({} bytes) were delivered to {peer}, which took {} ({} bytes)",
-                ours.events, ours.bytes, theirs.events, theirs.bytes
-            );
-            self.to_builder.report(Report::Tainted(text));
-        }
-        if theirs.events_lost > 0 {
-            let text = format!(
-                "write_error: the mover at {peer} could not write {} events",
-                theirs.events_lost
-            );
-            self.to_builder.report(Report::Tainted(text));
-        }
     }
 }
