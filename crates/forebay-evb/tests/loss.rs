@@ -254,8 +254,12 @@ fn a_bad_network() {
                 },
             ];
             let run = run(&emulated(seed, mark), layers, config());
+            // Of six sources 1 % is lost each: 94 % of the events are complete in the mean, and nothing but a loss costs one.
             let complete = run.check.complete;
-            assert!(complete > EVENTS / 3, "{complete} complete, mark {mark:?}");
+            assert!(
+                complete > EVENTS / 100 * 88 && complete < EVENTS,
+                "{complete} complete, mark {mark:?}"
+            );
             assert_eq!((run.foreign, run.check.resynchronised), (0, 0));
         }
     }

@@ -1,5 +1,11 @@
 //! What stands in an event and in no number of the books: its date, time and run, and what became of a sub-event that could not be read.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod harness;
 
 use forebay_evb::{Config, DropReason, Input};

@@ -28,6 +28,16 @@ fn status_kb(pid: u32, key: &str) -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse().unwrap()
 }
 
+/// Shared memory of a process in kB, each page divided by how often it is mapped anywhere.
+fn shmem_kb(pid: u32) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = rollup
+        .lines()
+        .find_map(|line| line.strip_prefix("Pss_Shmem:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse().unwrap()
+}
+
 #[test]
 fn every_stage_stays_below_what_was_announced() {
     let folder = TempDir::new().unwrap();
@@ -50,9 +60,19 @@ fn every_stage_stays_below_what_was_announced() {
             )
         })
         .collect();
+    // What is shared is divided by all that map it, so that the sum has each page once.
+    let pids = stages.values().copied().chain([run.pid()]);
+    let shared_kb: u64 = pids.map(shmem_kb).sum();
     let json = run.end().json_of(0);
     let rings_kb = number(&json["memory"], "source_rings_bytes") >> 10;
     let queues_kb = number(&json["memory"], "sink_queues_bytes") >> 10;
+    let all_kb = rings_kb + queues_kb;
+    println!("{shared_kb} kB shared, {all_kb} kB announced");
+    assert!(
+        shared_kb <= all_kb + all_kb / 10,
+        "{shared_kb} kB are shared, {all_kb} kB were announced"
+    );
+    assert!(shared_kb > 0);
     for (name, anonymous, shared, peak) in own {
         println!("{name}: {anonymous} kB of its own, {shared} kB shared, at most {peak} kB in all");
         let announced = match name.as_str() {

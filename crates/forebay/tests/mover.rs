@@ -91,6 +91,16 @@ const PACED: Traffic = Traffic {
     spacing_us: 250,
 };
 
+/// All bytes of a file but the moments at which it was begun and ended.
+fn unstamped(path: &Path) -> Vec<u8> {
+    let mut bytes = std::fs::read(path).unwrap();
+    let stop = bytes.len() - 32;
+    for frame in [0, stop] {
+        bytes[frame + 16..frame + 24].fill(0);
+    }
+    bytes
+}
+
 #[test]
 fn the_files_of_the_mover_equal_those_of_the_local_sink() {
     let folder = TempDir::new().unwrap();
@@ -123,6 +133,7 @@ fn the_files_of_the_mover_equal_those_of_the_local_sink() {
     for (our, their) in ours.iter().zip(&theirs) {
         assert_eq!(our.file_name(), their.file_name());
         assert_eq!(events(our), events(their));
+        assert!(unstamped(our) == unstamped(their), "{}", our.display());
     }
     let audit = forebay()
         .arg("audit")

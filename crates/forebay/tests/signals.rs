@@ -12,8 +12,8 @@ mod rig;
 use std::time::{Duration, Instant};
 
 use rig::{
-    Run, assert_closed, audit, audit_json, demo, evb, files, forebay, free_ports, hld, number,
-    signal, start,
+    Run, account_items, assert_closed, audit, audit_json, demo, evb, files, forebay, free_ports,
+    hld, number, signal, start,
 };
 use tempfile::TempDir;
 
@@ -69,8 +69,18 @@ fn end_by(signals: &[&str]) {
         events.len() as u64,
         number(&json, "events_built") + number(&json, "events_partial")
     );
-    hld::count_once(&events);
+    // Whatever the receiver took and the builder did not drop by name lies in the files, up to the last event.
+    let subs = hld::count_once(&events);
     assert_closed(&json, folder.path());
+    let verdict = audit_json(folder.path());
+    let of_builder = |term| account_items(&verdict, ("builder", "subevents"), term);
+    let queued = account_items(&verdict, ("queue", "subevents"), "outgoing");
+    assert_eq!(
+        (of_builder("incoming"), of_builder("outgoing")),
+        (queued, subs)
+    );
+    let sequences: Vec<u32> = events.iter().map(|event| event.sequence).collect();
+    assert_eq!(sequences, (1..=events.len() as u32).collect::<Vec<_>>());
 }
 
 #[test]

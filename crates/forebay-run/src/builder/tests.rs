@@ -147,3 +147,20 @@ fn the_span_begins_with_the_first_message_and_ends_with_the_last_event() {
         "{before_ns} {first_ns} {last_ns}"
     );
 }
+
+#[test]
+fn what_is_taken_off_a_ring_is_counted_once_whoever_reads_it_again() {
+    let plan = plan(CompletionName::Wait);
+    let mut bench = Bench::new(&plan);
+    // Source 1 sends nothing, so that all of this is held and read again by a successor.
+    bench.send(0, 0..100);
+    let taken = bench.books.builder.sources[0].taken;
+    for life in 0..2 {
+        let mut stage = bench.stage(&plan);
+        stage.pull(1);
+        stage.build(1);
+        stage.commit_all();
+        let book = stage.writer.restore();
+        assert_eq!(book.tally(taken), (100, 2_400), "life {life}");
+    }
+}
