@@ -212,3 +212,28 @@ fn a_stranger_has_five_seconds_for_a_whole_request() {
         BTreeMap::from([("silent", PLACES - 1)])
     );
 }
+
+/// The other tests have smaller ones.
+#[test]
+fn its_bounds_are_those_that_are_promised() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let (registry, _at) = registry();
+    let Bounds {
+        connections,
+        offers_bytes,
+        queued_bytes,
+        lease_ns,
+        slow_ns,
+        stranger_ns,
+        silence_ns,
+    } = registry.bounds;
+    assert_eq!(connections, 1_024);
+    assert_eq!((offers_bytes, queued_bytes), (128 << 20, 128 << 20));
+    // When that is exceeded, more than this is kept of somebody.
+    assert_eq!(queued_bytes / connections, 128 << 10);
+    assert_eq!(lease_ns, LEASE.as_nanos() as u64);
+    assert_eq!((slow_ns, stranger_ns), (5 * SECOND_NS, 5 * SECOND_NS));
+    assert_eq!((silence_ns, SHUT_NS), (60 * SECOND_NS, SECOND_NS / 10));
+    assert_eq!(LINE_BYTES_MAX, 4 << 20);
+    assert_eq!(PAGE_BYTES_MAX, 64 << 10);
+}
