@@ -84,7 +84,7 @@ pub use error::{LedgerError, SchemaError};
 pub use group::{GroupWriter, READ_ATTEMPTS};
 pub use histogram::{BUCKETS, Histogram, HistogramSummary, HistogramWriter};
 pub use layout::{HEADER_WORDS, LINE_WORDS, MAGIC, MAX_WORDS, VERSION};
-pub use leak::{Leak, LeakError, LeakHop};
+pub use leak::{Leak, LeakError};
 pub use link::LinkSpec;
 pub use loss::{LossRecord, LossRow, LossTable, LossTableWriter};
 pub use run::{Condition, Reason, RunStatus, RunWriter};

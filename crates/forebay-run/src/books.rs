@@ -46,6 +46,7 @@ pub const SINK_TOO_LONG: usize = 4;
 pub(crate) const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
 /// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
 pub(crate) const MERGED_DATAGRAMS_MAX: u64 = 128;
+
 /// Words of one source at the receiver.
 #[derive(Debug, Clone)]
 pub struct QueueWords {

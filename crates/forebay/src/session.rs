@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_ledger::{Leak, LeakHop, Verdict, grouped};
+use forebay_ledger::{Leak, Verdict, grouped};
 use forebay_run::books::Books;
 use forebay_run::hops;
 use forebay_run::host::Changes;
@@ -60,7 +60,7 @@ pub(crate) fn leak_from_env() -> Option<String> {
 }
 
 /// The same for a program that has these hops.
-pub(crate) fn leak_of(hops: &[LeakHop]) -> Result<Leak> {
+pub(crate) fn leak_of(hops: &[&str]) -> Result<Leak> {
     leak_from_env().map_or_else(
         || Ok(Leak::off()),
         |text| Leak::parse(&text, hops).context("FOREBAY_LEAK"),

@@ -6,8 +6,8 @@
 //!
 //! `publish` counts messages where they are handed in, each as often as its tag is wanted, and the copies that connections took or dropped where they did so.
 //! `send` is the engine's count, and what of it is confirmed is its peers'. `receive` has what the engine found in the buffers, and what was given on from
-//! there, counted by who gives it on. `deliver` counts where the caller is called. Who gathers what is delivered says himself what was taken, and what he
-//! threw away; what is held goes up and down with the list of what he has not accounted for.
+//! there, counted where it is given on. `deliver` counts where the caller is called. A caller that gathers says itself what it took and what it threw
+//! away; what is held goes up and down with the list of messages that it has not accounted for.
 //!
 //! What a peer says that it sent has one observer, its own totals: what never came (`gap`) and what could not be read (`broken`) are inferred from
 //! them. They stand in `told`, which is not balanced.
@@ -305,7 +305,7 @@ impl Books {
         self.book.add_tally(dropped, messages, bytes);
     }
 
-    /// So many messages are not in the list any more of what the caller has not accounted for.
+    /// So many messages have left the list of those that the caller has not accounted for.
     pub(super) fn released(&mut self, messages: u64, bytes: u64) {
         self.book.sub_tally(self.deliver.held, messages, bytes);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use forebay_run::StopSignals;
-use forebay_run::hops::{self, LeakHop};
+use forebay_run::hops;
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
@@ -147,7 +147,7 @@ impl CommonArgs {
     pub(crate) fn settings_with(
         &self,
         signals: Arc<StopSignals>,
-        hops: &[LeakHop],
+        hops: &[&str],
     ) -> Result<Settings> {
         let leak = leak_of(hops)?;
         Ok(Settings {

@@ -101,7 +101,7 @@ impl Delivery<'_> {
         self.deliver(viewed, on);
     }
 
-    /// Gives it to the caller, who accounts for it from then on if he gathers.
+    /// Gives it to the caller, which accounts for it from then on if it gathers.
     #[inline]
     fn deliver(&mut self, viewed: Viewed<'_>, on: &mut impl FnMut(Viewed<'_>)) {
         let bytes = viewed.payload.len() as u64;
@@ -152,7 +152,7 @@ impl<R: Role> EndPoint<R> {
         );
     }
 
-    /// What is told of is held no longer. Shows the books first: nobody is told of what they do not say. `tell` is given each connection's share, in
+    /// What a peer is told of is held no longer. Shows the books first: no peer is told of what they do not say. `tell` is given each connection's share, in
     /// messages and bytes.
     fn acknowledge(&mut self, messages: u64, bytes: u64, tell: fn(&mut Session, u64, u64)) {
         if messages == 0 || !self.settings.gathers {

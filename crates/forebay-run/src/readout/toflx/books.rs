@@ -189,7 +189,7 @@ impl Books {
         self.book.add_tally(encode, 1, bytes);
     }
 
-    /// So many packets were written into the ring, by who wrote them one by one.
+    /// So many packets were written into the ring, by the count of the writer.
     #[inline]
     pub(super) fn packets(&mut self, card: usize, packets: u64) {
         let ring = self.cards[card].ring.incoming;

@@ -43,7 +43,7 @@ pub(super) const REASONS: [&str; 7] = [
 ];
 const OUTPUT_FULL: usize = 4;
 const TOO_LONG: usize = 5;
-/// The disk, or whoever takes them, did not.
+/// The disk, or the program that takes them, took them not.
 pub(super) const NOT_WRITTEN: usize = 6;
 
 /// What has become of heaps.
