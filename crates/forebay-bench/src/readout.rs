@@ -153,8 +153,8 @@ impl Setup {
             row.add(&format!("cpu_{process}_percent_of_card_time"), percent);
             row.add(&format!("cpu_{process}_s"), measured.cpu_s(process));
         }
-        row.add("residual_items", summary.residual_items);
-        row.add("residual_bytes", summary.residual_bytes);
+        row.add("residual_items", summary.books.residual_items);
+        row.add("residual_bytes", summary.books.residual_bytes);
         row
     }
 }

@@ -398,6 +398,48 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_left_in_one_of_several_books_is_left_in_all_of_them() {
+        let own = Closed {
+            residual_items: 1,
+            left_bytes: 7,
+            ..Closed::default()
+        };
+        let one = Closed {
+            residual_items: 2,
+            residual_bytes: 30,
+            left_items: 4,
+            left_bytes: u64::MAX,
+        };
+        let expected = Closed {
+            residual_items: 3,
+            residual_bytes: 30,
+            left_items: 4,
+            left_bytes: u64::MAX,
+        };
+        assert_eq!(own.with(&one).with(&Closed::default()), expected);
+        for only in [
+            Closed {
+                residual_items: 1,
+                ..Closed::default()
+            },
+            Closed {
+                residual_bytes: 1,
+                ..Closed::default()
+            },
+            Closed {
+                left_items: 1,
+                ..Closed::default()
+            },
+            Closed {
+                left_bytes: 1,
+                ..Closed::default()
+            },
+        ] {
+            assert!(!Closed::default().with(&only).is_closed(), "{only:?}");
+        }
+    }
+
+    #[test]
     fn bytes_without_items_are_not_on_their_way() {
         let residual = |items, bytes| Residual { items, bytes };
         assert!(may_be_underway(residual(0, 0), 0));

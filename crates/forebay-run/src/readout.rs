@@ -7,7 +7,6 @@ pub mod card;
 mod card_books;
 pub mod check;
 mod child;
-mod closing;
 pub mod config;
 pub mod demo;
 pub mod device;

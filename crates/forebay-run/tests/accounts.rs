@@ -106,7 +106,7 @@ fn what_nobody_has_taken_is_left_in_the_books_and_unconfirmed_at_its_sender() {
         let (publisher, mut subscriber) = ten_came(&address);
         subscriber.acknowledge().taken(4, 10);
         let [published, subscribed] = ended(publisher, subscriber);
-        let books = subscribed.books();
+        let books = subscribed.books;
         assert_eq!((books.residual_items, books.residual_bytes), (0, 0));
         assert_eq!((books.left_items, books.left_bytes), (6, 45));
         assert!(!subscribed.is_closed() && subscribed.held == 6);
@@ -123,7 +123,7 @@ fn who_says_more_of_it_than_came_leaves_books_that_do_not_close() {
         let (publisher, mut subscriber) = ten_came(&address);
         subscriber.acknowledge().taken(messages, bytes);
         let [_, subscribed] = ended(publisher, subscriber);
-        let books = subscribed.books();
+        let books = subscribed.books;
         let residual = [books.residual_items, books.residual_bytes];
         let lie = [messages.abs_diff(10), bytes.abs_diff(55)];
         assert_eq!(residual, lie, "{subscribed:?}");

@@ -92,7 +92,7 @@ fn what_is_good_is_delivered_and_the_connection_ends_by_name() {
         let parted: Vec<_> = summary.parted.iter().collect();
         assert_eq!(parted, [(&reason, &1)], "{said:?}: {summary:?}");
         assert_eq!(got, [b"one", b"two", b"six"][..good], "{reason}");
-        let residual = [summary.residual_items, summary.residual_bytes];
+        let residual = [summary.books.residual_items, summary.books.residual_bytes];
         assert_eq!(residual, [0, 0], "{summary:?}");
         assert!(summary.is_closed());
         assert_eq!(summary.dropped, dropped[0], "{summary:?}");

@@ -117,8 +117,14 @@ fn a_receiver_reads_them_where_they_lie() {
         let stays = matches!(address, Address::Shm { .. });
         assert_eq!(apart, if stays { 500 } else { 0 });
         let (sent, received) = finish(sender, receiver);
-        assert_eq!((sent.residual_items, received.residual_items), (0, 0));
-        assert_eq!((sent.residual_bytes, received.residual_bytes), (0, 0));
+        assert_eq!(
+            (sent.books.residual_items, received.books.residual_items),
+            (0, 0)
+        );
+        assert_eq!(
+            (sent.books.residual_bytes, received.books.residual_bytes),
+            (0, 0)
+        );
         assert_eq!(sent.unconfirmed, 0);
     }
 }
@@ -224,7 +230,10 @@ fn a_receiver_that_is_gone_gives_the_memory_back() {
         }
         assert_eq!(returned, [0, 1, 2]);
         let summary = sender.finish(Duration::ZERO).unwrap();
-        assert_eq!((summary.residual_items, summary.residual_bytes), (0, 0));
+        assert_eq!(
+            (summary.books.residual_items, summary.books.residual_bytes),
+            (0, 0)
+        );
         assert_eq!(summary.unconfirmed + summary.dropped, 3, "{summary:?}");
     }
 }

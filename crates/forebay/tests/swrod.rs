@@ -273,7 +273,7 @@ fn an_order_and_a_limit_end_it_with_its_report() {
             }
         }
         state.stop.store(true, Ordering::Relaxed);
-        assert_eq!(publisher.join().unwrap().residual_items, 0);
+        assert_eq!(publisher.join().unwrap().books.residual_items, 0);
     }
 }
 

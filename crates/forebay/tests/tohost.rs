@@ -327,7 +327,7 @@ fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
         if visit % 2 == 0 {
             let limit = std::time::Duration::from_secs(5);
             let summary = guest.finish(limit, |_| {}).unwrap();
-            assert_eq!(summary.residual_items, 0);
+            assert_eq!(summary.books.residual_items, 0);
         }
     }
     assert!(signal("INT", card.pid()));

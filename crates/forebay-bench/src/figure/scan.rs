@@ -262,7 +262,7 @@ fn profiled(
         row.add("chunk_bytes", f64::from(setup.chunk_bytes));
         row.add("trigger_hz", summary.trigger_rate_hz);
         row.add("chunks_received", summary.chunks_received);
-        row.add("residual_items", summary.residual_items);
+        row.add("residual_items", summary.books.residual_items);
         row.add("samples", samples);
         row.add("stack", super::profile::cell(&stack));
         row

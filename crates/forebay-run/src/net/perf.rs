@@ -7,6 +7,7 @@ mod sending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_ledger::Closed;
 use forebay_link::bytes::Address;
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
@@ -137,14 +138,9 @@ pub struct PerfResult {
     pub dropped: u64,
     /// Messages sent of which nobody said whether they were read.
     pub unconfirmed: u64,
-    /// What the books leave over, in messages.
-    pub residual_items: u64,
-    /// What they leave over in bytes.
-    pub residual_bytes: u64,
-    /// What the closed books still say to be inside, in messages.
-    pub left_items: u64,
-    /// The same in bytes.
-    pub left_bytes: u64,
+    /// What the books leave over, and what the closed books still say to be inside, in messages and bytes.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Memory of this process, of a publisher and of subscribers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
@@ -224,10 +220,7 @@ impl Meter {
             rtt_ns: self.percentiles(),
             dropped: end_point.dropped,
             unconfirmed: end_point.unconfirmed,
-            residual_items: end_point.residual_items,
-            residual_bytes: end_point.residual_bytes,
-            left_items: end_point.left_items,
-            left_bytes: end_point.left_bytes,
+            books: end_point.books,
             memory: None,
             cpu_seconds: (clock::process_cpu_ns() - self.begun_cpu_ns) as f64 / 1e9,
             nobody_came: None,

@@ -59,14 +59,9 @@ pub struct NetSummary {
     pub dropped_by_reason: BTreeMap<String, u64>,
     /// Messages that are still inside: at an end that gathers, those that its caller has not taken.
     pub held: u64,
-    /// What the books leave over, in messages.
-    pub residual_items: u64,
-    /// What they leave over in bytes.
-    pub residual_bytes: u64,
-    /// What the closed books still say to be inside, in messages.
-    pub left_items: u64,
-    /// The same in bytes.
-    pub left_bytes: u64,
+    /// What the audit says of the closed books: what they leave over, and what they still say to be inside, in messages and bytes.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Connections that were made.
     pub connections_made: u64,
     /// Attempts to connect.
@@ -111,22 +106,11 @@ pub struct NetSummary {
 const LISTED_MAX: usize = 1000;
 
 impl NetSummary {
-    /// What the audit says of the books.
-    #[must_use]
-    pub fn books(&self) -> Closed {
-        Closed {
-            residual_items: self.residual_items,
-            residual_bytes: self.residual_bytes,
-            left_items: self.left_items,
-            left_bytes: self.left_bytes,
-        }
-    }
-
     /// Whether nothing is left over or left inside here, or left over at a receiver that said what it took.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let missing = [self.missing_at_peers, self.missing_bytes_at_peers];
-        self.books().is_closed() && missing == [0; 2]
+        self.books.is_closed() && missing == [0; 2]
     }
 
     /// Whether somebody removed what this end wrote, or the directory of its record.
@@ -165,10 +149,7 @@ impl NetSummary {
             *self.dropped_by_reason.entry(reason).or_default() += items;
         }
         self.held += other.held;
-        self.residual_items += other.residual_items;
-        self.residual_bytes += other.residual_bytes;
-        self.left_items += other.left_items;
-        self.left_bytes += other.left_bytes;
+        self.books = self.books.with(&other.books);
         self.connections_made += other.connections_made;
         self.attempts += other.attempts;
         self.not_followed = self.not_followed.max(other.not_followed);
@@ -188,9 +169,7 @@ impl NetSummary {
 
     /// Takes the sums from the books.
     pub(super) fn take(&mut self, verdict: &Verdict) {
-        let books = verdict.closed_books();
-        (self.residual_items, self.residual_bytes) = (books.residual_items, books.residual_bytes);
-        (self.left_items, self.left_bytes) = (books.left_items, books.left_bytes);
+        self.books = verdict.closed_books();
         for line in &verdict.balance.accounts {
             self.held += line.held.items.unsigned_abs();
             if line.place == "send" || line.place == "receive" {

@@ -102,14 +102,9 @@ pub struct DemoSummary {
     pub drops: BTreeMap<String, u64>,
     /// Chunks that were still somewhere inside when the chain ended.
     pub held: u64,
-    /// What is left over, hop by hop and between the hops, in items.
-    pub residual_items: u64,
-    /// The same in bytes.
-    pub residual_bytes: u64,
-    /// What the books of processes that have ended still say to be inside, in items.
-    pub left_items: u64,
-    /// The same in bytes.
-    pub left_bytes: u64,
+    /// What all books leave over, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
     /// Where something is left over.
     pub residuals: BTreeMap<String, i128>,
     /// Triggers per second of the card's time.
@@ -135,21 +130,10 @@ pub struct DemoSummary {
 }
 
 impl DemoSummary {
-    /// The four numbers of the books.
-    #[must_use]
-    pub fn books(&self) -> Closed {
-        Closed {
-            residual_items: self.residual_items,
-            residual_bytes: self.residual_bytes,
-            left_items: self.left_items,
-            left_bytes: self.left_bytes,
-        }
-    }
-
     /// Whether the books close, and every process ended as it should.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.books().is_closed() && self.failed.is_empty()
+        self.books.is_closed() && self.failed.is_empty()
     }
 }
 
@@ -386,10 +370,12 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
         bytes_received: swrod.number("/bytes"),
         payload_mismatches: swrod.counts("/bad_payload").iter().map(|(_, n)| n).sum(),
         held: card.number("/held"),
-        residual_items: residual(false),
-        residual_bytes: residual(true),
-        left_items: all.iter().map(|ended| ended.number("/left_items")).sum(),
-        left_bytes: all.iter().map(|ended| ended.number("/left_bytes")).sum(),
+        books: Closed {
+            residual_items: residual(false),
+            residual_bytes: residual(true),
+            left_items: all.iter().map(|ended| ended.number("/left_items")).sum(),
+            left_bytes: all.iter().map(|ended| ended.number("/left_bytes")).sum(),
+        },
         drops: drops(card, tohost),
         trigger_rate_hz: card.real("/trigger_rate_hz"),
         chunk_rate_hz: if seconds > 0.0 {

@@ -21,7 +21,6 @@ use forebay_sys::{clock, process};
 use forebay_wire::felix::Fid;
 
 use super::child::Parent;
-use super::closing::with_end_points;
 use super::device::DeviceError;
 use super::error::ReadoutError;
 use crate::metrics::{MetricsServer, Shown};
@@ -350,7 +349,7 @@ impl ToFlx<'_> {
             packets: of_cards(|card| card.packets),
             drops,
             held_up_seconds: self.held_up_ns as f64 / 1e9,
-            books: with_end_points(verdict.closed_books(), [&receiver]),
+            books: verdict.closed_books().with(&receiver.books),
             seconds: begun.elapsed().as_secs_f64(),
             cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
             pid: std::process::id(),

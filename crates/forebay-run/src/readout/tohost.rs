@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::books;
 use super::buffer_summary::{BufferSummary, CardEnd};
 use super::child::Parent;
-use super::closing::with_end_points;
 use super::device::{Device, DeviceError, DeviceInfo};
 use super::error::ReadoutError;
 use super::reader::{self, ReaderPlan};
@@ -321,10 +320,9 @@ fn summary(
         chunk_bytes: of_publishers(|buffer| buffer.chunk_bytes),
         chunks_published: of_publishers(|buffer| buffer.chunks_published),
         drops,
-        books: with_end_points(
-            verdict.closed_books(),
-            buffers.iter().map(|buffer| &buffer.publisher),
-        ),
+        books: buffers.iter().fold(verdict.closed_books(), |sum, buffer| {
+            sum.with(&buffer.publisher.books)
+        }),
         seconds: begun.elapsed().as_secs_f64(),
         cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
         pid: std::process::id(),

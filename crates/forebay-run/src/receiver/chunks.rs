@@ -141,7 +141,7 @@ fn tell(control: &StageControl, summary: &NetSummary) {
         let text = format!("E-links: {lost} chunks were lost on their way here: {reasons:?}");
         control.tell(&Report::Warning(text));
     }
-    let books = summary.books();
+    let books = summary.books;
     for (what, items, bytes) in [
         ("residual", books.residual_items, books.residual_bytes),
         ("left", books.left_items, books.left_bytes),

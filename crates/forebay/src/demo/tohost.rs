@@ -139,7 +139,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         note_line(format_args!("forebay: {failed}"));
     }
     Ok(exit_code(
-        summary.books().is_closed(),
+        summary.books.is_closed(),
         summary.failed.is_empty(),
     ))
 }

@@ -223,15 +223,15 @@ fn tell_record(record: &serde_json::Value, data_on_stdout: bool) {
 
 /// What the books leave over, for people: messages alone, unless there is more to say.
 pub(super) fn residual(summary: &NetSummary) -> String {
-    let mut text = summary.residual_items.to_string();
-    if summary.residual_bytes > 0 {
-        text += &format!(" and {}", counted(summary.residual_bytes, "byte"));
+    let mut text = summary.books.residual_items.to_string();
+    if summary.books.residual_bytes > 0 {
+        text += &format!(" and {}", counted(summary.books.residual_bytes, "byte"));
     }
-    if summary.left_items > 0 || summary.left_bytes > 0 {
-        let left = counted(summary.left_items, "message");
+    if summary.books.left_items > 0 || summary.books.left_bytes > 0 {
+        let left = counted(summary.books.left_items, "message");
         text += &format!(
             ", {left} of {} left inside",
-            counted(summary.left_bytes, "byte")
+            counted(summary.books.left_bytes, "byte")
         );
     }
     if !summary.is_closed() {

@@ -9,16 +9,16 @@ impl DemoSummary {
     /// What was lost and what is not whole, and then whether all of it is accounted for.
     #[must_use]
     pub fn closing(&self) -> String {
-        if self.residual_items + self.residual_bytes > 0 {
+        if self.books.residual_items + self.books.residual_bytes > 0 {
             return format!(
                 "THE BOOKS DO NOT CLOSE: {} items and {} bytes are left over.",
-                self.residual_items, self.residual_bytes
+                self.books.residual_items, self.books.residual_bytes
             );
         }
-        if self.left_items + self.left_bytes > 0 {
+        if self.books.left_items + self.books.left_bytes > 0 {
             return format!(
                 "THE BOOKS DO NOT CLOSE: {} items and {} bytes are still inside by the books of processes that have ended.",
-                self.left_items, self.left_bytes
+                self.books.left_items, self.books.left_bytes
             );
         }
         let mut said = Vec::new();
@@ -58,6 +58,8 @@ impl DemoSummary {
 
 #[cfg(test)]
 mod tests {
+    use forebay_ledger::Closed;
+
     use super::*;
 
     #[test]
@@ -84,10 +86,13 @@ mod tests {
         );
         let nothing = DemoSummary::default().closing();
         assert!(nothing.starts_with("Nothing came"), "{nothing}");
-        summary.residual_items = 1;
+        summary.books.residual_items = 1;
         assert!(summary.closing().starts_with("THE BOOKS DO NOT CLOSE"));
         let left = DemoSummary {
-            left_items: 3,
+            books: Closed {
+                left_items: 3,
+                ..Closed::default()
+            },
             ..DemoSummary::default()
         };
         assert!(

@@ -9,7 +9,6 @@ use super::fragments::Fragments;
 use super::latency::LatencyReport;
 use super::table::Table;
 use crate::net::NetSummary;
-use crate::readout::closing::with_end_points;
 
 /// Counts by name; names with 0 are left out.
 pub type ByName = BTreeMap<&'static str, u64>;
@@ -132,9 +131,6 @@ pub(super) fn make(
             0.0
         }
     };
-    let mut books = with_end_points(own, [&end_point]);
-    // What was delivered and is not acknowledged was looked at by nobody.
-    books.left_items = books.left_items.saturating_add(end_point.held);
     let mut report = SwrodReport {
         chunks,
         bytes,
@@ -151,7 +147,7 @@ pub(super) fn make(
         latency_ns: None,
         dropped: end_point.dropped,
         dropped_at_peers: end_point.dropped_at_peers,
-        books,
+        books: own.with(&end_point.books),
         cpu_seconds: cpu_ns as f64 / 1e9,
         nothing_came: None,
         end_point,

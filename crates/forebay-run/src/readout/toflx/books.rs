@@ -6,7 +6,7 @@
 //!
 //! They are committed before packets are shown to a card: whatever it has seen is in them.
 //!
-//! Of a link each end is counted by its own party: `route` by who routes, `encode` by the card that it is for. Packets enter `ring` one by one as they are written; `held`
+//! Of a link each end is counted by its own party: `route` where a message is routed, `encode` by the card that it is for. Packets enter `ring` one by one as they are written; `held`
 //! are those of the messages that were said to be in it; they leave it as the card's own index in the shared memory goes on, and what is left at the end is what the ring
 //! says.
 

@@ -177,7 +177,7 @@ impl WriterBooks {
         }
     }
 
-    /// Nobody writes any more. What is in blocks that were given and not written, by who gave them, and what was taken and not written, is lost by name. Gives what has
+    /// Nobody writes any more. What is in blocks that were given and not written, by the count of the giver, and what was taken and not written, is lost by name. Gives what has
     /// become of this sender's packets.
     pub(in super::super) fn write_off(&mut self, sender: usize, given: BlockSum) -> Written {
         let Some(words) = self.words.senders.get(sender) else {
