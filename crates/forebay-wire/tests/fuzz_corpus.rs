@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-use std::path::PathBuf;
-
 #[path = "../../../fuzz/oracle/from_host.rs"]
 mod from_host;
 #[path = "../../../fuzz/oracle/hadtu.rs"]
@@ -16,25 +14,12 @@ mod hld;
 mod mover;
 #[path = "../../../fuzz/oracle/net.rs"]
 mod net;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 #[path = "../../../fuzz/oracle/tdm.rs"]
 mod tdm;
 
-/// Runs the oracle on each file of a corpus, and on each file cut in the middle.
-fn replay(target: &str, least: usize, check: fn(&[u8])) {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target]
-        .iter()
-        .collect();
-    let mut seeds = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        let bytes = std::fs::read(path).unwrap();
-        check(&bytes);
-        check(&bytes[..bytes.len() / 2]);
-        seeds += 1;
-    }
-    assert!(seeds >= least, "the corpus of {target} has {seeds} files");
-}
+use replay::replay;
 
 #[test]
 fn the_corpus_of_messages() {

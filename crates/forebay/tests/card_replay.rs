@@ -6,17 +6,14 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "rig/offenders.rs"]
-mod offenders;
 mod rig;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use offenders::assert_named;
 use rig::blocks::{blocks, format};
-use rig::{Run, audit, audit_json, forebay, number, signal, start, wait_for};
+use rig::{Run, audit, forebay, number, signal, start, wait_for};
 use serde_json::{Value, json};
 
 /// A file of blocks, and what reads it.
@@ -192,7 +189,7 @@ fn a_block_that_vanishes_is_found_where_it_did() {
         let card = card.end().json_of(1);
         assert_eq!(number(&card, "residual_items"), 3, "{card}");
         assert_eq!(number(&card, "left_items"), 0, "{card}");
-        assert_named(&audit_json(&out), hop, "blocks", 3);
+        rig::offenders::assert_named(&out, hop, "blocks", 3);
         tohost.end().json_of(0);
         swrod.end();
     }

@@ -321,17 +321,12 @@ fn what_is_leaked_at_a_hop_is_a_residual() {
         let json = run.end().json();
         publisher.join().unwrap();
         assert_eq!(number(&json, "residual_items"), 3, "{hop}: {json}");
-        let verdict = audit_json(&directory.path().join("out"));
-        let found = verdict["offenders"].as_array().unwrap();
         let unit = if hop == "queue" {
             "subevents"
         } else {
             "chunks"
         };
-        let named = |line: &serde_json::Value| line["place"] == hop && line["unit"] == unit;
-        assert!(found.iter().all(named), "{hop}: {found:?}");
-        let items = found.iter().map(|line| line["residual"]["items"].as_i64());
-        assert_eq!(items.sum::<Option<i64>>(), Some(3), "{hop}: {found:?}");
+        rig::offenders::assert_named(&directory.path().join("out"), hop, unit, 3);
         assert!(number(&json, "events_built") < 500, "{hop}: {json}");
     }
 }

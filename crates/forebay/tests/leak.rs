@@ -7,11 +7,8 @@
     reason = "tests"
 )]
 
-#[path = "rig/offenders.rs"]
-mod offenders;
 mod rig;
 
-use offenders::assert_named;
 use rig::{audit, audit_json, demo, start};
 use tempfile::TempDir;
 
@@ -216,7 +213,7 @@ fn what_vanishes_in_a_link_readout_is_found_where_it_did() {
         let left = json["residual_items"].as_i64().unwrap();
         assert!(left >= 5, "{hop}: {json}");
         if hop != "send" {
-            assert_named(&audit_json(&folder.path().join(of)), hop, unit, 5);
+            rig::offenders::assert_named(&folder.path().join(of), hop, unit, 5);
         }
         for other in [
             "card",

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod replaying;
+mod rig;
 mod small_disk;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -382,23 +383,6 @@ fn events_lost_between_the_books_are_found_by_both_sides() {
     assert_eq!(moved["residual_items"], 1);
 }
 
-/// That the audit of `books` names exactly `items` events at `hop`.
-fn assert_named(books: &Path, hop: &str, items: u64) {
-    let mut audit = forebay();
-    let audit = audit.args(["audit", "--format", "json"]).arg(books);
-    let audit = audit.output().unwrap();
-    assert_eq!(audit.status.code(), Some(1), "{hop}");
-    let offenders = &json(&audit)["offenders"];
-    let [only] = offenders.as_array().unwrap().as_slice() else {
-        panic!("{hop}: {offenders}")
-    };
-    assert_eq!(
-        (&only["place"], &only["unit"], &only["residual"]["items"]),
-        (&hop.into(), &"events".into(), &items.into()),
-        "{hop}"
-    );
-}
-
 #[test]
 fn events_that_vanish_in_the_sink_over_tcp_are_named() {
     let folder = TempDir::new().unwrap();
@@ -411,7 +395,7 @@ fn events_that_vanish_in_the_sink_over_tcp_are_named() {
     assert_eq!(output.status.code(), Some(1), "{summary}");
     assert_eq!(summary["residual_items"], 4, "{summary}");
     assert_eq!(summary["left_items"], 0, "{summary}");
-    assert_named(&out, "sink", 4);
+    rig::offenders::assert_only(&out, "sink", "events", 4);
     mover.end();
 }
 
@@ -430,7 +414,7 @@ fn events_that_vanish_at_the_mover_are_named() {
         assert_eq!(code, Some(1), "{hop}: {moved}");
         assert_eq!(moved["residual_items"], 3, "{hop}: {moved}");
         let ledger = moved["streams"][0]["ledger"].as_str().unwrap();
-        assert_named(Path::new(ledger), hop, 3);
+        rig::offenders::assert_only(Path::new(ledger), hop, "events", 3);
     }
 }
 

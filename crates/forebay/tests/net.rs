@@ -675,16 +675,7 @@ fn leak_at_each_hop(backend: &str, [receives, sends]: [&str; 2]) {
         assert_eq!(summary["residual_items"], 3, "{hop}: {summary}");
         assert_eq!(summary["left_items"], 0, "{hop}: {summary}");
         closed(&right);
-        let verdict = rig::audit_json(Path::new(place));
-        let found: Vec<_> = verdict["offenders"].as_array().unwrap().iter().collect();
-        let named = |line: &&Value| {
-            (&line["place"], &line["unit"], &line["residual"]["items"])
-                == (&hop.into(), &"messages".into(), &3.into())
-        };
-        assert!(
-            found.len() == 1 && found.iter().all(named),
-            "{hop}: {found:?}"
-        );
+        rig::offenders::assert_only(Path::new(place), hop, "messages", 3);
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod replaying;
+mod rig;
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -257,19 +258,7 @@ fn a_leak_of_a_capture_is_named() {
         let summary = json(&output);
         assert_eq!(output.status.code(), Some(1), "{hop}: {summary}");
         assert_eq!(summary["residual_items"], items, "{hop}");
-        let mut audit = forebay();
-        let audit = audit.args(["audit", "--format", "json"]).arg(folder.path());
-        let audit = audit.output().unwrap();
-        assert_eq!(audit.status.code(), Some(1), "{hop}");
-        let offenders = &json(&audit)["offenders"];
-        let [only] = offenders.as_array().unwrap().as_slice() else {
-            panic!("{hop}: {offenders}")
-        };
-        assert_eq!(
-            (&only["place"], &only["unit"], &only["residual"]["items"]),
-            (&hop.into(), &"datagrams".into(), &items.into()),
-            "{hop}"
-        );
+        rig::offenders::assert_only(folder.path(), hop, "datagrams", items);
     }
 }
 

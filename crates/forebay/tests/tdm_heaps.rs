@@ -424,6 +424,6 @@ fn a_leak_is_found_where_it_is() {
         // What vanished in a queue is still said to be in it.
         let left = number(&received, "residual_items") + number(&received, "left_items");
         assert_eq!(left, 3, "{hop}: {received}");
-        rig::assert_leaked(&out, (hop, unit), 3);
+        rig::offenders::assert_leaked(&out, hop, unit, 3);
     }
 }

@@ -294,6 +294,6 @@ fn what_a_sender_leaks_is_its_residual() {
             "{sent}"
         );
         receiver.end().json_of(0);
-        rig::assert_leaked(&out, (hop, unit), 3);
+        rig::offenders::assert_leaked(&out, hop, unit, 3);
     }
 }

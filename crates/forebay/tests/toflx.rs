@@ -6,8 +6,6 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "rig/offenders.rs"]
-mod offenders;
 mod rig;
 
 use std::fs;
@@ -15,7 +13,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use forebay_wire::felix::{Elink, Fid};
-use offenders::assert_named;
 use rig::{Run, account_items, audit, audit_json, forebay, signal, start, wait_for};
 use serde_json::Value;
 
@@ -324,7 +321,7 @@ fn what_is_leaked_at_a_hop_is_named() {
         assert_eq!(number(leaked, "/residual_items"), 3, "{hop}: {leaked}");
         assert_eq!(number(leaked, "/left_items"), 0, "{hop}: {leaked}");
         assert_eq!(audit(&chain.path(of)).code(), Some(1), "{hop}");
-        assert_named(&audit_json(&chain.path(of)), hop, unit, 3);
+        rig::offenders::assert_named(&chain.path(of), hop, unit, 3);
         let whole = ["card", "toflx", "toflx/receiver"];
         let whole = whole.into_iter().filter(|name| *name != of);
         chain.assert_closed(&whole.collect::<Vec<_>>());

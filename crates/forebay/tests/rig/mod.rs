@@ -5,6 +5,7 @@
 pub(crate) mod blocks;
 pub(crate) mod certificates;
 pub(crate) mod hld;
+pub(crate) mod offenders;
 pub(crate) mod sender;
 pub(crate) mod sockets;
 pub(crate) mod stream;
@@ -444,20 +445,6 @@ pub(crate) fn tdm_send(address: &str, name: &str) -> Command {
     command.args(["tdm", "send", address, "--format", "json", "--id", name]);
     command.arg("--no-realtime");
     command
-}
-
-/// Asserts that `forebay audit` names this hop alone, and so many items of this unit that a fault switch took there.
-pub(crate) fn assert_leaked(out: &Path, (hop, unit): (&str, &str), items: u64) {
-    let ended = audit(out);
-    assert_eq!(ended.code(), Some(1), "{hop}: {}", ended.stdout);
-    let verdict = audit_json(out);
-    let offenders = verdict["offenders"].as_array().unwrap();
-    let is_named = |line: &Value| line["place"] == hop && line["unit"] == unit;
-    assert!(offenders.iter().all(is_named), "{hop}: {offenders:?}");
-    let left = offenders
-        .iter()
-        .map(|line| line["residual"]["items"].as_i64().unwrap().unsigned_abs());
-    assert_eq!(left.sum::<u64>(), items, "{hop}: {offenders:?}");
 }
 
 /// What the kernel has dropped at the socket of `address` on loopback.

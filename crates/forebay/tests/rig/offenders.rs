@@ -1,14 +1,38 @@
 //! What an audit says of items that vanished on purpose.
 
+use std::path::Path;
+
 use serde_json::Value;
 
-/// The verdict names that place alone, in that unit, and so many items.
-pub(crate) fn assert_named(verdict: &Value, place: &str, unit: &str, items: i64) {
+use super::{forebay, start};
+
+/// The items of each line that an audit of `books` faults, all of which are of this place and unit; positive where they vanished.
+fn items_at(books: &Path, place: &str, unit: &str) -> Vec<i64> {
+    let mut audit = forebay();
+    let ended = start(audit.args(["audit", "--format", "json"]).arg(books)).end();
+    let verdict = ended.json_of(1);
     assert_eq!(verdict["closed"], false, "{place}: {verdict}");
     let offenders = verdict["offenders"].as_array().unwrap();
     let is_there = |line: &Value| line["place"] == place && line["unit"] == unit;
     assert!(offenders.iter().all(is_there), "{place}: {offenders:?}");
     let items_of = |line: &Value| line["residual"]["items"].as_i64().unwrap();
-    let sum: i64 = offenders.iter().map(items_of).sum();
-    assert_eq!(sum, items, "{place}: {offenders:?}");
+    offenders.iter().map(items_of).collect()
+}
+
+/// So many items vanished there, over all owners.
+pub(crate) fn assert_named(books: &Path, place: &str, unit: &str, items: i64) {
+    let found = items_at(books, place, unit);
+    assert_eq!(found.iter().sum::<i64>(), items, "{place}: {found:?}");
+}
+
+/// So many vanished or appeared there, over all owners.
+pub(crate) fn assert_leaked(books: &Path, place: &str, unit: &str, items: u64) {
+    let found = items_at(books, place, unit);
+    let sizes = found.iter().map(|items| items.unsigned_abs());
+    assert_eq!(sizes.sum::<u64>(), items, "{place}: {found:?}");
+}
+
+/// So many vanished there, of one owner, and nothing else is faulted.
+pub(crate) fn assert_only(books: &Path, place: &str, unit: &str, items: i64) {
+    assert_eq!(items_at(books, place, unit), [items], "{place}");
 }
