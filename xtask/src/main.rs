@@ -11,6 +11,7 @@
 mod child;
 mod ci;
 mod drill;
+mod entries;
 mod fuzz;
 mod mutants;
 mod python;

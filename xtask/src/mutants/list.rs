@@ -4,7 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::entries;
+
 const FILE: &str = "xtask/mutants.toml";
+/// What entries have.
+const SHARD: &str = "name, package, files and test";
+const LIVES: &str = "mutant and reason";
 
 /// Files of one crate, and what is told to `cargo test` for their mutants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,18 +42,11 @@ impl List {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let table: toml::Table = text.parse()?;
-        if let Some(key) = table
-            .keys()
-            .find(|key| !["shard", "lives"].contains(&key.as_str()))
-        {
-            bail!("unknown key '{key}': write [[shard]] and [[lives]]");
-        }
-        let entries = |key: &str| table.get(key).and_then(toml::Value::as_array);
-        let shards = entries("shard").into_iter().flatten().map(shard);
-        let lives = entries("lives").into_iter().flatten().map(|entry| {
-            text_of(entry, "reason")?;
-            text_of(entry, "mutant")
+        let table = entries::table(text, &["shard", "lives"], "[[shard]] and [[lives]]")?;
+        let shards = entries::of(&table, "shard")?.iter().map(shard);
+        let lives = entries::of(&table, "lives")?.iter().map(|entry| {
+            entries::text(entry, "reason", LIVES)?;
+            entries::text(entry, "mutant", LIVES)
         });
         Ok(Self {
             shards: shards.collect::<Result<_>>()?,
@@ -93,8 +91,8 @@ fn shard(entry: &toml::Value) -> Result<Shard> {
         all.with_context(|| format!("{key} must be a list of texts"))
     };
     let shard = Shard {
-        name: text_of(entry, "name")?,
-        package: text_of(entry, "package")?,
+        name: entries::text(entry, "name", SHARD)?,
+        package: entries::text(entry, "package", SHARD)?,
         files: texts("files")?,
         test: texts("test")?,
     };
@@ -102,14 +100,6 @@ fn shard(entry: &toml::Value) -> Result<Shard> {
         bail!("shard {} has no files", shard.name);
     }
     Ok(shard)
-}
-
-fn text_of(entry: &toml::Value, key: &str) -> Result<String> {
-    let found = entry.get(key).and_then(toml::Value::as_str);
-    let found = found.filter(|text| !text.trim().is_empty());
-    found
-        .map(str::to_owned)
-        .with_context(|| format!("an entry has no {key} ({entry})"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::entries;
+
 const FILE: &str = "xtask/expected.toml";
+/// What an entry has.
+const FORM: &str = "reason and needs";
 const ANYTHING: char = '*';
 
 /// What a run must come to.
@@ -30,23 +34,14 @@ impl Expected {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let table: toml::Table = text.parse()?;
-        if let Some(key) = table
-            .keys()
-            .find(|key| !["tests_min", "skip"].contains(&key.as_str()))
-        {
-            bail!("unknown key '{key}': write tests_min, and [[skip]] with reason and needs");
-        }
+        let form = format!("tests_min, and [[skip]] with {FORM}");
+        let table = entries::table(text, &["tests_min", "skip"], &form)?;
         let tests_min = table.get("tests_min").and_then(toml::Value::as_integer);
         let tests_min = tests_min.and_then(|number| usize::try_from(number).ok());
-        let entries = table.get("skip").and_then(toml::Value::as_array);
+        let skips = entries::of(&table, "skip")?.iter();
         Ok(Self {
             tests_min: tests_min.context("tests_min must be a number")?,
-            reasons: entries
-                .into_iter()
-                .flatten()
-                .map(reason)
-                .collect::<Result<_>>()?,
+            reasons: skips.map(reason).collect::<Result<_>>()?,
         })
     }
 
@@ -91,13 +86,12 @@ impl Expected {
 
 /// The reason of an entry; what the test needs is there for people.
 fn reason(entry: &toml::Value) -> Result<String> {
-    let text = |key: &str| {
-        let found = entry.get(key).and_then(toml::Value::as_str);
-        let found = found.filter(|text| text.chars().any(|sign| sign.is_alphanumeric()));
-        found.with_context(|| format!("an entry has no {key}: write reason and needs ({entry})"))
-    };
-    text("needs")?;
-    text("reason").map(str::to_owned)
+    entries::text(entry, "needs", FORM)?;
+    let reason = entries::text(entry, "reason", FORM)?;
+    if !reason.chars().any(char::is_alphanumeric) {
+        bail!("an entry has no reason but '{reason}', which fits any: write {FORM} ({entry})");
+    }
+    Ok(reason)
 }
 
 /// Whether `text` is what `pattern` says.

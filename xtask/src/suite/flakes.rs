@@ -7,8 +7,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::binary::Binary;
+use crate::entries;
 
 const FILE: &str = "xtask/flakes.toml";
+/// What an entry has.
+const FORM: &str = "test, date and reason";
 /// A list that grows is no list of exceptions.
 const ENTRIES_MAX: usize = 10;
 /// Not cargo's test binaries: their tests cannot be listed without running them.
@@ -35,15 +38,9 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Known>> {
 }
 
 fn parse(text: &str) -> Result<Vec<Known>> {
-    let table: toml::Table = text.parse()?;
-    if let Some(key) = table.keys().find(|key| *key != "flake") {
-        bail!("unknown key '{key}': write [[flake]] with test, date and reason");
-    }
-    let empty = Vec::new();
-    let entries = match table.get("flake") {
-        None => &empty,
-        Some(entries) => entries.as_array().context("'flake' must be [[flake]]")?,
-    };
+    let form = format!("[[flake]] with {FORM}");
+    let table = entries::table(text, &["flake"], &form)?;
+    let entries = entries::of(&table, "flake")?;
     if entries.len() > ENTRIES_MAX {
         bail!(
             "{} entries, at most {ENTRIES_MAX}: mend some",
@@ -54,12 +51,7 @@ fn parse(text: &str) -> Result<Vec<Known>> {
 }
 
 fn entry(value: &toml::Value) -> Result<Known> {
-    let text = |key: &str| {
-        let found = value.get(key).and_then(toml::Value::as_str);
-        let found = found.filter(|text| !text.trim().is_empty());
-        let missing = || format!("an entry has no {key}: write test, date and reason ({value})");
-        found.map(str::to_owned).with_context(missing)
-    };
+    let text = |key: &str| entries::text(value, key, FORM);
     let known = Known {
         test: text("test")?,
         date: text("date")?,
