@@ -138,9 +138,9 @@ pub(crate) fn settings(given: Option<&Bound<'_, PyDict>>) -> PyResult<Settings> 
         gathers: true,
         ..Settings::default()
     };
-    if let Ok(text) = std::env::var("FOREBAY_LEAK") {
+    if let Ok(text) = std::env::var(hops::VARIABLE) {
         settings.leak = Leak::parse(&text, hops::NET)
-            .map_err(|error| failure::value("FOREBAY_LEAK", &text, error))?;
+            .map_err(|error| failure::value(hops::VARIABLE, &text, error))?;
     }
     let mut asked = Asked::default();
     for (name, object) in given.into_iter().flatten() {

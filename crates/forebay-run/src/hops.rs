@@ -3,6 +3,9 @@
 
 pub use forebay_ledger::{Leak, LeakError};
 
+/// The variable of the environment that has the fault switch.
+pub const VARIABLE: &str = "FOREBAY_LEAK";
+
 /// The event builder with its receiver and sinks, live.
 pub const EVB: &[&str] = &[
     "generator",

@@ -54,7 +54,7 @@ pub(crate) struct Done {
 
 /// The fault switch, for tests of the books.
 pub(crate) fn leak_from_env() -> Option<String> {
-    std::env::var("FOREBAY_LEAK")
+    std::env::var(hops::VARIABLE)
         .ok()
         .filter(|text| !text.is_empty())
 }
@@ -63,7 +63,7 @@ pub(crate) fn leak_from_env() -> Option<String> {
 pub(crate) fn leak_of(hops: &[&str]) -> Result<Leak> {
     leak_from_env().map_or_else(
         || Ok(Leak::off()),
-        |text| Leak::parse(&text, hops).context("FOREBAY_LEAK"),
+        |text| Leak::parse(&text, hops).context(hops::VARIABLE),
     )
 }
 

@@ -8,11 +8,10 @@ use forebay_sys::process;
 use serde_json::Value;
 
 use crate::error::RunError;
+use crate::hops;
 
 /// Names the process without which a child has nothing to do.
 const PARENT: &str = "FOREBAY_PARENT";
-/// The fault switch of the tests.
-const LEAK: &str = "FOREBAY_LEAK";
 /// One look at a child.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -68,8 +67,8 @@ impl Part {
         let mut child = Command::new("/proc/self/exe")
             .args(arguments)
             .env(PARENT, std::process::id().to_string())
-            .env_remove(LEAK)
-            .envs(leak.map(|text| (LEAK, text)))
+            .env_remove(hops::VARIABLE)
+            .envs(leak.map(|text| (hops::VARIABLE, text)))
             // Ctrl-C at a terminal is for the whole chain: its head tells the others.
             .process_group(0)
             .stdin(Stdio::null())

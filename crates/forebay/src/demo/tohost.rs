@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     };
     let leak = match leak_from_env() {
         Some(text) => Some((
-            hops::part_of(&text, &hops::DEMO_TOHOST).context("FOREBAY_LEAK")?,
+            hops::part_of(&text, &hops::DEMO_TOHOST).context(hops::VARIABLE)?,
             text,
         )),
         None => None,

@@ -48,22 +48,21 @@ impl Unsettled {
         while messages > 0
             && let Some(first) = self.runs.front_mut()
         {
-            let run = if first.messages <= messages {
-                self.runs.pop_front()
-            } else {
-                let bytes = bytes.min(first.bytes);
-                first.messages -= messages;
-                first.bytes -= bytes;
-                let connection = first.connection;
-                Some(Run {
-                    connection,
-                    messages,
-                    bytes,
-                })
+            let is_whole = first.messages <= messages;
+            let run = Run {
+                connection: first.connection,
+                messages: messages.min(first.messages),
+                bytes: if is_whole {
+                    first.bytes
+                } else {
+                    bytes.min(first.bytes)
+                },
             };
-            let Some(run) = run else {
-                break;
-            };
+            first.messages -= run.messages;
+            first.bytes -= run.bytes;
+            if is_whole {
+                self.runs.pop_front();
+            }
             messages -= run.messages;
             bytes = bytes.saturating_sub(run.bytes);
             out = [out[0] + run.messages, out[1] + run.bytes];
