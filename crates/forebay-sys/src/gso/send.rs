@@ -184,9 +184,9 @@ impl GsoSend {
         }
         let segment_bytes = burst[0].len();
         match self.send_segmented(socket, burst.len(), segment_bytes, launch_bytes) {
-            Ok(()) => {
+            Ok(sent_bytes) => {
                 self.mode = GsoMode::Segmented;
-                Ok(burst.len())
+                taken_whole(burst, sent_bytes)
             }
             Err(error) if is_refusal(&error) => {
                 if is_too_long(socket, segment_bytes) {
@@ -211,13 +211,14 @@ impl GsoSend {
         }
     }
 
+    /// Tells how many bytes were taken.
     fn send_segmented(
         &mut self,
         socket: BorrowedFd<'_>,
         count: usize,
         segment_bytes: usize,
         launch_bytes: usize,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         // Two or more segments fit into a burst, so one is shorter than 2^15.
         if let Some(message) = self.control.0.first_chunk_mut() {
             emit_segment(segment_bytes as u16, message);
@@ -231,10 +232,7 @@ impl GsoSend {
         // segments borrowed for this call; the kernel only reads through them.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const *header, libc::MSG_DONTWAIT) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
     fn send_single(
@@ -266,6 +264,22 @@ impl GsoSend {
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// How many leading segments lie whole in the first `sent_bytes` of a burst, at least 1: the others go out in further calls.
+fn taken_whole(burst: &[Segment<'_>], sent_bytes: usize) -> io::Result<usize> {
+    let mut end = 0;
+    let whole = burst.iter().take_while(|segment| {
+        end += segment.len();
+        end <= sent_bytes
+    });
+    match whole.count() {
+        0 => Err(io::Error::new(
+            io::ErrorKind::WriteZero,
+            format!("the kernel took {sent_bytes} bytes of a burst, less than its first segment"),
+        )),
+        count => Ok(count),
     }
 }
 
@@ -349,6 +363,23 @@ mod tests {
             !is_too_long(receiver.fd.as_fd(), longest + 1),
             "no path is known"
         );
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_take_of_a_burst_is_not_counted_as_sent() {
+        let segment = |head, payload| Segment { head, payload };
+        let burst = [
+            segment(b"1234", b"567890"),
+            segment(b"1234", b"567890"),
+            segment(b"12", b""),
+        ];
+        for (sent_bytes, count) in [(10, 1), (19, 1), (20, 2), (21, 2), (22, 3)] {
+            assert_eq!(taken_whole(&burst, sent_bytes).unwrap(), count);
+        }
+        for sent_bytes in [0, 9] {
+            let error = taken_whole(&burst, sent_bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+        }
     }
 
     #[test]
