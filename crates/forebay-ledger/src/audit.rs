@@ -219,6 +219,16 @@ impl Verdict {
 pub fn audit(snapshot: &Snapshot, supervisor: Supervisor) -> Verdict {
     let balance = snapshot.balance();
     let phase = Phase::of(&balance.run, supervisor);
+    judge(balance, phase)
+}
+
+/// Judges the books of `snapshot` as those of a run that has ended, by the one that is about to write how.
+#[must_use]
+pub fn audit_at_end(snapshot: &Snapshot) -> Verdict {
+    judge(snapshot.balance(), Phase::Ended)
+}
+
+fn judge(balance: Balance, phase: Phase) -> Verdict {
     let mut findings = Findings {
         phase,
         offenders: Vec::new(),

@@ -74,7 +74,7 @@ mod words;
 pub use alarm::{Alarm, Line, ResidualAlarm};
 pub use audit::{
     Closed, Fault, Offender, Phase, Supervisor, UnconfirmedLine, Underway, UnderwayLine, Verdict,
-    audit,
+    audit, audit_at_end,
 };
 pub use balance::{AccountLine, Amount, Balance, DropLine, HostLine, Level, LinkLine, Residual};
 pub use book::Book;

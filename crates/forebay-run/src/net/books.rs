@@ -342,9 +342,9 @@ impl Books {
         self.ledger.reader()
     }
 
-    /// What the books say, as they were last shown; once they are [closed](Self::close), what the audit will say.
-    pub(super) fn verdict(&self) -> Result<Verdict, RunError> {
-        self.ledger.verdict()
+    /// What the audit will say of the books, as they were last shown, when they are [closed](Self::close).
+    pub(super) fn verdict_at_end(&self) -> Result<Verdict, RunError> {
+        self.ledger.verdict_at_end()
     }
 
     /// What of the caller's files is gone, as the books were last shown, and whether the directory of the record is.

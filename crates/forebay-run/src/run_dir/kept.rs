@@ -4,6 +4,7 @@ use std::path::Path;
 
 use forebay_ledger::{
     Condition, LedgerReader, Reason, RunWriter, Schema, Supervisor, Verdict, Words, audit,
+    audit_at_end,
 };
 use forebay_sys::clock;
 use serde::Serialize;
@@ -94,6 +95,11 @@ impl KeptLedger {
     /// What the audit says of it, as it was last shown. Of a ledger that is closed it is what `forebay audit` will say.
     pub(crate) fn verdict(&self) -> Result<Verdict, RunError> {
         Ok(audit(&self.reader()?.snapshot()?, Supervisor::Alive))
+    }
+
+    /// What the audit will say of it when it is closed, as it was last shown.
+    pub(crate) fn verdict_at_end(&self) -> Result<Verdict, RunError> {
+        Ok(audit_at_end(&self.reader()?.snapshot()?))
     }
 
     /// Whether there was a run directory, and somebody removed or renamed it.

@@ -71,18 +71,16 @@ impl<R: Role> EndPoint<R> {
         summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
         let (removed, is_homeless) = self.books.is_removed()?;
         summary.output_removed = removed;
+        // Everything is counted now: what the audit will say.
+        summary.take(&self.books.verdict_at_end()?);
         let (condition, reason) = match in_order && !self.tainted {
+            _ if !summary.is_closed() => (Condition::Tainted, Reason::Residual),
             _ if removed.any() || is_homeless => (Condition::Tainted, Reason::OutputRemoved),
             _ if self.unwritten => (Condition::Tainted, Reason::WriteFailed),
             false => (Condition::Tainted, Reason::ConnectionLost),
             true => (Condition::Ended, Reason::Requested),
         };
         self.books.close(condition, reason);
-        // What the audit will say of what is closed.
-        summary.take(&self.books.verdict()?);
-        if !summary.is_closed() {
-            self.books.close(Condition::Tainted, Reason::Residual);
-        }
         if let Some(unkept) = self.books.keep(&summary)? {
             summary.warnings.push(unkept.why);
             summary.record = Some(unkept.record);
