@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use forebay_run::net::{
-    Address, Entry, NetSummary, Publisher, Receiver, Sender, Settings, Subscriber, Untaken,
+    Address, Entry, NetSummary, PeerId, Publisher, Receiver, Sender, Settings, Subscriber, Untaken,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -130,26 +130,52 @@ fn who_says_more_of_it_than_came_leaves_books_that_do_not_close() {
     }
 }
 
+/// A sender that has sent a message of 20 bytes, its receiver that has it and can answer, and from whom that has it.
+fn one_asked(address: &Address) -> (Sender, Receiver, PeerId) {
+    let mut receiver = Receiver::listen_and_answer(address, &Settings::default()).unwrap();
+    let at = receiver.address().unwrap();
+    let mut sender = Sender::connect(&at, &Settings::default()).unwrap();
+    until(|| {
+        receiver.poll(ZERO, |_| {}).unwrap();
+        sender.poll(ZERO, |_| {}).unwrap();
+        sender.is_connected() && receiver.senders() > 0
+    });
+    sender.send(1, 0, &[0; 20]).unwrap();
+    sender.flush().unwrap();
+    let mut from = None;
+    until(|| {
+        let heard = |one: forebay_run::net::Delivered<'_>| from = Some(one.peer);
+        receiver.poll(ZERO, heard).unwrap();
+        from.is_some()
+    });
+    (sender, receiver, from.unwrap())
+}
+
+#[test]
+fn answers_that_nobody_listens_to_are_lost_by_name() {
+    for address in addresses("unheard") {
+        let (mut sender, mut receiver, from) = one_asked(&address);
+        receiver.try_send(from, 2, 0, &[0; 30]).unwrap();
+        receiver.begin_end();
+        receiver.flush();
+        // It can be read now, and what goes out does not read it.
+        sender.flush().unwrap();
+        let receiving = std::thread::spawn(move || receiver.finish(LIMIT, |_| {}).unwrap());
+        let sent = sender.finish(LIMIT).unwrap();
+        let received = receiving.join().unwrap();
+        for summary in [&sent, &received] {
+            assert!(summary.is_closed(), "{summary:?}");
+            assert_eq!((summary.messages, summary.bytes), (2, 50), "{summary:?}");
+        }
+        assert_eq!(sent.dropped_by_reason, drops(&[("not_wanted", 1)]));
+    }
+}
+
 #[test]
 fn answers_and_those_that_are_given_up_are_counted_once() {
     for address in addresses("answers") {
-        let mut receiver = Receiver::listen_and_answer(&address, &Settings::default()).unwrap();
-        let at = receiver.address().unwrap();
-        let mut sender = Sender::connect(&at, &Settings::default()).unwrap();
-        until(|| {
-            receiver.poll(ZERO, |_| {}).unwrap();
-            sender.poll(ZERO, |_| {}).unwrap();
-            sender.is_connected() && receiver.senders() > 0
-        });
-        sender.send(1, 0, &[0; 20]).unwrap();
-        sender.flush().unwrap();
-        let mut from = None;
-        until(|| {
-            let heard = |one: forebay_run::net::Delivered<'_>| from = Some(one.peer);
-            receiver.poll(ZERO, heard).unwrap();
-            from.is_some()
-        });
-        receiver.try_send(from.unwrap(), 2, 0, &[0; 30]).unwrap();
+        let (mut sender, mut receiver, from) = one_asked(&address);
+        receiver.try_send(from, 2, 0, &[0; 30]).unwrap();
         receiver.give_up(40);
         receiver.flush();
         let mut answers = 0;

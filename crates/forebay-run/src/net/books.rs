@@ -4,10 +4,11 @@
 //! caller ─▶ publish ─▶ send (one account per place of a connection) ─▶ link … link ─▶ receive (the same) ─▶ deliver ─▶ caller
 //! ```
 //!
-//! `publish` counts messages where they are handed in, each as often as its tag is wanted, and the copies that connections took or dropped where they did so.
+//! `publish` counts messages by what their caller is told of them, each as often as its tag is wanted, and the copies that connections took or dropped where
+//! they did so.
 //! `send` is the engine's count, and what of it is confirmed is its peers'. `receive` has what the engine found in the buffers, and what was given on from
-//! there, counted where it is given on. `deliver` counts where the caller is called. A caller that gathers says itself what it took and what it threw
-//! away; what is held goes up and down with the list of messages that it has not accounted for.
+//! there, counted where it is given on. `deliver` counts what is on its way to the caller, and what the caller was called with beside the call. A caller
+//! that gathers says itself what it took and what it threw away; what is held goes down with the list of messages that it has not accounted for.
 //!
 //! What a peer says that it sent has one observer, its own totals: what never came (`gap`) and what could not be read (`broken`) are inferred from
 //! them. They stand in `told`, which is not balanced.
@@ -211,22 +212,32 @@ impl Books {
         self.leak.take(hop)
     }
 
-    /// For tests of the books: a message vanishes before, between or in the two accounts that it comes into; how many copies of it there are.
+    /// For tests of the books: whether a message vanishes before, between or in the two accounts that it comes into.
     #[inline]
-    pub(super) fn vanishes(&mut self, to: &mut Outbound, tag: u64, bytes: usize) -> Option<u32> {
+    pub(super) fn vanishes(&mut self, to: &mut Outbound, tag: u64, bytes: usize) -> bool {
         if !self.leak.is_armed() {
-            return None;
+            return false;
         }
         let hops = ["publish", "copies", "send"];
-        let hop = hops.into_iter().find(|hop| self.leaks(hop))?;
-        self.handed_in(1, bytes as u64);
+        let Some(hop) = hops.into_iter().find(|hop| self.leaks(hop)) else {
+            return false;
+        };
         if hop != "publish" {
             self.copied(tag, 1, bytes as u64);
         }
         if hop == "send" {
             to.vanish(bytes);
         }
-        Some(1)
+        true
+    }
+
+    /// A message of so many bytes was handed in for one connection, whose caller is told that; it is not if he has to hand it in again.
+    #[inline]
+    pub(super) fn told(&mut self, sent: Sent, bytes: usize) -> Sent {
+        if sent != Sent::NotNow {
+            self.handed_in(1, bytes as u64);
+        }
+        sent
     }
 
     /// A message of so many bytes was handed in, for so many connections; for one where nobody wants it.
@@ -244,7 +255,7 @@ impl Books {
             .add_tally(self.publish.outgoing, copies, bytes * copies);
     }
 
-    /// What became of a message that was to be pushed into a connection; none for one that is too long, which is not counted.
+    /// What a connection did with a message that was to be pushed into it; none for one that is too long, which is not counted.
     #[inline]
     pub(super) fn pushed(&mut self, pushed: Pushed, tag: u64, bytes: u64) -> Option<Sent> {
         let sent = match pushed {
@@ -253,7 +264,6 @@ impl Books {
             Pushed::Taken => Sent::Taken,
             Pushed::Dropped | Pushed::GivenUp => Sent::Dropped,
         };
-        self.handed_in(1, bytes);
         self.copied(tag, 1, bytes);
         Some(sent)
     }
@@ -276,16 +286,15 @@ impl Books {
         self.book.add_tally(self.deliver.incoming, 1, bytes);
     }
 
-    /// The caller has it, and that is all.
+    /// The caller was called with so many messages and bytes: he has them, and will say what became of them if he gathers.
     #[inline]
-    pub(super) fn delivered(&mut self, bytes: u64) {
-        self.book.add_tally(self.deliver.outgoing, 1, bytes);
-    }
-
-    /// The caller has it, and will say what became of it.
-    #[inline]
-    pub(super) fn gathered(&mut self, bytes: u64) {
-        self.book.add_tally(self.deliver.held, 1, bytes);
+    pub(super) fn delivered(&mut self, [messages, bytes]: [u64; 2], gathers: bool) {
+        let term = if gathers {
+            self.deliver.held
+        } else {
+            self.deliver.outgoing
+        };
+        self.book.add_tally(term, messages, bytes);
     }
 
     /// The caller takes nothing more.

@@ -270,10 +270,17 @@ impl<R: Role> EndPoint<R> {
                 handed: connection.handed,
                 through: [0; 2],
             };
-            let mut take = |viewed: Viewed<'_>| delivery.take(viewed, on);
+            // What the caller is called with is counted beside the call, and not with what is on its way there.
+            let mut given = [0; 2];
+            let mut call = |viewed: Viewed<'_>| {
+                given = [given[0] + 1, given[1] + viewed.payload.len() as u64];
+                on(viewed);
+            };
+            let mut take = |viewed: Viewed<'_>| delivery.take(viewed, &mut call);
             let read = connection.read(self.now_ns, outbound, &mut frames, &mut take);
             let through = delivery.through;
             connection.handed = delivery.handed;
+            self.books.delivered(given, self.settings.gathers);
             self.confirm_now(at, through);
             match read {
                 Ok(Step::Idle { read }) => break Ok(read),

@@ -179,9 +179,10 @@ impl Publisher {
         let end_point = &mut self.end_point;
         let engine = &mut end_point.role.engine;
         if let Some((_, outbound)) = engine.peers().next()
-            && let Some(copies) = end_point.books.vanishes(outbound, tag, bytes)
+            && end_point.books.vanishes(outbound, tag, bytes)
         {
-            return Ok(Some(copies));
+            end_point.books.handed_in(1, bytes as u64);
+            return Ok(Some(1));
         }
         let now_ns = end_point.now_ns;
         let mut published = engine.publish_if_room(now_ns, tag, status, bytes, &write);

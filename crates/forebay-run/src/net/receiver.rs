@@ -144,7 +144,8 @@ impl Receiver {
         let pushed = outbound.push(end_point.now_ns, tag, status, payload);
         let bytes = payload.len();
         let sent = end_point.books.pushed(pushed, tag, bytes as u64);
-        sent.ok_or(NetError::TooLong { bytes, most })
+        let sent = sent.ok_or(NetError::TooLong { bytes, most })?;
+        Ok(end_point.books.told(sent, bytes))
     }
 
     /// An answer of so many bytes is given up, as its sender has no room for it or is gone: it is lost by the name `not_answered`.

@@ -210,12 +210,13 @@ impl Sender {
         payload_bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<Sent, NetError> {
-        self.push(tag, payload_bytes, |outbound, now_ns| {
+        let sent = self.push(tag, payload_bytes, |outbound, now_ns| {
             outbound.push_with(now_ns, tag, status, payload_bytes, write)
-        })
+        })?;
+        Ok(self.end_point.books.told(sent, payload_bytes))
     }
 
-    /// Hands a message to the receiver's connection by `push`, and accounts for it.
+    /// Hands a message to the receiver's connection by `push`, and accounts for what that did with it.
     #[inline]
     fn push(
         &mut self,
@@ -249,7 +250,7 @@ impl Sender {
             return Ok(Sent::NotNow);
         }
         let bytes = payload_bytes as u64;
-        if let Some(_copies) = end_point.books.vanishes(outbound, tag, payload_bytes) {
+        if end_point.books.vanishes(outbound, tag, payload_bytes) {
             return Ok(Sent::Taken);
         }
         let before = outbound.filled();
@@ -267,7 +268,7 @@ impl Sender {
     }
 
     /// Sends a message, and waits for a receiver and for room as long as the settings' `block_ns` allows. One that is [dropped](Sent::Dropped) is in the books
-    /// and no error.
+    /// and no error. What a receiver that answers says meanwhile is lost by the name `not_wanted`.
     ///
     /// # Errors
     /// It is longer than a buffer, nobody took anything for so long, the receiver wants no more or refuses for good, something else listens there, or a
@@ -306,7 +307,7 @@ impl Sender {
         if self.end_point.stops() > 0 {
             return Err(NetError::Stopped);
         }
-        self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+        self.end_point.wait_unheard(ROOM_WAIT)?;
         self.end_point.check_refusals()?;
         self.check_patience(begun_ns)
     }
@@ -326,7 +327,7 @@ impl Sender {
         let begun_ns = clock::monotonic_ns();
         let mut told = false;
         while !self.is_connected() && !give_up() {
-            self.end_point.wait(ROOM_WAIT, &mut |_| {})?;
+            self.end_point.wait_unheard(ROOM_WAIT)?;
             if !told && clock::monotonic_ns() - begun_ns >= TELL_NS {
                 told = true;
                 let why = self.end_point.trouble();
@@ -380,11 +381,15 @@ impl Sender {
         self.end_point.pump();
     }
 
-    /// Lets everything go out that is in buffers, whether they are full or not.
+    /// Lets everything go out that is in buffers, whether they are full or not. What a receiver that answers has said waits for the next poll.
     ///
     /// # Errors
     /// The system refuses to wait.
     pub fn flush(&mut self) -> Result<(), NetError> {
+        if self.end_point.is_answered() {
+            self.flush_now();
+            return Ok(());
+        }
         self.end_point.role.ends.all().for_each(Outbound::flush);
         self.end_point.turn(&mut |_| {}).map(drop)
     }
@@ -426,11 +431,12 @@ impl Sender {
     }
 
     /// Sends what is held, says so, waits up to `limit` for the receiver's totals, and closes the books; ledger and record stay in the run's
-    /// directory.
+    /// directory. What a receiver that answers says meanwhile is lost by the name `not_wanted`.
     ///
     /// # Errors
     /// The system refuses to wait, or the books cannot be written.
     pub fn finish(mut self, limit: Duration) -> Result<NetSummary, NetError> {
+        self.end_point.declines = true;
         self.end_point.finish(limit, &mut |_| {})
     }
 

@@ -115,9 +115,6 @@ impl Delivery<'_> {
         on(viewed);
         if self.gathers {
             self.unsettled.add(self.connection, bytes);
-            self.books.gathered(bytes);
-        } else {
-            self.books.delivered(bytes);
         }
     }
 

@@ -80,6 +80,14 @@ impl<R: Role> EndPoint<R> {
         Ok(happened)
     }
 
+    /// As [`wait`](Self::wait), for nobody: what comes is not wanted.
+    pub(in crate::net) fn wait_unheard(&mut self, most: Duration) -> Result<bool, NetError> {
+        let declined = std::mem::replace(&mut self.declines, true);
+        let happened = self.wait(most, &mut |_| {});
+        self.declines = declined;
+        happened
+    }
+
     /// Looks at what needs no system call to be looked at, until something may be there: shorter than a turn, so that an answer is found sooner.
     fn look(&self) {
         std::hint::spin_loop();

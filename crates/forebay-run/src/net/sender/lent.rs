@@ -47,7 +47,7 @@ impl Sender {
                 self.end_point.lends.unused(token);
             }
         }
-        sent
+        Ok(self.end_point.books.told(sent?, bytes))
     }
 
     /// The same, waiting for a receiver and for room as [`send`](Self::send) does.
