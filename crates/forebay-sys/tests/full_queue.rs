@@ -56,7 +56,7 @@ fn slow_link(limit_bytes: u32) -> Result<(), String> {
 fn over_slow_link(limit_bytes: u32, test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(move || match slow_link(limit_bytes) {
         Ok(()) => test(),
-        Err(why) => println!("skipped: {why}"),
+        Err(why) => forebay_testing::skip!("{why}"),
     });
     thread.join().unwrap();
 }

@@ -128,7 +128,7 @@ fn the_flame_graph_names_the_hottest_functions_or_says_why_it_cannot() {
     assert!(left.is_empty(), "{left:?}");
     if let [skipped] = report["skipped"].as_array().unwrap().as_slice() {
         assert_eq!(skipped["what"], "perf");
-        println!("skipped: {}", skipped["reason"]);
+        forebay_testing::skip!("{}", skipped["reason"]);
         return;
     }
     let rows = rows(out, "F8");
