@@ -10,6 +10,7 @@ mod promises;
 mod readme;
 mod reasons;
 mod rust_text;
+mod skips;
 mod tree;
 
 use std::fmt;
@@ -68,6 +69,7 @@ pub(crate) fn run(root: &Path, built: &[PathBuf]) -> Result<()> {
     findings.extend(edges::check(&edges::declared(&metadata)));
     findings.extend(names::check(&tree));
     findings.extend(golden::check(&tree));
+    findings.extend(skips::check(&tree));
     findings.extend(fences::check(&tree));
     findings.extend(promises::check(&tree));
     findings.extend(licences::check(&packages));

@@ -325,7 +325,7 @@ fn what_is_no_capture_is_refused() {
 #[test]
 fn the_shared_vectors() {
     let Ok(folder) = std::env::var("FOREBAY_VECTORS") else {
-        println!("skipped: FOREBAY_VECTORS does not name the folder of the shared vectors");
+        forebay_testing::skip!("FOREBAY_VECTORS does not name the folder of the shared vectors");
         return;
     };
     let mut capture = Capture::open(&PathBuf::from(folder).join("hades/mixed_6src.pcap")).unwrap();

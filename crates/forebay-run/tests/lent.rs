@@ -40,7 +40,7 @@ fn addresses() -> Vec<Address> {
             .err()
             .filter(|_| matches!(address, Address::Fabric { .. }));
         skipped.is_none_or(|error| {
-            println!("skipped: {address}: {error}");
+            forebay_testing::skip!("{address}: {error}");
             false
         })
     };

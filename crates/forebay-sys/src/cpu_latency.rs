@@ -63,7 +63,7 @@ mod tests {
             Ok(held) => held,
             Err(error) => {
                 assert!(error.to_string().contains(PATH), "{error}");
-                eprintln!("skipped: {error}");
+                forebay_testing::skip!("{error}");
                 return;
             }
         };

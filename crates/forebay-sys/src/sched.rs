@@ -124,7 +124,7 @@ mod tests {
         .join()
         .unwrap();
         let Err(error) = refused else {
-            println!("skipped: this user's `ulimit -r` allows real-time priority");
+            forebay_testing::skip!("this user's `ulimit -r` allows real-time priority");
             return;
         };
         let text = error.to_string();

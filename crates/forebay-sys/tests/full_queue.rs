@@ -22,9 +22,9 @@ use forebay_sys::udp_batch::{SendStop, Sent};
 fn slow_link(limit_bytes: u32) -> Result<(), String> {
     // SAFETY: only this thread, which the test made for it, moves to the new namespace.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        let error = std::io::Error::last_os_error();
         return Err(format!(
-            "no network namespace: {}",
-            std::io::Error::last_os_error()
+            "no network namespace may be made (needs root): {error}"
         ));
     }
     let queue = format!("tc qdisc add dev near root tbf rate 1mbit burst 10k limit {limit_bytes}");
@@ -56,7 +56,7 @@ fn slow_link(limit_bytes: u32) -> Result<(), String> {
 fn over_slow_link(limit_bytes: u32, test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(move || match slow_link(limit_bytes) {
         Ok(()) => test(),
-        Err(why) => println!("skipped: {why}"),
+        Err(why) => forebay_testing::skip!("{why}"),
     });
     thread.join().unwrap();
 }

@@ -30,7 +30,7 @@ fn bound(address: &str, gro: bool) -> Option<BoundUdp> {
     match bind_udp(address.parse().unwrap(), &options) {
         Ok(bound) => Some(bound),
         Err(why) => {
-            println!("skipped: {address}: {why}");
+            forebay_testing::skip!("{address}: {why}");
             None
         }
     }

@@ -119,7 +119,7 @@ fn golden_cut_headers_agree_with_the_independent_reader() {
 #[test]
 fn whole_recording_when_it_is_there() {
     let Some(folder) = std::env::var_os("FOREBAY_VECTORS").map(PathBuf::from) else {
-        println!("skipped: FOREBAY_VECTORS names no folder with the whole recording");
+        forebay_testing::skip!("FOREBAY_VECTORS names no folder with the whole recording");
         return;
     };
     let read = |name| std::fs::read(folder.join("hades").join(name)).unwrap();

@@ -44,7 +44,7 @@ kill -INT $lives; wait $lives; echo $?
 fn in_memory_of_its_own(script: &str, folder: &Path) -> Option<Ended> {
     let probe = Command::new("unshare").args(["--mount", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        println!("skipped: no private mount namespace here (needs root and util-linux)");
+        forebay_testing::skip!("no private mount namespace here (needs root and util-linux)");
         return None;
     }
     let mut command = Command::new("unshare");

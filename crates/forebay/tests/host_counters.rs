@@ -28,12 +28,12 @@ fn in_namespace(script: &str, out: &Path) -> Option<Ended> {
         .env("OUT", out);
     let allowed = Command::new("unshare").args(["--net", "true"]).status();
     if !allowed.is_ok_and(|status| status.success()) {
-        println!("skipped: no network namespace may be made (needs root and unshare)");
+        forebay_testing::skip!("no network namespace may be made (needs root and unshare)");
         return None;
     }
     let ended = start(&mut command).end();
     if ended.code() == Some(SKIP) {
-        println!("skipped: this kernel has no queue tbf (sch_tbf) for the loopback interface");
+        forebay_testing::skip!("this kernel has no queue tbf (sch_tbf) for the loopback interface");
         return None;
     }
     Some(ended)

@@ -211,7 +211,7 @@ fn what_cannot_be_read_is_an_error_of_its_own() {
 fn whole_recording_when_it_is_there() {
     let Some(folder) = std::env::var_os("FOREBAY_VECTORS").map(|f| PathBuf::from(f).join("hades"))
     else {
-        println!("skipped: FOREBAY_VECTORS names no folder with the whole recording");
+        forebay_testing::skip!("FOREBAY_VECTORS names no folder with the whole recording");
         return;
     };
     let golden = |name| std::fs::read_to_string(folder.join(name)).unwrap();

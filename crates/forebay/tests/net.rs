@@ -74,7 +74,7 @@ fn with_libfabric(test: fn(&str), backend: &str) {
     if has_libfabric() {
         test(backend);
     } else {
-        println!("skipped: libfabric is not installed (Debian package libfabric1)");
+        forebay_testing::skip!("libfabric is not installed (Debian package libfabric1)");
     }
 }
 

@@ -247,7 +247,7 @@ fn commands(page: &str, mark: &str) -> String {
 #[test]
 fn the_documented_commands_make_certificates_that_work() {
     if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("skipped: openssl is not installed");
+        forebay_testing::skip!("openssl is not installed");
         return;
     }
     let directory = tempfile::tempdir().unwrap();

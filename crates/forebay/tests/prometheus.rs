@@ -117,7 +117,7 @@ fn is_there(program: &str) -> bool {
         .stderr(Stdio::null())
         .status();
     if found.is_err() {
-        println!("skipped: there is no `{program}`; install Debian's package prometheus");
+        forebay_testing::skip!("there is no `{program}`; install Debian's package prometheus");
     }
     found.is_ok()
 }

@@ -52,7 +52,7 @@ fn a_cut_builds_into_the_events_of_an_independent_builder() {
 #[test]
 fn the_whole_recording_when_it_is_there() {
     let Some(folder) = std::env::var_os("FOREBAY_VECTORS").map(PathBuf::from) else {
-        println!("skipped: FOREBAY_VECTORS names no folder with the whole recording");
+        forebay_testing::skip!("FOREBAY_VECTORS names no folder with the whole recording");
         return;
     };
     let recorded = |name: &str| folder.join("hades").join(name);

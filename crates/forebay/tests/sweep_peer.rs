@@ -29,8 +29,8 @@ impl Host {
     /// None where there is no `sshd`.
     fn start() -> Option<Self> {
         if !Path::new(SSHD).exists() {
-            eprintln!(
-                "skipped: {SSHD} is not there; it comes with the Debian package openssh-server"
+            forebay_testing::skip!(
+                "{SSHD} is not there; it comes with the Debian package openssh-server"
             );
             return None;
         }

@@ -19,8 +19,8 @@ fn skipped() -> bool {
     if made.is_ok_and(|made| made.status.success()) {
         return false;
     }
-    println!(
-        "skipped: a network namespace cannot be made; that needs root (CAP_SYS_ADMIN) and util-linux"
+    forebay_testing::skip!(
+        "a network namespace cannot be made; that needs root (CAP_SYS_ADMIN) and util-linux"
     );
     true
 }
@@ -105,8 +105,8 @@ fn bursts_are_given_ahead_where_a_queue_keeps_their_launch_times_and_nowhere_els
 
     let with = bench(&["--sender-queue", "fq"]);
     if with.code() == Some(2) && with.stderr.contains("which this kernel may not have") {
-        println!(
-            "skipped: this kernel has no queue fq (sch_fq); ./x test-rdma boots one that has it"
+        forebay_testing::skip!(
+            "this kernel has no queue fq (sch_fq); ./x test-rdma boots one that has it"
         );
         return;
     }

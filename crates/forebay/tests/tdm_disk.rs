@@ -68,8 +68,8 @@ fn on_own_disk(command: &Command, directory: &Path) -> Option<Command> {
     let works =
         |tried: std::io::Result<std::process::ExitStatus>| tried.is_ok_and(|it| it.success());
     if !works(made) || !works(tried) {
-        println!(
-            "skipped: no file system can be mounted from a file here (needs root, loop devices, mkfs.ext4 and unshare)"
+        forebay_testing::skip!(
+            "no file system can be mounted from a file here (needs root, loop devices, mkfs.ext4 and unshare)"
         );
         return None;
     }

@@ -104,8 +104,8 @@ fn cpus_are_kept_awake_during_sessions_alone_and_not_where_they_may_sleep() {
         .open("/dev/cpu_dma_latency")
         .is_err()
     {
-        println!(
-            "skipped: /dev/cpu_dma_latency cannot be opened; that needs root, and no container"
+        forebay_testing::skip!(
+            "/dev/cpu_dma_latency cannot be opened; that needs root, and no container"
         );
         return;
     }
@@ -161,8 +161,8 @@ fn a_real_time_priority_that_is_refused_is_told_with_its_remedy_and_the_run_goes
         .args(["--reuid=65534", "true"])
         .status();
     if !tried.is_ok_and(|status| status.success()) {
-        println!(
-            "skipped: setpriv of util-linux, and the right to become another user, are needed"
+        forebay_testing::skip!(
+            "setpriv of util-linux, and the right to become another user, are needed"
         );
         return;
     }

@@ -140,7 +140,7 @@ fn of_this_host(rows: &[Row]) -> Option<Vec<u64>> {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut compiler) = compiler else {
-        println!("skipped: no C compiler (cc)");
+        forebay_testing::skip!("no C compiler (cc)");
         return None;
     };
     compiler
@@ -155,7 +155,7 @@ fn of_this_host(rows: &[Row]) -> Option<Vec<u64>> {
             said.contains("rdma/fabric.h: No such file"),
             "the program does not compile: {said}"
         );
-        println!("skipped: no <rdma/fabric.h>; apt install libfabric-dev");
+        forebay_testing::skip!("no <rdma/fabric.h>; apt install libfabric-dev");
         return None;
     }
     let printed = Command::new(&place).output().ok();

@@ -24,7 +24,7 @@ pub(crate) struct Pair {
 /// The library, or a line that says why the test is skipped.
 pub(crate) fn libfabric() -> Option<Libfabric> {
     Libfabric::load()
-        .inspect_err(|error| println!("skipped: {error}"))
+        .inspect_err(|error| forebay_testing::skip!("{error}"))
         .ok()
 }
 
@@ -46,11 +46,11 @@ pub(crate) fn listener(provider: &str, config: &Config) -> Option<(Libfabric, Li
     match libfabric.probe(provider) {
         Ok(found) if found.can_be_used => {}
         Ok(_) => {
-            println!("skipped: {provider} cannot be used here");
+            forebay_testing::skip!("{provider} cannot be used here");
             return None;
         }
         Err(error) => {
-            println!("skipped: {error}");
+            forebay_testing::skip!("{error}");
             return None;
         }
     }

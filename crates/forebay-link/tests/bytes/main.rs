@@ -31,7 +31,7 @@ macro_rules! suite {
                 fn $test() {
                     match crate::world::$backend() {
                         Ok(backend) => crate::$module::$test(&backend),
-                        Err(reason) => println!("skipped: {reason}"),
+                        Err(reason) => forebay_testing::skip!("{reason}"),
                     }
                 }
             )*

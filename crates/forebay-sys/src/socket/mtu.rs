@@ -94,7 +94,7 @@ mod tests {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let address: SocketAddr = address.parse().unwrap();
             let Ok(bound) = bind_udp(address, &UdpOptions::default()) else {
-                println!("skipped: {address}: no such address here");
+                forebay_testing::skip!("{address}: no such address here");
                 continue;
             };
             assert!(

@@ -15,7 +15,7 @@ fn bound(address: &str) -> Option<(Stamped, SocketAddr)> {
     match bind_udp(address, &UdpOptions::default()) {
         Ok(bound) => Some((Stamped::new(bound.fd).unwrap(), bound.address)),
         Err(why) => {
-            println!("skipped: {address}: {why}");
+            forebay_testing::skip!("{address}: {why}");
             None
         }
     }

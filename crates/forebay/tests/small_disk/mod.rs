@@ -8,7 +8,7 @@ use std::process::Command;
 pub(crate) fn on_small_disk(command: &Command, directory: &Path, bytes: u64) -> Option<Command> {
     let probe = Command::new("unshare").args(["--mount", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        println!("skipped: no private mount namespace here (needs root and util-linux)");
+        forebay_testing::skip!("no private mount namespace here (needs root and util-linux)");
         return None;
     }
     let mut small = Command::new("unshare");

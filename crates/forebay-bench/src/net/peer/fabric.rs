@@ -80,7 +80,7 @@ mod tests {
     fn both_sides_count_the_same() {
         let bare = match BareFabric::build() {
             Ok(bare) => bare,
-            Err(error) => return eprintln!("skipped: {error:#}"),
+            Err(error) => return forebay_testing::skip!("{error:#}"),
         };
         let stop = || false;
         let ground = Ground::host("forebay".into(), &stop);
