@@ -1,4 +1,4 @@
-//! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask python`, `cargo xtask fuzz SECONDS`,
+//! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask accounts`, `cargo xtask python`, `cargo xtask fuzz SECONDS`,
 //! `cargo xtask drill BINARY`, `cargo xtask mutants`.
 //!
 //! What it is not: a build system. Cargo builds; this crate asks questions that the compiler does not.
@@ -8,6 +8,7 @@
     reason = "a command line tool reports on standard output"
 )]
 
+mod accounts;
 mod child;
 mod ci;
 mod drill;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask tidy | ci | python | fuzz SECONDS | drill BINARY [OPTIONS] | mutants [OPTIONS]";
+const USAGE: &str = "usage: cargo xtask tidy | ci | accounts | python | fuzz SECONDS | drill BINARY [OPTIONS] | mutants [OPTIONS]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +42,7 @@ fn run(words: &[String]) -> Result<ExitCode> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::run(&root, &[])?,
         ["ci"] => ci::run(&root)?,
+        ["accounts"] => accounts::run(&root)?,
         ["python"] => python::run(&root, &mut suite::Tally::default()).map(drop)?,
         ["fuzz", seconds] => fuzz::run(
             &root,

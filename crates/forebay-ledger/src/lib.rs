@@ -61,6 +61,7 @@ mod leak;
 mod link;
 mod loss;
 mod moment;
+mod outline;
 pub mod prometheus;
 mod run;
 mod schema;
@@ -87,6 +88,7 @@ pub use layout::{HEADER_WORDS, LINE_WORDS, MAGIC, MAX_WORDS, VERSION};
 pub use leak::{Leak, LeakError};
 pub use link::LinkSpec;
 pub use loss::{LossRecord, LossRow, LossTable, LossTableWriter};
+pub use outline::{AccountOutline, LinkOutline, Outline};
 pub use run::{Condition, Reason, RunStatus, RunWriter};
 pub use schema::{
     Account, AccountId, Counter, GroupId, HistogramId, LinkId, LossTableId, Schema, SchemaBuilder,

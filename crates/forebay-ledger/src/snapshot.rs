@@ -59,6 +59,10 @@ impl LedgerReader {
         self.fingerprint
     }
 
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
     /// The run's header, now.
     ///
     /// # Errors

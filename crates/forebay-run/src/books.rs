@@ -451,3 +451,6 @@ fn link_ring(
         .to(far.id);
     schema.link(link.in_flight(queue.published, far.taken));
 }
+
+#[cfg(test)]
+mod page;

@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod accounts;
 pub mod books;
 pub mod builder;
 mod carriage;

@@ -117,3 +117,19 @@ struct Record<'a> {
     report: &'a GeneratorReport,
     plan: &'a GeneratorPlan,
 }
+
+#[cfg(test)]
+mod page {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let local = std::net::Ipv4Addr::LOCALHOST.into();
+        let plan = crate::presets::plan("test", Path::new("."), local, 50_000, 1);
+        let plan = GeneratorPlan::test2(plan.ports[0], 1_000.0);
+        let out = tempfile::tempdir().unwrap();
+        let books = Booked::of_sender(&plan, out.path(), &mut Vec::new()).unwrap();
+        let outline = books.kept.unwrap().reader().unwrap().outline();
+        crate::accounts::assert_section("emulator", &[outline]);
+    }
+}

@@ -340,3 +340,14 @@ fn are_events(mut bytes: &[u8], fields: &BlockFields) -> bool {
     }
     bytes.is_empty() && events == fields.events
 }
+
+#[cfg(test)]
+mod page {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let words = StreamWords::declare("mover-1", "archive").unwrap();
+        crate::accounts::assert_section("mover", &[words.schema.outline()]);
+    }
+}

@@ -373,3 +373,14 @@ impl Books {
         self.ledger.keep_or_tell(summary)
     }
 }
+
+#[cfg(test)]
+mod page {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let (schema, _) = declare("net-peer-1", 2).unwrap();
+        crate::accounts::assert_section("messaging", &[schema.outline()]);
+    }
+}

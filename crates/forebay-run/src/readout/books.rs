@@ -278,6 +278,12 @@ impl BufferBook {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let (schema, _) = declare("tohost-1", &["dma0".to_owned()]).unwrap();
+        crate::accounts::assert_section("to-host", &[schema.outline()]);
+    }
+
     /// Counts of a decoder, all different.
     fn decoded(times: u64) -> Decoded {
         let mut next = 100 * times;

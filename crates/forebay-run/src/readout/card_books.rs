@@ -250,6 +250,15 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let card = Card::new(&CardConfig::full_mode(2, 1000.0, 64)).unwrap();
+        let (books, _) =
+            CardBooks::open("card", None, &card.account(), 2, &mut Vec::new()).unwrap();
+        let outline = books.ledger.reader().unwrap().outline();
+        crate::accounts::assert_section("card", &[outline]);
+    }
+
     /// The account with counts that are all different.
     fn filled(account: &CardAccount, times: u64) -> CardAccount {
         let mut account = account.clone();

@@ -173,3 +173,14 @@ impl SwrodBooks {
         self.ledger.keep_summary(report)
     }
 }
+
+#[cfg(test)]
+mod page {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let (schema, _) = declare("swrod-1", true).unwrap();
+        crate::accounts::assert_section("swrod", &[schema.outline()]);
+    }
+}

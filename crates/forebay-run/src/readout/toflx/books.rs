@@ -269,3 +269,15 @@ impl Books {
 const fn size(packets: u64) -> u64 {
     packets * PACKET_BYTES as u64
 }
+
+#[cfg(test)]
+mod page {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let books = Books::open(None, 2, Leak::off(), &mut Vec::new()).unwrap();
+        let outline = books.ledger.reader().unwrap().outline();
+        crate::accounts::assert_section("to-flx", &[outline]);
+    }
+}

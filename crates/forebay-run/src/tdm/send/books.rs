@@ -211,6 +211,12 @@ impl Books {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let outline = open("send:0").ledger.reader().unwrap().outline();
+        crate::accounts::assert_section("tdm-send", &[outline]);
+    }
+
     fn open(leak: &str) -> Books {
         let leak = Leak::parse(leak, crate::hops::TDM_SEND).unwrap();
         Books::open("north", None, None, leak, &mut Vec::new()).unwrap()

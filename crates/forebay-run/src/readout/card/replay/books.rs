@@ -142,3 +142,15 @@ impl Books {
         })
     }
 }
+
+#[cfg(test)]
+mod page {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let books = Books::open(&CardPlan::of_replay(), 4096, &mut Vec::new()).unwrap();
+        let outline = books.ledger.reader().unwrap().outline();
+        crate::accounts::assert_section("card-replay", &[outline]);
+    }
+}

@@ -28,6 +28,13 @@ const DATA: Arrival<'_> = Arrival::Data {
 };
 
 #[test]
+fn the_page_of_accounts_has_this_ledger() {
+    let (books, _) = open("datagrams:0");
+    let outline = books.ledger.reader().unwrap().outline();
+    crate::accounts::assert_section("tdm-receive", &[outline]);
+}
+
+#[test]
 fn what_came_is_counted_by_the_buffer_and_what_became_of_it_by_the_datagram() {
     let (mut books, _writer) = open("datagrams:0");
     books.came(12, 1_200);

@@ -1,0 +1,166 @@
+//! What a schema declares, as a list for people: accounts and links without their numbers.
+
+use crate::directory::{Directory, WordRef};
+use crate::schema::Schema;
+use crate::snapshot::LedgerReader;
+use crate::unit::Unit;
+
+/// An account as it was declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountOutline {
+    /// Where.
+    pub place: String,
+    /// Whose.
+    pub owner: String,
+    /// What an item is.
+    pub unit: Unit,
+    /// The reasons for which an item can be lost here, in their order.
+    pub reasons: Vec<String>,
+    /// Whether one observer sees all of its terms: it is not balanced.
+    pub one_observer: bool,
+    /// Whether the peer says what it has acknowledged.
+    pub is_confirmed: bool,
+}
+
+/// A link as it was declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkOutline {
+    /// Where.
+    pub place: String,
+    /// Whose.
+    pub owner: String,
+    /// Places of the accounts whose `out` enters it, each once; none where the sender is foreign.
+    pub from: Vec<String>,
+    /// Places of the accounts whose `in` comes out of it, each once.
+    pub to: Vec<String>,
+    /// The reasons for which an item can be lost in it.
+    pub reasons: Vec<String>,
+    /// The names of the words that its near and its far end count, where those tell what is in flight.
+    pub in_flight: Option<[String; 2]>,
+}
+
+/// All accounts and links of a schema, in the order of their declaration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// The accounts.
+    pub accounts: Vec<AccountOutline>,
+    /// The links.
+    pub links: Vec<LinkOutline>,
+}
+
+impl Outline {
+    pub(crate) fn of(directory: &Directory) -> Self {
+        let accounts = directory.accounts.iter().enumerate();
+        let accounts = accounts.map(|(id, entry)| AccountOutline {
+            place: entry.place.clone(),
+            owner: entry.owner.clone(),
+            unit: entry.unit,
+            reasons: directory.reasons[entry.reasons as usize].clone(),
+            one_observer: entry.one_observer,
+            is_confirmed: directory
+                .confirmed
+                .iter()
+                .any(|confirmed| confirmed.account as usize == id),
+        });
+        let links = directory.links.iter().map(|entry| LinkOutline {
+            place: entry.place.clone(),
+            owner: entry.owner.clone(),
+            from: places(directory, &entry.from),
+            to: places(directory, &entry.to),
+            reasons: entry.drops.iter().map(|drop| drop.reason.clone()).collect(),
+            in_flight: entry
+                .in_flight
+                .map(|(near, far)| [near, far].map(|word| name(directory, word))),
+        });
+        Self {
+            accounts: accounts.collect(),
+            links: links.collect(),
+        }
+    }
+}
+
+impl Schema {
+    /// Lists what is declared.
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        Outline::of(&self.directory)
+    }
+}
+
+impl LedgerReader {
+    /// Lists what is declared.
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        Outline::of(self.directory())
+    }
+}
+
+fn places(directory: &Directory, accounts: &[u32]) -> Vec<String> {
+    let mut places: Vec<String> = Vec::new();
+    for &account in accounts {
+        let place = &directory.accounts[account as usize].place;
+        if !places.contains(place) {
+            places.push(place.clone());
+        }
+    }
+    places
+}
+
+/// The name of a word: that of a cursor, or the group's where it has none.
+fn name(directory: &Directory, word: WordRef) -> String {
+    let metric = directory.metrics.iter().find(|metric| metric.at == word);
+    metric.map_or_else(
+        || directory.groups[word.group as usize].name.clone(),
+        |metric| metric.name.clone(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LinkSpec, SchemaBuilder};
+
+    #[test]
+    fn all_that_was_declared_is_listed() {
+        let mut schema = SchemaBuilder::new("run 7");
+        let group = schema.group("near");
+        let far = schema.group("far");
+        let (sent, _) = schema.account(group, "send", "a", Unit::Packets, &["refused"]);
+        let (more, _) = schema.account(group, "send", "b", Unit::Packets, &[]);
+        let (came, _) = schema.unbalanced_account(far, "come", "all", Unit::Packets, &["late"]);
+        schema.confirmed(sent);
+        let ends = [(group, "published"), (far, "taken")];
+        let [near, distant] = ends.map(|(group, name)| schema.cursor_tally(group, name));
+        let lost = schema.link_drop(far);
+        let wire = LinkSpec::new("wire", "all").from(sent).from(more).to(came);
+        schema.link(wire.drops("cut", lost).in_flight(near, distant));
+        let schema = schema.finish().unwrap();
+        let outline = schema.outline();
+        let text = |of: &[&str]| of.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let account = |place: &str, owner: &str, reasons: &[&str], one_observer, is_confirmed| {
+            AccountOutline {
+                place: place.to_owned(),
+                owner: owner.to_owned(),
+                unit: Unit::Packets,
+                reasons: text(reasons),
+                one_observer,
+                is_confirmed,
+            }
+        };
+        let accounts = vec![
+            account("send", "a", &["refused"], false, true),
+            account("send", "b", &[], false, false),
+            account("come", "all", &["late"], true, false),
+        ];
+        assert_eq!(outline.accounts, accounts);
+        let link = LinkOutline {
+            place: "wire".to_owned(),
+            owner: "all".to_owned(),
+            from: text(&["send"]),
+            to: text(&["come"]),
+            reasons: text(&["cut"]),
+            in_flight: Some(["published_items".to_owned(), "taken_items".to_owned()]),
+        };
+        assert_eq!(outline.links, [link]);
+    }
+}
