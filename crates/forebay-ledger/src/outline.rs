@@ -1,6 +1,6 @@
 //! What a schema declares, as a list for people: accounts and links without their numbers.
 
-use crate::directory::{Directory, WordRef};
+use crate::directory::Directory;
 use crate::schema::Schema;
 use crate::snapshot::LedgerReader;
 use crate::unit::Unit;
@@ -35,8 +35,8 @@ pub struct LinkOutline {
     pub to: Vec<String>,
     /// The reasons for which an item can be lost in it.
     pub reasons: Vec<String>,
-    /// The names of the words that its near and its far end count, where those tell what is in flight.
-    pub in_flight: Option<[String; 2]>,
+    /// Whether its two ends count what went in and came out, which tells what is in flight.
+    pub has_in_flight: bool,
 }
 
 /// All accounts and links of a schema, in the order of their declaration.
@@ -68,9 +68,7 @@ impl Outline {
             from: places(directory, &entry.from),
             to: places(directory, &entry.to),
             reasons: entry.drops.iter().map(|drop| drop.reason.clone()).collect(),
-            in_flight: entry
-                .in_flight
-                .map(|(near, far)| [near, far].map(|word| name(directory, word))),
+            has_in_flight: entry.in_flight.is_some(),
         });
         Self {
             accounts: accounts.collect(),
@@ -104,15 +102,6 @@ fn places(directory: &Directory, accounts: &[u32]) -> Vec<String> {
         }
     }
     places
-}
-
-/// The name of a word: that of a cursor, or the group's where it has none.
-fn name(directory: &Directory, word: WordRef) -> String {
-    let metric = directory.metrics.iter().find(|metric| metric.at == word);
-    metric.map_or_else(
-        || directory.groups[word.group as usize].name.clone(),
-        |metric| metric.name.clone(),
-    )
 }
 
 #[cfg(test)]
@@ -159,7 +148,7 @@ mod tests {
             from: text(&["send"]),
             to: text(&["come"]),
             reasons: text(&["cut"]),
-            in_flight: Some(["published_items".to_owned(), "taken_items".to_owned()]),
+            has_in_flight: true,
         };
         assert_eq!(outline.links, [link]);
     }

@@ -258,7 +258,7 @@ fn terms_of(account: &AccountOutline) -> Vec<String> {
 fn link_terms(link: &LinkOutline) -> Vec<String> {
     let reasons = link.reasons.iter();
     let mut terms: Vec<_> = reasons.map(|reason| format!("dropped {reason}")).collect();
-    if link.in_flight.is_some() {
+    if link.has_in_flight {
         terms.extend(["published", "taken"].map(str::to_owned));
     }
     terms

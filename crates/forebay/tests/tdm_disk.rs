@@ -117,7 +117,7 @@ fn lost_by(sender: &Value, cause: &str) -> u64 {
     number(&sender["lost"], cause)
 }
 
-/// What a session over a port of `bps` told whose disk stood still for 2 s of the port; all of its `mebibytes` came, or are lost by name. None where no disk can be made.
+/// What a session over a port of `bps` told whose disk stood still for 2 s of the port; all of its `mebibytes` came, or are lost by name. None where no disk
 /// can be made.
 fn with_a_frozen_disk((rate, bps): (&str, u64), mebibytes: u64) -> Option<Value> {
     let directory = tempfile::tempdir().unwrap();
