@@ -1,7 +1,8 @@
 //! What must hold for any datagrams of a source, taken as messages one after the other. Shared by the fuzz target and by the test that replays its corpus.
 //!
 //! The input: the largest message in KiB (one byte), then datagrams: two bytes of length, and so many bytes. A length with the highest bit set is that of
-//! a full datagram, whose bytes are those of the rest, bits 0 to 6, repeated.
+//! a full datagram, whose bytes are those of the rest, bits 0 to 6, repeated. After one whose low byte has its highest bit set, too, there is no room for
+//! more: what is unfinished is refused.
 
 use forebay_evb::{MessageCheck, Step};
 use forebay_wire::hadtu::MTU_BYTES;
@@ -30,6 +31,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut buffer: Vec<u8> = Vec::new();
     let (mut given, mut taken) = (Sum::default(), Sum::default());
     while let Some((datagram, left)) = next(rest) {
+        let has_no_room = matches!(rest, [low, high, ..] if low & high & 0x80 != 0);
         rest = left;
         given.add(1, datagram.len() as u64);
         buffer.truncate(check.unfinished().0);
@@ -41,6 +43,12 @@ pub(crate) fn check(bytes: &[u8]) {
         all.add(datagrams, have as u64);
         assert_eq!(all, given);
         assert!(have as u64 <= u64::from(most).max(MTU_BYTES as u64));
+        if has_no_room && have > 0 {
+            let refused = check.refuse(&buffer[..have]);
+            assert_eq!((refused.datagrams, refused.bytes), (datagrams, have as u64));
+            assert_eq!((refused.items, check.unfinished()), (0, (0, 0)));
+            taken.add(refused.datagrams, refused.bytes);
+        }
     }
     if let Some(refused) = check.abandon() {
         taken.add(refused.datagrams, refused.bytes);
@@ -69,6 +77,9 @@ fn take(
             }
             Step::Rejected(refused) => {
                 taken.add(refused.datagrams, refused.bytes);
+                // What holds a sub-event was looked through before, or lies here.
+                let seen = taken.bytes;
+                assert!(u64::from(refused.items) <= 1 + seen / 16);
                 let Some(at) = refused.retry_at else {
                     return;
                 };

@@ -84,6 +84,7 @@ mod order;
 mod output;
 mod policy;
 mod recent;
+mod refused;
 mod reject;
 mod silence;
 mod situation;

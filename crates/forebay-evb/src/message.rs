@@ -10,6 +10,7 @@ use forebay_wire::hadtu::{
     message_bytes,
 };
 
+use crate::refused::Refused;
 use crate::reject::Reject;
 use crate::walk::walk;
 
@@ -37,7 +38,8 @@ pub struct Rejected {
     pub datagrams: u32,
     /// Their bytes.
     pub bytes: u64,
-    /// Sub-events in them, as far as that is known: of a message with a false trailer alone.
+    /// Sub-events of a message that ends with them, as far as that is known: of one with a false trailer, and of one that was refused whole, with the last
+    /// of its pieces.
     pub items: u32,
     /// The last datagram is not among them: it starts at this offset of the buffer and may begin a message.
     /// Move it to the front and hand it in again.
@@ -61,8 +63,8 @@ pub struct MessageCheck {
     message_bytes_max: u32,
     have: usize,
     datagrams: u32,
-    /// Bytes that are still to come of a message that was refused as too long.
-    refused_rest: u64,
+    /// A message that was refused and is not over yet.
+    refused: Option<Refused>,
 }
 
 impl MessageCheck {
@@ -73,7 +75,7 @@ impl MessageCheck {
             message_bytes_max,
             have: 0,
             datagrams: 0,
-            refused_rest: 0,
+            refused: None,
         }
     }
 
@@ -81,6 +83,13 @@ impl MessageCheck {
     #[must_use]
     pub fn unfinished(&self) -> (usize, u32) {
         (self.have, self.datagrams)
+    }
+
+    /// Whether a datagram of `len` bytes may belong to a message that is unfinished, or refused and not over.
+    #[must_use]
+    pub fn may_go_on(&self, len: usize) -> bool {
+        let refused = self.refused.as_ref();
+        self.datagrams > 0 || refused.is_some_and(|refused| refused.due_bytes() == len as u64)
     }
 
     /// Goes on with an unfinished message after a restart.
@@ -111,24 +120,16 @@ impl MessageCheck {
                 None,
             ));
         };
-        if self.is_rest_of_refused(bytes) {
-            self.refused_rest -= len as u64;
-            return Step::Rejected(self.reject(Reject::TooLong, 1, len as u64, None));
+        if let Some(rejected) = self.rest_of_refused(bytes) {
+            return Step::Rejected(rejected);
         }
         let need = match needed_bytes(bytes) {
             Ok(need) => need,
             Err(reason) => return Step::Rejected(self.reject(reason, 1, len as u64, None)),
         };
         if need > u64::from(self.message_bytes_max) {
-            if len == MTU_BYTES {
-                self.refused_rest = need.saturating_sub(total as u64);
-            }
-            return Step::Rejected(self.reject(
-                Reject::TooLong,
-                self.datagrams + 1,
-                total as u64,
-                None,
-            ));
+            self.datagrams += 1;
+            return Step::Rejected(self.refuse_front(Reject::TooLong, need, bytes));
         }
         if need == total as u64 {
             return self.complete(bytes, len);
@@ -141,20 +142,39 @@ impl MessageCheck {
         Step::Rejected(self.mismatch(len))
     }
 
-    /// Whether a datagram goes on with the message that was refused before: it has the length that is to come, and begins
-    /// no message itself. Anything else ends that message.
-    fn is_rest_of_refused(&mut self, datagram: &[u8]) -> bool {
-        if self.refused_rest == 0 || self.have > 0 {
-            return false;
+    /// Refuses the unfinished message, which is `front`, as there is no room for more of it. What is still to come of it has the same reason.
+    pub fn refuse(&mut self, front: &[u8]) -> Rejected {
+        let need = needed_bytes(front).unwrap_or_default();
+        self.refuse_front(Reject::RingFull, need, front)
+    }
+
+    /// `front` are the pieces of a message of `need` bytes that came, as many datagrams as are unfinished.
+    fn refuse_front(&mut self, reason: Reject, need: u64, front: &[u8]) -> Rejected {
+        // Only a full datagram is continued.
+        let is_cut = front.is_empty() || !front.len().is_multiple_of(MTU_BYTES);
+        if need > front.len() as u64 && !is_cut {
+            self.refused = Some(Refused::new(reason, need, front));
         }
-        let due = self.refused_rest.min(MTU_BYTES as u64);
+        self.reject(reason, self.datagrams, front.len() as u64, None)
+    }
+
+    /// A datagram that goes on with the message that was refused before: it has the length that is to come, and begins
+    /// no message itself. Anything else ends that message.
+    fn rest_of_refused(&mut self, datagram: &[u8]) -> Option<Rejected> {
+        if self.have > 0 {
+            return None;
+        }
+        let mut refused = self.refused.take()?;
         let begins = needed_bytes(datagram).is_ok_and(|need| {
             need > MTU_BYTES as u64 || (need == datagram.len() as u64 && trailer_matches(datagram))
         });
-        if datagram.len() as u64 != due || begins {
-            self.refused_rest = 0;
+        if datagram.len() as u64 != refused.due_bytes() || begins {
+            return None;
         }
-        self.refused_rest > 0
+        let items = refused.take(datagram);
+        let rejected = self.reject(refused.reason(), 1, datagram.len() as u64, None);
+        self.refused = (refused.due_bytes() > 0).then_some(refused);
+        Some(Rejected { items, ..rejected })
     }
 
     /// The datagram does not continue the message, or its length is not its own.
@@ -240,231 +260,4 @@ fn trailer_matches(message: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use forebay_wire::hadtu::{ByteOrder, MessageWriter};
-    use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventRepr};
-    use proptest::prelude::*;
-
-    /// A message of `count` sub-events of `payload` bytes each.
-    fn message(count: u32, payload: usize) -> Vec<u8> {
-        let mut writer = MessageWriter::new(ByteOrder::Big);
-        for number in 0..count {
-            let sub = SubEventRepr {
-                id: 0x8000,
-                trigger_word: number << 8,
-                ..SubEventRepr::default()
-            };
-            writer.push(&sub, &vec![number as u8; payload]).unwrap();
-        }
-        writer.finish().to_vec()
-    }
-
-    /// Feeds datagrams as the receiver does and returns what they came to.
-    fn feed(datagrams: &[&[u8]]) -> Vec<Step> {
-        let mut check = MessageCheck::new(1 << 20);
-        let mut buffer: Vec<u8> = Vec::new();
-        let mut steps = Vec::new();
-        for datagram in datagrams {
-            buffer.truncate(check.unfinished().0);
-            buffer.extend_from_slice(datagram);
-            loop {
-                let len = datagram.len();
-                let step = check.handle_datagram(&buffer, len);
-                steps.push(step);
-                match step {
-                    Step::Rejected(Rejected {
-                        retry_at: Some(at), ..
-                    }) => drop(buffer.drain(..at)),
-                    _ => break,
-                }
-            }
-        }
-        steps
-    }
-
-    #[test]
-    fn one_datagram_is_one_message() {
-        let bytes = message(3, 100);
-        let Step::Complete(accepted) = feed(&[&bytes])[0] else {
-            panic!("refused")
-        };
-        assert_eq!(
-            (accepted.items, accepted.datagrams, accepted.broken_bytes),
-            (3, 1, 0)
-        );
-        assert_eq!(accepted.kept_bytes as usize, bytes.len() - TRAILER_BYTES);
-    }
-
-    #[test]
-    fn a_long_message_of_several_datagrams_is_joined() {
-        let bytes = message(2, 100_000);
-        let cut: Vec<&[u8]> = bytes.chunks(MTU_BYTES).collect();
-        let steps = feed(&cut);
-        assert_eq!(&steps[..3], &[Step::More, Step::More, Step::More]);
-        let Step::Complete(accepted) = steps[3] else {
-            panic!("refused: {steps:?}")
-        };
-        assert_eq!((accepted.items, accepted.datagrams), (2, 4));
-    }
-
-    #[test]
-    fn every_piece_of_a_message_that_is_too_long_says_so() {
-        let long = message(3, 500_000);
-        let good = message(2, 100_000);
-        let refused = |step: &Step| {
-            matches!(
-                step,
-                Step::Rejected(Rejected {
-                    reason: Reject::TooLong,
-                    datagrams: 1,
-                    ..
-                })
-            )
-        };
-        let pieces: Vec<&[u8]> = long.chunks(MTU_BYTES).collect();
-        let mut datagrams = pieces.clone();
-        datagrams.extend(good.chunks(MTU_BYTES));
-        let steps = feed(&datagrams);
-        assert!(steps[..pieces.len()].iter().all(refused), "{steps:?}");
-        assert!(matches!(steps.last(), Some(Step::Complete(_))), "{steps:?}");
-        // A piece is lost: the good message behind it is not taken for the rest.
-        for lost in 0..pieces.len() {
-            let mut datagrams = pieces.clone();
-            datagrams.remove(lost);
-            datagrams.extend(good.chunks(MTU_BYTES));
-            let steps = feed(&datagrams);
-            assert!(
-                matches!(steps.last(), Some(Step::Complete(_))),
-                "{lost}: {steps:?}"
-            );
-            if lost > 0 && lost + 1 < pieces.len() {
-                assert!(steps[..lost].iter().all(refused), "{lost}: {steps:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_message_that_fills_its_last_datagram_ends_there() {
-        let payload = 2 * MTU_BYTES - TRAILER_BYTES - UNIT_HEADER_BYTES - SUB_EVENT_HEADER_BYTES;
-        let bytes = message(1, payload);
-        assert_eq!(bytes.len(), 2 * MTU_BYTES);
-        let next = message(1, 8);
-        let steps = feed(&[&bytes[..MTU_BYTES], &bytes[MTU_BYTES..], &next]);
-        assert!(
-            matches!(steps[1], Step::Complete(Accepted { datagrams: 2, .. })),
-            "{steps:?}"
-        );
-        assert!(
-            matches!(steps[2], Step::Complete(Accepted { datagrams: 1, .. })),
-            "{steps:?}"
-        );
-    }
-
-    #[test]
-    fn a_lost_piece_costs_its_own_message_only() {
-        let long = message(1, 150_000);
-        let pieces: Vec<&[u8]> = long.chunks(MTU_BYTES).collect();
-        let good = message(2, 40);
-        let steps = feed(&[pieces[0], &good, pieces[0], pieces[2], &good]);
-        let Step::Rejected(first) = steps[1] else {
-            panic!("{steps:?}")
-        };
-        assert_eq!(
-            (first.reason, first.datagrams, first.bytes),
-            (Reject::FragmentMissing, 1, MTU_BYTES as u64)
-        );
-        assert!(
-            matches!(steps[2], Step::Complete(Accepted { items: 2, .. })),
-            "{steps:?}"
-        );
-        let completed = steps
-            .iter()
-            .filter(|step| matches!(step, Step::Complete(_)))
-            .count();
-        assert_eq!(completed, 2, "{steps:?}");
-    }
-
-    #[test]
-    fn each_fault_has_its_name() {
-        let good = message(2, 40);
-        let mut trailer = good.clone();
-        *trailer.last_mut().unwrap() ^= 1;
-        let mut header = good.clone();
-        header[4..8].fill(0);
-        let mut size = good.clone();
-        size[0] = 0x40;
-        let mut alignment = good.clone();
-        alignment[5] = 1;
-        let cases: [(&[u8], Reject); 6] = [
-            (&good[..7], Reject::Short),
-            (&good[..good.len() - 1], Reject::BadLength),
-            (&trailer, Reject::BadTrailer),
-            (&header, Reject::BadHeader),
-            (&size, Reject::TooLong),
-            (&alignment, Reject::BadAlignment),
-        ];
-        for (bytes, reason) in cases {
-            let Step::Rejected(rejected) = feed(&[bytes])[0] else {
-                panic!("{reason:?} accepted")
-            };
-            assert_eq!(
-                (rejected.reason, rejected.datagrams, rejected.bytes),
-                (reason, 1, bytes.len() as u64)
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_good_before_a_broken_subevent_is_kept() {
-        let mut bytes = message(3, 40);
-        let second = UNIT_HEADER_BYTES + 56;
-        bytes[second..second + 4].copy_from_slice(&15_u32.to_be_bytes());
-        let Step::Complete(accepted) = feed(&[&bytes])[0] else {
-            panic!("refused")
-        };
-        assert_eq!((accepted.items, accepted.broken_bytes), (1, 112));
-    }
-
-    proptest! {
-        #[test]
-        fn garbage_is_accounted_to_the_last_datagram(datagrams in proptest::collection::vec(
-            prop_oneof![
-                proptest::collection::vec(any::<u8>(), 0..200),
-                Just(message(2, 40)),
-                Just(message(1, 150_000)[..MTU_BYTES].to_vec()),
-                Just(message(1, 150_000)[2 * MTU_BYTES..].to_vec()),
-            ], 1..20))
-        {
-            let mut check = MessageCheck::new(1 << 20);
-            let mut buffer: Vec<u8> = Vec::new();
-            let (mut datagrams_seen, mut bytes_seen) = (0_u64, 0_u64);
-            for datagram in &datagrams {
-                buffer.truncate(check.unfinished().0);
-                buffer.extend_from_slice(datagram);
-                loop {
-                    match check.handle_datagram(&buffer, datagram.len()) {
-                        Step::More => break,
-                        Step::Complete(accepted) => {
-                            datagrams_seen += u64::from(accepted.datagrams);
-                            bytes_seen += u64::from(accepted.message_bytes);
-                            break;
-                        }
-                        Step::Rejected(rejected) => {
-                            datagrams_seen += u64::from(rejected.datagrams);
-                            bytes_seen += rejected.bytes;
-                            match rejected.retry_at {
-                                Some(at) => drop(buffer.drain(..at)),
-                                None => break,
-                            }
-                        }
-                    }
-                }
-            }
-            let (held_bytes, held) = check.unfinished();
-            prop_assert_eq!(datagrams_seen + u64::from(held), datagrams.len() as u64);
-            let all: usize = datagrams.iter().map(Vec::len).sum();
-            prop_assert_eq!(bytes_seen + held_bytes as u64, all as u64);
-        }
-    }
-}
+mod tests;

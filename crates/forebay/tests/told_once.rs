@@ -6,6 +6,7 @@ mod rig;
 
 use std::path::Path;
 
+use forebay_wire::hadtu::MTU_BYTES;
 use rig::sender::{Sender, address, message};
 use rig::{
     Run, assert_closed, audit_json, dropped, evb, files, forebay, free_ports, hld, number, signal,
@@ -100,14 +101,13 @@ fn what_the_receiver_refused_is_not_inferred_lost_as_well() {
     assert_closed(&json, folder.path());
 }
 
-/// A builder that stands still, and a receiver that drops what has no room.
-#[test]
-fn what_a_full_queue_dropped_is_not_inferred_lost_as_well() {
-    const MESSAGES: u32 = 40;
+/// A builder that stands still, and a receiver that drops what has no room: messages of source 0 with sub-events of so many bytes.
+fn a_full_queue_drops(messages: u32, payload_bytes: usize, message_bytes_max: u32) {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(2);
+    let queue_bytes = 8 * message_bytes_max;
     let text = format!(
-        "[run]\ndirectory = \"run\"\n[receiver]\nmessage_bytes_max = 16384\nqueue_bytes = 131072\nfull = \"drop\"\n\
+        "[run]\ndirectory = \"run\"\n[receiver]\nmessage_bytes_max = {message_bytes_max}\nqueue_bytes = {queue_bytes}\nfull = \"drop\"\n\
          [[sources]]\nname = \"source\"\ncount = 2\nbase_port = {base_port}\n[[sinks]]\nkind = \"file\"\ndirectory = \"run\"\n"
     );
     let file = folder.path().join("chain.toml");
@@ -120,18 +120,26 @@ fn what_a_full_queue_dropped_is_not_inferred_lost_as_well() {
     let mut sender = Sender::new(base_port);
     assert!(signal("STOP", stages["builder"]));
     let triggers = |message: u32| message * EACH..(message + 1) * EACH;
-    for number in 0..MESSAGES {
-        sender.send(0, &message(0, triggers(number), 2_000));
+    let pieces = message(0, triggers(0), payload_bytes)
+        .len()
+        .div_ceil(MTU_BYTES);
+    let mut lost = 0;
+    for number in 0..messages {
+        sender.send_message(0, &message(0, triggers(number), payload_bytes));
         sender.send(1, &message(1, triggers(number), 40));
+        if pieces > 1 || number + 1 == messages {
+            let sent = u64::from(number + 1) * pieces as u64;
+            lost = wait_for("all datagrams at the receiver", || {
+                let audit = audit_json(&out);
+                let mut lines = audit["balance"]["accounts"].as_array()?.iter();
+                let line =
+                    lines.find(|line| line["place"] == "receiver" && line["owner"] == "source0")?;
+                let came = line["incoming"]["items"].as_u64()?;
+                (came == sent).then(|| came - line["outgoing"]["items"].as_u64().unwrap())
+            });
+        }
     }
-    let lost = wait_for("all messages at the receiver", || {
-        let audit = audit_json(&out);
-        let mut lines = audit["balance"]["accounts"].as_array()?.iter();
-        let line = lines.find(|line| line["place"] == "receiver" && line["owner"] == "source0")?;
-        let came = line["incoming"]["items"].as_u64()?;
-        (came == u64::from(MESSAGES)).then(|| came - line["outgoing"]["items"].as_u64().unwrap())
-    });
-    assert!(lost > 10, "{lost} of {MESSAGES}");
+    assert!(lost > 10, "{lost} of {messages} messages");
     // What is to be said is in the books, and not in the process.
     assert!(signal("KILL", stages["receiver"]));
     wait_for("another receiver", || {
@@ -139,18 +147,29 @@ fn what_a_full_queue_dropped_is_not_inferred_lost_as_well() {
         (receiver != stages["receiver"]).then_some(())
     });
     assert!(signal("CONT", stages["builder"]));
-    wait_triggers(&out, MESSAGES * EACH);
-    for number in MESSAGES..MESSAGES + 2 {
+    wait_triggers(&out, messages * EACH);
+    for number in messages..messages + 2 {
         (0..2).for_each(|source| sender.send(source, &message(source, triggers(number), 40)));
     }
-    wait_triggers(&out, (MESSAGES + 2) * EACH);
+    wait_triggers(&out, (messages + 2) * EACH);
     let json = end(run);
     assert_eq!(dropped(&json, "receiver.ring_full.source0"), lost, "{json}");
-    let sent = u64::from((MESSAGES + 2) * EACH);
-    let named = lost * u64::from(EACH);
+    let sent = u64::from((messages + 2) * EACH);
+    let named = lost / pieces as u64 * u64::from(EACH);
     assert_eq!(built(&json, 0) + named, sent, "{json}");
     assert_eq!(built(&json, 1), sent, "{json}");
     assert_eq!(number(&json, "subevents_missing"), 0, "{json}");
     assert_eq!(number(&json["restarts"], "receiver"), 1, "{json}");
     assert_closed(&json, &out);
+}
+
+#[test]
+fn what_a_full_queue_dropped_is_not_inferred_lost_as_well() {
+    a_full_queue_drops(40, 2_000, 16_384);
+}
+
+#[test]
+fn a_message_of_several_datagrams_that_a_full_queue_dropped_is_not_inferred_lost_as_well() {
+    // Three datagrams each.
+    a_full_queue_drops(30, 30_000, 262_144);
 }

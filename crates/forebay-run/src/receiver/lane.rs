@@ -131,18 +131,15 @@ impl Lanes {
     pub(super) fn find(&self, arrival: &Arrival<'_>) -> Option<usize> {
         self.route
             .find(arrival.payload, arrival.from)
-            .or_else(|| self.continued())
+            .or_else(|| self.continued(arrival.payload.len()))
     }
 
-    /// A datagram that no table knows may be the rest of the one message that is unfinished.
-    fn continued(&self) -> Option<usize> {
-        let mut unfinished = self
-            .lanes
-            .iter()
-            .enumerate()
-            .filter(|(_, lane)| lane.check.unfinished().1 > 0);
-        let only = unfinished.next()?.0;
-        unfinished.next().is_none().then_some(only)
+    /// A datagram of `len` bytes that no table knows may be the rest of the one message that is not over.
+    fn continued(&self, len: usize) -> Option<usize> {
+        let lanes = self.lanes.iter().enumerate();
+        let mut open = lanes.filter(|(_, lane)| lane.check.may_go_on(len));
+        let only = open.next()?.0;
+        open.next().is_none().then_some(only)
     }
 
     /// Takes one datagram for `lane` out of memory that is not the ring's.
@@ -166,25 +163,49 @@ impl Lanes {
             }
             return;
         }
-        let ring = state.ring;
-        if let Ok(mut loan) = producers.rings[ring].reserve(have + payload.len()) {
+        if let Ok(mut loan) = producers.rings[state.ring].reserve(have + payload.len()) {
             loan[have..].copy_from_slice(payload);
             self.settle_in_ring(lane, payload.len(), stamp_ns, producers, leak);
         } else {
-            let given_up = self.lanes[lane].check.abandon();
-            let (datagrams, bytes) =
-                given_up.map_or((0, 0), |rejected| (rejected.datagrams, rejected.bytes));
-            let bytes = bytes + payload.len() as u64;
-            self.reject(
+            self.refuse(lane, arrival, producers, leak);
+        }
+    }
+
+    /// The ring has no room for one more datagram of a message of several: the message is refused as it comes. A datagram that does not belong to it may be
+    /// one that has room.
+    #[cold]
+    fn refuse(
+        &mut self,
+        lane: usize,
+        arrival: &Arrival<'_>,
+        producers: &mut Producers,
+        leak: &mut Leak,
+    ) {
+        let state = &mut self.lanes[lane];
+        let have = state.check.unfinished().0;
+        if have > 0 {
+            // What lies in the ring has its room there.
+            let rejected = match producers.rings[state.ring].reserve(have) {
+                Ok(loan) => state.check.refuse(&loan),
+                Err(_) => state.check.refuse(&[]),
+            };
+            self.reject(lane, &rejected);
+        }
+        let check = &mut self.lanes[lane].check;
+        match check.handle_datagram(arrival.payload, arrival.payload.len()) {
+            Step::Complete(accepted) => self.store(
                 lane,
-                &Rejected {
-                    reason: Reject::RingFull,
-                    datagrams: datagrams + 1,
-                    bytes,
-                    items: 0,
-                    retry_at: None,
-                },
-            );
+                &accepted,
+                arrival.payload,
+                arrival.stamp_ns,
+                producers,
+                leak,
+            ),
+            Step::Rejected(rejected) => self.reject(lane, &rejected),
+            Step::More => {
+                let rejected = check.refuse(arrival.payload);
+                self.reject(lane, &rejected);
+            }
         }
     }
 
