@@ -50,7 +50,7 @@ impl Damage {
 /// Pairs of a number of items and their bytes.
 pub(crate) type Items = [u64; 2];
 
-/// The decoder's books, counted where things happen.
+/// The decoder's books, counted where things happen; what is held is not counted, but measured where it lies.
 ///
 /// Blocks: `blocks` = `decoded` + `dropped_blocks`. Pieces, which are subchunks with data of chunks, and their bytes: `pieces` = `joined` + `dropped` + `held`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Account {
     pub joined: Items,
     /// Pieces dropped by [`Damage`]; of one that is too long the bytes alone.
     pub dropped: [Items; Damage::ALL.len()],
-    /// Pieces in chunks that have not ended, or were not yet taken.
+    /// Pieces that lie in the block and were not looked at, or in the buffers of chunks that were not taken.
     pub held: Items,
     /// Chunks taken.
     pub chunks: u64,

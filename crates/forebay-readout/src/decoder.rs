@@ -4,7 +4,7 @@ use forebay_wire::felix::{
     BLOCK_HEAD_BYTES, BlockFormat, BlockHead, ELINKS, Elink, Kind, Subchunk,
 };
 
-use crate::account::{Account, Damage, LinkAccount};
+use crate::account::{Account, Damage, Items, LinkAccount};
 use crate::bytes::Bytes;
 use crate::config::{Config, ConfigError};
 use crate::error::BlockError;
@@ -68,6 +68,8 @@ struct Link {
     status: Status,
     pieces: u64,
     bytes: Vec<u8>,
+    /// What lay here when it was measured last.
+    measured: Items,
     account: LinkAccount,
 }
 
@@ -83,6 +85,10 @@ pub struct Decoder {
     /// The block's E-link; none when nothing of a block is to be taken.
     elink: Option<Elink>,
     links: Box<[Link]>,
+    /// The link whose buffer was used since it was measured.
+    used: Option<Elink>,
+    /// What lay in the buffers of all links, each as it was measured last.
+    lies: Items,
     account: Account,
 }
 
@@ -99,6 +105,8 @@ impl Decoder {
             words: Words::new(format.layout()),
             elink: None,
             links: (0..ELINKS).map(|_| Link::default()).collect(),
+            used: None,
+            lies: [0; 2],
             account: Account::default(),
         })
     }
@@ -112,10 +120,14 @@ impl Decoder {
         self.account.blocks += 1;
         self.words.clear();
         self.elink = None;
+        if let Some(used) = self.used.take() {
+            self.links[usize::from(used.number())].measure(&mut self.lies);
+        }
         let head = self.head(block).inspect_err(|error| {
             self.account.dropped_blocks[place(error)] += 1;
         })?;
         self.elink = Some(head.elink);
+        self.used = self.elink;
         let link = &mut self.links[usize::from(head.elink.number())];
         let expected = link.sequence.unwrap_or(head.sequence);
         link.sequence = Some((head.sequence + 1) % BlockHead::SEQUENCES);
@@ -132,8 +144,6 @@ impl Decoder {
                 link.account.blocks += 1;
                 self.account.pieces[0] += pieces;
                 self.account.pieces[1] += bytes;
-                self.account.held[0] += pieces;
-                self.account.held[1] += bytes;
                 Ok(())
             }
             Err(error) => {
@@ -257,14 +267,30 @@ impl Decoder {
             if link.has_ended && !link.offer(elink, &mut self.account, &mut take) {
                 return false;
             }
+            link.measure(&mut self.lies);
         }
         true
     }
 
-    /// The books.
+    /// The books. What is held is measured now, in the block and in the links' buffers.
     #[must_use]
-    pub fn account(&self) -> &Account {
-        &self.account
+    pub fn account(&self) -> Account {
+        let mut held = self.lies;
+        if let Some(used) = self.used {
+            let link = &self.links[usize::from(used.number())];
+            for ((held, before), now) in held.iter_mut().zip(link.measured).zip(link.lies()) {
+                *held = *held - before + now;
+            }
+        }
+        let unread = self.words.iter().map(|(_, subchunk)| subchunk);
+        for subchunk in unread.filter(|subchunk| is_piece(*subchunk)) {
+            held[0] += 1;
+            held[1] += subchunk.data_bytes() as u64;
+        }
+        Account {
+            held,
+            ..self.account
+        }
     }
 
     /// What an E-link had.
@@ -333,6 +359,22 @@ fn flag(status: Status, account: &mut Account) {
 }
 
 impl Link {
+    /// Pieces that lie in its buffer, and the bytes there.
+    fn lies(&self) -> Items {
+        [self.pieces, self.bytes.len() as u64]
+    }
+
+    /// Puts what lies here now into the sum of all links, in place of what lay here before.
+    #[inline]
+    fn measure(&mut self, sum: &mut Items) {
+        let now = self.lies();
+        for ((sum, before), now) in sum.iter_mut().zip(&mut self.measured).zip(now) {
+            *sum += now;
+            *sum -= *before;
+            *before = now;
+        }
+    }
+
     /// Ends the open chunk, if there is one that has not ended.
     fn cut_off(&mut self, status: Status) -> bool {
         let cut = self.is_open && !self.has_ended;
@@ -362,7 +404,6 @@ impl Link {
             }
             self.status = self.status.and(Status::SW_TRUNCATED);
             account.dropped[Damage::TooLong as usize][1] += beyond;
-            account.held[1] -= beyond;
         }
     }
 
@@ -400,8 +441,6 @@ impl Link {
         account.chunk_bytes += bytes;
         account.joined[0] += pieces;
         account.joined[1] += bytes;
-        account.held[0] -= pieces;
-        account.held[1] -= bytes;
         self.account.chunks += chunks;
         self.account.bytes += bytes;
     }
@@ -412,8 +451,6 @@ impl Account {
         self.damage[damage as usize] += 1;
         self.dropped[damage as usize][0] += 1;
         self.dropped[damage as usize][1] += bytes as u64;
-        self.held[0] -= 1;
-        self.held[1] -= bytes as u64;
     }
 }
 

@@ -114,11 +114,15 @@ fn decode(
     }
     for block in blocks {
         errors.extend(decoder.handle_block(block.as_slice()).err());
+        assert_eq!(decoder.account().residual(), [0; 3]);
         while !decoder.poll(block.as_slice(), &mut take) {
             assert_eq!(decoder.account().residual(), [0; 3]);
         }
+        assert_eq!(decoder.account().residual(), [0; 3]);
     }
-    while !decoder.finish(&mut take) {}
+    while !decoder.finish(&mut take) {
+        assert_eq!(decoder.account().residual(), [0; 3]);
+    }
     let account = decoder.account();
     assert_eq!(account.residual(), [0; 3], "{account:?}");
     assert_eq!(account.held, [0; 2], "{account:?}");
@@ -282,6 +286,38 @@ fn a_chunk_within_a_block_is_not_copied() {
     let mut decoder = decoder(format);
     decode(&mut decoder, &blocks, || false);
     assert_eq!(decoder.account().copied_bytes, chunks[1].len() as u64);
+}
+
+#[test]
+fn what_is_held_is_what_lies_in_the_block_and_in_the_buffers() {
+    let (format, blocks, _) = three();
+    let mut decoder = decoder(format);
+    let held = |decoder: &Decoder| {
+        let account = decoder.account();
+        assert_eq!(account.residual(), [0; 3], "{account:?}");
+        account.held
+    };
+    // The first chunk and the begin of the second one, its middle, its end and the third one.
+    let mut refused = false;
+    for (block, [there, left]) in blocks.iter().zip([
+        [[2, 100 + 912], [1, 912]],
+        [[2, 912 + 1016], [2, 912 + 1016]],
+        [[4, 2500 + 200], [0, 0]],
+    ]) {
+        let block = block.as_slice();
+        decoder.handle_block(block).unwrap();
+        assert_eq!(held(&decoder), there);
+        let mut take = |_: Chunk<'_, &[u8]>| std::mem::replace(&mut refused, true);
+        while !decoder.poll(block, &mut take) {
+            assert_eq!(held(&decoder), there, "what was refused is still there");
+        }
+        refused = false;
+        assert_eq!(held(&decoder), left);
+    }
+    // What of a block is not taken before the next one comes is in no account.
+    decoder.handle_block(blocks[0].as_slice()).unwrap();
+    decoder.handle_block(&blocks[0][..0]).unwrap_err();
+    assert_eq!(decoder.account().residual(), [0, 2, 1012]);
 }
 
 #[test]
@@ -500,7 +536,7 @@ fn a_block_is_looked_at_without_effect_and_its_subchunks_are_told() {
         let mut decoder = decoder(format);
         let head = decoder.look(block.as_slice()).unwrap();
         assert_eq!((head.elink, head.sequence), (elink(64), 7));
-        assert_eq!(*decoder.account(), forebay_readout::Account::default());
+        assert_eq!(decoder.account(), forebay_readout::Account::default());
         assert_eq!(decoder.subchunks().count(), 0, "it was not taken in");
 
         decoder.handle_block(block.as_slice()).unwrap();

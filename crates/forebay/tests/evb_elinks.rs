@@ -8,7 +8,7 @@
 
 mod rig;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -290,7 +290,13 @@ fn a_killed_receiver_begins_again_and_the_books_close() {
     assert!(built > 1000 && built * 3 <= published, "{json}");
     // What is built after the restart is of one trigger, too, to the last one.
     let mut last = 0;
+    let mut in_file: BTreeMap<u16, BTreeSet<u64>> = BTreeMap::new();
     for (trigger, links) in events(&json) {
+        for (link, (_, payload)) in &links {
+            let number = u64::from_le_bytes(payload[8..16].try_into().unwrap());
+            let is_new = in_file.entry(*link as u16).or_default().insert(number);
+            assert!(is_new, "number {number} of {link} is in two events");
+        }
         let said = |payload: &Vec<u8>| u64::from_le_bytes(payload[8..16].try_into().unwrap());
         let mut numbers = links.values().map(|(_, payload)| said(payload));
         let first = numbers.next().unwrap();
@@ -299,6 +305,25 @@ fn a_killed_receiver_begins_again_and_the_books_close() {
         last = last.max(first);
     }
     assert_eq!(last, 399_999, "{json}");
+    // Whatever the killed receiver had given on is in the file, by the file's own bytes.
+    let there: usize = in_file.values().map(BTreeSet::len).sum();
+    let verdict = audit_json(&out);
+    let of = |place, unit, term| account_items(&verdict, (place, unit), term);
+    assert_eq!(there as u64, of("builder", "subevents", "outgoing"));
+    assert_eq!(
+        of("builder", "subevents", "incoming"),
+        of("queue", "subevents", "outgoing")
+    );
+    let lost = json["drops"].as_object().unwrap().values();
+    let lost: u64 = lost.map(|lost| lost["items"].as_u64().unwrap()).sum();
+    assert_eq!(there as u64 + lost, taken, "{json}");
+    // What is missing of each link is one piece: what was in its hand, and what came to nobody until the next one was there.
+    for (link, numbers) in &in_file {
+        let jumps = numbers.iter().zip(numbers.iter().skip(1));
+        let jumps = jumps.filter(|(one, next)| **next != **one + 1).count();
+        assert!(jumps <= 1, "{jumps} gaps of {link}");
+        assert_eq!(numbers.first(), Some(&0), "{link}");
+    }
 }
 
 #[test]

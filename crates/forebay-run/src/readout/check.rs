@@ -179,8 +179,8 @@ impl<'a> Check<'a> {
         block: &[u8],
         watch: &mut impl Watch,
     ) -> Result<(), CheckError> {
-        let damage = self.decoder.account().damage;
-        let missing = self.decoder.account().missing_blocks;
+        let before = self.decoder.account();
+        let (damage, missing) = (before.damage, before.missing_blocks);
         self.blocks += 1;
         let error = self.decoder.handle_block(block).err();
         let word = block

@@ -286,7 +286,7 @@ impl Reader<'_> {
         let block_bytes = self.device.format.bytes() as u64;
         let read = blocks.read_position() / block_bytes;
         self.book
-            .commit(read, self.decoder.account(), block_bytes, fill);
+            .commit(read, &self.decoder.account(), block_bytes, fill);
     }
 
     /// Gives the card what nobody looks at any more.
@@ -374,7 +374,7 @@ impl Reader<'_> {
             chunks_by_reference: total.by_reference,
             held_up_seconds: total.held_up_ns as f64 / 1e9,
             publisher,
-            ..of_decoder(self.decoder.account())
+            ..of_decoder(&self.decoder.account())
         }
     }
 

@@ -428,7 +428,7 @@ impl Work<'_> {
         }
         self.receiver.hold_grants(self.writer.is_half_full());
         self.books.queue(self.writer.bytes());
-        self.books.commit();
+        self.books.commit(self.writer.sums());
         self.books.heartbeat();
         Ok(())
     }
@@ -464,7 +464,7 @@ impl Work<'_> {
             self.writer.lost(range, begins);
         }
         if closed {
-            self.books.commit();
+            self.books.commit(self.writer.sums());
         }
         if !self.planned
             && let Some(plan) = self.receiver.plan()

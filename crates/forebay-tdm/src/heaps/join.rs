@@ -304,20 +304,20 @@ impl Joiner {
 
     /// Nothing more comes. With `heaps`, that many were sent.
     pub fn finish(&mut self, heaps: Option<u64>) {
+        if let Some(end) = heaps.filter(|heaps| *heaps > self.known) {
+            let unheard = Unheard {
+                end,
+                before: u64::MAX,
+            };
+            self.unheard.insert(self.known, unheard);
+            let heaps = end - std::mem::replace(&mut self.known, end);
+            self.events.push_back(Event::Heard { heaps, bytes: 0 });
+        }
         while let Some((&heap, _)) = self.open.first_key_value() {
             self.give_up(heap, Why::Hole);
         }
         while let Some((first, range)) = self.unheard.pop_first() {
             self.lose(first, range.end);
-        }
-        if let Some(heaps) = heaps.filter(|heaps| *heaps > self.known) {
-            let (first, more) = (self.known, heaps - self.known);
-            self.known = heaps;
-            self.events.push_back(Event::Heard {
-                heaps: more,
-                bytes: 0,
-            });
-            self.lose(first, heaps);
         }
     }
 
@@ -348,6 +348,12 @@ impl Joiner {
     /// The next thing that has become known.
     pub fn poll(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Bytes of the heaps that wait for pieces; of those of which nothing has come nobody knows any.
+    #[must_use]
+    pub const fn waiting_bytes(&self) -> u64 {
+        self.open_bytes
     }
 
     /// Heaps that wait for pieces, or of which nothing has come yet.

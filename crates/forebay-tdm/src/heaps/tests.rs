@@ -80,6 +80,7 @@ impl Became {
         }
         let ended = (self.whole.len() + self.dropped.len()) as u64;
         assert_eq!(self.heard, ended + joiner.waiting());
+        assert_eq!(self.heard_bytes, self.ended_bytes + joiner.waiting_bytes());
     }
 }
 

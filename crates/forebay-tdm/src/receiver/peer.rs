@@ -426,10 +426,10 @@ impl Peer {
         let first = all.window;
         self.closed = first.saturating_add(1);
         for _ in 1..rows {
-            let Some(open) = self.open.pop_front() else {
+            let Some(OpenRow { row, .. }) = self.open.pop_front() else {
                 break;
             };
-            let row = open.row;
+            all.window_last = row.window_last;
             self.closed = row.window.saturating_add(1);
             if row.received > 0 {
                 if all.received == 0 {

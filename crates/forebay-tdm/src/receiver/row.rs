@@ -82,6 +82,8 @@ pub struct Row {
     pub sender: u16,
     /// Its number.
     pub window: u32,
+    /// The last window that this stands for: its own, but where reports are missing and several were closed together.
+    pub window_last: u32,
     /// The sender's report has come; without it, `sent` is by the packets' numbers.
     pub reported: bool,
     /// Packets sent.
@@ -160,6 +162,7 @@ impl OpenRow {
             row: Row {
                 sender,
                 window,
+                window_last: window,
                 ..Row::default()
             },
             report: None,

@@ -11,6 +11,9 @@ impl World {
         while let Some(row) = site.receiver.poll_row() {
             waiting += 1;
             assert_eq!(row.residual(), 0, "{row:?}");
+            let ends = (row.sender, 0)..=(row.sender, row.window_last);
+            let came: u64 = site.open.extract_if(ends, |_, _| true).map(|it| it.1).sum();
+            assert_eq!(came, row.received, "{row:?}");
             let sum = site.sums.entry(row.sender).or_default();
             add(sum, &row);
             if site.keeps_rows {
@@ -145,6 +148,7 @@ fn check_site(site: &Site) {
         bytes += peer.payload_bytes;
     }
     assert_eq!((packets, bytes), (site.data, site.data_bytes));
+    assert!(site.open.is_empty(), "{:?}", site.open);
     let of_peers: u64 = site.streams.values().map(super::Ranges::bytes).sum();
     assert_eq!(of_peers, site.data_bytes);
 }

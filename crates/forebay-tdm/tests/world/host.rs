@@ -103,6 +103,8 @@ pub(crate) struct Site {
     pub(crate) rows: Vec<Row>,
     pub(crate) keeps_rows: bool,
     pub(crate) sums: BTreeMap<u16, Row>,
+    /// By sender and window: what came and is in no closed window.
+    pub(crate) open: BTreeMap<(u16, u32), u64>,
     /// Most rows that waited at once.
     pub(crate) rows_waiting: usize,
     pub(crate) lost: Vec<LostRange>,

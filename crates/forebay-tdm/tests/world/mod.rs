@@ -182,6 +182,7 @@ impl World {
             rows: Vec::new(),
             keeps_rows: true,
             sums: BTreeMap::new(),
+            open: BTreeMap::new(),
             rows_waiting: 0,
             lost: Vec::new(),
             streams: BTreeMap::new(),
@@ -484,6 +485,7 @@ impl World {
         match arrival {
             Arrival::Data {
                 sender,
+                window,
                 offset,
                 payload,
                 ..
@@ -503,6 +505,7 @@ impl World {
                 let stream = site.streams.entry((sender, restarts)).or_default();
                 let end = offset + payload.len() as u64;
                 assert!(stream.add(offset, end), "{offset} of {sender} came twice");
+                *site.open.entry((sender, window)).or_default() += 1;
                 site.data += 1;
                 site.data_bytes += payload.len() as u64;
                 site.wire_bytes += bytes.len() as u64 + u64::from(WIRE_OVERHEAD_BYTES);

@@ -198,15 +198,19 @@ mod tests {
         door: Door,
         path: PathBuf,
         warnings: Vec<String>,
-        _books: CardBooks,
+        books: CardBooks,
         _directory: tempfile::TempDir,
     }
 
     impl Bench {
         fn new() -> Self {
+            Self::of(&CardConfig::full_mode(2, 1000.0, 64))
+        }
+
+        fn of(config: &CardConfig) -> Self {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("card.sock");
-            let card = Card::new(&CardConfig::full_mode(2, 1000.0, 64)).unwrap();
+            let card = Card::new(config).unwrap();
             let (books, book) =
                 CardBooks::open("card", None, &card.account(), 1, &mut Vec::new()).unwrap();
             let (side, memory) = FromHostSide::open(from_host_spec("card", 2048), book).unwrap();
@@ -232,7 +236,7 @@ mod tests {
                 door,
                 path,
                 warnings: Vec::new(),
-                _books: books,
+                books,
                 _directory: directory,
             }
         }
@@ -259,6 +263,36 @@ mod tests {
             asking.join().unwrap()
         }
 
+        /// Of the account in packets and of that in messages: what came, went on, is held and was lost, in items and bytes.
+        fn accounts(&self) -> [[[u64; 2]; 4]; 2] {
+            let balance = self.books.ledger.reader().unwrap().snapshot().unwrap();
+            let balance = balance.balance();
+            let lines = balance.accounts.iter();
+            let mut lines = lines.filter(|line| line.place == "from_host");
+            std::array::from_fn(|_| {
+                let line = lines.next().unwrap();
+                assert!(line.residual.is_zero(), "{line:?}");
+                let lost = line.dropped.iter();
+                let lost = lost.fold([0; 2], |[items, bytes], it| {
+                    [items + it.items, bytes + it.bytes_min]
+                });
+                [
+                    [line.incoming.items, line.incoming.bytes],
+                    [line.outgoing.items, line.outgoing.bytes],
+                    [
+                        line.held.items.unsigned_abs(),
+                        line.held.bytes.unsigned_abs(),
+                    ],
+                    lost,
+                ]
+            })
+        }
+
+        fn metric(&self, name: &str) -> u64 {
+            let snapshot = self.books.ledger.reader().unwrap().snapshot().unwrap();
+            snapshot.metric("from_host", name, "").unwrap()
+        }
+
         fn writer(&mut self) -> Result<FromHostDevice, DeviceError> {
             self.serving(FromHostDevice::open)
         }
@@ -282,6 +316,11 @@ mod tests {
         let mut first = bench.writer().unwrap();
         write(&mut first, &[1; 100], 4);
         write(&mut first, &[2; 100], 2);
+        while bench.turn() {}
+        let size = PACKET_BYTES as u64;
+        let packets = [[6, 6 * size], [4, 4 * size], [2, 2 * size], [0, 0]];
+        let messages = [[2, 160], [1, 100], [1, 60], [0, 0]];
+        assert_eq!(bench.accounts(), [packets, messages]);
         drop(first);
         let mut next = bench.writer();
         while next.is_err() {
@@ -297,7 +336,36 @@ mod tests {
             .dropped()
             .map(|pieces| [pieces.messages, pieces.bytes]);
         assert_eq!(dropped, [[0; 2], [0; 2], [0; 2], [0; 2], [1, 60]]);
+        let packets = [[7, 7 * size], [5, 5 * size], [0, 0], [2, 2 * size]];
+        let messages = [[3, 170], [2, 110], [0, 0], [1, 60]];
+        assert_eq!(bench.accounts(), [packets, messages]);
+        let metrics = ["from_host_sunk", "from_host_looped", "from_host_held_up"];
+        assert_eq!(metrics.map(|name| bench.metric(name)), [2, 0, 0]);
         assert!(bench.warnings.is_empty());
+    }
+
+    #[test]
+    fn what_front_ends_send_back_has_gone_on_and_what_has_no_front_end_is_lost_by_name() {
+        let mut config = CardConfig::full_mode(2, 1000.0, 64);
+        config.elinks[1].loop_back = true;
+        let mut bench = Bench::of(&config);
+        let mut writer = bench.writer().unwrap();
+        write(&mut writer, &[1; 100], 4);
+        let nobody = Elink::of_link(5).unwrap();
+        let mut packets = PacketWriter::begin(PacketFormat::Rm5, nobody, &[2; 31]).unwrap();
+        let mut packet = [0; PACKET_BYTES];
+        while packets.emit(&mut packet) {
+            writer.packets.reserve().unwrap().copy_from_slice(&packet);
+            writer.packets.commit();
+        }
+        writer.packets.publish();
+        while bench.turn() {}
+        let size = PACKET_BYTES as u64;
+        let packets = [[6, 6 * size], [4, 4 * size], [0, 0], [2, 2 * size]];
+        let messages = [[2, 131], [1, 100], [0, 0], [1, 31]];
+        assert_eq!(bench.accounts(), [packets, messages]);
+        let metrics = ["from_host_sunk", "from_host_looped"];
+        assert_eq!(metrics.map(|name| bench.metric(name)), [0, 1]);
     }
 
     #[test]

@@ -14,8 +14,15 @@
 //! What came in is counted as a buffer is read, by what the system call says of it; what became of it, for each datagram in it.
 //! The thread that receives counts what it hands over, the one that writes what it took off the queue (`writer`).
 //!
-//! A packet is held by its window until that is closed; what was lost of the window goes into the books then.
+//! What `hand_over` holds is looked for in the block that is being filled.
+//!
+//! A packet is held by its window until that is closed. Then three say what became of it: its sender's report what was sent, these books what came in the
+//! windows that it stands for, and the engine what is missing among the numbers.
+//!
+//! A heap is in `heaps` when a piece of it was taken off the queue. Of what a writer that was given up never took nobody knows how many heaps it is: it is
+//! lost as packets, in `write`.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use forebay_ledger::{
@@ -79,6 +86,8 @@ pub(super) struct Books {
     senders: Vec<SenderWords>,
     /// What was put into blocks, and what found no room, by sender.
     published: Vec<Packets>,
+    /// By sender, what came of each window that is not closed, in order.
+    windows: Vec<VecDeque<(u32, u64)>>,
     missed: Vec<Packets>,
     overflow: Counter,
     /// The same in the link `socket`.
@@ -171,6 +180,7 @@ impl Books {
             ledger,
             datagrams,
             published: vec![(0, 0); senders.len()],
+            windows: vec![VecDeque::new(); senders.len()],
             missed: vec![(0, 0); senders.len()],
             senders,
             overflow,
@@ -213,16 +223,19 @@ impl Books {
             self.book.add_tally(place, 1, bytes);
         }
         if let Arrival::Data {
-            sender, payload, ..
+            sender,
+            window,
+            payload,
+            ..
         } = arrival
             && let Some(words) = self.senders.get(usize::from(*sender))
+            && let Some(open) = self.windows.get_mut(usize::from(*sender))
         {
+            count_in(open, *window);
             if !self.leak.take("hand_over") {
                 self.book
                     .add_tally(words.hand_over.incoming, 1, payload.len() as u64);
             }
-            self.book
-                .add_tally(words.hand_over.held, 1, payload.len() as u64);
             self.book.add_tally(words.windows.incoming, 1, 0);
             self.book.add_tally(words.windows.held, 1, 0);
         }
@@ -250,13 +263,26 @@ impl Books {
             return;
         };
         *sum = (sum.0 + 1, sum.1 + bytes);
-        self.book.sub_tally(words.hand_over.held, 1, bytes);
         if let Some(place) = words.hand_over.dropped.first() {
             self.book.add_tally(*place, 1, bytes);
         }
     }
 
-    /// These are handed over: it is in the books before it happens, so that nobody finds more taken than was given.
+    /// So much lies in the block that is being filled: as it was found there, not by what came and went.
+    fn holds(&mut self, gathered: impl Iterator<Item = Given>) {
+        for words in &self.senders {
+            self.book.set(words.hand_over.held.items, 0);
+            self.book.set(words.hand_over.held.bytes, 0);
+        }
+        for Given { sender, handed } in gathered {
+            if let Some(words) = self.senders.get(usize::from(sender)) {
+                self.book.set(words.hand_over.held.items, handed.packets);
+                self.book.set(words.hand_over.held.bytes, handed.bytes);
+            }
+        }
+    }
+
+    /// These are handed over, all that there is: it is in the books before it happens, so that nobody finds more taken than was given.
     pub(super) fn handed_over(&mut self, given: impl Iterator<Item = Given>) {
         for Given { sender, handed } in given {
             let at = usize::from(sender);
@@ -267,11 +293,10 @@ impl Books {
             let (packets, bytes) = (handed.packets, handed.bytes);
             self.book
                 .add_tally(words.hand_over.outgoing, packets, bytes);
-            self.book.sub_tally(words.hand_over.held, packets, bytes);
             self.book.set(words.published.items, published.0);
             self.book.set(words.published.bytes, published.1);
         }
-        self.commit();
+        self.commit(std::iter::empty());
     }
 
     /// The writer was given up, with so much of each sender in blocks that it has not written: that is lost by name, in its own books, which it touches no more. A block
@@ -329,16 +354,18 @@ impl Books {
 
     /// A window is closed. Its account is of packets: of those that were lost nobody knows the bytes.
     pub(super) fn closed(&mut self, row: &Row) {
-        let leaked = self.leak.take_of("windows", row.received);
-        let Some(words) = self.senders.get(usize::from(row.sender)) else {
+        let at = usize::from(row.sender);
+        let (Some(words), Some(open)) = (self.senders.get(at), self.windows.get_mut(at)) else {
             return;
         };
-        // What came of it is in the account since then.
+        let came = close_up_to(open, row.window_last);
+        let leaked = self.leak.take_of("windows", came);
+        // From now on its sender's word says what came into it.
         self.book.add_tally(words.windows.incoming, row.sent, 0);
-        self.book.sub_tally(words.windows.incoming, row.received, 0);
-        self.book.sub_tally(words.windows.held, row.received, 0);
+        self.book.sub_tally(words.windows.incoming, came, 0);
+        self.book.sub_tally(words.windows.held, came, 0);
         self.book
-            .add_tally(words.windows.outgoing, row.received - leaked, 0);
+            .add_tally(words.windows.outgoing, came - leaked, 0);
         for (place, (_, packets)) in words.windows.dropped.iter().zip(row.lost.by_cause()) {
             self.book.add_tally(*place, packets, 0);
         }
@@ -352,7 +379,9 @@ impl Books {
         self.book.add(self.kernel_drops, datagrams);
     }
 
-    pub(super) fn commit(&mut self) {
+    /// Shows them; so much is in the block that is being filled.
+    pub(super) fn commit(&mut self, gathered: impl Iterator<Item = Given>) {
+        self.holds(gathered);
         self.group.commit(&self.book);
     }
 
@@ -387,6 +416,34 @@ impl Books {
     ) -> Result<Option<Unkept>, RunError> {
         self.ledger.keep_or_tell(summary)
     }
+}
+
+/// One more came in this window.
+#[inline]
+fn count_in(open: &mut VecDeque<(u32, u64)>, window: u32) {
+    if let Some((last, came)) = open.back_mut()
+        && *last == window
+    {
+        *came += 1;
+        return;
+    }
+    let at = open.partition_point(|(other, _)| *other < window);
+    match open.get_mut(at) {
+        Some((other, came)) if *other == window => *came += 1,
+        _ => open.insert(at, (window, 1)),
+    }
+}
+
+/// What came in the windows up to this one, which are closed.
+fn close_up_to(open: &mut VecDeque<(u32, u64)>, last: u32) -> u64 {
+    let mut all = 0;
+    while let Some(&(window, came)) = open.front()
+        && window <= last
+    {
+        open.pop_front();
+        all += came;
+    }
+    all
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Work<'_> {
         self.sums.lost_bytes += ended.unwritten.0;
         self.sums.lost_ranges += ended.unwritten.1;
         self.books.queue(self.writer.bytes());
-        self.books.commit();
+        self.books.commit(self.writer.sums());
         let (removed, is_homeless) = self.books.is_removed()?;
         let (condition, reason) = match self.verdict(plan, signals.count() > 0) {
             (Condition::Ended, _) if removed.any() || is_homeless => {

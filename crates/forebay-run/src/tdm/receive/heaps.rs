@@ -238,6 +238,21 @@ impl HeapStream {
         std::mem::take(&mut self.tally)
     }
 
+    /// Heaps that lie here now: they wait for pieces, for the next flush, or for who takes messages.
+    pub(super) fn held(&self) -> Sum {
+        let mut held = Sum {
+            heaps: self.joiner.waiting(),
+            bytes: self.joiner.waiting_bytes(),
+        };
+        let behind = match &self.to {
+            To::Nowhere => Sum::default(),
+            To::Records(records) => records.held(),
+            To::Messages(hand_on) => hand_on.held(),
+        };
+        held.add(behind.heaps, behind.bytes);
+        held
+    }
+
     /// What is known to be missing stands in the list, also when this process is killed.
     fn flush_list(&mut self) {
         self.list_unwritten();
@@ -317,6 +332,48 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_neither_whole_nor_dropped_lies_here() {
+        let piece = |heap, offset: u32, bytes: &[u8]| {
+            let piece = forebay_wire::heap::Piece {
+                heap,
+                tag: 1,
+                status: 0,
+                heap_bytes: 6,
+                offset,
+                bytes,
+            };
+            [&piece.head()[..], bytes].concat()
+        };
+        let mut stream = HeapStream::stream("a pipe", Box::new(std::io::sink()));
+        let mut all = HeapTally::default();
+        let mut ended = |stream: &mut HeapStream| {
+            all.add(&stream.became());
+            let mut ended = all.whole;
+            all.dropped
+                .iter()
+                .for_each(|sum| ended.add(sum.heaps, sum.bytes));
+            let held = stream.held();
+            let both = (ended.heaps + held.heaps, ended.bytes + held.bytes);
+            assert_eq!(both, (all.sent.heaps, all.sent.bytes), "{all:?}");
+            (ended.heaps, held.heaps, held.bytes)
+        };
+        stream.write(0, &piece(0, 0, b"whole!"));
+        assert_eq!(ended(&mut stream), (0, 1, 6), "for the next flush");
+        stream.write(100, &piece(1, 0, b"abc"));
+        // Of number 2 nothing has come.
+        stream.write(200, &piece(3, 3, b"def"));
+        assert_eq!(ended(&mut stream), (0, 4, 18));
+        stream.flush();
+        assert_eq!(ended(&mut stream), (1, 3, 12));
+        stream.lost(140, 30);
+        assert_eq!(ended(&mut stream), (2, 2, 6), "number 1 has a hole");
+        stream.write(300, &piece(3, 0, b"abc"));
+        assert_eq!(ended(&mut stream), (2, 2, 6));
+        stream.finish(Some(6));
+        assert_eq!(ended(&mut stream), (6, 0, 0));
+    }
+
+    #[test]
     fn heaps_on_a_full_disk_are_not_whole_and_are_listed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.heaps");
@@ -336,10 +393,12 @@ mod tests {
             stream.write(offset, &packet);
             offset += packet.len() as u64;
         }
-        let held = stream.became();
-        assert_eq!((held.sent.heaps, held.whole.heaps), (3, 0));
-        assert_eq!(held.dropped, [Sum::default(); REASONS.len()]);
+        let came = stream.became();
+        assert_eq!((came.sent.heaps, came.whole.heaps), (3, 0));
+        assert_eq!(came.dropped, [Sum::default(); REASONS.len()]);
+        assert_eq!(stream.held(), came.sent);
         stream.flush();
+        assert_eq!(stream.held(), Sum::default());
         stream.finish(Some(4));
         let ended = stream.became();
         assert_eq!(ended.whole, Sum::default());

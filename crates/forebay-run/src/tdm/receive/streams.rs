@@ -14,7 +14,7 @@ use forebay_wire::tdm::Carries;
 
 use super::super::{TdmError, pattern};
 use super::found::Found;
-use super::heaps::{HeapStream, HeapTally};
+use super::heaps::{HeapStream, HeapTally, Sum as HeapSum};
 use crate::net::NetSummary;
 use crate::watched;
 use gathered::Gathered;
@@ -295,6 +295,14 @@ impl Streams {
         (0..).zip(tallies)
     }
 
+    /// Packets and heaps that lie in each sender's stream now, when [`Self::heaps_became`] was asked right before.
+    pub(super) fn held(&self) -> impl Iterator<Item = (u16, Sum, HeapSum)> {
+        (0..).zip(&self.streams).map(|(sender, stream)| {
+            let (packets, heaps) = stream.held();
+            (sender, packets, heaps)
+        })
+    }
+
     /// The heaps of this place's stream are complete, if there are any.
     fn end_heaps(&mut self, sender: usize, sent: Option<u64>) {
         if let Some(Stream::Heaps(heaps)) = self.streams.get_mut(sender) {
@@ -325,6 +333,15 @@ impl Streams {
 }
 
 impl Stream {
+    fn held(&self) -> (Sum, HeapSum) {
+        match self {
+            Self::File(file) => (file.held(), HeapSum::default()),
+            Self::Ordered(ordered) => (ordered.held(), HeapSum::default()),
+            Self::Heaps(heaps) => (Sum::default(), heaps.held()),
+            Self::Failed(_) | Self::Nowhere => (Sum::default(), HeapSum::default()),
+        }
+    }
+
     fn look(&mut self, found: &mut Found) {
         match self {
             Self::File(file) => file.look(found),

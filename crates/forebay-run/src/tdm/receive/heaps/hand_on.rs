@@ -10,7 +10,7 @@ use forebay_tdm::heaps::Heap;
 use forebay_wire::heap::HEAP_BYTES_MAX;
 use forebay_wire::netio3::HEAD_BYTES_MAX;
 
-use super::{HeapTally, NOT_WRITTEN, TOO_LONG};
+use super::{HeapTally, NOT_WRITTEN, Sum, TOO_LONG};
 use crate::net::{Address, Config, NetError, NetSummary, Sender, Settings};
 use crate::tdm::TdmError;
 
@@ -34,7 +34,8 @@ enum Outcome {
 pub(super) struct HandOn {
     give: Option<SyncSender<Heap>>,
     outcomes: Heaps<Outcome>,
-    waiting_bytes: u64,
+    /// Those of which nobody has said what became of them.
+    waiting: Sum,
     thread: Option<JoinHandle<Option<NetSummary>>>,
     failed: Option<String>,
 }
@@ -75,7 +76,7 @@ impl HandOn {
         Ok(Self {
             give: Some(give),
             outcomes,
-            waiting_bytes: 0,
+            waiting: Sum::default(),
             thread: Some(thread),
             failed: None,
         })
@@ -84,25 +85,38 @@ impl HandOn {
     /// Takes a heap, if there is room for it.
     pub(super) fn give(&mut self, heap: Heap) -> bool {
         let bytes = heap.bytes.len() as u64;
-        let fits = self.waiting_bytes == 0 || self.waiting_bytes + bytes <= WAITING_BYTES_MAX;
+        let waiting = self.waiting.bytes;
+        let fits = waiting == 0 || waiting + bytes <= WAITING_BYTES_MAX;
         let given = fits
             && self
                 .give
                 .as_ref()
                 .is_some_and(|give| give.try_send(heap).is_ok());
-        self.waiting_bytes += if given { bytes } else { 0 };
+        if given {
+            self.waiting.add(1, bytes);
+        }
         given
+    }
+
+    /// Those that were given and of which nothing was heard.
+    pub(super) const fn held(&self) -> Sum {
+        self.waiting
+    }
+
+    fn settled(&mut self, bytes: u64) {
+        self.waiting.heaps -= 1;
+        self.waiting.bytes -= bytes;
     }
 
     pub(super) fn became(&mut self, tally: &mut HeapTally) {
         while let Ok(outcome) = self.outcomes.try_recv() {
             match outcome {
                 Outcome::Sent(bytes) => {
-                    self.waiting_bytes -= bytes;
+                    self.settled(bytes);
                     tally.whole.add(1, bytes);
                 }
                 Outcome::Dropped(bytes, reason) => {
-                    self.waiting_bytes -= bytes;
+                    self.settled(bytes);
                     tally.drop(reason, 1, bytes);
                 }
                 Outcome::Failed(why) => self.failed = Some(why),

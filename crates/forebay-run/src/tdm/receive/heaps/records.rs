@@ -6,6 +6,7 @@ use forebay_tdm::heaps::Heap;
 use forebay_wire::heap::Piece;
 
 use super::super::found::{Found, Kind};
+use super::Sum;
 use crate::watched::WatchedFile;
 
 /// Bytes that are gathered before they are written.
@@ -82,6 +83,14 @@ impl Records {
             end: self.bytes.len() as u64,
         });
         self.bytes.len() >= GATHER_BYTES
+    }
+
+    /// Those that were given and not flushed.
+    pub(super) fn held(&self) -> Sum {
+        Sum {
+            heaps: self.given.len() as u64,
+            bytes: self.given.iter().map(|given| given.bytes).sum(),
+        }
     }
 
     /// Writes what is gathered, and tells of each heap whether all of it was taken.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::super::super::TdmError;
 use super::super::found::{Found, Kind};
 use super::super::lines::Lines;
-use super::written::Written;
+use super::written::{Sum, Written};
 use super::{create_free, create_new, file_name};
 use crate::watched::WatchedFile;
 
@@ -77,6 +77,14 @@ impl Gathered {
         self.bytes.extend_from_slice(payload);
         self.packets += 1;
         written
+    }
+
+    /// What lies here and is not written.
+    pub(super) fn held(&self) -> Sum {
+        Sum {
+            packets: self.packets,
+            bytes: self.bytes.len() as u64,
+        }
     }
 
     /// These bytes will not come.
@@ -213,7 +221,9 @@ mod tests {
         // It is where the first one ended in the file, and goes on in one range; what lies elsewhere is another one.
         for (offset, payload) in [(7, "def"), (10, "ghi"), (20, "jkl")] {
             all.add(&file.write(offset, payload.as_bytes()));
+            assert_eq!((file.held().packets, file.held().bytes), (1, 3));
             all.add(&file.flush());
+            assert_eq!(file.held(), Sum::default());
         }
         all.add(&file.finish());
         assert_eq!(all.missing(), (12, 3));

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use super::written::{NO_PLACE, NO_ROOM, Written};
+use super::written::{NO_PLACE, NO_ROOM, Sum, Written};
 
 /// Packets that may wait for bytes before them, and bytes of them.
 const WAITING_PACKETS_MAX: usize = 1 << 18;
@@ -90,6 +90,14 @@ impl Ordered {
         self.waiting_bytes += payload.len();
         self.waiting.insert(offset, Piece::Bytes(payload.to_vec()));
         Written::default()
+    }
+
+    /// What waits for bytes before it.
+    pub(super) fn held(&self) -> Sum {
+        Sum {
+            packets: self.waiting_packets as u64,
+            bytes: self.waiting_bytes as u64,
+        }
     }
 
     /// Bytes will not come. `resumes`: they are what this start's stream begins behind.

@@ -1,4 +1,6 @@
 //! The books of the writer: what it took off the queue, and what became of it.
+//!
+//! What is held is neither added nor taken off here: it is looked for in the streams whenever the books are shown ([`WriterBooks::holds`]).
 
 use forebay_ledger::{
     Account, AccountId, Book, GroupId, GroupWriter, Leak, Schema, SchemaBuilder, Tally, Unit, Words,
@@ -106,7 +108,6 @@ impl WriterBooks {
     pub(in super::super) fn took(&mut self, sender: u16, bytes: u64) {
         if let Some(words) = self.words.senders.get(usize::from(sender)) {
             self.book.add_tally(words.write.incoming, 1, bytes);
-            self.book.add_tally(words.write.held, 1, bytes);
         }
     }
 
@@ -126,7 +127,7 @@ impl WriterBooks {
             return;
         };
         sum.add(written);
-        let (done, settled) = (written.written, written.settled());
+        let done = written.written;
         let (bytes, ranges) = written.missing();
         self.unwritten = (self.unwritten.0 + bytes, self.unwritten.1 + ranges);
         let book = &mut self.book;
@@ -134,7 +135,18 @@ impl WriterBooks {
         for (place, dropped) in words.write.dropped.iter().zip(&written.dropped) {
             book.add_tally(*place, dropped.packets, dropped.bytes);
         }
-        book.sub_tally(words.write.held, settled.packets, settled.bytes);
+    }
+
+    /// So much lies in the stream of this sender: as it was found there, not by what came and went.
+    #[inline]
+    pub(in super::super) fn holds(&mut self, sender: u16, packets: Sum, heaps: HeapSum) {
+        if let Some(words) = self.words.senders.get(usize::from(sender)) {
+            let (write, of_heaps) = (words.write.held, words.heaps.held);
+            self.book.set(write.items, packets.packets);
+            self.book.set(write.bytes, packets.bytes);
+            self.book.set(of_heaps.items, heaps.heaps);
+            self.book.set(of_heaps.bytes, heaps.bytes);
+        }
     }
 
     /// Somebody removed or cut a file, and this went with it.
@@ -168,12 +180,9 @@ impl WriterBooks {
         let (sent, whole) = (became.sent, became.whole);
         let book = &mut self.book;
         book.add_tally(words.heaps.incoming, sent.heaps, sent.bytes);
-        book.add_tally(words.heaps.held, sent.heaps, sent.bytes);
         book.add_tally(words.heaps.outgoing, whole.heaps - leaked, whole.bytes);
-        book.sub_tally(words.heaps.held, whole.heaps, whole.bytes);
         for (place, dropped) in words.heaps.dropped.iter().zip(&became.dropped) {
             book.add_tally(*place, dropped.heaps, dropped.bytes);
-            book.sub_tally(words.heaps.held, dropped.heaps, dropped.bytes);
         }
     }
 

@@ -78,7 +78,7 @@ impl Taker {
                 self.look_at_files();
                 looked = Instant::now();
             }
-            self.look_at_heaps();
+            self.look_at_streams();
             if !self.commit() {
                 return Ended::default();
             }
@@ -103,6 +103,7 @@ impl Taker {
             self.fail(told);
         }
         self.look_at_failure();
+        self.look_at_streams();
         let (books, shared) = (&mut self.books, &self.shared);
         shared
             .is_behind
@@ -226,9 +227,13 @@ impl Taker {
         }
     }
 
-    fn look_at_heaps(&mut self) {
+    /// Before the books are shown: what has become of heaps, and what lies in each stream now.
+    fn look_at_streams(&mut self) {
         for (sender, became) in self.streams.heaps_became() {
             self.books.heaps(sender, &became);
+        }
+        for (sender, packets, heaps) in self.streams.held() {
+            self.books.holds(sender, packets, heaps);
         }
     }
 
@@ -270,7 +275,7 @@ impl Taker {
     }
 
     fn end(mut self) -> Ended {
-        self.look_at_heaps();
+        self.look_at_streams();
         let mut found = self.streams.look();
         self.files.end(&mut found);
         self.found(found);

@@ -127,8 +127,10 @@ proptest! {
             let written = taker.taken().iter().sum::<u64>() - before;
             prop_assert!(written <= TURN_ZEROES + came.bytes);
             let settled = all.settled();
-            let held = (ordered.waiting_packets as u64, ordered.waiting_bytes as u64);
-            prop_assert_eq!((came.packets - settled.packets, came.bytes - settled.bytes), held);
+            let held = ordered.held();
+            prop_assert_eq!((came.packets - settled.packets, came.bytes - settled.bytes), (held.packets, held.bytes));
+            let waits: Vec<u64> = ordered.waiting.values().filter(|piece| matches!(piece, Piece::Bytes(_))).map(Piece::length).collect();
+            prop_assert_eq!((waits.len() as u64, waits.iter().sum::<u64>()), (held.packets, held.bytes));
         }
         all.add(&ordered.finish());
         prop_assert_eq!(all.settled(), came);
