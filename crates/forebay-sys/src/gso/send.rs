@@ -174,13 +174,13 @@ impl GsoSend {
             LAUNCH_BYTES
         });
         if burst.len() == 1 || matches!(self.mode, GsoMode::Single { .. }) {
-            return self.send_single(socket, burst.len(), launch_bytes);
+            return self.send_single(socket, burst, launch_bytes);
         }
         if self.mode == GsoMode::Untried
             && let Err(errno) = knows_segments(socket)
         {
             self.mode = GsoMode::Single { errno };
-            return self.send_single(socket, burst.len(), launch_bytes);
+            return self.send_single(socket, burst, launch_bytes);
         }
         let segment_bytes = burst[0].len();
         match self.send_segmented(socket, burst.len(), segment_bytes, launch_bytes) {
@@ -193,7 +193,7 @@ impl GsoSend {
                     return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
                 }
                 // If single datagrams fail too, it was no refusal to cut.
-                let sent = self.send_single(socket, burst.len(), launch_bytes)?;
+                let sent = self.send_single(socket, burst, launch_bytes)?;
                 let errno = error.raw_os_error().unwrap_or_default();
                 self.mode = GsoMode::Single { errno };
                 Ok(sent)
@@ -235,12 +235,14 @@ impl GsoSend {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Tells how many leading segments were taken whole, at least 1.
     fn send_single(
         &mut self,
         socket: BorrowedFd<'_>,
-        count: usize,
+        burst: &[Segment<'_>],
         launch_bytes: usize,
     ) -> io::Result<usize> {
+        let count = burst.len();
         let launch = &mut self.control.0[SEGMENT_BYTES..][..launch_bytes];
         let control = match launch_bytes {
             0 => std::ptr::null_mut(),
@@ -263,7 +265,26 @@ impl GsoSend {
                 libc::MSG_DONTWAIT,
             )
         };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        let lengths = self.headers[..sent].iter().map(|header| header.msg_len);
+        sent_whole(burst, lengths)
+    }
+}
+
+/// How many leading segments went out whole by the lengths that the kernel says, at least 1. One that was cut and all behind it are not counted; the one was
+/// cut by no kernel that is known, as a datagram goes as a whole.
+fn sent_whole(
+    burst: &[Segment<'_>],
+    lengths: impl Iterator<Item = libc::c_uint>,
+) -> io::Result<usize> {
+    let pairs = burst.iter().zip(lengths);
+    let whole = pairs.take_while(|(segment, length)| segment.len() == *length as usize);
+    match whole.count() {
+        0 => Err(io::Error::new(
+            io::ErrorKind::WriteZero,
+            "the kernel took a part of a datagram",
+        )),
+        count => Ok(count),
     }
 }
 
@@ -378,6 +399,18 @@ mod tests {
         }
         for sent_bytes in [0, 9] {
             let error = taken_whole(&burst, sent_bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+        }
+        for (lengths, count) in [
+            (&[10, 10, 2][..], 3),
+            (&[10, 10], 2),
+            (&[10, 9, 2], 1),
+            (&[10, 10, 1], 2),
+        ] {
+            assert_eq!(sent_whole(&burst, lengths.iter().copied()).unwrap(), count);
+        }
+        for lengths in [&[9, 10, 2][..], &[]] {
+            let error = sent_whole(&burst, lengths.iter().copied()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WriteZero);
         }
     }

@@ -220,13 +220,14 @@ pub struct DataFields {
 }
 
 impl DataFields {
-    /// Head and fields of the frame; the buffer's messages follow.
+    /// Head and fields of the frame; the buffer's messages follow. Of more bytes than a frame can have the head says as many as there can be, which no peer
+    /// takes.
     #[inline]
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEAD_BYTES + DATA_FIELDS_BYTES] {
         let head = Head {
             kind: Kind::Data,
-            body_bytes: DATA_FIELDS_BYTES as u32 + self.bytes,
+            body_bytes: (DATA_FIELDS_BYTES as u32).saturating_add(self.bytes),
         };
         let mut out = [0; HEAD_BYTES + DATA_FIELDS_BYTES];
         out[..HEAD_BYTES].copy_from_slice(&head.emit());

@@ -151,6 +151,23 @@ fn each_fault_has_its_name() {
     assert_eq!(reason(&data), "bad_field", "more messages than in all");
 }
 
+#[test]
+fn a_buffer_longer_than_any_frame_is_refused_and_not_wrapped() {
+    let most = u32::MAX - DATA_FIELDS_BYTES as u32;
+    for bytes in [most - 1, most, most + 1, u32::MAX] {
+        let fields = DataFields {
+            epoch: 1,
+            sequence: 0,
+            messages_total: 1,
+            bytes_total: bytes.into(),
+            messages: 1,
+            bytes,
+        };
+        let refused = Frame::parse(&fields.to_bytes(), u32::MAX).unwrap_err();
+        assert_eq!(refused.reason(), "bad_length", "{bytes}");
+    }
+}
+
 proptest! {
     #[test]
     fn rubbish_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..13_u8, length in 0..80_u8) {
