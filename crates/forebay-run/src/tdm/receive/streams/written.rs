@@ -121,6 +121,7 @@ impl Written {
     }
 
     /// All that is not held any more.
+    #[cfg(test)]
     pub(in super::super) fn settled(&self) -> Sum {
         let mut all = self.written;
         self.dropped.iter().for_each(|sum| all.add(*sum));
