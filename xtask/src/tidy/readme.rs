@@ -11,13 +11,15 @@ use crate::cargo;
 use crate::ci::{metadata, target_directory};
 
 const PROGRAM: &str = "forebay";
+/// What the first page may have, in bytes: what is detail stands in docs/.
+const README_BYTES_MAX: usize = 9_000;
 
 /// Answers what `forebay WORDS… --help` prints; empty when it refuses.
 pub(super) type Help<'a> = dyn FnMut(&[&str]) -> Result<String> + 'a;
 
 pub(super) fn check(tree: &Tree, help: &mut Help<'_>) -> Result<Vec<Finding>> {
     let script = tree.text("x").unwrap_or_default();
-    let mut findings = Vec::new();
+    let mut findings: Vec<_> = too_long(tree).into_iter().collect();
     for source in tree.iter().filter(|source| is_for_users(source)) {
         for (number, words) in command_lines(&source.text) {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -37,6 +39,13 @@ pub(super) fn check(tree: &Tree, help: &mut Help<'_>) -> Result<Vec<Finding>> {
         }
     }
     Ok(findings)
+}
+
+fn too_long(tree: &Tree) -> Option<Finding> {
+    let bytes = tree.text("README.md")?.len();
+    let what = format!("{bytes} bytes, at most {README_BYTES_MAX}");
+    let remedy = "move what is detail to a page of docs/, and link it";
+    (bytes > README_BYTES_MAX).then(|| Finding::new("README.md", what, remedy))
 }
 
 fn is_for_users(source: &Source) -> bool {
@@ -228,6 +237,12 @@ mod tests {
             found("`forebay emulate hades [--rate 4]`"),
             ["forebay emulate hades has no --rate"]
         );
+    }
+
+    #[test]
+    fn a_first_page_that_is_too_long_is_found() {
+        assert_eq!(found(&"a".repeat(9_000)), Vec::<String>::new());
+        assert_eq!(found(&"a".repeat(9_001)), ["9001 bytes, at most 9000"]);
     }
 
     #[test]

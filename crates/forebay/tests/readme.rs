@@ -1,0 +1,83 @@
+//! What the README prints runs as it stands there, in its order, in one shell in a directory that has the program and the examples.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod rig;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rig::{files, number};
+use serde_json::Value;
+
+/// Commands of the script, which installs and builds: a test does neither.
+const OF_THE_SCRIPT: [&str; 3] = ["./x demo", "./x test", "./x build"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The commands in the console blocks.
+fn commands(text: &str) -> Vec<&str> {
+    let mut fence = None;
+    let mut commands = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("```"), fence) {
+            (Some(language), None) => fence = Some(language),
+            (Some(_), Some(_)) => fence = None,
+            (None, Some("console")) => commands.extend(line.strip_prefix("$ ")),
+            _ => {}
+        }
+    }
+    commands
+}
+
+#[test]
+fn every_command_of_the_readme_runs_as_printed() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let all = commands(&text);
+    let is_of_the_script =
+        |line: &&str| OF_THE_SCRIPT.contains(&line.split(" #").next().unwrap().trim());
+    let (script, lines): (Vec<_>, Vec<_>) = all.iter().partition(|line| is_of_the_script(line));
+    assert_eq!(script.len(), OF_THE_SCRIPT.len(), "{script:?}");
+    assert!(lines.len() > 8, "{lines:?}");
+    let allowed = Command::new("unshare").args(["--net", "true"]).status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        forebay_testing::skip!("no network namespace may be made (needs root and unshare)");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    fs::create_dir_all(place.join("target/release")).unwrap();
+    let program = env!("CARGO_BIN_EXE_forebay");
+    symlink(program, place.join("target/release/forebay")).unwrap();
+    symlink(
+        fs::canonicalize(root().join("examples")).unwrap(),
+        place.join("examples"),
+    )
+    .unwrap();
+    // The ports that it names are free in a network of its own.
+    let shell = format!("set -e\nip link set lo up\n{}\nwait\n", lines_of(&lines));
+    let ran = Command::new("unshare")
+        .args(["--net", "sh", "-c", &shell])
+        .current_dir(place)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{shell}\n{said}");
+    let record = fs::read(place.join("data/run.json")).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    let built = number(&record, "events_built");
+    assert!((1..=8_000).contains(&built), "{record}");
+    assert_eq!(files(&record).len(), 1, "{record}");
+    let received = fs::read_to_string(place.join("received")).unwrap();
+    let numbers = received.lines().map(|line| line.parse().unwrap());
+    assert!(numbers.eq(1..=1_000_u32), "{received}");
+}
+
+fn lines_of(lines: &[&&str]) -> String {
+    let lines: Vec<&str> = lines.iter().map(|line| **line).collect();
+    lines.join("\n")
+}
