@@ -79,7 +79,7 @@ impl GroupWriter {
     pub fn commit(&mut self, book: &Book) {
         debug_assert_eq!(book.group(), self.group, "a book of another group");
         let words: &[AtomicU64] = &self.words;
-        commit_words(words, &self.place, book.words());
+        commit_words(words, &self.place, book.words().iter().copied());
     }
 
     /// How often this group was committed, by this writer and its predecessors.
@@ -96,13 +96,17 @@ fn copy_of<'a>(words: &'a [AtomicU64], place: &GroupPlace, seq: u64) -> &'a [Ato
 
 /// The writer's half of the protocol.
 #[inline]
-pub(crate) fn commit_words(words: &[AtomicU64], place: &GroupPlace, values: &[u64]) {
+pub(crate) fn commit_words(
+    words: &[AtomicU64],
+    place: &GroupPlace,
+    values: impl IntoIterator<Item = u64>,
+) {
     let seq = &words[place.seq];
     // Only this writer stores `seq`.
     let next = seq.load(Ordering::Relaxed).wrapping_add(1);
     // SYNC POINT overwrite: partner is the fence in `read_words`.
     fence(Ordering::Release);
-    for (word, &value) in copy_of(words, place, next).iter().zip(values) {
+    for (word, value) in copy_of(words, place, next).iter().zip(values) {
         word.store(value, Ordering::Relaxed);
     }
     // SYNC POINT publish: partner is the first load in `read_words`.
@@ -139,32 +143,37 @@ pub(crate) fn read_group(words: &[AtomicU64], place: &GroupPlace) -> Option<Vec<
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
 
     const PLACE: GroupPlace = GroupPlace {
         seq: 0,
-        copies: [1, 4],
+        copies: [1, 5],
         words: 3,
     };
 
     #[test]
     fn a_writer_killed_after_any_store_leaves_the_last_commit() {
-        let words = Words::zeroed(7);
+        let words = Words::zeroed(9);
         for round in 1..5u64 {
             let before = read_group(&words, &PLACE);
-            for stores in 0..=3 {
-                // The first stores of a commit whose writer is then killed: `seq` never moves.
-                let next = words[0].load(Ordering::Relaxed) + 1;
-                for word in &copy_of(&words, &PLACE, next)[..stores] {
-                    word.store(u64::MAX, Ordering::Relaxed);
-                }
+            for stores in 0..4 {
+                let values = (0..4).map(|store| match store {
+                    killed if killed == stores => panic!("killed"),
+                    _ => u64::MAX,
+                });
+                // The place has room for one more store than the values of a commit: the death is before `seq` moves at the latest.
+                let one_more = GroupPlace { words: 4, ..PLACE };
+                let dies = AssertUnwindSafe(|| commit_words(&words, &one_more, values));
+                catch_unwind(dies).unwrap_err();
                 assert_eq!(
                     read_group(&words, &PLACE),
                     before,
                     "round {round}, {stores} stores"
                 );
             }
-            commit_words(&words, &PLACE, &[round; 3]);
+            commit_words(&words, &PLACE, [round; 3]);
             assert_eq!(read_group(&words, &PLACE), Some(vec![round; 3]));
         }
     }
@@ -193,7 +202,7 @@ mod loom_tests {
             let words = memory();
             let writer = {
                 let words = Arc::clone(&words);
-                thread::spawn(move || (1..=3).for_each(|n| commit_words(&words, &PLACE, &[n, n])))
+                thread::spawn(move || (1..=3).for_each(|n| commit_words(&words, &PLACE, [n, n])))
             };
             let mut copy = Vec::new();
             if read_words(&words, &PLACE, &mut copy) {
@@ -223,7 +232,7 @@ mod loom_tests {
                     }
                 })
             };
-            commit_words(&words, &PLACE, &[1, 1]);
+            commit_words(&words, &PLACE, [1, 1]);
             reader.join().unwrap();
         });
     }
@@ -234,7 +243,7 @@ mod loom_tests {
             let words = memory();
             let writer = {
                 let words = Arc::clone(&words);
-                thread::spawn(move || (1..=2).for_each(|n| commit_words(&words, &PLACE, &[n, n])))
+                thread::spawn(move || (1..=2).for_each(|n| commit_words(&words, &PLACE, [n, n])))
             };
             let (mut first, mut second) = (Vec::new(), Vec::new());
             let both =

@@ -280,14 +280,11 @@ impl BlockProducer {
         self.wait_blocks(1, most)
     }
 
-    /// The same, and with the same errors, for so many free ones at a time; woken by fewer, it returns.
+    /// The same, and with the same errors, for so many free ones at a time; woken by fewer, or by a reader that reads no more, it returns.
     pub fn wait_blocks(&mut self, blocks: u64, most: Duration) -> Result<bool, RingError> {
         self.space.prepare();
-        let slept = if self.free_blocks() >= blocks || self.fault.is_some() {
-            Ok(true)
-        } else {
-            self.space.sleep(most)
-        };
+        let over = self.free_blocks() >= blocks || self.fault.is_some() || self.is_read_no_more();
+        let slept = (!over).then(|| self.space.sleep(most)).transpose();
         self.space.finish();
         slept?;
         let is_free = self.free_blocks() >= blocks;

@@ -12,6 +12,7 @@ use crate::index::Tail;
 use crate::record::{Carried, HEADER_BYTES, Header, Meta, RECORD_ALIGN, Record, record_bytes};
 use crate::set::{RingParts, Side, map_side};
 use crate::spec::RingSetSpec;
+use crate::view::View;
 
 /// The producer's side of a set. The rings may be moved out to threads; so may the two bells (the notifier can be cloned).
 #[derive(Debug)]
@@ -193,6 +194,16 @@ impl Producer {
             meta: header.meta,
             end: position.wrapping_add(bytes),
         })
+    }
+
+    /// The bytes of a record that [`Self::written_since`] found; `None` if no record of this ring can be so long.
+    pub fn view(&self, record: &Record) -> Option<View<'_>> {
+        if u64::from(record.len) > self.capacity_bytes() {
+            return None;
+        }
+        let offset = (record.position & self.mask) as usize;
+        // SAFETY: `offset < capacity` by the mask and `len <= capacity`, so the range lies in the doubled mapping, which lives as long as `self` is borrowed.
+        Some(unsafe { View::new(self.parts.data.base().add(offset), record.len as usize) })
     }
 
     /// What was committed since this side was mapped: what belongs into the book beside [`Self::position`].

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use forebay_ring::{
-    CAPACITY_BYTES_MIN, Carried, Consumers, Full, Meta, Producers, RINGS_MAX, RingError,
+    CAPACITY_BYTES_MIN, Carried, Consumers, Full, Meta, Producers, RINGS_MAX, Record, RingError,
     RingSetMemory, RingSetSpec, SIDE_FDS, SpecFault,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -341,7 +341,8 @@ fn what_was_written_is_found_again_by_its_writer() {
             ..Meta::default()
         };
         move |producers: &mut Producers| {
-            let loan = producers.rings[0].reserve(len).unwrap();
+            let mut loan = producers.rings[0].reserve(len).unwrap();
+            loan.fill(items as u8);
             loan.commit(len, meta)
         }
     };
@@ -353,10 +354,13 @@ fn what_was_written_is_found_again_by_its_writer() {
             record(7, 0)(&mut producers),
         );
         producers.rings[0].publish();
-        let found: Vec<_> = producers.rings[0]
-            .written_since(at)
-            .map(|record| (record.meta.items, record.len, record.end))
-            .collect();
+        let ring = &producers.rings[0];
+        let look = |record: Record| {
+            let bytes = ring.view(&record).unwrap().to_vec();
+            assert_eq!(bytes, vec![record.meta.items as u8; record.len as usize]);
+            (record.meta.items, record.len, record.end)
+        };
+        let found: Vec<_> = ring.written_since(at).map(look).collect();
         assert_eq!(found, [(turn, 900, first), (7, 0, second)]);
         while consumers.rings[0].next().unwrap().is_some() {}
         assert!(consumers.rings[0].release(second));

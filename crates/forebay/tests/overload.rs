@@ -10,7 +10,6 @@
 mod rig;
 
 use std::path::Path;
-use std::time::Duration;
 
 use rig::{
     account_items, assert_closed, audit, audit_json, demo, dropped, dropped_in_all, evb,
@@ -36,7 +35,7 @@ fn overloaded(gro: bool) -> (TempDir, Value, Value) {
         "--rate",
         "4000",
         "--duration",
-        "1500ms",
+        "10m",
         "--water-mark",
         "0",
         "--socket-buffer",
@@ -45,10 +44,16 @@ fn overloaded(gro: bool) -> (TempDir, Value, Value) {
     args.extend(gro.then_some("--gro"));
     let run = start(&mut demo(folder.path(), &args));
     let receiver = run.wait_stages(&["generator", "receiver", "builder"])["receiver"];
-    std::thread::sleep(Duration::from_millis(300));
+    let out = folder.path();
+    let sent = || account_items(&audit_json(out), ("generator", "datagrams"), "outgoing");
+    rig::wait_items(out, ("receiver", "datagrams"), "incoming", 1000);
     signal("STOP", receiver);
-    std::thread::sleep(Duration::from_millis(400));
+    // Of each source some hundred more than a socket's buffer takes.
+    rig::wait_items(out, ("generator", "datagrams"), "outgoing", sent() + 4000);
     signal("CONT", receiver);
+    let taken = account_items(&audit_json(out), ("receiver", "datagrams"), "incoming");
+    rig::wait_items(out, ("receiver", "datagrams"), "incoming", taken + 1000);
+    signal("INT", run.pid());
     let json = run.end().json_of(0);
     let verdict = audit_json(folder.path());
     (folder, json, verdict)
@@ -117,7 +122,7 @@ fn a_foreign_sender_that_is_too_fast_is_lost_by_name() {
     }
     signal("CONT", receiver);
     // What the kernel kept is taken in and drawn into the books before the end.
-    std::thread::sleep(Duration::from_millis(200));
+    rig::wait_arrived(folder.path(), 3000);
     signal("INT", run.pid());
     let json = run.end().json_of(0);
     let received = account_items(
@@ -184,7 +189,7 @@ fn a_full_queue_holds_the_data_in_the_socket_until_that_is_full() {
         "a queue of 128 KiB holds {held} messages of 4 kB"
     );
     signal("CONT", builder);
-    std::thread::sleep(Duration::from_millis(200));
+    rig::wait_arrived(&out, 1000);
     signal("INT", run.pid());
     let json = run.end().json_of(0);
     let received = account_items(&audit_json(&out), ("receiver", "datagrams"), "incoming");
@@ -235,14 +240,8 @@ fn a_receiver_does_not_pause_while_a_socket_has_more_than_a_turn_takes() {
     let before = gathers(folder.path());
     signal("CONT", receiver);
     let received = |verdict: &Value| account_items(verdict, ("receiver", "datagrams"), "incoming");
-    let mut last = 0;
-    let all = rig::wait_for("the socket to be empty", || {
-        std::thread::sleep(Duration::from_millis(50));
-        let now = received(&audit_json(folder.path()));
-        let done = now > 0 && now == last;
-        last = now;
-        done.then_some(now)
-    });
+    rig::wait_arrived(folder.path(), 3000);
+    let all = received(&audit_json(folder.path()));
     let (pauses, turns) = (gathers(folder.path()) - before, all / 64);
     // A small socket buffer (without privilege) keeps few; with a large one it is 46 turns.
     assert!(

@@ -167,7 +167,7 @@ fn emulated_into(sources: u16, arguments: &[&str]) -> (Value, Value) {
     sender.args(["emulate", "hades", "--group", "3:116", "--water-mark", "0"]);
     sender.args(["--format", "json", "--base-port", &base_port.to_string()]);
     let sent = start(sender.args(arguments)).end().json_of(0);
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    rig::wait_arrived(folder.path(), number(&sent, "datagrams_sent"));
     signal("INT", run.pid());
     let built = run.end().json_of(0);
     assert_closed(&built, folder.path());

@@ -342,6 +342,9 @@ fn are_events(mut bytes: &[u8], fields: &BlockFields) -> bool {
 }
 
 #[cfg(test)]
+mod tests;
+
+#[cfg(test)]
 mod page {
     use super::*;
 

@@ -354,9 +354,8 @@ impl Lanes {
         self.book.add_tally(tally, 1, bytes);
     }
 
-    /// One datagram of `lane` was in a killed receiver's hand and is gone.
-    pub(super) fn count_crash(&mut self, lane: usize, bytes: u64) {
-        self.count_in(lane, bytes);
+    /// One datagram that came in for `lane` was in a killed receiver's hand and is gone.
+    pub(super) fn drop_crashed(&mut self, lane: usize, bytes: u64) {
         let tally = self.words.sources[lane].receiver.dropped[crate::books::receiver_crash()];
         self.book.add_tally(tally, 1, bytes);
     }

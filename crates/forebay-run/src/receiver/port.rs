@@ -275,7 +275,9 @@ impl Port {
                 if producers.rings[ring].position() == adopted.tag.words[0] {
                     self.take_direct(batch, producers, leak);
                 } else {
-                    self.lanes.count_crash(0, batch.datagram(0).len as u64);
+                    let bytes = batch.datagram(0).len as u64;
+                    self.lanes.count_in(0, bytes);
+                    self.lanes.drop_crashed(0, bytes);
                 }
             }
         }

@@ -408,6 +408,7 @@ impl FileBooks {
 mod tests {
     use super::*;
     use crate::replay::Selection;
+    use forebay_ledger::LedgerReader;
     use forebay_ring::{Consumers, RingSetMemory};
     use forebay_sys::control::Control;
     use std::path::Path;
@@ -441,6 +442,17 @@ mod tests {
             while let Ok(Some(_)) = ring.next() {}
             assert!(ring.is_closed());
         }
+        // The packet in which the file ends came, and is lost by its name.
+        let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+        let capture = books.capture.as_ref().unwrap();
+        let lost = capture.packets.dropped[CaptureDrop::FileBroken as usize];
+        assert_eq!(snapshot.tally(lost), (1, 0));
+        let balance = snapshot.balance();
+        for line in &balance.accounts {
+            assert!(line.residual.is_zero(), "{line:?}");
+        }
+        let link = balance.links.iter().find(|line| line.place == "capture");
+        assert!(link.unwrap().residual.unwrap().is_zero(), "{link:?}");
     }
 
     #[test]

@@ -147,13 +147,12 @@ impl Supervisor {
         book.add_tally(own.account.dropped[SINK_STALLED], held.0, held.1);
         let from = book.value(own.pulled).max(head);
         let left = Left::count(&self.plan, sink, &self.sinks[sink], (from, tail))?;
-        for term in [
-            own.taken,
-            own.account.incoming,
-            own.account.dropped[SINK_STALLED],
-        ] {
-            book.add_tally(term, left.events, left.bytes);
+        // Its records came in, and the events that lie in them are lost.
+        for term in [own.taken, own.account.incoming] {
+            book.add_tally(term, left.taken.0, left.taken.1);
         }
+        let stalled = own.account.dropped[SINK_STALLED];
+        book.add_tally(stalled, left.found.0, left.found.1);
         for word in [own.head, own.pulled] {
             book.set(word, left.end);
         }

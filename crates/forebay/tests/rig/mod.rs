@@ -410,6 +410,26 @@ pub(crate) fn account_items(verdict: &Value, (place, unit): (&str, &str), term: 
         .sum()
 }
 
+/// Waits until the books of a run at work have so many items of a term, over the accounts of a place that count in this unit.
+pub(crate) fn wait_items(out: &Path, at: (&str, &str), term: &str, least: u64) {
+    wait_for("the ledger", || out.join("ledger").exists().then_some(()));
+    wait_for("items in the books", || {
+        (account_items(&audit_json(out), at, term) >= least).then_some(())
+    });
+}
+
+/// Waits until all of `sent` datagrams to the sockets of a run at work are taken by the receiver, or lost to a full buffer by name.
+pub(crate) fn wait_arrived(out: &Path, sent: u64) {
+    wait_for("all datagrams in the books", || {
+        let verdict = audit_json(out);
+        let links = verdict["balance"]["links"].as_array().unwrap().iter();
+        let sockets = links.filter(|line| line["place"] == "socket");
+        let lost = sockets.filter_map(|line| line["dropped"][0]["items"].as_u64());
+        let taken = account_items(&verdict, ("receiver", "datagrams"), "incoming");
+        (taken + lost.sum::<u64>() >= sent).then_some(())
+    });
+}
+
 /// Chunks that a to-host has published so far, by its books.
 pub(crate) fn chunks_published(out: &Path) -> u64 {
     account_items(&audit_json(out), ("publish", "chunks"), "outgoing")

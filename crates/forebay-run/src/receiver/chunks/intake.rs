@@ -1,5 +1,8 @@
 //! Chunks in, messages of sub-events out: gathered for each source, counted, and shown to the builder.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
@@ -37,6 +40,8 @@ struct Lane {
     /// Sub-events that are not in the queue yet, each padded.
     gathered: Vec<u8>,
     items: u32,
+    /// Sub-events and their bytes as each was put together: what comes to the queue.
+    made: (u64, u64),
     /// Bytes of their chunks.
     chunk_bytes: u64,
     /// When the first of them came.
@@ -108,6 +113,7 @@ impl<'a> Intake<'a> {
                 id: id_of(Fid(tag)),
                 gathered: Vec::with_capacity(2 * GATHERED_BYTES),
                 items: 0,
+                made: (0, 0),
                 chunk_bytes: 0,
                 stamp_ns: 0,
                 unsaid: Unsaid(book.value(words.unsaid) + held.0),
@@ -174,26 +180,33 @@ impl<'a> Intake<'a> {
         });
     }
 
-    /// A chunk has come; `copy` puts its bytes behind what is there.
+    /// The source that a chunk of this tag is sent on to, if there is one: a publisher sends what was not subscribed to.
     #[inline]
-    fn take(&mut self, tag: u64, status: u8, came: u64, copy: impl FnOnce(&mut Vec<u8>)) {
+    fn send_on(&mut self, tag: u64, bytes: u64) -> Option<usize> {
         if self.last.0 != tag || self.last.1 == usize::MAX {
             let Some(lane) = self.by_tag.get(&tag) else {
-                // A publisher sends what was not subscribed to.
                 let dropped = self.words.arrival.dropped[0];
-                self.book.add_tally(dropped, 1, came);
-                return;
+                self.book.add_tally(dropped, 1, bytes);
+                return None;
             };
             self.last = (tag, *lane);
         }
-        self.book.add_tally(self.words.arrival.outgoing, 1, came);
+        self.book.add_tally(self.words.arrival.outgoing, 1, bytes);
+        Some(self.last.1)
+    }
+
+    /// A chunk has come; `copy` puts its bytes behind what is there.
+    #[inline]
+    fn take(&mut self, tag: u64, status: u8, came: u64, copy: impl FnOnce(&mut Vec<u8>)) {
+        let Some(at) = self.send_on(tag, came) else {
+            return;
+        };
         if self.leak.take("elink") {
             return;
         }
         if self.stamp_ns == 0 {
             self.stamp_ns = clock::monotonic_ns();
         }
-        let at = self.last.1;
         let lane = &mut self.lanes[at];
         let begin = lane.gathered.len();
         lane.gathered
@@ -202,7 +215,8 @@ impl<'a> Intake<'a> {
         let chunk = &lane.gathered[begin + SUB_EVENT_HEADER_BYTES..];
         let bytes = chunk.len();
         let low = low_bits(chunk, self.l1id);
-        let words = &self.words.sources[at];
+        let incoming = self.words.sources[at].receiver.incoming;
+        self.book.add_tally(incoming, 1, bytes as u64);
         let (Some(low), true) = (low, bytes <= self.chunk_bytes_max) else {
             let reason = if low.is_none() {
                 ChunkDrop::NoL1id
@@ -212,8 +226,6 @@ impl<'a> Intake<'a> {
             lane.gathered.truncate(begin);
             return self.refuse(at, reason, bytes as u64);
         };
-        self.book
-            .add_tally(words.receiver.incoming, 1, bytes as u64);
         if self.leak.take("receiver") {
             lane.gathered.truncate(begin);
             return;
@@ -236,6 +248,8 @@ impl<'a> Intake<'a> {
             lane.stamp_ns = self.stamp_ns;
         }
         lane.items += 1;
+        lane.made.0 += 1;
+        lane.made.1 += padded as u64;
         lane.chunk_bytes += bytes as u64;
         if status != 0 {
             self.book.add(self.words.flagged[at], 1);
@@ -248,11 +262,9 @@ impl<'a> Intake<'a> {
     /// Drops a chunk by name. What came before it goes into a record of its own, so that the next one says where it was.
     #[cold]
     fn refuse(&mut self, at: usize, reason: ChunkDrop, bytes: u64) {
-        // All counted first: what waits for room in the queue commits.
-        let receiver = &self.words.sources[at].receiver;
-        self.book.add_tally(receiver.incoming, 1, bytes);
-        self.book
-            .add_tally(receiver.dropped[reason as usize], 1, bytes);
+        // Counted first: what waits for room in the queue commits.
+        let dropped = self.words.sources[at].receiver.dropped[reason as usize];
+        self.book.add_tally(dropped, 1, bytes);
         self.lanes[at].refused += 1;
         self.queue(at);
         let lane = &mut self.lanes[at];
@@ -296,7 +308,6 @@ impl<'a> Intake<'a> {
         let size = UNIT_HEADER_BYTES + lane.gathered.len();
         let mut loan = self.producers.rings[at].reserve(size)?;
         let (mut items, mut bytes) = (lane.items, lane.gathered.len());
-        let counted = (u64::from(items), bytes as u64);
         if self.leak.take("queue") {
             items -= 1;
             bytes = forebay_evb::bytes_of(&lane.gathered, items);
@@ -317,7 +328,7 @@ impl<'a> Intake<'a> {
         let book = &mut self.book;
         book.add_tally(words.receiver.outgoing, chunks.0, chunks.1);
         book.add(words.messages, 1);
-        book.add_tally(words.queue.incoming, counted.0, counted.1);
+        book.add_tally(words.queue.incoming, lane.made.0, lane.made.1);
         book.add_tally(words.queue.outgoing, u64::from(items), bytes as u64);
         lane.clear();
         Ok(())
@@ -378,7 +389,7 @@ impl<'a> Intake<'a> {
 impl Lane {
     fn clear(&mut self) {
         self.gathered.clear();
-        (self.items, self.chunk_bytes) = (0, 0);
+        (self.items, self.made, self.chunk_bytes) = (0, (0, 0), 0);
     }
 }
 
