@@ -91,6 +91,8 @@ impl Hello {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const HELLO: Hello = Hello {
@@ -127,6 +129,55 @@ mod tests {
         let record = HELLO.emit_record(b"address\0").unwrap();
         for len in 0..record.len() {
             assert!(Hello::parse_record(&record[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    /// The right bytes of a record, damaged somewhere, cut or lengthened; or any.
+    fn said() -> impl Strategy<Value = Vec<u8>> {
+        let most = [Config::PAGE_BYTES_MAX as u32, Config::PAGES_MAX as u32];
+        let near = |most: u32| prop_oneof![0..3_u32, most - 1..most + 2, any::<u32>(), 1..=most];
+        let address = proptest::collection::vec(any::<u8>(), 0..140);
+        let damaged = prop_oneof![2 => Just(None), 1 => (0..18_usize, any::<u8>()).prop_map(Some)];
+        let nearly = (near(most[0]), near(most[1]), address, damaged, 0..200_usize);
+        let nearly = nearly.prop_map(|(page_bytes, receive_pages, address, damaged, cut)| {
+            let hello = Hello {
+                page_bytes,
+                receive_pages,
+            };
+            let mut record = hello.emit().to_vec();
+            record.extend((address.len() as u16).to_le_bytes());
+            record.extend(address);
+            if let Some((at, byte)) = damaged {
+                record[at] = byte;
+            }
+            // Most are not cut.
+            record.truncate(if cut < 40 { cut } else { record.len() });
+            record
+        });
+        prop_oneof![8 => nearly, 1 => proptest::collection::vec(any::<u8>(), 0..60)]
+    }
+
+    /// What is in it, by the words of the description above.
+    fn expected(said: &[u8]) -> Option<[u32; 2]> {
+        let word = |at: usize| u32::from_le_bytes(said[at..at + 4].try_into().unwrap());
+        let is_ours = said.len() >= 16 && said.starts_with(b"FBFB\x01\0\0\0");
+        let words = is_ours.then(|| [word(8), word(12)])?;
+        let fits =
+            words[0] as usize <= Config::PAGE_BYTES_MAX && words[1] as usize <= Config::PAGES_MAX;
+        (fits && words[0] > 0 && words[1] > 0).then_some(words)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn whatever_is_said_is_read_as_described_or_refused(said in said()) {
+            let right = expected(&said);
+            let words = |hello: Hello| [hello.page_bytes, hello.receive_pages];
+            prop_assert_eq!(Hello::parse(&said).ok().map(words), right);
+            let behind = said.get(18..).filter(|address| address.len() <= 128);
+            let behind = behind.filter(|address| said[16..18] == (address.len() as u16).to_le_bytes());
+            let record = Hello::parse_record(&said).ok();
+            prop_assert_eq!(record.map(|(hello, address)| (words(hello), address)), right.zip(behind));
         }
     }
 }

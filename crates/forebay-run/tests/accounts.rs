@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use forebay_ledger::{Amount, Condition, Reason, Supervisor, Verdict, audit};
 use forebay_run::net::{
     Address, Entry, NetSummary, PeerId, Publisher, Receiver, Sender, Settings, Subscriber, Untaken,
 };
+use forebay_run::run_dir::open_ledger;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const ZERO: Duration = Duration::ZERO;
@@ -31,11 +34,30 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Settings that leave the ledger there.
+fn kept(out: &Path, settings: Settings) -> Settings {
+    Settings {
+        out: Some(out.to_owned()),
+        ..settings
+    }
+}
+
+/// What the audit says of a ledger that was left.
+fn audited(out: &Path) -> Verdict {
+    let snapshot = open_ledger(out).unwrap().snapshot().unwrap();
+    audit(&snapshot, Supervisor::Gone)
+}
+
 /// A publisher that has published ten messages of 1 to 10 bytes, and one more that nobody wants; a subscriber that has all ten.
 fn ten_came(address: &Address) -> (Publisher, Subscriber) {
-    let mut publisher = Publisher::listen(address, &Settings::default()).unwrap();
+    ten_came_to(address, &Settings::default(), &gathering())
+}
+
+/// The same with these settings of both.
+fn ten_came_to(address: &Address, from: &Settings, to: &Settings) -> (Publisher, Subscriber) {
+    let mut publisher = Publisher::listen(address, from).unwrap();
     let at = publisher.address().unwrap();
-    let mut subscriber = Subscriber::connect(&[at], &gathering()).unwrap();
+    let mut subscriber = Subscriber::connect(&[at], to).unwrap();
     subscriber.subscribe(&[Entry::one(1)]);
     until(|| {
         publisher.poll(ZERO).unwrap();
@@ -130,9 +152,55 @@ fn who_says_more_of_it_than_came_leaves_books_that_do_not_close() {
     }
 }
 
+#[test]
+fn a_ledger_that_does_not_close_says_so_itself() {
+    // Too many by one, too few by one, and the right number.
+    for (messages, bytes, is_closed) in [(11, 55, false), (9, 45, false), (10, 55, true)] {
+        let [address, _] = addresses("tainted");
+        let out = tempfile::tempdir().unwrap();
+        let settings = kept(&out.path().join("to"), gathering());
+        let (publisher, mut subscriber) = ten_came_to(&address, &Settings::default(), &settings);
+        subscriber.acknowledge().taken(messages, bytes);
+        let [_, subscribed] = ended(publisher, subscriber);
+        assert_eq!(subscribed.is_closed(), is_closed, "{subscribed:?}");
+        let verdict = audited(&out.path().join("to"));
+        assert_eq!(verdict.closed, is_closed, "{}", verdict.sheet());
+        let run = &verdict.balance.run;
+        let right = if is_closed {
+            (Condition::Ended, Reason::Requested)
+        } else {
+            (Condition::Tainted, Reason::Residual)
+        };
+        assert_eq!((run.condition, run.reason), right, "{messages} were taken");
+    }
+}
+
+#[test]
+fn the_ledger_says_what_was_confirmed_and_no_more() {
+    for (taken, bytes) in [(0, 0), (4, 10), (10, 55)] {
+        let [address, _] = addresses("confirmed");
+        let out = tempfile::tempdir().unwrap();
+        let settings = kept(&out.path().join("from"), Settings::default());
+        let (publisher, mut subscriber) = ten_came_to(&address, &settings, &gathering());
+        subscriber.acknowledge().taken(taken, bytes);
+        let [published, _] = ended(publisher, subscriber);
+        let verdict = audited(&out.path().join("from"));
+        let lines = verdict.balance.accounts.iter();
+        let mut lines = lines.filter(|line| line.place == "send" && line.outgoing.items > 0);
+        let line = lines.next().unwrap();
+        assert!(lines.next().is_none(), "there was one subscriber");
+        let amount = |items, bytes| Some(Amount { items, bytes });
+        assert_eq!(Some(line.outgoing), amount(10, 55));
+        assert_eq!(line.confirmed, amount(taken, bytes));
+        assert_eq!(line.unconfirmed, amount(10 - taken, 55 - bytes));
+        let unconfirmed = (published.unconfirmed, published.unconfirmed_bytes);
+        assert_eq!(unconfirmed, (10 - taken, 55 - bytes));
+    }
+}
+
 /// A sender that has sent a message of 20 bytes, its receiver that has it and can answer, and from whom that has it.
-fn one_asked(address: &Address) -> (Sender, Receiver, PeerId) {
-    let mut receiver = Receiver::listen_and_answer(address, &Settings::default()).unwrap();
+fn one_asked(address: &Address, of_receiver: &Settings) -> (Sender, Receiver, PeerId) {
+    let mut receiver = Receiver::listen_and_answer(address, of_receiver).unwrap();
     let at = receiver.address().unwrap();
     let mut sender = Sender::connect(&at, &Settings::default()).unwrap();
     until(|| {
@@ -154,7 +222,7 @@ fn one_asked(address: &Address) -> (Sender, Receiver, PeerId) {
 #[test]
 fn answers_that_nobody_listens_to_are_lost_by_name() {
     for address in addresses("unheard") {
-        let (mut sender, mut receiver, from) = one_asked(&address);
+        let (mut sender, mut receiver, from) = one_asked(&address, &Settings::default());
         receiver.try_send(from, 2, 0, &[0; 30]).unwrap();
         receiver.begin_end();
         receiver.flush();
@@ -174,7 +242,9 @@ fn answers_that_nobody_listens_to_are_lost_by_name() {
 #[test]
 fn answers_and_those_that_are_given_up_are_counted_once() {
     for address in addresses("answers") {
-        let (mut sender, mut receiver, from) = one_asked(&address);
+        let out = tempfile::tempdir().unwrap();
+        let settings = kept(&out.path().join("at"), Settings::default());
+        let (mut sender, mut receiver, from) = one_asked(&address, &settings);
         receiver.try_send(from, 2, 0, &[0; 30]).unwrap();
         receiver.give_up(40);
         receiver.flush();
@@ -200,5 +270,13 @@ fn answers_and_those_that_are_given_up_are_counted_once() {
             assert_eq!((summary.messages, summary.bytes), (2, 50), "{summary:?}");
         }
         assert_eq!(received.dropped_by_reason, drops(&[("not_answered", 1)]));
+        let verdict = audited(&out.path().join("at"));
+        let mut lines = verdict.balance.accounts.iter();
+        let answers = lines.find(|line| line.place == "answers").unwrap();
+        let given_up = Amount {
+            items: 1,
+            bytes: 40,
+        };
+        assert_eq!(answers.incoming, given_up, "{}", verdict.sheet());
     }
 }

@@ -703,7 +703,12 @@ fn with_a_stopped_one(backend: &str, slow: &str, rate: &str) -> [Value; 3] {
     let publisher = start(net("pub", &address, &generated).args(bounds));
     wait_for_bytes(&to);
     signal(&stopped, Signal::STOP);
-    std::thread::sleep(Duration::from_millis(2600));
+    // What the other one gets beyond what is on its way was published after the stop; the stopped one has room for a twentieth of it.
+    let written = || std::fs::metadata(&to).map_or(0, |file| file.len());
+    let before = written();
+    wait_for("what comes behind the stop", || {
+        (written() > before + (1 << 20)).then_some(())
+    });
     signal(&stopped, Signal::CONT);
     let end = |run: Run| {
         let ended = run.end();

@@ -8,9 +8,8 @@
 
 mod rig;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
 
 use rig::{Ended, forebay, start, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -142,26 +141,37 @@ fn what_is_not_understood_is_counted_by_name() {
 #[test]
 fn who_says_nothing_is_let_go_and_holds_nobody_up() {
     let listening = receiver(2, &[]);
-    let begun = Instant::now();
-    // Nothing, half a greeting, and a sender that vanishes in the middle of a buffer.
-    let silent = listening.connect();
-    let mut half = listening.connect();
-    half.write_all(&HELLO[..20]).unwrap();
-    let mut cut = listening.connect();
-    cut.write_all(&HELLO).unwrap();
-    cut.write_all(b"FN\x02\x06\xff\x0f\0\0 and no more")
-        .unwrap();
-    drop(cut);
-    sends(&listening, "1000");
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "the silent ones held up a sender"
-    );
-    answer(silent);
-    answer(half);
-    let summary = listening.end();
-    assert_eq!(summary["parted"]["no_greeting"], 2, "{summary}");
-    assert_eq!(summary["messages"], 1000);
+    // On a busy host the silent ones may be let go meanwhile, and say nothing of whom they hold up.
+    for attempt in 1..=10 {
+        // Nothing, half a greeting, and a sender that vanishes in the middle of a buffer.
+        let silent = listening.connect();
+        let mut half = listening.connect();
+        half.write_all(&HELLO[..20]).unwrap();
+        let mut cut = listening.connect();
+        cut.write_all(&HELLO).unwrap();
+        cut.write_all(b"FN\x02\x06\xff\x0f\0\0 and no more")
+            .unwrap();
+        drop(cut);
+        sends(&listening, "1000");
+        let is_waited_for = [&silent, &half].into_iter().all(is_silent);
+        answer(silent);
+        answer(half);
+        if is_waited_for {
+            let summary = listening.end();
+            assert_eq!(summary["parted"]["no_greeting"], 2 * attempt, "{summary}");
+            assert_eq!(summary["messages"], 1000 * attempt);
+            return;
+        }
+    }
+    panic!("the silent ones held up a sender");
+}
+
+/// Whether a stranger is still there, and was told nothing.
+fn is_silent(stranger: &TcpStream) -> bool {
+    stranger.set_nonblocking(true).unwrap();
+    let found = stranger.peek(&mut [0]);
+    stranger.set_nonblocking(false).unwrap();
+    found.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
 #[test]

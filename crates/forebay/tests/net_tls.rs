@@ -86,24 +86,43 @@ fn beyond_this_host_nothing_starts_without_certificates_or_a_word() {
         "--tls-authority",
         "--plain",
     ];
-    for (verb, address) in [
-        ("recv", "tcp://0.0.0.0:0"),
-        ("recv", "tcp://192.0.2.1:7100"),
-        ("pub", "tcp://[::]:0"),
-        ("send", "tcp://192.0.2.1:7100"),
-        ("sub", "tcp://192.0.2.1:7100"),
-    ] {
-        let ended = start(forebay().args(["net", verb, address])).end();
-        told(&ended, &remedies);
-        told(&ended, &[address, "is not on this host's loopback"]);
+    let listen = [
+        &["recv"][..],
+        &["pub"],
+        &["perf", "--role", "recv"],
+        &["perf", "--role", "echo"],
+        &["perf", "--role", "pub"],
+        &["bus"],
+    ];
+    let connect = [
+        &["send"][..],
+        &["sub"],
+        &["perf", "--role", "send"],
+        &["perf", "--role", "sub"],
+    ];
+    let net = |verb: &[&str], address: &str, more: &[&str]| {
+        let mut forebay = forebay();
+        start(forebay.arg("net").args(verb).arg(address).args(more)).end()
+    };
+    for verb in listen.iter().chain(&connect) {
+        for address in [
+            "tcp://0.0.0.0:0",
+            "tcp://192.0.2.1:7100",
+            "tcp://[::]:7100",
+            "tcp://[2001:db8::1]:7100",
+            "tcp://[::ffff:10.1.2.3]:7100",
+        ] {
+            let ended = net(verb, address, &[]);
+            told(&ended, &remedies);
+            told(&ended, &[address, "is not on this host's loopback"]);
+        }
     }
-    let perf = ["net", "perf", "tcp://0.0.0.0:0", "--role", "recv"];
-    told(&start(forebay().args(perf)).end(), &remedies);
-    // Nobody has said that the whole network may come, but that it may be plain.
-    let plain = ["net", "recv", "tcp://192.0.2.1:7100", "--plain"];
-    let ended = start(forebay().args(plain)).end();
-    told(&ended, &["192.0.2.1"]);
-    assert!(!ended.stderr.contains("--plain"), "{}", ended.stderr);
+    // With the word they go on, to an address that no host has.
+    for verb in listen {
+        let ended = net(verb, "tcp://192.0.2.1:7100", &["--plain"]);
+        told(&ended, &["192.0.2.1"]);
+        assert!(!ended.stderr.contains("--plain"), "{}", ended.stderr);
+    }
 }
 
 #[test]

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! `publish` counts messages by what their caller is told of them, each as often as its tag is wanted, and the copies that connections took or dropped where
-//! they did so.
+//! they did so; what nobody wants is the engine's count.
 //! `send` is the engine's count, and what of it is confirmed is its peers'. `receive` has what the engine found in the buffers, and what was given on from
 //! there, counted where it is given on. `deliver` counts what is on its way to the caller, and what the caller was called with beside the call. A caller
 //! that gathers says itself what it took and what it threw away; what is held goes down with the list of messages that it has not accounted for.
 //!
 //! What a peer says that it sent has one observer, its own totals: what never came (`gap`) and what could not be read (`broken`) are inferred from
-//! them. They stand in `told`, which is not balanced.
+//! them. They stand in `told`, which is not balanced. Nor is `answers`: of an answer that is given up, its caller alone knows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,7 +38,9 @@ const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"]
 /// Reasons of what a peer says of itself.
 const TOLD_REASONS: [&str; 2] = ["gap", "broken"];
 /// Reasons of the account in front.
-const PUBLISH_REASONS: [&str; 2] = ["no_subscriber", "not_answered"];
+const PUBLISH_REASONS: [&str; 1] = ["no_subscriber"];
+/// Reasons of what its caller alone knows.
+const ANSWER_REASONS: [&str; 1] = ["not_answered"];
 /// Reasons of the account behind, as [`Untaken`] has them.
 const DELIVER_REASONS: [&str; 2] = ["not_wanted", "not_written"];
 /// Books are shown so often, in ns.
@@ -70,6 +72,7 @@ pub(super) struct Books {
     book: Book,
     slots: Vec<Slot>,
     publish: Account,
+    answers: Account,
     deliver: Account,
     removed: RemovedWords,
     next_commit_ns: u64,
@@ -83,6 +86,7 @@ struct Declared {
     group: GroupId,
     slots: Vec<Slot>,
     publish: Account,
+    answers: Account,
     deliver: Account,
     removed: RemovedWords,
 }
@@ -102,6 +106,8 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
         builder.account(group, place, "all", Unit::Messages, reasons)
     };
     let (published, publish) = all(&mut builder, "publish", &PUBLISH_REASONS);
+    let (_, answers) =
+        builder.unbalanced_account(group, "answers", "all", Unit::Messages, &ANSWER_REASONS);
     let (delivered, deliver) = all(&mut builder, "deliver", &DELIVER_REASONS);
     let removed = RemovedWords::declare(&mut builder, group, "", &["messages"]);
     let mut copies = LinkSpec::new("copies", "all").from(published);
@@ -129,6 +135,7 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
         group,
         slots,
         publish,
+        answers,
         deliver,
         removed,
     };
@@ -163,6 +170,7 @@ impl Books {
             group,
             slots: declared.slots,
             publish: declared.publish,
+            answers: declared.answers,
             deliver: declared.deliver,
             removed: declared.removed,
             next_commit_ns: 0,
@@ -268,15 +276,17 @@ impl Books {
         Some(sent)
     }
 
-    /// What was handed in is wanted by nobody.
+    /// So many messages and bytes were wanted by nobody, as the engine has counted.
     #[inline]
-    pub(super) fn unheard(&mut self, bytes: u64) {
-        self.book.add_tally(self.publish.dropped[0], 1, bytes);
+    pub(super) fn unheard(&mut self, [messages, bytes]: [u64; 2]) {
+        self.book
+            .add_tally(self.publish.dropped[0], messages, bytes);
     }
 
-    /// What was handed in is given up before a connection has it.
+    /// An answer is given up before a connection has it.
     pub(super) fn given_up(&mut self, bytes: u64) {
-        self.book.add_tally(self.publish.dropped[1], 1, bytes);
+        self.book.add_tally(self.answers.incoming, 1, bytes);
+        self.book.add_tally(self.answers.dropped[0], 1, bytes);
     }
 
     /// A message is on its way to the caller.

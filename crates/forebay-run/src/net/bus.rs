@@ -39,6 +39,8 @@ const NAP: Duration = Duration::from_millis(20);
 const NAME_BYTES_MAX: usize = 64;
 /// Most patterns of one offer.
 const TAGS_MAX: usize = 65_536;
+/// What an offer costs whoever keeps it, in bytes, beside its texts and patterns: its place in a list that grows by doubling, and what an allocator adds.
+const OFFER_COST_BYTES: usize = 512;
 
 /// What a publisher offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,10 +118,15 @@ impl Offer {
         Ok(self.address.parse()?)
     }
 
-    /// Bytes of memory, which are fewer than those of its line.
+    /// Takes no more memory than it needs.
+    fn shrink(&mut self) {
+        self.tags.shrink_to_fit();
+    }
+
+    /// Bytes of memory, when it is shrunk: fewer than those of its line, but for what every offer costs.
     fn bytes(&self) -> usize {
-        let texts = self.name.len() + self.address.len() + self.host.len();
-        size_of_val(self.tags.as_slice()) + texts
+        let texts = self.name.capacity() + self.address.capacity() + self.host.capacity();
+        OFFER_COST_BYTES + self.tags.capacity() * size_of::<Tags>() + texts
     }
 
     /// Whether it has a tag that one of `entries` asks for.

@@ -25,9 +25,18 @@ pub(super) struct Publishing {
     engine: forebay_msg::Publisher<Piece>,
     /// The engine's numbers of connections, in the order of ours.
     peers: Vec<(u64, EngineId)>,
+    /// Messages and bytes that nobody wanted, as far as they are in the books.
+    unheard: [u64; 2],
 }
 
 impl Publishing {
+    /// Messages and bytes that the engine has found wanted by nobody since this was last asked.
+    fn newly_unheard(&mut self) -> [u64; 2] {
+        let now = self.engine.unheard();
+        let before = std::mem::replace(&mut self.unheard, now);
+        [now[0] - before[0], now[1] - before[1]]
+    }
+
     fn engine_id(&self, id: u64) -> Option<EngineId> {
         let at = self.place(id).ok()?;
         Some(self.peers[at].1)
@@ -116,6 +125,7 @@ impl Publisher {
         let role = Publishing {
             engine: forebay_msg::Publisher::new(&settings.messages)?,
             peers: Vec::new(),
+            unheard: [0; 2],
         };
         Ok(Self {
             end_point: EndPoint::listen(role, address, settings)?,
@@ -306,8 +316,9 @@ impl Publisher {
         end_point
             .books
             .handed_in(published.wanted.max(1).into(), bytes as u64);
+        let unheard = end_point.role.newly_unheard();
+        end_point.books.unheard(unheard);
         if published.wanted == 0 {
-            end_point.books.unheard(bytes as u64);
             return Ok(Some(0));
         }
         let copies = published.taken + published.dropped;
@@ -401,6 +412,7 @@ mod tests {
         let mut role = Publishing {
             engine,
             peers: Vec::new(),
+            unheard: [0; 2],
         };
         let agreed = Agreed {
             role: Wants::Subscriber,

@@ -148,9 +148,9 @@ impl Receiver {
         Ok(end_point.books.told(sent, bytes))
     }
 
-    /// An answer of so many bytes is given up, as its sender has no room for it or is gone: it is lost by the name `not_answered`.
+    /// An answer of so many bytes is given up, as its sender has no room for it or is gone: it is lost by the name `not_answered`, in an account that is not
+    /// balanced, as nobody else knows of it.
     pub fn give_up(&mut self, bytes: u64) {
-        self.end_point.books.handed_in(1, bytes);
         self.end_point.books.given_up(bytes);
     }
 

@@ -276,6 +276,42 @@ mod tests {
         Ok(())
     }
 
+    /// A name is beyond this host when one of its addresses is.
+    #[test]
+    fn a_name_is_here_when_all_of_its_addresses_are() {
+        let here = [
+            "127.0.0.1:1",
+            "127.3.2.1:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+        ];
+        let away = [
+            "10.1.2.3:1",
+            "[::ffff:10.1.2.3]:1",
+            "[fe80::1]:1",
+            "0.0.0.0:1",
+        ];
+        let of = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        assert!(Reach::Loopback.covers(&of(&here)));
+        for place in 0..=here.len() {
+            for one in away {
+                let mut name = of(&here);
+                name.insert(place, one.parse().unwrap());
+                assert!(!Reach::Loopback.covers(&name), "{name:?}");
+                assert!(Reach::Everywhere.covers(&name));
+                let mut round = Round::of(name);
+                let refused = Wire::connect("far.example", 1, Reach::Loopback, &mut round);
+                let refused = refused.err();
+                assert!(
+                    matches!(refused, Some(ByteLinkError::NotSecured { .. })),
+                    "{refused:?}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn each_attempt_takes_the_next_address_and_then_the_name_is_looked_up_anew() {
         let door = TcpListener::bind("127.0.0.1:0").unwrap();

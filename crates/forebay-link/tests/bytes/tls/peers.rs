@@ -128,6 +128,12 @@ fn beyond_loopback_nothing_starts_without_certificates_or_a_word() {
         "2001:db8::1",
         "::ffff:0.0.0.0",
         "::ffff:192.0.2.1",
+        "::ffff:10.1.2.3",
+        "::ffff:126.255.255.255",
+        "::ffff:128.0.0.1",
+        // IPv4 in the way of old, which is none: the bits are not those of ::1.
+        "::127.0.0.1",
+        "fe80::1",
     ] {
         let address = Address::Tcp {
             host: host.into(),

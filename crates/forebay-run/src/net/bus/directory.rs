@@ -146,11 +146,12 @@ fn read_file(path: &Path, offers: &mut Vec<Offer>) -> Result<(), String> {
         if line.trim().is_empty() {
             continue;
         }
-        let offer: Offer =
+        let mut offer: Offer =
             serde_json::from_str(&line).map_err(|error| format!("line {}: {error}", at + 1))?;
         offer
             .check()
             .map_err(|error| format!("line {}: {error}", at + 1))?;
+        offer.shrink();
         offers.push(offer);
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::announcer::Trouble;
 use forebay_link::bytes::Security;
 
-use super::lines::{Answer, BusError, Client, OFFERS_BYTES_MAX, Request};
+use super::lines::{Answer, BusError, Client, FOUND_BYTES_MAX, Request};
 use super::{BEAT, Bus, NAP, Offer, directory};
 use crate::error::RunError;
 
@@ -120,7 +120,7 @@ impl Looker {
         match &self.bus {
             Bus::Directory(path) => {
                 let mut wrong = BTreeSet::new();
-                let offers = directory::read(path, OFFERS_BYTES_MAX, &mut |file, error| {
+                let offers = directory::read(path, FOUND_BYTES_MAX, &mut |file, error| {
                     if !self.told.contains(file) {
                         tracing::warn!("{}: {error}", file.display());
                     }
@@ -160,8 +160,9 @@ fn all_of(client: &mut Client, end: &AtomicBool) -> Result<Vec<Offer>, BusError>
             return refused("its pages come to no end");
         }
         offers.retain(|offer| offer.check().is_ok());
+        offers.iter_mut().for_each(Offer::shrink);
         bytes += offers.iter().map(Offer::bytes).sum::<usize>();
-        if bytes > OFFERS_BYTES_MAX {
+        if bytes > FOUND_BYTES_MAX {
             return refused("it has more offers than any registry keeps");
         }
         all.append(&mut offers);
@@ -179,7 +180,11 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
 
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::net::bus::lines::OFFERS_BYTES_MAX;
+    use crate::net::bus::{Tags, registry};
 
     /// What comes of a registry that says these lines, one after the other and again and again.
     fn found(lines: &[&str]) -> Result<Vec<Offer>, BusError> {
@@ -229,5 +234,105 @@ mod tests {
         let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
         let error = found(&pages).unwrap_err().to_string();
         assert!(error.contains("more offers than"), "{error}");
+    }
+
+    /// What a registry may keep is never too much for who asks it.
+    #[test]
+    fn all_that_a_registry_may_keep_is_taken() {
+        let line = |offer: &Offer| serde_json::to_string(offer).unwrap().len();
+        let offer = |tags: usize, host: usize| {
+            let one = Tags { tag: 1, mask: 1 };
+            let mut offer: Offer = serde_json::from_str(OFFER).unwrap();
+            offer.tags.extend(std::iter::repeat_n(one, tags));
+            offer.host = "h".repeat(host);
+            offer.shrink();
+            offer
+        };
+        for [tags, host] in [[0, 0], [0, 1 << 20], [60_000, 0], [1, 1], [3, 130_900]] {
+            let offer = offer(tags, host);
+            let most = OFFERS_BYTES_MAX / line(&offer);
+            let most = most.min(registry::CONNECTIONS_MAX);
+            assert!(most * offer.bytes() <= FOUND_BYTES_MAX, "{tags} {host}");
+        }
+    }
+
+    /// What a registry answers to one request.
+    #[derive(Clone, Debug)]
+    enum Said {
+        /// A page with so many offers, some of which are none, and the number of the last one.
+        Page(usize, usize, u64),
+        Rest(usize, usize),
+        Refused,
+        Kept,
+        Garbage(String),
+    }
+
+    impl Said {
+        fn line(&self) -> String {
+            let offers = |good: &usize, wrong: &usize| {
+                let wrong = std::iter::repeat_n(OFFER.replace("tcp://", "ftp://"), *wrong);
+                let good = std::iter::repeat_n(OFFER.to_owned(), *good);
+                wrong.chain(good).collect::<Vec<_>>().join(",")
+            };
+            match self {
+                Self::Page(good, wrong, last) => {
+                    let offers = offers(good, wrong);
+                    format!(r#"{{"page":{{"offers":[{offers}],"last":{last}}}}}"#)
+                }
+                Self::Rest(good, wrong) => format!(r#"{{"offers":[{}]}}"#, offers(good, wrong)),
+                Self::Refused => r#"{"refused":"no"}"#.to_owned(),
+                Self::Kept => r#""kept""#.to_owned(),
+                Self::Garbage(text) => text.clone(),
+            }
+        }
+    }
+
+    fn said() -> impl Strategy<Value = Said> {
+        prop_oneof![
+            12 => (0..4_usize, 0..2_usize, 0..40_u64).prop_map(|(good, wrong, last)| Said::Page(good, wrong, last)),
+            4 => (0..4_usize, 0..2_usize).prop_map(|(good, wrong)| Said::Rest(good, wrong)),
+            1 => Just(Said::Refused),
+            1 => Just(Said::Kept),
+            // Whatever it is, it is no answer.
+            1 => "[^\n]{0,40}".prop_map(|text| Said::Garbage(format!("?{text}"))),
+            1 => Just(Said::Garbage(r#"{"offers":[{}]}"#.to_owned())),
+            1 => Just(Said::Garbage(r#"{"offers":[],"more":1}"#.to_owned())),
+        ]
+    }
+
+    /// How many offers are to be found in answers that come again and again, or what is to be said of them.
+    fn expected(all: &[Said]) -> Result<usize, &'static str> {
+        let (mut count, mut before) = (0, None);
+        for said in all.iter().cycle() {
+            match said {
+                Said::Page(good, wrong, last) => {
+                    if good + wrong == 0 || before.is_some_and(|before| *last <= before) {
+                        return Err("no end");
+                    }
+                    (count, before) = (count + good, Some(*last));
+                }
+                Said::Rest(good, _) => return Ok(count + good),
+                Said::Refused => return Err("no"),
+                Said::Kept => return Err("no answer"),
+                Said::Garbage(_) => return Err(""),
+            }
+        }
+        Ok(count)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn whatever_a_registry_answers_offers_are_taken_or_it_is_said_what_is_wrong(all in proptest::collection::vec(said(), 1..6)) {
+            let lines: Vec<String> = all.iter().map(Said::line).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            match (found(&lines), expected(&all)) {
+                (Ok(offers), right) => prop_assert_eq!(Ok(offers.len()), right),
+                (Err(error), right) => {
+                    let why = right.expect_err("all of it was right");
+                    prop_assert!(error.to_string().contains(why), "{}", error);
+                }
+            }
+        }
     }
 }

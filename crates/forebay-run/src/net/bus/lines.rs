@@ -18,8 +18,10 @@ pub(super) const LINE_BYTES_MAX: usize = 4 << 20;
 pub(super) const PAGE_BYTES_MAX: usize = 64 << 10;
 /// Longest answer, a page: a client takes no more of a registry that goes on and on.
 const ANSWER_BYTES_MAX: usize = LINE_BYTES_MAX + (4 << 10);
-/// All offers of a bus together, in bytes of their lines: a registry keeps no more of them, and nobody looks at more.
+/// All offers of a bus together, in bytes of their lines: a registry keeps no more of them.
 pub(super) const OFFERS_BYTES_MAX: usize = 128 << 20;
+/// What is found on a bus takes so many bytes of memory at the most: as many as a registry may keep for as many clients as it may have.
+pub(super) const FOUND_BYTES_MAX: usize = OFFERS_BYTES_MAX + (1 << 20);
 
 /// What a registry is told or asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

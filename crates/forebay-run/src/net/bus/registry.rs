@@ -18,7 +18,7 @@ use crate::net::{Address, NetError};
 use client::{Client, lost};
 
 /// Most connections at a time.
-const CONNECTIONS_MAX: usize = 1024;
+pub(super) const CONNECTIONS_MAX: usize = 1024;
 /// Most bytes kept for all clients together beside their offers: what they have said, and what they have not taken. Beyond that the one is let go of whom
 /// most is kept.
 const QUEUED_BYTES_MAX: usize = 128 << 20;
@@ -426,3 +426,5 @@ fn text(said: &impl Serialize) -> Vec<u8> {
 mod hostile;
 #[cfg(test)]
 mod large;
+#[cfg(test)]
+mod told;
