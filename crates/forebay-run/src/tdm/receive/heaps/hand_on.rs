@@ -214,3 +214,53 @@ impl Carrier {
 fn failed(address: &str, error: &NetError) -> Outcome {
     Outcome::Failed(format!("handing heaps on to {address}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HeapStream, OUTPUT_FULL, To};
+    use super::*;
+
+    #[test]
+    fn what_was_given_lies_here_until_its_end_is_told() {
+        // Nobody takes any, and there is room for two.
+        let (give, _heaps) = sync_channel(2);
+        let (tell, outcomes) = channel();
+        let hand_on = HandOn {
+            give: Some(give),
+            outcomes,
+            waiting: Sum::default(),
+            thread: None,
+            failed: None,
+        };
+        let mut stream = HeapStream::to(To::Messages(hand_on), "nowhere".to_owned());
+        let mut all = HeapTally::default();
+        let mut now = |stream: &mut HeapStream| {
+            all.add(&stream.became());
+            let held = stream.held();
+            let mut ended = all.whole;
+            let dropped = all.dropped.iter();
+            dropped.for_each(|sum| ended.add(sum.heaps, sum.bytes));
+            ended.add(held.heaps, held.bytes);
+            assert_eq!(ended, all.sent, "{all:?}");
+            let [full, long] = [OUTPUT_FULL, TOO_LONG].map(|why| all.dropped[why].heaps);
+            (all.whole.heaps, full, long, held.heaps, held.bytes)
+        };
+        for heap in 0..3_u8 {
+            let bytes = vec![heap; 10 + usize::from(heap)];
+            let piece = forebay_wire::heap::Piece {
+                heap: heap.into(),
+                tag: 1,
+                status: 0,
+                heap_bytes: bytes.len() as u32,
+                offset: 0,
+                bytes: &bytes,
+            };
+            stream.write(u64::from(heap) * 100, &[&piece.head()[..], &bytes].concat());
+        }
+        assert_eq!(now(&mut stream), (0, 1, 0, 2, 21));
+        tell.send(Outcome::Sent(10)).unwrap();
+        assert_eq!(now(&mut stream), (1, 1, 0, 1, 11));
+        tell.send(Outcome::Dropped(11, TOO_LONG)).unwrap();
+        assert_eq!(now(&mut stream), (1, 1, 1, 0, 0));
+    }
+}

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use forebay_tdm::heaps::Heap;
-use forebay_wire::heap::Piece;
+use forebay_wire::heap::{PIECE_HEAD_BYTES, Piece};
 
 use super::super::found::{Found, Kind};
 use super::Sum;
@@ -89,7 +89,7 @@ impl Records {
     pub(super) fn held(&self) -> Sum {
         Sum {
             heaps: self.given.len() as u64,
-            bytes: self.given.iter().map(|given| given.bytes).sum(),
+            bytes: (self.bytes.len() - self.given.len() * PIECE_HEAD_BYTES) as u64,
         }
     }
 

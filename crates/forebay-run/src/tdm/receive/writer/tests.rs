@@ -1,14 +1,15 @@
 use std::path::Path;
 
-use forebay_ledger::{Leak, SchemaBuilder, Words};
+use forebay_ledger::{Leak, LedgerReader, SchemaBuilder, Words};
+use forebay_wire::heap::Piece;
 
 use super::*;
 use crate::tdm::receive::streams::Written;
 
 const PACKET: usize = 64 << 10;
 
-/// A writer of one sender.
-fn started(path: &Path, queue_bytes: u64) -> Writer {
+/// Books of a writer of one sender, and who reads them.
+fn books() -> (WriterBooks, LedgerReader) {
     let mut schema = SchemaBuilder::new("writer");
     let (words, _) = WriterWords::declare(&mut schema, 1);
     let schema = schema.finish().unwrap();
@@ -16,10 +17,80 @@ fn started(path: &Path, queue_bytes: u64) -> Writer {
     let run = forebay_ledger::RunWriter::format(&schema, &memory, 1, 1).unwrap();
     drop(run);
     let books = WriterBooks::open(&schema, &memory, words, Leak::off()).unwrap();
+    (books, LedgerReader::open(&memory).unwrap())
+}
+
+/// A writer of one sender.
+fn started(path: &Path, queue_bytes: u64) -> Writer {
+    let (books, _) = books();
     let output = Output::Directory(path.to_path_buf());
     let mut writer = Writer::start(output, queue_bytes, Files::default(), books).unwrap();
     writer.open(0, "north", Carries::Bytes);
     writer
+}
+
+/// What its books show when it has taken a block with these packets: of `write` and of `heaps` what came, went on, was lost and is held.
+fn shown_after(output: Output, carries: Carries, packets: &[(u64, Vec<u8>)]) -> [[u64; 4]; 2] {
+    let (books, reader) = books();
+    let (back, _blocks) = channel();
+    let (tell, _told) = channel();
+    let mut taker = Taker {
+        streams: Streams::new(output),
+        files: Files::default(),
+        books,
+        shared: Arc::new(Shared::of(1)),
+        back,
+        tell,
+        failed: None,
+    };
+    let mut block = Block::default();
+    block.push_always(Op::Open {
+        sender: 0,
+        name: "north".to_owned(),
+        carries,
+    });
+    for (offset, payload) in packets {
+        block.data(0, *offset, payload, true);
+    }
+    taker.take(block);
+    let balance = reader.snapshot().unwrap().balance();
+    ["write", "heaps"].map(|place| {
+        let mut lines = balance.accounts.iter();
+        let line = lines.find(|line| line.place == place).unwrap();
+        assert!(line.residual.is_zero(), "{line:?}");
+        let dropped = line.dropped.iter().map(|it| it.items).sum();
+        let held = line.held.items.unsigned_abs();
+        [line.incoming.items, line.outgoing.items, dropped, held]
+    })
+}
+
+#[test]
+fn its_books_close_with_each_block_wherever_payloads_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let into = |name: &str| Output::Directory(directory.path().join(name));
+    let bytes: Vec<_> = [0, 10, 30].map(|at| (at, vec![7; 10])).into();
+    let none = [0; 4];
+    let shown = |output| shown_after(output, Carries::Bytes, &bytes);
+    // Two that follow each other are written when one comes that does not.
+    assert_eq!(shown(into("")), [[3, 2, 0, 1], none]);
+    assert_eq!(shown(into("nowhere")), [[3, 0, 3, 0], none]);
+    assert_eq!(shown(Output::Discard), [[3, 3, 0, 0], none]);
+    let piece = |heap, bytes: &[u8]| {
+        let piece = Piece {
+            heap,
+            tag: 1,
+            status: 0,
+            heap_bytes: 4,
+            offset: 0,
+            bytes,
+        };
+        (heap * 100, [&piece.head()[..], bytes].concat())
+    };
+    // The last one waits for its other half; of the one before it nothing came.
+    let heaps = [piece(0, b"abcd"), piece(1, b"efgh"), piece(3, b"ij")];
+    let shown = |output| shown_after(output, Carries::Heaps, &heaps);
+    assert_eq!(shown(Output::Discard), [[3, 3, 0, 0], [4, 2, 0, 2]]);
+    assert_eq!(shown(into("")), [[3, 3, 0, 0], [4, 0, 0, 4]]);
 }
 
 fn came(packet: u64) -> Came {

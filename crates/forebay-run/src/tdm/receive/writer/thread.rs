@@ -88,7 +88,7 @@ impl Taker {
         }
     }
 
-    fn take(&mut self, mut block: Block) {
+    pub(super) fn take(&mut self, mut block: Block) {
         let mut at = 0;
         let mut ops = std::mem::take(&mut block.ops);
         for op in ops.drain(..) {
