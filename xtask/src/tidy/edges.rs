@@ -35,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("forebay-python", &["forebay-run"]),
-    ("xtask", &[]),
+    ("xtask", &["forebay-testing"]),
 ];
 
 const BELOW_RUN: &[&str] = &[
