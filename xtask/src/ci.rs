@@ -277,9 +277,7 @@ mod tests {
 
     #[test]
     fn loom_tests_are_found_where_they_lie() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("a parent");
+        let root = forebay_testing::root();
         let selections =
             |name: &str| loom_selections(&root.join(name).join("Cargo.toml")).expect("readable");
         assert_eq!(selections("crates/forebay-ring"), [["--test", "loom"]]);

@@ -19,7 +19,6 @@ mod python;
 mod suite;
 mod tidy;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -38,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[String]) -> Result<ExitCode> {
-    let root = repository_root()?;
+    let root = forebay_testing::root();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::run(&root, &[])?,
         ["ci"] => ci::run(&root)?,
@@ -60,14 +59,6 @@ fn run(words: &[String]) -> Result<ExitCode> {
         _ => bail!("{USAGE}"),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn repository_root() -> Result<PathBuf> {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Ok(xtask
-        .parent()
-        .context("xtask lies outside of the repository")?
-        .to_path_buf())
 }
 
 /// The cargo that runs us, so that a second installation in `PATH` is not mixed in.

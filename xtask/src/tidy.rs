@@ -6,6 +6,7 @@ mod golden;
 mod length;
 mod licences;
 mod names;
+mod places;
 mod promises;
 mod readme;
 mod reasons;
@@ -61,12 +62,13 @@ pub(crate) fn run(root: &Path, built: &[PathBuf]) -> Result<()> {
     let tree = Tree::read(root)?;
     let metadata = metadata_of(&root.join("Cargo.toml"))?;
     let mut packages = licences::packages(&metadata);
-    let fuzz = root.join("fuzz/Cargo.toml");
+    let fuzz = root.join(places::FUZZ);
     if fuzz.exists() {
         packages.extend(licences::packages(&metadata_of(&fuzz)?));
     }
     let mut findings = Vec::new();
-    findings.extend(edges::check(&edges::declared(&metadata)));
+    findings.extend(places::check(&tree, places::ALL));
+    findings.extend(edges::check(&tree, &edges::declared(&metadata)));
     findings.extend(names::check(&tree));
     findings.extend(golden::check(&tree));
     findings.extend(skips::check(&tree));

@@ -68,9 +68,9 @@ impl Machine {
     }
 
     fn set_up(&self, purpose: &str) -> Output {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../x");
+        let root = forebay_testing::root();
         Command::new("sh")
-            .arg(script)
+            .arg(root.join("x"))
             .args(["set-up", purpose])
             .env(
                 "PATH",
@@ -80,7 +80,7 @@ impl Machine {
             .env("CARGO_HOME", self.0.join("no-cargo-home"))
             .env("FOREBAY_SYSTEM_CARGO", self.0.join("bin/cargo"))
             .env("SSL_CERT_FILE", file!())
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+            .current_dir(root)
             .output()
             .unwrap()
     }

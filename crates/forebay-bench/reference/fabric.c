@@ -4,7 +4,7 @@
  * comes) or send (sends for DURATION_MS, then an empty message). Both sides have PAGES buffers of MESSAGE_BYTES each way
  * and look at their queue again and again. A sender of a stream copies its payload into each page, as a program does
  * that has something to say; in place it sends pages as they are. Both print one JSON object.
- * Providers have connections (FI_EP_MSG), but for shm, where the first message is the sender's address. */
+ * Providers have connections (FI_EP_MSG). */
 #include <errno.h>
 #include <sched.h>
 #include <stdint.h>
@@ -36,9 +36,7 @@ static struct fid_fabric *fabric;
 static struct fid_domain *domain;
 static struct fid_eq *eq;
 static struct fid_cq *cq;
-static struct fid_av *av;
 static struct fid_ep *ep;
-static fi_addr_t peer = FI_ADDR_UNSPEC;
 static void *description;
 static size_t page_bytes, pages;
 static char *memory;
@@ -116,27 +114,21 @@ static void send_page(const char *payload, size_t bytes)
     if (payload)
         memcpy(page->bytes, payload, bytes);
     long code;
-    while ((code = fi_send(ep, page->bytes, bytes, description, peer, &page->context)) == -FI_EAGAIN)
+    while ((code = fi_send(ep, page->bytes, bytes, description, FI_ADDR_UNSPEC, &page->context)) == -FI_EAGAIN)
         look();
     check(code, "fi_send");
     under_way++;
 }
 
-static void open_end(struct fi_info *info, int connects)
+static void open_end(struct fi_info *info)
 {
     struct fi_cq_attr queue = {.size = 2 * pages + 1, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_NONE};
-    struct fi_av_attr table = {.type = FI_AV_TABLE, .count = 1};
     size_t bytes = 2 * pages * page_bytes;
     if (!domain)
         check(fi_domain(fabric, info, &domain, NULL), "fi_domain");
     check(fi_cq_open(domain, &queue, &cq, NULL), "fi_cq_open");
     check(fi_endpoint(domain, info, &ep, NULL), "fi_endpoint");
-    if (connects) {
-        check(fi_ep_bind(ep, &eq->fid, 0), "fi_ep_bind");
-    } else {
-        check(fi_av_open(domain, &table, &av, NULL), "fi_av_open");
-        check(fi_ep_bind(ep, &av->fid, 0), "fi_ep_bind");
-    }
+    check(fi_ep_bind(ep, &eq->fid, 0), "fi_ep_bind");
     check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
     check(fi_enable(ep), "fi_enable");
     memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -177,57 +169,39 @@ static struct fi_info *wait_event(uint32_t wanted)
     return event.entry.info;
 }
 
-static void open_all(const char *provider, const char *address, int listens, int connects)
+static void open_all(const char *provider, const char *address, int listens)
 {
     struct fi_info *hints = fi_allocinfo(), *info;
     struct fi_eq_attr events = {.wait_obj = FI_WAIT_UNSPEC};
-    char text[ADDRESS_MAX], *port = NULL;
-    const char *node = NULL;
-    size_t length = sizeof text;
+    char text[ADDRESS_MAX], *port;
     hints->fabric_attr->prov_name = strdup(provider);
-    hints->ep_attr->type = connects ? FI_EP_MSG : FI_EP_RDM;
+    hints->ep_attr->type = FI_EP_MSG;
     hints->caps = FI_MSG;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
     hints->tx_attr->size = pages + 1;
     hints->rx_attr->size = pages;
-    if (connects) {
-        snprintf(text, sizeof text, "%s", address);
-        port = strrchr(text, ':');
-        check(port ? 0 : -EINVAL, "an address without a port");
-        *port++ = 0;
-        node = text;
-    }
-    uint64_t flags = connects && listens ? FI_SOURCE : 0;
-    check(fi_getinfo(FI_VERSION(1, 17), node, port, flags, hints, &info), "fi_getinfo");
+    snprintf(text, sizeof text, "%s", address);
+    port = strrchr(text, ':');
+    check(port ? 0 : -EINVAL, "an address without a port");
+    *port++ = 0;
+    check(fi_getinfo(FI_VERSION(1, 17), text, port, listens ? FI_SOURCE : 0, hints, &info), "fi_getinfo");
     check(fi_fabric(info->fabric_attr, &fabric, NULL), "fi_fabric");
-    if (!connects) {
-        open_end(info, 0);
-        check(fi_getname(&ep->fid, text, &length), "fi_getname");
-        if (listens) {
-            fprintf(stderr, "listening on %s\n", text);
-            address = take()->bytes;
-        }
-        check(fi_av_insert(av, address, 1, &peer, 0, NULL) - 1, "fi_av_insert");
-        if (!listens)
-            send_page(text, length);
-        return;
-    }
     check(fi_eq_open(fabric, &events, &eq, NULL), "fi_eq_open");
     if (listens) {
         struct fid_pep *door;
         uint32_t where[ADDRESS_MAX / 4];
-        length = sizeof where;
+        size_t length = sizeof where;
         check(fi_passive_ep(fabric, info, &door, NULL), "fi_passive_ep");
         check(fi_pep_bind(door, &eq->fid, 0), "fi_pep_bind");
         check(fi_listen(door), "fi_listen");
         check(fi_getname(&door->fid, where, &length), "fi_getname");
         const unsigned char *port_bytes = (unsigned char *)where + 2;
-        fprintf(stderr, "listening on %s:%u\n", node, port_bytes[0] * 256u + port_bytes[1]);
-        open_end(wait_event(FI_CONNREQ), 1);
+        fprintf(stderr, "listening on %s:%u\n", text, port_bytes[0] * 256u + port_bytes[1]);
+        open_end(wait_event(FI_CONNREQ));
         check(fi_accept(ep, NULL, 0), "fi_accept");
     } else {
-        open_end(info, 1);
+        open_end(info);
         check(fi_connect(ep, info->dest_addr, NULL, 0), "fi_connect");
     }
     wait_event(FI_CONNECTED);
@@ -247,8 +221,6 @@ int main(int count, char **words)
     page_bytes = strtoul(words[5], NULL, 10);
     pages = strtoul(words[6], NULL, 10);
     size_t bytes = page_bytes;
-    if (page_bytes < ADDRESS_MAX)
-        page_bytes = ADDRESS_MAX;
     double duration = strtod(words[7], NULL) / 1e3, first = 0, last;
     char *payload = malloc(bytes);
     uint32_t *rtt_ns = listens || !rtt ? NULL : malloc(ROUNDS_MAX * sizeof *rtt_ns);
@@ -256,7 +228,7 @@ int main(int count, char **words)
     uint64_t messages = 0;
     check(payload ? 0 : -ENOMEM, "memory");
     memset(payload, 0x5a, bytes);
-    open_all(words[3], words[4], listens, !!strcmp(words[3], "shm"));
+    open_all(words[3], words[4], listens);
     if (listens) {
         for (;;) {
             struct page *page = take();

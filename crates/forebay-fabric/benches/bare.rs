@@ -1,7 +1,7 @@
 //! Pages over libfabric as they are, and bytes over TCP beside them: the reference for messaging, which rests on both.
 //!
 //! `cargo bench -p forebay-fabric --bench bare` prints a table; each row is one run of `SECONDS`, in this process, one thread per end. A thread that
-//! finds nothing spins for a while and then sleeps, where the provider has something to sleep on. `copy`: the sender copies into a page; `region`: it
+//! finds nothing spins for a while and then sleeps. `copy`: the sender copies into a page; `region`: it
 //! sends from registered memory. The ratio is to TCP's row of the same size.
 #![allow(clippy::print_stdout, reason = "rows are its result")]
 #![allow(
@@ -37,23 +37,19 @@ fn main() {
     for bytes in SIZES {
         let tcp = tcp_round_trip(bytes, run);
         trip_row("TCP", bytes, tcp, tcp);
-        for provider in ["tcp", "shm"] {
-            if let Some((near, far)) = pair(&libfabric, provider, bytes, 4) {
-                trip_row(provider, bytes, round_trip(near, far, bytes, run), tcp);
-            }
+        if let Some((near, far)) = pair(&libfabric, bytes, 4) {
+            trip_row("tcp", bytes, round_trip(near, far, bytes, run), tcp);
         }
     }
     for bytes in SIZES {
         let tcp = tcp_stream(bytes, run);
         stream_row("TCP", "copy", bytes, 0, tcp, tcp);
-        for provider in ["tcp", "shm"] {
-            for pages in PAGES.into_iter().chain([64]) {
-                for region in [false, true] {
-                    if let Some((near, far)) = pair(&libfabric, provider, bytes, pages) {
-                        let rate = stream(near, far, bytes, region, run);
-                        let send = if region { "region" } else { "copy" };
-                        stream_row(provider, send, bytes, pages, rate, tcp);
-                    }
+        for pages in PAGES.into_iter().chain([64]) {
+            for region in [false, true] {
+                if let Some((near, far)) = pair(&libfabric, bytes, pages) {
+                    let rate = stream(near, far, bytes, region, run);
+                    let send = if region { "region" } else { "copy" };
+                    stream_row("tcp", send, bytes, pages, rate, tcp);
                 }
             }
         }
@@ -74,12 +70,7 @@ fn stream_row(over: &str, send: &str, bytes: usize, pages: usize, rate: f64, tcp
     );
 }
 
-fn pair(
-    libfabric: &Libfabric,
-    provider: &str,
-    bytes: usize,
-    pages: usize,
-) -> Option<(Endpoint, Endpoint)> {
+fn pair(libfabric: &Libfabric, bytes: usize, pages: usize) -> Option<(Endpoint, Endpoint)> {
     let config = Config {
         page_bytes: bytes,
         receive_pages: pages,
@@ -87,11 +78,7 @@ fn pair(
         region_sends: pages,
         ..Config::default()
     };
-    let place = match provider {
-        "shm" => format!("bench-{}", std::process::id()),
-        _ => "127.0.0.1:0".into(),
-    };
-    let mut listener = match libfabric.listen(provider, &place, &config) {
+    let mut listener = match libfabric.listen("tcp", "127.0.0.1:0", &config) {
         Ok(listener) => listener,
         Err(error) => {
             println!("skipped: {error}");
@@ -99,7 +86,7 @@ fn pair(
         }
     };
     let address = listener.local_address().unwrap();
-    let mut near = libfabric.connect(provider, &address, &config).unwrap();
+    let mut near = libfabric.connect("tcp", &address, &config).unwrap();
     let mut far = loop {
         near.receive().unwrap();
         if let Some(far) = listener.accept().unwrap() {
@@ -136,9 +123,6 @@ fn rest(end: &mut Endpoint, for_room: bool, spins: &mut u32) {
     *spins += 1;
     if *spins < SPINS {
         return std::hint::spin_loop();
-    }
-    if end.must_be_polled() {
-        return std::thread::yield_now();
     }
     if end.arm(for_room).unwrap() {
         let mut fds = end.fds().map(|fd| libc::pollfd {

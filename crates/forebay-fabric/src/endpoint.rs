@@ -5,14 +5,13 @@ mod progress;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::error::{FabricError, Fault};
 use crate::hello::Hello;
-use crate::joint::Joint;
-use crate::provider::{LOCAL, Libfabric, host_and_port};
+use crate::provider::{Libfabric, host_and_port};
 use crate::sys::{Channel, Completion, Domain, Fabric, Opened, Page, Region, Room, SharedMemory};
 use crate::totals::Totals;
 
@@ -80,7 +79,6 @@ impl std::fmt::Debug for SharedDomain {
 /// the end: dropped after [`finish`](Self::finish), it sends for up to one second what is left. An error ends the connection.
 pub struct Endpoint {
     channel: Channel,
-    joint: Joint,
     peer: String,
     config: Config,
     connected: bool,
@@ -114,21 +112,13 @@ impl Endpoint {
     ) -> Result<Self, FabricError> {
         let peer = format!("fabric+{provider}://{place}");
         let found = libfabric.find(provider, config)?;
-        if provider == LOCAL {
-            let domain = Domain::open(&Fabric::open(&found.info)?, &found.info)?;
-            let opened = Channel::open(&domain, &found.info, room(&found.config), false)?;
-            let hello = Hello::of(&found.config);
-            let address = opened.channel.own_address()?;
-            let joint = Joint::to_local(&peer, place, hello, &address, &libfabric.0)?;
-            return Self::new(opened, joint, peer, found.config);
-        }
         let place = host_and_port(place)?;
         let refused = |error| not_connected(&peer, error);
         let info = libfabric.find_at(provider, &found, place, false);
         let info = info.map_err(refused)?;
         let domain = Domain::open(&Fabric::open(&info)?, &info)?;
-        let opened = Channel::open(&domain, &info, room(&found.config), true)?;
-        let mut endpoint = Self::new(opened, Joint::Message, peer.clone(), found.config)?;
+        let opened = Channel::open(&domain, &info, room(&found.config))?;
+        let mut endpoint = Self::new(opened, peer.clone(), found.config)?;
         let hello = Hello::of(&endpoint.config).emit();
         let begun = endpoint.channel.connect(&info, &hello);
         begun.map_err(refused)?;
@@ -136,15 +126,9 @@ impl Endpoint {
     }
 
     /// Takes over an open channel and posts all of its pages.
-    pub(crate) fn new(
-        opened: Opened,
-        joint: Joint,
-        peer: String,
-        config: Config,
-    ) -> Result<Self, FabricError> {
+    pub(crate) fn new(opened: Opened, peer: String, config: Config) -> Result<Self, FabricError> {
         let mut endpoint = Self {
             channel: opened.channel,
-            joint,
             peer,
             config,
             connected: false,
@@ -181,10 +165,6 @@ impl Endpoint {
 
     pub(crate) fn meet(&mut self, hello: Hello) {
         self.page_bytes_peer = hello.page_bytes as usize;
-    }
-
-    pub(crate) fn set_connected(&mut self) {
-        self.connected = true;
     }
 
     /// Sends the parts, one after the other, as one page. Says how many bytes it took: all, or 0 when no page is free, or when the connection is not
@@ -308,10 +288,7 @@ impl Endpoint {
     /// What to wait for, until readable.
     #[must_use]
     pub fn fds(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        match &self.joint {
-            Joint::Message => [self.channel.fd(), self.channel.events_fd()],
-            Joint::Local(local) => [None, local.socket().map(AsFd::as_fd)],
-        }
+        [self.channel.fd(), self.channel.events_fd()]
     }
 
     /// Whether nothing wakes a sleeper when data come, so that it has to look again by itself.
@@ -369,19 +346,8 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.drain();
-        if !self.connected {
-            return;
-        }
-        match &mut self.joint {
-            Joint::Message => self.channel.shut_down(),
-            Joint::Local(_) => self.look_at_all(),
-        }
-        if let Joint::Local(local) = &mut self.joint
-            && self.gone.is_none()
-            && self.channel.sends_under_way() > 0
-            && let Some(socket) = local.leave()
-        {
-            self.channel.keep_for(socket);
+        if self.connected {
+            self.channel.shut_down();
         }
     }
 }

@@ -1,8 +1,7 @@
 //! What both ends say about themselves while they connect.
 //!
 //! 16 bytes, little-endian: the letters `FBFB`, version u16, zero u16, page bytes u32, receive pages u32. They go with the provider's own connection
-//! request and its answer, which have room for 56 bytes with every provider. Where a provider has none of these (`shm`), they are a record on a
-//! socket of this host, followed by the address of the end point: its length u16, its bytes, which end in zero.
+//! request and its answer, which have room for 56 bytes with every provider.
 
 use crate::config::Config;
 
@@ -10,10 +9,6 @@ const MAGIC: [u8; 4] = *b"FBFB";
 const VERSION: u16 = 1;
 /// Length of a hello.
 pub(crate) const HELLO_BYTES: usize = 16;
-/// Longest address of an end point in a record.
-pub(crate) const ADDRESS_BYTES_MAX: usize = 128;
-/// Longest record.
-pub(crate) const RECORD_BYTES_MAX: usize = HELLO_BYTES + 2 + ADDRESS_BYTES_MAX;
 
 /// What an end says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,27 +61,6 @@ impl Hello {
         }
         Ok(hello)
     }
-
-    /// With the address of an end point behind it; `None` when that is too long.
-    pub(crate) fn emit_record(&self, address: &[u8]) -> Option<Vec<u8>> {
-        let len = u16::try_from(address.len()).ok()?;
-        let mut record = self.emit().to_vec();
-        record.extend(len.to_le_bytes());
-        record.extend(address);
-        (record.len() <= RECORD_BYTES_MAX).then_some(record)
-    }
-
-    /// Reads a record and the address in it.
-    pub(crate) fn parse_record(record: &[u8]) -> Result<(Self, &[u8]), &'static str> {
-        let hello = Self::parse(record)?;
-        let (len, address) = record[HELLO_BYTES..]
-            .split_first_chunk()
-            .ok_or("its record is cut")?;
-        if address.len() > ADDRESS_BYTES_MAX || address.len() != u16::from_le_bytes(*len).into() {
-            return Err("its record has another length than it says");
-        }
-        Ok((hello, address))
-    }
 }
 
 #[cfg(test)]
@@ -110,14 +84,6 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back() {
-        let record = HELLO.emit_record(b"fi_shm://1:0:7\0").unwrap();
-        let (hello, address) = Hello::parse_record(&record).unwrap();
-        assert_eq!((hello, address), (HELLO, &b"fi_shm://1:0:7\0"[..]));
-        assert!(HELLO.emit_record(&[1; ADDRESS_BYTES_MAX + 1]).is_none());
-    }
-
-    #[test]
     fn what_is_none_is_refused() {
         for (at, value) in [(0, b'X'), (4, 2), (6, 1), (11, 0xff), (15, 1)] {
             let mut bytes = GOLDEN;
@@ -125,11 +91,6 @@ mod tests {
             assert!(Hello::parse(&bytes).is_err(), "byte {at}");
         }
         assert!(Hello::parse(&GOLDEN[..15]).is_err());
-        assert!(Hello::parse_record(&GOLDEN).is_err());
-        let record = HELLO.emit_record(b"address\0").unwrap();
-        for len in 0..record.len() {
-            assert!(Hello::parse_record(&record[..len]).is_err(), "{len} bytes");
-        }
     }
 
     /// The right bytes of a record, damaged somewhere, cut or lengthened; or any.

@@ -1,21 +1,12 @@
-//! Connections that carry pages over libfabric: TCP, RDMA (`verbs`), shared memory.
+//! Connections that carry pages over libfabric: TCP, RDMA (`verbs`).
 //!
 //! The library is loaded while the program runs ([`Libfabric::load`]): neither building this crate nor any other backend needs it. A
 //! [`Listener`] takes connections in, an [`Endpoint`] is one: each send is one page, which comes as one page and in order. Pages are registered memory, and
 //! those to receive into are posted before a connection is made. A receiver that does not read holds its sender back: when all of the sender's
 //! pages are under way, [`Endpoint::send`] takes nothing.
 //!
-//! | provider | connections | to sleep on |
-//! |---|---|---|
-//! | `tcp` | the provider's | yes |
-//! | `verbs`, and others with `FI_EP_MSG` | the provider's | as the provider says |
-//! | `shm` | a socket of this host, by which the death of a peer shows, too | no: [must be polled](Endpoint::must_be_polled) |
-//!
-//! The provider `shm` of libfabric 1.17 keeps each end's queue behind a spin lock in memory that both processes share, and a receiver holds its own
-//! while it takes messages, long ones copied meanwhile. A sender waits for that lock inside of `fi_send`. So a receiver that is stopped (`SIGSTOP`)
-//! there holds its sender up until it goes on, and one that is killed there for ever; nothing outside of the library can end that wait. A thread notices who
-//! is in one call for 10 s while its peer is dead, says so, and ends the process, with books as they stand. Of about a thousand peers that were killed
-//! at full rate on a busy host it was one. Whoever must outlive the death of any peer uses another provider.
+//! Any provider with connections (`FI_EP_MSG`) can be used. Over `tcp` and `verbs` one can sleep until something comes; over one that has nothing to sleep
+//! on, an end point [must be polled](Endpoint::must_be_polled).
 //!
 //! Over `verbs` nothing lies between the two ends: what the peer has no free page for waits at its sender. An end point that has finished and is dropped
 //! waits one second for the peer to read; if it does not, the peer finds the connection lost where the rest is missing.
@@ -57,7 +48,6 @@ mod config;
 mod endpoint;
 mod error;
 mod hello;
-mod joint;
 mod listener;
 mod provider;
 #[allow(unsafe_code)]
@@ -68,7 +58,7 @@ pub use config::Config;
 pub use endpoint::{Endpoint, Received, Returned, SharedDomain};
 pub use error::{Blame, FabricError, Fault};
 pub use listener::Listener;
-pub use provider::{Libfabric, Provider};
+pub use provider::{Libfabric, Provider, why_refused};
 pub use sys::{Region, SharedMemory, registered_bytes};
 pub use totals::{ListenerTotals, Totals};
 

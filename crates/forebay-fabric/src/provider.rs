@@ -11,12 +11,24 @@ use crate::sys::{
     has_wait_fd,
 };
 
-/// The provider of this host's memory: it has no connections of its own, and nothing to wait for.
-pub(crate) const LOCAL: &str = "shm";
-const REFUSED: &[(&str, &str)] = &[(
-    "sockets",
-    "it loses connections and data; its successor is tcp",
-)];
+/// Providers that are not used, and why.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "sockets",
+        "it loses connections and data; its successor is tcp",
+    ),
+    (
+        "shm",
+        "a peer that is killed can hold its process up for ever; use shm://NAME",
+    ),
+];
+
+/// Why a provider is not used, and what to use in its place; `None`: it may be used.
+#[must_use]
+pub fn why_refused(provider: &str) -> Option<&'static str> {
+    let found = REFUSED.iter().find(|(name, _)| *name == provider);
+    found.map(|(_, why)| *why)
+}
 
 /// The library, loaded; a clone is the same one.
 #[derive(Debug, Clone)]
@@ -125,7 +137,7 @@ impl Libfabric {
         })
     }
 
-    /// Listens. `place` is `host:port` (port 0: any free one), for `shm` a name of up to 80 bytes.
+    /// Listens. `place` is `host:port` (port 0: any free one).
     ///
     /// # Errors
     /// The provider is missing or refused, a setting is out of range, or the place cannot be had.
@@ -154,17 +166,13 @@ impl Libfabric {
     /// The provider's best offer for these settings, and the settings as far as it takes them.
     pub(crate) fn find(&self, provider: &str, config: &Config) -> Result<Found, FabricError> {
         config.check()?;
-        if let Some((_, why)) = REFUSED.iter().find(|(name, _)| *name == provider) {
+        if let Some(why) = why_refused(provider) {
             let provider = provider.into();
             return Err(FabricError::ProviderRefused { provider, why });
         }
         let mut query = Query {
             provider: Some(provider),
-            endpoint: if provider == LOCAL {
-                FI_EP_RDM
-            } else {
-                FI_EP_MSG
-            },
+            endpoint: FI_EP_MSG,
             send_operations: config.send_pages + config.region_sends + 1,
             receive_operations: config.receive_pages,
             confirm_delivery: config.confirm_delivery,
@@ -221,9 +229,8 @@ impl Libfabric {
     }
 
     fn missing(&self, provider: &str) -> FabricError {
-        let refused = |name: &String| REFUSED.iter().all(|(refused, _)| refused != name);
         let mut there = self.providers().unwrap_or_default();
-        there.retain(refused);
+        there.retain(|name| why_refused(name).is_none());
         FabricError::ProviderMissing {
             provider: provider.escape_debug().to_string(),
             there,

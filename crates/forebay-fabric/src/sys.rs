@@ -12,12 +12,9 @@ mod info;
 mod layout;
 mod library;
 mod memory;
-mod neighbours;
 mod objects;
 mod shared;
 mod signals;
-mod stay;
-mod unix;
 
 pub(crate) use abi::{FI_EP_DGRAM, FI_EP_MSG, FI_EP_RDM, FI_ETRUNC as TRUNCATED, FI_MR_LOCAL};
 pub(crate) use channel::{Channel, Completion, Opened, Room, has_wait_fd};
@@ -29,4 +26,3 @@ pub(crate) use memory::Page;
 pub use memory::{Region, registered_bytes};
 pub(crate) use objects::{Domain, Fabric, PassiveEndpoint};
 pub use shared::SharedMemory;
-pub(crate) use unix::{Credentials, Record, UnixSocket, own_credentials};

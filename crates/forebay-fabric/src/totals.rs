@@ -34,9 +34,9 @@ impl Totals {
 pub struct ListenerTotals {
     /// Connections that were taken in.
     pub accepted: u64,
-    /// Connections that were turned down: they do not speak the protocol, or are another user's. What does not even speak the provider's own, as
+    /// Connections that were turned down: they do not speak the protocol. What does not even speak the provider's own, as
     /// rubbish on a TCP port, the provider `tcp` closes without a word, and it is not counted.
     pub refused: u64,
-    /// Connections that were given up before they were made: they ended, they failed, or too many waited without a word.
+    /// Connections that were given up before they were made: they ended, or they failed.
     pub given_up: u64,
 }

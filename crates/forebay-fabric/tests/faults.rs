@@ -129,11 +129,6 @@ fn killed(provider: &str) {
     assert_eq!(totals.pages_sent, totals.pages_completed + under_way);
     assert!(endpoint.send(&[b"more"]).is_err());
     assert!(endpoint.arm(true).is_err());
-    let of_peer = |name: &str| name.starts_with(&format!("{}:", peer.0.id()));
-    for file in std::fs::read_dir("/dev/shm").unwrap() {
-        let name = file.unwrap().file_name();
-        assert!(!of_peer(&name.to_string_lossy()), "{name:?} is left behind");
-    }
     // The next one is served.
     drop(endpoint);
     let mut peer = Peer::start(provider, &listener);
@@ -155,11 +150,6 @@ fn killed(provider: &str) {
 #[test]
 fn a_peer_that_is_killed_over_tcp() {
     killed("tcp");
-}
-
-#[test]
-fn a_peer_that_is_killed_over_shm() {
-    killed("shm");
 }
 
 /// Both ends in this process, one dropped without an end.
@@ -187,11 +177,6 @@ fn a_peer_that_goes_without_an_end_over_tcp() {
 }
 
 #[test]
-fn a_peer_that_goes_without_an_end_over_shm() {
-    dropped("shm");
-}
-
-#[test]
 fn nobody_listens_over_tcp() {
     let Some((libfabric, listener)) = listener("tcp", &small()) else {
         return;
@@ -203,17 +188,6 @@ fn nobody_listens_over_tcp() {
     assert!(matches!(error, FabricError::Connect { .. }), "{error}");
     assert_eq!(error.fault().unwrap().errno, libc::ECONNREFUSED);
     assert_eq!(endpoint.send(&[b"a"]).unwrap_err(), error);
-}
-
-#[test]
-fn nobody_listens_over_shm() {
-    let Some((libfabric, _listener)) = listener("shm", &small()) else {
-        return;
-    };
-    let error = libfabric.connect("shm", &pair::place("shm"), &small());
-    let error = error.unwrap_err();
-    assert!(matches!(error, FabricError::Connect { .. }), "{error}");
-    assert_eq!(error.fault().unwrap().errno, libc::ECONNREFUSED);
 }
 
 fn in_use(provider: &str) {
@@ -234,11 +208,6 @@ fn a_place_is_in_use_over_tcp() {
 }
 
 #[test]
-fn a_place_is_in_use_over_shm() {
-    in_use("shm");
-}
-
-#[test]
 fn providers_that_are_none() {
     let Some(libfabric) = libfabric() else { return };
     let connect = |provider: &str| {
@@ -251,14 +220,24 @@ fn providers_that_are_none() {
     };
     assert_eq!(provider, "warp");
     assert!(there.iter().any(|name| name == "tcp"), "{error}");
-    assert!(!there.iter().any(|name| name == "sockets"), "{error}");
+    for refused in ["sockets", "shm"] {
+        assert!(!there.iter().any(|name| name == refused), "{error}");
+    }
     assert!(libfabric.probe("warp").is_err());
-    let error = connect("sockets");
-    assert!(
-        error.to_string().contains("its successor is tcp"),
-        "{error}"
-    );
-    assert_eq!(error.blame(), Blame::Configuration);
+    for (refused, remedy) in [
+        ("sockets", "its successor is tcp"),
+        ("shm", "use shm://NAME"),
+    ] {
+        let error = connect(refused);
+        assert!(
+            matches!(error, FabricError::ProviderRefused { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains(remedy), "{error}");
+        assert_eq!(error.blame(), Blame::Configuration);
+        let error = libfabric.listen(refused, "127.0.0.1:0", &small());
+        assert!(matches!(error, Err(FabricError::ProviderRefused { .. })));
+    }
     // It has datagrams only.
     if libfabric.probe("udp").is_ok() {
         let error = connect("udp");
@@ -282,13 +261,9 @@ fn what_providers_have() {
         tcp.has_connections && tcp.can_be_used && tcp.has_wait_fd,
         "{tcp:?}"
     );
-    let sockets = libfabric.probe("sockets");
-    assert!(sockets.is_err() || !sockets.unwrap().can_be_used);
-    if let Ok(shm) = libfabric.probe("shm") {
-        assert!(
-            shm.can_be_used && !shm.has_connections && !shm.has_wait_fd,
-            "{shm:?}"
-        );
+    for refused in ["sockets", "shm"] {
+        let found = libfabric.probe(refused);
+        assert!(found.is_err() || !found.unwrap().can_be_used, "{refused}");
     }
 }
 
@@ -334,12 +309,10 @@ fn no_signal_is_taken_over() {
         return;
     }
     let before = handled();
-    for provider in ["tcp", "shm"] {
-        let Some(_pair) = pair(provider, &small()) else {
-            continue;
-        };
-        assert_eq!(handled(), before, "{provider}");
-    }
+    let Some(_pair) = pair("tcp", &small()) else {
+        return;
+    };
+    assert_eq!(handled(), before);
 }
 
 #[test]
@@ -363,10 +336,6 @@ fn settings_and_places_that_are_none() {
     }
     let error = libfabric.connect("tcp", "no-such-host.invalid:1", &small());
     assert!(matches!(error.unwrap_err(), FabricError::Connect { .. }));
-    if libfabric.probe("shm").is_ok() {
-        let error = libfabric.listen("shm", "../name", &small()).unwrap_err();
-        assert!(matches!(error, FabricError::Place { .. }), "{error}");
-    }
 }
 
 /// More pages than the provider has places for are cut to those.
@@ -378,14 +347,12 @@ fn a_provider_limits_the_pages() {
         send_pages: 60_000,
         ..Config::default()
     };
-    for provider in ["tcp", "shm"] {
-        let Some(Pair { near, .. }) = pair(provider, &config) else {
-            continue;
-        };
-        let taken = *near.config();
-        println!("{provider}: {taken:?}");
-        assert!(taken.send_pages < 60_000 && taken.send_pages >= 64);
-    }
+    let Some(Pair { near, .. }) = pair("tcp", &config) else {
+        return;
+    };
+    let taken = *near.config();
+    println!("{taken:?}");
+    assert!(taken.send_pages < 60_000 && taken.send_pages >= 64);
 }
 
 /// Strangers on the port: the listener goes on.
@@ -458,38 +425,4 @@ fn gone_before_it_is_taken_in(provider: &str) {
 #[test]
 fn one_who_does_not_wait_to_be_taken_in_over_tcp() {
     gone_before_it_is_taken_in("tcp");
-}
-
-#[test]
-fn one_who_does_not_wait_to_be_taken_in_over_shm() {
-    gone_before_it_is_taken_in("shm");
-}
-
-/// Somebody on the socket of a place in shared memory who is none of us.
-#[test]
-fn rubbish_in_the_place() {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixStream};
-    let Some((libfabric, mut listener)) = listener("shm", &small()) else {
-        return;
-    };
-    let address = listener.local_address().unwrap();
-    // A socket of another kind cannot even connect.
-    let name = SocketAddr::from_abstract_name(format!("forebay-fabric/{address}")).unwrap();
-    assert!(UnixStream::connect_addr(&name).is_err());
-    let wrong = pair::packet_socket(&format!("forebay-fabric/{address}"), &[0xff; 300]);
-    let silent = pair::packet_socket(&format!("forebay-fabric/{address}"), &[]);
-    until("it is refused", || {
-        assert!(listener.accept().unwrap().is_none());
-        (listener.totals().refused == 1).then_some(())
-    });
-    assert!(listener.must_be_polled(), "one waits in silence");
-    drop((wrong, silent));
-    until("it is given up", || {
-        assert!(listener.accept().unwrap().is_none());
-        (listener.totals().given_up == 1).then_some(())
-    });
-    assert!(!listener.must_be_polled());
-    let mut near = libfabric.connect("shm", &address, &small()).unwrap();
-    pair::meet(&mut listener, &mut near);
 }

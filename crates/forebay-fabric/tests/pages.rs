@@ -58,11 +58,6 @@ fn sizes_both_ways_over_verbs() {
     sizes_both_ways("verbs");
 }
 
-#[test]
-fn sizes_both_ways_over_shm() {
-    sizes_both_ways("shm");
-}
-
 /// The receiver does not look until the sender cannot go on; then all comes, in order and whole.
 fn held_back(provider: &str, pages: u64) {
     let config = Config {
@@ -128,11 +123,6 @@ fn a_receiver_that_stops_holds_the_sender_back_over_tcp() {
     held_back("tcp", 10_000);
 }
 
-#[test]
-fn a_receiver_that_stops_holds_the_sender_back_over_shm() {
-    held_back("shm", 10_000);
-}
-
 fn ends_in_order(provider: &str) {
     let config = Config {
         receive_pages: 2,
@@ -178,35 +168,6 @@ fn a_side_ends_and_the_other_goes_on_over_tcp() {
     ends_in_order("tcp");
 }
 
-#[test]
-fn a_side_ends_and_the_other_goes_on_over_shm() {
-    ends_in_order("shm");
-}
-
-/// Nothing of a peer in the same process is used after it has been dropped.
-#[test]
-fn one_goes_on_alone_over_shm() {
-    let config = Config {
-        page_bytes: 8_000,
-        ..Config::default()
-    };
-    let Some(Pair {
-        mut near, mut far, ..
-    }) = pair("shm", &config)
-    else {
-        return;
-    };
-    carry(&mut near, &mut far, &[1; 8_000]);
-    near.finish();
-    drop(far);
-    let error = until("the loss shows", || near.receive().err());
-    assert!(matches!(error, FabricError::Lost { .. }), "{error}");
-    for _ in 0..100 {
-        assert!(near.receive().is_err());
-        near.is_drained();
-    }
-}
-
 /// What was sent before the end comes, also when the sender is dropped at once.
 fn dropped_after_the_end(provider: &str) {
     let config = Config {
@@ -246,19 +207,13 @@ fn what_was_sent_comes_though_the_sender_is_dropped_over_tcp() {
     dropped_after_the_end("tcp");
 }
 
-#[test]
-fn what_was_sent_comes_though_the_sender_is_dropped_over_shm() {
-    dropped_after_the_end("shm");
-}
-
 fn smaller_pages(provider: &str) {
     let Some(libfabric) = libfabric() else { return };
     let small = Config {
         page_bytes: 100,
         ..Config::default()
     };
-    let place = pair::place(provider);
-    let mut listener = libfabric.listen(provider, &place, &small).unwrap();
+    let mut listener = libfabric.listen(provider, pair::PLACE, &small).unwrap();
     let address = listener.local_address().unwrap();
     let near = libfabric.connect(provider, &address, &Config::default());
     let mut near = near.unwrap();
@@ -277,11 +232,6 @@ fn smaller_pages(provider: &str) {
 #[test]
 fn the_smaller_page_of_both_limits_over_tcp() {
     smaller_pages("tcp");
-}
-
-#[test]
-fn the_smaller_page_of_both_limits_over_shm() {
-    smaller_pages("shm");
 }
 
 /// A receiver that sleeps whenever it is told that it may misses nothing.
@@ -367,9 +317,4 @@ fn delivery_confirmed(provider: &str) {
 #[test]
 fn delivery_can_be_confirmed_over_tcp() {
     delivery_confirmed("tcp");
-}
-
-#[test]
-fn delivery_can_be_confirmed_over_shm() {
-    delivery_confirmed("shm");
 }

@@ -126,11 +126,6 @@ fn pieces_are_sent_without_a_copy_over_tcp() {
     from_pieces("tcp");
 }
 
-#[test]
-fn pieces_are_sent_without_a_copy_over_shm() {
-    from_pieces("shm");
-}
-
 /// Of a receiver that does not look: so many pieces are under way at most, none is lost, and each comes back once.
 fn pieces_held_back(provider: &str) {
     const SENDS: usize = 6;
@@ -193,11 +188,6 @@ fn pieces_held_back(provider: &str) {
 #[test]
 fn pieces_come_back_each_once_over_tcp() {
     pieces_held_back("tcp");
-}
-
-#[test]
-fn pieces_come_back_each_once_over_shm() {
-    pieces_held_back("shm");
 }
 
 #[test]

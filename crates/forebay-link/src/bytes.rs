@@ -93,16 +93,13 @@ pub enum Received {
 ///
 /// How it ends, seen from the side that stays:
 ///
-/// | the peer | `tcp` | `tcp` with TLS | `shm` | `fabric+tcp` | `fabric+shm` |
-/// |---|---|---|---|---|---|
-/// | [`finish`](Self::finish)es | all that it sent, then `Ended` | the same | the same | the same | the same |
-/// | and is dropped, all of ours read | the same | the same, if we take it within 1 s; else as without `finish` | the same | the same, if we take it within 1 s; else as without `finish` | the same |
-/// | and is dropped, some of ours unread | `Lost`; the end of what it sent may be missing | as over `tcp` | all, then `Ended` | as over `tcp` | all, then `Ended` |
-/// | is dropped without `finish` | as above: `Ended` is no proof of an orderly end | the beginning of what was taken by its `send`, then `Lost` | all that was taken by its `send`, then `Lost` | the first pieces of those, then `Lost` | as over `shm` |
-/// | is killed | the same | the same | the same | the same | the first pieces, then `Lost`; or this side hangs for good |
-///
-/// A process that is killed while it has one of the spin locks in the memory that libfabric's provider `shm` shares never gives it back: who may be killed
-/// is better met over `shm`.
+/// | the peer | `tcp` | `tcp` with TLS | `shm` | `fabric+tcp` |
+/// |---|---|---|---|---|
+/// | [`finish`](Self::finish)es | all that it sent, then `Ended` | the same | the same | the same |
+/// | and is dropped, all of ours read | the same | the same, if we take it within 1 s; else as without `finish` | the same | the same, if we take it within 1 s; else as without `finish` |
+/// | and is dropped, some of ours unread | `Lost`; the end of what it sent may be missing | as over `tcp` | all, then `Ended` | as over `tcp` |
+/// | is dropped without `finish` | as above: `Ended` is no proof of an orderly end | the beginning of what was taken by its `send`, then `Lost` | all that was taken by its `send`, then `Lost` | the first pieces of those, then `Lost` |
+/// | is killed | the same | the same | the same | the same |
 ///
 /// So over plain TCP an orderly end has to be said in the stream itself. That the peer is gone shows in [`send`](Self::send) sooner or later, as `Lost`;
 /// what was taken meanwhile is lost with it.
@@ -321,11 +318,9 @@ pub fn connect_next(
             Ok(Box::new(TcpLink::new(wire)))
         }
         (Address::Shm { name }, _) => Ok(Box::new(ShmLink::connect(name, room)?)),
-        (Address::Fabric { provider, .. }, Security::Tls(_)) if provider != "shm" => {
-            Err(ByteLinkError::NotSecurable {
-                address: address.to_string(),
-            })
-        }
+        (Address::Fabric { .. }, Security::Tls(_)) => Err(ByteLinkError::NotSecurable {
+            address: address.to_string(),
+        }),
         (Address::Fabric { .. }, Security::PlainOnLoopback) if !address.is_local() => {
             Err(ByteLinkError::Unencrypted {
                 address: address.to_string(),
@@ -351,11 +346,9 @@ pub fn listen(address: &Address, terms: impl Into<Terms>) -> Result<Box<dyn Door
             Ok(Box::new(TcpDoor::open(host, *port, reach(&security))?))
         }
         (Address::Shm { name }, _) => Ok(Box::new(ShmDoor::listen(name, room)?)),
-        (Address::Fabric { provider, .. }, Security::Tls(_)) if provider != "shm" => {
-            Err(DoorError::NotSecurable {
-                address: address.to_string(),
-            })
-        }
+        (Address::Fabric { .. }, Security::Tls(_)) => Err(DoorError::NotSecurable {
+            address: address.to_string(),
+        }),
         (Address::Fabric { .. }, Security::PlainOnLoopback) if !address.is_local() => {
             Err(DoorError::Unencrypted {
                 address: address.to_string(),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use forebay_ledger::{AccountOutline, LinkOutline, Outline};
+use forebay_testing::root;
 use serde::Deserialize;
 
 /// Set when the page shall be written instead of compared.
@@ -95,10 +96,6 @@ struct Counted {
 fn counted() -> Vec<Ledger> {
     let counted: Counted = toml::from_str(include_str!("accounts/counted.toml")).unwrap();
     counted.ledger
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// An owner without its number: `source17` is `source*`.
@@ -420,10 +417,8 @@ fn files_with(folder: &Path, text: &str, found: &mut BTreeSet<String>) {
             let product = content.split("#[cfg(test)]").next().unwrap_or_default();
             let is_test = path.ends_with("tests.rs") || path.ends_with("accounts.rs");
             if !is_test && product.contains(text) {
-                let root = root().canonicalize().unwrap();
-                let path = path.canonicalize().unwrap();
-                let name = path.strip_prefix(root).unwrap().display().to_string();
-                found.insert(name);
+                let name = path.strip_prefix(root()).unwrap();
+                found.insert(name.display().to_string());
             }
         }
     }

@@ -39,8 +39,8 @@ fn a_short_file_is_the_plan_of_the_command_line() {
 
 #[test]
 fn the_example_is_a_chain() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let chain = config::load(&root.join("examples/hades.toml"), "7").unwrap();
+    let example = forebay_testing::root().join("examples/hades.toml");
+    let chain = config::load(&example, "7").unwrap();
     let plan = &chain.plan;
     assert_eq!((plan.sources.len(), plan.ports.len()), (95, 92));
     let names: Vec<&str> = [0, 59, 60, 90, 94]
@@ -383,7 +383,7 @@ fn more_memory_than_allowed_is_refused_with_the_sum() {
 
 #[test]
 fn the_document_holds_the_reference() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CONFIGURATION.md");
+    let path = forebay_testing::root().join("docs/CONFIGURATION.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let marks = ["<!-- reference: begin -->\n\n", "\n<!-- reference: end -->"];
     let (head, rest) = text.split_once(marks[0]).unwrap();

@@ -31,7 +31,6 @@ fn addresses() -> Vec<Address> {
         "tcp://127.0.0.1:0",
         &format!("shm://{place}"),
         "fabric+tcp://127.0.0.1:0",
-        &format!("fabric+shm://{place}"),
     ];
     let all = all.into_iter().map(|text| text.parse().unwrap());
     let usable = |address: &Address| {

@@ -1,10 +1,11 @@
-//! What the tests of all crates share.
+//! What the tests of all crates share: how one says what it leaves out, and where the checkout is.
 //!
 //! A test that cannot do all of its work on this machine says so by [`skip!`]. `./x test` counts what was left out by its reason, and fails when a
 //! reason is not in `xtask/expected.toml`.
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// Says on standard output that a test leaves something out, and why. The reason is one line, and names what has to be there.
 ///
@@ -17,6 +18,28 @@ macro_rules! skip {
     ($($reason:tt)*) => {
         $crate::record(::core::format_args!($($reason)*))
     };
+}
+
+/// The folder of the checkout: the nearest one above this crate that has a `Cargo.lock`, wherever in it a crate lies.
+///
+/// # Panics
+/// There is none: the checkout has been moved or removed since this was built.
+#[must_use]
+#[allow(
+    clippy::panic,
+    reason = "a test that does not find its files has failed"
+)]
+pub fn root() -> PathBuf {
+    let crate_here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    match above(crate_here) {
+        Some(root) => root.to_path_buf(),
+        None => panic!("no Cargo.lock above {}", crate_here.display()),
+    }
+}
+
+fn above(start: &Path) -> Option<&Path> {
+    let mut folders = start.ancestors();
+    folders.find(|folder| folder.join("Cargo.lock").is_file())
 }
 
 /// The work of [`skip!`].
@@ -39,6 +62,16 @@ fn line(reason: fmt::Arguments<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_root_is_where_the_lock_file_is_however_deep_a_crate_lies() {
+        let root = root();
+        assert!(root.join("Cargo.lock").is_file() && root.join("xtask/Cargo.toml").is_file());
+        for depth in ["", "crates", "crates/floor/name", "crates/floor/name/src"] {
+            assert_eq!(above(&root.join(depth)), Some(root.as_path()), "{depth}");
+        }
+        assert_eq!(above(Path::new("/")), None);
+    }
 
     #[test]
     fn a_reason_is_one_line() {

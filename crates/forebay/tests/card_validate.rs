@@ -187,8 +187,8 @@ fn a_file_is_checked_before_it_is_carried_out_and_mistakes_are_named() {
         assert_eq!(done.status.code(), Some(2), "{}", said(&done));
         assert!(said(&done).contains(words), "{}", said(&done));
     }
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/batch.toml");
-    let done = forebay(&["check", example]);
+    let example = forebay_testing::root().join("examples/batch.toml");
+    let done = forebay(&["check", example.to_str().unwrap()]);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     assert!(
         said(&done).contains("40, of them faulty: 2"),

@@ -36,7 +36,8 @@ fn file(directory: &Path, text: &str) -> String {
 
 #[test]
 fn the_example_is_good_and_its_use_is_told() {
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hades.toml");
+    let example = forebay_testing::root().join("examples/hades.toml");
+    let example = example.to_str().unwrap();
     let (code, out, _) = run(&["check", example]);
     assert_eq!(code, Some(0), "{out}");
     // Five of the sources leave it to the host.

@@ -22,7 +22,7 @@ fn elinks(args: &[&str], file: &Path) -> Ended {
 fn a_map_is_shown_drawn_changed_and_checked() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("card.toml");
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/card.toml");
+    let example = forebay_testing::root().join("examples/card.toml");
     fs::copy(example, &file).unwrap();
     let picture = directory.path().join("map.svg");
     let shown = elinks(&["show", "--svg", picture.to_str().unwrap()], &file);

@@ -191,7 +191,7 @@ fn memory_is_told_for_every_backend_that_can_be_used() {
     let rows: Vec<Vec<&str>> = lines.collect();
     let number = |row: &[&str], name: &str| row[at(name)].parse::<f64>().unwrap();
     let skipped = report["skipped"].as_array().unwrap();
-    for backend in ["tcp", "shm", "fabric+tcp", "fabric+shm"] {
+    for backend in ["tcp", "shm", "fabric+tcp"] {
         let of_backend: Vec<_> = rows
             .iter()
             .filter(|row| row[at("backend")] == backend)

@@ -12,8 +12,8 @@ const START_BYTES: usize = 32;
 const FIRST_EVENT_BYTES: usize = 2_048;
 
 fn data(name: &str) -> PathBuf {
-    let data = "../forebay-wire/tests/data";
-    [env!("CARGO_MANIFEST_DIR"), data, name].iter().collect()
+    let data = forebay_testing::root().join("crates/forebay-wire/tests/data");
+    data.join(name)
 }
 
 fn inspect(folder: &Path, args: &[&str]) -> Output {

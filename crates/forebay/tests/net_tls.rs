@@ -254,8 +254,7 @@ fn a_key_that_others_can_read_is_warned_of() {
 
 /// The commands of a page between two markers.
 fn commands(page: &str, mark: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join(page)).unwrap();
+    let text = std::fs::read_to_string(forebay_testing::root().join(page)).unwrap();
     let begun = text
         .split_once(&format!("<!-- {mark} -->\n```sh\n"))
         .unwrap()

@@ -25,9 +25,7 @@ const PORTS: [u16; 5] = [9400, 9401, 9402, 9403, 9404];
 const RATE_INTERVAL: &str = "20s";
 
 fn deploy(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../deploy")
-        .join(name)
+    forebay_testing::root().join("deploy").join(name)
 }
 
 /// Prometheus itself; killed when it is dropped.

@@ -186,11 +186,8 @@ fn a_real_time_priority_that_is_refused_is_told_with_its_remedy_and_the_run_goes
 
 /// Names of metrics in the expressions of the dashboard, with the place that each asks for.
 fn shown() -> BTreeSet<(String, Option<String>)> {
-    let path = [
-        env!("CARGO_MANIFEST_DIR"),
-        "../../deploy/grafana/forebay-tdm.json",
-    ];
-    let text = fs::read_to_string(path.iter().collect::<PathBuf>()).unwrap();
+    let path = forebay_testing::root().join("deploy/grafana/forebay-tdm.json");
+    let text = fs::read_to_string(path).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels

@@ -578,8 +578,8 @@ fn a_card_that_is_not_there_and_files_with_mistakes_are_told() {
     let ended = chain.toflx("toflx", "card_wait_s = 0").end();
     assert_eq!(ended.code(), Some(2));
     assert!(ended.stderr.contains("no card answers"), "{}", ended.stderr);
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/toflx.toml");
-    let good = start(forebay().args(["check", example])).end();
+    let example = forebay_testing::root().join("examples/toflx.toml");
+    let good = start(forebay().arg("check").arg(example)).end();
     assert!(good.stdout.contains("to-flx, cards: 1"), "{}", good.stdout);
     let file = chain.path("wrong.toml");
     fs::write(&file, "[toflx]\naddress = \"shm://a\"\ndrain = 1\n").unwrap();

@@ -108,10 +108,8 @@ mod tests {
 
     #[test]
     fn every_account_and_policy_file_of_the_tree_is_in_the_list() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("a parent");
-        let list = List::read(root).expect("in form, and of files that are there");
+        let root = forebay_testing::root();
+        let list = List::read(&root).expect("in form, and of files that are there");
         let listed: Vec<&String> = list.shards.iter().flat_map(|shard| &shard.files).collect();
         let mut missing = Vec::new();
         let mut folders = vec![root.join("crates")];
@@ -122,7 +120,10 @@ mod tests {
                     folders.push(path);
                     continue;
                 }
-                let name = path.strip_prefix(root).expect("below it").to_string_lossy();
+                let name = path
+                    .strip_prefix(&root)
+                    .expect("below it")
+                    .to_string_lossy();
                 let is_book = [
                     "/books.rs",
                     "/account.rs",

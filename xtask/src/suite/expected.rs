@@ -122,10 +122,7 @@ mod tests {
 
     #[test]
     fn the_tree_has_a_list_in_form() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("a parent");
-        let expected = Expected::read(root).expect("in form");
+        let expected = Expected::read(&forebay_testing::root()).expect("in form");
         assert!(expected.tests_min > 2000 && !expected.reasons.is_empty());
         // A list that takes everything holds nothing.
         assert!(

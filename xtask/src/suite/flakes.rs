@@ -117,10 +117,7 @@ mod tests {
 
     #[test]
     fn the_tree_has_a_list_in_form() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("a parent");
-        read(root).expect("in form");
+        read(&forebay_testing::root()).expect("in form");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use cargo_metadata::{DependencyKind, Metadata};
 
 use super::Finding;
+use super::places::{ENGINES, FACES};
+use super::tree::Tree;
 
 const TABLE: &str = "xtask/src/tidy/edges.rs";
 
@@ -35,7 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("forebay-python", &["forebay-run"]),
-    ("xtask", &[]),
+    ("xtask", &["forebay-testing"]),
 ];
 
 const BELOW_RUN: &[&str] = &[
@@ -65,19 +67,7 @@ const BELOW_FACES: &[&str] = &[
     "forebay-emu",
 ];
 
-/// Nothing may rest on these, tests included.
-const FACES: &[&str] = &["forebay", "forebay-bench", "forebay-python", "xtask"];
-
-/// Crates that are told the time and handed bytes, and so need nothing that talks to the system.
-const SANS_IO: &[&str] = &[
-    "forebay-wire",
-    "forebay-ledger",
-    "forebay-evb",
-    "forebay-msg",
-    "forebay-readout",
-    "forebay-tdm",
-    "forebay-emu",
-];
+/// What talks to the system: engines need none of it.
 const SYSTEM: &[&str] = &[
     "libc",
     "rustix",
@@ -90,79 +80,90 @@ const SYSTEM: &[&str] = &[
 
 /// A dependency as a `Cargo.toml` declares it.
 pub(super) struct Edge {
-    from: String,
     to: String,
     for_tests: bool,
 }
 
-/// Every dependency that a crate of the workspace declares.
-pub(super) fn declared(metadata: &Metadata) -> Vec<Edge> {
-    let mut edges = Vec::new();
-    for package in metadata.workspace_packages() {
-        edges.extend(package.dependencies.iter().map(|dependency| Edge {
-            from: package.name.to_string(),
-            to: dependency.name.clone(),
-            for_tests: dependency.kind == DependencyKind::Development,
-        }));
-    }
-    edges
+/// A crate of the workspace.
+pub(super) struct Declared {
+    name: String,
+    manifest: String,
+    edges: Vec<Edge>,
 }
 
-pub(super) fn check(edges: &[Edge]) -> Vec<Finding> {
-    edges.iter().filter_map(judge).collect()
+/// Every crate of the workspace, with every dependency that it declares.
+pub(super) fn declared(metadata: &Metadata) -> Vec<Declared> {
+    let packages = metadata.workspace_packages().into_iter();
+    packages
+        .map(|package| {
+            let manifest = package.manifest_path.strip_prefix(&metadata.workspace_root);
+            let edges = package.dependencies.iter().map(|dependency| Edge {
+                to: dependency.name.clone(),
+                for_tests: dependency.kind == DependencyKind::Development,
+            });
+            Declared {
+                name: package.name.to_string(),
+                manifest: manifest.unwrap_or(&package.manifest_path).to_string(),
+                edges: edges.collect(),
+            }
+        })
+        .collect()
 }
 
-fn judge(edge: &Edge) -> Option<Finding> {
-    let Edge {
-        from,
-        to,
-        for_tests,
-    } = edge;
-    let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == from) else {
-        return Some(finding(
-            edge,
-            format!("the crate {from} is not in the drawing"),
-        ));
-    };
-    let ours = to == "xtask" || to == "forebay" || to.starts_with("forebay-");
-    if !ours {
-        let breaks =
-            !for_tests && SANS_IO.contains(&from.as_str()) && SYSTEM.contains(&to.as_str());
-        return breaks.then(|| {
-            finding(
-                edge,
-                format!("{from} may not use {to}: it reads no clock, socket or file"),
-            )
-        });
+pub(super) fn check(tree: &Tree, crates: &[Declared]) -> Vec<Finding> {
+    judge_all(crates, &ENGINES.packages(tree), &FACES.packages(tree))
+}
+
+fn judge_all(crates: &[Declared], engines: &[String], faces: &[String]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = gone(crates).collect();
+    for of in crates {
+        let edges = of.edges.iter();
+        findings.extend(edges.filter_map(|edge| judge(of, edge, engines, faces)));
     }
-    let planned = if *for_tests {
-        !FACES.contains(&to.as_str())
-    } else {
-        allowed.contains(&to.as_str())
-    };
-    (!planned).then(|| {
-        finding(
-            edge,
-            format!(
-                "{from} may not use {to}{}",
-                if *for_tests {
-                    ", not even in tests"
-                } else {
-                    ""
-                }
-            ),
+    findings
+}
+
+/// Rows of the drawing that are no crate.
+fn gone(crates: &[Declared]) -> impl Iterator<Item = Finding> {
+    let is_gone = |name: &str| !crates.iter().any(|of| of.name == name);
+    let rows = ALLOWED.iter().filter(move |(name, _)| is_gone(name));
+    rows.map(|(name, _)| {
+        Finding::new(
+            TABLE,
+            format!("the drawing has {name}, which is no crate of the workspace"),
+            "give it its new name here, or take its row out",
         )
     })
 }
 
-fn finding(edge: &Edge, what: String) -> Finding {
-    let manifest = if edge.from == "xtask" {
-        "xtask/Cargo.toml".into()
-    } else {
-        format!("crates/{}/Cargo.toml", edge.from)
+fn judge(of: &Declared, edge: &Edge, engines: &[String], faces: &[String]) -> Option<Finding> {
+    let (from, to) = (&of.name, &edge.to);
+    let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == from) else {
+        let what = format!("the crate {from} is not in the drawing");
+        return Some(finding(of, what));
     };
+    let ours = to == "xtask" || to == "forebay" || to.starts_with("forebay-");
+    if !ours {
+        let breaks = !edge.for_tests && engines.contains(from) && SYSTEM.contains(&to.as_str());
+        let what = || format!("{from} may not use {to}: it reads no clock, socket or file");
+        return breaks.then(|| finding(of, what()));
+    }
+    let planned = if edge.for_tests {
+        !faces.contains(to)
+    } else {
+        allowed.contains(&to.as_str())
+    };
+    let when = if edge.for_tests {
+        ", not even in tests"
+    } else {
+        ""
+    };
+    (!planned).then(|| finding(of, format!("{from} may not use {to}{when}")))
+}
+
+fn finding(of: &Declared, what: String) -> Finding {
     Finding::new(
-        manifest,
+        &of.manifest,
         what,
         format!("move the code to where the arrow points down, or change the drawing and {TABLE}"),
     )
@@ -172,12 +173,53 @@ fn finding(edge: &Edge, what: String) -> Finding {
 mod tests {
     use super::*;
 
+    fn one(name: &str, edges: Vec<Edge>) -> Declared {
+        Declared {
+            name: name.into(),
+            manifest: format!("crates/{name}/Cargo.toml"),
+            edges,
+        }
+    }
+
+    /// All crates of the drawing, and one with this dependency.
     fn judged(from: &str, to: &str, for_tests: bool) -> Vec<Finding> {
-        check(&[Edge {
-            from: from.into(),
+        let edge = Edge {
             to: to.into(),
             for_tests,
-        }])
+        };
+        let rows = ALLOWED.iter().map(|(name, _)| one(name, Vec::new()));
+        let crates: Vec<Declared> = rows.chain([one(from, vec![edge])]).collect();
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.into()).collect() };
+        judge_all(&crates, &names(&["forebay-evb"]), &names(&["forebay"]))
+    }
+
+    #[test]
+    fn a_row_that_is_no_crate_is_found() {
+        let crates: Vec<Declared> = ALLOWED[1..]
+            .iter()
+            .map(|(name, _)| one(name, Vec::new()))
+            .collect();
+        let found = judge_all(&crates, &[], &[]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].place, TABLE);
+        assert!(found[0].what.contains(ALLOWED[0].0), "{}", found[0].what);
+    }
+
+    /// The crates of the table of places are drawn, by the names that their manifests give them.
+    #[test]
+    fn engines_and_faces_of_this_tree_are_in_the_drawing() {
+        let tree = Tree::read(&forebay_testing::root()).expect("readable");
+        for places in [ENGINES, FACES] {
+            let packages = places.packages(&tree);
+            assert_eq!(packages.len(), places.entries.len());
+            for package in packages {
+                assert!(
+                    ALLOWED.iter().any(|(name, _)| *name == package),
+                    "{package}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -2,24 +2,12 @@
 //! that keeps clocks, threads, sockets and files out.
 
 use super::Finding;
+use super::places::{ENGINES, UNSAFE};
 use super::rust_text::{code_only, split_tests, words};
 use super::tree::{Source, Tree};
 
-/// The crates behind the fence.
-const ALLOWED: &[&str] = &[
-    "crates/forebay-sys/",
-    "crates/forebay-ring/",
-    "crates/forebay-fabric/",
-];
 const FORBID: &str = "#![forbid(unsafe_code)]";
-/// The crates that are told the time and handed bytes, and a line that their `clippy.toml` must have.
-const ENGINES: &[&str] = &[
-    "forebay-wire",
-    "forebay-ledger",
-    "forebay-evb",
-    "forebay-msg",
-    "forebay-emu",
-];
+/// What the `clippy.toml` of an engine must have.
 const NO_CLOCK: &str = "std::time::Instant::now";
 /// What the code of an engine may not touch, though its tests may.
 const OUTSIDE: &[&str] = &[
@@ -31,9 +19,7 @@ const OUTSIDE: &[&str] = &[
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let outside = tree
-        .rust()
-        .filter(|source| !ALLOWED.iter().any(|path| source.path.starts_with(path)));
+    let outside = tree.rust().filter(|source| !UNSAFE.hold(&source.path));
     outside
         .flat_map(|source| uses(source).into_iter().chain(missing_forbid(source)))
         .chain(open_engines(tree))
@@ -42,10 +28,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn open_engines(tree: &Tree) -> Vec<Finding> {
-    let paths = ENGINES
-        .iter()
-        .filter(|name| tree.text(&format!("crates/{name}/src/lib.rs")).is_some());
-    let paths = paths.map(|name| format!("crates/{name}/clippy.toml"));
+    // One without any file is found by its entry.
+    let has_files = |folder: &&&str| tree.rust().any(|source| source.path.starts_with(**folder));
+    let paths = ENGINES.entries.iter().filter(has_files);
+    let paths = paths.map(|folder| format!("{folder}clippy.toml"));
     let open = paths.filter(|path| !tree.text(path).is_some_and(|text| text.contains(NO_CLOCK)));
     let remedy = "copy that of forebay-evb";
     open.map(|path| {
@@ -60,8 +46,8 @@ fn open_engines(tree: &Tree) -> Vec<Finding> {
 
 /// Judges the code of an engine up to its tests.
 fn reaches_outside(source: &Source) -> Vec<Finding> {
-    let of_engine = |name: &str| source.path.starts_with(&format!("crates/{name}/src/"));
-    if !ENGINES.iter().any(|&name| of_engine(name)) {
+    let of_engine = |folder: &&str| source.path.starts_with(&format!("{folder}src/"));
+    if !ENGINES.entries.iter().any(of_engine) {
         return Vec::new();
     }
     let code = code_only(&source.text);

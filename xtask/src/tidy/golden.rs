@@ -4,17 +4,23 @@
 //! readers built upon formats and lists of errors hold none.
 
 use super::Finding;
+use super::places::FORMATS;
 use super::rust_text::{code_only, split_tests, word_pairs, words};
 use super::tree::{Source, Tree};
 
-const WIRE: &str = "crates/forebay-wire/src/";
 const MEANING: &[&str] = &["new_checked", "parse", "emit"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    tree.rust()
-        .filter(|source| is_format(source) && !has_golden_test(tree, source))
-        .map(finding)
-        .collect()
+    let formats: Vec<&Source> = tree.rust().filter(|source| is_format(source)).collect();
+    if formats.is_empty() {
+        let remedy = "say in xtask/src/tidy/golden.rs what a format is known by";
+        let place = FORMATS.entries.concat();
+        return vec![Finding::new(place, "no wire format was found", remedy)];
+    }
+    let bare = formats
+        .into_iter()
+        .filter(|source| !has_golden_test(tree, source));
+    bare.map(finding).collect()
 }
 
 fn finding(source: &Source) -> Finding {
@@ -26,7 +32,7 @@ fn is_format(source: &Source) -> bool {
     let code = code_only(&source.text);
     let (product, _) = split_tests(&code);
     let mut pairs = product.lines().flat_map(word_pairs);
-    source.path.starts_with(WIRE)
+    FORMATS.hold(&source.path)
         && pairs.any(|(keyword, name)| keyword == "fn" && MEANING.contains(&name))
 }
 
@@ -98,12 +104,14 @@ mod tests {
     #[test]
     fn other_crates_and_files_without_a_format_need_none() {
         let test_only = "fn scan() {}\n#[cfg(test)]\nmod tests { fn parse() {} }";
+        let format = ("crates/forebay-wire/src/hadtu.rs", WITH);
         for (path, text) in [
             ("crates/forebay-wire/src/scan.rs", test_only),
             ("crates/forebay-wire/src/error.rs", "// fn emit() {}"),
             ("crates/forebay-evb/src/engine.rs", "fn parse() {}"),
         ] {
-            assert!(places(&[(path, text)]).is_empty(), "{path}");
+            assert!(places(&[(path, text), format]).is_empty(), "{path}");
+            assert_eq!(places(&[(path, text)]), FORMATS.entries, "{path}");
         }
     }
 }

@@ -8,14 +8,13 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
+use super::places::{BENCH_PARTS, SPECIFICATION};
 use super::rust_text::code_only;
 use super::tree::Tree;
 
-const SPECIFICATION: &str = "docs/SPECIFICATION.md";
 const PENDING: &str = "*pending*";
-/// How a part of the bench is called, and where the parts are listed, each as the first string of a line.
+/// How a part of the bench is called.
 const BENCH: &str = "./x bench ";
-const BENCH_PARTS: &str = "crates/forebay-bench/src/bench.rs";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.text(SPECIFICATION) else {

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::Finding;
+use super::places::{README, SCRIPT};
 use super::tree::{Source, Tree};
 use crate::cargo;
 use crate::ci::{metadata, target_directory};
@@ -18,7 +19,7 @@ const README_BYTES_MAX: usize = 9_000;
 pub(super) type Help<'a> = dyn FnMut(&[&str]) -> Result<String> + 'a;
 
 pub(super) fn check(tree: &Tree, help: &mut Help<'_>) -> Result<Vec<Finding>> {
-    let script = tree.text("x").unwrap_or_default();
+    let script = tree.text(SCRIPT).unwrap_or_default();
     let mut findings: Vec<_> = too_long(tree).into_iter().collect();
     for source in tree.iter().filter(|source| is_for_users(source)) {
         for (number, words) in command_lines(&source.text) {
@@ -53,7 +54,7 @@ fn is_for_users(source: &Source) -> bool {
         .path
         .strip_prefix("docs/")
         .is_some_and(|name| name.ends_with(".md") && !name.contains('/'));
-    in_docs || source.path == "README.md"
+    in_docs || source.path == README
 }
 
 /// The command lines in fenced blocks and in inline code, with their line numbers, as words without brackets.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 
 use super::Finding;
+use super::places::ARCHITECTURE;
 use super::tree::Tree;
 
-const ARCHITECTURE: &str = "docs/ARCHITECTURE.md";
 const HEADING: &str = "## Dependencies";
 
 pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {

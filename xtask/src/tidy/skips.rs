@@ -1,10 +1,8 @@
 //! A test says what it leaves out by one helper, so that each reason is counted.
 
 use super::Finding;
+use super::places::{SKIP_HELPER, TESTED};
 use super::tree::{Source, Tree};
-
-/// The crate of the helper, which alone knows the form.
-const HELPER: &str = "crates/forebay-testing/";
 
 /// How a reason of its own making begins, spelled in two halves, so that this file does not find itself.
 const BEGIN: &str = concat!("\"skip", "ped: ");
@@ -17,7 +15,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 /// Tests, and code that has some: benches have no runner that counts.
 fn is_tested(source: &Source) -> bool {
     let path = &source.path;
-    let is_ours = path.starts_with("crates/") && !path.starts_with(HELPER);
+    let is_ours = TESTED.hold(path) && !SKIP_HELPER.hold(path);
     source.is_rust() && is_ours && !path.contains("/benches/")
 }
 

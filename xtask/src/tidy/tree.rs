@@ -96,10 +96,7 @@ mod tests {
 
     #[test]
     fn reads_this_checkout_without_its_build_products() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("a parent");
-        let tree = Tree::read(root).expect("readable");
+        let tree = Tree::read(&forebay_testing::root()).expect("readable");
         for path in ["x", ".ci/run", "Cargo.toml", "xtask/src/tidy/tree.rs"] {
             assert!(tree.text(path).is_some(), "{path} is missing");
         }

@@ -9,12 +9,7 @@ use crate::plot::{Axis, Chart, Scale, Series};
 use crate::rows::Row;
 
 /// The backends, and most connections that are made over each: libfabric has queues and threads for every one.
-const BACKENDS: [(&str, u32); 4] = [
-    ("tcp", 1000),
-    ("shm", 1000),
-    ("fabric+tcp", 100),
-    ("fabric+shm", 100),
-];
+const BACKENDS: [(&str, u32); 3] = [("tcp", 1000), ("shm", 1000), ("fabric+tcp", 100)];
 const TAGS: [u32; 5] = [1, 10, 100, 1000, 10_000];
 const BUFFER_BYTES: u32 = 64 << 10;
 const BUFFERS: u32 = 4;

@@ -8,7 +8,7 @@ use crate::net::perf::{Pattern, Perf};
 use crate::plot::{Axis, Chart, Scale, Series};
 use crate::rows::Row;
 
-const BACKENDS: [&str; 4] = ["tcp", "shm", "fabric+tcp", "fabric+shm"];
+const BACKENDS: [&str; 3] = ["tcp", "shm", "fabric+tcp"];
 const MESSAGES_BYTES: [u32; 7] = [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 const BUFFER_BYTES: u32 = 64 << 10;
 const BUFFERS: u32 = 64;

@@ -194,7 +194,7 @@ impl Perf {
     fn place(&self, ground: &Ground<'_>) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let backend = &self.backend;
-        if backend.ends_with("shm") {
+        if backend == "shm" {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             return format!("{backend}://sweep-{}-{number}", std::process::id());
         }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{End, Endpoint, Returned};
 use crate::error::{FabricError, Fault};
-use crate::joint::{Joint, News};
-use crate::sys::{self, Completion, Page, Posted};
+use crate::hello::Hello;
+use crate::sys::{self, Completion, Event, Page, Posted};
 
 /// When a finished end point is dropped, what it still has to send may take so long.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
@@ -127,20 +127,42 @@ impl Endpoint {
         self.post_end();
     }
 
-    pub(super) fn look_at_connection(&mut self) {
-        match self.joint.news(&mut self.channel) {
-            Ok(News::Nothing) => {}
-            Ok(News::Connected(hello)) => {
-                if let Some(hello) = hello {
-                    self.meet(hello);
+    /// Reads what has happened to the connection, until something counts.
+    fn look_at_connection(&mut self) {
+        loop {
+            match self.channel.next_event() {
+                Ok(Some(Event::Other | Event::Request { .. })) => continue,
+                Ok(Some(Event::Connected { data })) => self.be_connected(&data),
+                Ok(Some(Event::Shutdown)) => {
+                    let fault = self.channel.fault(libc::ECONNRESET.into());
+                    self.lose(fault);
                 }
-                self.connected = true;
+                Ok(Some(Event::Failed(fault))) => self.lose(fault),
+                Ok(None) => {}
+                Err(error) => self.fail(&error),
             }
-            Ok(News::Gone(fault)) => self.lose(fault),
-            Ok(News::Broken(what)) => self.broken = Some(what),
-            Err(FabricError::Call { fault, .. }) => self.lose(fault),
-            Err(_) => self.broken = Some("it gave an address that is none"),
+            return;
         }
+    }
+
+    /// The connection is made; the peer's hello may have come with it.
+    fn be_connected(&mut self, data: &[u8]) {
+        if !data.is_empty() {
+            match Hello::parse(data) {
+                Ok(hello) => self.meet(hello),
+                Err(what) => {
+                    self.broken = Some(what);
+                    return;
+                }
+            }
+        }
+        self.connected = true;
+    }
+
+    /// A call failed that the connection cannot do without.
+    fn fail(&mut self, error: &FabricError) {
+        let fault = error.fault().cloned();
+        self.lose(fault.unwrap_or_else(|| self.channel.fault(libc::EIO.into())));
     }
 
     pub(super) fn look_at_completions(&mut self) -> usize {
@@ -153,8 +175,7 @@ impl Endpoint {
         match polled {
             Ok(count) => count,
             Err(error) => {
-                let fault = error.fault().cloned();
-                self.lose(fault.unwrap_or_else(|| self.channel.fault(libc::EIO.into())));
+                self.fail(&error);
                 0
             }
         }
@@ -217,9 +238,9 @@ impl Endpoint {
         }
     }
 
-    /// A connection that is gone takes no pages, but over memory of this host, where messages may lie before the end.
+    /// A connection that is gone takes no pages.
     pub(super) fn post_receives(&mut self) {
-        if self.gone.is_some() && (matches!(self.joint, Joint::Message) || self.misses_a_page) {
+        if self.gone.is_some() {
             return;
         }
         while let Some(page) = self.to_post.pop() {

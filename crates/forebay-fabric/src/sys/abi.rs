@@ -28,7 +28,6 @@ pub(crate) const FI_EP_MSG: c_int = 1;
 pub(crate) const FI_EP_DGRAM: c_int = 2;
 pub(crate) const FI_EP_RDM: c_int = 3;
 
-pub(crate) const FI_AV_TABLE: c_int = 2;
 pub(crate) const FI_ADDR_UNSPEC: u64 = u64::MAX;
 
 pub(crate) const FI_GETWAIT: c_int = 5;
@@ -167,17 +166,6 @@ pub(crate) struct FiCqAttr {
     pub(crate) wait_set: *mut c_void,
 }
 
-#[repr(C)]
-pub(crate) struct FiAvAttr {
-    pub(crate) kind: c_int,
-    pub(crate) rx_ctx_bits: c_int,
-    pub(crate) count: usize,
-    pub(crate) ep_per_node: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) map_addr: *mut c_void,
-    pub(crate) flags: u64,
-}
-
 /// The head of an entry of the event queue about a connection; the peer's bytes follow it.
 #[repr(C)]
 pub(crate) struct FiEqCmEntry {
@@ -279,12 +267,6 @@ pub(crate) struct FidCq {
 }
 
 #[repr(C)]
-pub(crate) struct FidAv {
-    pub(crate) fid: Fid,
-    pub(crate) ops: *const FiOpsAv,
-}
-
-#[repr(C)]
 pub(crate) struct FidMr {
     pub(crate) fid: Fid,
     pub(crate) mem_desc: *mut c_void,
@@ -317,7 +299,7 @@ pub(crate) struct FiOpsFabric {
 #[repr(C)]
 pub(crate) struct FiOpsDomain {
     pub(crate) size: usize,
-    pub(crate) av_open: NewBy<*mut FidDomain, FiAvAttr, FidAv>,
+    pub(crate) av_open: Unused,
     pub(crate) cq_open: NewBy<*mut FidDomain, FiCqAttr, FidCq>,
     pub(crate) endpoint: New<*mut FidDomain, FidEp>,
 }
@@ -406,12 +388,4 @@ pub(crate) struct FiOpsCq {
     pub(crate) read: Option<unsafe extern "C" fn(*mut FidCq, *mut c_void, usize) -> isize>,
     pub(crate) readfrom: Unused,
     pub(crate) readerr: Option<unsafe extern "C" fn(*mut FidCq, *mut FiCqErrEntry, u64) -> isize>,
-}
-
-#[repr(C)]
-pub(crate) struct FiOpsAv {
-    pub(crate) size: usize,
-    pub(crate) insert: Option<
-        unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
-    >,
 }

@@ -17,7 +17,7 @@ pub(crate) const ADDRESS_BYTES_MAX: usize = 256;
 #[derive(Default, Clone, Copy)]
 pub(crate) struct Query<'a> {
     pub(crate) provider: Option<&'a str>,
-    /// `FI_EP_MSG` or `FI_EP_RDM`; 0: any, without any wish.
+    /// `FI_EP_MSG`; 0: any, without any wish.
     pub(crate) endpoint: c_int,
     pub(crate) node: Option<&'a str>,
     pub(crate) service: Option<&'a str>,

@@ -55,7 +55,6 @@ fn layout() -> Vec<Row> {
     whole FiInfo = "struct fi_info" { next, caps, mode, addr_format, src_addrlen, dest_addrlen, src_addr, dest_addr, handle, tx_attr, rx_attr, ep_attr, domain_attr, fabric_attr, nic }
     whole FiEqAttr = "struct fi_eq_attr" { size, flags, wait_obj, signaling_vector, wait_set }
     whole FiCqAttr = "struct fi_cq_attr" { size, flags, format, wait_obj, signaling_vector, wait_cond, wait_set }
-    whole FiAvAttr = "struct fi_av_attr" { kind = type, rx_ctx_bits, count, ep_per_node, name, map_addr, flags }
     whole FiEqCmEntry = "struct fi_eq_cm_entry" { fid, info }
     whole FiEqErrEntry = "struct fi_eq_err_entry" { fid, context, data, err, prov_errno, err_data, err_data_size }
     whole FiCqMsgEntry = "struct fi_cq_msg_entry" { op_context, flags, len }
@@ -68,7 +67,6 @@ fn layout() -> Vec<Row> {
     whole FidPep = "struct fid_pep" { fid, ops, cm }
     whole FidEq = "struct fid_eq" { fid, ops }
     whole FidCq = "struct fid_cq" { fid, ops }
-    whole FidAv = "struct fid_av" { fid, ops }
     whole FidMr = "struct fid_mr" { fid, mem_desc, key }
     head FiOps = "struct fi_ops" { size, close, bind, control }
     head FiOpsFabric = "struct fi_ops_fabric" { size, domain, passive_ep, eq_open, wait_open, trywait }
@@ -78,7 +76,6 @@ fn layout() -> Vec<Row> {
     head FiOpsMsg = "struct fi_ops_msg" { size, recv, recvv, recvmsg, send, sendv }
     head FiOpsEq = "struct fi_ops_eq" { size, read, readerr }
     head FiOpsCq = "struct fi_ops_cq" { size, read, readfrom, readerr }
-    head FiOpsAv = "struct fi_ops_av" { size, insert }
     }
 }
 
@@ -100,7 +97,6 @@ fn numbers() -> Vec<Row> {
         FI_EP_MSG,
         FI_EP_DGRAM,
         FI_EP_RDM,
-        FI_AV_TABLE,
         FI_ADDR_UNSPEC,
         FI_GETWAIT,
         FI_ENABLE,

@@ -1,7 +1,7 @@
 //! Keeps the program's own handling of signals.
 //!
-//! libfabric's libraries put handlers of theirs in the place of the program's while they are loaded (`psm`, `psm2`: a handler that prints and exits) and when
-//! the first end point of `shm` is opened. What a signal does is the program's business.
+//! libfabric's libraries put handlers of theirs in the place of the program's while they are loaded (`psm`, `psm2`: a handler that prints and exits).
+//! What a signal does is the program's business.
 
 use std::mem::MaybeUninit;
 use std::ptr;

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_fabric::{Config, Endpoint, Libfabric, Listener};
@@ -28,17 +27,8 @@ pub(crate) fn libfabric() -> Option<Libfabric> {
         .ok()
 }
 
-/// A place that nobody else has.
-pub(crate) fn place(provider: &str) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    match provider {
-        "shm" => {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            format!("test-{}-{number}", std::process::id())
-        }
-        _ => "127.0.0.1:0".into(),
-    }
-}
+/// Any free port.
+pub(crate) const PLACE: &str = "127.0.0.1:0";
 
 /// A listener, or a line that says why the test is skipped.
 pub(crate) fn listener(provider: &str, config: &Config) -> Option<(Libfabric, Listener)> {
@@ -54,9 +44,7 @@ pub(crate) fn listener(provider: &str, config: &Config) -> Option<(Libfabric, Li
             return None;
         }
     }
-    let listener = libfabric
-        .listen(provider, &place(provider), config)
-        .unwrap();
+    let listener = libfabric.listen(provider, PLACE, config).unwrap();
     Some((libfabric, listener))
 }
 
@@ -115,28 +103,7 @@ pub(crate) fn is_readable(fds: [Option<BorrowedFd<'_>>; 2], limit_ms: i32) -> bo
     ready > 0
 }
 
-/// A stranger's socket, connected to an abstract name, that has said something.
-pub(crate) fn packet_socket(name: &str, record: &[u8]) -> std::os::fd::OwnedFd {
-    use std::os::fd::FromRawFd;
-    // SAFETY: the address is as long as said, the descriptor is checked and then owned.
-    unsafe {
-        let fd = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
-        assert!(fd >= 0);
-        let mut address: libc::sockaddr_un = std::mem::zeroed();
-        address.sun_family = libc::AF_UNIX as u16;
-        for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
-        let len = (2 + 1 + name.len()) as libc::socklen_t;
-        assert_eq!(libc::connect(fd, (&raw const address).cast(), len), 0);
-        if !record.is_empty() {
-            assert!(libc::send(fd, record.as_ptr().cast(), record.len(), 0) > 0);
-        }
-        std::os::fd::OwnedFd::from_raw_fd(fd)
-    }
-}
-
-/// Sends one page; over `shm`, both ends have to look before the first one goes out.
+/// Sends one page; both ends look meanwhile.
 pub(crate) fn push(from: &mut Endpoint, to: &mut Endpoint, page: &[u8]) {
     until("a page goes out", || {
         to.receive().unwrap();

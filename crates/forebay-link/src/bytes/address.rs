@@ -27,7 +27,7 @@ pub enum Address {
     Fabric {
         /// The provider, as `fi_info -l` calls it.
         provider: String,
-        /// What the provider takes for an address: `host:port`, or a name for `shm`.
+        /// What the provider takes for an address: `host:port`.
         place: String,
     },
 }
@@ -62,6 +62,16 @@ pub enum AddressError {
         text: String,
         /// What may have been meant.
         right: String,
+    },
+    /// A provider of libfabric's that is not used.
+    #[error("{text}: the provider {provider} is refused: {why}")]
+    Refused {
+        /// What was given.
+        text: String,
+        /// Which one.
+        provider: String,
+        /// Why, and what to use in its place.
+        why: &'static str,
     },
     /// The name is empty, too long or has other characters.
     #[error(
@@ -106,13 +116,12 @@ impl Address {
             Self::Fabric { provider, place } => {
                 let split = place.rsplit_once(':');
                 let port = split.and_then(|(host, port)| Some((host, port.parse().ok()?)));
-                let place = match port {
-                    Some((host, port)) => format!("{host}:{}", further(port)?),
-                    None => format!("{place}-{n}"),
-                };
+                let (host, port) = port.ok_or_else(|| AddressError::Port {
+                    text: self.to_string(),
+                })?;
                 Self::Fabric {
                     provider: provider.clone(),
-                    place,
+                    place: format!("{host}:{}", further(port)?),
                 }
             }
         })
@@ -138,9 +147,8 @@ impl Address {
         match self {
             Self::Tcp { host, .. } => is_here(host),
             Self::Shm { .. } => true,
-            Self::Fabric { provider, place } => {
-                let place = host_and_port("", place);
-                provider == "shm" || place.is_ok_and(|(host, _)| is_here(&host))
+            Self::Fabric { place, .. } => {
+                host_and_port("", place).is_ok_and(|(host, _)| is_here(&host))
             }
         }
     }
@@ -158,11 +166,14 @@ impl FromStr for Address {
                 Ok(Self::Tcp { host, port })
             }
             None if backend == "shm" => name(text, place).map(|name| Self::Shm { name }),
-            Some(("fabric", "shm")) => name(text, place).map(|place| Self::Fabric {
-                provider: "shm".into(),
-                place,
-            }),
             Some(("fabric", provider)) if is_name(provider.as_bytes()) => {
+                if let Some(why) = forebay_fabric::why_refused(provider) {
+                    return Err(AddressError::Refused {
+                        text: text.into(),
+                        provider: provider.into(),
+                        why,
+                    });
+                }
                 host_and_port(text, place)?;
                 Ok(Self::Fabric {
                     provider: provider.into(),
@@ -262,7 +273,6 @@ mod tests {
                 3,
                 "fabric+tcp://10.0.0.1:7103",
             ),
-            ("fabric+shm://run7", 3, "fabric+shm://run7-3"),
         ] {
             assert_eq!(nth(text, n).unwrap().to_string(), third);
         }
@@ -281,7 +291,6 @@ mod tests {
             "tcp://[::1]:7100",
             "shm://run_7.a-b",
             "fabric+tcp://127.0.0.1:7100",
-            "fabric+shm://run7",
             "fabric+verbs://[fe80::1]:1",
         ] {
             let address: Address = text.parse().unwrap();
@@ -328,18 +337,36 @@ mod tests {
             assert!(matches!(error, AddressError::Brackets { .. }), "{text}");
             assert!(error.to_string().ends_with(right), "{error}");
         }
-        for text in ["shm://", "shm://a/b", "shm://../a", "fabric+shm://a b"] {
+        for text in ["shm://", "shm://a/b", "shm://../a"] {
             assert!(matches!(error(text), AddressError::Name { .. }), "{text}");
         }
         let long = format!("shm://{}", "x".repeat(NAME_BYTES_MAX + 1));
         assert!(matches!(error(&long), AddressError::Name { .. }));
     }
 
+    /// A name or a port behind it: what to use in its place is said all the same.
+    #[test]
+    fn a_provider_that_is_refused_is_told_with_its_remedy() {
+        for (text, remedy) in [
+            ("fabric+shm://run7", "use shm://NAME"),
+            ("fabric+shm://127.0.0.1:7100", "use shm://NAME"),
+            ("fabric+sockets://127.0.0.1:7100", "its successor is tcp"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(matches!(error, AddressError::Refused { .. }), "{error}");
+            let error = error.to_string();
+            assert!(
+                error.starts_with(text) && error.ends_with(remedy),
+                "{error}"
+            );
+        }
+    }
+
     #[test]
     fn what_stays_on_this_host() {
         let is_local = |text: &str| text.parse::<Address>().unwrap().is_local();
         assert!(is_local("tcp://127.0.0.5:1") && is_local("tcp://[::1]:1") && is_local("shm://a"));
-        assert!(is_local("tcp://localhost:1") && is_local("fabric+shm://a"));
+        assert!(is_local("tcp://localhost:1"));
         assert!(is_local("fabric+tcp://127.0.0.1:0") && is_local("fabric+tcp://[::1]:7"));
         assert!(
             !is_local("tcp://10.0.0.1:1")

@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_place_in_use_is_known_and_has_a_remedy() {
         let error = DoorError::from(FabricError::Listen {
-            address: "fabric+shm://a".into(),
+            address: "fabric+tcp://a:1".into(),
             fault: fault(Errno::ADDRINUSE.raw_os_error()),
         });
         let DoorError::Listen { source, remedy, .. } = error else {

@@ -119,10 +119,6 @@ pub(crate) fn an_end_of_a_peer_that_has_not_read_all(backend: &Backend) {
 }
 
 pub(crate) fn a_peer_that_was_killed_when_all_was_sent(backend: &Backend) {
-    if backend.kills_hang {
-        forebay_testing::skip!("a peer that is killed can leave this side stuck");
-        return;
-    }
     let mut door = listen_fresh(backend);
     let mut child = Child::start(Role::SendAndDie, &door.address().unwrap());
     let mut link = take(&mut *door);
@@ -134,10 +130,6 @@ pub(crate) fn a_peer_that_was_killed_when_all_was_sent(backend: &Backend) {
 }
 
 pub(crate) fn a_peer_that_is_killed_in_the_middle(backend: &Backend) {
-    if backend.kills_hang {
-        forebay_testing::skip!("a peer that is killed can leave this side stuck");
-        return;
-    }
     let mut dice = Dice::seeded();
     for _ in 0..5 {
         let mut door = listen_fresh(backend);
@@ -166,10 +158,6 @@ fn lends(backend: &Backend) -> bool {
 
 /// What came is whole and in order as far as it comes, though the sender's memory goes with it.
 pub(crate) fn a_peer_that_is_killed_while_its_pieces_are_under_way(backend: &Backend) {
-    if backend.kills_hang {
-        forebay_testing::skip!("a peer that is killed can leave this side stuck");
-        return;
-    }
     if !lends(backend) {
         return;
     }
@@ -192,10 +180,6 @@ pub(crate) fn a_peer_that_is_killed_while_its_pieces_are_under_way(backend: &Bac
 
 /// Each piece is at one place: with its user, or with the link, which is lost.
 pub(crate) fn a_receiver_that_is_killed_while_pieces_are_under_way(backend: &Backend) {
-    if backend.kills_hang {
-        forebay_testing::skip!("a peer that is killed can leave this side stuck");
-        return;
-    }
     if !lends(backend) {
         return;
     }

@@ -4,7 +4,6 @@ use std::any::Any;
 
 use forebay_fabric::{Config, Libfabric};
 use forebay_link::bytes::Address;
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::world::{Backend, Found, any_number, strangers_on};
 
@@ -18,7 +17,6 @@ pub(crate) fn over_fabric_tcp() -> Found {
         fresh: own_host,
         end_may_be_death: false,
         death_cuts: true,
-        kills_hang: false,
         unread_cuts: true,
         drop_waits: false,
         copies_regions: false,
@@ -26,22 +24,6 @@ pub(crate) fn over_fabric_tcp() -> Found {
         garbage: |address| strangers_on(place_of(address)),
     };
     usable("tcp").map(|()| backend)
-}
-
-pub(crate) fn over_fabric_shm() -> Found {
-    let backend = Backend {
-        fresh: free_place,
-        end_may_be_death: false,
-        death_cuts: true,
-        // The provider has spin locks in the memory that both ends write to: who is killed with one of them never gives it back.
-        kills_hang: true,
-        unread_cuts: false,
-        drop_waits: false,
-        copies_regions: false,
-        share: 1,
-        garbage: records,
-    };
-    usable("shm").map(|()| backend)
 }
 
 /// Where [`VERBS_HOST`] says that RDMA is to be tried; `./x test-rdma` says so in its guest.
@@ -55,7 +37,6 @@ pub(crate) fn over_fabric_verbs() -> Found {
         fresh: verbs_host,
         end_may_be_death: false,
         death_cuts: true,
-        kills_hang: false,
         unread_cuts: true,
         drop_waits: true,
         copies_regions: true,
@@ -112,38 +93,9 @@ fn verbs_strangers(address: &Address) -> Vec<Box<dyn Any>> {
     vec![Box::new(visit(66_000).unwrap())]
 }
 
-fn free_place() -> Address {
-    Address::Fabric {
-        provider: "shm".into(),
-        place: format!("test-{:016x}", any_number()),
-    }
-}
-
 fn place_of(address: &Address) -> &str {
     match address {
         Address::Fabric { place, .. } => place,
         other => panic!("{other} is not over libfabric"),
     }
-}
-
-/// On the socket by which two processes of a host find each other.
-fn records(address: &Address) -> Vec<Box<dyn Any>> {
-    let name = format!("forebay-fabric/{}", place_of(address));
-    let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
-    let visit = || {
-        let flags = SocketFlags::CLOEXEC;
-        let kind = SocketType::SEQPACKET;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
-        rustix::net::connect(&socket, &name).unwrap();
-        socket
-    };
-    let say = |record: &[u8]| {
-        let socket = visit();
-        rustix::net::send(&socket, record, SendFlags::NOSIGNAL).unwrap();
-        socket
-    };
-    drop(visit());
-    drop(say(b"GET / HTTP/1.1\r\n\r\n"));
-    let stay = [say(&[0xff; 4096]), say(&[0]), visit()];
-    stay.map(|socket| Box::new(socket) as Box<dyn Any>).into()
 }

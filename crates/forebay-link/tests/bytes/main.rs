@@ -73,4 +73,4 @@ macro_rules! on_every {
 }
 
 // `shm` is the module of the tests that only it has.
-on_every! { over_tcp over_tls over_shm over_fabric_tcp over_fabric_shm over_fabric_verbs }
+on_every! { over_tcp over_tls over_shm over_fabric_tcp over_fabric_verbs }

@@ -28,7 +28,6 @@ pub(crate) fn over_tls() -> Found {
         end_may_be_death: false,
         // What is encrypted and has no room in the socket goes with who is killed.
         death_cuts: true,
-        kills_hang: false,
         unread_cuts: true,
         drop_waits: false,
         copies_regions: false,

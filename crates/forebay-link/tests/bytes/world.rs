@@ -25,8 +25,6 @@ pub(crate) struct Backend {
     pub(crate) end_may_be_death: bool,
     /// Whether some of what a peer's `send` took can be missing when it goes without an end.
     pub(crate) death_cuts: bool,
-    /// Whether a peer that is killed can leave this side stuck.
-    pub(crate) kills_hang: bool,
     /// Whether what a peer leaves unread can cut off what it has sent.
     pub(crate) unread_cuts: bool,
     /// Whether a link that has ended waits, when it is dropped, for the peer to read: nothing between the two keeps what the peer has no room for.
@@ -47,7 +45,6 @@ pub(crate) fn over_tcp() -> Found {
         fresh: free_port,
         end_may_be_death: true,
         death_cuts: false,
-        kills_hang: false,
         unread_cuts: true,
         drop_waits: false,
         copies_regions: false,
@@ -61,7 +58,6 @@ pub(crate) fn over_shm() -> Found {
         fresh: free_name,
         end_may_be_death: false,
         death_cuts: false,
-        kills_hang: false,
         unread_cuts: false,
         drop_waits: false,
         copies_regions: false,
@@ -70,7 +66,7 @@ pub(crate) fn over_shm() -> Found {
     })
 }
 
-pub(crate) use crate::fabric::{over_fabric_shm, over_fabric_tcp, over_fabric_verbs};
+pub(crate) use crate::fabric::{over_fabric_tcp, over_fabric_verbs};
 pub(crate) use crate::tls::over_tls;
 
 fn free_port() -> Address {

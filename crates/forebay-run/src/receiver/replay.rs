@@ -411,13 +411,12 @@ mod tests {
     use forebay_ledger::LedgerReader;
     use forebay_ring::{Consumers, RingSetMemory};
     use forebay_sys::control::Control;
-    use std::path::Path;
 
     #[test]
     fn the_builder_hears_the_end_although_the_supervisor_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let recorded = "../forebay-wire/tests/data/six_sources.pcap";
-        let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(recorded)).unwrap();
+        let recorded = "crates/forebay-wire/tests/data/six_sources.pcap";
+        let bytes = std::fs::read(forebay_testing::root().join(recorded)).unwrap();
         let broken = folder.path().join("broken.pcap");
         std::fs::write(&broken, &bytes[..40_000]).unwrap();
         let selection = Selection::default();

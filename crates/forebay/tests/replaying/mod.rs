@@ -15,8 +15,8 @@ use serde_json::Value;
 
 /// A file of the carried recording.
 pub(crate) fn data(name: &str) -> PathBuf {
-    let data = "../forebay-wire/tests/data";
-    [env!("CARGO_MANIFEST_DIR"), data, name].iter().collect()
+    let data = forebay_testing::root().join("crates/forebay-wire/tests/data");
+    data.join(name)
 }
 
 /// The program under test.

@@ -19,10 +19,9 @@ const BETWEEN: Duration = Duration::from_millis(50);
 /// Runs it once.
 pub(super) fn measure(backend: &str, message_bytes: u32, ground: &Ground<'_>) -> Result<Row> {
     let provider = backend.strip_prefix("fabric+").unwrap_or(backend);
-    let end_point = if provider == "shm" { "rdm" } else { "msg" };
     let port = free_port()?;
     let size = message_bytes.to_string();
-    let common = ["-p", provider, "-e", end_point, "-I", ROUNDS, "-S", &size];
+    let common = ["-p", provider, "-e", "msg", "-I", ROUNDS, "-S", &size];
     let mut listener = Command::new("fi_pingpong");
     listener.args(common).args(["-B", &port]);
     let listener = ground.start("fi_pingpong", listener, Side::Listener, Says::OnStderr)?;

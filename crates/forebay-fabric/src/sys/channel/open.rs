@@ -5,41 +5,21 @@ use std::ptr;
 use super::super::abi::*;
 use super::super::info::Info;
 use super::super::objects::{Domain, FromCode, Handle, call};
-use super::super::signals::kept;
 use crate::error::FabricError;
 
 pub(super) fn open_ep(domain: &Domain, info: &Info) -> Result<Handle<FidEp>, FabricError> {
     let mut raw = ptr::null_mut();
     let of = domain.handle.raw();
     // SAFETY: domain and entry are valid; the call copies what it needs.
-    let open = || unsafe {
+    let code = unsafe {
         call!(
             (*of).ops,
             FiOpsDomain.endpoint(of, info.raw.as_ptr(), &raw mut raw, ptr::null_mut())
         )
     };
-    domain.library().check("fi_endpoint", kept(open))?;
+    domain.library().check("fi_endpoint", code)?;
     // SAFETY: just made.
     unsafe { Handle::own(domain.library(), "fi_endpoint", raw) }
-}
-
-pub(super) fn open_av(domain: &Domain) -> Result<Handle<FidAv>, FabricError> {
-    // SAFETY: numbers and pointers, for which zero is a value and the default.
-    let mut attributes: FiAvAttr = unsafe { std::mem::zeroed() };
-    attributes.kind = FI_AV_TABLE;
-    attributes.count = 1;
-    let mut raw = ptr::null_mut();
-    let of = domain.handle.raw();
-    // SAFETY: the domain is open, the attributes are read by the call only.
-    let code = unsafe {
-        call!(
-            (*of).ops,
-            FiOpsDomain.av_open(of, &raw mut attributes, &raw mut raw, ptr::null_mut())
-        )
-    };
-    domain.library().check("fi_av_open", code)?;
-    // SAFETY: just made.
-    unsafe { Handle::own(domain.library(), "fi_av_open", raw) }
 }
 
 /// Opens a queue with a descriptor, or without one where the provider has none.

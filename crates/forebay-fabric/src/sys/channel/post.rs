@@ -10,29 +10,29 @@ use super::super::contexts::Posted;
 use super::super::memory::{Page, Region};
 use super::super::objects::{FromCode, call};
 use super::super::shared::SharedMemory;
-use super::{Channel, Refused, Store};
+use super::{Channel, Refused};
 
 /// Parts of one send: a piece and a few ranges.
 const PARTS_MAX: usize = 8;
+/// A connection has one peer, which is not named.
+const PEER: u64 = FI_ADDR_UNSPEC;
 
 impl Channel {
     /// Lets the provider fill the page.
     pub(crate) fn post_receive(&mut self, page: Page, bytes: usize) -> Result<(), Refused<Page>> {
         let ep = self.ep().raw();
-        let (store, stay) = self.store_and_stay();
+        let store = self.store();
         let at = page.index();
         let len = store.receive.bytes(&page).len().min(bytes);
         let (start, description) = store.receive.place(&page);
         let context = store.contexts.occupy(at, Posted::Receive(page));
-        stay.begin();
         // SAFETY: the memory is this page's, whose `Page` the context now holds until the completion; context and memory outlive the end point.
         let code = unsafe {
             call!(
                 (*ep).msg,
-                FiOpsMsg.recv(ep, start.cast(), len, description, FI_ADDR_UNSPEC, context)
+                FiOpsMsg.recv(ep, start.cast(), len, description, PEER, context)
             )
         };
-        stay.end();
         if code >= 0 {
             return Ok(());
         }
@@ -45,20 +45,18 @@ impl Channel {
     /// Sends the first so many bytes of the page.
     pub(crate) fn post_send(&mut self, page: Page, bytes: usize) -> Result<(), Refused<Page>> {
         let at = self.receive_pages + page.index();
-        let (ep, peer) = (self.ep().raw(), self.peer);
-        let (store, stay) = self.store_and_stay();
+        let ep = self.ep().raw();
+        let store = self.store();
         let len = store.send.bytes(&page).len().min(bytes);
         let (start, description) = store.send.place(&page);
         let context = store.contexts.occupy(at, Posted::Send(page));
-        stay.begin();
         // SAFETY: as in `post_receive`.
         let code = unsafe {
             call!(
                 (*ep).msg,
-                FiOpsMsg.send(ep, start.cast(), len, description, peer, context)
+                FiOpsMsg.send(ep, start.cast(), len, description, PEER, context)
             )
         };
-        stay.end();
         if code >= 0 {
             return Ok(());
         }
@@ -83,9 +81,9 @@ impl Channel {
         behind: Option<(&Arc<SharedMemory>, &[Range<usize>])>,
         user: u64,
     ) -> Result<(), Refused<Region>> {
-        let (ep, peer) = (self.ep().raw(), self.peer);
+        let ep = self.ep().raw();
         let domain = Arc::clone(&self.domain);
-        let (Store { contexts, .. }, stay) = self.store_and_stay();
+        let contexts = &mut self.store().contexts;
         let Some(at) = contexts.loose() else {
             let code = -i64::from(libc::EAGAIN);
             return Err(Refused { back: piece, code });
@@ -114,7 +112,6 @@ impl Channel {
             user,
         };
         let context = contexts.occupy(at, posted);
-        stay.begin();
         // SAFETY: all parts lie in the piece and the memory behind it, which the context holds until the completion. A piece is written through a unique
         // reference only, and nobody has one meanwhile; the other memory is a mapping of its own that nothing in this process writes through, and
         // is read here by nobody but the provider. Lists are copied by the call, as FI_ASYNC_IOV was not offered.
@@ -123,7 +120,7 @@ impl Channel {
                 let (start, len) = (parts[0].iov_base, parts[0].iov_len);
                 call!(
                     (*ep).msg,
-                    FiOpsMsg.send(ep, start, len, descriptions[0], peer, context)
+                    FiOpsMsg.send(ep, start, len, descriptions[0], PEER, context)
                 )
             } else {
                 call!(
@@ -133,13 +130,12 @@ impl Channel {
                         parts.as_ptr(),
                         descriptions.as_mut_ptr(),
                         count,
-                        peer,
+                        PEER,
                         context
                     )
                 )
             }
         };
-        stay.end();
         if code >= 0 {
             return Ok(());
         }
@@ -161,22 +157,20 @@ impl Channel {
 
     /// Sends a message without bytes.
     pub(crate) fn post_end(&mut self) -> Result<(), Refused<()>> {
-        let (ep, peer) = (self.ep().raw(), self.peer);
-        let (store, stay) = self.store_and_stay();
+        let ep = self.ep().raw();
+        let store = self.store();
         let Some(at) = store.contexts.loose() else {
             let code = -i64::from(libc::EAGAIN);
             return Err(Refused { back: (), code });
         };
         let context = store.contexts.occupy(at, Posted::End);
-        stay.begin();
         // SAFETY: nothing is read; the context outlives the end point.
         let code = unsafe {
             call!(
                 (*ep).msg,
-                FiOpsMsg.send(ep, ptr::null(), 0, ptr::null_mut(), peer, context)
+                FiOpsMsg.send(ep, ptr::null(), 0, ptr::null_mut(), PEER, context)
             )
         };
-        stay.end();
         if code >= 0 {
             return Ok(());
         }
