@@ -110,7 +110,7 @@ fn read_after(role: &str, goes: impl Fn(&mut Child)) {
     let mut pages = 0_u8;
     let error = until("the loss shows", || match far.receive() {
         Ok(Received::Some) => {
-            let bytes = if pages % 2 == 0 { LONG } else { SHORT };
+            let bytes = if pages.is_multiple_of(2) { LONG } else { SHORT };
             assert_eq!(far.bytes(), vec![pages; bytes], "page {pages}");
             far.used(usize::MAX);
             pages += 1;
