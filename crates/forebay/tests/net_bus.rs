@@ -8,10 +8,11 @@
 
 mod rig;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rig::{Run, forebay, start, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -173,13 +174,26 @@ fn a_dead_publisher_vanishes() {
     wait_for("the registry to forget", || {
         offers(&address).is_empty().then_some(())
     });
-    // The file is still there, and counts for nothing when its lease is over.
+    // The file is still there, and counts for nothing when its lease is over: it is as old as that.
+    let files = std::fs::read_dir(&bus).unwrap().flatten();
+    let dead: Vec<_> = files.map(|file| file.path()).collect();
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    let file = File::options().append(true).open(&dead[0]).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_millis(5_100);
+    file.set_modified(long_ago).unwrap();
+    // Whoever has found another one has seen that file, too.
+    let other = publisher(&in_directory, "9", &["--rate", "100"]);
     let to = directory.path().join("to");
-    std::thread::sleep(Duration::from_millis(5_100));
     let late = subscriber(&in_directory, "9", &to);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for("the messages of another one", || {
+        (written(&to) > 0).then_some(())
+    });
     signal(&late, Signal::INT);
-    assert_eq!(late.end().json_of(0)["attempts"], 0);
+    let late = late.end().json_of(0);
+    assert_eq!(late["connections_made"], 1, "{late}");
+    assert_eq!(late["attempts"], 1, "{late}");
+    signal(&other, Signal::INT);
+    other.end();
     signal(&registry, Signal::INT);
     registry.end();
 }

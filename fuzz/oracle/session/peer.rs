@@ -59,6 +59,8 @@ pub(super) struct Peer {
     pub(super) epoch: u64,
     /// What it has sent, as it says.
     sent: Totals,
+    /// Its last buffer.
+    last: Vec<u8>,
 }
 
 impl Peer {
@@ -67,7 +69,13 @@ impl Peer {
             role,
             epoch: EPOCH,
             sent: Totals::default(),
+            last: Vec::new(),
         }
+    }
+
+    /// Its last buffer, as it was.
+    pub(super) fn last(&self) -> &[u8] {
+        &self.last
     }
 
     /// A frame of a kind.
@@ -150,7 +158,8 @@ impl Peer {
             *byte ^= 1 << input.size(8);
         }
         let fields = self.fields(input, messages, payload, len as u32);
-        [&fields.to_bytes()[..], &area[..len]].concat()
+        self.last = [&fields.to_bytes()[..], &area[..len]].concat();
+        self.last.clone()
     }
 
     /// A buffer with one message, and how long its payload is, which is elsewhere.

@@ -2,7 +2,7 @@
 
 use forebay_msg::session::Agreed;
 use forebay_msg::{Credit, Role, Totals};
-use forebay_wire::net::{DataFields, Frame};
+use forebay_wire::net::{DataFields, Frame, Kind};
 use forebay_wire::netio3::{HEAD_BYTES_MAX, Messages};
 
 /// What was said so far, by our own count, and what it is held against.
@@ -25,7 +25,10 @@ pub(super) struct Said {
     begun: Vec<u8>,
     greeted: bool,
     refused: bool,
-    ended: bool,
+    pub(super) ended: bool,
+    /// Its peer is to be let go, and was to be when the last frame that ends was begun.
+    pub(super) lets_go: bool,
+    let_go: Option<bool>,
     credit: Credit,
     farewell: bool,
 }
@@ -47,8 +50,71 @@ impl Said {
             greeted: false,
             refused: false,
             ended: false,
+            lets_go: false,
+            let_go: None,
             credit: Credit::default(),
             farewell: false,
+        }
+    }
+
+    pub(super) fn receives(&self) -> bool {
+        self.agreed.is_some_and(|agreed| agreed.receives)
+    }
+
+    /// Whether a peer that keeps to the protocol may say this now, and goes on.
+    pub(super) fn has_place_for(&self, frame: &Frame<'_>) -> bool {
+        let sends = self.agreed.is_some_and(|agreed| agreed.sends);
+        let subscribes = self.agreed.is_some_and(|it| it.role == Role::Subscriber);
+        match frame {
+            Frame::Data(..) | Frame::End(_) => self.receives() && !self.peer_ended,
+            Frame::Credit(_) | Frame::Leave => sends,
+            Frame::Farewell(_) => sends && self.ended,
+            Frame::Subscribe(_) => subscribes && !self.dials,
+            Frame::Subscribed(..) => subscribes && self.dials,
+            Frame::Alive => true,
+            _ => false,
+        }
+    }
+
+    /// Whether fewer buffers are on their way than were agreed.
+    pub(super) fn has_buffer(&self) -> bool {
+        let agreed = self.agreed.map_or(0, |agreed| agreed.buffer_count);
+        self.sent.buffers - self.credited < agreed.into()
+    }
+
+    /// Whether the peer has given back all that was sent.
+    pub(super) fn is_given_back(&self) -> bool {
+        self.sent.buffers == self.credited
+    }
+
+    /// All is said that could be, of buffers before the number `next`: the peer knows what became of what it sent, and its questions are answered.
+    pub(super) fn owes_nothing(&self, next: u64) {
+        if !self.begun.is_empty() {
+            // A buffer is cut, and nothing can come behind it.
+            return;
+        }
+        assert_eq!(self.answers, 0);
+        let [messages, bytes] = if self.by_hand {
+            self.confirmable
+        } else {
+            self.given
+        };
+        let is_all = [messages, bytes] == self.given && !self.is_withheld;
+        assert_eq!(self.farewell, self.peer_ended && is_all);
+        let credit = Credit {
+            buffers: next,
+            messages,
+            bytes,
+        };
+        assert!(self.farewell || self.credit == credit);
+    }
+
+    /// A frame, or the rest of one, is about to go out.
+    pub(super) fn begin(&mut self, bytes: &[u8]) {
+        let ends = [Kind::End, Kind::LetGo].map(|kind| kind as u8);
+        let is_end = bytes.get(3).is_some_and(|kind| ends.contains(kind));
+        if self.begun.is_empty() && is_end {
+            self.let_go.get_or_insert(self.lets_go);
         }
     }
 
@@ -88,6 +154,8 @@ impl Said {
             Frame::End(totals) | Frame::LetGo(totals) => {
                 assert!(sends && !self.ended);
                 self.ended = true;
+                let is_let_go = matches!(frame, Frame::LetGo(_));
+                assert_eq!(self.let_go, Some(is_let_go));
                 let all = [
                     totals.messages + totals.messages_dropped,
                     totals.bytes + totals.bytes_dropped,
@@ -149,6 +217,7 @@ impl Said {
         } else {
             self.given
         };
+        assert!(credit != before, "it says nothing new");
         assert!(credit.buffers >= before.buffers);
         assert!(grows(before.messages, credit.messages, most[0]));
         assert!(grows(before.bytes, credit.bytes, most[1]));

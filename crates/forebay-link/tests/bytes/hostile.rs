@@ -3,9 +3,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_link::bytes::{Address, ByteLink, ByteLinkError, Received, Region, Room, ShmDoor};
-use forebay_ring::{Meta, Producers, RingSetSpec};
-use forebay_sys::seqpacket::{Arrived, SeqSocket};
+use forebay_link::bytes::{
+    Address, ByteLink, ByteLinkError, Received, Region, Room, ShmDoor, ShmLink,
+};
+use forebay_ring::{Meta, Producers, RingSetMemory, RingSetSpec};
+use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
 use proptest::prelude::*;
 
 use crate::world::{Dice, free_name, greeting, hello, take};
@@ -15,7 +17,7 @@ const CAPACITY: u64 = 64 << 10;
 const POSITION_AT: u64 = 128;
 const CLOSED_AT: u64 = 136;
 
-/// An honest listener's end, and all that its peer has.
+/// An honest end, and all that its peer has.
 pub(crate) struct World {
     pub(crate) link: Box<dyn ByteLink>,
     pub(crate) socket: Option<SeqSocket>,
@@ -25,17 +27,23 @@ pub(crate) struct World {
     /// Says where it writes.
     producer_page: OwnedFd,
     producers: Producers,
-    _door: ShmDoor,
 }
 
+const ROOM: Room = Room {
+    piece_bytes_max: PIECE_BYTES_MAX,
+    pieces: 4,
+};
+
+fn spec() -> RingSetSpec {
+    RingSetSpec::new("", vec![CAPACITY], PIECE_BYTES_MAX as u32)
+}
+
+/// The honest one listens.
 pub(crate) fn world() -> World {
     let Address::Shm { name } = free_name() else {
         panic!("no name");
     };
-    let room = Room {
-        piece_bytes_max: PIECE_BYTES_MAX,
-        pieces: 4,
-    };
+    let room = ROOM;
     let mut door = ShmDoor::listen(&name, room).unwrap();
     let socket = SeqSocket::connect(&door.path()).unwrap();
     socket.send(&hello(u64::from(u16::MAX), 4), &[]).unwrap();
@@ -44,18 +52,33 @@ pub(crate) fn world() -> World {
     let found = socket.receive_with_fds(&mut [0; 32], &mut fds).unwrap();
     assert_eq!((found, fds.len()), (Arrived::Record(24), 10));
     let out = fds.split_off(5);
-    let copies = out.iter().map(|fd| fd.try_clone().unwrap()).collect();
-    let spec = RingSetSpec::new("", vec![CAPACITY], PIECE_BYTES_MAX as u32);
-    let mut out = out.into_iter();
-    World {
-        link,
-        socket: Some(socket),
-        consumer_page: fds.remove(2),
-        data: out.next().unwrap(),
-        producer_page: out.next().unwrap(),
-        producers: Producers::map(&spec, copies).unwrap(),
-        _door: door,
-    }
+    World::of(link, socket, fds, out)
+}
+
+/// A socket where a listener by that name has it.
+pub(crate) fn bind() -> (SeqListener, String) {
+    let Address::Shm { name } = free_name() else {
+        panic!("no name");
+    };
+    let path = ShmDoor::listen(&name, ROOM).unwrap().path();
+    (SeqListener::bind(&path, 1).unwrap(), name)
+}
+
+/// The honest one has connected, to memory that its peer has made.
+pub(crate) fn attached() -> World {
+    let (listener, name) = bind();
+    let mut link = ShmLink::connect(&name, ROOM).unwrap();
+    let socket = listener.accept().unwrap().unwrap();
+    let ring = || RingSetMemory::create(&spec()).unwrap();
+    let (there, back) = (ring(), ring());
+    let mut given = there.consumer_fds().unwrap();
+    given.extend(back.producer_fds().unwrap());
+    let given: Vec<_> = given.iter().map(AsFd::as_fd).collect();
+    let welcome = greeting(2, PIECE_BYTES_MAX as u64, 4);
+    socket.send(&welcome, &given).unwrap();
+    assert_eq!(link.receive().unwrap(), Received::Nothing);
+    let (input, out) = (back.consumer_fds().unwrap(), there.producer_fds().unwrap());
+    World::of(Box::new(link), socket, input, out)
 }
 
 fn poke(fd: &OwnedFd, at: u64, bytes: &[u8]) {
@@ -131,6 +154,25 @@ fn blamed<T>(answer: Result<T, ByteLinkError>) -> Option<T> {
 }
 
 impl World {
+    /// With the descriptors of the ring that the peer reads, and of the one that it writes.
+    fn of(
+        link: Box<dyn ByteLink>,
+        socket: SeqSocket,
+        mut input: Vec<OwnedFd>,
+        out: Vec<OwnedFd>,
+    ) -> Self {
+        let copies = out.iter().map(|fd| fd.try_clone().unwrap()).collect();
+        let mut out = out.into_iter();
+        Self {
+            link,
+            socket: Some(socket),
+            consumer_page: input.remove(2),
+            data: out.next().unwrap(),
+            producer_page: out.next().unwrap(),
+            producers: Producers::map(&spec(), copies).unwrap(),
+        }
+    }
+
     /// `None` when the connection has ended.
     fn apply(&mut self, step: &Move) -> Option<()> {
         match step {
@@ -203,8 +245,11 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn a_peer_that_lies_ends_the_connection_and_no_more(moves in prop::collection::vec(any_move(), 1..150)) {
-        let mut world = world();
+    fn a_peer_that_lies_ends_the_connection_and_no_more(
+        listens: bool,
+        moves in prop::collection::vec(any_move(), 1..150),
+    ) {
+        let mut world = if listens { world() } else { attached() };
         for step in &moves {
             if world.apply(step).is_none() {
                 break;

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking and prints its seed; lists of ranges of memory are what is meant"
 )]
 
+mod attacher;
 mod child;
 mod door;
 mod end;

@@ -154,3 +154,99 @@ impl Regions {
 
 /// References, as they go into the ring.
 pub(super) type References = [[u8; REFERENCE_BYTES]; PARTS_MAX];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pages of the regions that have come, by their numbers.
+    const CAME: [(u64, usize); 3] = [(0, 1), (7, 3), (u64::MAX, 2)];
+    const PAGE_BYTES: usize = 4096;
+
+    /// Regions, each with bytes that tell it and the place from all others.
+    fn came() -> (Regions, Vec<Region>) {
+        let mut regions = Regions::default();
+        let made = CAME.map(|(number, pages)| {
+            let mut region = Region::create("test", (pages * PAGE_BYTES) as u64).unwrap();
+            let bytes = region.bytes_mut();
+            (0..bytes.len()).for_each(|at| bytes[at] = byte(number, at));
+            regions
+                .take(number, &[region.reader_fd().unwrap()])
+                .unwrap();
+            region
+        });
+        (regions, made.into())
+    }
+
+    fn byte(number: u64, at: usize) -> u8 {
+        (number as usize).wrapping_mul(31).wrapping_add(at % 251) as u8
+    }
+
+    fn number() -> impl Strategy<Value = u64> {
+        let known = CAME.map(|(number, _)| number).to_vec();
+        prop_oneof![12 => prop::sample::select(known), 1 => any::<u64>()]
+    }
+
+    /// A place in a region, at its end, or anywhere.
+    fn place() -> impl Strategy<Value = u64> {
+        let bytes = PAGE_BYTES as u64;
+        let end = (1..4_u64, 0..3_u64).prop_map(move |(pages, by)| pages * bytes + by - 1);
+        prop_oneof![6 => 0..bytes, 3 => end, 1 => any::<u64>(), 1 => Just(0)]
+    }
+
+    /// What is to be found: the bytes, none while a region is missing, or an error.
+    fn expected(count: u32, piece: &[u8]) -> Result<Option<Vec<u8>>, ()> {
+        let count = count as usize;
+        if count > 4 || piece.len() < 24 * count {
+            return Err(());
+        }
+        let mut bytes = Vec::new();
+        for words in piece.chunks_exact(24).take(count) {
+            let word = |of: usize| u64::from_le_bytes(words[8 * of..][..8].try_into().unwrap());
+            let [number, offset, len] = [0, 1, 2].map(word);
+            let Some((_, pages)) = CAME.iter().find(|(known, _)| *known == number) else {
+                return Ok(None);
+            };
+            let end = u128::from(offset) + u128::from(len);
+            if end > (pages * PAGE_BYTES) as u128 {
+                return Err(());
+            }
+            bytes.extend((offset as usize..end as usize).map(|at| byte(number, at)));
+        }
+        Ok(Some(bytes))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn whatever_a_piece_refers_to_is_in_a_region_or_refused(
+            pieces in prop::collection::vec(
+                (prop_oneof![20 => 1..5_u32, 1 => any::<u32>()], prop::collection::vec((number(), place(), place()), 0..6), 0..24_usize),
+                1..4,
+            ),
+        ) {
+            let (mut regions, _made) = came();
+            for (count, words, cut) in pieces {
+                let words = words.iter().flat_map(|(number, offset, len)| [number, offset, len]);
+                let mut piece: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+                piece.truncate(piece.len().saturating_sub(if cut < 4 { cut } else { 0 }));
+                let found = regions.begin(count, &piece);
+                match expected(count, &piece) {
+                    Err(()) => prop_assert_eq!(found, Err("references")),
+                    Ok(None) => prop_assert_eq!(found, Ok(None)),
+                    Ok(Some(bytes)) => {
+                        prop_assert_eq!(found, Ok(Some(24 * count as usize)));
+                        let mut copy = Vec::new();
+                        let apart = regions.apart().unwrap();
+                        apart.copy_to(&mut copy);
+                        prop_assert_eq!((apart.len(), copy), (bytes.len(), bytes));
+                        continue;
+                    }
+                }
+                prop_assert!(regions.apart().is_none());
+            }
+        }
+    }
+}
