@@ -456,7 +456,7 @@ fn who_counts_nothing_is_told() {
     let here = "crates/forebay-run/src/accounts.rs";
     let told = |function: &str| fault(&format!("{here}::{function}")).unwrap();
     assert!(told("nobody").ends_with("there is no such function"));
-    assert!(told("root").ends_with("nothing is counted in it"));
+    assert!(told("page_path").ends_with("nothing is counted in it"));
     let elsewhere = fault("crates/none.rs::nobody").unwrap();
     assert!(elsewhere.ends_with("there is no such file"));
     let own = "crates/forebay-ledger/src/book.rs::add_tally";
