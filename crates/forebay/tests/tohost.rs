@@ -194,7 +194,7 @@ fn every_chunk_arrives_over_tcp() {
 
 #[test]
 fn a_killed_tohost_is_followed_by_one_that_goes_on() {
-    let chain = Chain::new("rate_hz = 20000\nduration_ms = 3000", "killed-tohost");
+    let chain = Chain::new("rate_hz = 20000", "killed-tohost");
     let card = chain.card();
     let first = chain.tohost("first", 1, "");
     let before = chain.subscriber(&[]);
@@ -205,6 +205,8 @@ fn a_killed_tohost_is_followed_by_one_that_goes_on() {
     before.end();
     let second = chain.tohost("second", 1, "");
     let subscriber = chain.subscriber(&[]);
+    at_work(&chain.path("second"), 50_000);
+    assert!(signal("INT", card.pid()));
     let (card, second) = (card.end().json_of(0), second.end().json_of(0));
     let subscriber = subscriber.end().json_of(0);
     let blocks: u64 = (0..2)
@@ -285,13 +287,16 @@ fn a_killed_card_is_read_to_its_last_block() {
 
 #[test]
 fn a_killed_subscriber_costs_no_other_one() {
-    let chain = Chain::new("rate_hz = 20000\nduration_ms = 2500", "killed-sub");
+    let chain = Chain::new("rate_hz = 20000", "killed-sub");
     let card = chain.card();
     let tohost = chain.tohost("tohost", 2, "");
     let (victim, other) = (chain.subscriber(&[]), chain.subscriber(&[]));
     at_work(&chain.path("tohost"), 50_000);
     assert!(signal("KILL", victim.pid()));
     victim.end();
+    let out = chain.path("tohost");
+    at_work(&out, chunks_published(&out) + 50_000);
+    assert!(signal("INT", card.pid()));
     let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
     let other = other.end().json_of(0);
     // It was there, and went in the midst of it: no trigger was held back for it.
@@ -357,7 +362,7 @@ fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
 
 #[test]
 fn a_slow_subscriber_that_drops_stalls_nobody() {
-    let chain = Chain::new("rate_hz = 10000\nduration_ms = 2500", "slow-drop");
+    let chain = Chain::new("rate_hz = 10000", "slow-drop");
     let card = chain.card();
     let tohost = chain.tohost("tohost", 2, "buffer_count = 4");
     let (slow, other) = (
@@ -366,6 +371,13 @@ fn a_slow_subscriber_that_drops_stalls_nobody() {
     );
     at_work(&chain.path("tohost"), 20_000);
     assert!(signal("STOP", slow.pid()));
+    for publisher in ["tohost/publisher0", "tohost/publisher1"] {
+        wait_for("chunks that are dropped for the slow one", || {
+            let books = chain.path(publisher);
+            (lost_by(&books, "send", "slow_receiver") > 100).then_some(())
+        });
+    }
+    assert!(signal("INT", card.pid()));
     let (card, other) = (card.end().json_of(0), other.end());
     assert!(signal("CONT", slow.pid()));
     let (tohost, slow) = (tohost.end().json_of(0), slow.end());
@@ -390,14 +402,17 @@ fn a_slow_subscriber_that_drops_stalls_nobody() {
 
 #[test]
 fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
-    let chain = Chain::narrow("rate_hz = 30000\nduration_ms = 2500", "slow-block");
+    let chain = Chain::narrow("rate_hz = 30000", "slow-block");
     let card = chain.card();
     let tohost = chain.tohost("tohost", 1, "buffer_count = 4");
     let slow = chain.subscriber(&[]);
-    at_work(&chain.path("tohost"), 20_000);
+    let out = chain.path("tohost");
+    at_work(&out, 20_000);
     assert!(signal("STOP", slow.pid()));
     chain.wait_for_busy();
     assert!(signal("CONT", slow.pid()));
+    at_work(&out, chunks_published(&out) + 20_000);
+    assert!(signal("INT", card.pid()));
     let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
     let slow = slow.end().json_of(0);
     assert!(number(&card, "/held_by_dma") > 0, "{card}");
@@ -414,8 +429,7 @@ fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
 
 #[test]
 fn chunks_that_stay_where_they_are_are_not_written_over_before_all_have_looked() {
-    let ttc = "rate_hz = 10000\nduration_ms = 2500\n";
-    let chain = Chain::sized(ttc, 1000, "reference");
+    let chain = Chain::sized("rate_hz = 10000\n", 1000, "reference");
     let card = chain.card();
     let tohost = chain.tohost("tohost", 2, "by_reference_bytes = 500");
     let checked = || {
@@ -432,6 +446,9 @@ fn chunks_that_stay_where_they_are_are_not_written_over_before_all_have_looked()
     assert!(signal("STOP", slow.pid()));
     chain.wait_for_busy();
     assert!(signal("CONT", slow.pid()));
+    let out = chain.path("tohost");
+    at_work(&out, chunks_published(&out) + 20_000);
+    assert!(signal("INT", card.pid()));
     let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
     let chunks = number(&card, "/triggers") * LINKS;
     for swrod in [slow, other] {
@@ -538,12 +555,12 @@ fn damaged_blocks_have_names_on_both_sides() {
     }
 }
 
-/// Chunks that a card has lost by this name so far, by its books.
-fn lost_by(out: &std::path::Path, reason: &str) -> u64 {
+/// What was lost at a place by this name so far, by the books there.
+fn lost_by(out: &std::path::Path, place: &str, reason: &str) -> u64 {
     let verdict = audit_json(out);
     let lines = verdict["balance"]["accounts"].as_array().unwrap().iter();
     let drops = lines
-        .filter(|line| line["place"] == "card")
+        .filter(|line| line["place"] == place)
         .flat_map(|line| line["dropped"].as_array().unwrap());
     drops
         .filter(|drop| drop["reason"] == reason)
@@ -618,7 +635,7 @@ fn a_front_end_that_does_not_listen_to_xoff_loses_chunks_by_name_and_no_other_on
     let fault = "[[faults]]\nkind = \"xoff_ignored\"\nelink = 192\n";
     // No free blocks raise BUSY, and the queues in front of links hold much: what is full are the queues behind them.
     let queues = "[queues]\nbusy_on_free_blocks = 0\nbusy_on_chunks = 4096\nfifo_bytes = 4096\n";
-    let ttc = format!("rate_hz = 20000\nduration_ms = 2500\n{queues}{fault}");
+    let ttc = format!("rate_hz = 20000\n{queues}{fault}");
     let chain = Chain::narrow(&ttc, "xoff");
     let (card, tohost) = (chain.card(), chain.tohost("tohost", 1, "buffer_count = 4"));
     let checked = swrod(&chain);
@@ -627,9 +644,10 @@ fn a_front_end_that_does_not_listen_to_xoff_loses_chunks_by_name_and_no_other_on
     assert!(signal("STOP", tohost.pid()));
     let out = chain.path("card");
     wait_for("chunks that are lost behind the link", || {
-        (lost_by(&out, "fifo_full") > 100).then_some(())
+        (lost_by(&out, "card", "fifo_full") > 100).then_some(())
     });
     assert!(signal("CONT", tohost.pid()));
+    assert!(signal("INT", card.pid()));
     let (card, tohost) = (card.end().json_of(0), tohost.end().json_of(0));
     let checked = checked.end().json();
     assert_all_accounted(&[&card, &tohost, &checked]);
