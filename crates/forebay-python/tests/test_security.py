@@ -5,15 +5,16 @@ import subprocess
 
 import pytest
 
-from forebay.net import Receiver, Sender
+from forebay.net import Publisher, Receiver, Sender, Subscriber
 
 NAMES = ("tls_certificate", "tls_key", "tls_authority")
 
 
 def test_beyond_this_host_certificates_or_a_word_are_wanted():
-    for make in (lambda: Receiver("tcp://0.0.0.0:0"), lambda: Sender("tcp://192.0.2.1:7100")):
-        with pytest.raises(OSError, match="--tls-certificate.*--plain"):
-            make()
+    for address in ("tcp://0.0.0.0:0", "tcp://192.0.2.1:7100", "tcp://[::ffff:10.1.2.3]:7100"):
+        for make in (Receiver, Publisher, Sender, Subscriber):
+            with pytest.raises(OSError, match="--tls-certificate.*--plain"):
+                make(address)
 
 
 def test_what_does_not_go_together_is_refused():

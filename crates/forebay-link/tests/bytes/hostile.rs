@@ -29,7 +29,7 @@ pub(crate) struct World {
     producers: Producers,
 }
 
-const ROOM: Room = Room {
+pub(crate) const ROOM: Room = Room {
     piece_bytes_max: PIECE_BYTES_MAX,
     pieces: 4,
 };
@@ -55,20 +55,21 @@ pub(crate) fn world() -> World {
     World::of(link, socket, fds, out)
 }
 
-/// A socket where a listener by that name has it.
-pub(crate) fn bind() -> (SeqListener, String) {
+/// One that has connected, and the socket of what listens there.
+pub(crate) fn knocked() -> (ShmLink, SeqSocket) {
     let Address::Shm { name } = free_name() else {
         panic!("no name");
     };
     let path = ShmDoor::listen(&name, ROOM).unwrap().path();
-    (SeqListener::bind(&path, 1).unwrap(), name)
+    let listener = SeqListener::bind(&path, 1).unwrap();
+    let link = ShmLink::connect(&name, ROOM).unwrap();
+    std::fs::remove_file(path).unwrap();
+    (link, listener.accept().unwrap().unwrap())
 }
 
 /// The honest one has connected, to memory that its peer has made.
 pub(crate) fn attached() -> World {
-    let (listener, name) = bind();
-    let mut link = ShmLink::connect(&name, ROOM).unwrap();
-    let socket = listener.accept().unwrap().unwrap();
+    let (mut link, socket) = knocked();
     let ring = || RingSetMemory::create(&spec()).unwrap();
     let (there, back) = (ring(), ring());
     let mut given = there.consumer_fds().unwrap();

@@ -233,10 +233,17 @@ fn a_listener_that_lies_is_named() {
             other => panic!("{other} instead of {expected}"),
         }
     }
-    // What is no memory at all is refused by the kernel.
+    // What is no memory at all is refused by the kernel, and a bell that is none.
+    for at in [0, 9] {
+        let mut wrong = memory(8 << 20);
+        wrong[at] = tempfile::tempfile().unwrap().into();
+        let found = answered(&welcome, &wrong);
+        assert!(matches!(found, ByteLinkError::Broken { .. }), "{found}");
+    }
     let mut swapped = memory(8 << 20);
     swapped.swap(0, 3);
-    answered(&welcome, &swapped);
+    let found = answered(&welcome, &swapped);
+    assert!(matches!(found, ByteLinkError::Broken { .. }), "{found}");
 }
 
 #[test]

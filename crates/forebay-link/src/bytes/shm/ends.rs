@@ -7,6 +7,8 @@ use forebay_ring::{
     RingSetMemory, SIDE_FDS, Waiter, record_bytes,
 };
 
+use rustix::io::Errno;
+
 use super::copier::PieceCopier;
 use super::{Room, ring_spec};
 
@@ -142,10 +144,19 @@ impl Ends {
     }
 }
 
+/// Whether this host lacks something. What else the kernel refuses to do with a descriptor that came lies in what it is.
+pub(super) fn is_want(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::AGAIN
+    )
+}
+
 /// What is wrong with what the listener handed over, when it is the listener's fault.
 pub(super) fn fault_of(error: &RingError) -> Option<&'static str> {
     match error {
         RingError::Descriptors { .. } => Some("descriptors"),
+        RingError::System { errno, .. } if !is_want(*errno) => Some("descriptors"),
         RingError::Size { .. } => Some("memory_size"),
         RingError::Seals { .. } => Some("memory_not_sealed"),
         RingError::Claimed { .. } => Some("memory_claimed"),

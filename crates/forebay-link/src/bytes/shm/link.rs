@@ -8,9 +8,10 @@ use forebay_ring::{Full, Meta, Region, RingError};
 use forebay_sys::SysError;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
+use rustix::io::Errno;
 
 use super::copier::PieceCopier;
-use super::ends::{Ends, PEER_FDS, fault_of};
+use super::ends::{Ends, PEER_FDS, fault_of, is_want};
 use super::greeting::{GREETING_BYTES, Greeting, Refusal};
 use super::place::Place;
 use super::regions::{Regions, Shown};
@@ -150,8 +151,12 @@ impl ShmLink {
             return Err(self.broken("descriptors"));
         }
         let ends = Ends::of_peer(room, fds).map_err(|error| self.unmapped(error))?;
-        self.begin(room, ends)?;
-        Ok(true)
+        match self.begin(room, ends) {
+            Err(error) if !Errno::from_io_error(&error.source).is_some_and(is_want) => {
+                Err(self.broken("descriptors"))
+            }
+            begun => Ok(begun.map(|()| true)?),
+        }
     }
 
     /// The room that the listener gives, if it is one that this side can live with.
