@@ -13,8 +13,6 @@ mod config;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-use std::path::PathBuf;
-
 use replay::replay;
 
 /// What a value is replaced with.
@@ -35,9 +33,7 @@ fn the_corpus_of_configuration_files() {
 
 /// The texts of `examples/`.
 fn examples() -> Vec<String> {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../examples"]
-        .iter()
-        .collect();
+    let folder = forebay_testing::root().join("examples");
     let mut texts = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

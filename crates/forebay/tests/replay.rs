@@ -145,6 +145,46 @@ fn long_messages_of_several_datagrams_are_joined() {
     }
 }
 
+/// A message with one sub-event of source `id`, padded as hardware does it.
+fn padded_by_hardware(id: u32, payload_bytes: usize) -> Vec<u8> {
+    let mut message = message(id, 5, 1, payload_bytes);
+    let end = message.len() - 32;
+    message[8 + 16 + payload_bytes..end].fill(0xaa);
+    // The trailer: its first 32 bytes again.
+    message.copy_within(..32, end);
+    message
+}
+
+/// The bytes of an event in the file, as `docs/wire/hades.md` has them: sizes without the padding, and the padding as it came.
+#[test]
+fn golden_bytes_of_a_written_event_with_its_padding() {
+    let folder = TempDir::new().unwrap();
+    let capture = folder.path().join("padded.pcap");
+    let mut pcap = Pcap::new();
+    for (source, payload_bytes) in [(0, 5), (1, 8), (2, 1)] {
+        let message = padded_by_hardware(0x8000 + u32::from(source), payload_bytes);
+        pcap.push(0, 50_000 + source, &message);
+    }
+    pcap.write(&capture);
+    let output = replay(&capture, &folder.path().join("out"), &[]);
+    let summary = json(&output);
+    assert_eq!(summary["drops"], serde_json::json!({}));
+    let file = std::fs::read(&files(&summary)[0]).unwrap();
+    let subs: [&[u8]; 3] = [
+        b"\x00\x00\x00\x15\x00\x02\x00\x01\x00\x00\x80\x00\x00\x00\x05\x42\x05\x05\x05\x05\x05\xaa\xaa\xaa",
+        b"\x00\x00\x00\x18\x00\x02\x00\x01\x00\x00\x80\x01\x00\x00\x05\x42\x04\x04\x04\x04\x04\x04\x04\x04",
+        b"\x00\x00\x00\x11\x00\x02\x00\x01\x00\x00\x80\x02\x00\x00\x05\x42\x07\xaa\xaa\xaa\xaa\xaa\xaa\xaa",
+    ];
+    let (start, rest) = file.split_at(32);
+    let (event, stop) = rest.split_at(32 + 72);
+    assert_eq!(stop.len(), 32);
+    assert_eq!(event[..8], *b"\x68\x00\x00\x00\x01\x00\x03\x00");
+    assert_eq!(event[12..16], *b"\x01\x00\x00\x00", "the first event");
+    assert_eq!(event[24..28], start[24..28], "of the file's run");
+    assert_eq!(event[28..32], [0; 4]);
+    assert_eq!(event[32..], subs.concat());
+}
+
 #[test]
 fn a_file_larger_than_the_rings_is_held_back_and_loses_nothing() {
     let folder = TempDir::new().unwrap();
