@@ -6,6 +6,7 @@
 
 mod list;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -152,7 +153,7 @@ impl Place {
         crate::ci::checked(&mut command).map(drop)
     }
 
-    /// Brings the copy up to date; a file that is the same keeps its time, so that cargo does not build it again.
+    /// Brings the copy up to date; a file that is the same keeps its time, so that cargo does not build it again, and one that is gone goes.
     fn copy(&self, root: &Path) -> Result<()> {
         let listed = Command::new("git")
             .args(["ls-files", "-z"])
@@ -160,7 +161,9 @@ impl Place {
             .output();
         let listed = listed.context("git ls-files")?;
         let names = String::from_utf8(listed.stdout).context("a name that is no text")?;
-        for name in names.split('\0').filter(|name| !name.is_empty()) {
+        let names: BTreeSet<&str> = names.split('\0').filter(|it| !it.is_empty()).collect();
+        remove_others(&self.tree(), Path::new(""), &names)?;
+        for name in names {
             let (from, to) = (root.join(name), self.tree().join(name));
             let Ok(new) = fs::read(&from) else {
                 continue; // taken away and not committed yet
@@ -278,6 +281,28 @@ fn lines(file: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// Removes the files of `tree` below `folder` that are not among `names`; what is built there stays.
+fn remove_others(tree: &Path, folder: &Path, names: &BTreeSet<&str>) -> Result<()> {
+    let Ok(entries) = fs::read_dir(tree.join(folder)) else {
+        return Ok(()); // there is no copy yet
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = folder.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            let is_built = ["target", "mutants.out"]
+                .iter()
+                .any(|it| name.ends_with(it));
+            if !is_built {
+                remove_others(tree, &name, names)?;
+            }
+        } else if !name.to_str().is_some_and(|name| names.contains(name)) {
+            fs::remove_file(entry.path()).with_context(|| entry.path().display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,5 +358,27 @@ mod tests {
             sums.text("books"),
             "books: 4 of 4 mutants tried: 2 caught, 0 timed out, 0 do not compile, 1 may live, 1 live\n  lives: src/books.rs:3:3: c\n"
         );
+    }
+
+    #[test]
+    fn what_is_not_in_the_tree_any_more_leaves_the_copy_and_what_is_built_stays() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let names = [
+            "Cargo.toml",
+            "a/src/lib.rs",
+            "a/src/gone.rs",
+            "target/debug/a",
+        ];
+        for name in names {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            fs::write(path, "").expect("written");
+        }
+        let kept = BTreeSet::from(["Cargo.toml", "a/src/lib.rs"]);
+        remove_others(folder.path(), Path::new(""), &kept).expect("removed");
+        let there = names.map(|name| folder.path().join(name).exists());
+        assert_eq!(there, [true, true, false, true]);
+        let nowhere = folder.path().join("none");
+        remove_others(&nowhere, Path::new(""), &kept).expect("nothing to do");
     }
 }

@@ -85,11 +85,17 @@ impl MessageCheck {
         (self.have, self.datagrams)
     }
 
-    /// Whether a datagram of `len` bytes may belong to a message that is unfinished, or refused and not over.
+    /// Whether a datagram may go on with the unfinished message.
     #[must_use]
-    pub fn may_go_on(&self, len: usize) -> bool {
-        let refused = self.refused.as_ref();
-        self.datagrams > 0 || refused.is_some_and(|refused| refused.due_bytes() == len as u64)
+    pub fn may_continue(&self, datagram: &[u8]) -> bool {
+        self.datagrams > 0 && !begins_message(datagram)
+    }
+
+    /// Whether a datagram may go on with a message that was refused and is not over.
+    #[must_use]
+    pub fn may_continue_refused(&self, datagram: &[u8]) -> bool {
+        let is_due = |refused: &Refused| refused.due_bytes() == datagram.len() as u64;
+        self.refused.as_ref().is_some_and(is_due) && !begins_message(datagram)
     }
 
     /// Goes on with an unfinished message after a restart.
@@ -150,12 +156,17 @@ impl MessageCheck {
 
     /// `front` are the pieces of a message of `need` bytes that came, as many datagrams as are unfinished.
     fn refuse_front(&mut self, reason: Reject, need: u64, front: &[u8]) -> Rejected {
+        let came = front.len() as u64;
         // Only a full datagram is continued.
-        let is_cut = front.is_empty() || !front.len().is_multiple_of(MTU_BYTES);
-        if need > front.len() as u64 && !is_cut {
-            self.refused = Some(Refused::new(reason, need, front));
+        let goes_on = need > came && came > 0 && front.len().is_multiple_of(MTU_BYTES);
+        let mut items = 0;
+        if goes_on || need == came {
+            let mut refused = Refused::new(reason, need);
+            items = refused.take(front);
+            self.refused = goes_on.then_some(refused);
         }
-        self.reject(reason, self.datagrams, front.len() as u64, None)
+        let rejected = self.reject(reason, self.datagrams, came, None);
+        Rejected { items, ..rejected }
     }
 
     /// A datagram that goes on with the message that was refused before: it has the length that is to come, and begins
@@ -165,10 +176,7 @@ impl MessageCheck {
             return None;
         }
         let mut refused = self.refused.take()?;
-        let begins = needed_bytes(datagram).is_ok_and(|need| {
-            need > MTU_BYTES as u64 || (need == datagram.len() as u64 && trailer_matches(datagram))
-        });
-        if datagram.len() as u64 != refused.due_bytes() || begins {
+        if datagram.len() as u64 != refused.due_bytes() || begins_message(datagram) {
             return None;
         }
         let items = refused.take(datagram);
@@ -247,6 +255,13 @@ fn needed_bytes(bytes: &[u8]) -> Result<u64, Reject> {
         return Err(Reject::BadAlignment);
     }
     Ok(need)
+}
+
+/// Whether a datagram is a message, or the first piece of one.
+fn begins_message(datagram: &[u8]) -> bool {
+    needed_bytes(datagram).is_ok_and(|need| {
+        need > MTU_BYTES as u64 || (need == datagram.len() as u64 && trailer_matches(datagram))
+    })
 }
 
 fn trailer_matches(message: &[u8]) -> bool {

@@ -23,18 +23,16 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Refuses a message of so many bytes, of which these have come: at least its head.
-    pub(crate) fn new(reason: Reject, bytes: u64, front: &[u8]) -> Self {
-        let mut refused = Self {
+    /// Refuses a message of so many bytes, of which nothing was [taken](Self::take) yet.
+    pub(crate) fn new(reason: Reject, bytes: u64) -> Self {
+        Self {
             reason,
             bytes,
             came: 0,
-            head: *front.first_chunk().unwrap_or(&[0; TRAILER_BYTES]),
+            head: [0; TRAILER_BYTES],
             next: UNIT_HEADER_BYTES as u64,
             items: 0,
-        };
-        refused.take(front);
-        refused
+        }
     }
 
     pub(crate) fn reason(&self) -> Reject {
@@ -50,6 +48,9 @@ impl Refused {
     /// behind them, when this was the last piece and the trailer is true; 0 before.
     pub(crate) fn take(&mut self, piece: &[u8]) -> u32 {
         let from = self.came;
+        if let (0, Some(head)) = (from, piece.first_chunk()) {
+            self.head = *head;
+        }
         self.came += piece.len() as u64;
         let end = self.bytes - TRAILER_BYTES as u64;
         while self.next < self.came && self.next < end {

@@ -64,10 +64,11 @@ fn a_reader_never_sees_half_a_commit() {
                 }
                 writer.commit(&book);
             }
-            // A page that is touched for the first time may cost a sleep, and no reader one.
-            assert!(sleeps() <= slept + 5, "the writer waited");
-            assert_eq!(writer.commits(), COMMITS);
+            let slept = sleeps() - slept;
             over.store(true, Ordering::Release);
+            // Pages that are touched for the first time may cost some on a busy host, and no reader one.
+            assert!(slept <= COMMITS / 1_000, "the writer waited {slept} times");
+            assert_eq!(writer.commits(), COMMITS);
         });
         let (mut seen, mut last) = (0u64, 0);
         loop {

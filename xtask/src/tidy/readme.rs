@@ -43,10 +43,10 @@ pub(super) fn check(tree: &Tree, help: &mut Help<'_>) -> Result<Vec<Finding>> {
 }
 
 fn too_long(tree: &Tree) -> Option<Finding> {
-    let bytes = tree.text("README.md")?.len();
+    let bytes = tree.text(README)?.len();
     let what = format!("{bytes} bytes, at most {README_BYTES_MAX}");
     let remedy = "move what is detail to a page of docs/, and link it";
-    (bytes > README_BYTES_MAX).then(|| Finding::new("README.md", what, remedy))
+    (bytes > README_BYTES_MAX).then(|| Finding::new(README, what, remedy))
 }
 
 fn is_for_users(source: &Source) -> bool {

@@ -124,14 +124,14 @@ fn refuse_after(check: &mut MessageCheck, pieces: &[&[u8]], kept: usize) -> Vec<
     let (bytes, datagrams) = (first.bytes as usize, first.datagrams as usize);
     assert_eq!((bytes, datagrams), (front.len(), kept));
     let rest = pieces[kept..].iter().map(|piece| {
-        assert!(check.may_go_on(piece.len()));
+        assert!(check.may_continue_refused(piece));
         match check.handle_datagram(piece, piece.len()) {
             Step::Rejected(rejected) => rejected,
             other => panic!("{other:?}"),
         }
     });
     let all: Vec<Rejected> = [first].into_iter().chain(rest).collect();
-    assert!(!check.may_go_on(MTU_BYTES), "it is over");
+    assert!(!check.may_continue_refused(pieces[1]), "it is over");
     all
 }
 
@@ -163,6 +163,38 @@ fn the_subevents_of_a_message_without_room_are_known_when_all_of_it_came() {
     let pieces: Vec<&[u8]> = bytes.chunks(MTU_BYTES).collect();
     let all = refuse_after(&mut MessageCheck::new(1 << 20), &pieces, 1);
     assert!(all.iter().all(|it| it.items == 0), "{all:?}");
+}
+
+#[test]
+fn a_message_too_long_in_one_datagram_says_what_it_held() {
+    let mut check = MessageCheck::new(1 << 10);
+    let bytes = message(5, 400);
+    let Step::Rejected(rejected) = check.handle_datagram(&bytes, bytes.len()) else {
+        panic!("accepted")
+    };
+    assert_eq!((rejected.reason, rejected.items), (Reject::TooLong, 5));
+    assert_eq!(rejected.bytes, bytes.len() as u64);
+    let small = message(1, 40);
+    let step = check.handle_datagram(&small, small.len());
+    assert!(
+        matches!(step, Step::Complete(it) if it.items == 1),
+        "{step:?}"
+    );
+}
+
+#[test]
+fn what_begins_a_message_continues_none() {
+    let (long, other) = (message(2, 100_000), message(3, 90_000));
+    let pieces: Vec<&[u8]> = long.chunks(MTU_BYTES).collect();
+    let mut check = MessageCheck::new(1 << 20);
+    assert!(!check.may_continue(pieces[1]));
+    assert_eq!(check.handle_datagram(pieces[0], MTU_BYTES), Step::More);
+    assert!(check.may_continue(pieces[1]) && !check.may_continue_refused(pieces[1]));
+    assert!(!check.may_continue(&other[..MTU_BYTES]));
+    check.refuse(pieces[0]);
+    assert!(!check.may_continue(pieces[1]) && check.may_continue_refused(pieces[1]));
+    assert!(!check.may_continue_refused(&other[..MTU_BYTES]));
+    assert!(!check.may_continue_refused(pieces[3]), "another length");
 }
 
 #[test]

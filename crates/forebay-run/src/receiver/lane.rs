@@ -131,13 +131,21 @@ impl Lanes {
     pub(super) fn find(&self, arrival: &Arrival<'_>) -> Option<usize> {
         self.route
             .find(arrival.payload, arrival.from)
-            .or_else(|| self.continued(arrival.payload.len()))
+            .or_else(|| self.continued(arrival.payload))
     }
 
-    /// A datagram of `len` bytes that no table knows may be the rest of the one message that is not over.
-    fn continued(&self, len: usize) -> Option<usize> {
+    /// A datagram that no table knows may be the rest of the one message that is unfinished; where there is none, of the one that was refused and is not
+    /// over.
+    fn continued(&self, datagram: &[u8]) -> Option<usize> {
+        let is_unfinished = self.lanes.iter().any(|lane| lane.check.unfinished().1 > 0);
         let lanes = self.lanes.iter().enumerate();
-        let mut open = lanes.filter(|(_, lane)| lane.check.may_go_on(len));
+        let mut open = lanes.filter(|(_, lane)| {
+            if is_unfinished {
+                lane.check.may_continue(datagram)
+            } else {
+                lane.check.may_continue_refused(datagram)
+            }
+        });
         let only = open.next()?.0;
         open.next().is_none().then_some(only)
     }
@@ -186,10 +194,13 @@ impl Lanes {
         if have > 0 {
             // What lies in the ring has its room there.
             let rejected = match producers.rings[state.ring].reserve(have) {
-                Ok(loan) => state.check.refuse(&loan),
-                Err(_) => state.check.refuse(&[]),
+                Ok(loan) => Some(state.check.refuse(&loan)),
+                Err(_) => state.check.abandon(),
             };
-            self.reject(lane, &rejected);
+            if let Some(rejected) = rejected {
+                let reason = Reject::RingFull;
+                self.reject(lane, &Rejected { reason, ..rejected });
+            }
         }
         let check = &mut self.lanes[lane].check;
         match check.handle_datagram(arrival.payload, arrival.payload.len()) {

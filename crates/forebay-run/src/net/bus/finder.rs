@@ -159,12 +159,13 @@ fn all_of(client: &mut Client, end: &AtomicBool) -> Result<Vec<Offer>, BusError>
         if last.is_some() && (offers.is_empty() || last <= before) {
             return refused("its pages come to no end");
         }
-        offers.retain(|offer| offer.check().is_ok());
         offers.iter_mut().for_each(Offer::shrink);
+        // Those that are none count too: else a registry that has no other pages would be asked for ever.
         bytes += offers.iter().map(Offer::bytes).sum::<usize>();
         if bytes > FOUND_BYTES_MAX {
             return refused("it has more offers than any registry keeps");
         }
+        offers.retain(|offer| offer.check().is_ok());
         all.append(&mut offers);
         before = last;
         if last.is_none() || end.load(Ordering::Relaxed) {
