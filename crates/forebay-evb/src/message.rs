@@ -94,8 +94,9 @@ impl MessageCheck {
     /// Whether a datagram may go on with a message that was refused and is not over.
     #[must_use]
     pub fn may_continue_refused(&self, datagram: &[u8]) -> bool {
-        let is_due = |refused: &Refused| refused.due_bytes() == datagram.len() as u64;
-        self.refused.as_ref().is_some_and(is_due) && !begins_message(datagram)
+        self.refused
+            .as_ref()
+            .is_some_and(|refused| goes_on(refused, datagram))
     }
 
     /// Goes on with an unfinished message after a restart.
@@ -158,27 +159,24 @@ impl MessageCheck {
     fn refuse_front(&mut self, reason: Reject, need: u64, front: &[u8]) -> Rejected {
         let came = front.len() as u64;
         // Only a full datagram is continued.
-        let goes_on = need > came && came > 0 && front.len().is_multiple_of(MTU_BYTES);
+        let is_continued = need > came && came > 0 && front.len().is_multiple_of(MTU_BYTES);
         let mut items = 0;
-        if goes_on || need == came {
+        if is_continued || need == came {
             let mut refused = Refused::new(reason, need);
             items = refused.take(front);
-            self.refused = goes_on.then_some(refused);
+            self.refused = is_continued.then_some(refused);
         }
         let rejected = self.reject(reason, self.datagrams, came, None);
         Rejected { items, ..rejected }
     }
 
-    /// A datagram that goes on with the message that was refused before: it has the length that is to come, and begins
-    /// no message itself. Anything else ends that message.
+    /// A datagram that goes on with the message that was refused before. Anything else ends that message.
     fn rest_of_refused(&mut self, datagram: &[u8]) -> Option<Rejected> {
         if self.have > 0 {
             return None;
         }
-        let mut refused = self.refused.take()?;
-        if datagram.len() as u64 != refused.due_bytes() || begins_message(datagram) {
-            return None;
-        }
+        let refused = self.refused.take();
+        let mut refused = refused.filter(|refused| goes_on(refused, datagram))?;
         let items = refused.take(datagram);
         let rejected = self.reject(refused.reason(), 1, datagram.len() as u64, None);
         self.refused = (refused.due_bytes() > 0).then_some(refused);
@@ -255,6 +253,11 @@ fn needed_bytes(bytes: &[u8]) -> Result<u64, Reject> {
         return Err(Reject::BadAlignment);
     }
     Ok(need)
+}
+
+/// Whether a datagram goes on with a refused message: it has the length that is to come, and begins no message itself.
+fn goes_on(refused: &Refused, datagram: &[u8]) -> bool {
+    datagram.len() as u64 == refused.due_bytes() && !begins_message(datagram)
 }
 
 /// Whether a datagram is a message, or the first piece of one.

@@ -165,6 +165,13 @@ fn the_subevents_of_a_message_without_room_are_known_when_all_of_it_came() {
     assert!(all.iter().all(|it| it.items == 0), "{all:?}");
 }
 
+/// The datagram is a message with so many good sub-events.
+fn assert_taken(check: &mut MessageCheck, datagram: &[u8], items: u32) {
+    let step = check.handle_datagram(datagram, datagram.len());
+    let is_right = matches!(step, Step::Complete(accepted) if accepted.items == items);
+    assert!(is_right, "{step:?}");
+}
+
 #[test]
 fn a_message_too_long_in_one_datagram_says_what_it_held() {
     let mut check = MessageCheck::new(1 << 10);
@@ -174,12 +181,7 @@ fn a_message_too_long_in_one_datagram_says_what_it_held() {
     };
     assert_eq!((rejected.reason, rejected.items), (Reject::TooLong, 5));
     assert_eq!(rejected.bytes, bytes.len() as u64);
-    let small = message(1, 40);
-    let step = check.handle_datagram(&small, small.len());
-    assert!(
-        matches!(step, Step::Complete(it) if it.items == 1),
-        "{step:?}"
-    );
+    assert_taken(&mut check, &message(1, 40), 1);
 }
 
 #[test]
@@ -215,11 +217,7 @@ fn a_refused_message_that_misses_a_piece_ends_where_another_begins() {
                 );
             }
         }
-        let step = check.handle_datagram(&good, good.len());
-        assert!(
-            matches!(step, Step::Complete(it) if it.items == 2),
-            "{step:?}"
-        );
+        assert_taken(&mut check, &good, 2);
     }
 }
 
