@@ -53,7 +53,7 @@ impl Listener {
         })
     }
 
-    /// The next one who has come; its connection is made a little later. When there is nobody, one may sleep until [`fds`](Self::fds) say so.
+    /// The next one who has come; its connection is made a little later. When there is nobody, one may sleep until [`fd`](Self::fd) says so.
     ///
     /// # Errors
     /// None can be taken in for now, as without memory or descriptors.
@@ -86,14 +86,14 @@ impl Listener {
 
     /// Readable when somebody has come, or something has happened to one who is coming.
     #[must_use]
-    pub fn fds(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        [self.passive.events.fd(), None]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.passive.events.fd()
     }
 
     /// Whether nothing wakes a sleeper, so that it has to look again by itself.
     #[must_use]
     pub fn must_be_polled(&self) -> bool {
-        self.passive.events.fd().is_none()
+        self.fd().is_none()
     }
 
     /// What to register regions with that are sent over connections that come in here. A listener at one address has one domain; at all addresses of

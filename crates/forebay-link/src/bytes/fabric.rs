@@ -188,7 +188,7 @@ impl Door for FabricDoor {
     }
 
     fn fds(&self) -> [Option<BorrowedFd<'_>>; FDS_MAX] {
-        self.listener.fds()
+        [self.listener.fd(), None]
     }
 
     fn turned_away(&self) -> TurnedAway {
