@@ -141,7 +141,7 @@ fn what_is_not_understood_is_counted_by_name() {
 #[test]
 fn who_says_nothing_is_let_go_and_holds_nobody_up() {
     let listening = receiver(2, &[]);
-    // On a busy host the silent ones may be let go meanwhile, and say nothing of whom they hold up.
+    // On a busy host the silent connections may be let go meanwhile; then they do not show whether they hold others up.
     for attempt in 1..=10 {
         // Nothing, half a greeting, and a sender that vanishes in the middle of a buffer.
         let silent = listening.connect();

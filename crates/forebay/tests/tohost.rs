@@ -107,7 +107,7 @@ impl Chain {
         }
     }
 
-    /// Waits until a DMA buffer is so full that the card holds triggers back: whoever stands still has held everything up.
+    /// Waits until a DMA buffer is so full that the card holds triggers back: the subscriber that stands still has held everything up.
     fn wait_for_busy(&self) {
         let out = self.path("card");
         wait_for("triggers that a full DMA buffer holds back", || {

@@ -39,7 +39,7 @@ const NAP: Duration = Duration::from_millis(20);
 const NAME_BYTES_MAX: usize = 64;
 /// Most patterns of one offer.
 const TAGS_MAX: usize = 65_536;
-/// What an offer costs whoever keeps it, in bytes, beside its texts and patterns: its place in a list that grows by doubling, and what an allocator adds.
+/// Bytes of memory of an offer beside its texts and patterns: its place in a list that grows by doubling, and what an allocator adds.
 const OFFER_COST_BYTES: usize = 512;
 
 /// What a publisher offers.

@@ -237,7 +237,7 @@ mod tests {
         assert!(error.contains("more offers than"), "{error}");
     }
 
-    /// What a registry may keep is never too much for who asks it.
+    /// What a registry may keep is never too much for a finder.
     #[test]
     fn all_that_a_registry_may_keep_is_taken() {
         let line = |offer: &Offer| serde_json::to_string(offer).unwrap().len();
@@ -281,7 +281,7 @@ mod tests {
                     format!(r#"{{"page":{{"offers":[{offers}],"last":{last}}}}}"#)
                 }
                 Self::Rest(good, wrong) => format!(r#"{{"offers":[{}]}}"#, offers(good, wrong)),
-                Self::Refused => r#"{"refused":"no"}"#.to_owned(),
+                Self::Refused => r#"{"refused":"not today"}"#.to_owned(),
                 Self::Kept => r#""kept""#.to_owned(),
                 Self::Garbage(text) => text.clone(),
             }
@@ -313,7 +313,7 @@ mod tests {
                     (count, before) = (count + good, Some(*last));
                 }
                 Said::Rest(good, _) => return Ok(count + good),
-                Said::Refused => return Err("no"),
+                Said::Refused => return Err("not today"),
                 Said::Kept => return Err("no answer"),
                 Said::Garbage(_) => return Err(""),
             }

@@ -8,7 +8,7 @@ use crate::tdm::receive::streams::Written;
 
 const PACKET: usize = 64 << 10;
 
-/// Books of a writer of one sender, and who reads them.
+/// Books of a writer of one sender, and a reader of them.
 fn books() -> (WriterBooks, LedgerReader) {
     let mut schema = SchemaBuilder::new("writer");
     let (words, _) = WriterWords::declare(&mut schema, 1);
