@@ -7,6 +7,8 @@
 
 #[cfg(test)]
 mod accounts;
+#[cfg(test)]
+mod balance_lines;
 pub mod books;
 pub mod builder;
 mod carriage;

@@ -192,6 +192,20 @@ pub fn null_sink() -> SinkPlan {
     }
 }
 
+/// E-links of these publishers, their trigger numbers in the first 4 bytes of a chunk.
+#[cfg(test)]
+pub(crate) fn elinks(publishers: &[&str]) -> crate::plan::ElinksPlan {
+    crate::plan::ElinksPlan {
+        publishers: publishers.iter().copied().map(str::to_owned).collect(),
+        l1id_offset_bytes: 0,
+        l1id_bytes: 4,
+        buffer_bytes: 1 << 16,
+        buffer_count: 8,
+        plain: false,
+        certificates: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,9 +26,7 @@ fn in_namespace(script: &str, out: &Path) -> Option<Ended> {
     command
         .env("FOREBAY", forebay().get_program())
         .env("OUT", out);
-    let allowed = Command::new("unshare").args(["--net", "true"]).status();
-    if !allowed.is_ok_and(|status| status.success()) {
-        forebay_testing::skip!("no network namespace may be made (needs root and unshare)");
+    if !rig::may_have_network() {
         return None;
     }
     let ended = start(&mut command).end();

@@ -39,9 +39,7 @@ fn every_command_of_the_readme_runs_as_printed() {
     let (script, lines): (Vec<_>, Vec<_>) = all.iter().partition(|line| is_of_the_script(line));
     assert_eq!(script.len(), OF_THE_SCRIPT.len(), "{script:?}");
     assert!(lines.len() > 8, "{lines:?}");
-    let allowed = Command::new("unshare").args(["--net", "true"]).status();
-    if !allowed.is_ok_and(|status| status.success()) {
-        forebay_testing::skip!("no network namespace may be made (needs root and unshare)");
+    if !rig::may_have_network() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

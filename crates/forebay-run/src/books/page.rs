@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::generator::GeneratorPlan;
-use crate::plan::{ElinksPlan, ReplayPlan};
+use crate::plan::ReplayPlan;
 use crate::presets;
 
 fn plan() -> Plan {
@@ -30,15 +30,7 @@ fn the_page_of_accounts_has_this_ledger() {
     });
     let mut chunks = plan();
     chunks.ports.clear();
-    chunks.elinks = Some(ElinksPlan {
-        publishers: vec!["tcp://127.0.0.1:50020".to_owned()],
-        l1id_offset_bytes: 0,
-        l1id_bytes: 4,
-        buffer_bytes: 1 << 16,
-        buffer_count: 8,
-        plain: false,
-        certificates: None,
-    });
+    chunks.elinks = Some(presets::elinks(&["tcp://127.0.0.1:50020"]));
     let outlines = [sent, read, chunks].map(|plan| {
         let books = Books::declare(&plan).unwrap();
         books.schema.outline()

@@ -3,6 +3,7 @@
 use forebay_wire::hld::EventId;
 
 use super::*;
+use crate::balance_lines::off;
 
 const RUN: u32 = 7;
 /// Bytes of an event without sub-events.
@@ -91,12 +92,8 @@ impl Bench {
 
     /// What the lines of the books miss, by their places.
     fn residuals(&self) -> Vec<(String, i128)> {
-        let balance = self.stream.reader.snapshot().unwrap().balance();
-        let accounts = balance.accounts.iter();
-        let accounts = accounts.map(|line| (line.place.clone(), line.residual.items));
-        let links = balance.links.iter();
-        let links = links.filter_map(|line| Some((line.place.clone(), line.residual?.items)));
-        accounts.chain(links).filter(|(_, it)| *it != 0).collect()
+        let off = off(&self.stream.reader.snapshot().unwrap().balance()).into_iter();
+        off.map(|(place, items, _)| (place, items)).collect()
     }
 }
 

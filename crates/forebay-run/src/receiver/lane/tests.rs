@@ -8,6 +8,7 @@ use forebay_wire::hadtu::{ByteOrder, MessageWriter};
 use forebay_wire::subevent::SubEventRepr;
 
 use super::*;
+use crate::balance_lines::off;
 use crate::plan::SourceKey;
 use crate::presets;
 
@@ -63,18 +64,7 @@ impl Bench {
     /// The lines of the balance that are off, each with its items and bytes.
     fn off(&self) -> Vec<(String, i128, i128)> {
         let snapshot = LedgerReader::open(&self.words).unwrap().snapshot().unwrap();
-        let balance = snapshot.balance();
-        let accounts = balance
-            .accounts
-            .iter()
-            .map(|line| (&line.place, line.residual));
-        let links = balance
-            .links
-            .iter()
-            .filter_map(|line| Some((&line.place, line.residual?)));
-        let off = accounts.chain(links).filter(|(_, it)| !it.is_zero());
-        off.map(|(place, it)| (place.clone(), it.items, it.bytes))
-            .collect()
+        off(&snapshot.balance())
     }
 }
 

@@ -5,6 +5,7 @@ use forebay_ring::{Consumers, RingSetMemory};
 use forebay_sys::control::Control;
 
 use super::*;
+use crate::balance_lines::off;
 use crate::replay::Selection;
 
 /// What a capture came to.
@@ -49,9 +50,7 @@ fn replayed(capture: &[u8], selection: &Selection) -> Replayed {
 
 /// No account misses anything, nor does the link to the receivers.
 fn assert_closed(balance: &Balance) {
-    for line in &balance.accounts {
-        assert!(line.residual.is_zero(), "{line:?}");
-    }
+    assert_eq!(off(balance), []);
     let link = balance.links.iter().find(|line| line.place == "capture");
     assert!(link.unwrap().residual.unwrap().is_zero(), "{link:?}");
 }

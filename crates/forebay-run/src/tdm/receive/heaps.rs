@@ -66,6 +66,15 @@ impl HeapTally {
         }
     }
 
+    /// Those that are whole or dropped.
+    #[cfg(test)]
+    fn ended(&self) -> Sum {
+        let mut all = self.whole;
+        let dropped = self.dropped.iter();
+        dropped.for_each(|sum| all.add(sum.heaps, sum.bytes));
+        all
+    }
+
     pub(super) fn add(&mut self, more: &Self) {
         self.sent.add(more.sent.heaps, more.sent.bytes);
         self.whole.add(more.whole.heaps, more.whole.bytes);
@@ -238,7 +247,7 @@ impl HeapStream {
         std::mem::take(&mut self.tally)
     }
 
-    /// Heaps that lie here now: they wait for pieces, for the next flush, or for who takes messages.
+    /// Heaps that lie here now: they wait for pieces, for the next flush, or for room with the receiver of messages.
     pub(super) fn held(&self) -> Sum {
         let mut held = Sum {
             heaps: self.joiner.waiting(),
@@ -348,11 +357,7 @@ mod tests {
         let mut all = HeapTally::default();
         let mut ended = |stream: &mut HeapStream| {
             all.add(&stream.became());
-            let mut ended = all.whole;
-            all.dropped
-                .iter()
-                .for_each(|sum| ended.add(sum.heaps, sum.bytes));
-            let held = stream.held();
+            let (ended, held) = (all.ended(), stream.held());
             let both = (ended.heaps + held.heaps, ended.bytes + held.bytes);
             assert_eq!(both, (all.sent.heaps, all.sent.bytes), "{all:?}");
             (ended.heaps, held.heaps, held.bytes)

@@ -8,6 +8,7 @@ use forebay_ring::{Consumers, RingSetMemory};
 use forebay_sys::control::Control;
 
 use super::*;
+use crate::balance_lines::off;
 use crate::presets;
 
 /// Tags of the two sources, and one of nobody.
@@ -27,15 +28,7 @@ fn plan() -> Plan {
         source.ring_bytes = 512 << 10;
     }
     plan.receiver.full = FullPolicy::Drop;
-    plan.elinks = Some(ElinksPlan {
-        publishers: Vec::new(),
-        l1id_offset_bytes: 0,
-        l1id_bytes: 4,
-        buffer_bytes: 1 << 16,
-        buffer_count: 8,
-        plain: false,
-        certificates: None,
-    });
+    plan.elinks = Some(presets::elinks(&[]));
     plan
 }
 
@@ -82,14 +75,7 @@ impl Bench {
 
     fn assert_closed(&self) {
         let reader = LedgerReader::open(&self.words).unwrap();
-        let balance = reader.snapshot().unwrap().balance();
-        for line in &balance.accounts {
-            assert!(line.residual.is_zero(), "{line:?}");
-        }
-        for line in &balance.links {
-            let is_closed = line.residual.is_none_or(|residual| residual.is_zero());
-            assert!(is_closed, "{line:?}");
-        }
+        assert_eq!(off(&reader.snapshot().unwrap().balance()), []);
     }
 
     fn chunks(&self) -> &ChunkWords {

@@ -237,9 +237,7 @@ mod tests {
         let mut now = |stream: &mut HeapStream| {
             all.add(&stream.became());
             let held = stream.held();
-            let mut ended = all.whole;
-            let dropped = all.dropped.iter();
-            dropped.for_each(|sum| ended.add(sum.heaps, sum.bytes));
+            let mut ended = all.ended();
             ended.add(held.heaps, held.bytes);
             assert_eq!(ended, all.sent, "{all:?}");
             let [full, long] = [OUTPUT_FULL, TOO_LONG].map(|why| all.dropped[why].heaps);
