@@ -126,6 +126,8 @@ pub struct Accounts {
     pub triggers_span: Counter,
     /// Those of them that no source delivered: an inference.
     pub triggers_missing: Counter,
+    /// Those of them that are in no event, and of which a sub-event came that the receiver dropped by its name.
+    pub triggers_dropped: Counter,
     /// Those of them of which the first sub-event came when its turn was over.
     pub triggers_late: Counter,
     /// Number of the last event of the numbering at hand, plus one; 0 before the first.
@@ -187,6 +189,12 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
             "triggers_missing",
             "",
             "triggers between them that no source delivered (inferred)",
+        ),
+        triggers_dropped: schema.counter(
+            group,
+            "triggers_dropped",
+            "",
+            "triggers between them of which all that came was dropped by the receiver",
         ),
         triggers_late: schema.counter(
             group,
