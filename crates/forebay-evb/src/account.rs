@@ -268,3 +268,28 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
         ],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that others read: of drops as the page of accounts has them, of losses and of ended waits as the ledger's pages show them.
+    #[test]
+    fn reasons_have_the_names_that_are_published() {
+        let page = forebay_testing::root().join("docs/ACCOUNTS.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let names = DropReason::ALL.map(DropReason::name).join(", ");
+        assert!(page.contains(&format!("| dropped {names} |")), "{names}");
+        let causes = [
+            "timeout",
+            "skipped_trigger",
+            "source_closed",
+            "tag_mismatch",
+            "out_of_window",
+            "dropped_by_receiver",
+        ];
+        assert_eq!(Cause::ALL.map(Cause::name), causes);
+        let waits = ["time", "events", "full_queue"];
+        assert_eq!(Hurry::ALL.map(Hurry::name), waits);
+    }
+}
