@@ -1,0 +1,32 @@
+//! What stays the same while crates are moved: texts in the folder of this file that the program is held against.
+//!
+//! `UPDATE_DOCS=1 cargo test -p forebay --test golden` writes them anew; the difference is for the review.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod agreed;
+mod events;
+mod layout;
+mod messages;
+mod page;
+mod readout;
+mod shape;
+mod small;
+mod taken;
+mod windows;
+
+use agreed::assert_agreed;
+use taken::TAKEN;
+
+/// Groups, accounts with their reasons, links, counters, histograms and tables, and where each lies.
+#[test]
+fn the_ledger_of_each_program_lies_as_it_was_agreed() {
+    assert_agreed("ledger", &TAKEN.ledgers);
+}
