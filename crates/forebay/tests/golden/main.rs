@@ -30,3 +30,13 @@ use taken::TAKEN;
 fn the_ledger_of_each_program_lies_as_it_was_agreed() {
     assert_agreed("ledger", &TAKEN.ledgers);
 }
+
+#[test]
+fn the_json_of_each_verb_is_one_object_with_the_keys_that_were_agreed() {
+    assert_agreed("json", &TAKEN.json);
+}
+
+#[test]
+fn the_record_of_each_program_has_the_keys_that_were_agreed() {
+    assert_agreed("record", &TAKEN.records);
+}

@@ -67,6 +67,8 @@ impl Taken {
 
     /// What a verb says as JSON; `sure`: what has something in it in this run.
     pub(crate) fn said(&mut self, verb: &str, json: &Value, sure: &[&str]) {
+        let is_list = verb == "figure list";
+        assert!(json.is_object() || is_list, "{verb}: {json}");
         put(&mut self.json, verb, shape::of(json, sure));
     }
 
