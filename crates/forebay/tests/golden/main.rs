@@ -40,3 +40,8 @@ fn the_json_of_each_verb_is_one_object_with_the_keys_that_were_agreed() {
 fn the_record_of_each_program_has_the_keys_that_were_agreed() {
     assert_agreed("record", &TAKEN.records);
 }
+
+#[test]
+fn the_metrics_of_each_program_are_those_that_were_agreed() {
+    assert_agreed("metrics", &TAKEN.pages);
+}
