@@ -13,6 +13,7 @@ mod rig;
 
 mod agreed;
 mod events;
+mod help;
 mod layout;
 mod messages;
 mod page;
@@ -44,4 +45,9 @@ fn the_record_of_each_program_has_the_keys_that_were_agreed() {
 #[test]
 fn the_metrics_of_each_program_are_those_that_were_agreed() {
     assert_agreed("metrics", &TAKEN.pages);
+}
+
+#[test]
+fn the_help_of_each_verb_says_what_was_agreed() {
+    assert_agreed("help", &help::texts());
 }

@@ -16,7 +16,8 @@ struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     fn new(folder: &'a Path, name: &str) -> Self {
-        let name = format!("{name}-{}", std::process::id());
+        // Of six digits in each run.
+        let name = format!("{name}-{:06}", std::process::id());
         Self { folder, name }
     }
 
