@@ -12,7 +12,8 @@ const ANEW: &str = "UPDATE_DOCS";
 /// Texts by the names of their files, without `.txt`.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-fn folder_of(kind: &str) -> PathBuf {
+/// Where the texts of a kind are.
+pub(crate) fn folder_of(kind: &str) -> PathBuf {
     let here: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/golden"]
         .iter()
         .collect();
@@ -30,7 +31,9 @@ fn texts_in(folder: &Path) -> Texts {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         (name, fs::read_to_string(path).unwrap())
     };
-    entries.map(|entry| text(entry.unwrap().path())).collect()
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let is_text = |path: &PathBuf| path.extension().is_some_and(|is| is == "txt");
+    paths.filter(is_text).map(text).collect()
 }
 
 /// Writes what differs, and takes away what there is no more.

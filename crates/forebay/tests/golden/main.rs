@@ -16,6 +16,7 @@ mod events;
 mod help;
 mod layout;
 mod messages;
+mod mistakes;
 mod page;
 mod readout;
 mod shape;
@@ -50,4 +51,9 @@ fn the_metrics_of_each_program_are_those_that_were_agreed() {
 #[test]
 fn the_help_of_each_verb_says_what_was_agreed() {
     assert_agreed("help", &help::texts());
+}
+
+#[test]
+fn the_mistakes_in_each_kind_of_file_are_told_as_it_was_agreed() {
+    assert_agreed("mistakes", &mistakes::texts());
 }
