@@ -19,6 +19,7 @@ mod messages;
 mod mistakes;
 mod page;
 mod readout;
+mod settings;
 mod shape;
 mod small;
 mod taken;
@@ -56,4 +57,23 @@ fn the_help_of_each_verb_says_what_was_agreed() {
 #[test]
 fn the_mistakes_in_each_kind_of_file_are_told_as_it_was_agreed() {
     assert_agreed("mistakes", &mistakes::texts());
+}
+
+/// What is said and what is not, which has its default.
+#[test]
+fn the_settings_of_a_run_come_to_what_was_agreed() {
+    assert_agreed("settings", &TAKEN.plans);
+}
+
+#[test]
+fn good_files_are_told_as_it_was_agreed() {
+    assert_agreed("good", &mistakes::good());
+}
+
+#[test]
+fn the_reference_that_is_printed_is_that_of_the_document() {
+    let document = forebay_testing::root().join("docs/CONFIGURATION.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let printed = mistakes::reference();
+    assert!(printed.len() > 10_000 && document.contains(printed.trim_end()));
 }

@@ -1,4 +1,4 @@
-//! What is said of files with mistakes, which lie beside the texts, or are of each kind with the same value for each of its keys.
+//! What is said of files: of good ones, and of those with mistakes, which lie beside the texts, or are of each kind with the same value for each of its keys.
 
 use std::fmt::Write;
 use std::fs;
@@ -35,7 +35,7 @@ fn told(folder: &Path, file: &str) -> String {
 }
 
 /// All that can be written.
-fn reference() -> String {
+pub(crate) fn reference() -> String {
     let ended = start(forebay().args(["check", "--reference"])).end();
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     ended.stdout
@@ -107,4 +107,17 @@ pub(crate) fn texts() -> Texts {
         }
     }
     texts
+}
+
+/// What is said of the examples; of a chain's it is much about the host, which is not taken here.
+pub(crate) fn good() -> Texts {
+    let folder = forebay_testing::root().join("examples");
+    let told = |kind: &str| {
+        let mut command = forebay();
+        let file = format!("{kind}.toml");
+        let ended = start(command.current_dir(&folder).args(["check", &file])).end();
+        assert_eq!(ended.code(), Some(0), "{kind}: {}", ended.stderr);
+        (kind.to_owned(), ended.stdout)
+    };
+    ["card", "tohost", "batch", "toflx"].map(told).into()
 }

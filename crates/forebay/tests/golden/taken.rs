@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::agreed::Texts;
 use crate::rig::{Run, forebay, free_ports, scrape, signal, start, wait_for};
-use crate::{events, layout, messages, page, readout, shape, small, windows};
+use crate::{events, layout, messages, page, readout, settings, shape, small, windows};
 
 /// All of it, by the programs' names.
 #[derive(Default)]
@@ -17,6 +17,7 @@ pub(crate) struct Taken {
     pub(crate) records: Texts,
     pub(crate) ledgers: Texts,
     pub(crate) pages: Texts,
+    pub(crate) plans: Texts,
 }
 
 /// Every program runs once, whatever number of tests look at it.
@@ -59,6 +60,7 @@ impl Taken {
             (&mut self.records, other.records),
             (&mut self.ledgers, other.ledgers),
             (&mut self.pages, other.pages),
+            (&mut self.plans, other.plans),
         ] {
             more.into_iter()
                 .for_each(|(name, text)| put(all, &name, text));
@@ -87,6 +89,9 @@ impl Taken {
         let record = std::fs::read(out.join("run.json")).unwrap();
         let record: Value = serde_json::from_slice(&record).unwrap();
         put(&mut self.records, program, shape::of(&record, sure));
+        if let Some(plan) = record.get("plan") {
+            put(&mut self.plans, program, settings::of(plan));
+        }
     }
 
     /// A page, once it has a sample with these words.
