@@ -31,14 +31,14 @@ fn pair(taken: &mut Taken, folder: &Path, [source, target]: [&str; 2]) {
     }
 }
 
-/// A measurement of two sides.
-fn measured(taken: &mut Taken, [listens, connects]: [&str; 2]) {
+/// A measurement of two sides. The one that takes waits for the other one for as long as it is told.
+fn measured(taken: &mut Taken, takes: &str, gives: &str) {
     let at = format!("tcp://{}", address());
-    let [listening, connecting] = [listens, connects].map(|role| {
-        let words = ["net", "perf", &at, "--role", role, "--duration", "200ms"];
-        begin(&words)
-    });
-    for (role, run) in [(listens, listening), (connects, connecting)] {
+    let begin =
+        |role: &str, time: &str| begin(&["net", "perf", &at, "--role", role, "--duration", time]);
+    let taking = begin(takes, "20s");
+    let giving = begin(gives, "200ms");
+    for (role, run) in [(gives, giving), (takes, taking)] {
         taken.said(&format!("net perf {role}"), &run.end().json_of(0), &[]);
     }
 }
@@ -46,8 +46,8 @@ fn measured(taken: &mut Taken, [listens, connects]: [&str; 2]) {
 pub(crate) fn play(taken: &mut Taken, folder: &Path) {
     pair(taken, folder, ["send", "recv"]);
     pair(taken, folder, ["pub", "sub"]);
-    measured(taken, ["recv", "send"]);
-    measured(taken, ["pub", "sub"]);
+    measured(taken, "recv", "send");
+    measured(taken, "sub", "pub");
     let at = format!("tcp://{}", address());
     let bus = begin(&["net", "bus", &at]);
     let door = at.trim_start_matches("tcp://");

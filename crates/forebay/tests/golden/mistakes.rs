@@ -61,8 +61,8 @@ fn sections<'a>(reference: &'a str, title: &str) -> Vec<(&'a str, Vec<&'a str>)>
     sections
 }
 
-/// What is said of every key of a kind of file with this value: a file for each section, as only so many mistakes of one file are shown. The first section stands
-/// in each of them and tells which kind it is.
+/// What is said of every key of a kind of file with this value: a file for each section, as only so many mistakes of one file are shown. The first
+/// section stands in each of them and tells which kind it is.
 fn told_of_every_key(
     folder: &Path,
     kind: &str,

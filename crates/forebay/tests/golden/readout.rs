@@ -21,7 +21,8 @@ impl<'a> Chain<'a> {
         Self { folder, name }
     }
 
-    /// Writes `text` into a program's file; `OUT`, `CARD`, `HOST` and `FLX` in it stand for its directory, the card's socket and the addresses in shared memory.
+    /// Writes `text` into a program's file; `OUT`, `CARD`, `HOST` and `FLX` in it stand for its directory, the card's socket and the addresses in
+    /// shared memory.
     fn file(&self, program: &str, text: &str) -> String {
         let out = format!("{:?}", self.folder.join(program));
         let card = format!("{:?}", self.folder.join("card.sock"));
@@ -81,7 +82,8 @@ fn whole(taken: &mut Taken, folder: &Path) {
         doors[1]
     );
     let tohost = begin(&["tohost", &chain.file("tohost", &tohost)]);
-    let sources = "[run]\ndirectory = OUT\n[[sources]]\naddress = HOST\nelinks = [0, 64]\n[elinks]\nl1id_offset_bytes = 3\nl1id_bytes = 1\n[[sinks]]\nkind = \"null\"\n";
+    let sources = "[run]\ndirectory = OUT\n[[sources]]\naddress = HOST\nelinks = [0, 64]\n\
+                   [elinks]\nl1id_offset_bytes = 3\nl1id_bytes = 1\n[[sinks]]\nkind = \"null\"\n";
     let evb = begin(&["evb", &chain.file("evb", sources)]);
     let out = folder.join("swrod");
     let times = folder.join("times");

@@ -10,8 +10,8 @@ const OPEN: [&str; 4] = ["chunks_dropped", "drops", "event_ids", "ids"];
 /// Lists and objects that have something in them only on some hosts, or when something went wrong: looked into where a run is made to have it.
 const NOW_AND_THEN: &str = "alarms appeared bad_payload blocks_dropped broken chunks_dropped chunks_flagged counters damage dropped dropped_by_reason \
                             dropped_bytes dropped_packets drops errors faults findings first_errors flagged hellos_refused host_counters.lost offenders parted \
-                            records refused restarted silent_sources standing taints triggers_missing_ranges turned_away unconfirmed underway unknown_links unread \
-                            vanished warnings";
+                            records refused restarted silent_sources standing taints triggers_missing_ranges turned_away unconfirmed underway unknown_links \
+                            unread vanished warnings";
 
 /// Values that this host has, or has not, with all kinds that they can be of.
 const OF_THE_HOST: [(&str, [&str; 2]); 3] = [

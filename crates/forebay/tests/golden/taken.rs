@@ -10,7 +10,7 @@ use crate::agreed::Texts;
 use crate::rig::{Run, forebay, free_ports, scrape, signal, start, wait_for};
 use crate::{events, layout, messages, page, readout, settings, shape, small, windows};
 
-/// All of it, by the programs' names.
+/// All of it, by the names of verbs and programs.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) json: Texts,
@@ -83,7 +83,7 @@ impl Taken {
         put(&mut self.ledgers, program, layout::of(file));
     }
 
-    /// The ledger and the record that a program has left in its directory.
+    /// The ledger and the record that a program has left in its directory, with its plan where that is in the record.
     pub(crate) fn left(&mut self, program: &str, out: &Path, sure: &[&str]) {
         self.ledger(program, &out.join("ledger"));
         let record = std::fs::read(out.join("run.json")).unwrap();
