@@ -38,8 +38,11 @@ fn measured(taken: &mut Taken, takes: &str, gives: &str) {
         |role: &str, time: &str| begin(&["net", "perf", &at, "--role", role, "--duration", time]);
     let taking = begin(takes, "20s");
     let giving = begin(gives, "200ms");
-    for (role, run) in [(gives, giving), (takes, taking)] {
-        taken.said(&format!("net perf {role}"), &run.end().json_of(0), &[]);
+    for (verb, run) in [
+        (format!("net perf {gives} to {takes}"), giving),
+        (format!("net perf {takes} from {gives}"), taking),
+    ] {
+        taken.said(&verb, &run.end().json_of(0), &[]);
     }
 }
 
@@ -47,6 +50,7 @@ pub(crate) fn play(taken: &mut Taken, folder: &Path) {
     pair(taken, folder, ["send", "recv"]);
     pair(taken, folder, ["pub", "sub"]);
     measured(taken, "recv", "send");
+    measured(taken, "echo", "send");
     measured(taken, "sub", "pub");
     let at = format!("tcp://{}", address());
     let bus = begin(&["net", "bus", &at]);

@@ -69,7 +69,7 @@ fn toflx(taken: &mut Taken, chain: &Chain<'_>, metrics: &str) -> Run {
 /// A card with two links that answer triggers and one that sends back what it is sent.
 fn whole(taken: &mut Taken, folder: &Path) {
     let chain = Chain::new(folder, "golden");
-    let doors: [String; 4] = std::array::from_fn(|_| address());
+    let doors: [String; 5] = std::array::from_fn(|_| address());
     let card = format!(
         "[card]\nsocket = CARD\ndirectory = OUT\nmetrics = {:?}\ntrigger_times = {:?}\n[ttc]\nrate_hz = 1000\n[chunks]\nbytes = 64\n\
          [[links]]\nlinks = [0, 1]\n[[links]]\nlinks = [2]\nloop_back = true\n",
@@ -82,9 +82,10 @@ fn whole(taken: &mut Taken, folder: &Path) {
         doors[1]
     );
     let tohost = begin(&["tohost", &chain.file("tohost", &tohost)]);
-    let sources = "[run]\ndirectory = OUT\n[[sources]]\naddress = HOST\nelinks = [0, 64]\n\
+    let run = format!("[run]\ndirectory = OUT\nmetrics = {:?}\n", doors[4]);
+    let sources = "[[sources]]\naddress = HOST\nelinks = [0, 64]\n\
                    [elinks]\nl1id_offset_bytes = 3\nl1id_bytes = 1\n[[sinks]]\nkind = \"null\"\n";
-    let evb = begin(&["evb", &chain.file("evb", sources)]);
+    let evb = begin(&["evb", &chain.file("evb", &(run + sources))]);
     let out = folder.join("swrod");
     let times = folder.join("times");
     let host = chain.address("host");
@@ -106,6 +107,7 @@ fn whole(taken: &mut Taken, folder: &Path) {
         ("emulate card", &doors[0], "busy"),
         ("tohost", &doors[1], "elink_chunks"),
         ("swrod", &doors[2], "trigger_latency"),
+        ("evb elinks", &doors[4], "event_latency"),
     ] {
         taken.page(program, door, sign);
     }
@@ -135,8 +137,12 @@ fn replay(taken: &mut Taken, folder: &Path) {
     let chain = Chain::new(folder, "golden-replay");
     let file = folder.join("blocks.dat");
     fs::write(&file, blocks::blocks(8).concat()).unwrap();
-    let card = "[card]\nsocket = CARD\ndirectory = OUT\n[[links]]\nlinks = [0, 1]\n";
-    let card = chain.card(&[&chain.file("card", card), "--replay", text(&file)]);
+    let metrics = address();
+    let card = format!(
+        "[card]\nsocket = CARD\ndirectory = OUT\nmetrics = {metrics:?}\n[[links]]\nlinks = [0, 1]\n"
+    );
+    let card = chain.card(&[&chain.file("card", &card), "--replay", text(&file)]);
+    taken.page("emulate card replay", &metrics, "blocks");
     let tohost = "[tohost]\ndirectory = OUT\n[[devices]]\nsocket = CARD\naddress = HOST\n";
     let tohost = begin(&["tohost", &chain.file("tohost", tohost)]);
     taken.said("emulate card replay", &card.end().json_of(0), &[]);
