@@ -42,6 +42,7 @@ mod worker;
 
 pub use error::RunError;
 pub use forebay_sys::input::{Input, wait_input};
+pub use forebay_sys::process::is_alive;
 pub use forebay_sys::signals::{StopSignals, let_writes_fail};
 pub use forebay_sys::stdio::stdout_was_closed;
 

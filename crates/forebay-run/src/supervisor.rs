@@ -42,12 +42,6 @@ const QUICK_DEATHS_MAX: u32 = 10;
 /// Longest time for stages to end in order when the run fails.
 const FAIL_LIMIT_NS: u64 = 3_000_000_000;
 
-/// Whether a process of this number lives.
-#[must_use]
-pub fn is_alive(pid: u32) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}")).exists()
-}
-
 /// Why a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {

@@ -299,16 +299,6 @@ pub(super) const KEPT: &[Kept] = &[
         "it goes to the engine of link readout",
     ),
     kept(
-        "run_dir",
-        "supervisor",
-        "whether a process lives is for sys to say",
-    ),
-    kept(
-        "run_dir/older",
-        "supervisor",
-        "whether a process lives is for sys to say",
-    ),
-    kept(
         "tdm/pattern",
         "forebay_emu",
         "its numbers are hashed by the emulator",
