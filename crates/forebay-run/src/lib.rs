@@ -15,6 +15,7 @@ mod carriage;
 pub mod config;
 pub mod doctor;
 pub mod error;
+pub mod evb_error;
 pub mod generator;
 pub mod hops;
 pub mod host;

@@ -20,6 +20,7 @@ use forebay_sys::signals::StopSignals;
 
 use crate::books::Books;
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::host::{Changes, Reading};
 use crate::plan::Plan;
 use crate::receiver::BATCH_SLOTS;
@@ -122,9 +123,9 @@ impl Supervisor {
     /// # Errors
     /// A setting is out of range or a queue too small, an address is in use, memory or descriptors run out, or the directory is not ours to write.
     pub fn open(mut plan: Plan, own_processes: bool) -> Result<Self, RunError> {
-        plan.builder_config().validate()?;
-        plan.check_movers()?;
-        plan.check_queues()?;
+        plan.builder_config().validate().map_err(EvbError::from)?;
+        plan.check_movers().map_err(EvbError::from)?;
+        plan.check_queues().map_err(EvbError::from)?;
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
         let host = Reading::take();

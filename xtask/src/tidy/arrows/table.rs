@@ -114,6 +114,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("books/removed", RUN),
     ("books/sinks", EVB),
     ("builder", EVB),
+    ("evb_error", EVB),
     ("generator", EVB),
     ("mover", EVB),
     ("plan", EVB),
@@ -186,18 +187,6 @@ pub(super) const KEPT: &[Kept] = &[
         "the kinds of files are handed in",
     ),
     kept("doctor", "plan", "what a run needs is handed in"),
-    kept(
-        "error",
-        "forebay_emu",
-        "errors of systems leave the runtime's",
-    ),
-    kept(
-        "error",
-        "forebay_evb",
-        "errors of systems leave the runtime's",
-    ),
-    kept("error", "net", "errors of systems leave the runtime's"),
-    kept("error", "plan", "errors of systems leave the runtime's"),
     kept(
         "net/books",
         "books",
