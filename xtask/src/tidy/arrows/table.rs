@@ -177,17 +177,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
 /// Arrows that have still to be cut.
 pub(super) const KEPT: &[Kept] = &[
     kept(
-        "config/reference",
-        "config/sections",
-        "the kinds of files are handed in",
-    ),
-    kept(
-        "config/reference",
-        "readout/config/sections",
-        "the kinds of files are handed in",
-    ),
-    kept("doctor", "plan", "what a run needs is handed in"),
-    kept(
         "net/books",
         "books",
         "a word of the books that several systems use",
