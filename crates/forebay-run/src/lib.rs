@@ -26,6 +26,7 @@ pub mod plan;
 pub mod presets;
 pub mod readout;
 pub mod receiver;
+pub mod removed;
 pub mod replay;
 pub mod run_dir;
 pub mod silence;

@@ -63,6 +63,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("hops", RUN),
     ("host", RUN),
     ("metrics", RUN),
+    ("removed", RUN),
     ("run_dir", RUN),
     ("teller", RUN),
     ("watched", RUN),
@@ -111,7 +112,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("books/capture", EVB),
     ("books/chunks", EVB),
     ("books/page", EVB),
-    ("books/removed", RUN),
     ("books/sinks", EVB),
     ("builder", EVB),
     ("evb_error", EVB),
@@ -176,21 +176,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
 
 /// Arrows that have still to be cut.
 pub(super) const KEPT: &[Kept] = &[
-    kept(
-        "net/books",
-        "books",
-        "a word of the books that several systems use",
-    ),
-    kept(
-        "net/books",
-        "summary",
-        "a word of the record that several systems use",
-    ),
-    kept(
-        "net/summary",
-        "summary",
-        "a word of the record that several systems use",
-    ),
     kept(
         "readout/check/frame",
         "readout",
@@ -280,26 +265,6 @@ pub(super) const KEPT: &[Kept] = &[
         "tdm/pattern",
         "forebay_emu",
         "its numbers are hashed by the emulator",
-    ),
-    kept(
-        "tdm/receive/books",
-        "books",
-        "a word of the books that several systems use",
-    ),
-    kept(
-        "tdm/receive/books",
-        "summary",
-        "a word of the record that several systems use",
-    ),
-    kept(
-        "tdm/receive/summary",
-        "summary",
-        "a word of the record that several systems use",
-    ),
-    kept(
-        "tdm/receive/writer/books",
-        "books",
-        "a word of the books that several systems use",
     ),
     kept("tdm/whole_file", "tdm", "it needs an error of its own"),
 ];
