@@ -71,6 +71,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("config", EVB),
     ("config/block", RUN),
     ("config/elinks", EVB),
+    ("config/file", RUN),
     ("config/keys", RUN),
     ("config/mistake", RUN),
     ("config/movers", EVB),
@@ -140,6 +141,11 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("readout/config/batch", EMU),
     ("readout/config/queues", EMU),
     ("readout/config/sections", EMU),
+    ("readout/config/sections/batch", EMU),
+    ("readout/config/sections/card", EMU),
+    ("readout/config/sections/from_host", EMU),
+    ("readout/config/sections/toflx", FELIX),
+    ("readout/config/sections/tohost", FELIX),
     ("readout/config/toflx", FELIX),
     ("readout/config/tohost", FELIX),
     ("readout/demo", EMU),
@@ -177,41 +183,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
 /// Arrows that have still to be cut.
 pub(super) const KEPT: &[Kept] = &[
     kept(
-        "readout/check/frame",
-        "readout",
-        "a name is re-exported there",
-    ),
-    kept(
-        "readout/config",
-        "config",
-        "the machinery of files is beside the chain's",
-    ),
-    kept(
-        "readout/config/batch",
-        "config",
-        "the machinery of files is beside the chain's",
-    ),
-    kept(
-        "readout/config/toflx",
-        "config",
-        "the machinery of files is beside the chain's",
-    ),
-    kept(
-        "readout/config/toflx",
-        "readout/config/sections",
-        "sections of all its files are in one module",
-    ),
-    kept(
-        "readout/config/tohost",
-        "config",
-        "the machinery of files is beside the chain's",
-    ),
-    kept(
-        "readout/config/tohost",
-        "readout/config/sections",
-        "sections of all its files are in one module",
-    ),
-    kept(
         "readout/device",
         "forebay_emu",
         "the side of the card is in the same module",
@@ -227,34 +198,9 @@ pub(super) const KEPT: &[Kept] = &[
         "the side of the card is in the same module",
     ),
     kept(
-        "readout/device/from_host",
-        "readout",
-        "a visibility is said by it",
-    ),
-    kept(
         "readout/error",
         "forebay_emu",
         "a card needs an error of its own",
-    ),
-    kept(
-        "readout/map/change",
-        "config",
-        "the machinery of files is beside the chain's",
-    ),
-    kept(
-        "readout/toflx/card",
-        "readout",
-        "a name is re-exported there",
-    ),
-    kept(
-        "readout/toflx/summary",
-        "readout",
-        "a name is re-exported there",
-    ),
-    kept(
-        "readout/tohost/tests",
-        "readout/config",
-        "the reader of its file is re-exported there",
     ),
     kept(
         "receiver/chunks/intake",
