@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_readout::unwrap::Unwrap;
 use forebay_ring::{Full, Producers};
 use forebay_sys::clock;
 use forebay_wire::felix::Fid;
@@ -20,7 +21,6 @@ use crate::error::RunError;
 use crate::evb_error::EvbError;
 use crate::net::{Payload, Viewed};
 use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
-use crate::readout::unwrap::Unwrap;
 use crate::receiver::unsaid::Unsaid;
 use crate::receiver::{DRAIN_LIMIT_NS, SLEEP};
 use crate::stage::StageControl;
