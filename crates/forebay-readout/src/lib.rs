@@ -34,7 +34,11 @@ mod bytes;
 mod config;
 mod decoder;
 mod error;
+pub mod fragments;
+pub mod numbers;
+pub mod payload;
 mod status;
+pub mod unwrap;
 pub mod validate;
 mod walk;
 

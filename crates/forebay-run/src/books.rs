@@ -3,7 +3,6 @@
 mod bound;
 mod capture;
 mod chunks;
-mod removed;
 mod sinks;
 
 use forebay_evb::{Reject, declare};
@@ -11,11 +10,11 @@ use forebay_ledger::{
     Account, AccountId, Counter, GroupId, HistogramId, LinkSpec, Schema, SchemaBuilder,
     SchemaError, Tally, Unit,
 };
+use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 
 use crate::plan::Plan;
 pub use capture::{CaptureDrop, CaptureWords};
 pub use chunks::{ChunkDrop, ChunkWords};
-pub(crate) use removed::RemovedWords;
 pub(crate) use sinks::declare_writer;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
@@ -42,11 +41,6 @@ pub const SINK_WRITE_ERROR: usize = 1;
 pub const SINK_STALLED: usize = 3;
 /// Index of the reason for events longer than a remote mover takes.
 pub const SINK_TOO_LONG: usize = 4;
-/// Least and most payload bytes of a datagram that the kernel drops.
-pub(crate) const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
-/// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
-pub(crate) const MERGED_DATAGRAMS_MAX: u64 = 128;
-
 /// Words of one source at the receiver.
 #[derive(Debug, Clone)]
 pub struct QueueWords {

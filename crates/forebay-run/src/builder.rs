@@ -17,6 +17,7 @@ use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 use crate::books::Books;
 use crate::carriage::Carriage;
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::plan::{Plan, SinkKind, SinkPlan};
 use crate::sink::{SinkHandle, SinkParts};
 use crate::stage::{Order, Report, StageControl};
@@ -104,7 +105,8 @@ impl<'a> Stage<'a> {
             plan.builder_config(),
             books.builder.clone(),
             writer.restore(),
-        )?;
+        )
+        .map_err(EvbError::from)?;
         builder.set_leak(leak.clone());
         let mut consumers = Consumers::map(&plan.event_rings(), parts.rings)?;
         let mut taken = Vec::new();

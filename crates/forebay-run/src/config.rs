@@ -7,8 +7,9 @@
 
 pub(crate) mod block;
 mod elinks;
+pub(crate) mod file;
 pub mod keys;
-mod mistake;
+pub(crate) mod mistake;
 mod movers;
 pub mod needs;
 pub(crate) mod page;
@@ -21,22 +22,20 @@ mod spelling;
 mod stages;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use forebay_ledger::SchemaError;
-use thiserror::Error;
 
 use crate::books::Books;
 use crate::plan::Plan;
 use crate::presets;
 use block::Block;
+pub use file::ConfigError;
+use file::text_of;
 pub use mistake::{Mistake, Mistakes};
 use needs::{Memory, Need};
 use page::Page;
-
-/// Longest file that is read, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What a chain file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,30 +52,6 @@ pub struct Chain {
     pub memory_bytes_max: Option<u64>,
 }
 
-/// Why a file is no configuration.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: std::io::Error,
-    },
-    /// It is longer than any such file is.
-    #[error("{} has {bytes} bytes, more than {FILE_BYTES_MAX}: this is no configuration file", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        bytes: u64,
-    },
-    /// It says something that is wrong.
-    #[error("{0}")]
-    Mistakes(#[from] Mistakes),
-}
-
 /// Reads a chain file; `stamp` becomes the end of the run's name.
 ///
 /// # Errors
@@ -84,22 +59,6 @@ pub enum ConfigError {
 pub fn load(path: &Path, stamp: &str) -> Result<Chain, ConfigError> {
     let text = text_of(path)?;
     Ok(parse(&path.display().to_string(), &text, stamp)?)
-}
-
-/// The text of a configuration file.
-pub(crate) fn text_of(path: &Path) -> Result<String, ConfigError> {
-    let unreadable = |source| ConfigError::Read {
-        path: path.to_path_buf(),
-        source,
-    };
-    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(ConfigError::TooLong {
-            path: path.to_path_buf(),
-            bytes,
-        });
-    }
-    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 /// Reads the text of a chain file called `file`.

@@ -6,7 +6,6 @@ mod facts;
 
 use serde::Serialize;
 
-use crate::plan::Plan;
 pub use facts::Facts;
 
 /// Bytes of a page of memory.
@@ -35,21 +34,6 @@ pub struct Needs {
     pub real_time: bool,
     /// Whether datagrams come from another host.
     pub remote: bool,
-}
-
-impl Needs {
-    /// What `plan` needs; `memory_bytes` is the sum of its memory.
-    #[must_use]
-    pub fn of(plan: &Plan, memory_bytes: u64) -> Self {
-        Self {
-            sockets: plan.ports.len() as u64,
-            socket_buffer_bytes: plan.receiver.socket_buffer_bytes as u64,
-            memory_bytes,
-            message_bytes_max: plan.receiver.message_bytes_max.into(),
-            real_time: plan.receiver.real_time.is_some() || plan.builder.real_time.is_some(),
-            remote: plan.ports.iter().any(|port| !port.ip().is_loopback()),
-        }
-    }
 }
 
 /// How a setting stands.

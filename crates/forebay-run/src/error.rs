@@ -7,15 +7,6 @@ use thiserror::Error;
 /// Errors of the assembly.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The builder's settings are out of range.
-    #[error("configuration of the builder: {0}")]
-    Builder(#[from] forebay_evb::ConfigError),
-    /// A remote mover would not take what a sink sends.
-    #[error(transparent)]
-    Mover(#[from] crate::plan::MoverLimit),
-    /// A sink's queue can never take the largest event.
-    #[error(transparent)]
-    QueueTooSmall(#[from] crate::plan::QueueTooSmall),
     /// The books cannot be declared.
     #[error("books: {0}")]
     Schema(#[from] forebay_ledger::SchemaError),
@@ -54,18 +45,6 @@ pub enum RunError {
     PartMissing {
         /// What lacks.
         what: &'static str,
-    },
-    /// Misuse: a stage or a sink was started that the plan does not have.
-    #[error("the plan has no {what}")]
-    NotInPlan {
-        /// What was asked for.
-        what: &'static str,
-    },
-    /// Misuse: a sink that writes nothing was given a queue and a thread.
-    #[error("sink {sink} has no writer: a null sink is a part of the builder")]
-    SinkWithoutWriter {
-        /// Its name.
-        sink: String,
     },
     /// Configuration: the fault switch.
     #[error(transparent)]
@@ -107,60 +86,9 @@ pub enum RunError {
         /// Exit status or signal.
         how: String,
     },
-    /// A capture cannot be replayed.
-    #[error("capture {}: {source}", file.display())]
-    Capture {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        source: forebay_link::pcap::CaptureError,
-    },
-    /// A capture holds nothing for the builder, or too much.
-    #[error("{}: {found} sources of HADTU messages in {datagrams} UDP datagrams ({packets} packets); 1 to {most} can be replayed", file.display())]
-    Sources {
-        /// The file.
-        file: PathBuf,
-        /// Sources found.
-        found: usize,
-        /// Largest number that can be built of.
-        most: usize,
-        /// UDP datagrams in the capture.
-        datagrams: u64,
-        /// Packets in the capture.
-        packets: u64,
-    },
-    /// More sources are asked for than a capture has.
-    #[error(
-        "{asked} sources are asked for, and {} holds {found}; leave the number out, or name the first port too: these ports are then sources, silent or not",
-        file.display()
-    )]
-    SourcesMissing {
-        /// The file.
-        file: PathBuf,
-        /// How many are asked for.
-        asked: usize,
-        /// How many there are.
-        found: usize,
-    },
-    /// More ports are asked for than there are from the first one on.
-    #[error(
-        "{count} ports from {base_port} on: the last would be beyond 65535; choose a lower first port"
-    )]
-    Ports {
-        /// The first one.
-        base_port: u16,
-        /// How many.
-        count: usize,
-    },
-    /// The certificates with which E-links are subscribed to.
-    #[error("E-links: {0}")]
-    Certificates(#[from] Box<crate::net::CertificateError>),
-    /// The subscriber of E-links cannot go on.
-    #[error("E-links: {0}")]
-    Elinks(#[source] Box<crate::net::NetError>),
-    /// Configuration: the emulator's settings are wrong.
-    #[error("emulator: {0}")]
-    Emulator(#[from] forebay_emu::ConfigError),
+    /// The error of a system.
+    #[error(transparent)]
+    Failure(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl RunError {

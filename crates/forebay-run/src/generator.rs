@@ -18,6 +18,7 @@ use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
 use forebay_wire::subevent::TriggerBits;
 
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::presets;
 pub use books::Booked;
 
@@ -197,7 +198,9 @@ pub fn run(
     mut stop: impl FnMut() -> bool,
 ) -> Result<GeneratorReport, RunError> {
     let config = generator.config();
-    let mut readouts = SoftReadouts::new(&config)?.with_leak(leak);
+    let mut readouts = SoftReadouts::new(&config)
+        .map_err(EvbError::from)?
+        .with_leak(leak);
     let sockets = connect(generator)?;
     let mut send = SendBatch::new(BATCH);
     let start_ns = clock::monotonic_ns();

@@ -15,6 +15,7 @@ mod carriage;
 pub mod config;
 pub mod doctor;
 pub mod error;
+pub mod evb_error;
 pub mod generator;
 pub mod hops;
 pub mod host;
@@ -25,6 +26,7 @@ pub mod plan;
 pub mod presets;
 pub mod readout;
 pub mod receiver;
+pub mod removed;
 pub mod replay;
 pub mod run_dir;
 pub mod silence;
@@ -42,6 +44,7 @@ mod worker;
 
 pub use error::RunError;
 pub use forebay_sys::input::{Input, wait_input};
+pub use forebay_sys::process::is_alive;
 pub use forebay_sys::signals::{StopSignals, let_writes_fail};
 pub use forebay_sys::stdio::stdout_was_closed;
 

@@ -13,6 +13,7 @@ use forebay_evb::{Completion, Config as BuilderConfig};
 use forebay_ring::RingSetSpec;
 use forebay_wire::subevent::TriggerBits;
 
+use crate::doctor::Needs;
 pub use fit::QueueTooSmall;
 pub use mover::MoverLimit;
 pub(crate) use mover::{RUN_NAME_BYTES_MAX, check_names};
@@ -376,6 +377,19 @@ impl Plan {
             source_rings_bytes: self.sources.iter().map(|source| source.ring_bytes).sum(),
             sink_queues_bytes: self.sinks.iter().map(|sink| sink.queue_bytes).sum(),
             socket_buffers_bytes: 2 * (self.receiver.socket_buffer_bytes * self.ports.len()) as u64,
+        }
+    }
+
+    /// What this plan needs of its host; `memory_bytes` is the sum of its memory.
+    #[must_use]
+    pub fn host_needs(&self, memory_bytes: u64) -> Needs {
+        Needs {
+            sockets: self.ports.len() as u64,
+            socket_buffer_bytes: self.receiver.socket_buffer_bytes as u64,
+            memory_bytes,
+            message_bytes_max: self.receiver.message_bytes_max.into(),
+            real_time: self.receiver.real_time.is_some() || self.builder.real_time.is_some(),
+            remote: self.ports.iter().any(|port| !port.ip().is_loopback()),
         }
     }
 }

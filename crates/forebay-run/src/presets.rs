@@ -12,6 +12,7 @@ use forebay_sys::cgroup;
 use forebay_sys::host::Host;
 
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::plan::{
     Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
     SinkPlan, SourceKey, SourcePlan,
@@ -75,7 +76,7 @@ pub fn nth_port(base_port: u16, index: usize, count: usize) -> Result<u16, RunEr
     let port = u16::try_from(index)
         .ok()
         .and_then(|index| base_port.checked_add(index));
-    port.ok_or(RunError::Ports { base_port, count })
+    port.ok_or_else(|| EvbError::Ports { base_port, count }.into())
 }
 
 /// A plan for `sources` sources on ports from `base_port` on (0: any free ones) at `bind`.

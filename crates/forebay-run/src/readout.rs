@@ -14,15 +14,12 @@ mod elink_table;
 mod error;
 mod kept;
 pub mod map;
-pub mod numbers;
 mod outlet;
-mod payload;
 mod reader;
 pub mod swrod;
 pub mod toflx;
 pub mod tohost;
 mod trigger_times;
-pub(crate) mod unwrap;
 pub mod validate;
 
 pub use buffer_summary::{BufferSummary, CardEnd};

@@ -10,6 +10,7 @@ use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 use forebay_wire::subevent::SubEventHeader;
 
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::plan::{Plan, ReplayPlan, SourceKey};
 use crate::presets;
 
@@ -103,7 +104,7 @@ enum Key {
 
 /// The sources of a capture, sorted: whoever sent one good message, or the beginning of a long one.
 fn survey(file: &Path, selection: &Selection) -> Result<Vec<Key>, RunError> {
-    let broken = |source: CaptureError| RunError::Capture {
+    let broken = |source: CaptureError| EvbError::Capture {
         file: file.to_path_buf(),
         source,
     };
@@ -130,21 +131,23 @@ fn survey(file: &Path, selection: &Selection) -> Result<Vec<Key>, RunError> {
     let (found, asked) = (keys.len(), selection.sources.map(usize::from));
     let keys: Vec<_> = keys.into_iter().take(asked.unwrap_or(usize::MAX)).collect();
     if let Some(asked) = asked.filter(|asked| !keys.is_empty() && found < *asked) {
-        return Err(RunError::SourcesMissing {
+        return Err(EvbError::SourcesMissing {
             file: file.to_path_buf(),
             asked,
             found,
-        });
+        }
+        .into());
     }
     if keys.is_empty() || keys.len() > SOURCES_MAX {
         let counters = capture.counters();
-        return Err(RunError::Sources {
+        return Err(EvbError::Sources {
             file: file.to_path_buf(),
             found: keys.len(),
             most: SOURCES_MAX,
             datagrams: counters.datagrams,
             packets: counters.packets,
-        });
+        }
+        .into());
     }
     Ok(keys)
 }

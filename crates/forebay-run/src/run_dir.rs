@@ -26,6 +26,7 @@ use std::time::Duration;
 use forebay_ledger::{LedgerReader, RunWriter, Schema, Words};
 use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
+use forebay_sys::process::is_alive;
 
 use crate::error::RunError;
 pub use forgotten::{Cleaned, clean_memory};
@@ -350,7 +351,7 @@ pub(crate) fn lock_or(
 /// Whether the supervisor `pid` of the run in `directory` lives: it holds the lock. Where there are no locks, its number decides.
 #[must_use]
 pub fn is_live(directory: &Path, pid: u32) -> bool {
-    let alive = crate::supervisor::is_alive(pid);
+    let alive = is_alive(pid);
     let locked = || {
         File::open(directory)
             .ok()

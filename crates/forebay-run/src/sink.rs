@@ -22,6 +22,7 @@ use forebay_sys::clock;
 use crate::books::{Books, SinkWords};
 use crate::carriage::Carriage;
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::plan::{Plan, SinkKind, check_names};
 use crate::stage::Report;
 pub(crate) use crate::watched::LOOK;
@@ -191,14 +192,14 @@ impl SinkHandle {
                 Box::new(move || work.run())
             }
             SinkKind::Tcp(tcp) => {
-                check_names(&plan.run_id, &name)?;
+                check_names(&plan.run_id, &name).map_err(EvbError::from)?;
                 let stream = (plan.run_id.clone(), name.clone());
                 let queue = (consumers, taken);
                 let sink = TcpSink::new(tcp, stream, queue, own, to_builder).testing(leak, stall);
                 Box::new(move || sink.run())
             }
             SinkKind::Null => {
-                return Err(RunError::SinkWithoutWriter { sink: name });
+                return Err(EvbError::SinkWithoutWriter { sink: name }.into());
             }
         };
         let thread_name = format!("sink-{name}");

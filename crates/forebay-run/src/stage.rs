@@ -11,6 +11,7 @@ use forebay_sys::mapping::{Access, Mapping};
 
 use crate::builder::BuilderParts;
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::plan::Plan;
 use crate::receiver::ReceiverParts;
 use crate::sink::SinkParts;
@@ -139,7 +140,7 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             let generator = plan
                 .generator
                 .as_ref()
-                .ok_or(RunError::NotInPlan { what: "generator" })?;
+                .ok_or(EvbError::NotInPlan { what: "generator" })?;
             control.ready()?;
             let stop = || !matches!(control.poll(), Ok(None));
             let mut booked = crate::generator::Booked::of_run(plan, &words)?;

@@ -14,6 +14,7 @@ use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
+use crate::removed::Removed;
 use crate::silence::Heard;
 use crate::supervisor::Outcome;
 use crate::triggers::Triggers;
@@ -30,71 +31,6 @@ pub struct Lost {
     pub bytes: u64,
     /// The most that it can have been.
     pub bytes_max: u64,
-}
-
-/// What was written into files that somebody removed or cut while they were open.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Removed {
-    /// Such files.
-    pub files: u64,
-    /// Events that went with them; none where no events are written. The same of messages, packets and heaps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub events: Option<u64>,
-    /// Messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub messages: Option<u64>,
-    /// Packets of streams.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets: Option<u64>,
-    /// Heaps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heaps: Option<u64>,
-    /// The bytes of all of these, and of files that have others in them, as lists.
-    pub bytes: u64,
-}
-
-impl Removed {
-    /// Of all that write files in the books of a ledger; nothing in a ledger without such books.
-    #[must_use]
-    pub fn of(snapshot: &Snapshot) -> Self {
-        let sum = |name| {
-            let words = snapshot.metrics().filter(|word| word.name == name);
-            words.map(|word| word.value).reduce(|a, b| a + b)
-        };
-        Self {
-            files: sum("output_removed_files").unwrap_or(0),
-            events: sum("output_removed_events"),
-            messages: sum("output_removed_messages"),
-            packets: sum("output_removed_packets"),
-            heaps: sum("output_removed_heaps"),
-            bytes: sum("output_removed_bytes").unwrap_or(0),
-        }
-    }
-
-    /// Whether anything is gone.
-    #[must_use]
-    pub fn any(&self) -> bool {
-        self.files > 0
-    }
-
-    /// Whether nothing is.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        !self.any()
-    }
-
-    /// What is gone, each kind with its number.
-    pub fn items(&self) -> impl Iterator<Item = (u64, &'static str)> {
-        let kinds = [
-            (self.events, "events"),
-            (self.messages, "messages"),
-            (self.packets, "packets"),
-            (self.heaps, "heaps"),
-        ];
-        kinds
-            .into_iter()
-            .filter_map(|(items, name)| Some((items?, name)))
-    }
 }
 
 /// Latency and size of events.

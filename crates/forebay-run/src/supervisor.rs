@@ -20,6 +20,7 @@ use forebay_sys::signals::StopSignals;
 
 use crate::books::Books;
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::host::{Changes, Reading};
 use crate::plan::Plan;
 use crate::receiver::BATCH_SLOTS;
@@ -41,12 +42,6 @@ const QUICK_DEATHS_MAX: u32 = 10;
 
 /// Longest time for stages to end in order when the run fails.
 const FAIL_LIMIT_NS: u64 = 3_000_000_000;
-
-/// Whether a process of this number lives.
-#[must_use]
-pub fn is_alive(pid: u32) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}")).exists()
-}
 
 /// Why a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +123,9 @@ impl Supervisor {
     /// # Errors
     /// A setting is out of range or a queue too small, an address is in use, memory or descriptors run out, or the directory is not ours to write.
     pub fn open(mut plan: Plan, own_processes: bool) -> Result<Self, RunError> {
-        plan.builder_config().validate()?;
-        plan.check_movers()?;
-        plan.check_queues()?;
+        plan.builder_config().validate().map_err(EvbError::from)?;
+        plan.check_movers().map_err(EvbError::from)?;
+        plan.check_queues().map_err(EvbError::from)?;
         forebay_sys::process::raise_open_files()?;
         let signals = StopSignals::install()?;
         let host = Reading::take();

@@ -10,6 +10,7 @@ use forebay_emu::Verifier;
 use forebay_wire::hld_scan::{Ending, Item, Scanner};
 
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::generator::GeneratorPlan;
 
 /// Bytes read at a time.
@@ -54,7 +55,7 @@ pub fn verify<P: AsRef<Path>>(
 ) -> Result<Verified, RunError> {
     let mut found = Verified::default();
     let verifier = generator.map(|plan| Verifier::new(&plan.config()));
-    let mut verifier = verifier.transpose()?;
+    let mut verifier = verifier.transpose().map_err(EvbError::from)?;
     for path in files {
         verify_file(path.as_ref(), verifier.as_mut(), &mut found)?;
     }

@@ -381,28 +381,6 @@ fn more_memory_than_allowed_is_refused_with_the_sum() {
     parse(&run.replace("100_000_000", "4_000_000_000"));
 }
 
-#[test]
-fn the_document_holds_the_reference() {
-    let path = forebay_testing::root().join("docs/CONFIGURATION.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let marks = ["<!-- reference: begin -->\n\n", "\n<!-- reference: end -->"];
-    let (head, rest) = text.split_once(marks[0]).unwrap();
-    let (found, tail) = rest.split_once(marks[1]).unwrap();
-    let made = config::reference::markdown();
-    if found != made && std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, [head, marks[0], &made, marks[1], tail].concat()).unwrap();
-        return;
-    }
-    for (found, made) in found.lines().zip(made.lines()) {
-        assert_eq!(found, made, "UPDATE_DOCS=1 with this test writes it anew");
-    }
-    assert_eq!(
-        found.len(),
-        made.len(),
-        "UPDATE_DOCS=1 with this test writes it anew"
-    );
-}
-
 /// Something for a key: right, nearly right, or nonsense.
 fn value(kind: Kind) -> BoxedStrategy<String> {
     let number = |min: u64, max: u64| {

@@ -15,5 +15,5 @@
 mod receive;
 mod send;
 
-pub use receive::{Datagrams, GroReceive, Received};
+pub use receive::{DATAGRAM_BYTES, Datagrams, GroReceive, MERGED_DATAGRAMS_MAX, Received};
 pub use send::{GsoMode, GsoSend, SEGMENTS_MAX, Segment, burst_segments_max};

@@ -49,6 +49,12 @@ pub fn die_with_parent(parent: u32) -> Result<(), SysError> {
     .with_remedy("the supervisor is already gone"))
 }
 
+/// Whether a process of this number lives.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// Names the calling thread (for the main thread: the process), as `ps` and `top` show it; cut to 15 bytes.
 pub fn name_thread(name: &str) {
     let short: Vec<u8> = name.bytes().filter(|&byte| byte != 0).take(15).collect();

@@ -13,9 +13,9 @@ use anyhow::{Context, Result, bail};
 use forebay_ledger::join::Party;
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::host::Changes;
+use forebay_run::removed::Removed;
 use forebay_run::run_dir::{is_live, open_ledger};
 use forebay_run::silence::Heard;
-use forebay_run::summary::Removed;
 use forebay_run::triggers::Triggers;
 use serde_json::{Map, Value};
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use forebay_run::config::needs::Memory;
 use forebay_run::config::{self, Chain, ConfigError};
-use forebay_run::doctor::{Check, Facts, Needs, Standing, examine};
+use forebay_run::doctor::{Check, Facts, Standing, examine};
 use forebay_run::plan::{Plan, SinkKind};
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ struct SinkReport {
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let Some(file) = &args.file else {
-        print_line(config::reference::markdown());
+        print_line(crate::reference::text());
         return Ok(ExitCode::SUCCESS);
     };
     if let Some(readout) = crate::check_readout::check(file) {
@@ -116,7 +116,7 @@ impl Report {
     fn of(file: String, chain: &Chain) -> Result<Self> {
         let plan = &chain.plan;
         let memory = Memory::of(plan).context("the ledger of this run")?;
-        let needs = Needs::of(plan, memory.total_bytes());
+        let needs = plan.host_needs(memory.total_bytes());
         Ok(Self {
             file,
             good: true,

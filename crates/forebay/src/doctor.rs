@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::config::{self, needs::Memory};
-use forebay_run::doctor::{Check, Facts, Needs, Standing, examine};
+use forebay_run::doctor::{Check, Facts, Standing, examine};
 use forebay_run::presets;
 use forebay_run::run_dir::clean_memory;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
             plan
         }
     };
-    let needs = Needs::of(&plan, Memory::of(&plan)?.total_bytes());
+    let needs = plan.host_needs(Memory::of(&plan)?.total_bytes());
     let checks = examine(&Facts::read(needs.socket_buffer_bytes), &needs);
     match args.format {
         Format::Json => print_line(format_args!(

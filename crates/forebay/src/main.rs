@@ -26,6 +26,7 @@ mod mover;
 mod net;
 mod output;
 mod range;
+mod reference;
 mod remedy;
 mod replay;
 mod session;

@@ -74,6 +74,13 @@ pub(super) const FACES: Places = Places {
     ],
 };
 
+/// What is to become a runtime and a crate for each system.
+pub(super) const ASSEMBLY: Places = Places {
+    check: "arrows within the assembly",
+    kind: Kind::Sources,
+    entries: &["crates/forebay-run/src/"],
+};
+
 /// Where wire formats are, each with golden bytes.
 pub(super) const FORMATS: Places = Places {
     check: "golden bytes of wire formats",
@@ -124,6 +131,7 @@ pub(super) const ALL: &[Places] = &[
     UNSAFE,
     ENGINES,
     FACES,
+    ASSEMBLY,
     FORMATS,
     TESTED,
     SKIP_HELPER,

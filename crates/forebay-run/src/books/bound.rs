@@ -1,6 +1,7 @@
 //! How many datagrams can be between a sender's books and the receiver's while nobody counts them: the formula of SPECIFICATION.md, B24.
 
 use forebay_ledger::LinkSpec;
+use forebay_sys::gso::MERGED_DATAGRAMS_MAX;
 
 use crate::generator::UNBOOKED_DATAGRAMS;
 use crate::plan::Plan;
@@ -28,7 +29,7 @@ fn unseen_datagrams(plan: &Plan, sources: usize) -> u64 {
     let buffer_bytes = SOCKET_BUFFER_FACTOR * receiver.socket_buffer_bytes as u64;
     let queued = buffer_bytes / DATAGRAM_KERNEL_BYTES + 1;
     let merged = if receiver.gro {
-        super::MERGED_DATAGRAMS_MAX
+        MERGED_DATAGRAMS_MAX
     } else {
         1
     };

@@ -80,6 +80,21 @@ pub struct Key {
     pub says: &'static str,
 }
 
+/// A key from its four parts, for tables of them.
+pub(crate) const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: Default,
+    says: &'static str,
+) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        says,
+    }
+}
+
 /// One section of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {

@@ -3,29 +3,24 @@
 use std::fmt::Write;
 
 use super::keys::{Default, Key, Section};
-use super::sections::SECTIONS;
-use crate::readout::config::sections::{
-    BATCH_SECTIONS, CARD_SECTIONS, TOFLX_SECTIONS, TOHOST_SECTIONS,
-};
 
-/// Kinds of files, and what takes them.
-const FILES: [(&str, &str, &[Section]); 5] = [
-    ("A chain", "forebay evb FILE.toml", &SECTIONS),
-    ("A card", "forebay emulate card FILE.toml", &CARD_SECTIONS),
-    ("To-host", "forebay tohost FILE.toml", &TOHOST_SECTIONS),
-    (
-        "A batch of cards",
-        "forebay card validate FILE.toml",
-        &BATCH_SECTIONS,
-    ),
-    ("To-flx", "forebay toflx FILE.toml", &TOFLX_SECTIONS),
-];
+/// A kind of files.
+#[derive(Debug, Clone, Copy)]
+pub struct File {
+    /// What it describes.
+    pub name: &'static str,
+    /// The command that takes it.
+    pub command: &'static str,
+    /// Its sections, in the order of the document.
+    pub sections: &'static [Section],
+}
 
-/// Tables of all sections of all kinds of files in Markdown.
+/// Tables of all sections of these kinds of files in Markdown.
 #[must_use]
-pub fn markdown() -> String {
-    let files = FILES.iter().map(|(name, command, sections)| {
-        let tables: Vec<String> = sections.iter().map(table).collect();
+pub fn markdown(files: &[File]) -> String {
+    let files = files.iter().map(|file| {
+        let tables: Vec<String> = file.sections.iter().map(table).collect();
+        let (name, command) = (file.name, file.command);
         format!("## {name}: `{command}`\n\n{}", tables.join("\n"))
     });
     files.collect::<Vec<_>>().join("\n")

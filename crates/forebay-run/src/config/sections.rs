@@ -1,6 +1,6 @@
 //! All sections and keys of a chain file, in the order in which they are documented.
 
-use super::keys::{CERTIFICATES, Default, Key, Kind, Section};
+use super::keys::{CERTIFICATES, Default, Kind, Section, key};
 use Default::{Depends, Required, Value};
 use Kind::{
     Address, Choice, Flag, Integer, Integers, Link, Name, Path, PowerOfTwo, Socket, Sockets, ZeroOr,
@@ -15,15 +15,6 @@ const SOURCE_QUEUE_BYTES_MIN: u64 = 1 << 17;
 
 /// Least size of a file before the next one: below it, each event would begin a file of its own.
 const FILE_BYTES_MIN: u64 = 64 << 10;
-
-const fn key(name: &'static str, kind: Kind, default: Default, says: &'static str) -> Key {
-    Key {
-        name,
-        kind,
-        default,
-        says,
-    }
-}
 
 /// The whole run.
 pub const RUN: Section = Section {

@@ -10,6 +10,7 @@ use forebay_ledger::{
 use super::{GeneratorPlan, GeneratorReport};
 use crate::books::{Books, GeneratorWords};
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::plan::Plan;
 use crate::run_dir::KeptLedger;
 
@@ -32,7 +33,7 @@ impl Booked {
         let books = Books::declare(plan)?;
         let generator = books
             .generator
-            .ok_or(RunError::NotInPlan { what: "generator" })?;
+            .ok_or(EvbError::NotInPlan { what: "generator" })?;
         let writer = GroupWriter::attach(&books.schema, words, generator.group)?;
         Ok(Self {
             book: writer.restore(),

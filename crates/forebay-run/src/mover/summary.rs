@@ -11,7 +11,8 @@ use super::door::Door;
 use super::stream::Stream;
 use super::streams::Streams;
 use crate::error::RunError;
-use crate::summary::{Lost, Removed, drops, files_of_runs};
+use crate::removed::Removed;
+use crate::summary::{Lost, drops, files_of_runs};
 
 /// One stream.
 #[derive(Debug, Clone, Serialize)]

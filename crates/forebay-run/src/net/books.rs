@@ -28,10 +28,9 @@ use super::sender::Sent;
 use super::settings::Settings;
 use super::summary::NetSummary;
 use super::tags::{TagSummary, Tags};
-use crate::books::RemovedWords;
 use crate::error::RunError;
+use crate::removed::{Removed, RemovedWords};
 use crate::run_dir::{KeptLedger, Unkept};
-use crate::summary::Removed;
 
 /// Reasons of the account of sending.
 const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];

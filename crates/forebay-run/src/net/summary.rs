@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::counts::Counts;
 use super::tags::TagSummary;
-use crate::summary::Removed;
+use crate::removed::Removed;
 
 /// One connection, from its begin to its end.
 #[derive(Clone, Debug, Serialize)]

@@ -18,6 +18,8 @@
 
 use std::io::{self, Read};
 
+use forebay_readout::numbers::Step;
+use forebay_readout::payload::Stream;
 use forebay_readout::{BlockError, Chunk, Config, Damage, Decoder};
 use forebay_wire::felix::{BlockFormat, BlockHead, ELINKS, Elink, Kind, Subchunk};
 
@@ -35,9 +37,7 @@ pub use report::{ByName, ElinkReport, Report, Residual};
 pub use settings::{CheckError, Settings};
 pub use watch::{Quiet, Seen, Watch};
 
-pub use super::payload::Payload;
-use super::payload::Stream;
-use crate::readout::numbers::Step;
+pub use forebay_readout::payload::Payload;
 use frame::{Framer, Next, Window};
 use report::{Counts, add};
 

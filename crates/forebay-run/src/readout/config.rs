@@ -4,8 +4,8 @@
 mod batch;
 mod queues;
 pub mod sections;
-mod toflx;
-mod tohost;
+pub(super) mod toflx;
+pub(super) mod tohost;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,8 +18,9 @@ use forebay_wire::felix::{BlockFormat, Elink};
 
 use super::card::CardPlan;
 use crate::config::block::Block;
+use crate::config::file::{ConfigError, text_of};
+use crate::config::mistake::Mistakes;
 use crate::config::page::Page;
-use crate::config::{ConfigError, Mistakes, text_of};
 pub use batch::{load_batch, parse_batch};
 use sections::{BATCH, CARD, CARD_SECTIONS, CHUNKS, FAULTS, FROM_HOST, LINKS, QUEUES, TTC};
 pub use toflx::{load_toflx, parse_toflx};

@@ -1,7 +1,6 @@
 //! A subscriber of chunks that looks at every byte of them: `forebay swrod`. It stands where an experiment's readout software would.
 
 mod books;
-mod fragments;
 mod latency;
 mod report;
 mod table;
@@ -14,12 +13,12 @@ use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
 
 use super::child::Parent;
-pub use super::payload::Payload;
 use crate::error::RunError;
 use crate::net::bus::Bus;
 use crate::net::{Address, Entry, NetError, Payload as Lying, Settings, Subscriber, Viewed};
 use books::SwrodBooks;
-pub use fragments::{FragmentAccount, Fragments};
+pub use forebay_readout::fragments::{FragmentAccount, Fragments};
+pub use forebay_readout::payload::Payload;
 use latency::Latency;
 pub use latency::LatencyReport;
 pub use report::{ByName, ElinkReport, FragmentReport, SwrodReport};

@@ -13,6 +13,7 @@ use forebay_sys::clock;
 
 use super::{DRAIN_LIMIT_NS, SLEEP};
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::net::{
     CertificateFiles, Certificates, Entry, NetError, NetSummary, Settings, Subscriber,
 };
@@ -20,10 +21,9 @@ use crate::plan::{ElinksPlan, Plan, SourceKey};
 use crate::stage::{Report, StageControl};
 use intake::Intake;
 
-impl From<NetError> for RunError {
-    fn from(error: NetError) -> Self {
-        Self::Elinks(Box::new(error))
-    }
+/// The subscriber cannot go on.
+fn lost(error: NetError) -> EvbError {
+    EvbError::Elinks(Box::new(error))
 }
 
 /// Runs the stage until all publishers have ended in order or it is told to stop.
@@ -53,7 +53,7 @@ pub(crate) fn run(
         let text = format!("E-links: no publisher was there: {why}");
         control.tell(&Report::Warning(text));
     }
-    tell(control, &summary?);
+    tell(control, &summary.map_err(lost)?);
     Ok(())
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn run(
 fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> {
     let parse = |text: &String| {
         text.parse::<Address>()
-            .map_err(|_| RunError::NotInPlan { what: "publisher" })
+            .map_err(|_| EvbError::NotInPlan { what: "publisher" }.into())
     };
     let publishers: Vec<Address> = elinks
         .publishers
         .iter()
         .map(parse)
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<_, RunError>>()?;
     let mut settings = Settings {
         gathers: true,
         ..Settings::default()
@@ -77,7 +77,7 @@ fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> 
     // A stage that was killed has left its own behind.
     settings.out = Some(plan.run_dir.join(format!("elinks-{}", std::process::id())));
     settings.security = security(elinks)?;
-    let mut subscriber = Subscriber::connect(&publishers, &settings)?;
+    let mut subscriber = Subscriber::connect(&publishers, &settings).map_err(lost)?;
     let tags = plan.sources.iter().filter_map(|source| match source.key {
         SourceKey::Elink(tag) => Some(Entry::one(tag)),
         _ => None,
@@ -98,7 +98,8 @@ fn security(elinks: &ElinksPlan) -> Result<Security, RunError> {
         key,
         authority,
     };
-    let certificates = Certificates::load(&files).map_err(Box::new)?;
+    let certificates =
+        Certificates::load(&files).map_err(|error| EvbError::from(Box::new(error)))?;
     Ok(Security::Tls(certificates))
 }
 
@@ -106,11 +107,13 @@ fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), Run
     let mut ending = false;
     while !subscriber.has_ended() {
         let mut came = [0; 2];
-        subscriber.poll_viewed(SLEEP, |viewed| {
-            came = [came[0] + 1, came[1] + viewed.payload.len() as u64];
-            intake.arrived(viewed.payload.len() as u64);
-            intake.take_viewed(&viewed);
-        })?;
+        subscriber
+            .poll_viewed(SLEEP, |viewed| {
+                came = [came[0] + 1, came[1] + viewed.payload.len() as u64];
+                intake.arrived(viewed.payload.len() as u64);
+                intake.take_viewed(&viewed);
+            })
+            .map_err(lost)?;
         intake.flush();
         // In the queues, and in the books: only now the publishers are told.
         subscriber.acknowledge().taken(came[0], came[1]);

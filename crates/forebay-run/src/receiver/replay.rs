@@ -16,6 +16,7 @@ use super::lane::{Arrival, Lanes};
 use super::{DRAIN_LIMIT_NS, SLEEP};
 use crate::books::{Books, CaptureDrop, CaptureWords};
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::plan::{Plan, ReplayPlan};
 use crate::stage::{Report, StageControl};
 
@@ -82,7 +83,7 @@ impl<'a> Stage<'a> {
         let ports = (0..plan.ports.len())
             .map(|index| Lanes::attach(plan, index, &books, words, &mut producers));
         let ports: Vec<_> = ports.collect::<Result<_, _>>()?;
-        let capture = Capture::open(&replay.file).map_err(|source| RunError::Capture {
+        let capture = Capture::open(&replay.file).map_err(|source| EvbError::Capture {
             file: replay.file.clone(),
             source,
         })?;
@@ -302,7 +303,7 @@ struct FileBooks {
 
 impl FileBooks {
     fn attach(books: &Books, words: &Words) -> Result<Self, RunError> {
-        let missing = RunError::NotInPlan { what: "capture" };
+        let missing = EvbError::NotInPlan { what: "capture" };
         let capture = books.capture.clone().ok_or(missing)?;
         let writer = GroupWriter::attach(&books.schema, words, capture.group)?;
         Ok(Self {

@@ -57,7 +57,7 @@ impl Older {
             && let Some(reader) = &reader
             && let Ok(status) = reader.run_status()
             && status.end_ns == 0
-            && crate::supervisor::is_alive(status.supervisor_pid)
+            && forebay_sys::process::is_alive(status.supervisor_pid)
         {
             return Err(busy(directory, status.supervisor_pid));
         }

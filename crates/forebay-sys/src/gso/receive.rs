@@ -7,6 +7,11 @@ use std::os::fd::BorrowedFd;
 use crate::SysError;
 use crate::udp_batch::{Ancillary, BatchTag, RecvBatch};
 
+/// Least and most payload bytes of a datagram that the kernel drops.
+pub const DATAGRAM_BYTES: (u64, u64) = (0, 65_507);
+/// Most datagrams in one merged buffer (`UDP_MAX_SEGMENTS` of Linux 6.12; 64 before).
+pub const MERGED_DATAGRAMS_MAX: u64 = 128;
+
 /// `recvmmsg` into buffers of 64 KiB that are allocated once, with source addresses, stamps and segment sizes.
 ///
 /// It serves any number of sockets, one call after another. A socket merges when [`set_gro`](crate::socket::set_gro) is on, and

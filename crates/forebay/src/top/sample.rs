@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use forebay_ledger::{LedgerError, LedgerReader, Snapshot, Supervisor, Verdict, audit};
-use forebay_run::supervisor::is_alive;
+use forebay_run::is_alive;
 
 /// What a ledger held at one time.
 pub(super) struct Sample {

@@ -48,7 +48,7 @@ pub(super) fn declare(schema: &mut SchemaBuilder) -> FromHostWords {
 }
 
 /// The books of the way to the front ends.
-pub(in crate::readout) struct FromHostBook {
+pub(crate) struct FromHostBook {
     group: GroupWriter,
     book: Book,
     at: FromHostWords,
@@ -76,13 +76,13 @@ impl FromHostBook {
     }
 
     /// With the fault switch of the tests.
-    pub(in crate::readout) fn leaking(mut self, leak: &Leak) -> Self {
+    pub(crate) fn leaking(mut self, leak: &Leak) -> Self {
         self.leak = leak.clone();
         self
     }
 
     /// Fills in what the engine has counted, and shows it.
-    pub(in crate::readout) fn commit(&mut self, card: &Card, held_up: u64) {
+    pub(crate) fn commit(&mut self, card: &Card, held_up: u64) {
         let now = card.from_host();
         let (was, at) = (self.before, &self.at);
         let book = &mut self.book;

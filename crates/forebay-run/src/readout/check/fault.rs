@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use forebay_readout::payload::Wrong;
 use forebay_readout::{BlockError, Damage};
 use forebay_wire::felix::Elink;
 use serde::Serialize;
-
-use crate::readout::payload::Wrong;
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])+ $fault:ident = $name:literal,)+) => {

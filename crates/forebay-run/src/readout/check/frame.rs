@@ -6,7 +6,7 @@ use forebay_readout::{Config, Decoder};
 use forebay_wire::felix::{BLOCK_BYTES_MAX, BlockFormat};
 
 /// Bytes in memory.
-pub(in crate::readout) const WINDOW_BYTES: usize = 1 << 20;
+pub(crate) const WINDOW_BYTES: usize = 1 << 20;
 /// With less than so many at hand, more are read: what is looked at around a block is in it.
 const NEEDED_BYTES: usize = 4 * BLOCK_BYTES_MAX;
 /// Where the marker is in the head of a block, and where it ends.
@@ -14,7 +14,7 @@ const MARKER: std::ops::Range<usize> = 2..4;
 
 /// A part of a stream, which is read piece by piece.
 #[derive(Debug)]
-pub(in crate::readout) struct Window {
+pub(crate) struct Window {
     memory: Vec<u8>,
     begin: usize,
     end: usize,
@@ -24,7 +24,7 @@ pub(in crate::readout) struct Window {
 }
 
 impl Window {
-    pub(in crate::readout) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             memory: vec![0; WINDOW_BYTES],
             begin: 0,
@@ -35,7 +35,7 @@ impl Window {
     }
 
     /// Reads until the window is full or the stream has ended, when little is left. How many bytes came.
-    pub(in crate::readout) fn fill(&mut self, from: &mut impl Read) -> io::Result<u64> {
+    pub(crate) fn fill(&mut self, from: &mut impl Read) -> io::Result<u64> {
         if self.has_ended || self.end - self.begin >= NEEDED_BYTES {
             return Ok(0);
         }
@@ -56,15 +56,15 @@ impl Window {
         Ok((self.end - before) as u64)
     }
 
-    pub(in crate::readout) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[self.begin..self.end]
     }
 
-    pub(in crate::readout) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    pub(in crate::readout) fn skip(&mut self, bytes: usize) {
+    pub(crate) fn skip(&mut self, bytes: usize) {
         self.begin += bytes;
         self.offset += bytes as u64;
     }
@@ -72,7 +72,7 @@ impl Window {
 
 /// What comes next in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::readout) enum Next {
+pub(crate) enum Next {
     /// A block, sound or not.
     Block,
     /// So many bytes that belong to no block; true when a block begins behind them, or the stream ends there.
@@ -89,7 +89,7 @@ fn marker_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 /// The format of the first block in these bytes that is followed by another one of its format, or is all that there is.
-pub(in crate::readout) fn detect(window: &Window, has_headers: bool) -> Option<BlockFormat> {
+pub(crate) fn detect(window: &Window, has_headers: bool) -> Option<BlockFormat> {
     let bytes = window.bytes();
     (0..bytes.len()).find_map(|at| {
         let format = BlockFormat::of_marker(marker_at(bytes, at)?).ok()?;
@@ -113,7 +113,7 @@ pub(in crate::readout) fn detect(window: &Window, has_headers: bool) -> Option<B
 
 /// Finds one block after the other.
 #[derive(Debug)]
-pub(in crate::readout) struct Framer {
+pub(crate) struct Framer {
     marker: u16,
     block_bytes: usize,
     /// A block was found to begin here, ahead of what is being looked at.
@@ -122,7 +122,7 @@ pub(in crate::readout) struct Framer {
 }
 
 impl Framer {
-    pub(in crate::readout) fn new(format: BlockFormat) -> Self {
+    pub(crate) fn new(format: BlockFormat) -> Self {
         Self {
             marker: format.marker(),
             block_bytes: format.bytes(),
@@ -132,7 +132,7 @@ impl Framer {
     }
 
     /// What comes next in a window that was filled. `is_sound` looks at a block.
-    pub(in crate::readout) fn next(
+    pub(crate) fn next(
         &mut self,
         window: &Window,
         mut is_sound: impl FnMut(&[u8]) -> bool,

@@ -2,11 +2,10 @@
 
 use std::io;
 
+use forebay_readout::payload::Payload;
 use forebay_readout::{Config, ConfigError};
 use forebay_wire::felix::{BlockFormat, Elink};
 use thiserror::Error;
-
-use crate::readout::payload::Payload;
 
 /// What is checked.
 #[derive(Clone, Debug)]

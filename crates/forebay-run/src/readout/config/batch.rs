@@ -11,8 +11,9 @@ use forebay_wire::felix::BlockFormat;
 
 use super::sections::{BATCH, BATCH_SECTIONS, DEFECTS};
 use crate::config::block::Block;
+use crate::config::file::{ConfigError, text_of};
+use crate::config::mistake::Mistakes;
 use crate::config::page::Page;
-use crate::config::{ConfigError, Mistakes, text_of};
 use crate::readout::validate::BatchPlan;
 
 /// Reads the file of a batch.

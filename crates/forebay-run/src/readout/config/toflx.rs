@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use forebay_msg::Config;
 
-use super::sections::{TOFLX, TOFLX_DEVICES, TOFLX_SECTIONS};
+use super::sections::toflx::{TOFLX, TOFLX_DEVICES, TOFLX_SECTIONS};
 use crate::config::block::Block;
+use crate::config::file::{ConfigError, text_of};
+use crate::config::mistake::Mistakes;
 use crate::config::page::Page;
 use crate::config::security::security;
-use crate::config::{ConfigError, Mistakes, text_of};
 use crate::net::Settings;
 use crate::readout::toflx::{CardTarget, ToFlxPlan};
 

@@ -32,7 +32,7 @@ impl FromHostInfo {
 }
 
 /// The shape of the from-host buffer of a card of that name.
-pub(in crate::readout) fn from_host_spec(card: &str, packets: u64) -> BlockRingSpec {
+pub(crate) fn from_host_spec(card: &str, packets: u64) -> BlockRingSpec {
     BlockRingSpec {
         name: format!("{card}-from-host"),
         block_bytes: PACKET_BYTES as u32,

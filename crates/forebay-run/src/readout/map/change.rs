@@ -4,7 +4,7 @@ use forebay_wire::felix::Elink;
 use thiserror::Error;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 
-use crate::config::Mistakes;
+use crate::config::mistake::Mistakes;
 use crate::readout::config::parse_card;
 
 /// What is to become of some E-links.

@@ -14,11 +14,11 @@ use forebay_ledger::{
     LedgerReader, Reason, Schema, SchemaBuilder, Unit, Verdict,
 };
 use forebay_readout::Status;
+use forebay_readout::payload::Wrong;
 
 use super::report::SwrodReport;
 use super::table::{Outcomes, Totals};
 use crate::error::RunError;
-use crate::readout::payload::Wrong;
 use crate::run_dir::KeptLedger;
 
 /// They are shown so often.

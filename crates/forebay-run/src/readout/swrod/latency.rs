@@ -7,11 +7,11 @@
 use std::path::{Path, PathBuf};
 
 use forebay_ledger::{HistogramWriter, LedgerReader};
+use forebay_readout::numbers::Step;
 use forebay_sys::clock;
 use serde::Serialize;
 
 use crate::error::RunError;
-use crate::readout::numbers::Step;
 use crate::readout::trigger_times::{EVERY, SeenTimes};
 
 /// Percentiles in ns, at most 1.6 % off.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use forebay_ledger::Closed;
+use forebay_readout::fragments::Fragments;
 use serde::Serialize;
 
-use super::fragments::Fragments;
 use super::latency::LatencyReport;
 use super::table::Table;
 use crate::net::NetSummary;

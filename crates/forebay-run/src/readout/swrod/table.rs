@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use forebay_readout::Status;
+use forebay_readout::fragments::Fragments;
+use forebay_readout::numbers::Step;
+use forebay_readout::payload::{Payload, Stream, Wrong};
 use forebay_wire::felix::{ELINKS, Elink, Fid};
 
-use super::fragments::Fragments;
 use super::latency::{Latency, Number};
 use super::report::{ByName, ElinkReport};
-use crate::readout::numbers::Step;
-use crate::readout::payload::{Payload, Stream, Wrong};
 
 /// Connectors whose E-links are found by place; those of others by their whole number.
 const CONNECTORS_MAX: usize = 64;

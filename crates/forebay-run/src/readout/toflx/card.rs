@@ -11,7 +11,7 @@ use forebay_wire::felix::{ELINKS, Elink, PACKET_BYTES, PacketWriter, packets_of}
 
 use super::books::{Books, Untaken, Unwritten};
 use super::summary::ToFlxCardSummary;
-use crate::readout::CardEnd;
+use crate::readout::buffer_summary::CardEnd;
 use crate::readout::device::{DeviceError, FromHostDevice};
 use crate::readout::elink_table::ElinkTable;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::books::{UNWRITTEN, Unwritten};
 use crate::net::NetSummary;
-use crate::readout::CardEnd;
+use crate::readout::buffer_summary::CardEnd;
 
 /// What became of what was for one card.
 #[derive(Clone, Debug, Serialize)]

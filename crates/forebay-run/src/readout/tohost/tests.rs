@@ -6,7 +6,7 @@ use forebay_ring::{BlockProducer, BlockRingMemory};
 use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Flags};
 
 use super::*;
-use crate::readout::config::parse_tohost;
+use crate::readout::config::tohost::parse_tohost;
 use crate::readout::device::Door;
 
 const BLOCKS: u64 = 10;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_readout::unwrap::Unwrap;
 use forebay_ring::{Full, Producers};
 use forebay_sys::clock;
 use forebay_wire::felix::Fid;
@@ -17,9 +18,9 @@ use forebay_wire::unit::{ByteOrder, UnitHeader};
 use crate::books::{Books, ChunkDrop, ChunkWords};
 use crate::carriage::Carriage;
 use crate::error::RunError;
+use crate::evb_error::EvbError;
 use crate::net::{Payload, Viewed};
 use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
-use crate::readout::unwrap::Unwrap;
 use crate::receiver::unsaid::Unsaid;
 use crate::receiver::{DRAIN_LIMIT_NS, SLEEP};
 use crate::stage::StageControl;
@@ -87,7 +88,7 @@ impl<'a> Intake<'a> {
         leak: Leak,
     ) -> Result<Self, RunError> {
         let books = Books::declare(plan)?;
-        let missing = RunError::NotInPlan { what: "E-links" };
+        let missing = EvbError::NotInPlan { what: "E-links" };
         let chunks = books.chunks.clone().ok_or(missing)?;
         let writer = GroupWriter::attach(&books.schema, words, chunks.group)?;
         let mut book = writer.restore();
@@ -95,7 +96,7 @@ impl<'a> Intake<'a> {
         let (mut lanes, mut by_tag) = (Vec::new(), HashMap::new());
         for (index, (source, words)) in plan.sources.iter().zip(&chunks.sources).enumerate() {
             let SourceKey::Elink(tag) = source.key else {
-                return Err(RunError::NotInPlan { what: "E-link" });
+                return Err(EvbError::NotInPlan { what: "E-link" }.into());
             };
             producers.rings[index].resume(book.value(words.tail))?;
             book.set(words.capacity, source.ring_bytes);

@@ -29,16 +29,16 @@ use forebay_ledger::{
     Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, Schema,
     SchemaBuilder, Tally, Unit, Verdict,
 };
+use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
 
 use super::heaps::HeapTally;
 use super::streams::{WRITER_STALLED, Written};
 use super::writer::{Ended, Given, Sum, WriterBooks, WriterWords};
-use crate::books::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 use crate::error::RunError;
+use crate::removed::Removed;
 use crate::run_dir::{KeptLedger, Unkept};
-use crate::summary::Removed;
 
 /// Why a datagram was not taken, in front of those of its format.
 const DATAGRAM_REASONS: [&str; 7] = [

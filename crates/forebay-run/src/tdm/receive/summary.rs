@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::heaps::HeapTally;
 use super::{ReceivePlan, StallSummary};
 use crate::net::NetSummary;
+use crate::removed::Removed;
 use crate::run_dir::Unkept;
-use crate::summary::Removed;
 use crate::watched::OUTPUT_REMOVED;
 pub use senders::SenderSummary;
 

@@ -2,11 +2,10 @@
 
 use forebay_emu::card::board::Defect;
 
-use super::key;
 use crate::config::keys::{
     Default::{Depends, Required, Value},
     Kind::{Choice, Flag, Integer, PowerOfTwo},
-    Section,
+    Section, key,
 };
 
 /// Names of repairs, and that of none.

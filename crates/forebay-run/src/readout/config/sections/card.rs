@@ -1,10 +1,10 @@
 //! The section of the card as a whole.
 
-use super::{DMA_BYTES, key};
+use super::DMA_BYTES;
 use crate::config::keys::{
     Default::{Depends, Value},
     Kind::{Choice, Flag, Integer, Name, Path, PowerOfTwo, Socket},
-    Section,
+    Section, key,
 };
 
 /// The card.

@@ -1,10 +1,9 @@
 //! The section of the way to the front ends.
 
-use super::key;
 use crate::config::keys::{
     Default::Value,
     Kind::{Choice, Integer, PowerOfTwo},
-    Section,
+    Section, key,
 };
 
 /// Packets to the front ends.

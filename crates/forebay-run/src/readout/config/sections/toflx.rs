@@ -1,11 +1,10 @@
 //! Sections of the file of to-flx.
 
-use super::key;
 use crate::config::keys::{
     CERTIFICATES,
     Default::{Depends, Required, Value},
     Kind::{Flag, Integer, Link, Path, Socket},
-    Section,
+    Section, key,
 };
 
 /// To-flx.

@@ -10,8 +10,8 @@ use super::super::found::Kind;
 use super::super::heaps::{HeapTally, NOT_WRITTEN, REASONS as HEAP_REASONS, Sum as HeapSum};
 use super::super::streams::{REASONS as WRITE_REASONS, Sum, WRITER_STALLED, Written};
 use super::block::Sum as BlockSum;
-use crate::books::RemovedWords;
 use crate::error::RunError;
+use crate::removed::RemovedWords;
 use crate::watched::Gone;
 
 /// Of one sender.

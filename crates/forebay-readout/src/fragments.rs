@@ -3,7 +3,7 @@
 //! A chunk says the low 8 bits of its trigger number. Each E-link's are unwrapped by its own count, its first one to where the others are. Numbers
 //! that are under way have a place in a window; one that leaves it with E-links missing is incomplete, and says which.
 
-use crate::readout::unwrap::Unwrap;
+use crate::unwrap::Unwrap;
 
 /// L1IDs that may be under way at a time; a power of two.
 const WINDOW_MIN: usize = 256;

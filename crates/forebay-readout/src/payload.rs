@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use forebay_readout::Status;
 use forebay_wire::felix::{
     Elink, Generated, GeneratedError, TTC_MESSAGE_BYTES, TtcError, TtcMessage,
 };
 
-use super::numbers::{LowBits, Step, Triggers};
+use crate::Status;
+use crate::numbers::{LowBits, Step, Triggers};
 
 /// What chunks are held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ enum Expected {
 
 /// What is known of an E-link's chunks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stream {
+pub struct Stream {
     expected: Expected,
     low: LowBits,
     triggers: Triggers,
@@ -43,14 +43,16 @@ pub(super) struct Stream {
 
 /// Why a chunk is wrong; the text is made when somebody wants it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wrong {
+pub enum Wrong {
+    /// It is no generated chunk.
     Generated(GeneratedError),
+    /// It is no message about a trigger.
     Ttc(TtcError),
 }
 
 impl Wrong {
     /// The names of all reasons, fit for counters.
-    pub(super) const REASONS: [&str; 7] = [
+    pub const REASONS: [&str; 7] = [
         "short",
         "head",
         "length",
@@ -61,7 +63,8 @@ impl Wrong {
     ];
 
     /// Its place among the reasons.
-    pub(super) fn place(&self) -> usize {
+    #[must_use]
+    pub fn place(&self) -> usize {
         match self {
             Self::Generated(error) => match error {
                 GeneratedError::Short { .. } => 0,
@@ -95,7 +98,7 @@ fn looks_generated(chunk: &[u8]) -> bool {
 impl Stream {
     /// Holds the next chunk against what is expected: what is wrong with it, and how its trigger number follows the one before.
     #[inline]
-    pub(super) fn verify(
+    pub fn verify(
         &mut self,
         against: Payload,
         elink: Elink,
@@ -124,7 +127,8 @@ impl Stream {
 
     /// The low 8 bits of the trigger number of a chunk that was verified, where they can be read.
     #[inline]
-    pub(super) fn low_bits(&self, chunk: &[u8]) -> Option<u8> {
+    #[must_use]
+    pub fn low_bits(&self, chunk: &[u8]) -> Option<u8> {
         match self.expected {
             Expected::Generated if looks_generated(chunk) => Some(chunk[3]),
             Expected::Ttc if chunk.len() == TTC_MESSAGE_BYTES => Some(chunk[4]),

@@ -17,7 +17,7 @@ struct Count {
 /// A single number that does not follow the one before, while the next one does, is taken as wrong: it costs no more than its own chunk. Whoever loses as
 /// many chunks in a row as the bits can tell apart is one round behind from then on: with 8 bits that are 256.
 #[derive(Clone, Debug)]
-pub(crate) struct Unwrap {
+pub struct Unwrap {
     bits: u32,
     links: Box<[Count]>,
     begun: usize,
@@ -34,7 +34,8 @@ pub(crate) struct Unwrap {
 
 impl Unwrap {
     /// For so many E-links, whose chunks say so many low bits of their number, 1 to 32.
-    pub(crate) fn new(links: usize, bits: u32, window: u64) -> Self {
+    #[must_use]
+    pub fn new(links: usize, bits: u32, window: u64) -> Self {
         Self {
             bits,
             links: vec![Count::default(); links].into(),
@@ -48,13 +49,13 @@ impl Unwrap {
     }
 
     /// Goes on behind the number that was the newest before this life.
-    pub(crate) fn resume(&mut self, newest: u64) {
+    pub fn resume(&mut self, newest: u64) {
         self.least = self.least.max(newest);
     }
 
     /// One more than the whole number of a chunk.
     #[inline]
-    pub(crate) fn number(&mut self, link: usize, low: u32) -> u64 {
+    pub fn number(&mut self, link: usize, low: u32) -> u64 {
         let Count { last, .. } = self.links[link];
         let number = if last > 0 && self.ahead(last - 1, low) == 1 {
             self.links[link] = Count {
@@ -119,22 +120,22 @@ impl Unwrap {
     }
 
     /// Whether all E-links have begun.
-    pub(crate) fn all_begun(&self) -> bool {
+    pub fn all_begun(&self) -> bool {
         self.begun == self.links.len()
     }
 
     /// The first trigger that all E-links that have begun can have.
-    pub(crate) fn first(&self) -> u64 {
+    pub fn first(&self) -> u64 {
         self.first
     }
 
     /// The largest number so far; 0 before the first.
-    pub(crate) fn newest(&self) -> u64 {
+    pub fn newest(&self) -> u64 {
         self.newest
     }
 
     /// The number that every E-link has reached that has begun; none before the first.
-    pub(crate) fn reached(&self) -> Option<u64> {
+    pub fn reached(&self) -> Option<u64> {
         let begun = self.links.iter().map(|link| link.last);
         begun.filter(|last| *last > 0).min()
     }

@@ -1,0 +1,50 @@
+//! A configuration file before it is read: its text, and why it is none.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::mistake::Mistakes;
+
+/// Longest file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a file is no configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// It is longer than any such file is.
+    #[error("{} has {bytes} bytes, more than {FILE_BYTES_MAX}: this is no configuration file", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// It says something that is wrong.
+    #[error("{0}")]
+    Mistakes(#[from] Mistakes),
+}
+
+/// The text of a configuration file.
+pub(crate) fn text_of(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Read {
+        path: path.to_path_buf(),
+        source,
+    };
+    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(ConfigError::TooLong {
+            path: path.to_path_buf(),
+            bytes,
+        });
+    }
+    std::fs::read_to_string(path).map_err(unreadable)
+}

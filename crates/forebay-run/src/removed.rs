@@ -1,0 +1,111 @@
+//! What was written and went with files that somebody removed or cut: beside the accounts, as it had left them.
+
+use forebay_ledger::{Book, Counter, GroupId, SchemaBuilder, Snapshot};
+use serde::Serialize;
+
+/// Counters of it in one group, for one kind of items or several.
+#[derive(Clone, Debug)]
+pub(crate) struct RemovedWords {
+    files: Counter,
+    bytes: Counter,
+    items: Vec<Counter>,
+}
+
+impl RemovedWords {
+    /// Declares them for items of these names, as messages.
+    pub(crate) fn declare(
+        schema: &mut SchemaBuilder,
+        group: GroupId,
+        owner: &str,
+        items: &[&str],
+    ) -> Self {
+        let mut counter = |word: &str, help: &str| {
+            schema.counter(group, &format!("output_removed_{word}"), owner, help)
+        };
+        let help = "what was written and went with files that somebody removed or cut";
+        Self {
+            files: counter("files", "open files that somebody removed or cut"),
+            bytes: counter("bytes", "bytes that were written and went with such files"),
+            items: items.iter().map(|name| counter(name, help)).collect(),
+        }
+    }
+
+    /// So many files, and what was in them: items of the kind `kind` in the order of their names.
+    pub(crate) fn add(
+        &self,
+        book: &mut Book,
+        (files, bytes): (u64, u64),
+        (kind, items): (usize, u64),
+    ) {
+        book.add(self.files, files);
+        book.add(self.bytes, bytes);
+        if let Some(counter) = self.items.get(kind) {
+            book.add(*counter, items);
+        }
+    }
+}
+
+/// What was written into files that somebody removed or cut while they were open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    /// Such files.
+    pub files: u64,
+    /// Events that went with them; none where no events are written. The same of messages, packets and heaps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// Messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// Packets of streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Heaps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heaps: Option<u64>,
+    /// The bytes of all of these, and of files that have others in them, as lists.
+    pub bytes: u64,
+}
+
+impl Removed {
+    /// Of all that write files in the books of a ledger; nothing in a ledger without such books.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let sum = |name| {
+            let words = snapshot.metrics().filter(|word| word.name == name);
+            words.map(|word| word.value).reduce(|a, b| a + b)
+        };
+        Self {
+            files: sum("output_removed_files").unwrap_or(0),
+            events: sum("output_removed_events"),
+            messages: sum("output_removed_messages"),
+            packets: sum("output_removed_packets"),
+            heaps: sum("output_removed_heaps"),
+            bytes: sum("output_removed_bytes").unwrap_or(0),
+        }
+    }
+
+    /// Whether anything is gone.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.files > 0
+    }
+
+    /// Whether nothing is.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        !self.any()
+    }
+
+    /// What is gone, each kind with its number.
+    pub fn items(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        let kinds = [
+            (self.events, "events"),
+            (self.messages, "messages"),
+            (self.packets, "packets"),
+            (self.heaps, "heaps"),
+        ];
+        kinds
+            .into_iter()
+            .filter_map(|(items, name)| Some((items?, name)))
+    }
+}
