@@ -27,7 +27,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let compared = command.env_remove("FOREBAY_WRITE_ACCOUNTS").status()?;
     if !compared.success() {
         bail!(
-            "docs/ACCOUNTS.md lacks something: see the tests above, and crates/forebay-run/src/accounts/counted.toml"
+            "docs/ACCOUNTS.md lacks something: see the tests above, and crates/runtime/forebay-run/src/accounts/counted.toml"
         );
     }
     println!("xtask: docs/ACCOUNTS.md is written");

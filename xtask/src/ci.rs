@@ -280,9 +280,15 @@ mod tests {
         let root = forebay_testing::root();
         let selections =
             |name: &str| loom_selections(&root.join(name).join("Cargo.toml")).expect("readable");
-        assert_eq!(selections("crates/forebay-ring"), [["--test", "loom"]]);
-        assert_eq!(selections("crates/forebay-ledger"), [["--lib", "loom"]]);
-        assert!(selections("crates/forebay-evb").is_empty());
+        assert_eq!(
+            selections("crates/movers/forebay-ring"),
+            [["--test", "loom"]]
+        );
+        assert_eq!(
+            selections("crates/ground/forebay-ledger"),
+            [["--lib", "loom"]]
+        );
+        assert!(selections("crates/engines/forebay-evb").is_empty());
         assert!(selections("xtask").is_empty());
     }
 

@@ -12,7 +12,7 @@ use crate::ci::{Outcome, checked, metadata, target_directory};
 use crate::suite::{Tally, pytest};
 
 /// What builds and tests the package, each with its hashes.
-const REQUIREMENTS: &str = "crates/forebay-python/tests/requirements.txt";
+const REQUIREMENTS: &str = "crates/faces/forebay-python/tests/requirements.txt";
 /// Interpreters in the order in which they are tried; the first may be one that its user has chosen.
 const INTERPRETERS: [&str; 2] = ["python3", "/usr/bin/python3"];
 /// What an interpreter must have.

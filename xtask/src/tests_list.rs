@@ -14,7 +14,7 @@ pub(crate) const HELP: &str = "usage: cargo xtask tests-list
 Builds all tests of the workspace and prints the name of each on a line of its own, sorted:
   forebay-run::config::no_sources               test `no_sources` in tests/config.rs of the package forebay-run
   forebay-ring::reader::tests::a_name           test in the sources of the package forebay-ring
-  doctests::crates/forebay-ring/src/set.rs - set::Set
+  doctests::crates/movers/forebay-ring/src/set.rs - set::Set
 It says nothing of Python's tests. To see what a change has done to the names:
   cargo xtask tests-list > after; diff before after";
 

@@ -133,7 +133,7 @@ mod tests {
                 ];
                 let is_book = is_book.iter().any(|end| name.ends_with(end));
                 let is_source = name.contains("/src/") && name.ends_with(".rs");
-                let is_face = name.starts_with("crates/forebay/");
+                let is_face = name.starts_with("crates/faces/forebay/");
                 let is_policy = name.contains("/policy/") || name.contains("/slow/");
                 if is_source
                     && !is_face

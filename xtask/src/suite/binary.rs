@@ -123,7 +123,7 @@ fn read(messages: &str) -> Result<Built> {
     Ok(Built { binaries, programs })
 }
 
-/// `path+file:///…/crates/forebay#0.1.0`, or `…#name@0.1.0` where the folder has another name.
+/// `path+file:///…/crates/faces/forebay#0.1.0`, or `…#name@0.1.0` where the folder has another name.
 fn package_of(artifact: &Artifact) -> String {
     let id = &artifact.package_id.repr;
     let (folder, fragment) = id.rsplit_once('#').unwrap_or((id, ""));

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn count(path: &str, text: &str) -> usize {
-        let fence = ("crates/forebay-evb/clippy.toml", NO_CLOCK);
+        let fence = ("crates/engines/forebay-evb/clippy.toml", NO_CLOCK);
         check(&Tree::of(&[(path, text), fence])).len()
     }
 
@@ -111,7 +111,7 @@ mod tests {
     fn a_crate_that_forbids_it_passes() {
         assert_eq!(
             count(
-                "crates/forebay-evb/src/lib.rs",
+                "crates/engines/forebay-evb/src/lib.rs",
                 "//! unsafe\n#![forbid(unsafe_code)]\n"
             ),
             0
@@ -120,18 +120,21 @@ mod tests {
 
     #[test]
     fn a_root_without_the_line_or_with_it_in_a_comment_is_found() {
-        assert_eq!(count("crates/forebay-evb/src/lib.rs", ""), 1);
+        assert_eq!(count("crates/engines/forebay-evb/src/lib.rs", ""), 1);
         assert_eq!(
-            count("crates/forebay/src/main.rs", "// #![forbid(unsafe_code)]"),
+            count(
+                "crates/faces/forebay/src/main.rs",
+                "// #![forbid(unsafe_code)]"
+            ),
             1
         );
-        assert_eq!(count("crates/forebay-evb/src/engine.rs", ""), 0);
+        assert_eq!(count("crates/engines/forebay-evb/src/engine.rs", ""), 0);
     }
 
     #[test]
     fn an_engine_without_a_fence_of_its_own_is_found() {
-        let lib = ("crates/forebay-emu/src/lib.rs", FORBID);
-        let fence = ("crates/forebay-emu/clippy.toml", NO_CLOCK);
+        let lib = ("crates/emulators/forebay-emu/src/lib.rs", FORBID);
+        let fence = ("crates/emulators/forebay-emu/clippy.toml", NO_CLOCK);
         assert!(check(&Tree::of(&[lib, fence])).is_empty());
         assert_eq!(check(&Tree::of(&[lib])).len(), 1);
         assert_eq!(check(&Tree::of(&[lib, (fence.0, "")])).len(), 1);
@@ -139,33 +142,42 @@ mod tests {
 
     #[test]
     fn an_engine_that_reaches_outside_is_found_but_its_tests_may() {
-        assert_eq!(count("crates/forebay-evb/src/engine.rs", "use std::fs;"), 1);
+        assert_eq!(
+            count("crates/engines/forebay-evb/src/engine.rs", "use std::fs;"),
+            1
+        );
         assert_eq!(
             count(
-                "crates/forebay-evb/src/engine.rs",
+                "crates/engines/forebay-evb/src/engine.rs",
                 "#[cfg(test)]\nmod tests { use std::fs; }"
             ),
             0
         );
         assert_eq!(
-            count("crates/forebay-evb/tests/vectors.rs", "use std::fs;"),
+            count(
+                "crates/engines/forebay-evb/tests/vectors.rs",
+                "use std::fs;"
+            ),
             0
         );
-        assert_eq!(count("crates/forebay-run/src/file.rs", "use std::fs;"), 0);
+        assert_eq!(
+            count("crates/runtime/forebay-run/src/file.rs", "use std::fs;"),
+            0
+        );
     }
 
     #[test]
     fn a_block_is_found_outside_of_the_fence_only() {
         assert_eq!(
             count(
-                "crates/forebay-evb/tests/hostile.rs",
+                "crates/engines/forebay-evb/tests/hostile.rs",
                 "fn a() { unsafe { b() } }"
             ),
             1
         );
         assert_eq!(
             count(
-                "crates/forebay-ring/src/map.rs",
+                "crates/movers/forebay-ring/src/map.rs",
                 "fn a() { unsafe { b() } }"
             ),
             0

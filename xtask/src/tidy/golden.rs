@@ -72,12 +72,12 @@ mod tests {
 
     #[test]
     fn a_file_with_golden_bytes_passes() {
-        assert!(places(&[("crates/forebay-wire/src/hadtu.rs", WITH)]).is_empty());
+        assert!(places(&[("crates/ground/forebay-wire/src/hadtu.rs", WITH)]).is_empty());
     }
 
     #[test]
     fn a_file_without_is_found() {
-        let path = "crates/forebay-wire/src/hadtu.rs";
+        let path = "crates/ground/forebay-wire/src/hadtu.rs";
         for text in [
             "fn golden() {}\nfn new_checked() {}",
             "fn parse<T>() {}\n#[cfg(test)]\nmod tests {\n // golden\n #[test]\n fn reads() {}\n}",
@@ -91,12 +91,12 @@ mod tests {
     fn tests_may_stand_in_a_file_of_their_own() {
         let code = "fn emit() {}\n#[cfg(test)]\nmod tests;";
         let tests = (
-            "crates/forebay-wire/src/hadtu/tests.rs",
+            "crates/ground/forebay-wire/src/hadtu/tests.rs",
             "#[test]\nfn golden_message() {}",
         );
-        assert!(places(&[("crates/forebay-wire/src/hadtu.rs", code), tests]).is_empty());
+        assert!(places(&[("crates/ground/forebay-wire/src/hadtu.rs", code), tests]).is_empty());
         assert_eq!(
-            places(&[("crates/forebay-wire/src/hadtu.rs", code)]).len(),
+            places(&[("crates/ground/forebay-wire/src/hadtu.rs", code)]).len(),
             1
         );
     }
@@ -104,11 +104,11 @@ mod tests {
     #[test]
     fn other_crates_and_files_without_a_format_need_none() {
         let test_only = "fn scan() {}\n#[cfg(test)]\nmod tests { fn parse() {} }";
-        let format = ("crates/forebay-wire/src/hadtu.rs", WITH);
+        let format = ("crates/ground/forebay-wire/src/hadtu.rs", WITH);
         for (path, text) in [
-            ("crates/forebay-wire/src/scan.rs", test_only),
-            ("crates/forebay-wire/src/error.rs", "// fn emit() {}"),
-            ("crates/forebay-evb/src/engine.rs", "fn parse() {}"),
+            ("crates/ground/forebay-wire/src/scan.rs", test_only),
+            ("crates/ground/forebay-wire/src/error.rs", "// fn emit() {}"),
+            ("crates/engines/forebay-evb/src/engine.rs", "fn parse() {}"),
         ] {
             assert!(places(&[(path, text), format]).is_empty(), "{path}");
             assert_eq!(places(&[(path, text)]), FORMATS.entries, "{path}");

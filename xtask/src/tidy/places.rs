@@ -10,7 +10,7 @@ pub(super) const SPECIFICATION: &str = "docs/SPECIFICATION.md";
 pub(super) const ARCHITECTURE: &str = "docs/ARCHITECTURE.md";
 pub(super) const README: &str = "README.md";
 /// Where the parts of the bench are listed, each as the first string of a line.
-pub(super) const BENCH_PARTS: &str = "crates/forebay-bench/src/bench.rs";
+pub(super) const BENCH_PARTS: &str = "crates/tools/forebay-bench/src/bench.rs";
 /// The script of all commands.
 pub(super) const SCRIPT: &str = "x";
 /// A workspace of its own, whose dependencies count, too.
@@ -41,9 +41,9 @@ pub(super) const UNSAFE: Places = Places {
     check: "the fence of unsafe code",
     kind: Kind::Crates,
     entries: &[
-        "crates/forebay-sys/",
-        "crates/forebay-ring/",
-        "crates/forebay-fabric/",
+        "crates/movers/forebay-sys/",
+        "crates/movers/forebay-ring/",
+        "crates/movers/forebay-fabric/",
     ],
 };
 
@@ -52,13 +52,13 @@ pub(super) const ENGINES: Places = Places {
     check: "the fence of engines",
     kind: Kind::Crates,
     entries: &[
-        "crates/forebay-wire/",
-        "crates/forebay-ledger/",
-        "crates/forebay-evb/",
-        "crates/forebay-msg/",
-        "crates/forebay-readout/",
-        "crates/forebay-tdm/",
-        "crates/forebay-emu/",
+        "crates/ground/forebay-wire/",
+        "crates/ground/forebay-ledger/",
+        "crates/engines/forebay-evb/",
+        "crates/engines/forebay-msg/",
+        "crates/engines/forebay-readout/",
+        "crates/engines/forebay-tdm/",
+        "crates/emulators/forebay-emu/",
     ],
 };
 
@@ -67,9 +67,9 @@ pub(super) const FACES: Places = Places {
     check: "the drawing's faces",
     kind: Kind::Crates,
     entries: &[
-        "crates/forebay/",
-        "crates/forebay-bench/",
-        "crates/forebay-python/",
+        "crates/faces/forebay/",
+        "crates/tools/forebay-bench/",
+        "crates/faces/forebay-python/",
         "xtask/",
     ],
 };
@@ -78,14 +78,14 @@ pub(super) const FACES: Places = Places {
 pub(super) const ASSEMBLY: Places = Places {
     check: "arrows within the assembly",
     kind: Kind::Sources,
-    entries: &["crates/forebay-run/src/"],
+    entries: &["crates/runtime/forebay-run/src/"],
 };
 
 /// Where wire formats are, each with golden bytes.
 pub(super) const FORMATS: Places = Places {
     check: "golden bytes of wire formats",
     kind: Kind::Sources,
-    entries: &["crates/forebay-wire/src/"],
+    entries: &["crates/ground/forebay-wire/src/"],
 };
 
 /// Where tests say by one helper what they leave out.
@@ -99,7 +99,7 @@ pub(super) const TESTED: Places = Places {
 pub(super) const SKIP_HELPER: Places = Places {
     check: "the helper of reasons to skip",
     kind: Kind::Crates,
-    entries: &["crates/forebay-testing/"],
+    entries: &["crates/ground/forebay-testing/"],
 };
 
 const PROMISES: Places = Places {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn folders_hold_what_is_below_them_and_files_themselves() {
-        assert!(UNSAFE.hold("crates/forebay-sys/src/lib.rs"));
+        assert!(UNSAFE.hold("crates/movers/forebay-sys/src/lib.rs"));
         assert!(!UNSAFE.hold("crates/forebay-system/src/lib.rs"));
         assert!(REASONS.hold(ARCHITECTURE) && !REASONS.hold("docs/ARCHITECTURE.md.old"));
     }

@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(at("crates/a/src/lib.rs").len(), 1);
         for elsewhere in [
             "crates/a/benches/b.rs",
-            "crates/forebay-testing/src/lib.rs",
+            "crates/ground/forebay-testing/src/lib.rs",
             "xtask/src/suite.rs",
         ] {
             assert!(at(elsewhere).is_empty(), "{elsewhere}");

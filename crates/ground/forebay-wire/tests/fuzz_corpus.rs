@@ -1,0 +1,57 @@
+//! Replays the corpus of the fuzz targets with their own oracles, so that `cargo test` alone keeps what fuzzing has found.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+#[path = "../../../../fuzz/oracle/from_host.rs"]
+mod from_host;
+#[path = "../../../../fuzz/oracle/hadtu.rs"]
+mod hadtu;
+#[path = "../../../../fuzz/oracle/heap.rs"]
+mod heap;
+#[path = "../../../../fuzz/oracle/hld.rs"]
+mod hld;
+#[path = "../../../../fuzz/oracle/mover.rs"]
+mod mover;
+#[path = "../../../../fuzz/oracle/net.rs"]
+mod net;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+#[path = "../../../../fuzz/oracle/tdm.rs"]
+mod tdm;
+
+use replay::replay;
+
+#[test]
+fn the_corpus_of_messages() {
+    replay("hadtu", 9, hadtu::check);
+}
+
+#[test]
+fn the_corpus_of_files() {
+    replay("hld", 9, hld::check);
+}
+
+#[test]
+fn the_corpus_of_mover_streams() {
+    replay("mover", 9, mover::check);
+}
+
+#[test]
+fn the_corpus_of_messaging() {
+    replay("net", 8, net::check);
+}
+
+#[test]
+fn the_corpus_of_from_host_packets() {
+    replay("from_host", 6, from_host::check);
+}
+
+#[test]
+fn the_corpus_of_heaps() {
+    replay("heap", 7, heap::check);
+}
+
+#[test]
+fn the_corpus_of_time_division_udp() {
+    replay("tdm", 14, tdm::check);
+}
