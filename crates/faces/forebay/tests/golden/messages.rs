@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::rig::wait_for;
+use crate::rig::{wait_for, wait_items};
 use crate::taken::{Taken, address, begin, stop, text};
 
 /// Two ends of messaging at work: the one that feeds, and the one that listens or is fed. The signs: places that each of them counts at.
@@ -31,38 +31,32 @@ fn pair(taken: &mut Taken, folder: &Path, [source, target]: [&str; 2]) {
     }
 }
 
-/// A measurement of two sides. The one that takes waits for the other one for as long as it is told.
-fn measured(taken: &mut Taken, takes: &str, gives: &str) {
-    // A busy host goes there and back too few times in the shortest.
-    for time in ["200ms", "2s", "20s"] {
-        let at = format!("tcp://{}", address());
-        let begin = |role: &str, time: &str| {
-            begin(&["net", "perf", &at, "--role", role, "--duration", time])
-        };
-        let taking = begin(takes, "20s");
-        let giving = begin(gives, time);
-        let said = [giving, taking].map(|run| run.end().json_of(0));
-        if takes == "echo" && said.iter().any(|json| json["rtt_ns"].is_null()) {
-            continue;
-        }
-        let verbs = [
-            format!("net perf {gives} to {takes}"),
-            format!("net perf {takes} from {gives}"),
-        ];
-        for (verb, json) in verbs.iter().zip(&said) {
-            taken.said(verb, json, &[]);
-        }
-        return;
-    }
-    panic!("net perf --role {gives} to {takes}: no round trip in 20 s");
+/// A measurement of two sides, which goes on until so many messages have gone.
+fn measured(taken: &mut Taken, folder: &Path, takes: &str, gives: &str) {
+    const MESSAGES: u64 = 200;
+    let at = format!("tcp://{}", address());
+    let names = [
+        format!("net perf {takes} from {gives}"),
+        format!("net perf {gives} to {takes}"),
+    ];
+    let outs = names.each_ref().map(|name| folder.join(name));
+    let begin = |role: &str, out: &Path| {
+        let measure = ["net", "perf", &at, "--role", role, "--duration", "30s"];
+        begin(&[&measure[..], &["--connections", "2", "--out", text(out)]].concat())
+    };
+    let taking = begin(takes, &outs[0]);
+    let giving = begin(gives, &outs[1]);
+    wait_items(&outs[1], ("send", "messages"), "outgoing", MESSAGES);
+    taken.said(&names[1], &stop(giving), &[]);
+    taken.said(&names[0], &taking.end().json_of(0), &[]);
 }
 
 pub(crate) fn play(taken: &mut Taken, folder: &Path) {
     pair(taken, folder, ["send", "recv"]);
     pair(taken, folder, ["pub", "sub"]);
-    measured(taken, "recv", "send");
-    measured(taken, "echo", "send");
-    measured(taken, "sub", "pub");
+    measured(taken, folder, "recv", "send");
+    measured(taken, folder, "echo", "send");
+    measured(taken, folder, "sub", "pub");
     let at = format!("tcp://{}", address());
     let bus = begin(&["net", "bus", &at]);
     let door = at.trim_start_matches("tcp://");

@@ -13,10 +13,13 @@ const NOW_AND_THEN: &str = "alarms appeared bad_payload blocks_dropped broken ch
                             records refused restarted silent_sources standing taints triggers_missing_ranges turned_away unconfirmed underway unknown_links \
                             unread vanished warnings";
 
-/// Values that this host has, or has not, with all kinds that they can be of.
-const OF_THE_HOST: [(&str, [&str; 2]); 3] = [
+/// Values that are there or not by chance or by the host, with all kinds that they can be of: a connection that was tried once more has no peer that tells.
+const BY_CHANCE: [(&str, [&str; 2]); 6] = [
     ("cpus_may_sleep", ["null", "text"]),
     ("discipline_error_ns", ["integer", "null"]),
+    ("dropped_at_peer", ["integer", "null"]),
+    ("missing_at_peer", ["integer", "null"]),
+    ("missing_bytes_at_peer", ["integer", "null"]),
     ("why_not", ["null", "text"]),
 ];
 
@@ -51,7 +54,7 @@ impl Shape<'_> {
         };
         let kinds = self.kinds.entry(path.to_owned()).or_default();
         kinds.insert(kind);
-        if let Some((_, all)) = OF_THE_HOST.iter().find(|(keys, _)| ends(path, keys)) {
+        if let Some((_, all)) = BY_CHANCE.iter().find(|(keys, _)| ends(path, keys)) {
             kinds.extend(all);
         }
         if !self.is_looked_into(path) {

@@ -140,11 +140,12 @@ impl Sources {
         let line = block.line();
         let number = self.ports[port].port();
         let alone = self.by_key.get(&(port, SourceKey::Port)).copied();
-        let others = self
-            .by_key
-            .iter()
-            .find(|((other, _), _)| *other == port)
-            .map(|(_, line)| *line);
+        // E-links have no port. Of several blocks the first one is named, whatever the order of the map.
+        let is_there = |(other, key): &(usize, SourceKey)| {
+            *other == port && !matches!(key, SourceKey::Elink(_))
+        };
+        let others = self.by_key.iter().filter(|(key, _)| is_there(key));
+        let others = others.map(|(_, line)| *line).min();
         let clash = if key == SourceKey::Port {
             others
         } else {
