@@ -11,6 +11,7 @@ pub mod config;
 pub mod demo;
 pub mod device;
 mod elink_table;
+mod emu_error;
 mod error;
 mod kept;
 pub mod map;
@@ -24,5 +25,6 @@ pub mod validate;
 
 pub use buffer_summary::{BufferSummary, CardEnd};
 pub use child::Parent;
+pub use emu_error::EmuError;
 pub use error::ReadoutError;
 pub use reader::ReaderPlan;

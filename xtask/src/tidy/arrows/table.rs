@@ -151,10 +151,11 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("readout/demo", EMU),
     ("readout/device", FELIX),
     ("readout/device/diagnostics", EMU),
-    ("readout/device/door", EMU),
+    ("readout/device/door", FELIX),
     ("readout/device/from_host", FELIX),
-    ("readout/device/tests", EMU),
+    ("readout/device/tests", FELIX),
     ("readout/elink_table", FELIX),
+    ("readout/emu_error", EMU),
     ("readout/error", FELIX),
     ("readout/kept", FELIX),
     ("readout/map", EMU),
@@ -179,26 +180,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
 
 /// Arrows that have still to be cut.
 pub(super) const KEPT: &[Kept] = &[
-    kept(
-        "readout/device",
-        "forebay_emu",
-        "the side of the card is in the same module",
-    ),
-    kept(
-        "readout/device",
-        "readout/device/diagnostics",
-        "the side of the card is in the same module",
-    ),
-    kept(
-        "readout/device",
-        "readout/device/door",
-        "the side of the card is in the same module",
-    ),
-    kept(
-        "readout/error",
-        "forebay_emu",
-        "a card needs an error of its own",
-    ),
     kept(
         "tdm/pattern",
         "forebay_emu",
