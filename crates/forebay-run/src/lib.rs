@@ -32,6 +32,7 @@ pub mod run_dir;
 pub mod silence;
 pub mod sink;
 pub mod stage;
+pub mod stages;
 pub mod summary;
 pub mod supervisor;
 pub mod tdm;
