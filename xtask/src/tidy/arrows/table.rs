@@ -180,14 +180,11 @@ pub(super) const MODULES: &[(&str, &str)] = &[
 ];
 
 /// Arrows that have still to be cut.
-pub(super) const KEPT: &[Kept] = &[
-    kept(
-        "tdm/pattern",
-        "forebay_emu",
-        "its numbers are hashed by the emulator",
-    ),
-    kept("tdm/whole_file", "tdm", "it needs an error of its own"),
-];
+pub(super) const KEPT: &[Kept] = &[kept(
+    "tdm/pattern",
+    "forebay_emu",
+    "its numbers are hashed by the emulator",
+)];
 
 const fn kept(from: &'static str, to: &'static str, reason: &'static str) -> Kept {
     Kept { from, to, reason }
