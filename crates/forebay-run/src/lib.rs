@@ -29,6 +29,7 @@ pub mod receiver;
 pub mod removed;
 pub mod replay;
 pub mod run_dir;
+mod run_files;
 pub mod silence;
 pub mod sink;
 pub mod stage;

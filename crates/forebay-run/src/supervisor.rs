@@ -138,7 +138,7 @@ impl Supervisor {
         };
         let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id, &mut warnings)?;
         run_dir.path().clone_into(&mut plan.run_dir);
-        plan.run_min = crate::summary::next_run(&plan);
+        plan.run_min = crate::run_files::next_run(&plan);
         let books = Books::declare(&plan)?;
         let ledger_bytes = books.schema.bytes_needed() as u64;
         run_dir.reserve(ledger_bytes, plan.sources.len())?;

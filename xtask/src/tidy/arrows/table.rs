@@ -122,6 +122,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("presets", EVB),
     ("receiver", EVB),
     ("replay", EVB),
+    ("run_files", EVB),
     ("silence", EVB),
     ("sink", EVB),
     ("stage", RUN),
