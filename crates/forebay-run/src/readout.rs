@@ -10,6 +10,7 @@ mod child;
 pub mod config;
 pub mod demo;
 pub mod device;
+pub mod diagnostics;
 mod elink_table;
 mod emu_error;
 mod error;

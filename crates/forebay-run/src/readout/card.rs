@@ -21,8 +21,8 @@ use forebay_sys::signals::StopSignals;
 
 use super::card_books::{CardBooks, CardTime};
 use super::child::Parent;
-use super::device::diagnostics::ServedBoard;
 use super::device::{DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec};
+use super::diagnostics::ServedBoard;
 use super::emu_error::EmuError;
 use super::trigger_times::{self, TriggerTimes};
 use crate::metrics::MetricsServer;

@@ -3,7 +3,6 @@
 //! A reader connects, names a DMA buffer, and is handed the descriptors of its memory. It keeps the connection as long as it reads: each side sees by its end
 //! that the other one is gone, however it went. The memory is the card's own: a reader that is started again goes on at the first block that was not released.
 
-pub mod diagnostics;
 mod door;
 mod from_host;
 
@@ -229,7 +228,7 @@ struct Request {
 
 /// What may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+pub(crate) enum Wanted {
     /// What the card says of itself.
     Description,
     /// A DMA buffer, to be read.
@@ -360,7 +359,7 @@ fn unreachable(path: &Path, source: SysError) -> DeviceError {
 }
 
 /// Asks a card for a buffer, or only for what it says of itself, unless `stops` says meanwhile that nobody wants it any more.
-fn ask(
+pub(crate) fn ask(
     path: &Path,
     wanted: Wanted,
     stops: &dyn Fn() -> bool,
@@ -422,7 +421,7 @@ pub(super) fn ask_buffer(
 }
 
 /// What a card answers, and the descriptors that came along.
-fn hear(
+pub(crate) fn hear(
     socket: &SeqSocket,
     path: &Path,
     stops: &dyn Fn() -> bool,

@@ -5,7 +5,7 @@ use forebay_emu::card::board::{Board, BoardConfig, BoardError, Defect, Fault};
 
 use super::{CardPlan, Process, Rings};
 use crate::readout::device::DeviceInfo;
-use crate::readout::device::diagnostics::{ServedBoard, board_of};
+use crate::readout::diagnostics::{ServedBoard, board_of};
 
 /// The board that a plan asks for.
 pub(super) fn board(plan: &CardPlan, info: &DeviceInfo) -> Result<Board, BoardError> {

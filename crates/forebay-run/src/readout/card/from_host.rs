@@ -5,8 +5,8 @@ use forebay_ring::{BlockConsumer, BlockRingMemory, BlockRingSpec, RingError};
 use forebay_wire::felix::PACKET_BYTES;
 
 use crate::readout::card_books::FromHostBook;
-use crate::readout::device::diagnostics::ServedBoard;
 use crate::readout::device::{Door, Writer};
+use crate::readout::diagnostics::ServedBoard;
 
 /// Packets that are taken between two looks at the time.
 const BATCH: u64 = 4096;

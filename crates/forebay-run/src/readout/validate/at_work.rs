@@ -6,7 +6,7 @@ use forebay_readout::validate::{Campaign, CardReport, Expected, Limits, Test, Ve
 use serde::Serialize;
 
 use crate::readout::device::DeviceError;
-use crate::readout::device::diagnostics::{Diagnosed, board_of};
+use crate::readout::diagnostics::{Diagnosed, board_of};
 
 /// What the campaign says of a card at work.
 #[derive(Clone, Debug, Serialize)]

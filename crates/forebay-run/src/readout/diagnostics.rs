@@ -14,7 +14,7 @@ use forebay_wire::felix::board::{DMA_TEST_HOLD, TTC_SELECT};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
-use super::{Device, DeviceError, DeviceInfo, Diagnosis, Diagnostics, Wanted, ask, hear};
+use super::device::{Device, DeviceError, DeviceInfo, Diagnosis, Diagnostics, Wanted, ask, hear};
 
 /// Accesses of a request, at most.
 const ACCESSES_MOST: usize = 100;
@@ -289,7 +289,7 @@ impl Card for Diagnosed {
 mod tests {
     use forebay_ring::BlockRingMemory;
 
-    use super::super::Door;
+    use super::super::device::Door;
     use super::*;
 
     fn info() -> DeviceInfo {
