@@ -1,5 +1,5 @@
 //! The project's own checks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask accounts`, `cargo xtask python`, `cargo xtask fuzz SECONDS`,
-//! `cargo xtask drill BINARY`, `cargo xtask mutants`.
+//! `cargo xtask drill BINARY`, `cargo xtask mutants`, `cargo xtask tests-list`.
 //!
 //! What it is not: a build system. Cargo builds; this crate asks questions that the compiler does not.
 #![forbid(unsafe_code)]
@@ -17,13 +17,14 @@ mod fuzz;
 mod mutants;
 mod python;
 mod suite;
+mod tests_list;
 mod tidy;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask tidy | ci | accounts | python | fuzz SECONDS | drill BINARY [OPTIONS] | mutants [OPTIONS]";
+const USAGE: &str = "usage: cargo xtask tidy | ci | accounts | python | fuzz SECONDS | drill BINARY [OPTIONS] | mutants [OPTIONS] | tests-list [--help]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +44,8 @@ fn run(words: &[String]) -> Result<ExitCode> {
         ["ci"] => ci::run(&root)?,
         ["accounts"] => accounts::run(&root)?,
         ["python"] => python::run(&root, &mut suite::Tally::default()).map(drop)?,
+        ["tests-list"] => tests_list::run(&root)?,
+        ["tests-list", "--help"] => println!("{}", tests_list::HELP),
         ["fuzz", seconds] => fuzz::run(
             &root,
             seconds.parse().context("SECONDS must be a whole number")?,

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::cargo;
 use crate::child::{Ended, captured};
@@ -55,6 +55,27 @@ pub(crate) struct Failed<'a> {
     output: String,
     /// Its process broke, which is counted already.
     in_broken: bool,
+}
+
+/// The names of all tests of the workspace at `root`, sorted: the binary in front, as the other lists have it.
+///
+/// # Errors
+/// They cannot be built, or one of their programs does not list them.
+pub(crate) fn names(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for binary in binary::build(root)?.binaries {
+        let listed = binary.list()?;
+        names.extend(listed.iter().map(|name| format!("{}::{name}", binary.name)));
+    }
+    let ended = Suite::new(root).doctests(&["--list"])?;
+    if !ended.end.is_success() {
+        bail!("the tests in documentation cannot be listed: {}", ended.end);
+    }
+    let listed = libtest::listed(&ended.lines);
+    let doctests = listed.iter().map(|name| libtest::without_line(name));
+    names.extend(doctests.map(|name| format!("{DOCTESTS}::{name}")));
+    names.sort();
+    Ok(names)
 }
 
 impl<'a> Suite<'a> {

@@ -30,6 +30,8 @@ pub(crate) struct Absent {
     pub(crate) astray: u64,
     /// Sub-events that the receiver dropped since then, and that stand for none yet.
     pub(crate) dropped: u64,
+    /// The last number that came late, or was in no event and stands for one that the receiver dropped.
+    through: Option<u32>,
     /// The numbers that they bore, as far as they lie ahead: one that was only early comes to its turn with nothing else.
     numbers: VecDeque<u32>,
 }
@@ -66,16 +68,19 @@ impl Circle {
 impl Absent {
     /// The events from `first` to `last` were closed without the source.
     pub(crate) fn note(&mut self, circle: Circle, first: u32, last: u32) {
-        if let Some(open) = self.spans.back_mut()
-            && circle.after(open.last, 1) == first
+        let is_before = |span: &Span| distance(circle.bits, span.last, first) > 0;
+        let before = self.spans.iter().rposition(is_before);
+        if let Some(at) = before
+            && circle.after(self.spans[at].last, 1) == first
         {
-            open.last = last;
+            self.spans[at].last = last;
             return;
         }
-        if self.spans.len() >= ABSENT_RANGES_MAX {
+        self.spans
+            .insert(before.map_or(0, |at| at + 1), Span { first, last });
+        if self.spans.len() > ABSENT_RANGES_MAX {
             self.spans.pop_front();
         }
-        self.spans.push_back(Span { first, last });
     }
 
     /// Whether the event of `number` was closed without the source, and nothing came for it yet.
@@ -85,33 +90,49 @@ impl Absent {
 
     /// Takes `number` off; false when it is not owed.
     pub(crate) fn take(&mut self, circle: Circle, number: u32) -> bool {
+        let owed = self.owes(circle, number);
+        if owed {
+            self.take_run(circle, number, 1);
+        }
+        owed
+    }
+
+    /// Takes off the oldest number behind `since`, the one that the source delivered last; false when it owes none.
+    pub(crate) fn take_oldest(&mut self, circle: Circle, since: Option<u32>) -> bool {
+        let oldest = self.oldest(circle, since);
+        if let Some((number, _)) = oldest {
+            self.take_run(circle, number, 1);
+        }
+        oldest.is_some()
+    }
+
+    /// The oldest numbers behind `since` that follow each other: the first of them, and how many they are.
+    pub(crate) fn oldest(&self, circle: Circle, since: Option<u32>) -> Option<(u32, u64)> {
+        let after = |number| since.is_none_or(|since| distance(circle.bits, since, number) > 0);
+        let Span { first, last } = *self.spans.iter().find(|span| after(span.last))?;
+        let first = match since {
+            Some(since) if !after(first) => circle.after(since, 1),
+            _ => first,
+        };
+        Some((first, u64::from(circle.steps(first, last)) + 1))
+    }
+
+    /// Takes off `count` numbers from `number` on, which are owed and follow each other.
+    pub(crate) fn take_run(&mut self, circle: Circle, number: u32, count: u64) {
         let held = |span: &Span| circle.holds(*span, number);
         let Some(at) = self.spans.iter().position(held) else {
-            return false;
+            return;
         };
         let Span { first, last } = self.spans[at];
         self.spans.remove(at);
-        if number != last {
-            let first = circle.after(number, 1);
+        if count <= u64::from(circle.steps(number, last)) {
+            let first = circle.after(number, count as u32);
             self.spans.insert(at, Span { first, last });
         }
         if number != first {
             let last = circle.before(number);
             self.spans.insert(at, Span { first, last });
         }
-        true
-    }
-
-    /// Takes off the oldest number behind `since`, the one that the source delivered last; false when it owes none.
-    pub(crate) fn take_oldest(&mut self, circle: Circle, since: Option<u32>) -> bool {
-        let after = |number| since.is_none_or(|since| distance(circle.bits, since, number) > 0);
-        let oldest = self.spans.iter().find(|span| after(span.last)).copied();
-        let Some(span) = oldest else { return false };
-        let number = match since {
-            Some(since) if !after(span.first) => circle.after(since, 1),
-            _ => span.first,
-        };
-        self.take(circle, number)
     }
 
     /// A sub-event of `number` was dropped since that cannot be its number; the source delivered `since` last. True when it stands for
@@ -126,36 +147,6 @@ impl Absent {
         }
         self.numbers.push_back(number);
         false
-    }
-
-    /// The receiver has dropped so many sub-events behind `since`, the number that the source delivered last: they stand for the oldest
-    /// events that it owes, and will owe. How many it does owe.
-    pub(crate) fn come_dropped(&mut self, circle: Circle, since: Option<u32>, count: u64) -> u64 {
-        let after = |number| since.is_none_or(|since| distance(circle.bits, since, number) > 0);
-        let mut left = count;
-        while let Some(at) = self.spans.iter().position(|span| after(span.last))
-            && left > 0
-        {
-            let Span { first, last } = self.spans[at];
-            let start = match since {
-                Some(since) if !after(first) => circle.after(since, 1),
-                _ => first,
-            };
-            let owed = u64::from(circle.steps(start, last)) + 1;
-            let taken = owed.min(left);
-            left -= taken;
-            self.spans.remove(at);
-            if taken < owed {
-                let first = circle.after(start, taken as u32);
-                self.spans.insert(at, Span { first, last });
-            }
-            if start != first {
-                let last = circle.before(start);
-                self.spans.insert(at, Span { first, last });
-            }
-        }
-        self.dropped += left;
-        count - left
     }
 
     /// Whether a sub-event that the receiver dropped stands for the event at hand, which the source is not in.
@@ -174,6 +165,19 @@ impl Absent {
         self.numbers.remove(own.unwrap_or(0));
         self.astray = self.astray.saturating_sub(1);
         true
+    }
+
+    /// What the source sent for `number` is known: what the receiver drops of it from now on is behind that.
+    pub(crate) fn know(&mut self, circle: Circle, number: u32) {
+        self.through = self.known(circle, Some(number));
+    }
+
+    /// The later one of `last` and of the last number that is known.
+    pub(crate) fn known(&self, circle: Circle, last: Option<u32>) -> Option<u32> {
+        match (last, self.through) {
+            (Some(last), Some(through)) if distance(circle.bits, through, last) > 0 => Some(last),
+            (last, through) => through.or(last),
+        }
     }
 
     /// The source is in the event of `number`: what was dropped before it stands for none but one of its own number.
@@ -227,23 +231,33 @@ mod tests {
     }
 
     #[test]
-    fn what_the_receiver_dropped_stands_for_the_oldest_behind_the_last() {
+    fn the_oldest_behind_the_last_are_taken_off_in_runs() {
         let mut absent = Absent::default();
         for number in [0xfff0, 0xfff8, 0xfffc, 0, 4, 20] {
             absent.note(CIRCLE, number, number);
         }
         // The first one is before what the source delivered last.
-        assert_eq!(absent.come_dropped(CIRCLE, Some(0xfff8), 2), 2);
+        assert_eq!(absent.oldest(CIRCLE, Some(0xfff8)), Some((0xfffc, 3)));
+        absent.take_run(CIRCLE, 0xfffc, 2);
         assert_eq!(
             spans(&absent),
             [(0xfff0, 0xfff0), (0xfff8, 0xfff8), (4, 4), (20, 20)]
         );
-        assert_eq!(absent.come_dropped(CIRCLE, Some(0xfff8), u64::MAX / 2), 2);
-        assert_eq!(absent.dropped, u64::MAX / 2 - 2);
+        absent.take_run(CIRCLE, 4, 1);
+        assert_eq!(absent.oldest(CIRCLE, Some(0xfff8)), Some((20, 1)));
+        assert_eq!(absent.oldest(CIRCLE, Some(20)), None);
+        assert_eq!(absent.oldest(CIRCLE, None), Some((0xfff0, 1)));
+    }
+
+    #[test]
+    fn what_was_dropped_is_settled_with_the_next_event() {
+        let mut absent = Absent {
+            dropped: 2,
+            ..Absent::default()
+        };
         assert!(absent.was_dropped() && absent.is_unsettled());
         absent.settle(CIRCLE, 24);
         assert!(!absent.was_dropped() && !absent.is_unsettled());
-        assert_eq!(spans(&absent), [(0xfff0, 0xfff0), (0xfff8, 0xfff8)]);
     }
 
     #[test]

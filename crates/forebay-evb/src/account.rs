@@ -126,6 +126,8 @@ pub struct Accounts {
     pub triggers_span: Counter,
     /// Those of them that no source delivered: an inference.
     pub triggers_missing: Counter,
+    /// Those of them that are in no event, and of which a sub-event came that the receiver dropped by its name.
+    pub triggers_dropped: Counter,
     /// Those of them of which the first sub-event came when its turn was over.
     pub triggers_late: Counter,
     /// Number of the last event of the numbering at hand, plus one; 0 before the first.
@@ -187,6 +189,12 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
             "triggers_missing",
             "",
             "triggers between them that no source delivered (inferred)",
+        ),
+        triggers_dropped: schema.counter(
+            group,
+            "triggers_dropped",
+            "",
+            "triggers between them of which all that came was dropped by the receiver",
         ),
         triggers_late: schema.counter(
             group,
@@ -258,5 +266,30 @@ fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> So
             cursor("open_cause"),
             cursor("open_bytes"),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that others read: of drops as the page of accounts has them, of losses and of ended waits as the ledger's pages show them.
+    #[test]
+    fn reasons_have_the_names_that_are_published() {
+        let page = forebay_testing::root().join("docs/ACCOUNTS.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let names = DropReason::ALL.map(DropReason::name).join(", ");
+        assert!(page.contains(&format!("| dropped {names} |")), "{names}");
+        let causes = [
+            "timeout",
+            "skipped_trigger",
+            "source_closed",
+            "tag_mismatch",
+            "out_of_window",
+            "dropped_by_receiver",
+        ];
+        assert_eq!(Cause::ALL.map(Cause::name), causes);
+        let waits = ["time", "events", "full_queue"];
+        assert_eq!(Hurry::ALL.map(Hurry::name), waits);
     }
 }

@@ -241,6 +241,7 @@ impl Builder {
         if !self.find_trigger(trigger) && self.sources[source].absent.take(circle, trigger) {
             self.found(source, 1);
         }
+        self.sources[source].absent.know(circle, trigger);
     }
 
     /// The head of `source` is dropped, as its number cannot be true: it stands for the oldest event that the source owes, or will owe.
@@ -264,17 +265,8 @@ impl Builder {
         self.sources[source].absent.settle(circle, trigger);
     }
 
-    /// The receiver has dropped `count` sub-events of `source` before its first message.
-    pub(crate) fn came_dropped(&mut self, source: usize, count: u32) {
-        let (circle, last) = (self.circle(), self.heads.of[source].last());
-        let absent = &mut self.sources[source].absent;
-        let found = absent.come_dropped(circle, last, count.into());
-        self.some_unsettled |= absent.is_unsettled();
-        self.found(source, found);
-    }
-
     /// What was taken for lost did come.
-    fn found(&mut self, source: usize, count: u64) {
+    pub(crate) fn found(&mut self, source: usize, count: u64) {
         let missing = self.accounts.sources[source].missing;
         let left = self.book.value(missing).saturating_sub(count);
         self.book.set(missing, left);

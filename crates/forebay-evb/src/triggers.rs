@@ -32,6 +32,8 @@ pub(crate) struct Triggers {
     pub(crate) last: Option<u32>,
     /// Numbers that nobody delivered so far.
     gone: Absent,
+    /// Numbers in no event, of which a sub-event came that the receiver dropped.
+    dropped: Absent,
     /// Numbers of those that came after all.
     late: VecDeque<u32>,
 }
@@ -70,9 +72,82 @@ impl Builder {
             .triggers
             .last
             .map_or(last, |seen| circle.after(seen, 1));
-        self.book.add(self.accounts.triggers_missing, items);
-        self.triggers.gone.note(circle, first, last);
-        self.gaps.push_back(TriggerGap { first, last, items });
+        let dropped = self.take_dropped(first, items);
+        if dropped > 0 {
+            self.book.add(self.accounts.triggers_dropped, dropped);
+            let last = circle.after(first, dropped as u32 - 1);
+            self.triggers.dropped.note(circle, first, last);
+        }
+        if dropped < items {
+            let first = circle.after(first, dropped as u32);
+            let items = items - dropped;
+            self.book.add(self.accounts.triggers_missing, items);
+            self.triggers.gone.note(circle, first, last);
+            self.gaps.push_back(TriggerGap { first, last, items });
+        }
+    }
+
+    /// The `items` triggers from `first` on are in no event. For how many of them, the first ones, stands a sub-event that the receiver dropped: what
+    /// the receiver dropped of each source stands for the oldest ones.
+    fn take_dropped(&mut self, first: u32, items: u64) -> u64 {
+        let circle = self.circle();
+        let mut most = 0;
+        for absent in self.sources.iter_mut().map(|source| &mut source.absent) {
+            let taken = absent.dropped.min(items);
+            if taken > 0 {
+                absent.dropped -= taken;
+                absent.know(circle, circle.after(first, taken as u32 - 1));
+            }
+            most = most.max(taken);
+        }
+        most
+    }
+
+    /// The receiver has dropped `count` sub-events of `source` before its first message: they stand for the oldest of the events that it owes and of
+    /// the triggers that nobody delivered, and what is left for those that it will owe.
+    pub(crate) fn came_dropped(&mut self, source: usize, count: u32) {
+        let (circle, last) = (self.circle(), self.heads.of[source].last());
+        let before = |a: u32, b: u32| distance(circle.bits, a, b) > 0;
+        let (triggers, next) = (&mut self.triggers, self.next);
+        let absent = &mut self.sources[source].absent;
+        let (mut left, mut found, mut known) = (u64::from(count), 0, 0);
+        while left > 0 {
+            let since = absent.known(circle, last);
+            let runs = [
+                absent.oldest(circle, since),
+                triggers.gone.oldest(circle, since),
+                triggers.dropped.oldest(circle, since),
+            ];
+            // What is not behind the event at hand is left over from an earlier round of the numbers.
+            let is_past = |number| next.is_none_or(|next| before(number, next));
+            let runs = runs.into_iter().enumerate();
+            let past = runs.filter_map(|(of, run)| Some((of, run.filter(|run| is_past(run.0))?)));
+            let oldest = past.reduce(|a, b| if before(b.1.0, a.1.0) { b } else { a });
+            let Some((of, (first, items))) = oldest else {
+                break;
+            };
+            let taken = items.min(left);
+            left -= taken;
+            if of == 0 {
+                absent.take_run(circle, first, taken);
+                found += taken;
+                continue;
+            }
+            let through = circle.after(first, taken as u32 - 1);
+            absent.know(circle, through);
+            if of == 1 {
+                triggers.gone.take_run(circle, first, taken);
+                triggers.dropped.note(circle, first, through);
+                known += taken;
+            }
+        }
+        absent.dropped += left;
+        self.some_unsettled |= absent.is_unsettled();
+        self.found(source, found);
+        let missing = self.accounts.triggers_missing;
+        let rest = self.book.value(missing).saturating_sub(known);
+        self.book.set(missing, rest);
+        self.book.add(self.accounts.triggers_dropped, known);
     }
 
     /// A sub-event of `trigger` came behind its turn: it is not missing any more. False when it never was, or is counted already.
@@ -107,6 +182,7 @@ impl Builder {
             self.triggers.last = None;
         }
         self.triggers.gone.forget();
+        self.triggers.dropped.forget();
         self.triggers.late.clear();
     }
 }

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use forebay_evb::Config;
+use forebay_evb::{Cause, Config, DropReason};
 use harness::{MS, Rig, Sub, sub, subs};
 use proptest::prelude::*;
 
@@ -155,6 +155,52 @@ fn an_open_range_of_losses_survives() {
     let check = rig.finish();
     assert_eq!(check.lost.len(), 1, "{:?}", check.lost);
     assert_eq!((check.lost[0].first, check.lost[0].last), (10, 59));
+}
+
+/// Commits; what is inferred lost of a source.
+fn missing(rig: &mut Rig, source: usize) -> u64 {
+    rig.commit();
+    let (book, accounts) = rig.book();
+    book.value(accounts.sources[source].missing)
+}
+
+/// What was inferred lost before the death, and comes behind it, is late by name and not inferred lost any more.
+#[test]
+fn what_comes_behind_the_death_is_not_missing() {
+    let mut rig = Rig::new(Config::new(2));
+    rig.send(0, &subs(0..40));
+    rig.send(1, &subs(0..10));
+    rig.pass(1_000 * MS);
+    assert_eq!(missing(&mut rig, 1), 30);
+    rig.restart();
+    rig.send(1, &subs(10..40));
+    rig.poll();
+    let check = rig.finish();
+    assert_eq!(check.causes(1), [(Cause::Timeout, 10, 39)]);
+    let source = check.sources[1];
+    assert_eq!((source.lost(DropReason::Late), source.missing), (30, 0));
+}
+
+/// What came and was dropped was never missing: when it comes once more behind the death, what is missing stays so.
+#[test]
+fn what_was_dropped_before_the_death_takes_nothing_off_what_is_missing() {
+    let mut rig = Rig::new(Config::new(3));
+    (0..2).for_each(|source| rig.send(source, &subs(0..8)));
+    let wrong = |trigger| Sub {
+        tag: sub(trigger).tag ^ 1,
+        ..sub(trigger)
+    };
+    rig.send(2, &(3..8).map(wrong).collect::<Vec<_>>());
+    rig.poll();
+    assert_eq!(missing(&mut rig, 2), 3);
+    rig.restart();
+    rig.send(2, &subs(4..6));
+    rig.poll();
+    let check = rig.finish();
+    let causes = [(Cause::Skipped, 0, 2), (Cause::TagMismatch, 3, 7)];
+    assert_eq!(check.causes(2), causes);
+    let source = check.sources[2];
+    assert_eq!((source.all_dropped(), source.missing), (5 + 2, 3));
 }
 
 /// What came with a wrong tag has bytes, and they are counted on across the death; what never came has none.

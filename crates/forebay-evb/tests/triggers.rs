@@ -291,3 +291,74 @@ fn what_the_receiver_dropped_is_not_inferred_lost() {
         [(Cause::Skipped, 5, 9), (Cause::Dropped, 20, 29)]
     );
 }
+
+/// What becomes of some triggers in a row, the same for all of them; bits of `dropped` are sources.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// Those sources' sub-events are dropped by the receiver, the others' are sound.
+    SomeDropped(u32),
+    /// Those sources' sub-events are dropped by the receiver, the others send none.
+    NoneSound(u32),
+}
+
+/// Rows of triggers; a sound one of all sources lies before each of them.
+fn fates() -> impl Strategy<Value = Vec<(Fate, u32)>> {
+    let all = 1_u32 << N;
+    let fate = prop_oneof![
+        (0..all).prop_map(Fate::SomeDropped),
+        (0..all).prop_map(Fate::NoneSound),
+    ];
+    proptest::collection::vec((fate, 1..40_u32), 1..20)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// A trigger of which the receiver dropped all that came is told as that, and neither as one that no source delivered nor as missing in any source;
+    /// whatever says so first, and however late the others are.
+    #[test]
+    fn what_the_receiver_dropped_of_all_sources_was_delivered(
+        // Not near 0: a source that is late there looks as one that began anew.
+        first in 1_u32 << 20..1 << 23,
+        fates in fates(),
+        late_ms in proptest::collection::vec(prop_oneof![Just(0), 0..300_u32], N),
+    ) {
+        let mut all = vec![];
+        for (fate, items) in fates {
+            all.push(Fate::SomeDropped(0));
+            all.extend(vec![fate; items as usize]);
+        }
+        all.push(Fate::SomeDropped(0));
+        let number = |at: usize| first + at as u32;
+        let mut rig = Rig::new(config(TriggerBits::TwentyFour));
+        for ms in 0..all.len() as u32 + 300 {
+            for source in 0..N {
+                let at = ms.checked_sub(late_ms[source]).map(|at| at as usize);
+                let Some((at, fate)) = at.and_then(|at| Some((at, *all.get(at)?))) else { continue };
+                let (Fate::SomeDropped(dropped) | Fate::NoneSound(dropped)) = fate;
+                match (fate, dropped >> source & 1) {
+                    (_, 1) => rig.drop_before(source, 1),
+                    (Fate::SomeDropped(_), _) => rig.send(source, &[sub(number(at))]),
+                    (Fate::NoneSound(_), _) => {}
+                }
+            }
+            rig.pass(MS);
+        }
+        rig.pass(1_000 * MS);
+        let check = rig.finish();
+        let built: Vec<u32> = check.events.iter().map(|event| event.trigger).collect();
+        let (mut unseen, mut unbuilt, mut late) = (0, 0, 0);
+        let in_none = all.iter().enumerate().filter(|(at, _)| !built.contains(&number(*at)));
+        for (_, fate) in in_none {
+            match fate {
+                Fate::NoneSound(0) => unseen += 1,
+                Fate::SomeDropped(0) => late += 1,
+                Fate::SomeDropped(_) | Fate::NoneSound(_) => unbuilt += 1,
+            }
+        }
+        prop_assert_eq!((check.unseen, check.unbuilt, check.late), (unseen, unbuilt, late));
+        for (source, balance) in check.sources.iter().enumerate() {
+            prop_assert_eq!(balance.missing, 0, "source {}", source);
+        }
+    }
+}

@@ -421,6 +421,20 @@ mod tests {
         assert_eq!(distance(9, 3, 7), 2);
     }
 
+    /// Bytes may be lost without an item (the end of a chunk), and items without a byte (packets that only their numbers tell of).
+    #[test]
+    fn a_loss_of_items_or_of_bytes_alone_is_a_line() {
+        let mut lines = Vec::new();
+        push_drop(&mut lines, "none", (0, 0), (0, 0));
+        push_drop(&mut lines, "bytes", (0, 0), (0, 50));
+        push_drop(&mut lines, "items", (0, 4), (0, 0));
+        let found: Vec<_> = lines
+            .iter()
+            .map(|line| (line.reason.as_str(), line.items_max, line.bytes_max))
+            .collect();
+        assert_eq!(found, [("bytes", 0, 50), ("items", 4, 0)]);
+    }
+
     #[test]
     fn residuals_of_opposite_sign_do_not_cancel() {
         assert_eq!(magnitude([3, -3].into_iter()), 6);

@@ -110,6 +110,7 @@ mod tests {
     #[test]
     fn swallows_n_items_at_its_hop_only() {
         let mut leak: Leak = "sink:file:2".parse().unwrap();
+        assert!(leak.is_armed());
         assert!(!leak.take("queue"));
         assert!(leak.take("sink:file"));
         assert!(leak.take("sink:file"));

@@ -7,8 +7,8 @@
 )]
 
 use forebay_ledger::{
-    GroupWriter, LedgerError, LedgerReader, LinkSpec, LossRow, LossTableWriter, MAX_NAME_BYTES,
-    RunWriter, SchemaBuilder, SchemaError, Unit, Words,
+    Condition, GroupWriter, LedgerError, LedgerReader, LinkSpec, LossRow, LossTableWriter,
+    MAX_NAME_BYTES, Reason, RunWriter, SchemaBuilder, SchemaError, Unit, Words,
 };
 
 fn refused(declare: impl FnOnce(&mut SchemaBuilder)) -> SchemaError {
@@ -195,6 +195,61 @@ fn a_foreign_sender_is_unknown_and_its_gaps_an_inference() {
     );
     assert_eq!((balance.host[0].owner, balance.host[0].items), ("host", 2));
     assert_eq!((balance.residual_items, balance.residual_bytes), (0, 0));
+}
+
+/// A reader without the schema finds what its declarer finds with it.
+#[test]
+fn a_word_is_found_by_the_names_of_its_group_itself_and_its_owner() {
+    let mut s = SchemaBuilder::new("run 7");
+    let names = [
+        ("near", "depth", "one"),
+        ("near", "depth", "two"),
+        ("near", "peak", "one"),
+        ("far", "depth", "one"),
+    ];
+    let (near, far) = (s.group("near"), s.group("far"));
+    let of = |name: &str| if name == "near" { near } else { far };
+    let counters = names.map(|(group, name, owner)| s.counter(of(group), name, owner, ""));
+    let schema = s.finish().unwrap();
+    let memory = Words::zeroed(schema.words_needed());
+    let run = RunWriter::format(&schema, &memory, 4711, 2).unwrap();
+    for group in [near, far] {
+        let mut writer = GroupWriter::attach(&schema, &memory, group).unwrap();
+        let mut book = writer.restore();
+        assert_eq!((book.group(), writer.commits()), (group, 0));
+        for (value, ((own, ..), counter)) in (10..).zip(names.iter().zip(counters)) {
+            if of(own) == group {
+                book.set(counter, value);
+            }
+        }
+        writer.commit(&book);
+        assert_eq!(writer.commits(), 1);
+    }
+    run.finish(Condition::Tainted, Reason::DiskFull, 9_000);
+    let reader = LedgerReader::open(&memory).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    for (value, ((group, name, owner), counter)) in (10..).zip(names.iter().zip(counters)) {
+        assert_eq!(snapshot.value(counter), value);
+        assert_eq!(snapshot.metric(group, name, owner), Some(value));
+    }
+    let (lines, values): (Vec<_>, Vec<_>) = snapshot
+        .metrics()
+        .map(|line| ((line.group, line.name, line.owner), line.value))
+        .unzip();
+    assert_eq!((lines, values), (names.to_vec(), vec![10, 11, 12, 13]));
+    for (group, name, owner) in [
+        ("far", "peak", "one"),
+        ("far", "depth", "two"),
+        ("middle", "depth", "one"),
+    ] {
+        assert_eq!(snapshot.metric(group, name, owner), None);
+    }
+    assert_eq!((reader.run_id(), snapshot.run_id()), ("run 7", "run 7"));
+    assert_eq!(reader.fingerprint(), schema.fingerprint());
+    let status = reader.run_status().unwrap();
+    assert_eq!(status, snapshot.run);
+    let ended = (status.condition, status.reason, status.end_ns);
+    assert_eq!(ended, (Condition::Tainted, Reason::DiskFull, 9_000));
 }
 
 #[test]

@@ -12,7 +12,9 @@ use proptest::prelude::*;
 fn confirmed(sender: &End) -> [u64; 2] {
     let sending = sender.outbound.as_ref().unwrap();
     let (sent, unconfirmed) = (sending.totals(), sending.unconfirmed());
-    [sent.messages - unconfirmed[0], sent.bytes - unconfirmed[1]]
+    let confirmed = [sent.messages - unconfirmed[0], sent.bytes - unconfirmed[1]];
+    assert_eq!(sending.confirmed(), confirmed);
+    confirmed
 }
 
 fn sum(messages: &[(u64, Vec<u8>)]) -> [u64; 2] {

@@ -13,6 +13,9 @@ pub struct Triggers {
     pub triggers_span: u64,
     /// Those of them that no source delivered: an inference from gaps in the trigger numbers.
     pub triggers_missing: u64,
+    /// Those of them that are in no event, and of which a sub-event came that the receiver dropped by its name: of each source, what was dropped stands
+    /// for the oldest triggers that it did not deliver.
+    pub triggers_dropped: u64,
     /// Those of them of which something came when their turn was over, and nothing before.
     pub triggers_late: u64,
     /// Complete events over `triggers_span`; 0 without a trigger.
@@ -85,6 +88,7 @@ impl Triggers {
             sources: came.len() as u64,
             triggers_span: span,
             triggers_missing: count("triggers_missing"),
+            triggers_dropped: count("triggers_dropped"),
             triggers_late: count("triggers_late"),
             efficiency: share(complete, span),
             build_efficiency: share(complete, complete + partial + discarded),
@@ -112,6 +116,12 @@ impl Triggers {
             lines.push(format!(
                 "{} triggers came when their turn was over, and nothing of them before",
                 self.triggers_late
+            ));
+        }
+        if self.triggers_dropped > 0 {
+            lines.push(format!(
+                "{} triggers are in no event: the receiver dropped all that came of them (see its losses)",
+                self.triggers_dropped
             ));
         }
         if self.triggers_missing > 0 {
@@ -163,6 +173,10 @@ impl Triggers {
         if self.triggers_missing > 0 {
             let missing = of(self.triggers_missing);
             words.push(format!("Missing: {missing}, seen by no source"));
+        }
+        if self.triggers_dropped > 0 {
+            let dropped = of(self.triggers_dropped);
+            words.push(format!("In no event: {dropped}, dropped by the receiver"));
         }
         if self.partial + self.discarded > 0 {
             let not_whole = of(self.partial + self.discarded);

@@ -101,8 +101,17 @@ fn what_the_receiver_refused_is_not_inferred_lost_as_well() {
     assert_closed(&json, folder.path());
 }
 
-/// A builder that stands still, and a receiver that drops what has no room: messages of source 0 with sub-events of so many bytes.
-fn a_full_queue_drops(messages: u32, payload_bytes: usize, message_bytes_max: u32) {
+/// Datagrams of a source that came to the receiver, and those that went on.
+fn at_receiver(out: &Path, source: u16) -> Option<(u64, u64)> {
+    let (audit, owner) = (audit_json(out), format!("source{source}"));
+    let mut lines = audit["balance"]["accounts"].as_array()?.iter();
+    let line = lines.find(|line| line["place"] == "receiver" && line["owner"] == *owner)?;
+    let items = |term: &str| line[term]["items"].as_u64();
+    Some((items("incoming")?, items("outgoing")?))
+}
+
+/// A builder that stands still, and a receiver that drops what has no room: messages of two sources with sub-events of so many bytes.
+fn a_full_queue_drops(messages: u32, payload_bytes: [usize; 2], message_bytes_max: u32) {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(2);
     let queue_bytes = 8 * message_bytes_max;
@@ -120,26 +129,25 @@ fn a_full_queue_drops(messages: u32, payload_bytes: usize, message_bytes_max: u3
     let mut sender = Sender::new(base_port);
     assert!(signal("STOP", stages["builder"]));
     let triggers = |message: u32| message * EACH..(message + 1) * EACH;
-    let pieces = message(0, triggers(0), payload_bytes)
-        .len()
-        .div_ceil(MTU_BYTES);
-    let mut lost = 0;
+    let of = |source: u16, number| {
+        let bytes = payload_bytes[usize::from(source)];
+        message(source, triggers(number), bytes)
+    };
+    let pieces = [0, 1].map(|source| of(source, 0).len().div_ceil(MTU_BYTES) as u64);
+    let mut lost = [0; 2];
     for number in 0..messages {
-        sender.send_message(0, &message(0, triggers(number), payload_bytes));
-        sender.send(1, &message(1, triggers(number), 40));
-        if pieces > 1 || number + 1 == messages {
-            let sent = u64::from(number + 1) * pieces as u64;
-            lost = wait_for("all datagrams at the receiver", || {
-                let audit = audit_json(&out);
-                let mut lines = audit["balance"]["accounts"].as_array()?.iter();
-                let line =
-                    lines.find(|line| line["place"] == "receiver" && line["owner"] == "source0")?;
-                let came = line["incoming"]["items"].as_u64()?;
-                (came == sent).then(|| came - line["outgoing"]["items"].as_u64().unwrap())
+        (0..2).for_each(|source| sender.send_message(source, &of(source, number)));
+        if pieces[0] > 1 || number + 1 == messages {
+            lost = [0, 1].map(|source| {
+                wait_for("all datagrams at the receiver", || {
+                    let (came, went) = at_receiver(&out, source)?;
+                    let sent = u64::from(number + 1) * pieces[usize::from(source)];
+                    (came == sent).then_some(came - went)
+                })
             });
         }
     }
-    assert!(lost > 10, "{lost} of {messages} messages");
+    assert!(lost[0] > 10, "{lost:?} of {messages} messages");
     // What is to be said is in the books, and not in the process.
     assert!(signal("KILL", stages["receiver"]));
     wait_for("another receiver", || {
@@ -147,29 +155,47 @@ fn a_full_queue_drops(messages: u32, payload_bytes: usize, message_bytes_max: u3
         (receiver != stages["receiver"]).then_some(())
     });
     assert!(signal("CONT", stages["builder"]));
-    wait_triggers(&out, messages * EACH);
+    let sent = u64::from(messages);
+    let kept = |of: usize| sent - lost[of] / pieces[of];
+    wait_triggers(&out, kept(0).max(kept(1)) as u32 * EACH);
     for number in messages..messages + 2 {
         (0..2).for_each(|source| sender.send(source, &message(source, triggers(number), 40)));
     }
     wait_triggers(&out, (messages + 2) * EACH);
     let json = end(run);
-    assert_eq!(dropped(&json, "receiver.ring_full.source0"), lost, "{json}");
     let sent = u64::from((messages + 2) * EACH);
-    let named = lost / pieces as u64 * u64::from(EACH);
-    assert_eq!(built(&json, 0) + named, sent, "{json}");
-    assert_eq!(built(&json, 1), sent, "{json}");
-    assert_eq!(number(&json, "subevents_missing"), 0, "{json}");
+    let mut events = 0;
+    for source in 0..2 {
+        let (lost, pieces) = (lost[usize::from(source)], pieces[usize::from(source)]);
+        let key = format!("receiver.ring_full.source{source}");
+        assert_eq!(dropped(&json, &key), lost, "{json}");
+        let named = lost / pieces * u64::from(EACH);
+        assert_eq!(built(&json, source) + named, sent, "{json}");
+        events = events.max(built(&json, source));
+    }
+    // Both lost the last ones: what is in no event came, and its loss has a name.
+    assert_eq!(number(&json, "triggers_span"), sent, "{json}");
+    assert_eq!(number(&json, "triggers_dropped"), sent - events, "{json}");
+    for inferred in ["triggers_missing", "subevents_missing"] {
+        assert_eq!(number(&json, inferred), 0, "{inferred}: {json}");
+    }
     assert_eq!(number(&json["restarts"], "receiver"), 1, "{json}");
     assert_closed(&json, &out);
 }
 
 #[test]
 fn what_a_full_queue_dropped_is_not_inferred_lost_as_well() {
-    a_full_queue_drops(40, 2_000, 16_384);
+    a_full_queue_drops(40, [2_000, 40], 16_384);
 }
 
 #[test]
 fn a_message_of_several_datagrams_that_a_full_queue_dropped_is_not_inferred_lost_as_well() {
     // Three datagrams each.
-    a_full_queue_drops(30, 30_000, 262_144);
+    a_full_queue_drops(30, [30_000, 40], 262_144);
+}
+
+#[test]
+fn triggers_that_full_queues_dropped_of_all_sources_are_not_said_to_have_been_sent_by_none() {
+    a_full_queue_drops(40, [2_000, 2_000], 16_384);
+    a_full_queue_drops(40, [2_000, 3_000], 16_384);
 }

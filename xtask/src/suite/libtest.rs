@@ -239,6 +239,15 @@ pub(crate) fn listed(lines: &[Line]) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// The name of a doctest, `src/lib.rs - item (line 7)`, without the line, which changes with every line above it.
+pub(crate) fn without_line(name: &str) -> String {
+    let parts = name.split_once(" (line ");
+    match parts.and_then(|(front, rest)| Some((front, rest.split_once(')')?))) {
+        Some((front, (_, behind))) => format!("{front}{behind}"),
+        None => name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,5 +361,19 @@ mod tests {
     fn a_list_is_read_in_its_order() {
         let text = "b::two: test\na::one: test\na::bench: benchmark\n\n2 tests, 1 benchmark\n";
         assert_eq!(listed(&lines(text)), ["b::two", "a::one"]);
+    }
+
+    #[test]
+    fn the_name_of_a_doctest_stays_when_its_line_changes() {
+        for (name, stays) in [
+            ("src/lib.rs - item (line 7)", "src/lib.rs - item"),
+            (
+                "src/lib.rs - (line 7) - compile fail",
+                "src/lib.rs - - compile fail",
+            ),
+            ("module::a_test", "module::a_test"),
+        ] {
+            assert_eq!(without_line(name), stays);
+        }
     }
 }

@@ -235,3 +235,167 @@ impl CardAccount {
         rest
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_wire::felix::{FromHostAccount, Pieces};
+
+    use super::*;
+
+    const fn amount(items: u64, bytes: u64) -> Amount {
+        Amount { items, bytes }
+    }
+
+    /// Each term is another power of two, so that one left out, or counted twice, shows.
+    fn chunks() -> ChunkBooks {
+        ChunkBooks {
+            made: amount(1023, 10_230),
+            in_dma: amount(1, 10),
+            dropped: [2, 4, 8, 16, 32, 64].map(|n| amount(n, 10 * n)),
+            queued: amount(128, 1_280),
+            in_fifo: amount(256, 2_560),
+            in_block: amount(512, 5_120),
+        }
+    }
+
+    fn elink(link: u16, loops_back: bool, chunks: ChunkBooks, sent_to_it: Amount) -> ElinkAccount {
+        ElinkAccount {
+            elink: Elink::of_link(link).unwrap(),
+            buffer: 0,
+            loops_back,
+            sent_to_it,
+            chunks,
+            truncated: 0,
+            faults: [0; CardFault::COUNT],
+            blocks: Blocks::default(),
+            fifo: FifoBooks::default(),
+            is_busy: false,
+        }
+    }
+
+    /// A link that answers 1023 triggers, and one that sends back the 1023 messages that it was sent.
+    fn card(answers: ChunkBooks, sends_back: ChunkBooks) -> CardAccount {
+        let triggers = TriggerBooks {
+            requested: 1023 + 7,
+            accepted: 1023,
+            held_by_link: 1,
+            held_by_dma: 2,
+            held_by_dead_time: 4,
+            ..TriggerBooks::default()
+        };
+        let sent = amount(1023, 10_230);
+        let elinks = vec![
+            elink(0, false, answers, Amount::default()),
+            elink(1, true, sends_back, sent),
+        ];
+        CardAccount::new(triggers, elinks, FromHostBooks::default(), Vec::new())
+    }
+
+    fn with(change: impl Fn(&mut CardAccount)) -> [u64; 3] {
+        let mut account = card(chunks(), chunks());
+        change(&mut account);
+        account.residual()
+    }
+
+    #[test]
+    fn a_loss_by_a_fault_has_the_name_of_the_fault() {
+        for (loss, fault) in [
+            (CardLoss::Truncated, CardFault::Truncated),
+            (CardLoss::StoppedLink, CardFault::StoppedLink),
+            (CardLoss::LostBlock, CardFault::LostBlock),
+            (CardLoss::BadTrailer, CardFault::BadTrailer),
+            (CardLoss::WrongMarker, CardFault::WrongMarker),
+        ] {
+            assert_eq!(loss.name(), fault.name());
+        }
+        assert_eq!(CardLoss::FifoFull.name(), "fifo_full");
+    }
+
+    #[test]
+    fn a_term_that_is_off_is_the_residual_of_its_books() {
+        let closed = chunks();
+        assert_eq!(closed.residual(), (0, 0));
+        let off = |change: fn(&mut ChunkBooks) -> &mut Amount| {
+            let mut books = closed;
+            change(&mut books).add((3, 70));
+            books.residual()
+        };
+        assert_eq!(off(|it| &mut it.made), (3, 70), "not accounted for");
+        assert_eq!(off(|it| &mut it.in_dma), (-3, -70));
+        assert_eq!(off(|it| &mut it.dropped[0]), (-3, -70));
+        assert_eq!(off(|it| &mut it.dropped[5]), (-3, -70));
+        assert_eq!(off(|it| &mut it.queued), (-3, -70));
+        assert_eq!(off(|it| &mut it.in_fifo), (-3, -70));
+        assert_eq!(off(|it| &mut it.in_block), (-3, -70));
+
+        let triggers = card(closed, closed).triggers;
+        assert_eq!((triggers.held_by_busy(), triggers.residual()), (3, 0));
+        let off = |change: fn(&mut TriggerBooks) -> &mut u64| {
+            let mut books = triggers;
+            *change(&mut books) += 5;
+            books.residual()
+        };
+        assert_eq!(off(|it| &mut it.requested), 5);
+        assert_eq!(off(|it| &mut it.accepted), -5);
+        assert_eq!(off(|it| &mut it.held_by_link), -5);
+        assert_eq!(off(|it| &mut it.held_by_dma), -5);
+        assert_eq!(off(|it| &mut it.held_by_dead_time), -5);
+    }
+
+    #[test]
+    fn what_a_card_does_not_explain_is_the_sum_over_all_its_books() {
+        assert_eq!(with(|_| ()), [0; 3]);
+        assert_eq!(with(|card| card.triggers.requested += 2), [2, 0, 0]);
+        assert_eq!(with(|card| card.triggers.requested -= 2), [2, 0, 0]);
+        // An E-link that answers has a chunk for each trigger.
+        let one_less = |card: &mut CardAccount| {
+            card.triggers.accepted -= 1;
+            card.triggers.held_by_dma += 1;
+        };
+        assert_eq!(with(one_less), [0, 1, 0]);
+        // One's surplus does not hide the other's lack.
+        let both = |card: &mut CardAccount| {
+            card.elinks[0].chunks.in_dma.add((3, 70));
+            card.elinks[1].chunks.in_dma = Amount::default();
+        };
+        assert_eq!(with(both), [0, 3 + 1, 70 + 10]);
+        // One that sends back has a chunk for each message that it was sent.
+        let more = |card: &mut CardAccount| card.elinks[1].sent_to_it.add((4, 30));
+        assert_eq!(with(more), [0, 4, 30]);
+        let not_one = |card: &mut CardAccount| card.elinks[0].sent_to_it.add((4, 30));
+        assert_eq!(with(not_one), [0; 3]);
+        let all = |card: &mut CardAccount| {
+            card.triggers.requested += 2;
+            card.elinks[0].chunks.queued.add((3, 70));
+            card.elinks[1].sent_to_it.add((4, 30));
+            card.from_host.decoded.come = Pieces {
+                packets: 16,
+                messages: 8,
+                bytes: 500,
+            };
+        };
+        assert_eq!(with(all), [2, 3 + 4 + 16 + 8, 70 + 30 + 500]);
+    }
+
+    #[test]
+    fn what_came_from_the_host_and_was_given_to_nobody_does_not_close() {
+        let pieces = |packets, messages, bytes| Pieces {
+            packets,
+            messages,
+            bytes,
+        };
+        let mut books = FromHostBooks {
+            decoded: FromHostAccount {
+                come: pieces(7, 3, 90),
+                whole: pieces(7, 3, 90),
+                ..FromHostAccount::default()
+            },
+            looped: pieces(1, 1, 10),
+            sunk: pieces(4, 1, 50),
+            no_elink: pieces(2, 1, 30),
+        };
+        assert_eq!(books.residual(), [0; 3]);
+        books.sunk = Pieces::default();
+        assert_eq!(books.residual(), [4, 1, 50]);
+    }
+}

@@ -10,6 +10,8 @@ use Kind::{
 const QUEUE_BYTES_MAX: u64 = 1 << 36;
 /// Least ring or queue, in bytes.
 const QUEUE_BYTES_MIN: u64 = forebay_ring::CAPACITY_BYTES_MIN;
+/// A source's queue has room for a datagram of 64 KiB behind a message.
+const SOURCE_QUEUE_BYTES_MIN: u64 = 1 << 17;
 
 /// Least size of a file before the next one: below it, each event would begin a file of its own.
 const FILE_BYTES_MIN: u64 = 64 << 10;
@@ -73,7 +75,7 @@ pub const RECEIVER: Section = Section {
         ),
         key(
             "queue_bytes",
-            PowerOfTwo(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
+            PowerOfTwo(SOURCE_QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
             Depends(
                 "2 GiB over all sources, or a quarter of the memory of host or control group if that is less; 256 KiB to 16 MiB each",
             ),
@@ -222,7 +224,7 @@ pub const SOURCES: Section = Section {
         ),
         key(
             "queue_bytes",
-            PowerOfTwo(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
+            PowerOfTwo(SOURCE_QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
             Depends("that of [receiver]"),
             "Queue of each source of the block.",
         ),

@@ -59,6 +59,10 @@ fn the_modes_differ_in_slots_and_pace_alone() {
     let paced = of(Mode::SlotsPaced);
     let slots = of(Mode::Slots);
     assert_eq!((slots.pace_ps, &slots.slots), (0, &paced.slots));
+    // 1472 + 66 bytes at 1 Gb/s.
+    let pace = |plan: &Plan| (plan.reasons[2].what, plan.reasons[2].value.clone());
+    assert_eq!(pace(&paced), ("pace", "12.304 us a packet".to_owned()));
+    assert_eq!(pace(&slots), ("pace", "flat out".to_owned()));
     assert!(
         slots.warnings[0].contains("slots-paced"),
         "{:?}",
@@ -142,6 +146,24 @@ fn windows_that_are_short_next_to_their_guard_are_told() {
 }
 
 #[test]
+fn all_of_the_port_is_shared_in_turns_without_a_guard() {
+    let input = PlanInput {
+        utilisation: 1.0,
+        guard_ns: Some(0),
+        ..port_of_a_gigabit()
+    };
+    let plan = Plan::compute(&input).unwrap();
+    // The shortest window, and the whole packets of 12.304 us in it.
+    let slots: Vec<_> = plan
+        .slots
+        .iter()
+        .map(|it| (it.offset_ns, it.packets))
+        .collect();
+    assert_eq!(slots, [(0, 81), (1_000_000, 81), (2_000_000, 81)]);
+    assert_eq!((plan.cycle_ns, plan.guard_ns), (3_000_000, 0));
+}
+
+#[test]
 fn what_cannot_work_is_refused_with_the_remedy() {
     let refused = |input: PlanInput| Plan::compute(&input).unwrap_err().to_string();
     let said = refused(PlanInput {
@@ -157,6 +179,13 @@ fn what_cannot_work_is_refused_with_the_remedy() {
         ..port_of_a_gigabit()
     });
     assert!(said.contains("99.9"), "{said}");
+    // The longest window, 1 s, and half a second of guard.
+    let said = refused(PlanInput {
+        utilisation: 1.0,
+        guard_ns: Some(500_000_000),
+        ..port_of_a_gigabit()
+    });
+    assert!(said.contains("carries at most 66.6 %"), "{said}");
     let said = refused(PlanInput {
         port_buffer_bytes: 3_000,
         ..port_of_a_gigabit()

@@ -15,6 +15,8 @@ pub(super) struct Events {
     pub(super) triggers_span: u64,
     /// Those of them that no source delivered.
     pub(super) triggers_missing: u64,
+    /// Those of them that are in no event, as the receiver dropped what came.
+    pub(super) triggers_dropped: u64,
     /// Complete events over `triggers_span`.
     pub(super) efficiency: f64,
     pub(super) bytes: u64,
@@ -53,6 +55,7 @@ pub(super) fn events(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) -> 
         complete,
         triggers_span: span,
         triggers_missing: count("triggers_missing"),
+        triggers_dropped: count("triggers_dropped"),
         efficiency: complete as f64 / span.max(1) as f64,
         partial: count("events_partial"),
         discarded: count("events_discarded"),

@@ -81,12 +81,20 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
         )));
     }
     if let Some(events) = &view.events
-        && events.triggers_missing > 0
+        && events.triggers_missing + events.triggers_dropped > 0
     {
+        let whose = [
+            (events.triggers_missing, "seen by no source"),
+            (events.triggers_dropped, "dropped by the receiver"),
+        ];
+        let told = whose.iter().filter(|(triggers, _)| *triggers > 0);
+        let told: Vec<String> = told
+            .map(|(triggers, what)| format!("{triggers} {what}"))
+            .collect();
         lines.push(alarm(format!(
-            "{} of {} triggers seen by no source; efficiency {:.2} % (complete events / triggers)",
-            events.triggers_missing,
+            "of {} triggers {}; efficiency {:.2} % (complete events / triggers)",
             events.triggers_span,
+            told.join(", "),
             events.efficiency * 100.0,
         )));
     }

@@ -132,12 +132,7 @@ const DROPS: [Column; 4] = [
 /// Losses by place and reason.
 pub(super) fn drops(view: &View, width: usize, lines: &mut Vec<Line<'static>>) {
     if view.drops.is_empty() && view.host.is_empty() {
-        let events = view.events.unwrap_or_default();
-        let lacking = events.partial + events.discarded;
-        lines.push(plain(match lacking {
-            0 => "nothing lost".to_owned(),
-            lacking => format!("nothing dropped; {lacking} events lack sources"),
-        }));
+        lines.push(plain(nothing_by_name(view)));
         lines.push(plain(""));
         return;
     }
@@ -159,6 +154,27 @@ pub(super) fn drops(view: &View, width: usize, lines: &mut Vec<Line<'static>>) {
     }));
     lines.extend(table(&DROPS, "most of them from", rows, width));
     lines.push(plain(""));
+}
+
+/// What there is to say where nothing was dropped by name.
+fn nothing_by_name(view: &View) -> String {
+    let events = view.events.unwrap_or_default();
+    let messages = view.messages.as_ref().map_or(0, |all| all.unconfirmed);
+    let packets = view.packets.as_ref().map_or(0, |all| all.unconfirmed);
+    let lacking = [
+        (events.triggers_missing, "triggers missing"),
+        (events.partial + events.discarded, "events lack sources"),
+        (messages, "messages unconfirmed"),
+        (packets, "packets unconfirmed"),
+    ];
+    let lacking = lacking.iter().filter(|(items, _)| *items > 0);
+    let lacking: Vec<String> = lacking
+        .map(|(items, what)| format!("{items} {what}"))
+        .collect();
+    match lacking.as_slice() {
+        [] => "nothing lost".to_owned(),
+        lacking => format!("nothing dropped by name; {}", lacking.join(", ")),
+    }
 }
 
 /// A loss, with at most `named` of its owners.

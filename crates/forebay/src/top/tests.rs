@@ -267,6 +267,34 @@ fn a_residual_that_stays_is_an_alarm() {
 }
 
 #[test]
+fn nothing_lost_is_said_of_nothing_lost_only() {
+    let world = World::new();
+    world.build(5000);
+    let builder = &world.books.builder;
+    let mut writer = GroupWriter::attach(&world.books.schema, &world.words, builder.group).unwrap();
+    let mut book = writer.restore();
+    let mut text = |partial, missing, dropped| {
+        book.set(builder.partial, partial);
+        book.set(builder.triggers_span, 5_107);
+        book.set(builder.triggers_missing, missing);
+        book.set(builder.triggers_dropped, dropped);
+        writer.commit(&book);
+        let view = Watch::new().view(world.sample(4, Supervisor::Alive));
+        page::text(&view, &Wish::default())
+    };
+    assert!(text(0, 0, 0).contains("nothing lost"));
+    let missing = text(0, 107, 0);
+    assert!(missing.contains("of 5107 triggers 107 seen by no source;"));
+    assert!(missing.contains("nothing dropped by name; 107 triggers missing"));
+    let both = text(10, 100, 7);
+    assert!(both.contains("of 5107 triggers 100 seen by no source, 7 dropped by the receiver;"));
+    assert!(both.contains("100 triggers missing, 10 events lack sources"));
+    for text in [missing, both] {
+        assert!(!text.contains("nothing lost"), "{text}");
+    }
+}
+
+#[test]
 fn a_killed_run_and_an_ended_one_say_so() {
     let world = World::new();
     world.run_to(4000, 0);
