@@ -139,6 +139,13 @@ impl Parts {
     }
 }
 
+/// After the first message, or without one.
+impl From<Control> for StageControl {
+    fn from(control: Control) -> Self {
+        Self { control }
+    }
+}
+
 impl StageControl {
     /// Waits for the first message on `control`.
     ///
@@ -153,12 +160,6 @@ impl StageControl {
             .map_err(RunError::not_understood("plan", bytes))?;
         let parts = Parts::of(message, &hello.fds);
         Ok((Self { control }, hello, parts))
-    }
-
-    /// A stage of a test.
-    #[cfg(test)]
-    pub(crate) fn of(control: Control) -> Self {
-        Self { control }
     }
 
     /// The channel, for a poller.

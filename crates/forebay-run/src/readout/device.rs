@@ -403,23 +403,6 @@ pub(crate) fn ask(
     }
 }
 
-/// Asks a card for the descriptors of its from-host buffer.
-#[cfg(test)]
-pub(super) fn ask_from_host(
-    path: &Path,
-) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
-    ask(path, Wanted::FromHost, &|| false)
-}
-
-/// The same of a DMA buffer.
-#[cfg(test)]
-pub(super) fn ask_buffer(
-    path: &Path,
-    buffer: usize,
-) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
-    ask(path, Wanted::Buffer(buffer), &|| false)
-}
-
 /// What a card answers, and the descriptors that came along.
 pub(crate) fn hear(
     socket: &SeqSocket,

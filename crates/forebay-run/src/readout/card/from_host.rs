@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::readout::card_books::CardBooks;
     use crate::readout::device::{
-        DeviceError, DeviceInfo, FromHostDevice, FromHostInfo, from_host_spec,
+        DeviceError, DeviceInfo, FromHostDevice, FromHostInfo, Wanted, ask, from_host_spec,
     };
 
     struct Bench {
@@ -377,7 +377,7 @@ mod tests {
         // It takes the descriptors and writes its own index by hand: a position beyond all that was ever read, then one within a packet.
         for nonsense in [1_u64 << 62, 7] {
             let (hostile, fds) = bench.serving(|path| {
-                let asked = crate::readout::device::ask_from_host(path).unwrap();
+                let asked = ask(path, Wanted::FromHost, &|| false).unwrap();
                 (asked.0, asked.2)
             });
             let writable = fds
