@@ -13,13 +13,8 @@ use table::{ALLOWED, ENGINES, KEPT, MODULES};
 
 const TABLE: &str = "xtask/src/tidy/arrows/table.rs";
 
-/// An arrow against the direction that is allowed still: the list only gets shorter.
-pub(super) struct Kept {
-    from: &'static str,
-    to: &'static str,
-    /// What has to be done first.
-    reason: &'static str,
-}
+/// An arrow against the direction that is allowed still: from a module, to one or an engine, and what has to be done first. The list only gets shorter.
+type Kept = (&'static str, &'static str, &'static str);
 
 /// What an assembly is held against.
 struct Drawing<'a> {
@@ -125,11 +120,8 @@ impl Drawing<'_> {
     }
 
     fn against(&self, arrows: &Arrows) -> Vec<Finding> {
-        let is_kept = |from: &str, to: &str| {
-            self.kept
-                .iter()
-                .any(|kept| kept.from == from && kept.to == to)
-        };
+        let is_kept =
+            |from: &str, to: &str| self.kept.iter().any(|kept| (kept.0, kept.1) == (from, to));
         let mut findings = Vec::new();
         for ((from, to), (path, line)) in arrows {
             if !self.is_allowed(from, to) && !is_kept(from, to) {
@@ -144,7 +136,7 @@ impl Drawing<'_> {
                 findings.push(Finding::at(path, *line, what, remedy));
             }
         }
-        for Kept { from, to, reason } in self.kept {
+        for (from, to, reason) in self.kept {
             let is_there = arrows.contains_key(&((*from).into(), (*to).into()));
             let what = match (is_there, self.is_allowed(from, to), reason.is_empty()) {
                 (false, ..) => "is no arrow any more",
@@ -188,10 +180,6 @@ mod tests {
     use super::*;
 
     const FOLDER: &str = "crates/a/src/";
-
-    fn kept(from: &'static str, to: &'static str, reason: &'static str) -> Kept {
-        Kept { from, to, reason }
-    }
 
     /// A runtime `base`, two systems `one` and `other`, and what these files are found to do.
     fn found(files: &[(&str, &str)], kept: &[Kept]) -> Vec<String> {
@@ -294,16 +282,16 @@ mod tests {
     #[test]
     fn a_kept_arrow_passes_while_it_is_there() {
         let up = [("base.rs", "use crate::one::X;")];
-        assert!(found(&up, &[kept("base", "one", "first it is handed in")]).is_empty());
+        assert!(found(&up, &[("base", "one", "first it is handed in")]).is_empty());
         for (kept, says) in [
-            (kept("one", "other", "later"), "is no arrow any more"),
-            (kept("base", "one", ""), "has no reason"),
+            (("one", "other", "later"), "is no arrow any more"),
+            (("base", "one", ""), "has no reason"),
         ] {
             let found = found(&up, &[kept]).join("\n");
             assert!(found.contains(says) && found.contains(TABLE), "{found}");
         }
         let down = [("one.rs", "use crate::base::B;")];
-        let found = found(&down, &[kept("one", "base", "later")]).join("\n");
+        let found = found(&down, &[("one", "base", "later")]).join("\n");
         assert!(found.contains("is allowed"), "{found}");
     }
 

@@ -3,6 +3,9 @@
 //! A chunk within one block is given where it lies; one that goes over several blocks is joined, and what that copies is counted. Whatever is damaged closes
 //! the chunk that it concerns, which is given with a [`Status`] that says so, and is counted under its name; other E-links and later chunks do not feel it.
 //!
+//! What stands in chunks is held against the data generator and the trigger system ([`payload`], [`numbers`]); trigger numbers are made whole ([`unwrap`]), and
+//! the chunks of one trigger are joined ([`fragments`]).
+//!
 //! ```
 //! use forebay_readout::{Config, Decoder, Payload};
 //! use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Flags};

@@ -28,7 +28,7 @@ mod ttc;
 mod writer;
 
 pub use block::{BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, BlockFormat, BlockFormatError, BlockHead};
-pub use elink::{ELINKS, Elink, Fid};
+pub use elink::{DMA_BUFFERS_MAX, ELINKS, Elink, Fid};
 pub use from_host::{
     FromHostAccount, FromHostDecoder, FromHostLoss, OddLength, PACKET_BYTES, PACKET_PAYLOAD_BYTES,
     PacketFormat, PacketHead, PacketWriter, Pieces, Taken, packets_of,

@@ -10,7 +10,9 @@ mod child;
 pub mod config;
 pub mod demo;
 pub mod device;
+pub mod diagnostics;
 mod elink_table;
+mod emu_error;
 mod error;
 mod kept;
 pub mod map;
@@ -24,5 +26,6 @@ pub mod validate;
 
 pub use buffer_summary::{BufferSummary, CardEnd};
 pub use child::Parent;
+pub use emu_error::EmuError;
 pub use error::ReadoutError;
 pub use reader::ReaderPlan;

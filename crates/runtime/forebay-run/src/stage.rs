@@ -3,18 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use forebay_ledger::{Leak, Words};
 use forebay_sys::control::{Control, ControlError, Message};
-use forebay_sys::mapping::{Access, Mapping};
 
-use crate::builder::BuilderParts;
 use crate::error::RunError;
-use crate::evb_error::EvbError;
-use crate::plan::Plan;
-use crate::receiver::ReceiverParts;
-use crate::sink::SinkParts;
 
 /// How long a message on the control channel may stall.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
@@ -23,37 +17,13 @@ const ORPHAN_LOOK: Duration = Duration::from_millis(500);
 /// Longest time that a stage may outlive its supervisor.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(8);
 
-/// Which part of the chain a process is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Emulated sources.
-    Generator,
-    /// Sockets to rings.
-    Receiver,
-    /// Rings to sinks.
-    Builder,
-}
-
-impl Role {
-    /// The role's name on the command line and in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Generator => "generator",
-            Self::Receiver => "receiver",
-            Self::Builder => "builder",
-        }
-    }
-}
-
-/// First message to a stage.
+/// First message to a stage, which has a role `R` in the run of a plan `P`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
+pub struct Hello<R, P> {
     /// What it is.
-    pub role: Role,
+    pub role: R,
     /// The run.
-    pub plan: Plan,
+    pub plan: P,
     /// How often this role was started before.
     pub restarts: u32,
     /// How many descriptors belong to each part, in the role's order.
@@ -84,14 +54,14 @@ pub enum Report {
     Tainted(String),
 }
 
-/// Runs the stage that the supervisor at the other end of this process's standard input asks for.
+/// Lets `stage` run with the supervisor at the other end of this process's standard input.
 ///
 /// # Errors
 /// The process was not started by a supervisor, or whatever stops the stage.
-pub fn run_child() -> Result<(), RunError> {
+pub fn run_child(stage: fn(Control) -> Result<(), RunError>) -> Result<(), RunError> {
     forebay_sys::signals::leave_signals_to_supervisor();
     outlive_nobody(std::os::unix::process::parent_id())?;
-    run_stage(Control::from_stdin(STALL)?)
+    stage(Control::from_stdin(STALL)?)
 }
 
 /// Time for the last line of the log.
@@ -121,79 +91,8 @@ fn outlive_nobody(supervisor: u32) -> Result<(), RunError> {
         .map_err(RunError::file("starting thread", "orphan-watch"))
 }
 
-/// Runs the stage that the supervisor at the other end of `control` asks for.
-///
-/// # Errors
-/// Whatever stops the stage.
-pub fn run_stage(control: Control) -> Result<(), RunError> {
-    let (control, hello, mut parts) = StageControl::greet(control)?;
-    let plan = &hello.plan;
-    forebay_sys::process::name_thread(&format!("fb-{}", hello.role.name()));
-    let leak: Leak = match &plan.leak {
-        Some(text) if hello.restarts == 0 => text.parse()?,
-        _ => Leak::off(),
-    };
-    let ledger = parts.take_one("ledger")?;
-    let words = Words::new(Mapping::of_fd(ledger, Access::ReadWrite)?);
-    match hello.role {
-        Role::Generator => {
-            let generator = plan
-                .generator
-                .as_ref()
-                .ok_or(EvbError::NotInPlan { what: "generator" })?;
-            control.ready()?;
-            let stop = || !matches!(control.poll(), Ok(None));
-            let mut booked = crate::generator::Booked::of_run(plan, &words)?;
-            crate::generator::run(generator, Some(&mut booked), leak, stop).map(drop)
-        }
-        Role::Receiver => {
-            place(plan.receiver.cpu, plan.receiver.real_time)?;
-            let rings = parts.take();
-            let arena = parts.take_one("arena")?;
-            let sockets = parts.take();
-            if let Some(elinks) = &plan.elinks {
-                return crate::receiver::chunks(plan, elinks, &words, rings, &control, leak);
-            }
-            let Some(replay) = &plan.replay else {
-                let parts = ReceiverParts {
-                    words,
-                    rings,
-                    arena,
-                    sockets,
-                };
-                return crate::receiver::run(plan, parts, &control, leak);
-            };
-            crate::receiver::replay(plan, replay, words, rings, &control, leak)
-        }
-        Role::Builder => {
-            // For tests: a start that takes long.
-            std::thread::sleep(plan.stall_of("builder"));
-            place(plan.builder.cpu, plan.builder.real_time)?;
-            let rings = parts.take();
-            let sinks = plan
-                .sinks
-                .iter()
-                .map(|_| SinkParts {
-                    producer: parts.take(),
-                    consumer: parts.take(),
-                })
-                .collect();
-            crate::builder::run(
-                plan,
-                BuilderParts {
-                    words,
-                    rings,
-                    sinks,
-                },
-                &control,
-                leak,
-            )
-        }
-    }
-}
-
 /// Puts the calling thread where the plan wants it.
-fn place(cpu: Option<usize>, real_time: Option<u8>) -> Result<(), RunError> {
+pub(crate) fn place(cpu: Option<usize>, real_time: Option<u8>) -> Result<(), RunError> {
     if let Some(cpu) = cpu {
         forebay_sys::sched::pin_to_cpu(cpu)?;
     }
@@ -240,24 +139,27 @@ impl Parts {
     }
 }
 
+/// After the first message, or without one.
+impl From<Control> for StageControl {
+    fn from(control: Control) -> Self {
+        Self { control }
+    }
+}
+
 impl StageControl {
     /// Waits for the first message on `control`.
     ///
     /// # Errors
     /// The supervisor is gone or sends something else.
-    pub fn greet(control: Control) -> Result<(Self, Hello, Parts), RunError> {
+    pub fn greet<R: DeserializeOwned, P: DeserializeOwned>(
+        control: Control,
+    ) -> Result<(Self, Hello<R, P>, Parts), RunError> {
         let message = control.receive()?.ok_or(ControlError::PeerGone)?;
         let bytes = message.body.len();
-        let hello: Hello = serde_json::from_slice(&message.body)
+        let hello: Hello<R, P> = serde_json::from_slice(&message.body)
             .map_err(RunError::not_understood("plan", bytes))?;
         let parts = Parts::of(message, &hello.fds);
         Ok((Self { control }, hello, parts))
-    }
-
-    /// A stage of a test.
-    #[cfg(test)]
-    pub(crate) fn of(control: Control) -> Self {
-        Self { control }
     }
 
     /// The channel, for a poller.

@@ -1,20 +1,17 @@
 //! What a run came to: the one JSON object that scripts may rely on.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use forebay_ledger::{Closed, Counter, Snapshot, Supervisor as Life, Verdict, audit};
-use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::removed::Removed;
+use crate::run_files::files_of_runs;
 use crate::silence::Heard;
 use crate::supervisor::Outcome;
 use crate::triggers::Triggers;
@@ -268,44 +265,4 @@ fn files(plan: &Plan, books: &Books, snapshot: &Snapshot) -> Result<Vec<PathBuf>
     // Two sinks may share a directory and the second in which they began.
     found.dedup();
     Ok(found)
-}
-
-/// HLD files in `directory` whose start event carries one of these run numbers, absolute.
-pub(crate) fn files_of_runs(
-    directory: &Path,
-    runs: RangeInclusive<u32>,
-) -> Result<Vec<PathBuf>, RunError> {
-    let entries = match fs::read_dir(directory) {
-        // Somebody removed it during the run.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(RunError::file("listing", directory))?,
-    };
-    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-    let ours = paths.filter(|path| run_of(path).is_some_and(|run| runs.contains(&run)));
-    let mut found: Vec<_> = ours.filter_map(|path| path.canonicalize().ok()).collect();
-    found.sort();
-    Ok(found)
-}
-
-/// The run number behind all that files in the sinks' directories have; 0 when there are none.
-#[must_use]
-pub fn next_run(plan: &Plan) -> u32 {
-    let directories = plan.sinks.iter().filter_map(|sink| match &sink.kind {
-        SinkKind::File(file) => fs::read_dir(&file.directory).ok(),
-        SinkKind::Null | SinkKind::Tcp(_) => None,
-    });
-    let runs =
-        directories.flat_map(|entries| entries.flatten().filter_map(|entry| run_of(&entry.path())));
-    runs.max().map_or(0, |last| last.saturating_add(1))
-}
-
-/// Run number in the start event of an HLD file.
-fn run_of(path: &Path) -> Option<u32> {
-    if path.extension()? != "hld" {
-        return None;
-    }
-    let mut head = [0; EVENT_HEADER_BYTES];
-    File::open(path).ok()?.read_exact(&mut head).ok()?;
-    let header = EventHeader::parse(&head).ok()?;
-    (header.id == EventId::START).then_some(header.run)
 }

@@ -26,7 +26,8 @@ use crate::plan::Plan;
 use crate::receiver::BATCH_SLOTS;
 use crate::receiver::HostBook;
 use crate::run_dir::RunDir;
-use crate::stage::{Order, Report, Role};
+use crate::stage::{Order, Report};
+use crate::stages::Role;
 use crate::worker::{Ended, Worker};
 use parts::bind;
 use patience::Patience;
@@ -137,7 +138,7 @@ impl Supervisor {
         };
         let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id, &mut warnings)?;
         run_dir.path().clone_into(&mut plan.run_dir);
-        plan.run_min = crate::summary::next_run(&plan);
+        plan.run_min = crate::run_files::next_run(&plan);
         let books = Books::declare(&plan)?;
         let ledger_bytes = books.schema.bytes_needed() as u64;
         run_dir.reserve(ledger_bytes, plan.sources.len())?;

@@ -20,7 +20,7 @@ pub use forebay_tdm::plan::{
 };
 pub use forebay_wire::tdm::Mode;
 pub use local_clock::EmulatedClock;
-pub use whole_file::WholeFile;
+pub use whole_file::{BeginError, WholeFile};
 
 /// Where a receiver listens unless it is told otherwise; the port of the original.
 pub const PORT: u16 = 8081;

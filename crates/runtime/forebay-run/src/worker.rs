@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use forebay_sys::control::{Control, ControlError};
 use forebay_sys::process;
+use serde::Serialize;
 
 use crate::error::RunError;
-use crate::stage::{Hello, Order, Report, Role, STALL, run_stage};
+use crate::stage::{Hello, Order, Report, STALL};
 
 /// How a stage ended, and what it used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +33,18 @@ enum Body {
         pid: u32,
     },
     Thread {
-        role: Role,
+        stage: &'static str,
         handle: Option<JoinHandle<(Result<(), RunError>, u64)>>,
     },
+}
+
+/// What is started.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    /// The name of the stage, which its process is given.
+    pub(crate) stage: &'static str,
+    /// Runs it, in a thread.
+    pub(crate) run: fn(Control) -> Result<(), RunError>,
 }
 
 /// One running stage.
@@ -45,17 +55,18 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts a stage and hands it its plan and parts.
-    pub(crate) fn start(
-        hello: &Hello,
+    pub(crate) fn start<R: Serialize, P: Serialize>(
+        entry: Entry,
+        hello: &Hello<R, P>,
         parts: &[Vec<OwnedFd>],
         own_process: bool,
     ) -> Result<Self, RunError> {
         let bytes = serde_json::to_vec(hello).map_err(RunError::not_sayable("plan"))?;
         let (near, far) = Control::pair(STALL)?;
         let body = if own_process {
-            spawn_process(hello.role, far)?
+            spawn_process(entry.stage, far)?
         } else {
-            spawn_thread(hello.role, far)?
+            spawn_thread(entry, far)?
         };
         let worker = Self {
             body,
@@ -107,8 +118,8 @@ impl Worker {
                 how: reaped.status.to_string(),
                 cpu_ns: reaped.cpu.user_ns + reaped.cpu.system_ns,
             })),
-            Body::Thread { handle, role } => {
-                let stage = role.name();
+            Body::Thread { handle, stage } => {
+                let stage = *stage;
                 let Some(done) = handle.take_if(|handle| handle.is_finished()) else {
                     return Ok(None);
                 };
@@ -140,11 +151,11 @@ impl Worker {
     }
 }
 
-fn spawn_process(role: Role, far: Control) -> Result<Body, RunError> {
+fn spawn_process(stage: &'static str, far: Control) -> Result<Body, RunError> {
     let program = own_program()?;
     let child = Command::new(&program)
         .arg0("forebay")
-        .args(["stage", role.name()])
+        .args(["stage", stage])
         .stdin(Stdio::from(far.into_fd()))
         .stdout(Stdio::null())
         .spawn()
@@ -162,18 +173,18 @@ fn own_program() -> Result<PathBuf, RunError> {
     std::env::current_exe().map_err(RunError::file("finding", "this program"))
 }
 
-fn spawn_thread(role: Role, far: Control) -> Result<Body, RunError> {
+fn spawn_thread(entry: Entry, far: Control) -> Result<Body, RunError> {
     let work = move || {
-        let result = run_stage(far);
+        let result = (entry.run)(far);
         (result, forebay_sys::clock::thread_cpu_ns())
     };
-    let name = role.name().to_owned();
+    let name = entry.stage.to_owned();
     let handle = std::thread::Builder::new()
         .name(name.clone())
         .spawn(work)
         .map_err(RunError::file("starting thread", name))?;
     Ok(Body::Thread {
-        role,
+        stage: entry.stage,
         handle: Some(handle),
     })
 }

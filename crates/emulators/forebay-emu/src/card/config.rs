@@ -1,6 +1,6 @@
 //! What an emulated card is to do: plain fields with their units in the names.
 
-use forebay_wire::felix::{BlockFormat, Elink, PacketFormat};
+use forebay_wire::felix::{BlockFormat, DMA_BUFFERS_MAX, Elink, PacketFormat};
 use thiserror::Error;
 
 use super::fault::CardFaultRule;
@@ -9,7 +9,7 @@ use super::ttc::TtcConfig;
 use crate::config::{ConfigError, in_range};
 
 /// Least and most DMA buffers of a device.
-pub const DMA_BUFFERS: (usize, usize) = (1, 8);
+pub const DMA_BUFFERS: (usize, usize) = (1, DMA_BUFFERS_MAX);
 /// Least and most bytes of a chunk: the head of its payload, and what 16 bits can say.
 pub const CHUNK_BYTES: (u32, u32) = (8, 65_535);
 /// Least and most E-links of a card.

@@ -5,6 +5,9 @@ use core::fmt;
 /// E-links of one device: the number has 11 bits.
 pub const ELINKS: usize = 1 << 11;
 
+/// Most DMA buffers of one device.
+pub const DMA_BUFFERS_MAX: usize = 8;
+
 /// An E-link of one device: 5 bits of link above 6 bits of what comes on that link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Elink(u16);

@@ -11,7 +11,7 @@ use forebay_wire::subevent::SubEventRepr;
 use super::*;
 use crate::plan::CompletionName;
 use crate::presets;
-use crate::stage::{Hello, Role};
+use crate::stages::{Hello, Role};
 
 /// Bytes behind a message's sub-events.
 const TRAILER_BYTES: usize = 32;
@@ -51,7 +51,7 @@ impl Bench {
         };
         near.send(&serde_json::to_vec(&hello).unwrap(), &[])
             .unwrap();
-        let (control, ..) = StageControl::greet(far).unwrap();
+        let (control, ..) = StageControl::greet::<Role, Plan>(far).unwrap();
         Self {
             books,
             words,

@@ -12,7 +12,8 @@ use super::stream::Stream;
 use super::streams::Streams;
 use crate::error::RunError;
 use crate::removed::Removed;
-use crate::summary::{Lost, drops, files_of_runs};
+use crate::run_files::files_of_runs;
+use crate::summary::{Lost, drops};
 
 /// One stream.
 #[derive(Debug, Clone, Serialize)]

@@ -22,7 +22,8 @@ use forebay_sys::signals::StopSignals;
 use super::card_books::{CardBooks, CardTime};
 use super::child::Parent;
 use super::device::{DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec};
-use super::error::ReadoutError;
+use super::diagnostics::ServedBoard;
+use super::emu_error::EmuError;
 use super::trigger_times::{self, TriggerTimes};
 use crate::metrics::MetricsServer;
 use from_host::FromHostSide;
@@ -130,7 +131,7 @@ impl Dma for Rings {
 
 impl Rings {
     /// The memories of a card's DMA buffers, and the side that writes into them.
-    fn create(info: &DeviceInfo) -> Result<(Vec<BlockRingMemory>, Self), ReadoutError> {
+    fn create(info: &DeviceInfo) -> Result<(Vec<BlockRingMemory>, Self), EmuError> {
         let (mut memories, mut rings) = (Vec::new(), Vec::new());
         for spec in (0..info.blocks.len()).filter_map(|buffer| info.spec(buffer)) {
             let memory = BlockRingMemory::create(&spec)?;
@@ -178,7 +179,7 @@ impl Rings {
     }
 
     /// Sleeps until that buffer has room, at most so long.
-    fn wait_space(&mut self, buffer: usize, most: Duration) -> Result<(), ReadoutError> {
+    fn wait_space(&mut self, buffer: usize, most: Duration) -> Result<(), EmuError> {
         let waited = self.rings[buffer].wait_space(most);
         // A reader that is the cause of a failure is named.
         self.check()?;
@@ -200,7 +201,7 @@ struct Process<'a> {
     times: Option<TriggerTimes>,
     rings: Rings,
     from_host: FromHostSide,
-    door: Door,
+    door: Door<ServedBoard>,
     warn: &'a mut dyn FnMut(&str),
     books: CardBooks,
     signals: &'a StopSignals,
@@ -224,7 +225,7 @@ pub fn run(
     signals: &StopSignals,
     ready: impl FnOnce(&Path),
     mut warn: impl FnMut(&str),
-) -> Result<CardSummary, ReadoutError> {
+) -> Result<CardSummary, EmuError> {
     let mut card = Card::new(&plan.config)?;
     let times = match &plan.trigger_times {
         Some(path) => {
@@ -259,7 +260,7 @@ pub fn run(
     )?;
     let board = board::board(plan, &info)?;
     let mut door = Door::open(&plan.socket, info, memories)?;
-    door.offer_board(board);
+    door.offer_board(ServedBoard(board));
     door.offer_from_host(Some(memory));
     ready(&plan.socket);
     let mut process = Process {
@@ -318,10 +319,10 @@ struct Ended {
 }
 
 impl Process<'_> {
-    fn work(&mut self) -> Result<Ended, ReadoutError> {
+    fn work(&mut self) -> Result<Ended, EmuError> {
         let wanted = self.plan.config.buffers;
         // Who looks at its diagnostics has buffers too, and wants no triggers.
-        let waits = |door: &Door| door.readers() < wanted || door.is_diagnosed();
+        let waits = |door: &Door<ServedBoard>| door.readers() < wanted || door.is_diagnosed();
         while self.plan.wait_for_readers && waits(&self.door) && !self.stops() {
             self.tend(clock::monotonic_ns())?;
             std::thread::sleep(Duration::from_millis(2));
@@ -365,13 +366,13 @@ impl Process<'_> {
     }
 
     /// Takes packets for the front ends: whether there were some.
-    fn take_packets(&mut self, card_ns: u64) -> Result<bool, ReadoutError> {
+    fn take_packets(&mut self, card_ns: u64) -> Result<bool, EmuError> {
         let (card, door) = (&mut self.card, &mut self.door);
         Ok(self.from_host.turn(card, card_ns, door, self.warn)?)
     }
 
     /// Until something happens in the card, or packets come, or a DMA buffer has room again.
-    fn sleep(&mut self, card_ns: u64) -> Result<(), ReadoutError> {
+    fn sleep(&mut self, card_ns: u64) -> Result<(), EmuError> {
         let dilation = self.plan.time_dilation;
         let due = self.card.poll_timeout();
         let wait_ns = due.map_or(SLEEP_MOST_NS, |due| {
@@ -392,7 +393,7 @@ impl Process<'_> {
     }
 
     /// Readers and books.
-    fn tend(&mut self, now_ns: u64) -> Result<(), ReadoutError> {
+    fn tend(&mut self, now_ns: u64) -> Result<(), EmuError> {
         if now_ns >= self.tended_ns + TEND_NS {
             self.tended_ns = now_ns;
             // What is asked sees the board as it is now.
@@ -424,7 +425,7 @@ impl Process<'_> {
     }
 
     /// Everything goes out and is read, as long as that may take: whether all went out.
-    fn finish(&mut self, card_ns: u64) -> Result<bool, ReadoutError> {
+    fn finish(&mut self, card_ns: u64) -> Result<bool, EmuError> {
         let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
         let mut is_out = false;
         self.from_host.begin_end(&mut self.door);
@@ -452,7 +453,7 @@ impl Process<'_> {
         }
     }
 
-    fn conclude(mut self, ended: Result<Ended, ReadoutError>) -> Result<CardSummary, ReadoutError> {
+    fn conclude(mut self, ended: Result<Ended, EmuError>) -> Result<CardSummary, EmuError> {
         // What came into the buffer before its end and was not read in time stays there.
         self.from_host.close(&mut self.card);
         self.show_books();

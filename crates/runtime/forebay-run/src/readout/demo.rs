@@ -214,7 +214,7 @@ fn write(path: &Path, text: &str) -> Result<String, RunError> {
 ///
 /// # Errors
 /// Files cannot be written, an address is one too many, or a process cannot be started.
-pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, super::ReadoutError> {
+pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, super::EmuError> {
     fs::create_dir_all(&plan.out).map_err(RunError::file("creating directory", &plan.out))?;
     let plan = &DemoPlan {
         out: plan
@@ -270,11 +270,11 @@ pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, super:
 }
 
 /// Where the DMA buffers are published.
-fn addresses(plan: &DemoPlan) -> Result<Vec<Address>, super::ReadoutError> {
+fn addresses(plan: &DemoPlan) -> Result<Vec<Address>, super::EmuError> {
     let any_port = matches!(&plan.backend, Address::Tcp { port: 0, .. })
         || matches!(&plan.backend, Address::Fabric { place, .. } if place.ends_with(":0"));
     if any_port {
-        return Err(super::ReadoutError::AnyPort {
+        return Err(super::EmuError::AnyPort {
             address: plan.backend.to_string(),
         });
     }

@@ -3,7 +3,6 @@
 //! A reader connects, names a DMA buffer, and is handed the descriptors of its memory. It keeps the connection as long as it reads: each side sees by its end
 //! that the other one is gone, however it went. The memory is the card's own: a reader that is started again goes on at the first block that was not released.
 
-mod diagnostics;
 mod door;
 mod from_host;
 
@@ -13,18 +12,17 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use forebay_emu::card::DMA_BUFFERS;
 use forebay_ring::{BlockConsumer, BlockRingSpec};
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
-use forebay_wire::felix::{BlockFormat, BlockFormatError, ELINKS};
+use forebay_wire::felix::board::BOARD_LINKS;
+use forebay_wire::felix::{BlockFormat, BlockFormatError, DMA_BUFFERS_MAX, ELINKS, Elink};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::keys::name_fault;
-pub use diagnostics::Diagnosed;
-pub use door::{Door, Writer};
+pub use door::{Diagnosis, Diagnostics, Door, NoDiagnostics, Writer};
 pub(super) use from_host::from_host_spec;
 pub use from_host::{FromHostDevice, FromHostInfo};
 
@@ -135,9 +133,6 @@ pub enum DeviceError {
     /// A DMA buffer cannot be mapped.
     #[error("DMA buffer: {0}")]
     Ring(#[from] forebay_ring::RingError),
-    /// What is broken in a board that there is not.
-    #[error("board: {0}")]
-    Board(#[from] forebay_emu::card::board::BoardError),
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SysError),
@@ -177,10 +172,21 @@ impl DeviceInfo {
         })
     }
 
+    /// Links that it has: up to the last one with an E-link.
+    #[must_use]
+    pub fn links(&self) -> usize {
+        let elinks = self.elinks.iter().flatten();
+        let links = elinks
+            .filter_map(|number| Elink::new(*number))
+            .map(|elink| usize::from(elink.link()));
+        let last = links.filter(|link| *link < BOARD_LINKS).max();
+        1 + last.unwrap_or(0)
+    }
+
     /// What a card cannot say of itself; none when nothing is wrong.
     fn fault(&self) -> Option<String> {
         let elinks: usize = self.elinks.iter().map(Vec::len).sum();
-        let (buffers, most) = (self.blocks.len(), DMA_BUFFERS.1);
+        let (buffers, most) = (self.blocks.len(), DMA_BUFFERS_MAX);
         if !(1..=most).contains(&buffers) {
             return Some(format!("{buffers} DMA buffers; 1 to {most} are possible"));
         }
@@ -222,7 +228,7 @@ struct Request {
 
 /// What may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+pub(crate) enum Wanted {
     /// What the card says of itself.
     Description,
     /// A DMA buffer, to be read.
@@ -353,7 +359,7 @@ fn unreachable(path: &Path, source: SysError) -> DeviceError {
 }
 
 /// Asks a card for a buffer, or only for what it says of itself, unless `stops` says meanwhile that nobody wants it any more.
-fn ask(
+pub(crate) fn ask(
     path: &Path,
     wanted: Wanted,
     stops: &dyn Fn() -> bool,
@@ -397,25 +403,8 @@ fn ask(
     }
 }
 
-/// Asks a card for the descriptors of its from-host buffer.
-#[cfg(test)]
-pub(super) fn ask_from_host(
-    path: &Path,
-) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
-    ask(path, Wanted::FromHost, &|| false)
-}
-
-/// The same of a DMA buffer.
-#[cfg(test)]
-pub(super) fn ask_buffer(
-    path: &Path,
-    buffer: usize,
-) -> Result<(SeqSocket, DeviceInfo, Vec<OwnedFd>), DeviceError> {
-    ask(path, Wanted::Buffer(buffer), &|| false)
-}
-
 /// What a card answers, and the descriptors that came along.
-fn hear(
+pub(crate) fn hear(
     socket: &SeqSocket,
     path: &Path,
     stops: &dyn Fn() -> bool,

@@ -12,37 +12,6 @@ pub enum ReadoutError {
     /// The card.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// What a card shall be.
-    #[error("card: {0}")]
-    Card(#[from] forebay_emu::card::CardConfigError),
-    /// A file to replay.
-    #[error(
-        "{}: no block begins in its first MiB; is it a file of raw blocks? See what `forebay fcheck` says of it",
-        path.display()
-    )]
-    NoBlocks {
-        /// Which.
-        path: std::path::PathBuf,
-    },
-    /// What is to be replayed is no file.
-    #[error(
-        "{} is {what}, and a replay goes through its file twice and more: save the blocks in a file, and name that",
-        path.display()
-    )]
-    NoFile {
-        /// Which.
-        path: std::path::PathBuf,
-        /// What it is instead.
-        what: &'static str,
-    },
-    /// An address at which nobody could be found.
-    #[error(
-        "{address}: the parts of a chain have to know each other's ports; name one, as in tcp://127.0.0.1:7200"
-    )]
-    AnyPort {
-        /// What was given.
-        address: String,
-    },
     /// The n-th of several addresses.
     #[error(transparent)]
     Address(#[from] forebay_link::bytes::AddressError),

@@ -12,7 +12,8 @@ use crate::books::{
 use crate::error::RunError;
 use crate::host::{Changes, Reading};
 use crate::plan::{Backpressure, SinkKind};
-use crate::stage::{Order, Role};
+use crate::stage::Order;
+use crate::stages::Role;
 
 impl Supervisor {
     /// Closes the ledger.

@@ -7,7 +7,7 @@ use forebay_sys::socket::{UdpOptions, bind_udp};
 use super::Supervisor;
 use crate::error::RunError;
 use crate::plan::Plan;
-use crate::stage::Role;
+use crate::stages::Role;
 
 impl Supervisor {
     /// Fresh descriptors of everything the role needs.

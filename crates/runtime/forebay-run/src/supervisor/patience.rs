@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::plan::Plan;
-use crate::stage::Role;
+use crate::stages::Role;
 
 /// Longest time that a stage may get on with nothing after the order to stop; the builder has in addition what its sinks
 /// may take.

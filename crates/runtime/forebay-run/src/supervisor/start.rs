@@ -7,8 +7,8 @@ use forebay_sys::clock;
 use super::patience::END_LIMIT_NS;
 use super::{Stage, Supervisor};
 use crate::error::RunError;
-use crate::stage::{Hello, Role};
-use crate::worker::{Ended, Worker};
+use crate::stages::{Hello, Role, run_stage};
+use crate::worker::{Ended, Entry, Worker};
 
 /// How long a stage that is starting is waited for when somebody asks to end.
 const START_GRACE_NS: u64 = 300_000_000;
@@ -43,7 +43,11 @@ impl Supervisor {
             supervisor: std::process::id(),
         };
         let begin_items = self.items_of(role);
-        let worker = Worker::start(&hello, &parts, self.own_processes)?;
+        let entry = Entry {
+            stage: role.name(),
+            run: run_stage,
+        };
+        let worker = Worker::start(entry, &hello, &parts, self.own_processes)?;
         self.outcome.pids.insert(role.name(), worker.pid());
         let fresh = Stage {
             worker: None,

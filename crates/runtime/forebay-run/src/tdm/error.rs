@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use forebay_tdm::plan::PlanError;
 use thiserror::Error;
 
+use super::whole_file::BeginError;
 use crate::error::RunError;
 
 /// Errors of time-division UDP.
@@ -31,24 +32,9 @@ pub enum TdmError {
         /// Why not.
         source: io::Error,
     },
-    /// Configuration: a file that is never written over.
-    #[error("{} is there already and is not written over: give {option} another name, or remove it", .path.display())]
-    Taken {
-        /// Which.
-        path: PathBuf,
-        /// What asked for it.
-        option: &'static str,
-    },
-    /// Configuration: a file that has no place.
-    #[error("creating {}: {source}; give {option} a file in a directory that is there and can be written to", .path.display())]
-    Place {
-        /// Which.
-        path: PathBuf,
-        /// What asked for it.
-        option: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
+    /// Configuration: a file that cannot be begun.
+    #[error(transparent)]
+    Begin(#[from] BeginError),
     /// Configuration: a file that an option names cannot be read.
     #[error("{option} {}: {source}; {remedy}", .path.display())]
     Unread {

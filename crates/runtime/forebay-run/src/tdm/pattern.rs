@@ -1,7 +1,5 @@
 //! The bytes of a test stream: known everywhere, so that a receiver can check them.
 
-use forebay_emu::rng::{GOLDEN_GAMMA, hash};
-
 /// Bytes after which it repeats.
 const PERIOD_BYTES: usize = 1 << 20;
 /// What its bytes are longer by, so that each payload lies in one piece.
@@ -9,11 +7,19 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 
 /// One period, and the begin of the next.
 pub(super) fn bytes() -> Vec<u8> {
-    let words = (0..PERIOD_BYTES as u64 / 8).map(|number| hash(GOLDEN_GAMMA, number));
+    let words = (0..PERIOD_BYTES as u64 / 8).map(word);
     let mut bytes = Vec::with_capacity(PERIOD_BYTES + PAYLOAD_BYTES_MAX);
     bytes.extend(words.flat_map(u64::to_be_bytes));
     bytes.extend_from_within(..PAYLOAD_BYTES_MAX);
     bytes
+}
+
+/// The numbers of SplitMix64 (Steele, Lea, Flood 2014; constants of D. Stafford's mix 13) from its second one on.
+fn word(number: u64) -> u64 {
+    let z = number.wrapping_add(2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// So many bytes of the stream at `offset`.

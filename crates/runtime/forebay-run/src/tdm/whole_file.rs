@@ -4,8 +4,32 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use super::TdmError;
+use thiserror::Error;
+
 use crate::watched::{Fate, OUTPUT_REMOVED, fate};
+
+/// Why a file cannot be begun.
+#[derive(Debug, Error)]
+pub enum BeginError {
+    /// Configuration: a file that is never written over.
+    #[error("{} is there already and is not written over: give {option} another name, or remove it", .path.display())]
+    Taken {
+        /// Which.
+        path: PathBuf,
+        /// What asked for it.
+        option: &'static str,
+    },
+    /// Configuration: a file that has no place.
+    #[error("creating {}: {source}; give {option} a file in a directory that is there and can be written to", .path.display())]
+    Place {
+        /// Which.
+        path: PathBuf,
+        /// What asked for it.
+        option: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
 
 /// A file that is written as NAME.part beside its place, and takes its name at the end: so nobody reads half of it, and no file is written over.
 #[derive(Debug)]
@@ -20,9 +44,9 @@ impl WholeFile {
     ///
     /// # Errors
     /// There is such a file, or its directory cannot be written to.
-    pub fn create(path: &Path, option: &'static str) -> Result<Self, TdmError> {
+    pub fn create(path: &Path, option: &'static str) -> Result<Self, BeginError> {
         if path.symlink_metadata().is_ok() {
-            return Err(TdmError::Taken {
+            return Err(BeginError::Taken {
                 path: path.to_path_buf(),
                 option,
             });
@@ -30,7 +54,7 @@ impl WholeFile {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
-        let file = open(&part).map_err(|source| TdmError::Place {
+        let file = open(&part).map_err(|source| BeginError::Place {
             path: part.clone(),
             option,
             source,

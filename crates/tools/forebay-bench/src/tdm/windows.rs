@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use forebay_ledger::Balance;
 use forebay_run::tdm::receive::{Came, Lost, ReceiveSummary, Row, Watch};
-use forebay_run::tdm::{Plan, TdmError, WholeFile};
+use forebay_run::tdm::{BeginError, Plan, WholeFile};
 use parquet::data_type::ByteArray;
 
 use crate::rows::groups::{Groups, Values};
@@ -61,7 +61,7 @@ impl WindowFile {
 
     fn with_groups(path: &Path, most: usize) -> Result<Self> {
         let file = WholeFile::create(path, OPTION)?;
-        let handle = file.handle().map_err(|source| TdmError::Place {
+        let handle = file.handle().map_err(|source| BeginError::Place {
             path: path.to_path_buf(),
             option: OPTION,
             source,

@@ -1,19 +1,20 @@
 //! The board of a card at work: its diagnostics are served beside the data.
 
 use forebay_emu::card::Dma;
-use forebay_emu::card::board::{Board, BoardConfig, Defect, Fault};
+use forebay_emu::card::board::{Board, BoardConfig, BoardError, Defect, Fault};
 
 use super::{CardPlan, Process, Rings};
-use crate::readout::device::{DeviceError, DeviceInfo};
+use crate::readout::device::DeviceInfo;
+use crate::readout::diagnostics::{ServedBoard, board_of};
 
 /// The board that a plan asks for.
-pub(super) fn board(plan: &CardPlan, info: &DeviceInfo) -> Result<Board, DeviceError> {
+pub(super) fn board(plan: &CardPlan, info: &DeviceInfo) -> Result<Board, BoardError> {
     let config = BoardConfig {
         seed: plan.config.seed,
         faults: plan.defects.clone(),
-        ..info.board()
+        ..board_of(info)
     };
-    Ok(Board::new(&config)?)
+    Board::new(&config)
 }
 
 /// The way of test blocks, which is open when that of data is closed.
@@ -46,7 +47,7 @@ impl Process<'_> {
     pub(super) fn tend_board(&mut self, now_ns: u64) {
         let passed = now_ns.saturating_sub(self.board_ns);
         self.board_ns = self.board_ns.max(now_ns);
-        let Some(board) = self.door.board_mut() else {
+        let Some(ServedBoard(board)) = self.door.board_mut() else {
             return;
         };
         board.advance(passed, &mut TestWay(&mut self.rings));
@@ -55,7 +56,7 @@ impl Process<'_> {
 
     /// Closes the way of data into buffers that take test blocks only.
     pub(super) fn hold_buffers(&mut self) {
-        let Some(board) = self.door.board_mut() else {
+        let Some(ServedBoard(board)) = self.door.board_mut() else {
             return;
         };
         let buffers = 0..self.rings.rings.len();

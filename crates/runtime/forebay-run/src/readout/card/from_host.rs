@@ -6,6 +6,7 @@ use forebay_wire::felix::PACKET_BYTES;
 
 use crate::readout::card_books::FromHostBook;
 use crate::readout::device::{Door, Writer};
+use crate::readout::diagnostics::ServedBoard;
 
 /// Packets that are taken between two looks at the time.
 const BATCH: u64 = 4096;
@@ -51,7 +52,7 @@ impl FromHostSide {
         &mut self,
         card: &mut Card,
         card_ns: u64,
-        door: &mut Door,
+        door: &mut Door<ServedBoard>,
         warn: &mut dyn FnMut(&str),
     ) -> Result<bool, RingError> {
         if self.closed {
@@ -90,7 +91,7 @@ impl FromHostSide {
     }
 
     /// Of so many packets those of this writer, and of the time before the card's end.
-    fn until_end(&mut self, there: u64, door: &Door) -> u64 {
+    fn until_end(&mut self, there: u64, door: &Door<ServedBoard>) -> u64 {
         let (at, block) = (self.packets.read_position(), PACKET_BYTES as u64);
         if door.writer() == Writer::Gone && self.seam.is_none() {
             self.seam = Some(at + there * block);
@@ -102,7 +103,7 @@ impl FromHostSide {
     }
 
     /// When all packets of a writer that is gone are read, the messages that he did not end are lost, and another writer may come.
-    fn settle(&mut self, card: &mut Card, door: &mut Door) {
+    fn settle(&mut self, card: &mut Card, door: &mut Door<ServedBoard>) {
         let at = self.packets.read_position();
         if self.seam.is_some_and(|seam| at >= seam) {
             self.seam = None;
@@ -116,7 +117,7 @@ impl FromHostSide {
     fn start_over(
         &mut self,
         card: &mut Card,
-        door: &mut Door,
+        door: &mut Door<ServedBoard>,
         fault: &str,
         warn: &mut dyn FnMut(&str),
     ) -> Result<(), RingError> {
@@ -137,7 +138,7 @@ impl FromHostSide {
     }
 
     /// The card is about to end: what is in the buffer now is read, and nothing that comes later.
-    pub(super) fn begin_end(&mut self, door: &mut Door) {
+    pub(super) fn begin_end(&mut self, door: &mut Door<ServedBoard>) {
         door.offer_from_host(None);
         let there = self.packets.look().unwrap_or(0);
         self.end = Some(self.packets.read_position() + there * PACKET_BYTES as u64);
@@ -189,13 +190,13 @@ mod tests {
     use super::*;
     use crate::readout::card_books::CardBooks;
     use crate::readout::device::{
-        DeviceError, DeviceInfo, FromHostDevice, FromHostInfo, from_host_spec,
+        DeviceError, DeviceInfo, FromHostDevice, FromHostInfo, Wanted, ask, from_host_spec,
     };
 
     struct Bench {
         card: Card,
         side: FromHostSide,
-        door: Door,
+        door: Door<ServedBoard>,
         path: PathBuf,
         warnings: Vec<String>,
         books: CardBooks,
@@ -376,7 +377,7 @@ mod tests {
         // It takes the descriptors and writes its own index by hand: a position beyond all that was ever read, then one within a packet.
         for nonsense in [1_u64 << 62, 7] {
             let (hostile, fds) = bench.serving(|path| {
-                let asked = crate::readout::device::ask_from_host(path).unwrap();
+                let asked = ask(path, Wanted::FromHost, &|| false).unwrap();
                 (asked.0, asked.2)
             });
             let writable = fds

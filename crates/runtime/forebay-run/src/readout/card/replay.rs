@@ -22,7 +22,7 @@ use crate::metrics::MetricsServer;
 use crate::readout::check::frame::Next;
 use crate::readout::child::Parent;
 use crate::readout::device::{DeviceInfo, Door};
-use crate::readout::error::ReadoutError;
+use crate::readout::emu_error::EmuError;
 use books::{Books, CUT_OFF, NO_BLOCK};
 use reading::{Reading, Sequences, Survey, head_of, survey};
 
@@ -107,7 +107,7 @@ pub fn run(
     signals: &StopSignals,
     ready: impl FnOnce(&Path),
     mut warn: impl FnMut(&str),
-) -> Result<ReplaySummary, ReadoutError> {
+) -> Result<ReplaySummary, EmuError> {
     let Survey { format, elinks } = survey(replay)?;
     let mut buffers: Box<[usize]> = vec![0; forebay_wire::felix::ELINKS].into();
     for one in &plan.config.elinks {
@@ -165,7 +165,7 @@ impl Player<'_> {
         self.signals.count() > 0 || self.orphaned
     }
 
-    fn play(&mut self) -> Result<(), ReadoutError> {
+    fn play(&mut self) -> Result<(), EmuError> {
         let wanted = self.plan.config.buffers;
         while self.plan.wait_for_readers && self.door.readers() < wanted && !self.stops() {
             self.tend()?;
@@ -185,7 +185,7 @@ impl Player<'_> {
     }
 
     /// Once through the file; false when it was stopped.
-    fn play_once(&mut self) -> Result<bool, ReadoutError> {
+    fn play_once(&mut self) -> Result<bool, EmuError> {
         let mut reading = Reading::begin(self.replay, Some(self.format))?;
         while !self.stops() {
             let next = reading.next(&self.replay.file)?;
@@ -214,7 +214,7 @@ impl Player<'_> {
     }
 
     /// Puts a block into its buffer, as late as its time and the room there ask for.
-    fn show_block(&mut self, block: &[u8]) -> Result<(), ReadoutError> {
+    fn show_block(&mut self, block: &[u8]) -> Result<(), EmuError> {
         let head = head_of(block, self.format);
         let buffer = head.map_or(0, |head| self.buffers[usize::from(head.elink.number())]);
         let bytes = block.len();
@@ -243,7 +243,7 @@ impl Player<'_> {
         block: &[u8],
         head: Option<BlockHead>,
         buffer: usize,
-    ) -> Result<bool, ReadoutError> {
+    ) -> Result<bool, EmuError> {
         self.wait_for_time()?;
         let has_room = self.wait_for_room(buffer)?;
         let Some(into) = self.rings.reserve(buffer).filter(|_| has_room) else {
@@ -257,7 +257,7 @@ impl Player<'_> {
         Ok(true)
     }
 
-    fn wait_for_time(&mut self) -> Result<(), ReadoutError> {
+    fn wait_for_time(&mut self) -> Result<(), EmuError> {
         let Some(blocks_hz) = self.replay.blocks_hz else {
             return Ok(());
         };
@@ -275,7 +275,7 @@ impl Player<'_> {
     }
 
     /// Whether there is room; without it only after an order to stop.
-    fn wait_for_room(&mut self, buffer: usize) -> Result<bool, ReadoutError> {
+    fn wait_for_room(&mut self, buffer: usize) -> Result<bool, EmuError> {
         if self.rings.reserve(buffer).is_some() {
             return Ok(true);
         }
@@ -302,7 +302,7 @@ impl Player<'_> {
     }
 
     /// Readers and books.
-    fn tend(&mut self) -> Result<(), ReadoutError> {
+    fn tend(&mut self) -> Result<(), EmuError> {
         self.door.serve()?;
         self.orphaned = self.parent.is_gone();
         self.rings.check()?;
@@ -315,7 +315,7 @@ impl Player<'_> {
     }
 
     /// Waits until everything is read, as long as that may take.
-    fn finish(&mut self) -> Result<(), ReadoutError> {
+    fn finish(&mut self) -> Result<(), EmuError> {
         let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
         self.rings.close();
         loop {
@@ -331,9 +331,9 @@ impl Player<'_> {
 
     fn conclude(
         &mut self,
-        ended: &Result<(), ReadoutError>,
+        ended: &Result<(), EmuError>,
         elinks: BTreeSet<u16>,
-    ) -> Result<ReplaySummary, ReadoutError> {
+    ) -> Result<ReplaySummary, EmuError> {
         // What failed may have failed before what was placed could be seen.
         self.show();
         self.books.commit(&mut self.rings);
@@ -348,7 +348,7 @@ impl Player<'_> {
         Ok(summary)
     }
 
-    fn summary(&mut self, elinks: BTreeSet<u16>) -> Result<ReplaySummary, ReadoutError> {
+    fn summary(&mut self, elinks: BTreeSet<u16>) -> Result<ReplaySummary, EmuError> {
         let verdict = self.books.ledger.verdict()?;
         let (books, file) = (&self.books, &self.books.file);
         let accounts = books.dma.iter().map(|(account, _)| account);

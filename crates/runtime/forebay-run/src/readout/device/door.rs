@@ -7,12 +7,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use forebay_emu::card::board::Board;
 use forebay_ring::BlockRingMemory;
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::{Arrived, SeqListener, SeqSocket};
 
-use super::diagnostics;
 use super::{Answer, DeviceError, DeviceInfo, PATIENCE, Request, VERSION, Wanted};
 
 /// Readers that may be connected at a time.
@@ -38,9 +36,40 @@ pub enum Writer {
     Gone,
 }
 
+/// What the diagnostics of a card work on.
+pub trait Diagnostics {
+    /// Carries a request out.
+    fn answer(&mut self, asked: &[u8]) -> Diagnosis;
+    /// The process that was at the diagnostics is gone: DMA buffers and triggers are those of the data again.
+    fn end(&mut self);
+}
+
+/// The answer to one request.
+#[derive(Debug)]
+pub struct Diagnosis {
+    /// What is told; none when it cannot be written down.
+    pub text: Option<Vec<u8>>,
+    /// Nothing was done.
+    pub is_refused: bool,
+}
+
+/// Of a card that has none.
+#[derive(Debug)]
+pub enum NoDiagnostics {}
+
+impl Diagnostics for NoDiagnostics {
+    fn answer(&mut self, _: &[u8]) -> Diagnosis {
+        match *self {}
+    }
+
+    fn end(&mut self) {
+        match *self {}
+    }
+}
+
 /// The card's side.
 #[derive(Debug)]
-pub struct Door {
+pub struct Door<B = NoDiagnostics> {
     path: PathBuf,
     /// Which file that is: somebody may have put another one there.
     file: Option<[u64; 2]>,
@@ -48,14 +77,14 @@ pub struct Door {
     memories: Vec<BlockRingMemory>,
     from_host: Option<BlockRingMemory>,
     writer: Writer,
-    board: Option<Board>,
+    board: Option<B>,
     listener: SeqListener,
     readers: Vec<Reader>,
     /// Readers that were turned away.
     refused: u64,
 }
 
-impl Door {
+impl<B: Diagnostics> Door<B> {
     /// Listens at `path`, where a card that was killed may have left its socket.
     ///
     /// # Errors
@@ -112,7 +141,7 @@ impl Door {
             } else {
                 match self.readers.swap_remove(at).has {
                     Some(Wanted::FromHost) => self.writer = Writer::Gone,
-                    Some(Wanted::Diagnostics) => self.board.iter_mut().for_each(diagnostics::end),
+                    Some(Wanted::Diagnostics) => self.board.iter_mut().for_each(B::end),
                     _ => {}
                 }
             }
@@ -216,22 +245,23 @@ impl Door {
 
     /// A request on a connection for diagnostics; false when its answer cannot be said.
     fn diagnose(&mut self, at: usize, asked: &[u8]) -> bool {
-        let told = match &mut self.board {
-            Some(board) => diagnostics::answer(board, asked),
-            None => diagnostics::Told::Refused("it has none".into()),
+        let Some(board) = &mut self.board else {
+            return false;
         };
-        self.refused += u64::from(matches!(told, diagnostics::Told::Refused(_)));
+        let told = board.answer(asked);
+        self.refused += u64::from(told.is_refused);
         let socket = &self.readers[at].socket;
-        serde_json::to_vec(&told).is_ok_and(|text| socket.send(&text, &[]).unwrap_or(false))
+        told.text
+            .is_some_and(|text| socket.send(&text, &[]).unwrap_or(false))
     }
 
     /// What its diagnostics work on, from now on.
-    pub fn offer_board(&mut self, board: Board) {
+    pub fn offer_board(&mut self, board: B) {
         self.board = Some(board);
     }
 
     /// What its diagnostics work on.
-    pub fn board_mut(&mut self) -> Option<&mut Board> {
+    pub fn board_mut(&mut self) -> Option<&mut B> {
         self.board.as_mut()
     }
 
@@ -301,7 +331,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl<B> Drop for Door<B> {
     fn drop(&mut self) {
         if identity(&self.path) == self.file {
             // It may be gone already.

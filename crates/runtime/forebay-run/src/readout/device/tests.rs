@@ -39,7 +39,7 @@ fn readers_get_the_buffer_that_they_name_and_one_at_a_time() {
     let missing = Device::open(&path, 0).unwrap_err();
     assert!(matches!(missing, DeviceError::NotThere { .. }), "{missing}");
     let mut door = Door::open(&path, info(), memories()).unwrap();
-    let other = Door::open(&path, info(), memories()).unwrap_err();
+    let other = Door::<NoDiagnostics>::open(&path, info(), memories()).unwrap_err();
     assert!(matches!(other, DeviceError::InUse { .. }), "{other}");
     let opens = |buffer: usize| {
         let path = path.clone();
@@ -72,12 +72,12 @@ fn what_is_no_left_over_socket_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("precious.txt");
     std::fs::write(&path, "data").unwrap();
-    let error = Door::open(&path, info(), memories()).unwrap_err();
+    let error = Door::<NoDiagnostics>::open(&path, info(), memories()).unwrap_err();
     assert!(matches!(error, DeviceError::NoSocket { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), b"data");
     // Somebody has put another socket there meanwhile: it is not this door's to remove.
     let path = directory.path().join("card.sock");
-    let door = Door::open(&path, info(), memories()).unwrap();
+    let door = Door::<NoDiagnostics>::open(&path, info(), memories()).unwrap();
     std::fs::remove_file(&path).unwrap();
     let _other = SeqListener::bind(&path, 1).unwrap();
     drop(door);
@@ -144,55 +144,6 @@ fn a_socket_that_was_left_is_taken_over_and_garbage_is_answered() {
     let _silent = SeqSocket::connect(&path).unwrap();
     let path = path.clone();
     assert!(serving(&mut door, move || Device::open(&path, 0)).is_ok());
-}
-
-#[test]
-fn diagnostics_have_one_user_and_bear_what_he_says() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("card.sock");
-    let mut door = Door::open(&path, info(), memories()).unwrap();
-    let opens = |path: &Path| {
-        let path = path.to_path_buf();
-        move || ask(&path, Wanted::Diagnostics, &|| false).map(|(socket, ..)| socket)
-    };
-    let without = serving(&mut door, opens(&path)).unwrap_err();
-    assert!(without.to_string().contains("it has none"), "{without}");
-    door.offer_board(forebay_emu::card::board::Board::new(&info().board()).unwrap());
-    let socket = serving(&mut door, opens(&path)).unwrap();
-    assert!(door.is_diagnosed() && door.readers() == 0);
-    let second = serving(&mut door, opens(&path)).unwrap_err();
-    assert!(second.to_string().contains("somebody else"), "{second}");
-    let mut tell = |asked: &[u8]| {
-        socket.send(asked, &[]).unwrap();
-        door.serve().unwrap();
-        let (text, _) = hear(&socket, &path, &|| false).unwrap();
-        (String::from_utf8(text).unwrap(), door.refused())
-    };
-    let many = format!(r#"{{"access":[{}[0,null]]}}"#, "[0,null],".repeat(100));
-    let refused: [&[u8]; 5] = [
-        b"x",
-        br#"{"access":[[-1,null]]}"#,
-        br#"{"version":1,"buffer":0}"#,
-        br#"{"ttc":{"rate_hz":10000000,"for_ns":10000000000,"ecr_period_ns":0}}"#,
-        many.as_bytes(),
-    ];
-    // Two were turned away before.
-    for (asked, count) in refused.into_iter().zip(3_u64..) {
-        let (told, refused) = tell(asked);
-        assert!(told.starts_with(r#"{"refused":"#), "{told}");
-        assert_eq!(refused, count);
-    }
-    let (told, _) =
-        tell(br#"{"access":[[256,7],[256,null],[4294967295,1],[4294967295,null],[0,null]]}"#);
-    assert_eq!(told, r#"{"values":[7,0,1810]}"#);
-    let (told, _) = tell(br#"{"ttc":{"rate_hz":4294967295,"for_ns":1000,"ecr_period_ns":0}}"#);
-    assert!(told.starts_with(r#"{"sent":"#), "{told}");
-    let (_, refused) = tell(br#"{"access":[[2304,255]]}"#);
-    assert_eq!(refused, 7);
-    assert!(door.board_mut().unwrap().holds(1));
-    drop(socket);
-    door.serve().unwrap();
-    assert!(!door.is_diagnosed() && !door.board_mut().unwrap().holds(1));
 }
 
 #[test]

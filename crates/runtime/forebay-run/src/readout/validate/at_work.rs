@@ -5,7 +5,8 @@ use std::path::Path;
 use forebay_readout::validate::{Campaign, CardReport, Expected, Limits, Test, Verdict};
 use serde::Serialize;
 
-use crate::readout::device::{DeviceError, Diagnosed};
+use crate::readout::device::DeviceError;
+use crate::readout::diagnostics::{Diagnosed, board_of};
 
 /// What the campaign says of a card at work.
 #[derive(Clone, Debug, Serialize)]
@@ -27,7 +28,7 @@ pub struct DeviceReport {
 /// There is no card, it has no diagnostics, or it ends meanwhile.
 pub fn device(path: &Path, begin: impl FnMut(Test)) -> Result<DeviceReport, DeviceError> {
     let mut card = Diagnosed::open(path)?;
-    let board = card.info.board();
+    let board = board_of(&card.info);
     let campaign = Campaign {
         expected: Expected {
             links: board.links,

@@ -28,7 +28,7 @@ fn replayed(capture: &[u8], selection: &Selection) -> Replayed {
     let memory = RingSetMemory::create(&spec).unwrap();
     let mut consumers = Consumers::map(&spec, memory.consumer_fds().unwrap()).unwrap();
     let (supervisor, control) = Control::pair(Duration::from_secs(1)).unwrap();
-    let control = StageControl::of(control);
+    let control = StageControl::from(control);
     let rings = memory.producer_fds().unwrap();
     let replay = plan.replay.as_ref().unwrap();
     let stage = Stage::attach(&plan, replay, &words, rings, &control, Leak::off());

@@ -9,7 +9,7 @@ use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 use forebay_wire::tdm::DATA_HEAD_BYTES;
 
-use super::super::TdmError;
+use super::super::{BeginError, TdmError};
 use super::found::{Found, Kind};
 use super::lines::Lines;
 use super::streams::create_new;
@@ -70,7 +70,7 @@ pub(super) fn look_for(
     let path = directory.join(name(&csv.prefix, windows, plan));
     if path.symlink_metadata().is_ok() {
         let option = OPTION;
-        return Err(TdmError::Taken { path, option });
+        return Err(BeginError::Taken { path, option }.into());
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use forebay_tdm::receiver::LostRange;
 use forebay_wire::tdm::Carries;
 
-use super::super::{TdmError, pattern};
+use super::super::{BeginError, TdmError, pattern};
 use super::found::Found;
 use super::heaps::{HeapStream, HeapTally, Sum as HeapSum};
 use crate::net::NetSummary;
@@ -381,15 +381,16 @@ fn standard_output() -> Result<File, TdmError> {
 pub(super) fn create_new(path: &Path, option: &'static str) -> Result<File, TdmError> {
     File::create_new(path).map_err(|source| {
         let path = path.to_path_buf();
-        if source.kind() == io::ErrorKind::AlreadyExists {
-            TdmError::Taken { path, option }
+        let error = if source.kind() == io::ErrorKind::AlreadyExists {
+            BeginError::Taken { path, option }
         } else {
-            TdmError::Place {
+            BeginError::Place {
                 path,
                 option,
                 source,
             }
-        }
+        };
+        error.into()
     })
 }
 

@@ -10,7 +10,7 @@ use forebay_wire::felix::{BlockFormat, BlockHead, ELINKS};
 use super::BlockReplay;
 use crate::error::RunError;
 use crate::readout::check::frame::{Framer, Next, Window, detect};
-use crate::readout::error::ReadoutError;
+use crate::readout::emu_error::EmuError;
 
 /// What a file holds.
 pub(super) struct Survey {
@@ -30,7 +30,7 @@ impl Reading {
     pub(super) fn begin(
         replay: &BlockReplay,
         format: Option<BlockFormat>,
-    ) -> Result<Self, ReadoutError> {
+    ) -> Result<Self, EmuError> {
         let path = &replay.file;
         // Opening a pipe would wait for who writes into it.
         let found = std::fs::metadata(path).map_err(RunError::file("opening", path))?;
@@ -41,7 +41,7 @@ impl Reading {
             } else {
                 "a pipe or a device"
             };
-            return Err(ReadoutError::NoFile { path, what });
+            return Err(EmuError::NoFile { path, what });
         }
         let mut file = File::open(path).map_err(RunError::file("opening", path))?;
         let mut window = Window::new();
@@ -49,7 +49,7 @@ impl Reading {
             .fill(&mut file)
             .map_err(RunError::file("reading", path))?;
         let format = format.or_else(|| detect(&window, replay.headers));
-        let format = format.ok_or_else(|| ReadoutError::NoBlocks { path: path.clone() })?;
+        let format = format.ok_or_else(|| EmuError::NoBlocks { path: path.clone() })?;
         Ok(Self {
             file,
             window,
@@ -59,7 +59,7 @@ impl Reading {
     }
 
     /// What comes next; the block, if it is one, is at the beginning of the window.
-    pub(super) fn next(&mut self, path: &Path) -> Result<Next, ReadoutError> {
+    pub(super) fn next(&mut self, path: &Path) -> Result<Next, EmuError> {
         let Self {
             file,
             window,
@@ -82,7 +82,7 @@ pub(super) fn head_of(block: &[u8], format: BlockFormat) -> Option<BlockHead> {
     (head.marker == format.marker()).then_some(head)
 }
 
-pub(super) fn survey(replay: &BlockReplay) -> Result<Survey, ReadoutError> {
+pub(super) fn survey(replay: &BlockReplay) -> Result<Survey, EmuError> {
     let mut reading = Reading::begin(replay, None)?;
     let format = reading.decoder.format();
     let mut elinks = BTreeSet::new();

@@ -8,7 +8,7 @@ use forebay_ring::BlockConsumer;
 use forebay_wire::felix::{BlockWriter, Elink};
 
 use super::*;
-use crate::readout::device::ask_buffer;
+use crate::readout::device::{Wanted, ask};
 use crate::run_dir::open_ledger;
 
 /// A file of so many empty blocks.
@@ -27,7 +27,7 @@ fn file_of(blocks: usize, path: &Path) {
 fn hostile(socket: &Path, wanted: u64) {
     let begun = Instant::now();
     let (_socket, info, fds) = loop {
-        match ask_buffer(socket, 0) {
+        match ask(socket, Wanted::Buffer(0), &|| false) {
             Ok(opened) => break opened,
             Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error}"),
         }

@@ -55,7 +55,7 @@ impl Bench {
             books,
             words,
             memory,
-            control: StageControl::of(control),
+            control: StageControl::from(control),
             _supervisor: supervisor,
         }
     }

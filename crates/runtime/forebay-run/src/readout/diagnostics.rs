@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use forebay_emu::card::board::{Board, BoardConfig, TtcBurst};
 use forebay_readout::validate::{Access, Burst, Card, Counts};
 use forebay_sys::seqpacket::SeqSocket;
-use forebay_wire::felix::Elink;
-use forebay_wire::felix::board::{BOARD_LINKS, DMA_TEST_HOLD, TTC_SELECT};
+use forebay_wire::felix::board::{DMA_TEST_HOLD, TTC_SELECT};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
-use super::{Device, DeviceError, DeviceInfo, Wanted, ask, hear};
+use super::device::{Device, DeviceError, DeviceInfo, Diagnosis, Diagnostics, Wanted, ask, hear};
 
 /// Accesses of a request, at most.
 const ACCESSES_MOST: usize = 100;
@@ -39,7 +38,7 @@ enum Asked {
 /// What is told.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Told {
+enum Told {
     /// What the reads have said.
     Values(Vec<u64>),
     /// What was sent.
@@ -49,7 +48,7 @@ pub(super) enum Told {
 }
 
 /// Carries a request out.
-pub(super) fn answer(board: &mut Board, asked: &[u8]) -> Told {
+fn answer(board: &mut Board, asked: &[u8]) -> Told {
     match serde_json::from_slice(asked) {
         Err(error) => Told::Refused(format!("no request: {error}")),
         Ok(Asked::Access(accesses)) if accesses.len() > ACCESSES_MOST => Told::Refused(format!(
@@ -89,32 +88,32 @@ pub(super) fn answer(board: &mut Board, asked: &[u8]) -> Told {
     }
 }
 
-/// Who was at the diagnostics is gone: DMA buffers and triggers are those of the data again.
-pub(super) fn end(board: &mut Board) {
-    board.write(DMA_TEST_HOLD.address, 0);
-    board.write(TTC_SELECT.address, 0);
-}
+/// The board of a card at work, whose diagnostics are served.
+#[derive(Debug)]
+pub struct ServedBoard(pub Board);
 
-impl DeviceInfo {
-    /// Links that it has: up to the last one with an E-link.
-    #[must_use]
-    pub fn links(&self) -> usize {
-        let elinks = self.elinks.iter().flatten();
-        let links = elinks
-            .filter_map(|number| Elink::new(*number))
-            .map(|elink| usize::from(elink.link()));
-        let last = links.filter(|link| *link < BOARD_LINKS).max();
-        1 + last.unwrap_or(0)
+impl Diagnostics for ServedBoard {
+    fn answer(&mut self, asked: &[u8]) -> Diagnosis {
+        let told = answer(&mut self.0, asked);
+        Diagnosis {
+            is_refused: matches!(told, Told::Refused(_)),
+            text: serde_json::to_vec(&told).ok(),
+        }
     }
 
-    /// The board of such a card, with nothing wrong.
-    #[must_use]
-    pub fn board(&self) -> BoardConfig {
-        let usual = BoardConfig::new(self.links(), self.blocks.len());
-        BoardConfig {
-            format: self.format().unwrap_or(usual.format),
-            ..usual
-        }
+    fn end(&mut self) {
+        self.0.write(DMA_TEST_HOLD.address, 0);
+        self.0.write(TTC_SELECT.address, 0);
+    }
+}
+
+/// The board of such a card, with nothing wrong.
+#[must_use]
+pub fn board_of(info: &DeviceInfo) -> BoardConfig {
+    let usual = BoardConfig::new(info.links(), info.blocks.len());
+    BoardConfig {
+        format: info.format().unwrap_or(usual.format),
+        ..usual
     }
 }
 
@@ -283,5 +282,94 @@ impl Card for Diagnosed {
             Told::Sent { l1a, bcr, ecr } => Ok(Counts { l1a, bcr, ecr }),
             _ => Err(self.no_card("it answers another question".into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_ring::BlockRingMemory;
+
+    use super::super::device::Door;
+    use super::*;
+
+    fn info() -> DeviceInfo {
+        DeviceInfo {
+            name: "card".into(),
+            marker: 0xc0ce,
+            headers: false,
+            blocks: vec![64, 128],
+            elinks: vec![vec![0], vec![64]],
+            from_host: None,
+            pid: std::process::id(),
+        }
+    }
+
+    fn memories() -> Vec<BlockRingMemory> {
+        let specs = (0..2).map(|buffer| info().spec(buffer).unwrap());
+        specs
+            .map(|spec| BlockRingMemory::create(&spec).unwrap())
+            .collect()
+    }
+
+    /// Serves until the thread's answer is there.
+    fn serving<T: Send + 'static>(
+        door: &mut Door<ServedBoard>,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let asking = std::thread::spawn(ask);
+        while !asking.is_finished() {
+            door.serve().unwrap();
+            std::thread::yield_now();
+        }
+        asking.join().unwrap()
+    }
+
+    #[test]
+    fn diagnostics_have_one_user_and_bear_what_he_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("card.sock");
+        let mut door: Door<ServedBoard> = Door::open(&path, info(), memories()).unwrap();
+        let opens = |path: &Path| {
+            let path = path.to_path_buf();
+            move || ask(&path, Wanted::Diagnostics, &|| false).map(|(socket, ..)| socket)
+        };
+        let without = serving(&mut door, opens(&path)).unwrap_err();
+        assert!(without.to_string().contains("it has none"), "{without}");
+        door.offer_board(ServedBoard(Board::new(&board_of(&info())).unwrap()));
+        let socket = serving(&mut door, opens(&path)).unwrap();
+        assert!(door.is_diagnosed() && door.readers() == 0);
+        let second = serving(&mut door, opens(&path)).unwrap_err();
+        assert!(second.to_string().contains("somebody else"), "{second}");
+        let mut tell = |asked: &[u8]| {
+            socket.send(asked, &[]).unwrap();
+            door.serve().unwrap();
+            let (text, _) = hear(&socket, &path, &|| false).unwrap();
+            (String::from_utf8(text).unwrap(), door.refused())
+        };
+        let many = format!(r#"{{"access":[{}[0,null]]}}"#, "[0,null],".repeat(100));
+        let refused: [&[u8]; 5] = [
+            b"x",
+            br#"{"access":[[-1,null]]}"#,
+            br#"{"version":1,"buffer":0}"#,
+            br#"{"ttc":{"rate_hz":10000000,"for_ns":10000000000,"ecr_period_ns":0}}"#,
+            many.as_bytes(),
+        ];
+        // Two were turned away before.
+        for (asked, count) in refused.into_iter().zip(3_u64..) {
+            let (told, refused) = tell(asked);
+            assert!(told.starts_with(r#"{"refused":"#), "{told}");
+            assert_eq!(refused, count);
+        }
+        let (told, _) =
+            tell(br#"{"access":[[256,7],[256,null],[4294967295,1],[4294967295,null],[0,null]]}"#);
+        assert_eq!(told, r#"{"values":[7,0,1810]}"#);
+        let (told, _) = tell(br#"{"ttc":{"rate_hz":4294967295,"for_ns":1000,"ecr_period_ns":0}}"#);
+        assert!(told.starts_with(r#"{"sent":"#), "{told}");
+        let (_, refused) = tell(br#"{"access":[[2304,255]]}"#);
+        assert_eq!(refused, 7);
+        assert!(door.board_mut().unwrap().0.holds(1));
+        drop(socket);
+        door.serve().unwrap();
+        assert!(!door.is_diagnosed() && !door.board_mut().unwrap().0.holds(1));
     }
 }
