@@ -190,7 +190,7 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
             "",
             "triggers between them that no source delivered (inferred)",
         ),
-        triggers_dropped: schema.counter(
+        triggers_dropped: schema.gauge(
             group,
             "triggers_dropped",
             "",

@@ -248,6 +248,9 @@ impl Builder {
     pub(crate) fn came_astray(&mut self, source: usize) {
         let (circle, last) = (self.circle(), self.heads.of[source].last());
         let number = self.heads.trigger(source).unwrap_or_default();
+        if self.find_trigger(number) {
+            return;
+        }
         if self.sources[source]
             .absent
             .come_astray(circle, number, last)

@@ -133,7 +133,10 @@ impl Builder {
             .collect();
         self.next = self.densest(&shown);
         self.expected = self.next;
-        self.renumber_triggers(self.next);
+        if !self.next.is_some_and(|to| self.was_skipped(to)) {
+            self.renumber_triggers(self.next);
+            self.book.add(self.accounts.resynchronised, 1);
+        }
         let sources = self.sources.iter_mut();
         sources.for_each(|source| source.absent.forget());
         self.heads
@@ -144,7 +147,6 @@ impl Builder {
         self.forget_pause();
         self.lost_since_ns = None;
         self.renumbered_ns = now_ns;
-        self.book.add(self.accounts.resynchronised, 1);
     }
 
     /// All sources are in line again.

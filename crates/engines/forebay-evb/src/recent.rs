@@ -1,7 +1,7 @@
 //! The events built or given up lately, to tell a repeated sub-event from numbers that started anew.
 
 /// How many are remembered: more than a message holds, and more than the network delays.
-const RECENT: usize = 16_384;
+pub(crate) const RECENT: usize = 16_384;
 const NONE: u64 = u64::MAX;
 /// Stands for every tag: what a predecessor built is known by its numbers only.
 const ANY_TAG: u64 = 1 << 32;

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use crate::absent::{Absent, Circle};
 use crate::engine::Builder;
 use crate::order::distance;
+use crate::recent::RECENT;
 
 /// Triggers that came too late to be in an event and are remembered, so that each is counted once.
 const LATE_MAX: usize = 1024;
@@ -36,6 +37,8 @@ pub(crate) struct Triggers {
     dropped: Absent,
     /// Numbers of those that came after all.
     late: VecDeque<u32>,
+    /// Number of the last event of the numbering before this one.
+    before: Option<u32>,
 }
 
 impl Builder {
@@ -50,12 +53,18 @@ impl Builder {
     #[inline]
     pub(crate) fn see_trigger(&mut self, trigger: u32) {
         let circle = self.circle();
+        let is_behind = |last: &u32| distance(circle.bits, *last, trigger) < 0;
+        if self.triggers.last.as_ref().is_some_and(is_behind) && self.take_back(trigger) {
+            return;
+        }
         let steps = match self.triggers.last {
             Some(last) => circle.steps(last, trigger).max(1),
             None => 1,
         };
         let restarted = steps > RESTART_GAP_MIN && trigger < circle.step;
-        let steps = if restarted { 1 } else { steps };
+        // The numbering before this one goes on: what came in between were repetitions, and what lies between was built.
+        let goes_on = self.triggers.before.take_if(|_| steps > 1) == Some(circle.before(trigger));
+        let steps = if restarted || goes_on { 1 } else { steps };
         self.book
             .add(self.accounts.resynchronised, restarted.into());
         self.book.add(self.accounts.triggers_span, steps.into());
@@ -150,6 +159,29 @@ impl Builder {
         self.book.add(self.accounts.triggers_dropped, known);
     }
 
+    /// Whether `trigger`, which lies behind, is among the latest that are in no event: then the numbers step back to it, and did not begin anew.
+    pub(crate) fn was_skipped(&self, trigger: u32) -> bool {
+        let (circle, triggers) = (self.circle(), &self.triggers);
+        let is_recent = |last| distance(circle.bits, trigger, last) <= RECENT as i32;
+        triggers.last.is_some_and(is_recent)
+            && (triggers.gone.owes(circle, trigger) || triggers.dropped.owes(circle, trigger))
+    }
+
+    /// The event of `trigger` is built after all, if its turn had been over: it is in the span already.
+    fn take_back(&mut self, trigger: u32) -> bool {
+        let (circle, triggers) = (self.circle(), &mut self.triggers);
+        let word = if triggers.gone.take(circle, trigger) {
+            self.accounts.triggers_missing
+        } else if triggers.dropped.take(circle, trigger) {
+            self.accounts.triggers_dropped
+        } else {
+            return false;
+        };
+        let left = self.book.value(word).saturating_sub(1);
+        self.book.set(word, left);
+        true
+    }
+
     /// A sub-event of `trigger` came behind its turn: it is not missing any more. False when it never was, or is counted already.
     pub(crate) fn find_trigger(&mut self, trigger: u32) -> bool {
         if self.triggers.late.contains(&trigger) {
@@ -178,6 +210,7 @@ impl Builder {
             let ahead = distance(self.config.trigger_bits, last, to);
             (1..=quarter).contains(&ahead) && to > self.config.window_events
         });
+        self.triggers.before = self.triggers.last.filter(|_| !counted_on);
         if !counted_on {
             self.triggers.last = None;
         }

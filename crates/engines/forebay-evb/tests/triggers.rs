@@ -203,6 +203,54 @@ fn a_trigger_that_comes_behind_its_turn_is_late() {
     assert_eq!((check.span, check.unseen, check.late), (20, 1, 1));
 }
 
+/// What all sources deliver later than what comes behind it, in messages or one by one, was delivered, and the numbering goes on: it is built, or it is late.
+#[test]
+fn messages_that_changed_places_in_all_sources_make_no_gap() {
+    for (sources, items, behind) in [(1, 1, 1), (1, 10, 1), (3, 10, 1), (3, 10, 8), (3, 1, 3)] {
+        let mut config = Config::new(sources);
+        config.timeout_ns = 100 * MS;
+        let mut rig = Rig::new(config);
+        let message = |number: u32| subs(1_000 + number * items..1_000 + (number + 1) * items);
+        let order = (0..10).chain(11..=10 + behind).chain([10]);
+        for number in order.chain(11 + behind..40) {
+            rig.send_all(&message(number));
+            rig.pass(10 * MS);
+        }
+        let check = rig.finish();
+        let what = format!("{sources} sources, {items} in a message, {behind} before it");
+        assert_eq!(check.resynchronised, 0, "{what}");
+        let items = u64::from(items);
+        assert_eq!((check.span, check.unseen), (40 * items, 0), "{what}");
+        assert_eq!(check.complete + check.late, 40 * items, "{what}");
+        for balance in &check.sources {
+            let dropped = balance.lost(DropReason::Late) + balance.lost(DropReason::OutOfWindow);
+            assert_eq!(dropped, check.late, "{what}");
+            assert_eq!(balance.all_dropped(), check.late, "{what}");
+            assert_eq!(balance.missing, 0, "{what}");
+        }
+    }
+}
+
+/// What comes once more behind a pause looks as a new life; where the numbers go on behind the old ones, nothing between is missing.
+#[test]
+fn numbers_that_go_on_behind_repetitions_have_no_gap() {
+    let mut config = Config::new(2);
+    config.timeout_ns = 100 * MS;
+    let mut rig = Rig::new(config);
+    let mut send = |numbers: Range<u32>| {
+        for first in numbers.step_by(10) {
+            rig.send_all(&subs(first..first + 10));
+            rig.pass(10 * MS);
+        }
+        rig.pass(500 * MS);
+    };
+    send(0..400);
+    send(100..110);
+    send(400..600);
+    let check = rig.finish();
+    assert_eq!((check.unseen, check.span), (0, check.complete));
+}
+
 /// For each reason, one sender whose sub-events come and are dropped for it: each is told of in one place, and nothing else is.
 #[test]
 fn what_came_and_was_dropped_is_not_inferred_lost() {
