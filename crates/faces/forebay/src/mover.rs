@@ -116,6 +116,9 @@ fn print_text(summary: &MoverSummary) {
         }
     }
     let unlisted = &summary.unlisted;
+    if summary.streams.is_empty() && unlisted.streams == 0 {
+        print_line("Nothing came: no stream of events began");
+    }
     if unlisted.streams > 0 {
         print_line(format_args!(
             "{} streams before these; of {} the books do not close ({} events left over)",

@@ -12,6 +12,12 @@ use crate::unit::Unit;
 /// What begins what is said of messages and packets that no peer has acknowledged: their number is known, and no more.
 const UNCONFIRMED: &str = "Unconfirmed: ";
 
+/// The reason of what nobody had asked for: that is no loss.
+pub const NO_SUBSCRIBER: &str = "no_subscriber";
+
+/// What is said of a program in whose books nothing came in.
+const NOTHING_CAME: &str = "Nothing came";
+
 /// The last words of a program whose books are sound: what was lost and what is not whole (`said`) before all, and then how the books are, as `close`.
 #[must_use]
 pub fn last_words(said: &[String], books: &str) -> String {
@@ -45,8 +51,13 @@ impl Verdict {
         let then = self.as_of_ns.map_or("", |_| ", as of then");
         let mut said = first.to_vec();
         said.extend(self.said());
+        let is_new = !said.iter().any(|words| words.starts_with(NOTHING_CAME));
+        let nothing = match self.phase != Phase::Running && self.is_empty() && is_new {
+            true => format!("{NOTHING_CAME}. "),
+            false => String::new(),
+        };
         let books = last_words(&said, &format!("{verb}{then}{unknown}"));
-        format!("{}{books}\n", self.as_of_text())
+        format!("{}{nothing}{books}\n", self.as_of_text())
     }
 
     /// What was lost by name, and what went out that no peer has acknowledged.
@@ -55,18 +66,38 @@ impl Verdict {
         let unconfirmed = self.unconfirmed_words();
         // What is on its way in a live run is no trouble.
         let unconfirmed = unconfirmed.filter(|_| self.phase != Phase::Running);
-        self.lost_text().into_iter().chain(unconfirmed).collect()
+        let texts = self.lost_text().into_iter().chain(self.unwanted_text());
+        texts.chain(unconfirmed).collect()
+    }
+
+    /// Whether nothing came in at any place.
+    fn is_empty(&self) -> bool {
+        let mut accounts = self.balance.accounts.iter();
+        let is_empty = accounts.all(|line| line.incoming == Amount::default());
+        is_empty && !self.balance.accounts.is_empty() && self.said().is_empty()
     }
 
     /// What was lost by name, by unit.
     fn lost_text(&self) -> Option<String> {
+        let sums = self.dropped(|reason| reason != NO_SUBSCRIBER)?;
+        Some(format!("Lost by name: {sums}"))
+    }
+
+    /// What nobody had asked for, by unit.
+    fn unwanted_text(&self) -> Option<String> {
+        let sums = self.dropped(|reason| reason == NO_SUBSCRIBER)?;
+        Some(format!("Not subscribed: {sums}, nobody had asked for them"))
+    }
+
+    /// What was dropped for such reasons, by unit; nothing where nothing was.
+    fn dropped(&self, is_counted: impl Fn(&str) -> bool) -> Option<String> {
         let accounts = self.balance.accounts.iter();
         let accounts = accounts.map(|line| (line.unit, &line.dropped));
         let links = self.balance.links.iter();
         let lines = accounts.chain(links.map(|line| (line.unit, &line.dropped)));
+        let losses = lines.flat_map(|(unit, lost)| lost.iter().map(move |loss| (unit, loss)));
         let mut sums: Vec<(Unit, i128, i128)> = Vec::new();
-        for (unit, loss) in lines.flat_map(|(unit, lost)| lost.iter().map(move |loss| (unit, loss)))
-        {
+        for (unit, loss) in losses.filter(|(_, loss)| is_counted(&loss.reason)) {
             let at = sums.iter().position(|sum| sum.0 == unit);
             let at = at.unwrap_or_else(|| {
                 sums.push((unit, 0, 0));
@@ -81,7 +112,7 @@ impl Verdict {
             false => format!("{} to {} {unit}", items(*least), items(*most)),
         });
         let texts: Vec<String> = texts.collect();
-        (!texts.is_empty()).then(|| format!("Lost by name: {}", texts.join(", ")))
+        (!texts.is_empty()).then(|| texts.join(", "))
     }
 
     /// What went out and no peer has acknowledged, by unit; nothing where all is.

@@ -79,7 +79,7 @@ pub use audit::{
 };
 pub use balance::{AccountLine, Amount, Balance, DropLine, HostLine, Level, LinkLine, Residual};
 pub use book::Book;
-pub use closing::last_words;
+pub use closing::{NO_SUBSCRIBER, last_words};
 pub use directory::{MAX_GROUP_WORDS, MAX_HELP_BYTES, MAX_LOSS_ROWS, MAX_NAME_BYTES};
 pub use error::{LedgerError, SchemaError};
 pub use group::{GroupWriter, READ_ATTEMPTS};

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use forebay_ledger::{
-    Account, Condition, Counter, GroupId, GroupWriter, LedgerReader, LinkSpec, Reason, RunWriter,
-    SchemaBuilder, Supervisor, Unit, Verdict, Words, audit, last_words,
+    Account, Condition, Counter, GroupId, GroupWriter, LedgerReader, LinkSpec, NO_SUBSCRIBER,
+    Reason, RunWriter, SchemaBuilder, Supervisor, Unit, Verdict, Words, audit, last_words,
 };
 
-/// Accounts of two owners in datagrams, of one in messages and of one in chunks, and a link without a known sender for each of the first two, where the kernel
+/// Accounts of two owners in datagrams, of one in messages (two) and of one in chunks, and a link without a known sender for each of the first two, where the kernel
 /// merges up to four datagrams before it drops them.
 struct Books {
     words: Words,
@@ -15,6 +15,7 @@ struct Books {
     datagrams: [Account; 2],
     messages: Account,
     chunks: Account,
+    tags: Account,
     kernel: Counter,
 }
 
@@ -31,6 +32,8 @@ impl Books {
         let (two, from_two) = datagrams(&mut schema, group, "two");
         let (_, messages) = schema.account(group, "queue", "one", Unit::Messages, &["full"]);
         let (_, chunks) = schema.account(group, "card", "one", Unit::Chunks, &["truncated"]);
+        let unasked = [NO_SUBSCRIBER];
+        let (_, tags) = schema.account(group, "publish", "one", Unit::Messages, &unasked);
         let kernel = schema.kernel_drop(group);
         let from_one = from_one.merged_kernel_drops("buffer_full", kernel, 4, 10, 90);
         for link in [from_one, from_two].into_iter().take(foreign) {
@@ -48,6 +51,7 @@ impl Books {
             datagrams: [one, two],
             messages,
             chunks,
+            tags,
             kernel,
         }
     }
@@ -81,7 +85,7 @@ impl Books {
 #[test]
 fn losses_add_up_by_their_unit() {
     let mut books = Books::new(0);
-    assert_eq!(books.closing(), "The books close.\n");
+    assert_eq!(books.closing(), "Nothing came. The books close.\n");
     let [one, two] = books.datagrams.clone();
     let (messages, chunks) = (books.messages.clone(), books.chunks.clone());
     // Bytes that were cut off, and no item.
@@ -94,6 +98,21 @@ fn losses_add_up_by_their_unit() {
         books.closing(),
         "Lost by name: 12 datagrams, 1,002 messages. All of it is accounted for: the books close.\n"
     );
+}
+
+/// What nobody had asked for is no loss, and is said apart from it.
+#[test]
+fn what_nobody_had_asked_for_is_not_subscribed_and_not_lost() {
+    let mut books = Books::new(0);
+    let tags = books.tags.clone();
+    books.lose(&tags, 1_000, 9_000);
+    let said = "Not subscribed: 1,000 messages, nobody had asked for them";
+    let close = "All of it is accounted for: the books close.\n";
+    assert_eq!(books.closing(), format!("{said}. {close}"));
+    let messages = books.messages.clone();
+    books.lose(&messages, 7, 70);
+    let both = format!("Lost by name: 7 messages; {said}. {close}");
+    assert_eq!(books.closing(), both);
 }
 
 /// One drop of the kernel is one to four datagrams, and beside them are those that have no interval.
@@ -110,7 +129,7 @@ fn a_loss_that_is_an_interval_is_told_as_one() {
         "Lost by name: 8 to 17 datagrams. All of it is accounted for: \
          the books close (1 sender keeps no books: unknown).\n"
     );
-    let two = "The books close (2 senders keep no books: unknown).\n";
+    let two = "Nothing came. The books close (2 senders keep no books: unknown).\n";
     assert_eq!(Books::new(2).closing(), two);
 }
 

@@ -18,7 +18,7 @@ pub use chunks::{ChunkDrop, ChunkWords};
 pub(crate) use sinks::declare_writer;
 
 /// Reasons of the `receiver` account behind those of [`Reject`].
-const RECEIVER_CRASH: &str = "receiver_crash";
+pub(crate) const RECEIVER_CRASH: &str = "receiver_crash";
 /// Reasons for which an event passes a sink by, before its queue, and the place of each.
 const OFFER_REASONS: [&str; 2] = ["queue_full", "event_too_long"];
 /// Index of the reason for a queue that stayed full.

@@ -1,7 +1,10 @@
 //! What a run says of its triggers: how many there were from the first one seen to the last one, and what became of them.
 
-use forebay_ledger::{AccountLine, LossTable, Snapshot};
+use forebay_evb::Reject;
+use forebay_ledger::{AccountLine, LossTable, Snapshot, Unit};
 use serde::Serialize;
+
+use crate::books::RECEIVER_CRASH;
 
 /// Ranges of triggers that are shown one by one; the ledger and the run's record have up to [`forebay_evb::GAP_ROWS`].
 const RANGES_SHOWN: usize = 8;
@@ -38,6 +41,9 @@ pub struct Triggers {
     /// Sub-events that never came, of all sources, for events that others are in: an inference.
     #[serde(skip)]
     pub never_came: u64,
+    /// Datagrams that the receiver dropped, of which nobody knows what they held: their sub-events are among those that never came.
+    #[serde(skip)]
+    unread: u64,
     #[serde(skip)]
     complete: u64,
     #[serde(skip)]
@@ -49,6 +55,28 @@ pub struct Triggers {
 /// `part` of `all`; 0 of nothing.
 fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
+}
+
+/// Reasons for which the receiver drops a datagram without knowing what it held; beside them, that the receiver was killed.
+const UNREAD: [Reject; 7] = [
+    Reject::Short,
+    Reject::BadHeader,
+    Reject::BadAlignment,
+    Reject::BadLength,
+    Reject::FragmentMissing,
+    Reject::Truncated,
+    Reject::UnknownSource,
+];
+
+/// Datagrams that were dropped for one of these reasons.
+fn unread_of(accounts: &[AccountLine]) -> u64 {
+    let of_receiver = accounts.iter().filter(|line| line.unit == Unit::Datagrams);
+    let lost = of_receiver.flat_map(|line| &line.dropped);
+    let is_unread = |reason: &str| {
+        reason == RECEIVER_CRASH || UNREAD.iter().any(|unread| unread.name() == reason)
+    };
+    let unread = lost.filter(|loss| is_unread(&loss.reason));
+    unread.map(|loss| loss.items).sum()
 }
 
 /// Sub-events of a source whose triggers were built already.
@@ -96,6 +124,7 @@ impl Triggers {
             triggers_missing_more_ranges: (records.len() as u64)
                 .saturating_sub(RANGES_SHOWN as u64)
                 + beyond,
+            unread: unread_of(&balance.accounts),
             never_came: missing.map(|word| word.value).sum(),
             complete,
             partial,
@@ -163,7 +192,7 @@ impl Triggers {
     #[must_use]
     pub fn first_words(&self) -> Vec<String> {
         if self.triggers_span == 0 {
-            return vec!["Nothing came: no event was built".into()];
+            return vec!["No event was built".into()];
         }
         let mut words = Vec::new();
         let of = |count: u64| {
@@ -172,7 +201,11 @@ impl Triggers {
         };
         if self.triggers_missing > 0 {
             let missing = of(self.triggers_missing);
-            words.push(format!("Missing: {missing}, seen by no source"));
+            let unless = match self.unread {
+                0 => "",
+                _ => " but in datagrams that were dropped unread",
+            };
+            words.push(format!("Missing: {missing}, seen by no source{unless}"));
         }
         if self.triggers_dropped > 0 {
             let dropped = of(self.triggers_dropped);
@@ -183,8 +216,14 @@ impl Triggers {
             words.push(format!("Incomplete: {not_whole}"));
         }
         if self.never_came > 0 {
+            let among = match self.unread {
+                0 => String::new(),
+                unread => {
+                    format!("; what {unread} datagrams held that were dropped unread is among them")
+                }
+            };
             let count = self.never_came;
-            words.push(format!("Never came: {count} subevents (inferred)"));
+            words.push(format!("Never came: {count} subevents (inferred{among})"));
         }
         words
     }

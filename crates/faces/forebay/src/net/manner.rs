@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use forebay_ledger::NO_SUBSCRIBER;
 use forebay_run::StopSignals;
 use forebay_run::hops;
 use forebay_run::net::{Config, NetSummary, Settings, Slow};
@@ -21,9 +22,6 @@ use crate::remedy::told;
 use crate::session::{BROKEN, UNCONFIRMED, gone, leak_of};
 
 use super::security::SecurityArgs;
-
-/// How the reason ends for which a message was given to nobody: its tag had no subscriber.
-const NO_SUBSCRIBER: &str = "no_subscriber";
 
 /// How long an end in order may take.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
@@ -253,6 +251,9 @@ fn fates(summary: &NetSummary) -> Vec<String> {
         summary.dropped.saturating_sub(not_subscribed),
         residual(summary),
     )];
+    if summary.messages + summary.dropped == 0 {
+        lines.push("forebay: nothing came: there was no message".to_owned());
+    }
     if not_subscribed > 0 {
         let messages = counted(not_subscribed, "message");
         lines.push(format!(

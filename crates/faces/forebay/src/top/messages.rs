@@ -1,6 +1,6 @@
 //! What an end point of messaging did.
 
-use forebay_ledger::Unit;
+use forebay_ledger::{NO_SUBSCRIBER, Unit};
 use serde::Serialize;
 
 use super::sample::Sample;
@@ -13,6 +13,8 @@ pub(super) struct Messages {
     pub(super) received: u64,
     /// Lost by name.
     pub(super) dropped: u64,
+    /// With tags that nobody had asked for, which is no loss.
+    pub(super) not_subscribed: u64,
     /// Sent, and confirmed by no peer; of a live one, all that is on its way.
     pub(super) unconfirmed: u64,
     /// Bytes of their payloads.
@@ -51,10 +53,16 @@ pub(super) fn is_of(sample: &Sample) -> bool {
 pub(super) fn messages(now: &Sample, rates: &Rates<'_>) -> Option<Messages> {
     let (items, bytes) = moved(now);
     let unconfirmed = unconfirmed(now, Unit::Messages);
+    let dropped = |is_unwanted| {
+        let lines =
+            losses(now).filter(|(_, _, line)| (line.reason == NO_SUBSCRIBER) == is_unwanted);
+        lines.map(|(_, _, line)| line.items).sum()
+    };
     is_of(now).then(|| Messages {
         sent: out(now, "send").0,
         received: out(now, "receive").0,
-        dropped: losses(now).map(|(_, _, line)| line.items).sum(),
+        dropped: dropped(false),
+        not_subscribed: dropped(true),
         unconfirmed: unconfirmed.0,
         unconfirmed_bytes: unconfirmed.1,
         bytes,

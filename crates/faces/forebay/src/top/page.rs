@@ -101,10 +101,14 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     silences(view, width, &mut lines);
     if let Some(messages) = &view.messages {
         lines.push(plain(format!(
-            "{} messages sent, {} received, {} lost by name{}   {}   {}/s   (over {:.1} s)",
+            "{} messages sent, {} received, {} lost by name{}{}   {}   {}/s   (over {:.1} s)",
             messages.sent,
             messages.received,
             messages.dropped,
+            match messages.not_subscribed {
+                0 => String::new(),
+                messages => format!(", {messages} not subscribed"),
+            },
             unconfirmed(view, messages.unconfirmed, messages.unconfirmed_bytes),
             si(messages.rate_hz, "Hz"),
             bytes(messages.data_rate_bytes_per_s),

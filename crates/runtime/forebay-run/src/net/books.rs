@@ -37,7 +37,7 @@ const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"]
 /// Reasons of what a peer says of itself.
 const TOLD_REASONS: [&str; 2] = ["gap", "broken"];
 /// Reasons of the account in front.
-const PUBLISH_REASONS: [&str; 1] = ["no_subscriber"];
+const PUBLISH_REASONS: [&str; 1] = [forebay_ledger::NO_SUBSCRIBER];
 /// Reasons of what its caller alone knows.
 const ANSWER_REASONS: [&str; 1] = ["not_answered"];
 /// Reasons of the account behind, as [`Untaken`] has them.
