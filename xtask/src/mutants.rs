@@ -221,11 +221,15 @@ impl Place {
             "--timeout",
             &TEST_LIMIT_SECONDS.to_string(),
         ]);
-        command
-            .arg("--output")
-            .arg(&output)
-            .arg("--")
-            .args(&shard.test);
+        command.arg("--output").arg(&output);
+        // What cargo-mutants has behind `--` is for tests that are built already, and it would build all of them.
+        let mut words = shard.test.split(|word| word == "--");
+        for word in words.next().unwrap_or_default() {
+            command.arg(format!("--cargo-arg={word}"));
+        }
+        if let Some(of_tests) = words.next() {
+            command.args(["--", "--"]).args(of_tests);
+        }
         let ended = command.status().context("timeout of coreutils")?;
         self.keep_unviable(shard)?;
         match ended.code() {
