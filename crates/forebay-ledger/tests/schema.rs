@@ -183,6 +183,7 @@ fn a_foreign_sender_is_unknown_and_its_gaps_an_inference() {
     writer.commit(&book);
     let snapshot = LedgerReader::open(&memory).unwrap().snapshot().unwrap();
     assert_eq!(snapshot.metric("g", "trigger_gaps", "source1"), Some(3));
+    assert_eq!(snapshot.tally(account.incoming), (5, 50));
     let balance = snapshot.balance();
     let link = &balance.links[0];
     assert_eq!(
