@@ -454,3 +454,5 @@ fn link_ring(
 
 #[cfg(test)]
 mod page;
+#[cfg(test)]
+mod tests;
