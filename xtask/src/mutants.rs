@@ -22,6 +22,8 @@ const VERSION: &str = "27.1.0";
 const MINUTES: u64 = 60;
 /// For the tests of one mutant, in seconds: they take a few.
 const TEST_LIMIT_SECONDS: u64 = 120;
+/// Where the names of those stand that do not compile.
+const UNVIABLE: &str = "unviable.txt";
 /// What `timeout` ends with when it had to end its command.
 const TIMED_OUT: i32 = 124;
 
@@ -219,12 +221,17 @@ impl Place {
             "--timeout",
             &TEST_LIMIT_SECONDS.to_string(),
         ]);
-        command
-            .arg("--output")
-            .arg(&output)
-            .arg("--")
-            .args(&shard.test);
+        command.arg("--output").arg(&output);
+        // What cargo-mutants has behind `--` is for tests that are built already, and it would build all of them.
+        let mut words = shard.test.split(|word| word == "--");
+        for word in words.next().unwrap_or_default() {
+            command.arg(format!("--cargo-arg={word}"));
+        }
+        if let Some(of_tests) = words.next() {
+            command.args(["--", "--"]).args(of_tests);
+        }
         let ended = command.status().context("timeout of coreutils")?;
+        self.keep_unviable(shard)?;
         match ended.code() {
             // All caught, some live, some timed out, or the time was over.
             Some(0 | 2 | 3 | TIMED_OUT | 130) => Ok(()),
@@ -248,23 +255,36 @@ impl Place {
         fs::write(self.output(shard).join("all.txt"), listed.stdout).context("all.txt")
     }
 
+    /// Those that do not compile, of all runs: cargo-mutants itself goes on as if they had been caught.
+    fn unviable(&self, shard: &Shard) -> BTreeSet<String> {
+        let output = self.output(shard);
+        let mut all: BTreeSet<String> = lines(&output.join(UNVIABLE)).into_iter().collect();
+        all.extend(lines(&output.join("mutants.out").join(UNVIABLE)));
+        all
+    }
+
+    /// Keeps them for the runs to come.
+    fn keep_unviable(&self, shard: &Shard) -> Result<()> {
+        let all = self.unviable(shard);
+        let text: String = all.iter().map(|mutant| format!("{mutant}\n")).collect();
+        let kept = self.output(shard).join(UNVIABLE);
+        fs::write(&kept, text).with_context(|| kept.display().to_string())
+    }
+
     fn sums(&self, shard: &Shard, list: &List) -> Result<Sums> {
         let output = self.output(shard);
         let all = lines(&output.join("all.txt"));
         let known = |name: &str| -> Vec<String> {
-            let of_run = lines(&output.join("mutants.out").join(name));
-            of_run
-                .into_iter()
-                .filter(|mutant| all.contains(mutant))
-                .collect()
+            let of_run = lines(&output.join("mutants.out").join(name)).into_iter();
+            of_run.filter(|mutant| all.contains(mutant)).collect()
         };
-        // What was not compiled before is in the same file.
-        let before = known("previously_caught.txt");
-        let (now, unviable) = (known("caught.txt"), known("unviable.txt"));
+        let (now, before) = (known("caught.txt"), known("previously_caught.txt"));
+        let mut unviable = self.unviable(shard);
+        unviable.retain(|mutant| all.contains(mutant));
         let caught = now
             .iter()
             .chain(before.iter().filter(|mutant| !now.contains(mutant)));
-        let caught = caught.filter(|mutant| !unviable.contains(mutant)).count();
+        let caught = caught.filter(|mutant| !unviable.contains(*mutant)).count();
         let missed = known("missed.txt").into_iter();
         let (may_live, live): (Vec<_>, Vec<_>) = missed.partition(|mutant| list.may_live(mutant));
         Ok(Sums {
@@ -331,12 +351,15 @@ mod tests {
         };
         write(
             "all.txt",
-            "src/books.rs:1:1: a\nsrc/books.rs:2:2: b\nsrc/books.rs:3:3: c\nsrc/books.rs:4:4: d\n",
+            "src/books.rs:1:1: a\nsrc/books.rs:2:2: b\nsrc/books.rs:3:3: c\nsrc/books.rs:4:4: d\nsrc/books.rs:5:5: e\nsrc/books.rs:6:6: f\n",
         );
         write(
             "mutants.out/previously_caught.txt",
-            "src/books.rs:1:1: a\nsrc/books.rs:9:9: gone\n",
+            "src/books.rs:1:1: a\nsrc/books.rs:5:5: e\nsrc/books.rs:9:9: gone\n",
         );
+        write("mutants.out/unviable.txt", "src/books.rs:5:5: e\n");
+        place.keep_unviable(&shard()).expect("written");
+        write("mutants.out/unviable.txt", "src/books.rs:6:6: f\n");
         write(
             "mutants.out/caught.txt",
             "src/books.rs:1:1: a\nsrc/books.rs:2:2: b\n",
@@ -349,8 +372,9 @@ mod tests {
         let list = List::parse(list).expect("in form");
         let sums = place.sums(&shard(), &list).expect("readable");
         let expected = Sums {
-            all: 4,
+            all: 6,
             caught: 2,
+            unviable: 2,
             may_live: 1,
             live: vec!["src/books.rs:3:3: c".into()],
             ..Sums::default()
@@ -358,7 +382,7 @@ mod tests {
         assert_eq!(sums, expected);
         assert_eq!(
             sums.text("books"),
-            "books: 4 of 4 mutants tried: 2 caught, 0 timed out, 0 do not compile, 1 may live, 1 live\n  lives: src/books.rs:3:3: c\n"
+            "books: 6 of 6 mutants tried: 2 caught, 0 timed out, 2 do not compile, 1 may live, 1 live\n  lives: src/books.rs:3:3: c\n"
         );
     }
 

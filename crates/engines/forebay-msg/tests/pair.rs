@@ -147,6 +147,18 @@ fn a_slow_receiver_costs_what_the_policy_says() {
         "what was never sent is no gap"
     );
 
+    // What is on its way cannot be taken back: what is new is dropped.
+    let mut sending = Outbound::new(&config(Slow::DropOldest), EPOCH).unwrap();
+    for number in 0..3 {
+        assert_eq!(sending.push(0, 1, 0, &[number; 60]), Pushed::Taken);
+    }
+    sending.flush();
+    let came = carry(&mut sending, &mut Inbound::new(EPOCH, 100), false);
+    assert_eq!((came.len(), sending.held()), (3, [0, 0]));
+    assert_eq!(sending.push(0, 1, 0, &[3; 60]), Pushed::Dropped);
+    let dropped = (sending.dropped().slow, sending.totals().messages);
+    assert_eq!(dropped, ([1, 60], 3));
+
     let mut sending = Outbound::new(&config(Slow::Disconnect), EPOCH).unwrap();
     assert_eq!(fill(&mut sending), (3, Pushed::GivenUp));
     assert_eq!(sending.push(0, 1, 0, b"more"), Pushed::GivenUp);

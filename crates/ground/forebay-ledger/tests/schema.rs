@@ -183,6 +183,7 @@ fn a_foreign_sender_is_unknown_and_its_gaps_an_inference() {
     writer.commit(&book);
     let snapshot = LedgerReader::open(&memory).unwrap().snapshot().unwrap();
     assert_eq!(snapshot.metric("g", "trigger_gaps", "source1"), Some(3));
+    assert_eq!(snapshot.tally(account.incoming), (5, 50));
     let balance = snapshot.balance();
     let link = &balance.links[0];
     assert_eq!(
@@ -302,10 +303,12 @@ fn a_loss_is_valid_with_its_commit_and_a_full_table_counts_on() {
     table.append(&mut book, row(50));
     writer.commit(&book);
     let table = losses();
-    assert_eq!(
-        table.records.iter().map(|r| r.first).collect::<Vec<_>>(),
-        [10, 30]
-    );
+    let records = table.records.iter().map(|r| {
+        let range = (r.source, r.first, r.last);
+        (range, r.items, r.bytes, r.stamp_ns)
+    });
+    let expected = [((17, 10, 14), 5, 500, 9), ((17, 30, 34), 5, 500, 9)];
+    assert_eq!(records.collect::<Vec<_>>(), expected);
     assert_eq!(
         (
             table.overflow_rows,

@@ -448,3 +448,5 @@ fn link_ring(
 
 #[cfg(test)]
 mod page;
+#[cfg(test)]
+mod tests;

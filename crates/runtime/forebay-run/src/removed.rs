@@ -109,3 +109,31 @@ impl Removed {
             .filter_map(|(items, name)| Some((items?, name)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, Words};
+
+    use super::*;
+
+    #[test]
+    fn what_went_with_a_file_is_counted_by_its_kind() {
+        let mut schema = SchemaBuilder::new("run");
+        let group = schema.group("all");
+        let removed = RemovedWords::declare(&mut schema, group, "", &["packets", "heaps"]);
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+        let mut book = writer.restore();
+        removed.add(&mut book, (1, 100), (0, 7));
+        removed.add(&mut book, (2, 50), (1, 3));
+        // Of a kind that is not counted by items.
+        removed.add(&mut book, (1, 9), (usize::MAX, 5));
+        writer.commit(&book);
+        let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+        let of = |word: &str| snapshot.metric("all", &format!("output_removed_{word}"), "");
+        let found = ["files", "bytes", "packets", "heaps"].map(of);
+        assert_eq!(found, [Some(4), Some(159), Some(7), Some(3)]);
+    }
+}

@@ -95,3 +95,33 @@ impl<M> Outbound<M> {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    /// Sound books have no residual: each term is put off here by 3 messages and 70 bytes.
+    #[test]
+    fn a_term_that_is_off_is_the_residual() {
+        let off = |put: fn(&mut Outbound)| {
+            let mut sending = Outbound::new(&Config::default(), 1).unwrap();
+            sending.push(0, 1, 0, &[0; 10]);
+            assert_eq!((sending.pushed(), sending.held()), ([1, 10], [1, 10]));
+            put(&mut sending);
+            sending.residual()
+        };
+        assert_eq!(off(|_| ()), [0, 0]);
+        assert_eq!(off(|it| it.pushed = [4, 80]), [3, 70], "nowhere");
+        assert_eq!(off(|it| it.held = [4, 80]), [-3, -70]);
+        assert_eq!(
+            off(|it| (it.totals.messages, it.totals.bytes) = (3, 70)),
+            [-3, -70]
+        );
+        assert_eq!(off(|it| it.dropped.slow = [3, 70]), [-3, -70]);
+        assert_eq!(off(|it| it.dropped.lost = [3, 70]), [-3, -70]);
+        assert_eq!(off(|it| it.dropped.too_long = [3, 70]), [-3, -70]);
+        // More taken off than was held shows as what it is.
+        assert_eq!(off(|it| it.held = [u64::MAX, 0]), [2, 10]);
+    }
+}
