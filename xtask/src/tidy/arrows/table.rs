@@ -114,6 +114,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("books/chunks", EVB),
     ("books/page", EVB),
     ("books/sinks", EVB),
+    ("books/tests", EVB),
     ("builder", EVB),
     ("evb_error", EVB),
     ("generator", EVB),
