@@ -41,6 +41,7 @@ pub mod teller;
 pub mod triggers;
 pub mod verify;
 pub mod watched;
+pub mod whole_file;
 mod words;
 mod worker;
 

@@ -12,7 +12,6 @@ mod outbound;
 mod pattern;
 pub mod receive;
 pub mod send;
-mod whole_file;
 
 pub use error::{TdmError, read_key};
 pub use forebay_tdm::plan::{
@@ -20,7 +19,6 @@ pub use forebay_tdm::plan::{
 };
 pub use forebay_wire::tdm::Mode;
 pub use local_clock::EmulatedClock;
-pub use whole_file::{BeginError, WholeFile};
 
 /// Where a receiver listens unless it is told otherwise; the port of the original.
 pub const PORT: u16 = 8081;

@@ -67,6 +67,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("run_dir", RUN),
     ("teller", RUN),
     ("watched", RUN),
+    ("whole_file", RUN),
     ("words", RUN),
     ("config", EVB),
     ("config/block", RUN),
@@ -177,7 +178,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("tdm/pattern", TDM),
     ("tdm/receive", TDM),
     ("tdm/send", TDM),
-    ("tdm/whole_file", RUN),
 ];
 
 /// Arrows that have still to be cut.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use forebay_tdm::plan::PlanError;
 use thiserror::Error;
 
-use super::whole_file::BeginError;
 use crate::error::RunError;
+use crate::whole_file::BeginError;
 
 /// Errors of time-division UDP.
 #[derive(Debug, Error)]

@@ -12,9 +12,10 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriter, IntervalLogWriterBuilder, Tag};
 
-use super::super::{TdmError, WholeFile};
+use super::super::TdmError;
 use super::streams::file_name;
 use super::watch::Came;
+use crate::whole_file::WholeFile;
 
 /// What asks for the file.
 const OPTION: &str = "--histograms";

@@ -9,11 +9,12 @@ use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 use forebay_wire::tdm::DATA_HEAD_BYTES;
 
-use super::super::{BeginError, TdmError};
+use super::super::TdmError;
 use super::found::{Found, Kind};
 use super::lines::Lines;
 use super::streams::create_new;
 use super::watch::Came;
+use crate::whole_file::BeginError;
 
 /// What gives it another name.
 const OPTION: &str = "--csv-prefix";

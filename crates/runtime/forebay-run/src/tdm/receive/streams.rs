@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use forebay_tdm::receiver::LostRange;
 use forebay_wire::tdm::Carries;
 
-use super::super::{BeginError, TdmError, pattern};
+use super::super::{TdmError, pattern};
 use super::found::Found;
 use super::heaps::{HeapStream, HeapTally, Sum as HeapSum};
 use crate::net::NetSummary;
 use crate::watched;
+use crate::whole_file::BeginError;
 use gathered::Gathered;
 use ordered::Ordered;
 pub(super) use written::{REASONS, Sum, WRITER_STALLED, Written};
