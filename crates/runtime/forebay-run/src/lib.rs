@@ -42,7 +42,7 @@ pub mod triggers;
 pub mod verify;
 pub mod watched;
 pub mod whole_file;
-mod words;
+pub mod words;
 mod worker;
 
 pub use error::RunError;
