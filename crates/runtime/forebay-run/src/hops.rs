@@ -31,19 +31,6 @@ pub const MOVER: &[&str] = &["stream", "mover"];
 /// An end point of messaging.
 pub const NET: &[&str] = &["publish", "copies", "send", "receive", "read", "deliver"];
 
-/// A sender of time-division UDP.
-pub const TDM_SEND: &[&str] = &["heaps", "send"];
-
-/// A receiver of time-division UDP.
-pub const TDM_RECEIVE: &[&str] = &[
-    "datagrams",
-    "hand_over",
-    "windows",
-    "writer_queue",
-    "write",
-    "heaps",
-];
-
 /// To-host, with the end points that it publishes by.
 pub const TOHOST: &[&str] = &["dma", "decode", "publish", "send"];
 

@@ -6,6 +6,7 @@
 
 mod awake;
 pub mod error;
+pub mod hops;
 mod lateness;
 mod local_clock;
 mod outbound;

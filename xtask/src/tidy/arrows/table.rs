@@ -172,6 +172,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("tdm", TDM),
     ("tdm/awake", TDM),
     ("tdm/error", TDM),
+    ("tdm/hops", TDM),
     ("tdm/lateness", TDM),
     ("tdm/local_clock", TDM),
     ("tdm/outbound", TDM),

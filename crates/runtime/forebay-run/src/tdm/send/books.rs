@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn open(leak: &str) -> Books {
-        let leak = Leak::parse(leak, crate::hops::TDM_SEND).unwrap();
+        let leak = Leak::parse(leak, crate::tdm::hops::SEND).unwrap();
         Books::open("north", None, None, leak, &mut Vec::new()).unwrap()
     }
 

@@ -6,7 +6,7 @@ use super::super::streams::Sum as Lies;
 use super::*;
 
 fn open(leak: &str) -> (Books, WriterBooks) {
-    let leak = Leak::parse(leak, crate::hops::TDM_RECEIVE).unwrap();
+    let leak = Leak::parse(leak, crate::tdm::hops::RECEIVE).unwrap();
     Books::open(None, 1, true, leak, &mut Vec::new()).unwrap()
 }
 
