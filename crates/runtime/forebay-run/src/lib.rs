@@ -6,8 +6,6 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
-mod accounts;
-#[cfg(test)]
 mod balance_lines;
 pub mod books;
 pub mod builder;

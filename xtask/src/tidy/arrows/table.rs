@@ -55,7 +55,6 @@ pub(super) const ENGINES: &[&str] = &[
 pub(super) const MODULES: &[(&str, &str)] = &[
     // The root, which names nothing but what it re-exports.
     ("", RUN),
-    ("accounts", RUN),
     ("balance_lines", EVB),
     ("carriage", EVB),
     ("doctor", RUN),

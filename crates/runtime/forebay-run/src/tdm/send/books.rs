@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let outline = open("send:0").ledger.reader().unwrap().outline();
-        crate::accounts::assert_section("tdm-send", &[outline]);
+        forebay_testing::accounts::assert_section("tdm-send", &[outline]);
     }
 
     fn open(leak: &str) -> Books {

@@ -57,7 +57,7 @@ const fn of_window(window: u32) -> Arrival<'static> {
 fn the_page_of_accounts_has_this_ledger() {
     let (books, _) = open("datagrams:0");
     let outline = books.ledger.reader().unwrap().outline();
-    crate::accounts::assert_section("tdm-receive", &[outline]);
+    forebay_testing::accounts::assert_section("tdm-receive", &[outline]);
 }
 
 #[test]

@@ -2,14 +2,22 @@
 //!
 //! Each module that declares a ledger gives its schemas to [`assert_section`] in a test of its own. `cargo xtask accounts` writes the page anew.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that does not find its files has failed"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use forebay_ledger::{AccountOutline, LinkOutline, Outline};
-use forebay_testing::root;
 use serde::Deserialize;
+
+use crate::root;
 
 /// Set when the page shall be written instead of compared.
 const WRITE: &str = "FOREBAY_WRITE_ACCOUNTS";
@@ -51,7 +59,7 @@ received are the terms *out* and *in* of the accounts at its two ends. A term is
 count *in* are not those that count what becomes of it, or it is said below why; a test holds that. An account that only one observer
 sees is *not balanced*.
 
-`cargo xtask accounts` writes this page from the schemas and from `crates/runtime/forebay-run/src/accounts/counted.toml`; the tests compare it
+`cargo xtask accounts` writes this page from the schemas and from `crates/ground/forebay-testing/src/accounts/counted.toml`; the tests compare it
 with both, and look for each function and for an addition in it. In names `*` stands for a number.
 ";
 
@@ -385,8 +393,11 @@ fn sections(page: &str) -> BTreeMap<String, String> {
 }
 
 /// Compares the section `key` of the page, and of `counted.toml`, with what the schemas of that ledger declare: one outline for each of its kinds.
+///
+/// # Panics
+/// The page or `counted.toml` is not what the schemas declare; what is wrong with them is told.
 #[track_caller]
-pub(crate) fn assert_section(key: &str, outlines: &[Outline]) {
+pub fn assert_section(key: &str, outlines: &[Outline]) {
     static ONE_WRITES: Mutex<()> = Mutex::new(());
     let ledgers = counted();
     let ledger = ledgers.iter().find(|ledger| ledger.key == key).unwrap();
@@ -407,6 +418,7 @@ pub(crate) fn assert_section(key: &str, outlines: &[Outline]) {
 }
 
 /// The files below `folder` that have product code with `text`.
+#[cfg(test)]
 fn files_with(folder: &Path, text: &str, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -453,7 +465,7 @@ fn who_counts_nothing_is_told() {
     );
     assert_eq!(bodies(text, "tells").len(), 1);
     assert!(bodies(text, "count").is_empty());
-    let here = "crates/runtime/forebay-run/src/accounts.rs";
+    let here = "crates/ground/forebay-testing/src/accounts.rs";
     let told = |function: &str| fault(&format!("{here}::{function}")).unwrap();
     assert!(told("nobody").ends_with("there is no such function"));
     assert!(told("page_path").ends_with("nothing is counted in it"));
