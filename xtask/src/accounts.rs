@@ -5,10 +5,11 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 8] = [
+const TESTS: [&str; 9] = [
     "test",
     "--quiet",
     "--package=forebay-run",
+    "--package=forebay-run-tdm",
     "--package=forebay-testing",
     "--lib",
     "--",

@@ -26,11 +26,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-tdm", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
+    ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-bench", BELOW_FACES),
     (
         "forebay",
         &[
             "forebay-run",
+            "forebay-run-tdm",
             "forebay-wire",
             "forebay-ledger",
             "forebay-bench",
@@ -49,12 +51,20 @@ const BELOW_RUN: &[&str] = &[
     "forebay-evb",
     "forebay-msg",
     "forebay-readout",
-    "forebay-tdm",
     "forebay-emu",
+];
+
+const BELOW_RUN_TDM: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-tdm",
 ];
 
 const BELOW_FACES: &[&str] = &[
     "forebay-run",
+    "forebay-run-tdm",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",

@@ -34,7 +34,6 @@ pub mod stage;
 pub mod stages;
 pub mod summary;
 pub mod supervisor;
-pub mod tdm;
 pub mod teller;
 pub mod triggers;
 pub mod verify;

@@ -7,7 +7,6 @@ const NET: &str = "run-net";
 const EVB: &str = "run-evb";
 const FELIX: &str = "run-felix";
 const EMU: &str = "run-emu";
-const TDM: &str = "run-tdm";
 const BENCH: &str = "bench";
 
 /// Each crate, and what it may name of the others: the runtime knows no system, and no system another one but messaging, which is the service under them. Cards are
@@ -38,7 +37,6 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
             "forebay_readout",
         ],
     ),
-    (TDM, &[RUN, NET, "forebay_tdm"]),
     (BENCH, &[RUN, NET, "forebay_msg"]),
 ];
 
@@ -168,16 +166,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("readout/tohost", FELIX),
     ("readout/trigger_times", FELIX),
     ("readout/validate", EMU),
-    ("tdm", TDM),
-    ("tdm/awake", TDM),
-    ("tdm/error", TDM),
-    ("tdm/hops", TDM),
-    ("tdm/lateness", TDM),
-    ("tdm/local_clock", TDM),
-    ("tdm/outbound", TDM),
-    ("tdm/pattern", TDM),
-    ("tdm/receive", TDM),
-    ("tdm/send", TDM),
 ];
 
 /// Arrows that have still to be cut.

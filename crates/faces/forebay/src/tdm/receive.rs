@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use forebay_bench::tdm::{SessionReport, WindowFile};
 use forebay_run::net::Address;
-use forebay_run::tdm::receive::{
+use forebay_run_tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
 };
-use forebay_run::tdm::{PORT, hops, read_key};
+use forebay_run_tdm::{PORT, hops, read_key};
 
 use super::port::PortArgs;
 use crate::output::{

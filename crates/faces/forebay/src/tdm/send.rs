@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_run::net::Address;
-use forebay_run::tdm::read_key;
-use forebay_run::tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
-use forebay_run::tdm::{EmulatedClock, PORT, hops};
+use forebay_run_tdm::read_key;
+use forebay_run_tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
+use forebay_run_tdm::{EmulatedClock, PORT, hops};
 
 use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
 use crate::session::{BROKEN, UNCONFIRMED, leak_of};
