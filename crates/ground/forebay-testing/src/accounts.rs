@@ -9,8 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-#[cfg(test)]
-use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -419,7 +417,7 @@ pub fn assert_section(key: &str, outlines: &[Outline]) {
 
 /// The files below `folder` that have product code with `text`.
 #[cfg(test)]
-fn files_with(folder: &Path, text: &str, found: &mut BTreeSet<String>) {
+fn files_with(folder: &std::path::Path, text: &str, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
