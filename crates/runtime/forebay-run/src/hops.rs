@@ -1,5 +1,6 @@
 //! The hops of each program at which `FOREBAY_LEAK=HOP:N` makes N items vanish uncounted, for tests of the books: each has the name of the account or
-//! link that must show it. A name that a program does not have is refused with those that it has.
+//! link that must show it. A name that a program does not have is refused with those that it has. A system that is a crate of its own has the lists of
+//! its programs itself.
 
 pub use forebay_ledger::{Leak, LeakError};
 
