@@ -5,10 +5,12 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 7] = [
+const TESTS: [&str; 9] = [
     "test",
     "--quiet",
     "--package=forebay-run",
+    "--package=forebay-run-tdm",
+    "--package=forebay-testing",
     "--lib",
     "--",
     "the_page_of_accounts",
@@ -27,7 +29,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let compared = command.env_remove("FOREBAY_WRITE_ACCOUNTS").status()?;
     if !compared.success() {
         bail!(
-            "docs/ACCOUNTS.md lacks something: see the tests above, and crates/runtime/forebay-run/src/accounts/counted.toml"
+            "docs/ACCOUNTS.md lacks something: see the tests above, and crates/ground/forebay-testing/src/accounts/counted.toml"
         );
     }
     println!("xtask: docs/ACCOUNTS.md is written");

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: what the compiler does not hold for us. Each check is a pure function from text to findings.
 
 mod arrows;
+mod budgets;
 mod edges;
 mod fences;
 mod golden;
@@ -79,7 +80,11 @@ pub(crate) fn run(root: &Path, built: &[PathBuf]) -> Result<()> {
     findings.extend(licences::check(&packages));
     findings.extend(reasons::check(&tree)?);
     findings.extend(length::check(&tree));
+    findings.extend(budgets::check(&tree));
     findings.extend(readme::check(&tree, &mut readme::built_help(root, built)?)?);
+    for line in budgets::told(&tree) {
+        println!("{line}");
+    }
     for finding in &findings {
         println!("{finding}");
     }

@@ -3,16 +3,16 @@
 use cargo_metadata::{DependencyKind, Metadata};
 
 use super::Finding;
-use super::places::{ENGINES, FACES};
+use super::places::{ENGINES, FACES, RUNTIME, SYSTEMS};
 use super::tree::Tree;
 
 const TABLE: &str = "xtask/src/tidy/edges.rs";
 
 /// Which of our crates each crate may use; the drawing, line by line from the ground up.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("forebay-testing", &[]),
     ("forebay-wire", &[]),
     ("forebay-ledger", &[]),
+    ("forebay-testing", &["forebay-ledger"]),
     ("forebay-sys", &[]),
     ("forebay-ring", &[]),
     ("forebay-fabric", &[]),
@@ -26,11 +26,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-tdm", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
+    ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-bench", BELOW_FACES),
     (
         "forebay",
         &[
             "forebay-run",
+            "forebay-run-tdm",
             "forebay-wire",
             "forebay-ledger",
             "forebay-bench",
@@ -49,12 +51,20 @@ const BELOW_RUN: &[&str] = &[
     "forebay-evb",
     "forebay-msg",
     "forebay-readout",
-    "forebay-tdm",
     "forebay-emu",
+];
+
+const BELOW_RUN_TDM: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-tdm",
 ];
 
 const BELOW_FACES: &[&str] = &[
     "forebay-run",
+    "forebay-run-tdm",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",
@@ -77,6 +87,9 @@ const SYSTEM: &[&str] = &[
     "tokio",
     "signal-hook",
 ];
+
+/// The service under the other systems, which they may use.
+const MESSAGING: &str = "forebay-run-net";
 
 /// A dependency as a `Cargo.toml` declares it.
 pub(super) struct Edge {
@@ -119,8 +132,40 @@ fn judge_all(crates: &[Declared], engines: &[String], faces: &[String]) -> Vec<F
     for of in crates {
         let edges = of.edges.iter();
         findings.extend(edges.filter_map(|edge| judge(of, edge, engines, faces)));
+        findings.extend(sideways(of, crates));
     }
     findings
+}
+
+/// Whatever the table says, the runtime uses no system, and a system no other one but messaging; in tests as well.
+fn sideways(of: &Declared, crates: &[Declared]) -> Vec<Finding> {
+    let (is_runtime, is_system) = (
+        of.manifest.starts_with(RUNTIME),
+        of.manifest.starts_with(SYSTEMS),
+    );
+    if !is_runtime && !is_system {
+        return Vec::new();
+    }
+    let is_service = |edge: &&Edge| is_system && edge.to == MESSAGING;
+    let named = |edge: &&Edge| {
+        let to = crates.iter().find(|other| other.name == edge.to);
+        to.is_some_and(|to| to.name != of.name && to.manifest.starts_with(SYSTEMS))
+    };
+    let edges = of
+        .edges
+        .iter()
+        .filter(|edge| named(edge) && !is_service(edge));
+    let what = |to: &str| match is_runtime {
+        true => format!(
+            "{} is the runtime, and knows no system: {to} is one",
+            of.name
+        ),
+        false => format!("{} is a system and may not use {to}, another one", of.name),
+    };
+    let remedy = "hand it in, or move what both need into the runtime";
+    edges
+        .map(|edge| Finding::new(&of.manifest, what(&edge.to), remedy))
+        .collect()
 }
 
 /// Rows of the drawing that are no crate.
@@ -245,6 +290,42 @@ mod tests {
     fn tests_may_reach_sideways_but_not_into_faces() {
         assert!(judged("forebay-evb", "forebay-emu", true).is_empty());
         assert_eq!(judged("forebay-evb", "forebay", true).len(), 1);
+    }
+
+    #[test]
+    fn a_system_uses_no_other_one_but_messaging_and_the_runtime_none() {
+        let at = |floor: &str, name: &str, to: &[(&str, bool)]| Declared {
+            name: name.into(),
+            manifest: format!("{floor}{name}/Cargo.toml"),
+            edges: to
+                .iter()
+                .map(|(to, for_tests)| Edge {
+                    to: (*to).into(),
+                    for_tests: *for_tests,
+                })
+                .collect(),
+        };
+        let judged = |floor: &str, to: &str, for_tests: bool| {
+            let one = at(floor, "one", &[(to, for_tests), ("thiserror", false)]);
+            let others = [MESSAGING, "other"].map(|name| at(SYSTEMS, name, &[]));
+            let run = at(RUNTIME, "run", &[]);
+            let crates: Vec<Declared> = others.into_iter().chain([run, one]).collect();
+            let found = sideways(&crates[3], &crates);
+            assert!(found.iter().all(|it| it.place.ends_with("one/Cargo.toml")));
+            found.len()
+        };
+        for for_tests in [false, true] {
+            for (floor, to, found) in [
+                (SYSTEMS, "run", 0),
+                (SYSTEMS, MESSAGING, 0),
+                (SYSTEMS, "other", 1),
+                (RUNTIME, MESSAGING, 1),
+                (RUNTIME, "other", 1),
+                ("crates/faces/", "other", 0),
+            ] {
+                assert_eq!(judged(floor, to, for_tests), found, "{floor} -> {to}");
+            }
+        }
     }
 
     #[test]

@@ -81,6 +81,16 @@ pub(super) const ASSEMBLY: Places = Places {
     entries: &["crates/runtime/forebay-run/src/"],
 };
 
+/// The floor of the runtime, and that of the systems on it: one crate each.
+pub(super) const RUNTIME: &str = "crates/runtime/";
+pub(super) const SYSTEMS: &str = "crates/systems/";
+
+const BUDGETS: Places = Places {
+    check: "budgets of the runtime and of systems",
+    kind: Kind::Sources,
+    entries: &[RUNTIME, SYSTEMS],
+};
+
 /// Where wire formats are, each with golden bytes.
 pub(super) const FORMATS: Places = Places {
     check: "golden bytes of wire formats",
@@ -132,6 +142,7 @@ pub(super) const ALL: &[Places] = &[
     ENGINES,
     FACES,
     ASSEMBLY,
+    BUDGETS,
     FORMATS,
     TESTED,
     SKIP_HELPER,

@@ -4,6 +4,9 @@
 //! reason is not in `xtask/expected.toml`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "accounts")]
+pub mod accounts;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! The hops of each program at which `FOREBAY_LEAK=HOP:N` makes N items vanish uncounted, for tests of the books: each has the name of the account or
-//! link that must show it. A name that a program does not have is refused with those that it has.
+//! link that must show it. A name that a program does not have is refused with those that it has. A system that is a crate of its own has the lists of
+//! its programs itself.
 
 pub use forebay_ledger::{Leak, LeakError};
 
@@ -30,19 +31,6 @@ pub const MOVER: &[&str] = &["stream", "mover"];
 
 /// An end point of messaging.
 pub const NET: &[&str] = &["publish", "copies", "send", "receive", "read", "deliver"];
-
-/// A sender of time-division UDP.
-pub const TDM_SEND: &[&str] = &["heaps", "send"];
-
-/// A receiver of time-division UDP.
-pub const TDM_RECEIVE: &[&str] = &[
-    "datagrams",
-    "hand_over",
-    "windows",
-    "writer_queue",
-    "write",
-    "heaps",
-];
 
 /// To-host, with the end points that it publishes by.
 pub const TOHOST: &[&str] = &["dma", "decode", "publish", "send"];

@@ -6,8 +6,6 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
-mod accounts;
-#[cfg(test)]
 mod balance_lines;
 pub mod books;
 pub mod builder;
@@ -36,12 +34,12 @@ pub mod stage;
 pub mod stages;
 pub mod summary;
 pub mod supervisor;
-pub mod tdm;
 pub mod teller;
 pub mod triggers;
 pub mod verify;
 pub mod watched;
-mod words;
+pub mod whole_file;
+pub mod words;
 mod worker;
 
 pub use error::RunError;

@@ -5,15 +5,15 @@ use serde::Serialize;
 
 /// Counters of it in one group, for one kind of items or several.
 #[derive(Clone, Debug)]
-pub(crate) struct RemovedWords {
+pub struct RemovedWords {
     files: Counter,
     bytes: Counter,
     items: Vec<Counter>,
 }
 
 impl RemovedWords {
-    /// Declares them for items of these names, as messages.
-    pub(crate) fn declare(
+    /// Declares them in `group` for items of these names, as messages: counters of files and of bytes, and one of each kind of items.
+    pub fn declare(
         schema: &mut SchemaBuilder,
         group: GroupId,
         owner: &str,
@@ -31,12 +31,7 @@ impl RemovedWords {
     }
 
     /// So many files, and what was in them: items of the kind `kind` in the order of their names.
-    pub(crate) fn add(
-        &self,
-        book: &mut Book,
-        (files, bytes): (u64, u64),
-        (kind, items): (usize, u64),
-    ) {
+    pub fn add(&self, book: &mut Book, (files, bytes): (u64, u64), (kind, items): (usize, u64)) {
         book.add(self.files, files);
         book.add(self.bytes, bytes);
         if let Some(counter) = self.items.get(kind) {

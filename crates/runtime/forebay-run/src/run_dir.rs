@@ -30,7 +30,7 @@ use forebay_sys::process::is_alive;
 
 use crate::error::RunError;
 pub use forgotten::{Cleaned, clean_memory};
-pub(crate) use kept::{KeptLedger, Unkept};
+pub use kept::{KeptLedger, Unkept};
 use older::Older;
 
 const LEDGER: &str = "ledger";

@@ -7,7 +7,6 @@ const NET: &str = "run-net";
 const EVB: &str = "run-evb";
 const FELIX: &str = "run-felix";
 const EMU: &str = "run-emu";
-const TDM: &str = "run-tdm";
 const BENCH: &str = "bench";
 
 /// Each crate, and what it may name of the others: the runtime knows no system, and no system another one but messaging, which is the service under them. Cards are
@@ -38,7 +37,6 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
             "forebay_readout",
         ],
     ),
-    (TDM, &[RUN, NET, "forebay_tdm"]),
     (BENCH, &[RUN, NET, "forebay_msg"]),
 ];
 
@@ -55,7 +53,6 @@ pub(super) const ENGINES: &[&str] = &[
 pub(super) const MODULES: &[(&str, &str)] = &[
     // The root, which names nothing but what it re-exports.
     ("", RUN),
-    ("accounts", RUN),
     ("balance_lines", EVB),
     ("carriage", EVB),
     ("doctor", RUN),
@@ -67,6 +64,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("run_dir", RUN),
     ("teller", RUN),
     ("watched", RUN),
+    ("whole_file", RUN),
     ("words", RUN),
     ("config", EVB),
     ("config/block", RUN),
@@ -169,16 +167,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("readout/tohost", FELIX),
     ("readout/trigger_times", FELIX),
     ("readout/validate", EMU),
-    ("tdm", TDM),
-    ("tdm/awake", TDM),
-    ("tdm/error", TDM),
-    ("tdm/lateness", TDM),
-    ("tdm/local_clock", TDM),
-    ("tdm/outbound", TDM),
-    ("tdm/pattern", TDM),
-    ("tdm/receive", TDM),
-    ("tdm/send", TDM),
-    ("tdm/whole_file", RUN),
 ];
 
 /// Arrows that have still to be cut.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use forebay_bench::tdm::{self, Options, Report, Scheme, port_burst_bytes};
-use forebay_run::tdm::{Mode, Plan, PlanError, PlanInput};
+use forebay_run_tdm::{Mode, Plan, PlanError, PlanInput};
 use serde_json::Value;
 
 use crate::output::{Format, note_line, parse_bytes, parse_duration, print_line};

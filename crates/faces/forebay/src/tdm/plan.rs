@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use forebay_run::tdm::{Plan, PlanInput, PlanReason, wall_clock_is_disciplined};
+use forebay_run_tdm::{Plan, PlanInput, PlanReason, wall_clock_is_disciplined};
 use serde_json::json;
 
 use super::port::PortArgs;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use forebay_run::tdm::{Mode, PlanInput, WIRE_OVERHEAD_BYTES};
+use forebay_run_tdm::{Mode, PlanInput, WIRE_OVERHEAD_BYTES};
 
 use crate::output::{parse_bytes, parse_duration};
 

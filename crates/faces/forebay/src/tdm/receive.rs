@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_bench::tdm::{SessionReport, WindowFile};
-use forebay_run::hops;
 use forebay_run::net::Address;
-use forebay_run::tdm::receive::{
+use forebay_run_tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
 };
-use forebay_run::tdm::{PORT, read_key};
+use forebay_run_tdm::{PORT, hops, read_key};
 
 use super::port::PortArgs;
 use crate::output::{
@@ -265,7 +264,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         cpus_may_sleep: args.cpus_may_sleep,
         writer_queue_bytes: writer_queue(args),
         no_gro: args.no_gro,
-        leak: leak_of(hops::TDM_RECEIVE)?,
+        leak: leak_of(hops::RECEIVE)?,
     };
     make_directory(args, &plan.output)?;
     let mut rows = args.rows.as_deref().map(WindowFile::create).transpose()?;

@@ -7,11 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use forebay_run::hops;
 use forebay_run::net::Address;
-use forebay_run::tdm::read_key;
-use forebay_run::tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
-use forebay_run::tdm::{EmulatedClock, PORT};
+use forebay_run_tdm::read_key;
+use forebay_run_tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
+use forebay_run_tdm::{EmulatedClock, PORT, hops};
 
 use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
 use crate::session::{BROKEN, UNCONFIRMED, leak_of};
@@ -196,7 +195,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         plain: args.plain,
         out: args.out.clone(),
         metrics: args.metrics,
-        leak: leak_of(hops::TDM_SEND)?,
+        leak: leak_of(hops::SEND)?,
         clock: args.emulate_clock,
     };
     let summary = send::run(&plan, &signals, |text| {

@@ -35,5 +35,5 @@ fn the_page_of_accounts_has_this_ledger() {
         let books = Books::declare(&plan).unwrap();
         books.schema.outline()
     });
-    crate::accounts::assert_section("event-builder", &outlines);
+    forebay_testing::accounts::assert_section("event-builder", &outlines);
 }

@@ -131,6 +131,6 @@ mod page {
         let out = tempfile::tempdir().unwrap();
         let books = Booked::of_sender(&plan, out.path(), &mut Vec::new()).unwrap();
         let outline = books.kept.unwrap().reader().unwrap().outline();
-        crate::accounts::assert_section("emulator", &[outline]);
+        forebay_testing::accounts::assert_section("emulator", &[outline]);
     }
 }

@@ -351,6 +351,6 @@ mod page {
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let words = StreamWords::declare("mover-1", "archive").unwrap();
-        crate::accounts::assert_section("mover", &[words.schema.outline()]);
+        forebay_testing::accounts::assert_section("mover", &[words.schema.outline()]);
     }
 }

@@ -390,6 +390,6 @@ mod page {
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let (schema, _) = declare("net-peer-1", 2).unwrap();
-        crate::accounts::assert_section("messaging", &[schema.outline()]);
+        forebay_testing::accounts::assert_section("messaging", &[schema.outline()]);
     }
 }

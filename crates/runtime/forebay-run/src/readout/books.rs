@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let (schema, _) = declare("tohost-1", &["dma0".to_owned()]).unwrap();
-        crate::accounts::assert_section("to-host", &[schema.outline()]);
+        forebay_testing::accounts::assert_section("to-host", &[schema.outline()]);
     }
 
     /// Counts of a decoder, all different.

@@ -256,7 +256,7 @@ mod tests {
         let (books, _) =
             CardBooks::open("card", None, &card.account(), 2, &mut Vec::new()).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
-        crate::accounts::assert_section("card", &[outline]);
+        forebay_testing::accounts::assert_section("card", &[outline]);
     }
 
     /// The account with counts that are all different.

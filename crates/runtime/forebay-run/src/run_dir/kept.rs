@@ -14,7 +14,7 @@ use crate::error::RunError;
 use crate::host::{Changes, Reading};
 
 /// A ledger in a run directory, or nowhere but in this process.
-pub(crate) struct KeptLedger {
+pub struct KeptLedger {
     words: Words,
     run: RunWriter,
     /// When it began, by the monotonic clock.
@@ -34,7 +34,10 @@ impl std::fmt::Debug for KeptLedger {
 
 impl KeptLedger {
     /// Makes it, in the run directory `out` if there is one, with room for a record of so many sources.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    /// The directory cannot be made or written, or a live run uses it; or the schema has no place in a ledger.
+    pub fn open(
         schema: &Schema,
         run_id: &str,
         out: Option<&Path>,
@@ -68,16 +71,21 @@ impl KeptLedger {
     }
 
     /// Its memory, for the writers of groups.
-    pub(crate) fn words(&self) -> &Words {
+    #[must_use]
+    pub fn words(&self) -> &Words {
         &self.words
     }
 
     /// For whoever shows it.
-    pub(crate) fn reader(&self) -> Result<LedgerReader, RunError> {
+    ///
+    /// # Errors
+    /// The memory is no ledger any more.
+    pub fn reader(&self) -> Result<LedgerReader, RunError> {
         Ok(LedgerReader::open(&self.words)?)
     }
 
-    pub(crate) fn heartbeat(&self) {
+    /// A sign of life, with how long the run has lasted by the monotonic clock.
+    pub fn heartbeat(&self) {
         self.run.heartbeat(clock::realtime_ns());
         self.lasted();
     }
@@ -86,14 +94,17 @@ impl KeptLedger {
         self.run.lasted(clock::monotonic_ns() - self.began_ns);
     }
 
-    /// Closes it.
-    pub(crate) fn close(&mut self, condition: Condition, reason: Reason) {
+    /// Closes it, with how the run ended and why.
+    pub fn close(&mut self, condition: Condition, reason: Reason) {
         self.lasted();
         self.run.finish(condition, reason, clock::realtime_ns());
     }
 
     /// What the audit says of it, as it was last shown. Of a ledger that is closed it is what `forebay audit` will say.
-    pub(crate) fn verdict(&self) -> Result<Verdict, RunError> {
+    ///
+    /// # Errors
+    /// The memory is no ledger any more, or a writer commits faster than it can be read.
+    pub fn verdict(&self) -> Result<Verdict, RunError> {
         Ok(audit(&self.reader()?.snapshot()?, Supervisor::Alive))
     }
 
@@ -103,12 +114,16 @@ impl KeptLedger {
     }
 
     /// Whether there was a run directory, and somebody removed or renamed it.
-    pub(crate) fn is_homeless(&self) -> bool {
+    #[must_use]
+    pub fn is_homeless(&self) -> bool {
         self.directory.as_ref().is_some_and(RunDir::is_gone)
     }
 
     /// Leaves the ledger, and the summary with the run's name as its record, in the run's directory, if there is one.
-    pub(crate) fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// They cannot be written there, or the summary cannot be written down.
+    pub fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
         if let Some(directory) = &mut self.directory {
             let record = Record::of(directory, self.host.as_ref(), summary);
             let record = serde_json::to_string_pretty(&record);
@@ -120,10 +135,10 @@ impl KeptLedger {
     }
 
     /// The same; what cannot lie there, since somebody removed or renamed the directory, is the caller's to tell.
-    pub(crate) fn keep_or_tell(
-        &mut self,
-        summary: &impl Serialize,
-    ) -> Result<Option<Unkept>, RunError> {
+    ///
+    /// # Errors
+    /// As of [`Self::keep_summary`].
+    pub fn keep_or_tell(&mut self, summary: &impl Serialize) -> Result<Option<Unkept>, RunError> {
         let left = self.directory.as_mut();
         let left = left.and_then(|it| Some((it.leave_ledger()?, it)));
         let Some((why, directory)) = left else {
@@ -138,10 +153,11 @@ impl KeptLedger {
 
 /// What could not be left in a run's directory.
 #[derive(Debug)]
-pub(crate) struct Unkept {
+pub struct Unkept {
     /// For the operator: why, and where the ledger lies.
-    pub(crate) why: String,
-    pub(crate) record: serde_json::Value,
+    pub why: String,
+    /// The run's record, which goes to standard output instead.
+    pub record: serde_json::Value,
 }
 
 /// A summary and the run that it is of: by that name the next run in the directory finds what belongs together.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use forebay_run::tdm::receive::Came;
+use forebay_run_tdm::receive::Came;
 
 /// Reads the packets of the one such file in `directory`, times in ns of the Unix epoch.
 ///

@@ -283,7 +283,7 @@ pub(crate) fn of_windows(seen: &Seen) -> Vec<Chart> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_run::tdm::receive::{Came, Row};
+    use forebay_run_tdm::receive::{Came, Row};
 
     use super::*;
 

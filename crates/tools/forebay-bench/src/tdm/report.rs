@@ -6,8 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use forebay_ledger::{Balance, DropLine};
-use forebay_run::tdm::receive::{Came, ReceiveSummary, Row, SenderSummary, Watch};
-use forebay_run::tdm::{Mode, Plan, WholeFile};
+use forebay_run::whole_file::WholeFile;
+use forebay_run_tdm::receive::{Came, ReceiveSummary, Row, SenderSummary, Watch};
+use forebay_run_tdm::{Mode, Plan};
 use serde_json::Value;
 
 use super::picture;

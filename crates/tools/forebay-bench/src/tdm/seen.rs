@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay_run::tdm::receive::{Came, Row};
+use forebay_run_tdm::receive::{Came, Row};
 
 /// Bins of all senders together, unless that were fewer than [`BINS_LEAST`] for one.
 const BINS_OF_ALL: usize = 8192;

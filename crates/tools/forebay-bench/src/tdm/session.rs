@@ -86,7 +86,7 @@ pub(super) fn run(
     kept: &Kept,
 ) -> Result<Value> {
     let before = ground.port_drops()?;
-    let address = format!("{}:{}", ground.address(), forebay_run::tdm::PORT);
+    let address = format!("{}:{}", ground.address(), forebay_run_tdm::PORT);
     let mut receiver = ground.at_receiver(&options.program);
     let turn = options.window.unwrap_or(WINDOW) * u32::from(options.senders);
     let windows = (options.duration.as_secs_f64() / turn.as_secs_f64())

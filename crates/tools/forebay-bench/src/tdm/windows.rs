@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_ledger::Balance;
-use forebay_run::tdm::receive::{Came, Lost, ReceiveSummary, Row, Watch};
-use forebay_run::tdm::{BeginError, Plan, WholeFile};
+use forebay_run::whole_file::{BeginError, WholeFile};
+use forebay_run_tdm::Plan;
+use forebay_run_tdm::receive::{Came, Lost, ReceiveSummary, Row, Watch};
 use parquet::data_type::ByteArray;
 
 use crate::rows::groups::{Groups, Values};

@@ -181,6 +181,6 @@ mod page {
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let (schema, _) = declare("swrod-1", true).unwrap();
-        crate::accounts::assert_section("swrod", &[schema.outline()]);
+        forebay_testing::accounts::assert_section("swrod", &[schema.outline()]);
     }
 }

@@ -278,6 +278,6 @@ mod page {
     fn the_page_of_accounts_has_this_ledger() {
         let books = Books::open(None, 2, Leak::off(), &mut Vec::new()).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
-        crate::accounts::assert_section("to-flx", &[outline]);
+        forebay_testing::accounts::assert_section("to-flx", &[outline]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_run::tdm::receive::{Came, Lost, Row as Window};
+use forebay_run_tdm::receive::{Came, Lost, Row as Window};
 
 use super::{PORT_BUFFER_BYTES, TdmTask, options};
 use crate::figure::published;

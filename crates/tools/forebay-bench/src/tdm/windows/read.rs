@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use forebay_run::tdm::receive::Row;
+use forebay_run_tdm::receive::Row;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 

@@ -151,6 +151,6 @@ mod page {
     fn the_page_of_accounts_has_this_ledger() {
         let books = Books::open(&CardPlan::of_replay(), 4096, &mut Vec::new()).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
-        crate::accounts::assert_section("card-replay", &[outline]);
+        forebay_testing::accounts::assert_section("card-replay", &[outline]);
     }
 }
