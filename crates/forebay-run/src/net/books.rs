@@ -394,3 +394,7 @@ mod page {
         crate::accounts::assert_section("messaging", &[schema.outline()]);
     }
 }
+
+#[cfg(test)]
+#[path = "books_tests.rs"]
+mod tests;
