@@ -121,16 +121,85 @@ struct Record<'a> {
 
 #[cfg(test)]
 mod page {
+    use forebay_emu::{Amount, SourceTotals};
+    use forebay_ledger::Unit;
+
     use super::*;
+
+    fn plan() -> GeneratorPlan {
+        let local = std::net::Ipv4Addr::LOCALHOST.into();
+        let plan = crate::presets::plan("test", Path::new("."), local, 50_000, 1);
+        GeneratorPlan::test2(plan.ports[0], 1_000.0)
+    }
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
-        let local = std::net::Ipv4Addr::LOCALHOST.into();
-        let plan = crate::presets::plan("test", Path::new("."), local, 50_000, 1);
-        let plan = GeneratorPlan::test2(plan.ports[0], 1_000.0);
         let out = tempfile::tempdir().unwrap();
-        let books = Booked::of_sender(&plan, out.path(), &mut Vec::new()).unwrap();
+        let books = Booked::of_sender(&plan(), out.path(), &mut Vec::new()).unwrap();
         let outline = books.kept.unwrap().reader().unwrap().outline();
         forebay_testing::accounts::assert_section("emulator", &[outline]);
+    }
+
+    #[test]
+    fn an_emulator_leaves_what_it_has_counted() {
+        let (plan, out) = (plan(), tempfile::tempdir().unwrap());
+        let mut books = Booked::of_sender(&plan, out.path(), &mut Vec::new()).unwrap();
+        let counters = [
+            books.words.start_ns,
+            books.words.events,
+            books.words.lag_ns_max,
+            books.words.limited,
+        ];
+        let sent = Amount {
+            items: 9,
+            bytes: 900,
+        };
+        let source = SourceTotals {
+            made: sent,
+            sent,
+            ..SourceTotals::default()
+        };
+        let totals = Totals {
+            events: 12,
+            all: SourceTotals::default(),
+            by_source: vec![source; plan.sources()],
+        };
+        let behind = Behind {
+            lag_ns_max: 55,
+            generator_limited: true,
+            ..Behind::default()
+        };
+        books.begin(77);
+        books.commit(&totals, &behind);
+        let report = GeneratorReport {
+            events_sent: 12,
+            subevents_sent: 9,
+            bytes_sent: 800,
+            datagrams_sent: 3,
+            datagrams_refused: 0,
+            behind: true,
+            lag_ns_max: 55,
+            duration_s: 1.5,
+            cpu_seconds: 0.5,
+        };
+        books.close(&plan, &report, Reason::LimitReached).unwrap();
+
+        let ledger = crate::run_dir::open_ledger(out.path()).unwrap();
+        let snapshot = ledger.snapshot().unwrap();
+        assert_eq!(counters.map(|it| snapshot.value(it)), [77, 12, 55, 1]);
+        let ended = (snapshot.run.condition, snapshot.run.reason);
+        assert_eq!(ended, (Condition::Ended, Reason::LimitReached));
+        let accounts = snapshot.balance().accounts;
+        let subevents = accounts.iter().filter(|it| it.unit == Unit::SubEvents);
+        let sums: Vec<_> = subevents
+            .map(|it| [it.incoming, it.outgoing].map(|sum| (sum.items, sum.bytes)))
+            .collect();
+        assert_eq!(sums, vec![[(9, 900); 2]; plan.sources()]);
+        let record = std::fs::read(out.path().join("run.json")).unwrap();
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+        assert_eq!(
+            (&record["bytes_sent"], &record["duration_s"]),
+            (&800.into(), &1.5.into())
+        );
     }
 }

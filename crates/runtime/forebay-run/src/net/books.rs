@@ -393,3 +393,7 @@ mod page {
         forebay_testing::accounts::assert_section("messaging", &[schema.outline()]);
     }
 }
+
+#[cfg(test)]
+#[path = "books_tests.rs"]
+mod tests;
