@@ -380,8 +380,8 @@ proptest! {
         let number = |at: usize| first + at as u32;
         let mut rig = Rig::new(config(TriggerBits::TwentyFour));
         for ms in 0..all.len() as u32 + 300 {
-            for source in 0..N {
-                let at = ms.checked_sub(late_ms[source]).map(|at| at as usize);
+            for (source, late_ms) in late_ms.iter().enumerate() {
+                let at = ms.checked_sub(*late_ms).map(|at| at as usize);
                 let Some((at, fate)) = at.and_then(|at| Some((at, *all.get(at)?))) else { continue };
                 let (Fate::SomeDropped(dropped) | Fate::NoneSound(dropped)) = fate;
                 match (fate, dropped >> source & 1) {

@@ -85,6 +85,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("net", NET),
     ("net/acknowledgement", NET),
     ("net/books", NET),
+    ("net/books_tests", NET),
     ("net/buffers", NET),
     ("net/bus", NET),
     ("net/connection", NET),
