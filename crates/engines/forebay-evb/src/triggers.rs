@@ -53,13 +53,14 @@ impl Builder {
     #[inline]
     pub(crate) fn see_trigger(&mut self, trigger: u32) {
         let circle = self.circle();
-        let is_behind = |last: &u32| distance(circle.bits, *last, trigger) < 0;
-        if self.triggers.last.as_ref().is_some_and(is_behind) && self.take_back(trigger) {
+        let is_behind = |last| distance(circle.bits, last, trigger) < 0;
+        let behind = self.triggers.last.is_some_and(is_behind);
+        if behind && self.take_back(trigger) {
             return;
         }
         let steps = match self.triggers.last {
-            Some(last) => circle.steps(last, trigger).max(1),
-            None => 1,
+            Some(last) if !behind => circle.steps(last, trigger).max(1),
+            _ => 1,
         };
         let restarted = steps > RESTART_GAP_MIN && trigger < circle.step;
         // The numbering before this one goes on: what came in between were repetitions, and what lies between was built.

@@ -231,6 +231,24 @@ fn messages_that_changed_places_in_all_sources_make_no_gap() {
     }
 }
 
+/// Numbers that step back into a gap and go on from there through those that were built: the gap gets smaller, and there is no other one.
+#[test]
+fn numbers_that_step_back_and_go_on_from_there_make_no_gap() {
+    let mut config = Config::new(1);
+    config.timeout_ns = 100 * MS;
+    let mut rig = Rig::new(config);
+    for numbers in [0..100, 200..1_000, 150..400] {
+        for first in numbers.step_by(10) {
+            rig.send(0, &subs(first..first + 10));
+            rig.pass(MS);
+        }
+    }
+    let check = rig.finish();
+    // From 100 to 149, which never came.
+    assert_eq!(check.unseen, 50);
+    assert_eq!(check.span, check.complete + 50 + check.late);
+}
+
 /// What comes once more behind a pause looks as a new life; where the numbers go on behind the old ones, nothing between is missing.
 #[test]
 fn numbers_that_go_on_behind_repetitions_have_no_gap() {
