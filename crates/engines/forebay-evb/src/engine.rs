@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_ledger::{Book, Leak};
+use forebay_ledger::{Book, Counter, Leak};
 
 use crate::account::Accounts;
 use crate::config::{Config, ConfigError};
@@ -270,8 +270,12 @@ impl Builder {
 
     /// What was taken for lost did come.
     pub(crate) fn found(&mut self, source: usize, count: u64) {
-        let missing = self.accounts.sources[source].missing;
-        let left = self.book.value(missing).saturating_sub(count);
-        self.book.set(missing, left);
+        self.take_off(self.accounts.sources[source].missing, count);
+    }
+
+    /// So many are not among what was inferred any more.
+    pub(crate) fn take_off(&mut self, inferred: Counter, count: u64) {
+        let left = self.book.value(inferred).saturating_sub(count);
+        self.book.set(inferred, left);
     }
 }

@@ -154,9 +154,7 @@ impl Builder {
         absent.dropped += left;
         self.some_unsettled |= absent.is_unsettled();
         self.found(source, found);
-        let missing = self.accounts.triggers_missing;
-        let rest = self.book.value(missing).saturating_sub(known);
-        self.book.set(missing, rest);
+        self.take_off(self.accounts.triggers_missing, known);
         self.book.add(self.accounts.triggers_dropped, known);
     }
 
@@ -178,8 +176,7 @@ impl Builder {
         } else {
             return false;
         };
-        let left = self.book.value(word).saturating_sub(1);
-        self.book.set(word, left);
+        self.take_off(word, 1);
         true
     }
 
@@ -192,9 +189,7 @@ impl Builder {
         if !self.triggers.gone.take(circle, trigger) {
             return false;
         }
-        let missing = self.accounts.triggers_missing;
-        let left = self.book.value(missing).saturating_sub(1);
-        self.book.set(missing, left);
+        self.take_off(self.accounts.triggers_missing, 1);
         self.book.add(self.accounts.triggers_late, 1);
         if self.triggers.late.len() >= LATE_MAX {
             self.triggers.late.pop_front();

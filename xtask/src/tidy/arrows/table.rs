@@ -40,7 +40,7 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
     (BENCH, &[RUN, NET, "forebay_msg"]),
 ];
 
-/// The engines: who names one is judged, too.
+/// The engines: naming one of them is judged as an arrow, too.
 pub(super) const ENGINES: &[&str] = &[
     "forebay_emu",
     "forebay_evb",
