@@ -46,7 +46,7 @@ pub(crate) fn check(bytes: &[u8]) {
         if has_no_room && have > 0 {
             let refused = check.refuse(&buffer[..have]);
             assert_eq!((refused.datagrams, refused.bytes), (datagrams, have as u64));
-            assert_eq!((refused.items, check.unfinished()), (0, (0, 0)));
+            assert_eq!((refused.dropped.items(), check.unfinished()), (0, (0, 0)));
             taken.add(refused.datagrams, refused.bytes);
         }
     }
@@ -79,7 +79,7 @@ fn take(
                 taken.add(refused.datagrams, refused.bytes);
                 // What holds a sub-event was looked through before, or lies here.
                 let seen = taken.bytes;
-                assert!(u64::from(refused.items) <= 1 + seen / 16);
+                assert!(refused.dropped.items() <= 1 + seen / 16);
                 let Some(at) = refused.retry_at else {
                     return;
                 };

@@ -5,7 +5,9 @@
 
 use std::collections::VecDeque;
 
+use crate::numbers::{RUNS_MAX, Run};
 use crate::order::distance;
+use crate::recent::RECENT;
 use forebay_wire::subevent::TriggerBits;
 
 /// Ranges of events without a source that are remembered for it, the latest ones. What comes for an older one is dropped by its
@@ -28,8 +30,10 @@ pub(crate) struct Absent {
     spans: VecDeque<Span>,
     /// Sub-events without a true number that were dropped since the source was last in an event, and stand for none yet.
     pub(crate) astray: u64,
-    /// Sub-events that the receiver dropped since then, and that stand for none yet.
+    /// Sub-events that the receiver dropped since then, whose numbers it does not say, and that stand for none yet.
     pub(crate) dropped: u64,
+    /// Numbers of those of which it says them, in the order in which they came; not all are behind the event at hand.
+    refused: VecDeque<Run>,
     /// The last number that came late, or was in no event and stands for one that the receiver dropped.
     through: Option<u32>,
     /// The numbers that they bore, as far as they lie ahead: one that was only early comes to its turn with nothing else.
@@ -133,6 +137,91 @@ impl Absent {
             let last = circle.before(number);
             self.spans.insert(at, Span { first, last });
         }
+        if self.spans.len() > ABSENT_RANGES_MAX {
+            self.spans.pop_front();
+        }
+    }
+
+    /// Takes off what is owed of the numbers of `run`, and shows it in runs of one step of the circle: first, last, how many.
+    pub(crate) fn take_all(
+        &mut self,
+        circle: Circle,
+        run: Run,
+        mut show: impl FnMut(u32, u32, u64),
+    ) {
+        let mut rest = Some(run);
+        while let Some(run) = rest {
+            let is_ahead = |span: &&Span| distance(circle.bits, run.first, span.last) >= 0;
+            let Some(Span { first, last }) = self.spans.iter().find(is_ahead).copied() else {
+                return;
+            };
+            rest = run.starting_at(circle.bits, run.index_from(circle.bits, first));
+            let Some(run) = rest else { return };
+            if !circle.holds(Span { first, last }, run.first) {
+                continue;
+            }
+            let is_dense = run.step == circle.step;
+            let to_last = u64::from(circle.steps(run.first, last)) + 1;
+            let items = if is_dense {
+                to_last.min(run.items.into())
+            } else {
+                1
+            };
+            self.take_run(circle, run.first, items);
+            show(run.first, circle.after(run.first, items as u32 - 1), items);
+            rest = run.starting_at(circle.bits, items as u32);
+        }
+    }
+
+    /// The receiver dropped sub-events of these numbers, which lie ahead.
+    pub(crate) fn refuse(&mut self, run: Run) {
+        if self.refused.len() >= RUNS_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(run);
+    }
+
+    /// Sub-events that the receiver dropped and that stand for no event yet, with and without a number.
+    pub(crate) fn waiting(&self, bits: TriggerBits, next: Option<u32>) -> u64 {
+        let ahead = |run: &Run| {
+            let index = next.map_or(0, |next| run.index_from(bits, next));
+            u64::from(run.items - index)
+        };
+        self.dropped + self.refused.iter().map(ahead).sum::<u64>()
+    }
+
+    /// Marks the triggers from `first` on of which the receiver dropped this source's sub-event. Those without a number stand for the oldest ones of which it says
+    /// nothing.
+    pub(crate) fn mark_dropped(&mut self, circle: Circle, first: u32, marks: &mut [bool]) {
+        let mut own = vec![false; if self.dropped > 0 { marks.len() } else { 0 }];
+        for run in &self.refused {
+            let Some(run) = run.starting_at(circle.bits, run.index_from(circle.bits, first)) else {
+                continue;
+            };
+            for index in 0..run.items {
+                let ahead = run.number(index, circle.bits.mask()).wrapping_sub(first);
+                let ahead = ahead & circle.bits.mask();
+                let at = (ahead / circle.step) as usize;
+                let Some(mark) = marks.get_mut(at) else { break };
+                *mark |= ahead.is_multiple_of(circle.step);
+                if let Some(own) = own.get_mut(at) {
+                    *own |= ahead.is_multiple_of(circle.step);
+                }
+            }
+        }
+        let unknown = own.iter().enumerate().filter(|(_, own)| !**own);
+        let mut last = None;
+        for (at, _) in unknown {
+            if self.dropped == 0 {
+                break;
+            }
+            self.dropped -= 1;
+            marks[at] = true;
+            last = Some(circle.after(first, at as u32));
+        }
+        if let Some(last) = last {
+            self.know(circle, last);
+        }
     }
 
     /// A sub-event of `number` was dropped since that cannot be its number; the source delivered `since` last. True when it stands for
@@ -149,8 +238,15 @@ impl Absent {
         false
     }
 
-    /// Whether a sub-event that the receiver dropped stands for the event at hand, which the source is not in.
-    pub(crate) fn was_dropped(&mut self) -> bool {
+    /// Whether a sub-event that the receiver dropped stands for the event of `number`, which the source is not in. All before `next` is over.
+    pub(crate) fn was_dropped(&mut self, bits: TriggerBits, next: u32, number: u32) -> bool {
+        let is_past = |run: &Run| distance(bits, run.last(bits.mask()), next) > 0;
+        while self.refused.front().is_some_and(is_past) {
+            self.refused.pop_front();
+        }
+        if self.refused.iter().any(|run| run.contains(bits, number)) {
+            return true;
+        }
         let any = self.dropped > 0;
         self.dropped -= u64::from(any);
         any
@@ -186,16 +282,36 @@ impl Absent {
         self.dropped = 0;
         self.numbers
             .retain(|of| distance(circle.bits, number, *of) > 0);
+        // What came before may yet be in turn behind it, if it changed places on its way.
+        self.refused.retain(|run| {
+            let bits = circle.bits;
+            let is_ahead = distance(bits, number, run.last(bits.mask())) > 0;
+            is_ahead && distance(bits, number, run.first) < RECENT as i32
+        });
     }
 
     /// Whether something was dropped as astray that may stand for an event yet.
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.astray > 0 || self.dropped > 0 || !self.numbers.is_empty()
+        self.astray > 0 || self.dropped > 0 || !self.refused.is_empty() || !self.numbers.is_empty()
+    }
+
+    /// Whether the receiver dropped anything that stands for no event yet.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped > 0 || !self.refused.is_empty()
     }
 
     /// The numbering began anew: nothing that comes belongs to what was before.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
+    }
+
+    /// The numbers go on far ahead: what the receiver dropped lies in between.
+    pub(crate) fn jump(&mut self) {
+        *self = Self {
+            dropped: self.dropped,
+            refused: std::mem::take(&mut self.refused),
+            ..Self::default()
+        };
     }
 }
 
@@ -255,9 +371,9 @@ mod tests {
             dropped: 2,
             ..Absent::default()
         };
-        assert!(absent.was_dropped() && absent.is_unsettled());
+        assert!(absent.was_dropped(CIRCLE.bits, 20, 20) && absent.is_unsettled());
         absent.settle(CIRCLE, 24);
-        assert!(!absent.was_dropped() && !absent.is_unsettled());
+        assert!(!absent.was_dropped(CIRCLE.bits, 28, 28) && !absent.is_unsettled());
     }
 
     #[test]

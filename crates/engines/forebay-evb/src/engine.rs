@@ -213,12 +213,12 @@ impl Builder {
     /// Notes that `source` is not in the event of `trigger`, as nothing came for it that could be: it never came, unless a sub-event was
     /// dropped in its place.
     pub(crate) fn miss(&mut self, source: usize, trigger: u32, cause: Cause) {
-        let circle = self.circle();
+        let (circle, next) = (self.circle(), self.next.unwrap_or(trigger));
         let absent = &mut self.sources[source].absent;
         if absent.stands_for(trigger) {
             return self.lose(source, trigger, Cause::Astray, 0);
         }
-        if absent.was_dropped() {
+        if absent.was_dropped(circle.bits, next, trigger) {
             return self.lose(source, trigger, Cause::Dropped, 0);
         }
         absent.note(circle, trigger, trigger);

@@ -93,9 +93,11 @@ impl Builder {
         head.room = first.bytes;
         head.left = first.items;
         head.stamp_ns = first.message.stamp_ns;
-        let dropped = first.message.dropped;
-        if dropped > 0 {
-            self.came_dropped(source, dropped);
+        let (dropped, numbers) = (first.message.dropped, first.message.numbers);
+        match numbers {
+            _ if dropped == 0 => {}
+            Some(run) => self.came_refused(source, run),
+            None => self.came_dropped(source, dropped),
         }
     }
 

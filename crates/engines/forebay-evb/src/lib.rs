@@ -54,7 +54,7 @@
 //! let header = |id| SubEventRepr { id, trigger_word: 5 << 8, ..SubEventRepr::default() };
 //! let queues = Queues([0x8000, 0x8001].map(|id| header(id).header_bytes(0)).to_vec());
 //! let mut file = File(Vec::new());
-//! let message = Message { at: 0, len: 16, items: 1, end: 16, stamp_ns: 0, dropped: 0 };
+//! let message = Message { at: 0, len: 16, items: 1, end: 16, stamp_ns: 0, dropped: 0, numbers: None };
 //!
 //! let now_ns = 1_000;
 //! builder.handle_message(now_ns, 0, message, &queues);
@@ -80,6 +80,7 @@ mod life;
 mod loss;
 mod message;
 mod numbering;
+mod numbers;
 mod order;
 mod output;
 mod policy;
@@ -99,6 +100,7 @@ pub use config::{Completion, Config, ConfigError, SOURCES_MAX};
 pub use engine::{Builder, Poll};
 pub use loss::{Cause, LostRange};
 pub use message::{Accepted, MessageCheck, Rejected, Step};
+pub use numbers::{Dropped, RUNS_MAX, Run};
 pub use order::distance;
 pub use output::{EventMeta, Output, Slot};
 pub use policy::{Hurry, Situation, Verdict};

@@ -10,6 +10,7 @@ use forebay_wire::hadtu::{
     message_bytes,
 };
 
+use crate::numbers::Dropped;
 use crate::refused::Refused;
 use crate::reject::Reject;
 use crate::walk::walk;
@@ -30,7 +31,7 @@ pub struct Accepted {
 }
 
 /// Datagrams that make no message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
     /// Why.
     pub reason: Reject,
@@ -38,16 +39,16 @@ pub struct Rejected {
     pub datagrams: u32,
     /// Their bytes.
     pub bytes: u64,
-    /// Sub-events of a message that ends with them, as far as that is known: of one with a false trailer, and of one that was refused whole, with the last
+    /// Sub-events of a message that ends with them, as far as they are known: of one with a false trailer, and of one that was refused whole, with the last
     /// of its pieces.
-    pub items: u32,
+    pub dropped: Dropped,
     /// The last datagram is not among them: it starts at this offset of the buffer and may begin a message.
     /// Move it to the front and hand it in again.
     pub retry_at: Option<usize>,
 }
 
 /// What one more datagram came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The message is complete.
     Complete(Accepted),
@@ -160,14 +161,17 @@ impl MessageCheck {
         let came = front.len() as u64;
         // Only a full datagram is continued.
         let is_continued = need > came && came > 0 && front.len().is_multiple_of(MTU_BYTES);
-        let mut items = 0;
+        let mut dropped = Dropped::default();
         if is_continued || need == came {
             let mut refused = Refused::new(reason, need);
-            items = refused.take(front);
+            dropped = refused.take(front);
             self.refused = is_continued.then_some(refused);
         }
         let rejected = self.reject(reason, self.datagrams, came, None);
-        Rejected { items, ..rejected }
+        Rejected {
+            dropped,
+            ..rejected
+        }
     }
 
     /// A datagram that goes on with the message that was refused before. Anything else ends that message.
@@ -177,10 +181,13 @@ impl MessageCheck {
         }
         let refused = self.refused.take();
         let mut refused = refused.filter(|refused| goes_on(refused, datagram))?;
-        let items = refused.take(datagram);
+        let dropped = refused.take(datagram);
         let rejected = self.reject(refused.reason(), 1, datagram.len() as u64, None);
         self.refused = (refused.due_bytes() > 0).then_some(refused);
-        Some(Rejected { items, ..rejected })
+        Some(Rejected {
+            dropped,
+            ..rejected
+        })
     }
 
     /// The datagram does not continue the message, or its length is not its own.
@@ -220,9 +227,12 @@ impl MessageCheck {
             return self.reject(Reject::FragmentMissing, datagrams, have as u64, Some(have));
         }
         let body = bytes.get(UNIT_HEADER_BYTES..bytes.len() - TRAILER_BYTES);
-        let (items, _) = walk(body.unwrap_or_default());
+        let dropped = Dropped::of(body.unwrap_or_default());
         let rejected = self.reject(Reject::BadTrailer, datagrams + 1, bytes.len() as u64, None);
-        Rejected { items, ..rejected }
+        Rejected {
+            dropped,
+            ..rejected
+        }
     }
 
     fn reject(
@@ -238,7 +248,7 @@ impl MessageCheck {
             reason,
             datagrams,
             bytes,
-            items: 0,
+            dropped: Dropped::default(),
             retry_at,
         }
     }

@@ -133,12 +133,18 @@ impl Builder {
             .collect();
         self.next = self.densest(&shown);
         self.expected = self.next;
+        let mut counted_on = false;
         if !self.next.is_some_and(|to| self.was_skipped(to)) {
-            self.renumber_triggers(self.next);
+            counted_on = self.renumber_triggers(self.next);
             self.book.add(self.accounts.resynchronised, 1);
         }
-        let sources = self.sources.iter_mut();
-        sources.for_each(|source| source.absent.forget());
+        for absent in self.sources.iter_mut().map(|source| &mut source.absent) {
+            if counted_on {
+                absent.jump();
+            } else {
+                absent.forget();
+            }
+        }
         self.heads
             .of
             .iter_mut()

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::absent::Absent;
+use crate::numbers::Run;
 use crate::silence::Rhythm;
 
 /// One HADTU message in a source's queue: where its sub-events lie and how many the receiver counted.
@@ -20,6 +21,8 @@ pub struct Message {
     pub stamp_ns: u64,
     /// Sub-events of the source that came between the message before and this one, and that the receiver dropped by name.
     pub dropped: u32,
+    /// Their trigger numbers, where they are known.
+    pub numbers: Option<Run>,
 }
 
 impl Message {

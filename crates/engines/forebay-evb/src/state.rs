@@ -59,7 +59,8 @@ impl Builder {
         book.set(words.paused, paused);
         book.set(words.rested, state.rested);
         book.set(words.astray, state.absent.astray);
-        book.set(words.dropped, state.absent.dropped);
+        let dropped = state.absent.waiting(self.config.trigger_bits, self.next);
+        book.set(words.dropped, dropped);
     }
 
     /// The book, to count what the run layer itself does in the builder's group.

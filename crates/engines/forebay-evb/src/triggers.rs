@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use crate::absent::{Absent, Circle};
 use crate::engine::Builder;
+use crate::numbers::Run;
 use crate::order::distance;
 use crate::recent::RECENT;
 
@@ -75,6 +76,7 @@ impl Builder {
         self.triggers.last = Some(trigger);
     }
 
+    /// The `items` triggers before `trigger` are in no event: the receiver dropped what came of them, or nothing came.
     fn miss_triggers(&mut self, trigger: u32, items: u64) {
         let circle = self.circle();
         let last = circle.before(trigger);
@@ -82,35 +84,72 @@ impl Builder {
             .triggers
             .last
             .map_or(last, |seen| circle.after(seen, 1));
-        let dropped = self.take_dropped(first, items);
-        if dropped > 0 {
-            self.book.add(self.accounts.triggers_dropped, dropped);
-            let last = circle.after(first, dropped as u32 - 1);
-            self.triggers.dropped.note(circle, first, last);
+        if !self.sources.iter().any(|source| source.absent.is_dropped()) {
+            return self.note_gap(first, last, items);
         }
-        if dropped < items {
-            let first = circle.after(first, dropped as u32);
-            let items = items - dropped;
-            self.book.add(self.accounts.triggers_missing, items);
-            self.triggers.gone.note(circle, first, last);
-            self.gaps.push_back(TriggerGap { first, last, items });
+        let mut marks = vec![false; items as usize];
+        for source in &mut self.sources {
+            source.absent.mark_dropped(circle, first, &mut marks);
+        }
+        let mut at = 0;
+        for alike in marks.chunk_by(PartialEq::eq) {
+            let items = alike.len() as u32;
+            let from = circle.after(first, at);
+            let to = circle.after(from, items - 1);
+            if alike[0] {
+                self.book.add(self.accounts.triggers_dropped, items.into());
+                self.triggers.dropped.note(circle, from, to);
+            } else {
+                self.note_gap(from, to, items.into());
+            }
+            at += items;
         }
     }
 
-    /// The `items` triggers from `first` on are in no event. For how many of them, the first ones, stands a sub-event that the receiver dropped: what
-    /// the receiver dropped of each source stands for the oldest ones.
-    fn take_dropped(&mut self, first: u32, items: u64) -> u64 {
+    /// No source delivered the `items` triggers from `first` to `last`.
+    fn note_gap(&mut self, first: u32, last: u32, items: u64) {
         let circle = self.circle();
-        let mut most = 0;
-        for absent in self.sources.iter_mut().map(|source| &mut source.absent) {
-            let taken = absent.dropped.min(items);
-            if taken > 0 {
-                absent.dropped -= taken;
-                absent.know(circle, circle.after(first, taken as u32 - 1));
-            }
-            most = most.max(taken);
+        self.book.add(self.accounts.triggers_missing, items);
+        self.triggers.gone.note(circle, first, last);
+        self.gaps.push_back(TriggerGap { first, last, items });
+    }
+
+    /// The receiver has dropped the sub-events of `source` with these numbers, behind what came of it. Those whose turn is over are not inferred lost any more.
+    pub(crate) fn came_refused(&mut self, source: usize, run: Run) {
+        let circle = self.circle();
+        let run = run.narrow(circle.bits);
+        let passed = self
+            .next
+            .map_or(0, |next| run.index_from(circle.bits, next));
+        if let Some(ahead) = run.starting_at(circle.bits, passed) {
+            self.sources[source].absent.refuse(ahead);
+            self.some_unsettled = true;
         }
-        most
+        if passed == 0 {
+            return;
+        }
+        let past = Run {
+            items: passed,
+            ..run
+        };
+        let (triggers, absent) = (&mut self.triggers, &mut self.sources[source].absent);
+        let (mut found, mut known) = (0, 0);
+        let mut through = None;
+        absent.take_all(circle, past, |_, last, items| {
+            found += items;
+            through = Some(last);
+        });
+        if let Some(through) = through {
+            absent.know(circle, through);
+        }
+        let Triggers { gone, dropped, .. } = triggers;
+        gone.take_all(circle, past, |first, last, items| {
+            known += items;
+            dropped.note(circle, first, last);
+        });
+        self.found(source, found);
+        self.take_off(self.accounts.triggers_missing, known);
+        self.book.add(self.accounts.triggers_dropped, known);
     }
 
     /// The receiver has dropped `count` sub-events of `source` before its first message: they stand for the oldest of the events that it owes and of
@@ -199,8 +238,8 @@ impl Builder {
     }
 
     /// The sources go on with other numbers. What lies between is lost only if they went ahead, by at most a quarter of the range
-    /// and not to its beginning: then they counted on while nothing of theirs came. Else they were started anew.
-    pub(crate) fn renumber_triggers(&mut self, to: Option<u32>) {
+    /// and not to its beginning: then they counted on while nothing of theirs came, which is told. Else they were started anew.
+    pub(crate) fn renumber_triggers(&mut self, to: Option<u32>) -> bool {
         let counted_on = self.triggers.last.zip(to).is_some_and(|(last, to)| {
             let quarter = (self.config.trigger_bits.mask() >> 2).cast_signed();
             let ahead = distance(self.config.trigger_bits, last, to);
@@ -213,5 +252,6 @@ impl Builder {
         self.triggers.gone.forget();
         self.triggers.dropped.forget();
         self.triggers.late.clear();
+        counted_on
     }
 }

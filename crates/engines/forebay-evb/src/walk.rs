@@ -7,7 +7,15 @@ use crate::head::padded;
 /// Counts the sub-events in `body` up to the first that cannot be true: how many, and their padded bytes.
 #[must_use]
 pub fn walk(body: &[u8]) -> (u32, usize) {
-    let (mut items, mut at) = (0, 0);
+    let mut items = 0;
+    let bytes = headers(body, |_| items += 1);
+    (items, bytes)
+}
+
+/// Shows the header of each sub-event in `body` up to the first that cannot be true; the padded bytes of those that were shown.
+#[inline]
+pub(crate) fn headers(body: &[u8], mut show: impl FnMut(SubEventHeader)) -> usize {
+    let mut at = 0;
     while let Some(head) = body
         .get(at..)
         .and_then(<[u8]>::first_chunk::<SUB_EVENT_HEADER_BYTES>)
@@ -20,9 +28,9 @@ pub fn walk(body: &[u8]) -> (u32, usize) {
             break;
         }
         at = end;
-        items += 1;
+        show(header);
     }
-    (items, at)
+    at
 }
 
 /// Padded bytes of the first `items` sub-events of `body`, or of all that are true.

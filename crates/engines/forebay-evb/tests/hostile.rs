@@ -5,7 +5,7 @@ mod harness;
 
 use std::cell::Cell;
 
-use forebay_evb::{Completion, Config, DropReason, Input, Message, Poll};
+use forebay_evb::{Completion, Config, DropReason, Input, Message, Poll, Run};
 use harness::arena::Arena;
 use harness::{MS, Rig, Sub, sub};
 use proptest::prelude::*;
@@ -266,13 +266,24 @@ fn messages_outside_the_queue() {
     let mut rig = Rig::new(Config::new(1));
     let arena = Arena::new(1);
     let mut end = 0;
-    for (at, len, items) in [
+    let runs = [[0; 8], [0xff; 8], [1, 0, 0, 0, 1, 0, 0, 0]];
+    let runs = runs.map(|bytes| Some(Run::from_bytes(bytes, u32::MAX)));
+    let runs = runs.into_iter().chain([
+        Some(Run {
+            first: u32::MAX,
+            step: u32::MAX,
+            items: 0,
+        }),
+        None,
+    ]);
+    let places = [
         (0, 0, 0),
         (0, 64, 2),
         (u64::MAX, 64, 2),
         (u64::MAX - 8, u32::MAX, u32::MAX),
         (1 << 40, 16, 0),
-    ] {
+    ];
+    for ((at, len, items), numbers) in runs.flat_map(|run| places.map(|place| (place, run))) {
         end += 1;
         let message = Message {
             at,
@@ -281,6 +292,7 @@ fn messages_outside_the_queue() {
             end,
             stamp_ns: 0,
             dropped: len,
+            numbers,
         };
         rig.builder.handle_message(0, 0, message, &arena);
         assert_eq!(rig.builder.poll(0, &arena, &mut rig.sink), Poll::Idle);

@@ -163,6 +163,90 @@ fn a_gap_longer_than_the_window_counts() {
     );
 }
 
+/// The same where all that came in between was refused, of one source all, of the others every second, third and fourth one.
+#[test]
+fn what_was_refused_in_a_gap_longer_than_the_window_is_not_missing() {
+    for bits in [TriggerBits::Sixteen, TriggerBits::TwentyFour] {
+        for all in [true, false] {
+            let mut config = config(bits);
+            config.window_events = 4_000;
+            let mut rig = Rig::new(config);
+            let items = 12_000;
+            let from = bits.mask() - 20_000;
+            rig.send_all(&subs(from..from + 10));
+            rig.pass(300 * MS);
+            for number in from + 10..from + 10 + items {
+                for source in 0..N {
+                    let every = source as u32 + if all { 1 } else { 2 };
+                    if number.is_multiple_of(every) {
+                        rig.drop_sub(source, &sub(number));
+                    }
+                }
+            }
+            let last = from + 10 + items;
+            rig.send_all(&subs(last..last + 10));
+            rig.pass(300 * MS);
+            let check = rig.finish();
+            let of = |number: &u32| {
+                [2, 3, 4, 5]
+                    .iter()
+                    .any(|every| number.is_multiple_of(*every))
+            };
+            let came = (from + 10..last).filter(of).count() as u64;
+            let dropped = if all { u64::from(items) } else { came };
+            assert_eq!(check.resynchronised, 1);
+            assert_eq!(
+                (check.unbuilt, check.unseen),
+                (dropped, u64::from(items) - dropped)
+            );
+            assert_eq!(check.span, u64::from(items) + 20);
+        }
+    }
+}
+
+/// What a note says of events that were closed before it came is found there, in runs of any step.
+#[test]
+fn a_note_that_comes_behind_its_events_takes_off_what_it_names() {
+    let mut rig = Rig::new(config(TriggerBits::TwentyFour));
+    let rest = |rig: &mut Rig| {
+        rig.commit();
+        let (book, accounts) = rig.book();
+        let [missing, dropped] = [accounts.triggers_missing, accounts.triggers_dropped];
+        [accounts.sources[0].missing, missing, dropped].map(|word| book.value(word))
+    };
+    rig.send_all(&subs(0..10));
+    (1..N).for_each(|source| rig.send(source, &subs(10..40)));
+    rig.send_all(&subs(60..70));
+    rig.pass(1_000 * MS);
+    assert_eq!(rest(&mut rig), [30, 20, 0]);
+    // Of the events of the others every third one, in the gap behind them all that is even; some that are not in the numbering yet, and some that were built.
+    (12..40)
+        .step_by(3)
+        .for_each(|number| rig.drop_sub(0, &sub(number)));
+    rig.say_dropped(0);
+    assert_eq!(rest(&mut rig), [20, 20, 0]);
+    (40..60)
+        .step_by(2)
+        .for_each(|number| rig.drop_sub(0, &sub(number)));
+    (60..70).for_each(|number| rig.drop_sub(0, &sub(number)));
+    rig.say_dropped(0);
+    assert_eq!(rest(&mut rig), [20, 10, 10]);
+    // Another source says the same of some of them, and of one more.
+    (44..50)
+        .chain([53])
+        .for_each(|number| rig.drop_sub(2, &sub(number)));
+    rig.say_dropped(2);
+    assert_eq!(rest(&mut rig), [20, 6, 14]);
+    // The other numbers ahead: one event without the source, one with it.
+    (70..75).for_each(|number| rig.drop_sub(0, &sub(number)));
+    (1..N).for_each(|source| rig.send(source, &subs(70..72)));
+    rig.send_all(&subs(77..80));
+    rig.pass(1_000 * MS);
+    let check = rig.finish();
+    assert_eq!((check.unseen, check.unbuilt), (6 + 2, 14 + 3));
+    assert_eq!(check.sources[0].missing, 20);
+}
+
 /// Every fourth trigger comes here: the others are none of ours.
 #[test]
 fn triggers_that_are_dealt_out_are_not_missing() {
@@ -425,6 +509,83 @@ proptest! {
         prop_assert_eq!((check.unseen, check.unbuilt, check.late), (unseen, unbuilt, late));
         for (source, balance) in check.sources.iter().enumerate() {
             prop_assert_eq!(balance.missing, 0, "source {}", source);
+        }
+    }
+    /// Whatever each source does of each trigger (it delivers, what it sent is refused, or it sends nothing), each sub-event is told of in one place, and each trigger
+    /// as what became of it, however late a source is within the time-out.
+    #[test]
+    fn what_was_not_sent_and_what_was_refused_are_told_apart(
+        first in 1_u32 << 20..1 << 23,
+        steps in proptest::collection::vec((0..3_u8, 1..4_u32, 1..60_u32), 1..60),
+        late_ms in proptest::collection::vec(0..60_u32, N),
+        at_random: bool,
+        seed: u64,
+    ) {
+        const SENT: u8 = 0;
+        const REFUSED: u8 = 1;
+        let mut random = seed | 1;
+        let mut next_fate = |fate: u8| {
+            if !at_random {
+                return fate;
+            }
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % 3) as u8
+        };
+        // One row for each trigger; all of a row are sound at both ends and now and then between.
+        let mut all = vec![[SENT; N]];
+        for (at, (fate, every, items)) in steps.iter().enumerate() {
+            for index in 0..*items {
+                let other = if index % every == 0 { *fate } else { 2 };
+                let mut row = [SENT; N];
+                for (source, own) in row.iter_mut().enumerate() {
+                    *own = next_fate(if source == at % N { *fate } else { other });
+                }
+                // One number that nothing else confirms is dropped as one that cannot be true.
+                if row.iter().filter(|own| **own == SENT).count() == 1 {
+                    row[0..2].fill(SENT);
+                }
+                all.push(row);
+            }
+            if at % 3 == 0 {
+                all.push([SENT; N]);
+            }
+        }
+        all.push([SENT; N]);
+        let number = |at: usize| first + at as u32;
+        let mut rig = Rig::new(config(TriggerBits::TwentyFour));
+        for ms in 0..all.len() as u32 + 60 {
+            for (source, late_ms) in late_ms.iter().enumerate() {
+                let at = ms.checked_sub(*late_ms).map(|at| at as usize);
+                match at.and_then(|at| Some((at, all.get(at)?[source]))) {
+                    Some((at, SENT)) => rig.send(source, &[sub(number(at))]),
+                    Some((at, REFUSED)) => rig.drop_sub(source, &sub(number(at))),
+                    _ => {}
+                }
+            }
+            rig.pass(MS);
+        }
+        rig.pass(1_000 * MS);
+        let check = rig.finish();
+        let built: Vec<u32> = check.events.iter().map(|event| event.trigger).collect();
+        let (mut unseen, mut unbuilt, mut missing) = (0, 0, [0; N]);
+        for (at, row) in all.iter().enumerate() {
+            if built.contains(&number(at)) {
+                for (source, fate) in row.iter().enumerate() {
+                    missing[source] += u64::from(*fate == 2);
+                }
+            } else {
+                prop_assert!(!row.contains(&SENT), "trigger {}: {:?}", number(at), row);
+                let any = row.contains(&REFUSED);
+                unbuilt += u64::from(any);
+                unseen += u64::from(!any);
+            }
+        }
+        prop_assert_eq!((check.unseen, check.unbuilt, check.late), (unseen, unbuilt, 0));
+        for (source, balance) in check.sources.iter().enumerate() {
+            prop_assert_eq!(balance.missing, missing[source], "source {}", source);
+            prop_assert_eq!(balance.all_dropped(), 0, "source {}", source);
         }
     }
 }

@@ -101,6 +101,101 @@ fn what_the_receiver_refused_is_not_inferred_lost_as_well() {
     assert_closed(&json, folder.path());
 }
 
+/// What becomes of a message.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Sound,
+    /// Longer than a message may be.
+    Refused,
+    NotSent,
+}
+
+/// What each of three sources does of message `number`.
+fn fates(number: u32) -> [Fate; 3] {
+    use Fate::{NotSent, Refused, Sound};
+    match (number, number % 2, number % 3) {
+        // None sends a sound one: two sources take turns at sending, the third one sends at times.
+        (10..30, 0, 0) => [Refused, NotSent, Refused],
+        (10..30, 0, _) => [Refused, NotSent, NotSent],
+        (10..30, _, 1) => [NotSent, NotSent, NotSent],
+        (10..30, ..) => [NotSent, Refused, NotSent],
+        // One is sound, the others are refused or send nothing.
+        (40..60, 0, _) => [Sound, Refused, NotSent],
+        (40..60, _, 0) => [Sound, NotSent, NotSent],
+        (40..60, ..) => [Sound, NotSent, Refused],
+        _ => [Sound; 3],
+    }
+}
+
+/// Between two sound messages a source did not send some, and had others refused: each is told as what it was, of the sources and of the triggers.
+#[test]
+fn what_was_not_sent_and_what_was_refused_in_between_stay_apart() {
+    const MESSAGES: u32 = 70;
+    let folder = TempDir::new().unwrap();
+    let base_port = free_ports(3);
+    let out = folder.path().join("run");
+    let text = format!(
+        "[receiver]\nmessage_bytes_max = 16384\n[[sources]]\nname = \"source\"\ncount = 3\nbase_port = {base_port}\n\
+         [[sinks]]\nkind = \"file\"\ndirectory = {out:?}\n"
+    );
+    let file = folder.path().join("chain.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = forebay();
+    command.args(["evb", "--format", "json", "--out"]);
+    let run = start(command.arg(&out).arg(&file));
+    run.wait_stages(&["receiver", "builder"]);
+    let mut sender = Sender::new(base_port);
+    let (mut refused, mut not_sent, mut in_events) = ([0_u64; 3], [0_u64; 3], 0);
+    let (mut triggers_refused, mut triggers_not_sent) = (0, 0);
+    for number in 0..MESSAGES {
+        let triggers = number * EACH..(number + 1) * EACH;
+        let all = fates(number);
+        for (source, fate) in all.into_iter().enumerate() {
+            let bytes = match fate {
+                Fate::Sound => 40,
+                Fate::Refused => 4_000,
+                Fate::NotSent => continue,
+            };
+            sender.send(
+                source as u16,
+                &message(source as u16, triggers.clone(), bytes),
+            );
+        }
+        let each = u64::from(EACH);
+        let is_built = all.contains(&Fate::Sound);
+        for (source, fate) in all.into_iter().enumerate() {
+            refused[source] += u64::from(fate == Fate::Refused);
+            not_sent[source] += each * u64::from(is_built && fate == Fate::NotSent);
+        }
+        match is_built {
+            true => in_events += each,
+            false if all.contains(&Fate::Refused) => triggers_refused += each,
+            false => triggers_not_sent += each,
+        }
+    }
+    wait_triggers(&out, MESSAGES * EACH);
+    let json = end(run);
+    let word = |key: &str| number(&json, key);
+    for (source, refused) in refused.into_iter().enumerate() {
+        let key = format!("receiver.message_too_long.source{source}");
+        assert_eq!(dropped(&json, &key), refused, "{json}");
+    }
+    assert!(triggers_refused > 0 && triggers_not_sent > 0 && not_sent[1] > 0);
+    assert_eq!(word("triggers_dropped"), triggers_refused, "{json}");
+    assert_eq!(word("triggers_missing"), triggers_not_sent, "{json}");
+    assert_eq!(
+        word("subevents_missing"),
+        not_sent.iter().sum::<u64>(),
+        "{json}"
+    );
+    assert_eq!(
+        word("events_built") + word("events_partial"),
+        in_events,
+        "{json}"
+    );
+    assert_closed(&json, &out);
+}
+
 /// Datagrams of a source that came to the receiver, and those that went on.
 fn at_receiver(out: &Path, source: u16) -> Option<(u64, u64)> {
     let (audit, owner) = (audit_json(out), format!("source{source}"));

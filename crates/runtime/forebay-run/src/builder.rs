@@ -217,6 +217,7 @@ impl<'a> Stage<'a> {
                     end: record.end,
                     stamp_ns: record.meta.stamp_ns,
                     dropped: record.meta.tag,
+                    numbers: self.rings.numbers(source, &record),
                 };
                 if !known {
                     heard |= !message.is_note();

@@ -7,7 +7,7 @@ mod lane;
 mod port;
 mod replay;
 mod route;
-mod unsaid;
+pub(crate) mod unsaid;
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Datagrams to messages, whole, in pieces and damaged.
 
 use super::*;
+use crate::numbers::Run;
 use forebay_wire::hadtu::{ByteOrder, MessageWriter};
 use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventRepr};
 use proptest::prelude::*;
@@ -30,12 +31,14 @@ fn feed(datagrams: &[&[u8]]) -> Vec<Step> {
         loop {
             let len = datagram.len();
             let step = check.handle_datagram(&buffer, len);
+            let retry_at = match &step {
+                Step::Rejected(rejected) => rejected.retry_at,
+                _ => None,
+            };
             steps.push(step);
-            match step {
-                Step::Rejected(Rejected {
-                    retry_at: Some(at), ..
-                }) => drop(buffer.drain(..at)),
-                _ => break,
+            match retry_at {
+                Some(at) => drop(buffer.drain(..at)),
+                None => break,
             }
         }
     }
@@ -87,7 +90,7 @@ fn every_piece_of_a_message_that_is_too_long_says_so() {
     let steps = feed(&datagrams);
     assert!(steps[..pieces.len()].iter().all(refused), "{steps:?}");
     let items = steps[..pieces.len()].iter().map(|step| match step {
-        Step::Rejected(rejected) => rejected.items,
+        Step::Rejected(rejected) => rejected.dropped.items(),
         _ => panic!("{step:?}"),
     });
     assert!(
@@ -153,8 +156,21 @@ fn the_subevents_of_a_message_without_room_are_known_when_all_of_it_came() {
             let all = refuse_after(&mut check, &pieces, kept);
             let (last, before) = all.split_last().unwrap();
             assert!(all.iter().all(|it| it.reason == Reject::RingFull));
-            assert!(before.iter().all(|it| it.items == 0), "{before:?}");
-            assert_eq!(last.items, *items, "after {kept}");
+            assert!(
+                before.iter().all(|it| it.dropped == Dropped::default()),
+                "{before:?}"
+            );
+            let mut dropped = last.dropped.clone();
+            let unnumbered = dropped.take_unnumbered();
+            assert_eq!(unnumbered, u32::from(*bytes == cases[3].0), "after {kept}");
+            let (first, step) = (0, u32::from(items - unnumbered > 1));
+            let items = items - unnumbered;
+            assert_eq!(
+                dropped.take_run(),
+                Some(Run { first, step, items }),
+                "after {kept}"
+            );
+            assert_eq!(dropped, Dropped::default());
         }
     }
     // A false trailer: it is no message, and nothing is known.
@@ -162,7 +178,10 @@ fn the_subevents_of_a_message_without_room_are_known_when_all_of_it_came() {
     *bytes.last_mut().unwrap() ^= 1;
     let pieces: Vec<&[u8]> = bytes.chunks(MTU_BYTES).collect();
     let all = refuse_after(&mut MessageCheck::new(1 << 20), &pieces, 1);
-    assert!(all.iter().all(|it| it.items == 0), "{all:?}");
+    assert!(
+        all.iter().all(|it| it.dropped == Dropped::default()),
+        "{all:?}"
+    );
 }
 
 /// The datagram is a message with so many good sub-events.
@@ -179,7 +198,10 @@ fn a_message_too_long_in_one_datagram_says_what_it_held() {
     let Step::Rejected(rejected) = check.handle_datagram(&bytes, bytes.len()) else {
         panic!("accepted")
     };
-    assert_eq!((rejected.reason, rejected.items), (Reject::TooLong, 5));
+    assert_eq!(
+        (rejected.reason, rejected.dropped.items()),
+        (Reject::TooLong, 5)
+    );
     assert_eq!(rejected.bytes, bytes.len() as u64);
     assert_taken(&mut check, &message(1, 40), 1);
 }
@@ -212,7 +234,7 @@ fn a_refused_message_that_misses_a_piece_ends_where_another_begins() {
             if at != lost {
                 let step = check.handle_datagram(piece, piece.len());
                 assert!(
-                    matches!(step, Step::Rejected(it) if it.items == 0),
+                    matches!(&step, Step::Rejected(it) if it.dropped == Dropped::default()),
                     "{step:?}"
                 );
             }
@@ -244,7 +266,7 @@ fn a_lost_piece_costs_its_own_message_only() {
     let pieces: Vec<&[u8]> = long.chunks(MTU_BYTES).collect();
     let good = message(2, 40);
     let steps = feed(&[pieces[0], &good, pieces[0], pieces[2], &good]);
-    let Step::Rejected(first) = steps[1] else {
+    let Step::Rejected(first) = &steps[1] else {
         panic!("{steps:?}")
     };
     assert_eq!(
@@ -282,7 +304,7 @@ fn each_fault_has_its_name() {
         (&alignment, Reject::BadAlignment),
     ];
     for (bytes, reason) in cases {
-        let Step::Rejected(rejected) = feed(&[bytes])[0] else {
+        let Step::Rejected(rejected) = &feed(&[bytes])[0] else {
             panic!("{reason:?} accepted")
         };
         assert_eq!(

@@ -48,6 +48,7 @@ impl Arena {
             end: end as u64,
             stamp_ns,
             dropped: 0,
+            numbers: None,
         }
     }
 

@@ -13,7 +13,9 @@ pub(crate) mod world;
 
 use arena::{Arena, append};
 use check::Check;
-use forebay_evb::{Accounts, Builder, Config, LostRange, Message, Poll, TriggerGap, declare};
+use forebay_evb::{
+    Accounts, Builder, Config, Dropped, LostRange, Message, Poll, TriggerGap, declare,
+};
 use forebay_ledger::{GroupWriter, RunWriter, Schema, SchemaBuilder, Words};
 use forebay_wire::subevent::SubEventRepr;
 use sink::Sink;
@@ -70,7 +72,7 @@ pub(crate) struct Rig {
     pub(crate) serials: bool,
     closed: Vec<bool>,
     /// What the receiver dropped of each source since its last message, and in all.
-    unsaid: Vec<u32>,
+    unsaid: Vec<Dropped>,
     pub(crate) dropped: Vec<u64>,
 }
 
@@ -102,7 +104,7 @@ impl Rig {
             serial: 0,
             serials: true,
             closed: vec![false; n],
-            unsaid: vec![0; n],
+            unsaid: vec![Dropped::default(); n],
             dropped: vec![0; n],
             config,
         }
@@ -137,18 +139,43 @@ impl Rig {
         }
     }
 
-    /// The receiver drops so many sub-events of `source`, which its next message says.
+    /// The receiver drops so many sub-events of `source` whose numbers it does not know, which its next message says.
     pub(crate) fn drop_before(&mut self, source: usize, items: u32) {
-        self.unsaid[source] += items;
+        self.unsaid[source].add_unnumbered(items.into());
         self.dropped[source] += u64::from(items);
+    }
+
+    /// The receiver drops this sub-event of `source`: a note before its next message says its number.
+    pub(crate) fn drop_sub(&mut self, source: usize, sub: &Sub) {
+        let mut body = Vec::new();
+        self.append(&mut body, source, sub);
+        self.unsaid[source].append(&Dropped::of(&body));
+        self.dropped[source] += 1;
+    }
+
+    /// What the receiver says at the end of a run, or when it has time to.
+    pub(crate) fn say_dropped(&mut self, source: usize) {
+        while let Some(run) = self.unsaid[source].take_run() {
+            let note = Message {
+                dropped: run.items,
+                numbers: Some(run),
+                ..self.arena.push(source, &[], 0, 0)
+            };
+            self.hand_in(source, note);
+        }
     }
 
     /// Sends bytes that need not be sub-events.
     pub(crate) fn send_raw(&mut self, source: usize, body: &[u8], items: u32) {
+        self.say_dropped(source);
         let message = Message {
-            dropped: std::mem::take(&mut self.unsaid[source]),
+            dropped: self.unsaid[source].take_unnumbered(),
             ..self.arena.push(source, body, items, self.now_ns + 1)
         };
+        self.hand_in(source, message);
+    }
+
+    fn hand_in(&mut self, source: usize, message: Message) {
         self.messages[source].push(message);
         let now_ns = self.now_ns;
         self.builder

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use forebay_evb::{Builder, Input, Message, bytes_of};
+use forebay_evb::{Builder, Input, Message, Run, bytes_of};
 use forebay_ledger::Book;
 use forebay_ring::{Consumer, Consumers, Record, RingError};
 
 use crate::carriage::Carriage;
+use crate::receiver::unsaid;
 
 /// All rings, and what was already given back.
 pub(super) struct Rings {
@@ -107,6 +108,12 @@ impl Rings {
 
     pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), RingError> {
         self.consumers.wait(timeout).map(drop)
+    }
+
+    /// The trigger numbers that a record says were dropped.
+    pub(super) fn numbers(&self, source: usize, record: &Record) -> Option<Run> {
+        let ring = &self.consumers.rings[source];
+        unsaid::numbers(record, || ring.view(record.position, Run::BYTES)?.array(0))
     }
 
     /// Takes the last sub-event off a message, for the fault switch.

@@ -7,14 +7,14 @@ mod tests;
 
 use std::net::SocketAddr;
 
-use forebay_evb::{Accepted, MessageCheck, Reject, Rejected, Step};
+use forebay_evb::{Accepted, Dropped, MessageCheck, Reject, Rejected, Step};
 use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
 use forebay_link::{BufferFill, DropCounter};
 use forebay_ring::Producers;
 use forebay_wire::hadtu::{MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
-use super::unsaid::Unsaid;
+use super::unsaid::{RECORD_EXTRA_BYTES, Unsaid};
 use crate::books::{Books, PortWords, QueueWords};
 use crate::carriage::Carriage;
 use crate::error::RunError;
@@ -22,8 +22,6 @@ use crate::plan::Plan;
 
 /// Longest UDP payload, and what a receive needs free in a ring.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 65_536;
-/// What a record takes in a ring beside its bytes, at most: header and rounding.
-const RECORD_EXTRA_BYTES: usize = 64;
 
 /// All sources of a port.
 pub(super) struct Lanes {
@@ -71,7 +69,7 @@ impl Lanes {
             check.resume(have as usize, datagrams as u32);
             producers.rings[ring].resume(book.value(queue.tail))?;
             book.set(queue.capacity, plan.sources[ring].ring_bytes);
-            let unsaid = Unsaid(book.value(queue.unsaid));
+            let unsaid = Unsaid::restored(book.value(queue.unsaid));
             lanes.push(Lane {
                 ring,
                 check,
@@ -171,7 +169,9 @@ impl Lanes {
             }
             return;
         }
-        if let Ok(mut loan) = producers.rings[state.ring].reserve(have + payload.len()) {
+        self.say_dropped(lane, producers);
+        let ring = &mut producers.rings[self.lanes[lane].ring];
+        if let Ok(mut loan) = ring.reserve(have + payload.len()) {
             loan[have..].copy_from_slice(payload);
             self.settle_in_ring(lane, payload.len(), stamp_ns, producers, leak);
         } else {
@@ -236,15 +236,18 @@ impl Lanes {
         if accepted.datagrams == 1 && leak.take("receiver") {
             return;
         }
+        state.unsaid.say(ring, kept.len());
         let Ok(mut loan) = ring.reserve(kept.len()) else {
             let bytes = u64::from(accepted.message_bytes);
+            let mut dropped = Dropped::of(&kept[UNIT_HEADER_BYTES..]);
+            dropped.add_unnumbered(broken_items(accepted).into());
             self.reject(
                 lane,
                 &Rejected {
                     reason: Reject::RingFull,
                     datagrams: accepted.datagrams,
                     bytes,
-                    items: accepted.items + broken_items(accepted),
+                    dropped,
                     retry_at: None,
                 },
             );
@@ -255,6 +258,14 @@ impl Lanes {
         loan.commit(queued.bytes, state.unsaid.meta(queued.items, stamp_ns));
         self.accept(lane, accepted);
         self.count_queued(lane, &queued);
+    }
+
+    /// Tells the builder which sub-events of `lane` were dropped, when no message of it is unfinished and there is room for the next one beside that. True when it
+    /// told any.
+    pub(super) fn say_dropped(&mut self, lane: usize, producers: &mut Producers) -> bool {
+        let state = &mut self.lanes[lane];
+        let ring = &mut producers.rings[state.ring];
+        state.check.unfinished().0 == 0 && state.unsaid.say(ring, DATAGRAM_BYTES_MAX)
     }
 
     /// The newest datagram lies in the ring behind the unfinished message: checks and keeps it there.
@@ -306,7 +317,7 @@ impl Lanes {
             lane.published.save(&mut self.book, &ring.carried());
             self.book.set(words.unfinished[0], have as u64);
             self.book.set(words.unfinished[1], u64::from(datagrams));
-            self.book.set(words.unsaid, lane.unsaid.0);
+            self.book.set(words.unsaid, lane.unsaid.items());
             self.book
                 .set(words.receiver.held.items, u64::from(datagrams));
             self.book.set(words.receiver.held.bytes, have as u64);
@@ -344,7 +355,7 @@ impl Lanes {
         for (lane, words) in self.lanes.iter_mut().zip(&self.words.sources) {
             let ring = &mut producers.rings[lane.ring];
             lane.unsaid.say_at_the_end(ring);
-            self.book.set(words.unsaid, lane.unsaid.0);
+            self.book.set(words.unsaid, lane.unsaid.items());
             self.book.set(words.receiver.held.items, 0);
             self.book.set(words.receiver.held.bytes, 0);
             self.book.set(words.unfinished[0], 0);
@@ -379,7 +390,7 @@ impl Lanes {
                 reason: Reject::Truncated,
                 datagrams: 1,
                 bytes,
-                items: 0,
+                dropped: Dropped::default(),
                 retry_at: None,
             },
         );
@@ -408,7 +419,7 @@ impl Lanes {
         let dropped = self.words.sources[lane].queue.dropped[0];
         let bytes = u64::from(accepted.broken_bytes);
         self.book.add_tally(dropped, 1, bytes);
-        self.lanes[lane].unsaid.add(1);
+        self.lanes[lane].unsaid.add_unnumbered(1);
     }
 
     /// A record with sub-events lies in the ring.
@@ -424,7 +435,7 @@ impl Lanes {
         let tally = account.dropped[rejected.reason as usize];
         self.book
             .add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
-        self.lanes[lane].unsaid.add(u64::from(rejected.items));
+        self.lanes[lane].unsaid.add(&rejected.dropped);
     }
 
     /// A datagram came in that belongs to no source.

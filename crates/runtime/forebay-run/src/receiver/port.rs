@@ -9,6 +9,7 @@ use forebay_ring::Producers;
 use forebay_sys::clock;
 
 use super::lane::{Arrival, DATAGRAM_BYTES_MAX, Lanes};
+use super::unsaid::{NOTE_BYTES, NOTES_MAX};
 use crate::books::Books;
 use crate::error::RunError;
 use crate::plan::{FullPolicy, Plan, ReceiverPlan};
@@ -119,6 +120,10 @@ impl Port {
         let most = plan.batch_datagrams.min(32);
         let mut turn = Turn::Empty;
         for taken in 1..=most {
+            // Booked before anything is received: a successor finds the datagram where the tag says.
+            if self.lanes.say_dropped(0, producers) {
+                self.lanes.commit(self.batch_id, producers);
+            }
             let (ring, have) = self.lanes.place(0);
             let ring = &mut producers.rings[ring];
             let tag = BatchTag {
@@ -194,7 +199,10 @@ impl Port {
         let free = producers.rings[ring]
             .free_bytes()
             .saturating_sub(have as u64);
-        let most = DATAGRAM_BYTES_MAX + 64 + if plan.gro { MERGED_BYTES_MAX } else { 0 };
+        let most = DATAGRAM_BYTES_MAX
+            + 64
+            + NOTES_MAX * NOTE_BYTES
+            + if plan.gro { MERGED_BYTES_MAX } else { 0 };
         wanted.min((free / most as u64) as usize)
     }
 

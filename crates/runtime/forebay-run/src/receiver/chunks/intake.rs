@@ -6,6 +6,7 @@ mod tests;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
+use forebay_evb::Dropped;
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
 use forebay_readout::unwrap::Unwrap;
 use forebay_ring::{Full, Producers};
@@ -117,7 +118,7 @@ impl<'a> Intake<'a> {
                 made: (0, 0),
                 chunk_bytes: 0,
                 stamp_ns: 0,
-                unsaid: Unsaid(book.value(words.unsaid) + held.0),
+                unsaid: Unsaid::restored(book.value(words.unsaid) + held.0),
                 refused: 0,
                 published: Carriage::restored(&book, words.published, UNIT_HEADER_BYTES),
             });
@@ -269,7 +270,8 @@ impl<'a> Intake<'a> {
         self.lanes[at].refused += 1;
         self.queue(at);
         let lane = &mut self.lanes[at];
-        lane.unsaid.add(std::mem::take(&mut lane.refused));
+        lane.unsaid
+            .add_unnumbered(std::mem::take(&mut lane.refused));
         self.changed = true;
     }
 
@@ -307,7 +309,9 @@ impl<'a> Intake<'a> {
     fn try_queue(&mut self, at: usize) -> Result<(), Full> {
         let (lane, words) = (&mut self.lanes[at], &self.words.sources[at]);
         let size = UNIT_HEADER_BYTES + lane.gathered.len();
-        let mut loan = self.producers.rings[at].reserve(size)?;
+        let ring = &mut self.producers.rings[at];
+        lane.unsaid.say(ring, size);
+        let mut loan = ring.reserve(size)?;
         let (mut items, mut bytes) = (lane.items, lane.gathered.len());
         if self.leak.take("queue") {
             items -= 1;
@@ -341,7 +345,7 @@ impl<'a> Intake<'a> {
         let dropped = self.words.sources[at].receiver.dropped[ChunkDrop::QueueFull as usize];
         let items = u64::from(lane.items);
         self.book.add_tally(dropped, items, lane.chunk_bytes);
-        lane.unsaid.add(items);
+        lane.unsaid.add(&Dropped::of(&lane.gathered));
         lane.clear();
     }
 
@@ -354,7 +358,8 @@ impl<'a> Intake<'a> {
         for ((lane, words), ring) in lanes.zip(&self.producers.rings) {
             self.book.set(words.tail, ring.position());
             lane.published.save(&mut self.book, &ring.carried());
-            self.book.set(words.unsaid, lane.unsaid.0 + lane.refused);
+            self.book
+                .set(words.unsaid, lane.unsaid.items() + lane.refused);
             let held = words.receiver.held;
             self.book.set(held.items, u64::from(lane.items));
             self.book.set(held.bytes, lane.chunk_bytes);

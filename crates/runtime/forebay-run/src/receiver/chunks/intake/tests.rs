@@ -172,7 +172,7 @@ fn what_a_killed_receiver_had_gathered_is_lost_to_the_crash() {
     drop(killed);
     for life in 0..2 {
         let mut successor = bench.intake();
-        assert_eq!(successor.lanes[0].unsaid, Unsaid(2 * (1 - life)));
+        assert_eq!(successor.lanes[0].unsaid, Unsaid::restored(2 * (1 - life)));
         come(&mut successor, TAGS[0], &[1; CHUNK]);
         successor.flush();
         bench.assert_closed();
