@@ -53,6 +53,7 @@ mod tests {
     use forebay_ledger::{
         Condition, GroupWriter, LedgerReader, Reason, RunWriter, Supervisor, Words, audit,
     };
+    use forebay_sys::gso::MERGED_DATAGRAMS_MAX;
 
     use crate::books::Books;
     use crate::generator::{GeneratorPlan, UNBOOKED_DATAGRAMS};
@@ -116,6 +117,16 @@ mod tests {
         assert!(!is_explained(&plan, 9_001 + bound, 9_000));
         assert!(is_explained(&plan, 9_000, 9_000 + UNBOOKED_DATAGRAMS));
         assert!(!is_explained(&plan, 9_000, 9_001 + UNBOOKED_DATAGRAMS));
+    }
+
+    /// A buffer of merged datagrams is one to the socket's queue and to a batch.
+    #[test]
+    fn merged_datagrams_count_as_many() {
+        let mut plan = plan();
+        plan.receiver.gro = true;
+        let bound = (1_001 + 64) * MERGED_DATAGRAMS_MAX + 100 + UNBOOKED_DATAGRAMS;
+        assert!(is_explained(&plan, 9_000 + bound, 9_000));
+        assert!(!is_explained(&plan, 9_001 + bound, 9_000));
     }
 
     #[test]

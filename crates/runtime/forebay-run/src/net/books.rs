@@ -144,7 +144,15 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
 /// No other end point has it, in this process or in another one that lives.
 fn run_id(role: &str) -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
-    let (pid, before) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+    run_id_of(
+        role,
+        std::process::id(),
+        MADE.fetch_add(1, Ordering::Relaxed),
+    )
+}
+
+/// The id of an end point of process `pid` in which so many were made before it.
+fn run_id_of(role: &str, pid: u32, before: u64) -> String {
     match before {
         0 => format!("net-{role}-{pid}"),
         _ => format!("net-{role}-{pid}.{before}"),

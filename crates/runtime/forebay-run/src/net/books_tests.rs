@@ -1,5 +1,7 @@
 //! Each count comes into its own term, and once.
 
+use forebay_link::bytes::Piece;
+
 use super::*;
 
 fn books() -> Books {
@@ -142,4 +144,38 @@ fn two_end_points_of_one_process_have_books_of_their_own() {
     let begin = format!("net-peer-{}", std::process::id());
     assert!(one.starts_with(&begin) && two.starts_with(&begin));
     assert_ne!(one, two);
+    let ids = [0, 1, 12].map(|before| run_id_of("recv", 77, before));
+    assert_eq!(ids, ["net-recv-77", "net-recv-77.1", "net-recv-77.12"]);
+    assert!(format!("{:?}", books()).starts_with("Books { ledger: KeptLedger"));
+}
+
+/// A message that vanishes is in every term before the place of the fault, and in none behind it.
+#[test]
+fn a_message_vanishes_at_the_hop_that_is_named_and_nowhere_else() {
+    let vanished = [
+        ("publish", Some((0, 0, 0))),
+        ("copies", Some((1, 40, 0))),
+        ("send", Some((1, 40, 1))),
+        ("read", None),
+    ];
+    for (hop, expected) in vanished {
+        let mut books = books();
+        let mut to = Outbound::in_memory(&forebay_msg::Config::default(), 1, Piece::plain).unwrap();
+        assert!(!books.vanishes(&mut to, 5, 40), "{hop} is off");
+        assert!(!books.leaks(hop));
+        books.leak = format!("{hop}:2").parse().unwrap();
+        let terms = |books: &Books, to: &Outbound| {
+            let (copies, bytes) = books.book.tally(books.publish.outgoing);
+            (copies, bytes, to.pushed()[0])
+        };
+        let vanishes = books.vanishes(&mut to, 5, 40);
+        assert_eq!(vanishes, expected.is_some(), "{hop}");
+        assert_eq!(terms(&books, &to), expected.unwrap_or_default(), "{hop}");
+        assert!(!books.leaks("deliver") && books.leaks(hop), "{hop}");
+        assert_eq!(
+            books.leaks(hop),
+            expected.is_none(),
+            "two of {hop}, no more"
+        );
+    }
 }
