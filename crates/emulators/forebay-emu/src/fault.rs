@@ -224,7 +224,13 @@ impl SubEventFault {
             Fault::Ahead { triggers } => {
                 self.value = self.value.wrapping_add_signed(i64::from(triggers));
             }
-            _ => {}
+            // The source's, and of whole messages.
+            Fault::Late { .. } | Fault::Restart { .. } => {}
+            Fault::DropMessage
+            | Fault::DuplicateMessage
+            | Fault::ReorderMessage
+            | Fault::CorruptTrailer
+            | Fault::CorruptByte => {}
         }
     }
 }
@@ -238,7 +244,14 @@ impl MessageFault {
             Fault::ReorderMessage => self.reorder = true,
             Fault::CorruptTrailer => self.flip = Some(((random >> 8) as usize % 24, flip)),
             Fault::CorruptByte => self.flip = Some(((random >> 8) as usize % bytes, flip)),
-            _ => {}
+            // The source's, and of single sub-events.
+            Fault::Late { .. } | Fault::Restart { .. } => {}
+            Fault::Silent
+            | Fault::WrongTag
+            | Fault::DataError
+            | Fault::HeaderOnly
+            | Fault::BadSize
+            | Fault::Ahead { .. } => {}
         }
     }
 }

@@ -63,10 +63,19 @@ impl Builder {
 
     /// What is dropped now did come: it must not be inferred lost as well.
     pub(crate) fn note_wrong(&mut self, source: usize, reason: DropReason) {
-        match (reason, self.heads.trigger(source)) {
-            (DropReason::Late, Some(trigger)) => self.came_late(source, trigger),
-            (DropReason::OutOfWindow, _) => self.came_astray(source),
-            _ => {}
+        match reason {
+            DropReason::Late => {
+                if let Some(trigger) = self.heads.trigger(source) {
+                    self.came_late(source, trigger);
+                }
+            }
+            DropReason::OutOfWindow => self.came_astray(source),
+            // It has been in an event before, or its event says what became of it.
+            DropReason::Duplicate
+            | DropReason::TagMismatch
+            | DropReason::Incomplete
+            | DropReason::Broken
+            | DropReason::TooLarge => {}
         }
     }
 

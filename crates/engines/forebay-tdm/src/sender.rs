@@ -419,7 +419,7 @@ impl Sender {
                 }
                 return;
             }
-            _ => {}
+            Phase::Clock | Phase::Ready | Phase::Running | Phase::Ending => {}
         }
         if now_ns >= self.lost_ns() {
             self.lose_receiver(now_ns);

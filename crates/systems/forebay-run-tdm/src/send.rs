@@ -347,7 +347,7 @@ impl Work {
                     tell(&told);
                 }
             }
-            _ => {}
+            Phase::Hello | Phase::Clock | Phase::Ending | Phase::Over(_) => {}
         }
     }
 

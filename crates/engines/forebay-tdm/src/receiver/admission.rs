@@ -332,7 +332,7 @@ impl Receiver {
         let reason = match self.phase {
             Phase::Over(reason) => reason,
             Phase::Failed(_) => EndReason::Failed,
-            _ => return,
+            Phase::Waiting | Phase::Running | Phase::Stopping => return,
         };
         self.stop_peer(usize::from(sender), reason);
     }
@@ -360,7 +360,7 @@ impl Receiver {
                 self.phase = Phase::Stopping;
                 self.stop_ns = now_ns;
             }
-            _ => {}
+            Phase::Stopping | Phase::Over(_) | Phase::Failed(_) => {}
         }
     }
 }

@@ -125,7 +125,8 @@ impl Receiver {
             Phase::Stopping if over || self.peers.is_empty() => {
                 self.phase = Phase::Over(self.stop_reason);
             }
-            _ => {}
+            Phase::Running | Phase::Stopping => {}
+            Phase::Waiting | Phase::Over(_) | Phase::Failed(_) => {}
         }
     }
 

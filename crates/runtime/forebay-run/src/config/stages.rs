@@ -20,7 +20,8 @@ pub(super) fn receiver(block: &Block<'_, '_>, ports: usize) -> ReceiverPlan {
     plan.gro = block.flag("gro").unwrap_or(plan.gro);
     plan.full = match block.choice("full") {
         Some("drop") => FullPolicy::Drop,
-        _ => FullPolicy::Hold,
+        Some("hold") => FullPolicy::Hold,
+        Some(_) | None => plan.full,
     };
     (plan.cpu, plan.real_time) = place(block);
     plan
@@ -32,7 +33,8 @@ pub(super) fn builder(block: &Block<'_, '_>) -> BuilderPlan {
     plan.completion = match block.choice("completion") {
         Some("wait") => CompletionName::Wait,
         Some("discard") => CompletionName::Discard,
-        _ => CompletionName::Partial,
+        Some("partial") => CompletionName::Partial,
+        Some(_) | None => plan.completion,
     };
     plan.trigger_bits = small(block, "trigger_bits").unwrap_or(plan.trigger_bits);
     plan.trigger_step = small(block, "trigger_step").unwrap_or(plan.trigger_step);

@@ -265,9 +265,11 @@ fn fault(block: &Block<'_, '_>) -> Option<CardFaultRule> {
         "bit_flip" => CardFault::BitFlip,
         "stopped_link" => CardFault::StoppedLink,
         "xoff_ignored" => CardFault::XoffIgnored,
-        _ => CardFault::StuckLink {
+        "stuck_link" => CardFault::StuckLink {
             for_ns: for_us * 1000,
         },
+        // No other one is a choice.
+        _ => return None,
     };
     let first = block.integer("first").unwrap_or(0);
     let after = some(block, "count").map_or(u64::MAX, |count| first.saturating_add(count));

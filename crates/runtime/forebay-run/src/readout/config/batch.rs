@@ -195,7 +195,9 @@ pub(super) fn defect(block: &Block<'_, '_>, board: &BoardConfig) -> Option<Fault
         "triggers_skipped" => Defect::TriggersSkipped { every },
         "bcr_lost" => Defect::BcrLost { chance },
         "mark_ignored" => Defect::MarkIgnored { link },
-        _ => Defect::XoffStuck { link, high },
+        "xoff_stuck" => Defect::XoffStuck { link, high },
+        // No other one is a choice.
+        _ => return None,
     };
     let cure = block.choice("cure").unwrap_or("none");
     let cure = Repair::ALL.into_iter().find(|repair| repair.name() == cure);

@@ -142,7 +142,7 @@ impl<B: Diagnostics> Door<B> {
                 match self.readers.swap_remove(at).has {
                     Some(Wanted::FromHost) => self.writer = Writer::Gone,
                     Some(Wanted::Diagnostics) => self.board.iter_mut().for_each(B::end),
-                    _ => {}
+                    Some(Wanted::Description | Wanted::Buffer(_)) | None => {}
                 }
             }
         }
