@@ -5,17 +5,17 @@
 //!
 //! Sizes are integers in the unit of their key (`queue_bytes = 4_194_304`): one way to write each thing.
 
-pub(crate) mod block;
+pub mod block;
 mod elinks;
-pub(crate) mod file;
+pub mod file;
 pub mod keys;
-pub(crate) mod mistake;
+pub mod mistake;
 mod movers;
 pub mod needs;
-pub(crate) mod page;
+pub mod page;
 pub mod reference;
 pub mod sections;
-pub(crate) mod security;
+pub mod security;
 mod sinks;
 mod sources;
 mod spelling;

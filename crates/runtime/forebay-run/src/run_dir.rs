@@ -322,7 +322,7 @@ fn busy(directory: &Path, pid: u32) -> RunError {
 }
 
 /// Somebody else uses a directory: `text` says who, and what to do.
-pub(crate) fn in_use(directory: &Path, text: String) -> RunError {
+pub fn in_use(directory: &Path, text: String) -> RunError {
     RunError::File {
         what: "using",
         path: directory.to_path_buf(),
@@ -331,7 +331,7 @@ pub(crate) fn in_use(directory: &Path, text: String) -> RunError {
 }
 
 /// Takes the lock on a directory; none where the file system has no locks. `busy` says that somebody else has it.
-pub(crate) fn lock_or(
+pub fn lock_or(
     directory: &Path,
     busy: impl FnOnce() -> RunError,
 ) -> Result<Option<File>, RunError> {

@@ -14,9 +14,11 @@ use super::page::{Page, find};
 use super::spelling::nearest;
 
 /// One block.
-pub(crate) struct Block<'p, 'a> {
-    pub(crate) page: &'p Page<'a>,
-    pub(crate) section: &'static Section,
+pub struct Block<'p, 'a> {
+    /// The file that it is in.
+    pub page: &'p Page<'a>,
+    /// What it may have.
+    pub section: &'static Section,
     name: String,
     table: Option<&'p DeTable<'a>>,
     span: Range<usize>,
@@ -24,7 +26,7 @@ pub(crate) struct Block<'p, 'a> {
 
 impl<'p, 'a> Block<'p, 'a> {
     /// A block that the file leaves out.
-    pub(crate) fn empty(page: &'p Page<'a>, section: &'static Section) -> Self {
+    pub fn empty(page: &'p Page<'a>, section: &'static Section) -> Self {
         Self {
             page,
             section,
@@ -35,7 +37,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A block of the file. Keys that the section does not have are mistakes.
-    pub(crate) fn new(
+    pub fn new(
         page: &'p Page<'a>,
         section: &'static Section,
         name: String,
@@ -58,11 +60,12 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// Whether the key is there, right or wrong.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
-    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+    /// Whether something is on.
+    pub fn flag(&self, name: &str) -> Option<bool> {
         let (key, value) = self.read(name)?;
         match value.get_ref() {
             DeValue::Boolean(flag) => Some(*flag),
@@ -80,17 +83,18 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// An integer in the range of its key.
-    pub(crate) fn integer(&self, name: &str) -> Option<u64> {
+    pub fn integer(&self, name: &str) -> Option<u64> {
         let (key, value) = self.read(name)?;
         self.integer_of(key, value)
     }
 
     /// Several different integers in the range of their key.
-    pub(crate) fn integers(&self, name: &str) -> Option<Vec<u64>> {
+    pub fn integers(&self, name: &str) -> Option<Vec<u64>> {
         self.list(name, |key, value| self.integer_of(key, value))
     }
 
-    pub(crate) fn choice(&self, name: &str) -> Option<&'static str> {
+    /// One of the words of its key.
+    pub fn choice(&self, name: &str) -> Option<&'static str> {
         let (key, value) = self.read(name)?;
         let Kind::Choice(words) = key.kind else {
             return None;
@@ -108,7 +112,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A name that can enter accounts and file names.
-    pub(crate) fn name(&self, name: &str) -> Option<String> {
+    pub fn name(&self, name: &str) -> Option<String> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
         let Some(wrong) = name_fault(&text) else {
@@ -122,7 +126,8 @@ impl<'p, 'a> Block<'p, 'a> {
         )
     }
 
-    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
+    /// A path, as it is written.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
         if text.is_empty() || text.contains('\0') {
@@ -131,7 +136,8 @@ impl<'p, 'a> Block<'p, 'a> {
         Some(PathBuf::from(text))
     }
 
-    pub(crate) fn address(&self, name: &str) -> Option<IpAddr> {
+    /// An IP address.
+    pub fn address(&self, name: &str) -> Option<IpAddr> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
         let parsed = text.parse().ok();
@@ -142,17 +148,19 @@ impl<'p, 'a> Block<'p, 'a> {
         parsed
     }
 
-    pub(crate) fn socket(&self, name: &str) -> Option<SocketAddr> {
+    /// An IP address and a port.
+    pub fn socket(&self, name: &str) -> Option<SocketAddr> {
         let (key, value) = self.read(name)?;
         self.socket_of(key, value)
     }
 
-    pub(crate) fn sockets(&self, name: &str) -> Option<Vec<SocketAddr>> {
+    /// Several of these.
+    pub fn sockets(&self, name: &str) -> Option<Vec<SocketAddr>> {
         self.list(name, |key, value| self.socket_of(key, value))
     }
 
     /// An address of messaging.
-    pub(crate) fn link(&self, name: &str) -> Option<Address> {
+    pub fn link(&self, name: &str) -> Option<Address> {
         let (key, value) = self.read(name)?;
         let text = self.text_of(key, value)?;
         match text.parse() {
@@ -170,7 +178,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A mistake in the value of `name`, found by looking further than at this key.
-    pub(crate) fn complain(&self, name: &str, wrong: &str, right: &str, remedy: &str) {
+    pub fn complain(&self, name: &str, wrong: &str, right: &str, remedy: &str) {
         let (span, value) = match self.value(name) {
             Some(value) => (value.span(), self.written(value)),
             None => (self.span.clone(), String::new()),
@@ -189,7 +197,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A mistake of the block as a whole.
-    pub(crate) fn complain_whole(&self, wrong: &str, right: &str, remedy: &str) {
+    pub fn complain_whole(&self, wrong: &str, right: &str, remedy: &str) {
         let (wrong, right, remedy) = (wrong.into(), right.into(), remedy.into());
         let words = Words {
             key: self.name.clone(),
@@ -202,7 +210,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A key that has no meaning here, because of another key.
-    pub(crate) fn idle(&self, name: &str, because: &str) {
+    pub fn idle(&self, name: &str, because: &str) {
         if self.has(name) {
             let right = format!("no {name} here");
             self.complain(
@@ -215,7 +223,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// The line on which the block begins.
-    pub(crate) fn line(&self) -> usize {
+    pub fn line(&self) -> usize {
         self.page
             .text
             .get(..self.span.start)

@@ -34,7 +34,7 @@ pub enum ConfigError {
 }
 
 /// The text of a configuration file.
-pub(crate) fn text_of(path: &Path) -> Result<String, ConfigError> {
+pub fn text_of(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Read {
         path: path.to_path_buf(),
         source,

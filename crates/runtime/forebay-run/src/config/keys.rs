@@ -81,12 +81,7 @@ pub struct Key {
 }
 
 /// A key from its four parts, for tables of them.
-pub(crate) const fn key(
-    name: &'static str,
-    kind: Kind,
-    default: Default,
-    says: &'static str,
-) -> Key {
+pub const fn key(name: &'static str, kind: Kind, default: Default, says: &'static str) -> Key {
     Key {
         name,
         kind,

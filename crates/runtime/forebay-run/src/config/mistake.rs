@@ -46,12 +46,17 @@ pub struct Mistakes {
 
 /// What is said of a place.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Words {
-    pub(crate) key: String,
-    pub(crate) value: String,
-    pub(crate) wrong: String,
-    pub(crate) right: String,
-    pub(crate) remedy: String,
+pub struct Words {
+    /// The key with its section.
+    pub key: String,
+    /// The value as it is written.
+    pub value: String,
+    /// What is wrong.
+    pub wrong: String,
+    /// What would be right.
+    pub right: String,
+    /// What to do.
+    pub remedy: String,
 }
 
 impl Mistake {

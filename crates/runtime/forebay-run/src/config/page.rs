@@ -15,16 +15,18 @@ use super::spelling::nearest;
 const SYNTAX_FAULTS_SHOWN: usize = 3;
 
 /// The file that is read.
-pub(crate) struct Page<'a> {
+pub struct Page<'a> {
     name: &'a str,
-    pub(crate) text: &'a str,
+    /// Its text.
+    pub text: &'a str,
     /// The sections that its kind of file has.
-    pub(crate) sections: &'static [Section],
+    pub sections: &'static [Section],
     mistakes: RefCell<Vec<Mistake>>,
 }
 
 impl<'a> Page<'a> {
-    pub(crate) fn new(name: &'a str, text: &'a str, sections: &'static [Section]) -> Self {
+    /// The file called `name`.
+    pub fn new(name: &'a str, text: &'a str, sections: &'static [Section]) -> Self {
         Self {
             name,
             text,
@@ -34,19 +36,19 @@ impl<'a> Page<'a> {
     }
 
     /// Notes a mistake.
-    pub(crate) fn note(&self, span: Range<usize>, words: Words) {
+    pub fn note(&self, span: Range<usize>, words: Words) {
         self.mistakes
             .borrow_mut()
             .push(Mistake::at(self.text, span, words));
     }
 
     /// Whether nothing is wrong so far.
-    pub(crate) fn is_clean(&self) -> bool {
+    pub fn is_clean(&self) -> bool {
         self.mistakes.borrow().is_empty()
     }
 
     /// What the file says, unless there are mistakes.
-    pub(crate) fn conclude<T>(self, value: Option<T>) -> Result<T, Mistakes> {
+    pub fn conclude<T>(self, value: Option<T>) -> Result<T, Mistakes> {
         let mut mistakes = self.mistakes.into_inner();
         match value {
             Some(value) if mistakes.is_empty() => Ok(value),
@@ -61,7 +63,7 @@ impl<'a> Page<'a> {
     }
 
     /// Reads the text as TOML.
-    pub(crate) fn parse(&self) -> Option<Spanned<DeTable<'a>>> {
+    pub fn parse(&self) -> Option<Spanned<DeTable<'a>>> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in errors.iter().take(SYNTAX_FAULTS_SHOWN) {
             let words = Words {
@@ -76,7 +78,7 @@ impl<'a> Page<'a> {
     }
 
     /// Finds what is no section of such a file.
-    pub(crate) fn check_sections(&self, root: &DeTable<'a>) {
+    pub fn check_sections(&self, root: &DeTable<'a>) {
         for (key, value) in root {
             let name: &str = key.get_ref();
             if self.sections.iter().any(|section| section.name == name) {
@@ -110,7 +112,7 @@ impl<'a> Page<'a> {
     }
 
     /// The section that has a key of that name.
-    pub(crate) fn home(&self, name: &str) -> Option<&'static Section> {
+    pub fn home(&self, name: &str) -> Option<&'static Section> {
         self.sections
             .iter()
             .find(|section| section.key(name).is_some())
@@ -122,11 +124,7 @@ impl<'a> Page<'a> {
     }
 
     /// The one block of a section; an empty one where the file has none.
-    pub(crate) fn one<'p>(
-        &'p self,
-        root: &'p DeTable<'a>,
-        section: &'static Section,
-    ) -> Block<'p, 'a> {
+    pub fn one<'p>(&'p self, root: &'p DeTable<'a>, section: &'static Section) -> Block<'p, 'a> {
         let found = find(root, section.name);
         let Some((key, value)) = found else {
             return Block::empty(self, section);
@@ -147,7 +145,7 @@ impl<'a> Page<'a> {
     }
 
     /// All blocks of a section that may stand several times.
-    pub(crate) fn many<'p>(
+    pub fn many<'p>(
         &'p self,
         root: &'p DeTable<'a>,
         section: &'static Section,
@@ -190,6 +188,6 @@ impl<'a> Page<'a> {
 type Entry<'p, 'a> = (&'p Spanned<DeString<'a>>, &'p Spanned<DeValue<'a>>);
 
 /// Key and value of that name.
-pub(crate) fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
+pub fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
     table.iter().find(|(key, _)| &**key.get_ref() == name)
 }

@@ -5,7 +5,7 @@ use crate::config::keys::CERTIFICATES;
 use crate::net::{CertificateFiles, Certificates, Security};
 
 /// Where this side's certificates are, if the block names them.
-pub(crate) fn certificate_files(block: &Block<'_, '_>) -> Option<CertificateFiles> {
+pub fn certificate_files(block: &Block<'_, '_>) -> Option<CertificateFiles> {
     let [certificate, key, authority] = CERTIFICATES.map(|key| block.path(key.name));
     let named = [&certificate, &key, &authority];
     if named.iter().all(|path| path.is_none()) {
@@ -34,7 +34,7 @@ pub(crate) fn certificate_files(block: &Block<'_, '_>) -> Option<CertificateFile
 }
 
 /// How `tcp://` is secured: by the certificates that the block names, which are read.
-pub(crate) fn security(block: &Block<'_, '_>) -> Security {
+pub fn security(block: &Block<'_, '_>) -> Security {
     match certificate_files(block) {
         Some(files) => match read(block, &files) {
             Some(certificates) => Security::Tls(certificates),
@@ -46,7 +46,7 @@ pub(crate) fn security(block: &Block<'_, '_>) -> Security {
 }
 
 /// Reads certificates; complains when they cannot be used.
-pub(crate) fn read(block: &Block<'_, '_>, files: &CertificateFiles) -> Option<Certificates> {
+pub fn read(block: &Block<'_, '_>, files: &CertificateFiles) -> Option<Certificates> {
     let read = Certificates::load(files).map_err(|error| {
         block.complain(
             "tls_certificate",

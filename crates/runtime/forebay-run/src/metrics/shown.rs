@@ -96,7 +96,7 @@ impl Shown {
     }
 
     /// Shows what `table` says whenever it is asked.
-    pub(crate) fn add_table(&self, table: impl Fn() -> Vec<Family> + Send + 'static) {
+    pub fn add_table(&self, table: impl Fn() -> Vec<Family> + Send + 'static) {
         self.shelf().tables.push(Box::new(table));
     }
 

@@ -40,7 +40,7 @@ impl Memory {
 
     /// Memory that somebody else writes, such as a card's DMA buffer, in pages of so many bytes. It cannot be written here, and messages go out from it over shared
     /// memory alone: see [`is_shown`](forebay_link::bytes::Address::is_shown).
-    pub(crate) fn of_region(region: Region, page_bytes: usize) -> Self {
+    pub fn of_region(region: Region, page_bytes: usize) -> Self {
         Self {
             lent: vec![0; region.len() / page_bytes],
             region,
