@@ -6,7 +6,8 @@
 use std::fmt::Debug;
 
 use forebay_run::config::{self, Mistakes};
-use forebay_run::readout::config::{kind_of, parse_batch, parse_card, parse_toflx, parse_tohost};
+use forebay_run_emu::config::{kind_of, parse_batch, parse_card};
+use forebay_run_felix::config::{parse_toflx, parse_tohost};
 
 const FILE: &str = "file.toml";
 

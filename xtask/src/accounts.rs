@@ -5,11 +5,13 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 9] = [
+const TESTS: [&str; 11] = [
     "test",
     "--quiet",
     "--package=forebay-run",
     "--package=forebay-run-tdm",
+    "--package=forebay-run-felix",
+    "--package=forebay-run-emu",
     "--package=forebay-testing",
     "--lib",
     "--",

@@ -27,12 +27,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-run-tdm", BELOW_RUN_TDM),
+    ("forebay-run-felix", BELOW_RUN_FELIX),
+    ("forebay-run-emu", BELOW_RUN_EMU),
     ("forebay-bench", BELOW_FACES),
     (
         "forebay",
         &[
             "forebay-run",
             "forebay-run-tdm",
+            "forebay-run-felix",
+            "forebay-run-emu",
             "forebay-wire",
             "forebay-ledger",
             "forebay-bench",
@@ -62,9 +66,35 @@ const BELOW_RUN_TDM: &[&str] = &[
     "forebay-tdm",
 ];
 
+const BELOW_RUN_FELIX: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-ring",
+    "forebay-link",
+    "forebay-msg",
+    "forebay-readout",
+];
+
+/// Cards are emulated for the readers of cards, whose protocol they speak.
+const BELOW_RUN_EMU: &[&str] = &[
+    "forebay-run",
+    "forebay-run-felix",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-ring",
+    "forebay-link",
+    "forebay-readout",
+    "forebay-emu",
+];
+
 const BELOW_FACES: &[&str] = &[
     "forebay-run",
     "forebay-run-tdm",
+    "forebay-run-felix",
+    "forebay-run-emu",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",

@@ -4,9 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use forebay_run::config::ConfigError;
-use forebay_run::readout::config::{
-    FileKind, kind_of, load_batch, load_card, load_toflx, load_tohost,
-};
+use forebay_run_emu::config::{FileKind, kind_of, load_batch, load_card};
+use forebay_run_felix::config::{load_toflx, load_tohost};
 use serde::Serialize;
 
 /// What such a file says.

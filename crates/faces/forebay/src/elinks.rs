@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use forebay_run::readout::config::load_card;
-use forebay_run::readout::map::{Change, ElinkMap, change, svg};
+use forebay_run_emu::config::load_card;
+use forebay_run_emu::map::{Change, ElinkMap, change, svg};
 use forebay_wire::felix::Elink;
 
 use crate::elink_text::{Links, elink, links};

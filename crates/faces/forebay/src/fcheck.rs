@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use forebay_run::readout::check::{Check, CheckError, Payload, Report, Settings};
+use forebay_run_felix::check::{Check, CheckError, Payload, Report, Settings};
 use forebay_wire::felix::{BlockFormat, Elink};
 
 mod show;

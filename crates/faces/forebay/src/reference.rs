@@ -2,9 +2,8 @@
 
 use forebay_run::config::reference::{File, markdown};
 use forebay_run::config::sections::SECTIONS;
-use forebay_run::readout::config::sections::{
-    BATCH_SECTIONS, CARD_SECTIONS, TOFLX_SECTIONS, TOHOST_SECTIONS,
-};
+use forebay_run_emu::config::sections::{BATCH_SECTIONS, CARD_SECTIONS};
+use forebay_run_felix::config::sections::{TOFLX_SECTIONS, TOHOST_SECTIONS};
 
 /// Kinds of files, and what takes them.
 const FILES: [File; 5] = [

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use forebay_run::hops;
 use forebay_run::net::bus::Bus;
 use forebay_run::net::{Address, Entry};
-use forebay_run::readout::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
+use forebay_run_felix::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
 use forebay_wire::felix::{Elink, Fid};
 
 mod text;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use forebay_run::hops;
-use forebay_run::readout::toflx::{self, ToFlxSummary};
-use forebay_run::readout::{CardEnd, config};
+use forebay_run_felix::CardEnd;
+use forebay_run_felix::config;
+use forebay_run_felix::toflx::{self, ToFlxSummary};
 
 use crate::output::{Format, bytes, counted, note_line, print_line};
 use crate::session::leak_of;

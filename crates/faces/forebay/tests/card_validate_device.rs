@@ -10,7 +10,7 @@ mod rig;
 use std::fs;
 use std::path::PathBuf;
 
-use forebay_run::readout::device::Device;
+use forebay_run_felix::device::Device;
 use rig::{Ended, Run, forebay, signal, start, wait_for};
 use serde_json::Value;
 

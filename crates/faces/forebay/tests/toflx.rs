@@ -81,7 +81,7 @@ impl Chain {
         let mut run = start(command.arg(self.path("card.toml")));
         let socket = self.path("card.sock");
         wait_for("the card", || {
-            let there = forebay_run::readout::device::Device::describe(&socket).is_ok();
+            let there = forebay_run_felix::device::Device::describe(&socket).is_ok();
             (there || run.is_over()).then_some(())
         });
         run

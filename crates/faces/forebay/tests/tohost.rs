@@ -10,8 +10,8 @@ mod rig;
 
 use std::fs;
 
-use forebay_run::readout::device::Device;
 use forebay_run::run_dir::open_ledger;
+use forebay_run_felix::device::Device;
 use rig::{
     Run, account_items, at_work, audit_json, chunks_published, forebay, signal, start, wait_for,
 };

@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn equal_stacks_are_counted_and_functions_in_their_callers_have_their_places() {
-        let sample = "fb-dma1 \n\t 86063e forebay_run::readout::reader::Reader::read\n\t 86063e backwards<4, Shared> (inlined)\n\t 86063e read (inlined)\n\t \
+        let sample = "fb-dma1 \n\t 86063e forebay_run_felix::reader::Reader::read\n\t 86063e backwards<4, Shared> (inlined)\n\t 86063e read (inlined)\n\t \
                       4870dc std::sys::backtrace::__rust_begin_short_backtrace\n\tffffffffffffffff [unknown]\n\n";
         let other = "fb-dma3 \n\t 16db75 __memmove_avx512_unaligned_erms\n\t 98b22a <forebay_link::shm::ShmLink as forebay_link::ByteLink>::send\n\n";
         let stacks = collapse(&format!("{sample}{other}{sample}"));

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use forebay_ledger::LedgerReader;
 use forebay_run::StopSignals;
-use forebay_run::readout::demo::{self, DemoPlan, DemoSummary};
 use forebay_run::run_dir::open_ledger;
+use forebay_run_emu::demo::{self, DemoPlan, DemoSummary};
 
 use crate::net::Interrupted;
 use crate::rows::Row;

@@ -5,12 +5,9 @@ use super::Kept;
 const RUN: &str = "run";
 const NET: &str = "run-net";
 const EVB: &str = "run-evb";
-const FELIX: &str = "run-felix";
-const EMU: &str = "run-emu";
 const BENCH: &str = "bench";
 
-/// Each crate, and what it may name of the others: the runtime knows no system, and no system another one but messaging, which is the service under them. Cards are
-/// emulated for the readers of cards, whose protocol they speak. Engines count too.
+/// Each crate, and what it may name of the others: the runtime knows no system, and no system another one but messaging, which is the service under them. Engines count too.
 pub(super) const ALLOWED: &[(&str, &[&str])] = &[
     (RUN, &[]),
     (NET, &[RUN, "forebay_msg"]),
@@ -20,18 +17,6 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
             RUN,
             NET,
             "forebay_evb",
-            "forebay_emu",
-            "forebay_msg",
-            "forebay_readout",
-        ],
-    ),
-    (FELIX, &[RUN, NET, "forebay_msg", "forebay_readout"]),
-    (
-        EMU,
-        &[
-            RUN,
-            NET,
-            FELIX,
             "forebay_emu",
             "forebay_msg",
             "forebay_readout",
@@ -55,6 +40,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("", RUN),
     ("balance_lines", EVB),
     ("carriage", EVB),
+    ("child", RUN),
     ("doctor", RUN),
     ("error", RUN),
     ("hops", RUN),
@@ -132,42 +118,6 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("triggers", EVB),
     ("verify", EVB),
     ("worker", RUN),
-    ("readout", EMU),
-    ("readout/books", FELIX),
-    ("readout/buffer_summary", FELIX),
-    ("readout/card", EMU),
-    ("readout/card_books", EMU),
-    ("readout/check", FELIX),
-    ("readout/child", RUN),
-    ("readout/config", EMU),
-    ("readout/config/batch", EMU),
-    ("readout/config/queues", EMU),
-    ("readout/config/sections", EMU),
-    ("readout/config/sections/batch", EMU),
-    ("readout/config/sections/card", EMU),
-    ("readout/config/sections/from_host", EMU),
-    ("readout/config/sections/toflx", FELIX),
-    ("readout/config/sections/tohost", FELIX),
-    ("readout/config/toflx", FELIX),
-    ("readout/config/tohost", FELIX),
-    ("readout/demo", EMU),
-    ("readout/device", FELIX),
-    ("readout/device/door", FELIX),
-    ("readout/device/from_host", FELIX),
-    ("readout/device/tests", FELIX),
-    ("readout/diagnostics", EMU),
-    ("readout/elink_table", FELIX),
-    ("readout/emu_error", EMU),
-    ("readout/error", FELIX),
-    ("readout/kept", FELIX),
-    ("readout/map", EMU),
-    ("readout/outlet", FELIX),
-    ("readout/reader", FELIX),
-    ("readout/swrod", FELIX),
-    ("readout/toflx", FELIX),
-    ("readout/tohost", FELIX),
-    ("readout/trigger_times", FELIX),
-    ("readout/validate", EMU),
 ];
 
 /// Arrows that have still to be cut.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay_run::readout::validate::{
+use forebay_run_emu::validate::{
     BatchReport, Bound, CardReport, Judged, Measurement, Outcome, Round, Truth, ValidatedCard,
 };
 

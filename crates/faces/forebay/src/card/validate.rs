@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use forebay_run::readout::config::load_batch;
-use forebay_run::readout::validate::{self, BatchPlan, BatchReport, Step, Verdict};
+use forebay_run_emu::config::load_batch;
+use forebay_run_emu::validate::{self, BatchPlan, BatchReport, Step, Verdict};
 
 use super::text;
 use crate::figure::INTERRUPTED;

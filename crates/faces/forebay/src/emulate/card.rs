@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::hops;
-use forebay_run::readout::card::replay::{self, BlockReplay, ReplaySummary};
-use forebay_run::readout::card::{self, CardPlan, CardSummary, DmaSummary};
-use forebay_run::readout::config;
+use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
+use forebay_run_emu::card::{self, CardPlan, CardSummary, DmaSummary};
+use forebay_run_emu::config;
 
 use crate::output::{Format, bytes, counted, note_line, print_line, si};
 use crate::session::leak_of;

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::time::{Duration, Instant};
 
-use forebay_run::readout::check::{Seen, Status, Watch};
+use forebay_run_felix::check::{Seen, Status, Watch};
 use forebay_wire::felix::Elink;
 
 use crate::output::bytes;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use forebay_run::readout::check::{ByName, ElinkReport, Report};
+use forebay_run_felix::check::{ByName, ElinkReport, Report};
 use forebay_wire::felix::{Elink, Kind};
 
 use crate::output::{bytes, counted};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay_run::readout::swrod::{ByName, ElinkReport, SwrodReport};
+use forebay_run_felix::swrod::{ByName, ElinkReport, SwrodReport};
 
 use crate::output::{bytes, si};
 

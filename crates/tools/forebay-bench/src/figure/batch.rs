@@ -1,7 +1,7 @@
 //! F9: the yield of batches of cards that are validated.
 
 use anyhow::Result;
-use forebay_run::readout::validate::{self, BatchPlan, Summary};
+use forebay_run_emu::validate::{self, BatchPlan, Summary};
 
 use super::published;
 use super::scan::{Scan, ScanPoint, Task};

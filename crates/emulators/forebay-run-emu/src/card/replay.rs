@@ -1,0 +1,389 @@
+//! A file of raw blocks in the place of front ends and links: a card that shows its readers what another one has recorded.
+//!
+//! Blocks go into the DMA buffers in the order of the file, damaged ones too, and wait for room there. Bytes in which no block begins are dropped by name.
+
+mod books;
+mod reading;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use forebay_emu::card::Dma;
+use forebay_ledger::{Closed, Condition, Reason};
+use forebay_ring::BlockProducer;
+use forebay_sys::signals::StopSignals;
+use forebay_sys::{clock, process};
+use forebay_wire::felix::{BlockFormat, BlockHead};
+use serde::Serialize;
+
+use super::{CardPlan, DmaSummary, Rings};
+use crate::error::EmuError;
+use books::{Books, CUT_OFF, NO_BLOCK};
+use forebay_run::child::Parent;
+use forebay_run::metrics::MetricsServer;
+use forebay_run_felix::check::frame::Next;
+use forebay_run_felix::device::{DeviceInfo, Door};
+use reading::{Reading, Sequences, Survey, head_of, survey};
+
+/// Longest wait: so late is a reader let in, or an order heard.
+const WAIT: Duration = Duration::from_millis(2);
+/// Blocks that are shown together, at most.
+const SHOWN_BLOCKS: u64 = 64;
+/// Books are shown so often.
+const COMMIT_NS: u64 = 100_000_000;
+/// What is replayed, and how.
+#[derive(Clone, Debug)]
+pub struct BlockReplay {
+    /// The file.
+    pub file: PathBuf,
+    /// Blocks in a second; none: as fast as readers make room.
+    pub blocks_hz: Option<u64>,
+    /// How often the file is gone through, 1 and more.
+    pub loops: u64,
+    /// The words of its blocks stand in front of the data: a variant of this project.
+    pub headers: bool,
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplaySummary {
+    /// The format of the blocks.
+    pub blocks_format: String,
+    /// Blocks shown to readers.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the file in which no block begins.
+    pub skipped_bytes: u64,
+    /// Bytes of a block that the file does not have to its end.
+    pub tail_bytes: u64,
+    /// How often the file was gone through to its end.
+    pub loops: u64,
+    /// E-links that the blocks are of.
+    pub elinks: Vec<u16>,
+    /// Time for which a DMA buffer without room held the file back.
+    pub held_up_seconds: f64,
+    /// From the first block to the last, in s.
+    pub seconds: f64,
+    /// What the books leave over, in blocks, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
+    /// CPU time of this process, in s.
+    pub cpu_seconds: f64,
+    /// This process.
+    pub pid: u32,
+    /// The DMA buffers.
+    pub dma: Vec<DmaSummary>,
+}
+
+/// A replay at work.
+struct Player<'a> {
+    plan: &'a CardPlan,
+    replay: &'a BlockReplay,
+    format: BlockFormat,
+    /// The DMA buffer of each E-link.
+    buffers: Box<[usize]>,
+    rings: Rings,
+    door: Door,
+    books: Books,
+    sequences: Sequences,
+    signals: &'a StopSignals,
+    parent: Parent,
+    orphaned: bool,
+    /// Blocks that were committed and not shown.
+    hidden: u64,
+    begun_ns: u64,
+    blocks: u64,
+}
+
+/// Replays the file as the card of `plan`, until it has ended and is read, or `signals` say so. `ready` is called when the card can be opened.
+///
+/// # Errors
+/// There are no blocks in the file, or the card cannot be made: its socket or its memory.
+pub fn run(
+    plan: &CardPlan,
+    replay: &BlockReplay,
+    signals: &StopSignals,
+    ready: impl FnOnce(&Path),
+    mut warn: impl FnMut(&str),
+) -> Result<ReplaySummary, EmuError> {
+    let Survey { format, elinks } = survey(replay)?;
+    let mut buffers: Box<[usize]> = vec![0; forebay_wire::felix::ELINKS].into();
+    for one in &plan.config.elinks {
+        buffers[usize::from(one.elink.number())] = one.buffer;
+    }
+    let mut of_buffers = vec![Vec::new(); plan.config.buffers];
+    for elink in &elinks {
+        of_buffers[buffers[usize::from(*elink)]].push(*elink);
+    }
+    let dma_bytes = plan.dma_blocks * plan.config.format.bytes() as u64;
+    let dma_blocks = (dma_bytes / format.bytes() as u64)
+        .max(2)
+        .next_power_of_two();
+    let info = DeviceInfo {
+        name: plan.name.clone(),
+        marker: format.marker(),
+        headers: replay.headers,
+        blocks: vec![dma_blocks; plan.config.buffers],
+        elinks: of_buffers,
+        from_host: None,
+        pid: std::process::id(),
+    };
+    let (memories, rings) = Rings::create(&info)?;
+    let mut warnings = Vec::new();
+    let books = Books::open(plan, format.bytes(), &mut warnings)?;
+    warnings.iter().for_each(|warning| warn(warning));
+    let reader = books.ledger.reader()?;
+    let metrics = plan.metrics.map(|at| MetricsServer::start(at, reader));
+    let _metrics = metrics.transpose()?;
+    let door = Door::open(&plan.socket, info, memories)?;
+    ready(&plan.socket);
+    let mut player = Player {
+        plan,
+        replay,
+        format,
+        buffers,
+        rings,
+        door,
+        books,
+        sequences: Sequences::new(),
+        signals,
+        parent: Parent::from_env(),
+        orphaned: false,
+        hidden: 0,
+        begun_ns: 0,
+        blocks: 0,
+    };
+    let ended = player.play();
+    let summary = player.conclude(&ended, elinks)?;
+    ended.map(|()| summary)
+}
+
+impl Player<'_> {
+    fn stops(&self) -> bool {
+        self.signals.count() > 0 || self.orphaned
+    }
+
+    fn play(&mut self) -> Result<(), EmuError> {
+        let wanted = self.plan.config.buffers;
+        while self.plan.wait_for_readers && self.door.readers() < wanted && !self.stops() {
+            self.tend()?;
+            std::thread::sleep(WAIT);
+        }
+        self.begun_ns = clock::monotonic_ns();
+        let mut done = 0;
+        while done < self.replay.loops && !self.stops() {
+            self.sequences.begin_again();
+            if self.play_once()? {
+                done += 1;
+                self.books.book.add(self.books.loops, 1);
+            }
+        }
+        self.show();
+        self.finish()
+    }
+
+    /// Once through the file; false when it was stopped.
+    fn play_once(&mut self) -> Result<bool, EmuError> {
+        let mut reading = Reading::begin(self.replay, Some(self.format))?;
+        while !self.stops() {
+            let next = reading.next(&self.replay.file)?;
+            let taken = match next {
+                Next::Block => self.format.bytes(),
+                Next::Skip(bytes, _) | Next::Tail(bytes) => bytes,
+                Next::End => return Ok(true),
+            };
+            self.books
+                .read(u64::from(matches!(next, Next::Block)), taken);
+            match next {
+                Next::Block => {
+                    let block = reading.block();
+                    self.books.handed(block.len());
+                    if !self.books.leak.take("file") {
+                        self.show_block(block)?;
+                    }
+                }
+                Next::Skip(bytes, _) => self.books.dropped(NO_BLOCK, bytes),
+                Next::Tail(bytes) => self.books.dropped(CUT_OFF, bytes),
+                Next::End => {}
+            }
+            reading.window.skip(taken);
+        }
+        Ok(false)
+    }
+
+    /// Puts a block into its buffer, as late as its time and the room there ask for.
+    fn show_block(&mut self, block: &[u8]) -> Result<(), EmuError> {
+        let head = head_of(block, self.format);
+        let buffer = head.map_or(0, |head| self.buffers[usize::from(head.elink.number())]);
+        let bytes = block.len();
+        self.books.comes(buffer, bytes);
+        self.books.waits(buffer, bytes);
+        let placed = self.place(block, head, buffer);
+        // Whatever hindered it, it is not in hand any more.
+        self.books.waits_no_more(buffer, bytes);
+        let is_placed = matches!(placed, Ok(true));
+        if !is_placed {
+            self.books.not_shown(buffer, bytes);
+        }
+        self.blocks += u64::from(is_placed);
+        self.hidden += u64::from(is_placed);
+        placed?;
+        if self.hidden >= SHOWN_BLOCKS {
+            self.show();
+            self.tend()?;
+        }
+        Ok(())
+    }
+
+    /// False when it was told to stop before there was room.
+    fn place(
+        &mut self,
+        block: &[u8],
+        head: Option<BlockHead>,
+        buffer: usize,
+    ) -> Result<bool, EmuError> {
+        self.wait_for_time()?;
+        let has_room = self.wait_for_room(buffer)?;
+        let Some(into) = self.rings.reserve(buffer).filter(|_| has_room) else {
+            return Ok(false);
+        };
+        into.copy_from_slice(block);
+        if let Some(head) = head {
+            self.sequences.stamp(head, into);
+        }
+        self.rings.commit(buffer);
+        Ok(true)
+    }
+
+    fn wait_for_time(&mut self) -> Result<(), EmuError> {
+        let Some(blocks_hz) = self.replay.blocks_hz else {
+            return Ok(());
+        };
+        let after_ns = u128::from(self.blocks) * 1_000_000_000 / u128::from(blocks_hz.max(1));
+        let due_ns = self.begun_ns + u64::try_from(after_ns).unwrap_or(u64::MAX - self.begun_ns);
+        loop {
+            let now_ns = clock::monotonic_ns();
+            if now_ns >= due_ns || self.stops() {
+                return Ok(());
+            }
+            self.show();
+            self.tend()?;
+            std::thread::sleep(Duration::from_nanos(due_ns - now_ns).min(WAIT));
+        }
+    }
+
+    /// Whether there is room; without it only after an order to stop.
+    fn wait_for_room(&mut self, buffer: usize) -> Result<bool, EmuError> {
+        if self.rings.reserve(buffer).is_some() {
+            return Ok(true);
+        }
+        let begun_ns = clock::monotonic_ns();
+        let has_room = loop {
+            self.show();
+            self.tend()?;
+            if self.rings.reserve(buffer).is_some() {
+                break true;
+            }
+            if self.stops() {
+                break false;
+            }
+            self.rings.wait_space(buffer, WAIT)?;
+        };
+        let held_ns = clock::monotonic_ns() - begun_ns;
+        self.books.book.add(self.books.held_up_ns, held_ns);
+        Ok(has_room)
+    }
+
+    fn show(&mut self) {
+        self.hidden = 0;
+        self.rings.show();
+    }
+
+    /// Readers and books.
+    fn tend(&mut self) -> Result<(), EmuError> {
+        self.door.serve()?;
+        self.orphaned = self.parent.is_gone();
+        self.rings.check()?;
+        let now_ns = clock::monotonic_ns();
+        if now_ns >= self.books.committed_ns + COMMIT_NS {
+            self.books.committed_ns = now_ns;
+            self.books.commit(&mut self.rings);
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is read, as long as that may take.
+    fn finish(&mut self) -> Result<(), EmuError> {
+        let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
+        self.rings.close();
+        loop {
+            self.tend()?;
+            let nobody = self.door.readers() == 0;
+            let done = self.rings.unread() == 0 || nobody && asked;
+            if done || begun.elapsed() >= self.plan.drain || self.signals.count() > stops {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn conclude(
+        &mut self,
+        ended: &Result<(), EmuError>,
+        elinks: BTreeSet<u16>,
+    ) -> Result<ReplaySummary, EmuError> {
+        // What failed may have failed before what was placed could be seen.
+        self.show();
+        self.books.commit(&mut self.rings);
+        let (condition, reason) = match ended {
+            Err(_) => (Condition::Interrupted, Reason::None),
+            Ok(()) if self.stops() => (Condition::Ended, Reason::Requested),
+            Ok(()) => (Condition::Ended, Reason::InputEnded),
+        };
+        self.books.ledger.close(condition, reason);
+        let summary = self.summary(elinks)?;
+        self.books.ledger.keep_summary(&summary)?;
+        Ok(summary)
+    }
+
+    fn summary(&mut self, elinks: BTreeSet<u16>) -> Result<ReplaySummary, EmuError> {
+        let verdict = self.books.ledger.verdict()?;
+        let (books, file) = (&self.books, &self.books.file);
+        let accounts = books.dma.iter().map(|(account, _)| account);
+        let [blocks, bytes] = books.sum(accounts.map(|account| account.outgoing));
+        let lost = |reason: usize| books.book.tally(file.dropped[reason]).1;
+        let cpu = process::own_cpu_time();
+        let nanoseconds = |ns: u64| ns as f64 / 1e9;
+        let since_ns = clock::monotonic_ns().saturating_sub(self.begun_ns);
+        let dma = self.rings.rings.iter_mut();
+        Ok(ReplaySummary {
+            blocks_format: self.format.to_string(),
+            blocks,
+            bytes,
+            skipped_bytes: lost(NO_BLOCK),
+            tail_bytes: lost(CUT_OFF),
+            loops: books.book.value(books.loops),
+            elinks: elinks.into_iter().collect(),
+            held_up_seconds: nanoseconds(books.book.value(books.held_up_ns)),
+            seconds: nanoseconds(if self.begun_ns > 0 { since_ns } else { 0 }),
+            books: verdict.closed_books(),
+            cpu_seconds: nanoseconds(cpu.user_ns + cpu.system_ns),
+            pid: std::process::id(),
+            dma: dma.map(|ring| of_ring(ring, self.format)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+fn of_ring(ring: &mut BlockProducer, format: BlockFormat) -> DmaSummary {
+    DmaSummary {
+        blocks: ring.position() / format.bytes() as u64,
+        blocks_unread: ring.blocks() - ring.free_blocks(),
+        capacity_blocks: ring.blocks(),
+        busy: None,
+    }
+}

@@ -1,0 +1,485 @@
+//! The whole chain of link readout on one host: card, to-host and subscriber as three processes, and what they say held against each other.
+
+mod words;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use forebay_ledger::Closed;
+use forebay_sys::signals::StopSignals;
+use serde::Serialize;
+use serde_json::Value;
+
+use forebay_run::child::{Ended, Part};
+use forebay_run::error::RunError;
+use forebay_run::net::Address;
+use forebay_run::run_dir::{in_use, lock_or};
+
+/// How long the chain may take to end after its triggers have.
+const END_LIMIT: Duration = Duration::from_secs(90);
+/// How long an end may take that was asked for once more; who asks a third time does not wait.
+const HASTE: Duration = Duration::from_secs(5);
+/// Longest path of a socket, in bytes (`sun_path` of Linux without its end).
+const SOCKET_PATH_MAX: usize = 107;
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What the chain does.
+#[derive(Clone, Debug)]
+pub struct DemoPlan {
+    /// Links in FULL mode, 1 to 24.
+    pub links: u16,
+    /// DMA buffers, 1 to 8; links take turns in them.
+    pub dma_buffers: u16,
+    /// Triggers asked for in a second of the card's time.
+    pub trigger_hz: u64,
+    /// Size of a chunk in bytes.
+    pub chunk_bytes: u32,
+    /// How long triggers come, in ms of the card's time.
+    pub duration_ms: u64,
+    /// Size of a block in bytes.
+    pub block_bytes: u32,
+    /// Where the first DMA buffer is published.
+    pub backend: Address,
+    /// How much slower than real time the card lives.
+    pub time_dilation: u64,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Directory of the files and records.
+    pub out: PathBuf,
+    /// Where Prometheus is answered by the card; by to-host and the subscriber at the next two ports.
+    pub metrics: Option<SocketAddr>,
+    /// The fault switch of the tests, and the process of [`hops::DEMO_TOHOST`](forebay_run::hops::DEMO_TOHOST) that it is for.
+    pub leak: Option<(&'static str, String)>,
+}
+
+/// Which of the ports of metrics a process has.
+#[derive(Clone, Copy)]
+enum At {
+    Card,
+    ToHost,
+    Swrod,
+}
+
+impl DemoPlan {
+    fn metrics_at(&self, at: At) -> Option<SocketAddr> {
+        let first = self.metrics?;
+        let port = first.port().checked_add(at as u16)?;
+        Some(SocketAddr::new(first.ip(), port))
+    }
+
+    /// A line of a file.
+    fn metrics_line(&self, at: At) -> String {
+        let address = self.metrics_at(at);
+        address.map_or_else(String::new, |address| format!("metrics = \"{address}\"\n"))
+    }
+}
+
+/// What the chain did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DemoSummary {
+    /// Triggers that front ends got.
+    pub triggers: u64,
+    /// Triggers that BUSY held back since a link could not carry more: they never were, and are no drops.
+    pub held_by_link: u64,
+    /// Triggers that BUSY held back since a DMA buffer was full.
+    pub held_by_dma: u64,
+    /// Triggers times links.
+    pub chunks_expected: u64,
+    /// Chunks that to-host has published.
+    pub chunks_published: u64,
+    /// Chunks that lost their end in the card, or on the way.
+    pub chunks_truncated: u64,
+    /// Chunks that the subscriber got.
+    pub chunks_received: u64,
+    /// Bytes of them.
+    pub bytes_received: u64,
+    /// Chunks whose payload the subscriber found wrong.
+    pub payload_mismatches: u64,
+    /// Chunks lost, by place and reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Chunks that were still somewhere inside when the chain ended.
+    pub held: u64,
+    /// What all books leave over, and what they still say to be inside.
+    #[serde(flatten)]
+    pub books: Closed,
+    /// Where something is left over.
+    pub residuals: BTreeMap<String, i128>,
+    /// Triggers per second of the card's time.
+    pub trigger_rate_hz: f64,
+    /// Chunks received per second of real time, while triggers came.
+    pub chunk_rate_hz: f64,
+    /// Processes.
+    pub pids: BTreeMap<&'static str, u32>,
+    /// How much slower than real time the card lived.
+    pub time_dilation: u64,
+    /// The budget of a link held triggers back.
+    pub link_limited: bool,
+    /// This host was too slow for the card's time, or held triggers back by a full DMA buffer.
+    pub host_limited: bool,
+    /// Share of the time in which BUSY was up.
+    pub busy_fraction: f64,
+    /// Trigger to subscriber, percentiles in ns; none where it was not measured.
+    pub latency_ns: Option<Value>,
+    /// CPU time by process, in seconds.
+    pub cpu_seconds: BTreeMap<&'static str, f64>,
+    /// What went wrong with a process.
+    pub failed: Vec<String>,
+}
+
+impl DemoSummary {
+    /// Whether the books close, and every process ended as it should.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.books.is_closed() && self.failed.is_empty()
+    }
+}
+
+/// The card's file.
+fn card_file(plan: &DemoPlan) -> String {
+    let mut text = format!(
+        "# Written by `forebay demo tohost`; `forebay emulate card` takes it.\n[card]\nsocket = {socket}\ndirectory = {directory}\n{metrics}trigger_times = {times}\nblock_bytes = {block_bytes}\ndma_buffers = {buffers}\nseed = {seed}\ntime_dilation = {dilation}\n\n[ttc]\nrate_hz = {rate}\nduration_ms = {duration}\n\n[chunks]\nbytes = {chunk}\n",
+        socket = quoted(&socket(plan)),
+        directory = quoted(&plan.out.join("card")),
+        metrics = plan.metrics_line(At::Card),
+        times = quoted(&times(plan)),
+        block_bytes = plan.block_bytes,
+        buffers = plan.dma_buffers,
+        seed = plan.seed,
+        dilation = plan.time_dilation,
+        rate = plan.trigger_hz,
+        duration = plan.duration_ms,
+        chunk = plan.chunk_bytes,
+    );
+    for buffer in 0..plan.dma_buffers {
+        let links = (0..plan.links).filter(|link| link % plan.dma_buffers == buffer);
+        let links: Vec<String> = links.map(|link| link.to_string()).collect();
+        if !links.is_empty() {
+            text += &format!(
+                "\n[[links]]\nlinks = [{}]\ndma_buffer = {buffer}\n",
+                links.join(", ")
+            );
+        }
+    }
+    text
+}
+
+fn tohost_file(plan: &DemoPlan) -> String {
+    format!(
+        "# Written by `forebay demo tohost`; `forebay tohost` takes it.\n[tohost]\ndirectory = {directory}\n{metrics}subscribers_min = 1\n\n[[devices]]\nsocket = {socket}\naddress = {address}\n",
+        directory = quoted(&plan.out.join("tohost")),
+        metrics = plan.metrics_line(At::ToHost),
+        socket = quoted(&socket(plan)),
+        address = quoted(&plan.backend),
+    )
+}
+
+fn socket(plan: &DemoPlan) -> PathBuf {
+    plan.out.join("card0.sock")
+}
+
+fn times(plan: &DemoPlan) -> PathBuf {
+    plan.out.join("trigger-times")
+}
+
+trait Text {
+    fn text(&self) -> String;
+}
+
+impl Text for PathBuf {
+    fn text(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl Text for Address {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// As a text of TOML.
+fn quoted(value: &impl Text) -> String {
+    toml::Value::from(value.text()).to_string()
+}
+
+fn write(path: &Path, text: &str) -> Result<String, RunError> {
+    fs::write(path, text).map_err(RunError::file("writing", path))?;
+    Ok(path.display().to_string())
+}
+
+/// Runs the chain until its triggers have come, or `signals` say so.
+///
+/// # Errors
+/// Files cannot be written, an address is one too many, or a process cannot be started.
+pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, crate::EmuError> {
+    fs::create_dir_all(&plan.out).map_err(RunError::file("creating directory", &plan.out))?;
+    let plan = &DemoPlan {
+        out: plan
+            .out
+            .canonicalize()
+            .map_err(RunError::file("finding", &plan.out))?,
+        ..plan.clone()
+    };
+    let addresses = addresses(plan)?;
+    if socket(plan).as_os_str().len() > SOCKET_PATH_MAX {
+        return Err(RunError::File {
+            what: "making the card's socket in",
+            path: plan.out.clone(),
+            source: std::io::Error::new(
+                std::io::ErrorKind::InvalidFilename,
+                "the path is too long for a socket; give a shorter --out",
+            ),
+        }
+        .into());
+    }
+    // Keeps other chains out of the directory as long as this one is at work.
+    let _lock = lock_or(&plan.out, || {
+        let text = "another chain is at work there; give this one another directory";
+        in_use(&plan.out, text.into())
+    })?;
+    let card = write(&plan.out.join("card.toml"), &card_file(plan))?;
+    let tohost = write(&plan.out.join("tohost.toml"), &tohost_file(plan))?;
+    let words = |words: &[&str]| -> Vec<String> {
+        let json = ["--format", "json"];
+        let all = words.iter().chain(&json);
+        all.map(|word| (*word).to_owned()).collect()
+    };
+    let log = |name: &str| Some(plan.out.join(format!("{name}.log")));
+    let start = |name: &'static str, words: &[String]| {
+        let leak = plan.leak.as_ref().filter(|(part, _)| *part == name);
+        Part::start(name, words, log(name), leak.map(|(_, text)| &**text))
+    };
+    let card = start("card", &words(&["emulate", "card", &card]))?;
+    let tohost = start("tohost", &words(&["tohost", &tohost]))?;
+    let mut swrod = words(&["swrod"]);
+    for (option, value) in [
+        ("--out", plan.out.join("swrod").text()),
+        ("--trigger-times", times(plan).text()),
+    ] {
+        swrod.extend([option.to_owned(), value]);
+    }
+    if let Some(address) = plan.metrics_at(At::Swrod) {
+        swrod.extend(["--metrics".to_owned(), address.to_string()]);
+    }
+    swrod.extend(addresses.iter().map(Address::to_string));
+    let swrod = start("swrod", &swrod)?;
+    Ok(judge(plan, &watch([card, tohost, swrod], signals)))
+}
+
+/// Where the DMA buffers are published.
+fn addresses(plan: &DemoPlan) -> Result<Vec<Address>, crate::EmuError> {
+    let any_port = matches!(&plan.backend, Address::Tcp { port: 0, .. })
+        || matches!(&plan.backend, Address::Fabric { place, .. } if place.ends_with(":0"));
+    if any_port {
+        return Err(crate::EmuError::AnyPort {
+            address: plan.backend.to_string(),
+        });
+    }
+    let nth = |n| match n {
+        0 => Ok(plan.backend.clone()),
+        n => Ok(plan.backend.nth(n)?),
+    };
+    (0..plan.dma_buffers).map(nth).collect()
+}
+
+/// Waits until the chain has ended, and hands orders on: the card is asked to end, and the others follow.
+fn watch(mut parts: [Part; 3], signals: &StopSignals) -> [Ended; 3] {
+    let mut told = 0;
+    let mut until: Option<Instant> = None;
+    while !parts.iter_mut().all(Part::has_ended) {
+        let stops = signals.count();
+        if stops > told {
+            told = stops;
+            if stops == 1 {
+                parts[0].stop();
+                until = Some(Instant::now() + END_LIMIT);
+            } else {
+                parts.iter().for_each(Part::stop);
+                until = Some(Instant::now() + HASTE);
+            }
+        }
+        // Without one of them the others have nothing to do.
+        let [card, tohost, swrod] = &mut parts;
+        let has_ended = [&mut *card, tohost, swrod].map(Part::has_ended);
+        if until.is_none() && has_ended.contains(&true) {
+            until = Some(Instant::now() + END_LIMIT);
+            if !has_ended[0] {
+                card.stop();
+            }
+        }
+        // A subscriber waits for a publisher that is lost; this one will not come again.
+        if has_ended[1] && !has_ended[2] && !tohost.ended_well() {
+            swrod.stop();
+        }
+        let is_late = until.is_some_and(|until| Instant::now() >= until);
+        if is_late || told > 2 {
+            parts.iter().for_each(Part::stop);
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    let patience = if told > 2 { Duration::ZERO } else { HASTE };
+    parts.map(|part| part.finish(patience))
+}
+
+/// Holds what the processes say against each other.
+fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
+    let [card, tohost, swrod] = all;
+    let mut residuals = between(card, tohost, swrod);
+    let mut failed = Vec::new();
+    for ended in all {
+        if ended.said.is_none() || ended.code != Some(0) {
+            failed.push(format!(
+                "{}: {}{}",
+                ended.name,
+                ended.how,
+                last_word(plan, ended)
+            ));
+        }
+        for unit in ["items", "bytes"] {
+            let own = ended.number(&format!("/residual_{unit}"));
+            residuals.insert(format!("{}, {unit}", ended.name), own.into());
+        }
+    }
+    let expected = card.number("/triggers") * u64::from(plan.links);
+    let made = card.number("/chunks");
+    let missing = i128::from(expected) - i128::from(made);
+    if card.said.is_some() {
+        residuals.insert("triggers to chunks".into(), missing);
+    }
+    let residual = |bytes: bool| -> u64 {
+        let of_unit = residuals
+            .iter()
+            .filter(|(name, _)| name.ends_with("bytes") == bytes);
+        let sum: u128 = of_unit.map(|(_, rest)| rest.unsigned_abs()).sum();
+        u64::try_from(sum).unwrap_or(u64::MAX)
+    };
+    let seconds = card.real("/seconds") * plan.time_dilation as f64;
+    let received = swrod.number("/chunks");
+    DemoSummary {
+        triggers: card.number("/triggers"),
+        held_by_link: card.number("/held_by_link"),
+        held_by_dma: card.number("/held_by_dma"),
+        chunks_expected: expected,
+        chunks_published: tohost.number("/chunks_published"),
+        chunks_truncated: card.number("/chunks_truncated"),
+        chunks_received: received,
+        bytes_received: swrod.number("/bytes"),
+        payload_mismatches: swrod.counts("/bad_payload").iter().map(|(_, n)| n).sum(),
+        held: card.number("/held"),
+        books: Closed {
+            residual_items: residual(false),
+            residual_bytes: residual(true),
+            left_items: all.iter().map(|ended| ended.number("/left_items")).sum(),
+            left_bytes: all.iter().map(|ended| ended.number("/left_bytes")).sum(),
+        },
+        drops: drops(card, tohost),
+        trigger_rate_hz: card.real("/trigger_rate_hz"),
+        chunk_rate_hz: if seconds > 0.0 {
+            received as f64 / seconds
+        } else {
+            0.0
+        },
+        pids: of_all(all, |ended| ended.pid),
+        time_dilation: plan.time_dilation,
+        link_limited: card.number("/held_by_link") > 0,
+        host_limited: card.value("/host_limited") == Some(&Value::Bool(true))
+            || card.number("/held_by_dma") > 0,
+        busy_fraction: card.real("/busy_fraction"),
+        latency_ns: swrod.value("/latency_ns").cloned(),
+        cpu_seconds: of_all(all, |ended| ended.real("/cpu_seconds")),
+        failed,
+        residuals: residuals
+            .into_iter()
+            .filter(|(_, rest)| *rest != 0)
+            .collect(),
+    }
+}
+
+fn of_all<T>(all: &[Ended; 3], of: impl Fn(&Ended) -> T) -> BTreeMap<&'static str, T> {
+    all.iter().map(|ended| (ended.name, of(ended))).collect()
+}
+
+/// The last line that a process wrote into its log.
+fn last_word(plan: &DemoPlan, ended: &Ended) -> String {
+    let log = plan.out.join(format!("{}.log", ended.name));
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().last();
+    last.map_or_else(String::new, |line| format!(" ({line})"))
+}
+
+/// The sum of a field over a list.
+fn sum(ended: &Ended, list: &str, field: &str) -> u64 {
+    let all = ended.value(list).and_then(Value::as_array);
+    let values = all.into_iter().flatten();
+    values.filter_map(|one| one.pointer(field)?.as_u64()).sum()
+}
+
+/// What left one process and did not come to the next one, and is not named there either.
+fn between(card: &Ended, tohost: &Ended, swrod: &Ended) -> BTreeMap<String, i128> {
+    let mut residuals = BTreeMap::new();
+    let mut link = |name: &str, from: &[u64], to: &[u64]| {
+        let sum = |all: &[u64]| all.iter().map(|one| i128::from(*one)).sum::<i128>();
+        residuals.insert(name.to_owned(), sum(from) - sum(to));
+    };
+    // Who was killed has said nothing, and nothing can be held against it.
+    let have_said = |one: &Ended, other: &Ended| one.said.is_some() && other.said.is_some();
+    if have_said(card, tohost) {
+        let unread = sum(card, "/dma", "/blocks_unread");
+        let shown = sum(card, "/dma", "/blocks");
+        link(
+            "card to tohost, blocks",
+            &[shown],
+            &[tohost.number("/blocks"), unread],
+        );
+        if unread == 0 {
+            // Both sides had the same blocks, so they had the same chunks.
+            let unfinished = sum(tohost, "/buffers", "/damage/unfinished");
+            link(
+                "card to tohost, chunks",
+                &[card.number("/chunks_out"), unfinished],
+                &[tohost.number("/chunks")],
+            );
+            link(
+                "card to tohost, bytes",
+                &[card.number("/chunk_bytes_out")],
+                &[tohost.number("/chunk_bytes")],
+            );
+        }
+    }
+    if have_said(tohost, swrod) {
+        let of_publishers = |field: &str| sum(tohost, "/buffers", &format!("/publisher/{field}"));
+        link(
+            "tohost to swrod, chunks",
+            &[of_publishers("messages")],
+            &[of_publishers("missing_at_peers"), swrod.number("/chunks")],
+        );
+        link(
+            "tohost to swrod, bytes",
+            &[of_publishers("bytes")],
+            &[
+                of_publishers("missing_bytes_at_peers"),
+                swrod.number("/bytes"),
+            ],
+        );
+    }
+    residuals
+}
+
+/// Chunks lost, by place and reason.
+fn drops(card: &Ended, tohost: &Ended) -> BTreeMap<String, u64> {
+    let mut drops = BTreeMap::new();
+    for (ended, path) in [(card, "/dropped"), (tohost, "/drops")] {
+        for (reason, count) in ended.counts(path) {
+            drops.insert(format!("{}.{reason}", ended.name), count);
+        }
+    }
+    let missing = sum(tohost, "/buffers", "/publisher/missing_at_peers");
+    if missing > 0 {
+        drops.insert("link.missing".into(), missing);
+    }
+    drops
+}

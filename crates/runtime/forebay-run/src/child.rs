@@ -1,0 +1,192 @@
+//! Processes of a readout chain that one command starts: each is a command of its own, which a user could have typed.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use forebay_sys::process;
+use serde_json::Value;
+
+use crate::error::RunError;
+use crate::hops;
+
+/// Names the process without which a child has nothing to do.
+const PARENT: &str = "FOREBAY_PARENT";
+/// One look at a child.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The process that started this one as a part of its chain.
+#[derive(Clone, Copy, Debug)]
+pub struct Parent(Option<u32>);
+
+impl Parent {
+    /// As the environment says; none for a command that a user has typed.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let named = std::env::var(PARENT).ok();
+        Self(named.and_then(|text| text.parse().ok()))
+    }
+
+    /// Whether there was one, and it is gone.
+    #[must_use]
+    pub fn is_gone(self) -> bool {
+        self.0
+            .is_some_and(|parent| std::os::unix::process::parent_id() != parent)
+    }
+}
+
+/// A process of the chain. One that is left alone is killed.
+#[derive(Debug)]
+pub struct Part {
+    name: &'static str,
+    child: Child,
+    status: Option<ExitStatus>,
+    output: Option<std::thread::JoinHandle<Vec<u8>>>,
+}
+
+impl Part {
+    /// Starts `forebay ARGUMENTS`. Its standard error is this process's, or goes into a file. The fault switch is for it alone, if it is given one.
+    pub fn start(
+        name: &'static str,
+        arguments: &[String],
+        errors: Option<PathBuf>,
+        leak: Option<&str>,
+    ) -> Result<Self, RunError> {
+        use std::os::unix::process::CommandExt;
+        let failed = |source| RunError::File {
+            what: "starting",
+            path: name.into(),
+            source,
+        };
+        let errors = match errors {
+            Some(path) => {
+                Stdio::from(std::fs::File::create(&path).map_err(RunError::file("writing", &path))?)
+            }
+            None => Stdio::inherit(),
+        };
+        let mut child = Command::new("/proc/self/exe")
+            .args(arguments)
+            .env(PARENT, std::process::id().to_string())
+            .env_remove(hops::VARIABLE)
+            .envs(leak.map(|text| (hops::VARIABLE, text)))
+            // Ctrl-C at a terminal is for the whole chain: its head tells the others.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(failed)?;
+        let output = child.stdout.take().map(|mut stdout| {
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                // What came before a failure is looked at all the same.
+                let _ = std::io::Read::read_to_end(&mut stdout, &mut text);
+                text
+            })
+        });
+        Ok(Self {
+            name,
+            child,
+            status: None,
+            output,
+        })
+    }
+
+    /// Asks it to end in order.
+    pub fn stop(&self) {
+        if self.status.is_none() {
+            // It may have ended meanwhile.
+            let _ = process::terminate(self.child.id());
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
+    /// Whether it has ended by itself, and nothing was wrong.
+    pub fn ended_well(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Waits for its end, and gives what it said: one JSON object; none when it said something else.
+    pub fn finish(mut self, most: Duration) -> Ended {
+        let begun = Instant::now();
+        while !self.has_ended() && begun.elapsed() < most {
+            std::thread::sleep(LOOK);
+        }
+        let killed = !self.has_ended();
+        if killed {
+            // It may end by itself meanwhile.
+            let _ = self.child.kill();
+            self.status = self.child.wait().ok();
+        }
+        let text = self.output.take().and_then(|output| output.join().ok());
+        let said = serde_json::from_slice(&text.unwrap_or_default()).ok();
+        let how = match self.status {
+            _ if killed => format!("did not end within {} s and was killed", most.as_secs()),
+            Some(status) => status.to_string(),
+            None => "was lost sight of".into(),
+        };
+        Ended {
+            name: self.name,
+            pid: self.child.id(),
+            code: self.status.and_then(|status| status.code()),
+            how,
+            said,
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// How a process of the chain ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its name in the chain.
+    pub name: &'static str,
+    /// Its process.
+    pub pid: u32,
+    /// Its exit code; none when a signal ended it.
+    pub code: Option<i32>,
+    /// How it ended, in words.
+    pub how: String,
+    /// The JSON object that it printed; none when it printed something else.
+    pub said: Option<Value>,
+}
+
+impl Ended {
+    /// A number that it said, found by its path; 0 where it said nothing.
+    pub fn number(&self, path: &str) -> u64 {
+        self.value(path).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// The same with a fraction.
+    pub fn real(&self, path: &str) -> f64 {
+        self.value(path).and_then(Value::as_f64).unwrap_or(0.0)
+    }
+
+    /// What it said, by its path (RFC 6901).
+    pub fn value(&self, path: &str) -> Option<&Value> {
+        self.said.as_ref()?.pointer(path)
+    }
+
+    /// What it counted by name.
+    pub fn counts(&self, path: &str) -> Vec<(String, u64)> {
+        let object = self.value(path).and_then(Value::as_object);
+        let entries = object.into_iter().flatten();
+        let entries = entries.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)));
+        entries.filter(|(_, count)| *count > 0).collect()
+    }
+}

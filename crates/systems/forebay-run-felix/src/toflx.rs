@@ -1,0 +1,361 @@
+//! To-flx: messages from the network into the from-host buffers of cards.
+//!
+//! A message's tag is a 64-bit fid: detector and connector name the card, link and number the E-link, and the bit of the direction says that it goes to the front end.
+//! Stream and protocol are not looked at. A message goes into its card's ring whole or not at all, so that a to-flx which is killed leaves no half of one there.
+//!
+//! A ring without room holds up what comes: it is put aside, nothing more is read, and senders run out of credit. What is for a card that is not there is lost by name, and
+//! holds nobody up.
+
+mod books;
+mod card;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use forebay_ledger::{Condition, Reason};
+use forebay_sys::signals::StopSignals;
+use forebay_sys::{clock, process};
+use forebay_wire::felix::Fid;
+
+use crate::device::DeviceError;
+use crate::error::ReadoutError;
+use books::{Books, Unrouted, Unwritten};
+use card::Card;
+pub use card::CardTarget;
+use forebay_run::child::Parent;
+use forebay_run::metrics::{MetricsServer, Shown};
+use forebay_run::net::{Address, Delivered, NetSummary, Receiver, Settings};
+pub use summary::{ToFlxCardSummary, ToFlxSummary};
+
+/// Longest wait for messages: so long after its end a card that was killed is noticed.
+const WAIT: Duration = Duration::from_millis(20);
+/// Longest wait for room in a ring, before senders are told that somebody is there.
+const ROOM_WAIT: Duration = Duration::from_millis(5);
+/// Cards are looked after so often, in ns.
+const TEND_NS: u64 = 2_000_000;
+/// Detector, connector, link, E-link and direction of a fid, and its version; not stream and protocol.
+const ROUTED_BITS: u64 = !0x7fff;
+
+/// What to-flx does.
+#[derive(Clone, Debug)]
+pub struct ToFlxPlan {
+    /// The cards.
+    pub cards: Vec<CardTarget>,
+    /// Where senders connect.
+    pub address: Address,
+    /// How.
+    pub settings: Settings,
+    /// Directory of the run; none: nothing is kept.
+    pub out: Option<PathBuf>,
+    /// Where Prometheus is answered.
+    pub metrics: Option<SocketAddr>,
+    /// Longest message, beside what each card takes.
+    pub message_bytes_max: Option<usize>,
+    /// How long a card that is not there is waited for.
+    pub card_wait: Duration,
+    /// How long the end may take until the cards have taken everything.
+    pub drain: Duration,
+    /// Ends after so long.
+    pub duration: Option<Duration>,
+}
+
+/// To-flx at work.
+struct ToFlx<'a> {
+    plan: &'a ToFlxPlan,
+    cards: Vec<Card>,
+    books: Books,
+    came: [u64; 2],
+    /// As much of it was acknowledged.
+    acknowledged: [u64; 2],
+    held_up_ns: u64,
+    tended_ns: u64,
+}
+
+/// Opens the cards and writes what comes, until the cards end or `signals` say so. `ready` is told the address, and `warn` what an operator should know.
+///
+/// # Errors
+/// A card is not there, or the address cannot be listened at; what fails later ends the run with its books closed, and is in the summary.
+pub fn run(
+    plan: &ToFlxPlan,
+    signals: &StopSignals,
+    ready: impl FnOnce(&Address),
+    mut warn: impl FnMut(&str),
+) -> Result<ToFlxSummary, ReadoutError> {
+    let begun = Instant::now();
+    let mut warnings = Vec::new();
+    let leak = plan.settings.leak.clone();
+    let books = Books::open(plan.out.as_deref(), plan.cards.len(), leak, &mut warnings)?;
+    warnings.iter().for_each(|warning| warn(warning));
+    let shown = Shown::from(books.ledger.reader()?);
+    let _metrics = match plan.metrics {
+        Some(address) => Some(MetricsServer::start(address, shown.clone())?),
+        None => None,
+    };
+    let cards = plan.cards.iter().cloned().enumerate();
+    let cards = cards.map(|(number, card)| Card::new(number, card, plan.message_bytes_max));
+    let cards: Vec<Card> = cards.collect();
+    for (number, card) in cards.iter().enumerate() {
+        let (elinks, owner) = (card.by_elink(), format!("card{number}"));
+        shown.add_table(move || elinks.families(&owner));
+    }
+    let mut toflx = ToFlx {
+        plan,
+        cards,
+        books,
+        came: [0; 2],
+        acknowledged: [0; 2],
+        held_up_ns: 0,
+        tended_ns: 0,
+    };
+    toflx.open(signals)?;
+    let mut settings = plan.settings.clone();
+    settings.gathers = true;
+    settings.shown = Some(shown.labelled("receiver", "toflx"));
+    let mut receiver = Receiver::listen(&plan.address, &settings)?;
+    ready(&receiver.address()?);
+    let parent = Parent::from_env();
+    let over = || {
+        let too_late = plan.duration.is_some_and(|most| begun.elapsed() >= most);
+        too_late || signals.count() > 0 || parent.is_gone()
+    };
+    let worked = toflx.work(&mut receiver, &over);
+    let ended = worked.and(toflx.finish(receiver, signals, &mut warn));
+    toflx.conclude(ended, begun, over())
+}
+
+impl ToFlx<'_> {
+    /// Opens every card, waiting for those that are not there yet.
+    fn open(&mut self, signals: &StopSignals) -> Result<(), ReadoutError> {
+        let begun = Instant::now();
+        self.cards.iter_mut().for_each(Card::ask);
+        while !self.cards.iter().all(Card::is_here) {
+            for card in &mut self.cards {
+                card.tend(&mut self.books);
+            }
+            let stops = signals.count() > 0;
+            let gives_up = stops || begun.elapsed() >= self.plan.card_wait;
+            for card in &mut self.cards {
+                if (gives_up || !card.may_come())
+                    && let Some(failed) = card.take_failure()
+                {
+                    return Err(failed.into());
+                }
+            }
+            // One that is asked and says nothing has not failed yet, and nobody wants to know any more.
+            let silent = self.cards.iter().find(|card| !card.is_here());
+            if let Some(silent) = silent.filter(|_| stops) {
+                let path = silent.socket().to_path_buf();
+                let waited = begun.elapsed();
+                return Err(DeviceError::Left { path, waited }.into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.books.commit();
+        Ok(())
+    }
+
+    fn work(
+        &mut self,
+        receiver: &mut Receiver,
+        over: &dyn Fn() -> bool,
+    ) -> Result<(), ReadoutError> {
+        while !over() {
+            self.turn(receiver)?;
+            let wait = self.plan.card_wait;
+            if self.cards.iter().all(|card| card.is_over(wait)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what comes; or, while a ring has no room for what has come, waits for that.
+    fn turn(&mut self, receiver: &mut Receiver) -> Result<(), ReadoutError> {
+        if self.cards.iter().any(Card::waits) {
+            self.wait_for_room(receiver)?;
+        } else {
+            let most = if self.cards.iter().any(|card| card.in_ring() > 0) {
+                ROOM_WAIT
+            } else {
+                WAIT
+            };
+            receiver.poll(most, |delivered| self.take(&delivered))?;
+        }
+        self.pass_on();
+        self.acknowledge(receiver);
+        Ok(())
+    }
+
+    /// What came is in rings and books, or lost by name, unless some of it waits for room: senders are told of no part of it before.
+    fn acknowledge(&mut self, receiver: &mut Receiver) {
+        if self.cards.iter().any(Card::waits) {
+            return;
+        }
+        let [messages, bytes] = self.came;
+        let [before, before_bytes] = std::mem::replace(&mut self.acknowledged, self.came);
+        receiver
+            .acknowledge()
+            .taken(messages - before, bytes - before_bytes);
+    }
+
+    fn wait_for_room(&mut self, receiver: &mut Receiver) -> Result<(), ReadoutError> {
+        let begun_ns = clock::monotonic_ns();
+        receiver.stay()?;
+        if let Some(card) = self.cards.iter_mut().find(|card| card.waits()) {
+            // A card that writes what cannot be is found out when it is tended.
+            let _ = card.wait(ROOM_WAIT);
+        }
+        let ns = clock::monotonic_ns() - begun_ns;
+        self.held_up_ns += ns;
+        self.books.held_up(ns);
+        Ok(())
+    }
+
+    /// Into rings what has room there, into the books what was done, and then to the cards.
+    fn pass_on(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        let tends = now_ns >= self.tended_ns + TEND_NS;
+        for card in &mut self.cards {
+            card.see(&mut self.books);
+            card.drain(&mut self.books);
+            if tends {
+                card.tend(&mut self.books);
+            }
+        }
+        self.books.commit();
+        self.cards.iter_mut().for_each(Card::show);
+        if tends {
+            self.tended_ns = now_ns;
+            self.books.ledger.heartbeat();
+        }
+    }
+
+    /// A message has come.
+    fn take(&mut self, delivered: &Delivered<'_>) {
+        let message = &delivered.message;
+        let bytes = message.payload.len() as u64;
+        self.came[0] += 1;
+        self.came[1] += bytes;
+        self.books.came(bytes);
+        if self.books.leaks("route") {
+            return;
+        }
+        let fid = Fid(message.tag);
+        if !fid.is_from_host() && fid.version() == 1 {
+            return self.books.unrouted(Unrouted::WrongDirection, bytes);
+        }
+        let elink = fid.elink();
+        let is_of = |card: &&mut Card| {
+            let target = &card.target;
+            let own = Fid::to_host(target.detector, target.connector, elink).from_host();
+            own.0 == fid.0 & ROUTED_BITS
+        };
+        match self.cards.iter_mut().find(is_of) {
+            Some(card) => {
+                self.books.routed(bytes);
+                card.take(elink, message.payload, &mut self.books);
+            }
+            None => self.books.unrouted(Unrouted::UnknownFid, bytes),
+        }
+    }
+
+    /// Senders are told, and cards take what is in their rings, as long as that may take.
+    fn finish(
+        &mut self,
+        mut receiver: Receiver,
+        signals: &StopSignals,
+        warn: &mut dyn FnMut(&str),
+    ) -> Result<NetSummary, ReadoutError> {
+        let (begun, before) = (Instant::now(), signals.count());
+        let drain = self.plan.drain;
+        let goes_on = || begun.elapsed() < drain && signals.count() == before;
+        receiver.begin_end();
+        while receiver.senders() > 0 && goes_on() {
+            self.turn(&mut receiver)?;
+        }
+        let unfinished = |card: &Card| card.waits() || card.is_here() && card.in_ring() > 0;
+        while self.cards.iter().any(unfinished) && goes_on() {
+            std::thread::sleep(Duration::from_millis(1));
+            self.pass_on();
+        }
+        for card in &mut self.cards {
+            if card.waits() {
+                warn(&format!(
+                    "the card at {} had no room for what was still to be written to it",
+                    card.socket().display()
+                ));
+            }
+            card.give_up(Unwritten::Stopped, &mut self.books);
+            card.leave(&mut self.books);
+        }
+        // In rings or lost by name, all of it: a sender that still waits for that is told. What comes now goes nowhere.
+        self.books.commit();
+        self.acknowledge(&mut receiver);
+        receiver.acknowledge().decline();
+        Ok(receiver.finish(Duration::ZERO, |_| {})?)
+    }
+
+    fn conclude(
+        mut self,
+        ended: Result<NetSummary, ReadoutError>,
+        begun: Instant,
+        stopped: bool,
+    ) -> Result<ToFlxSummary, ReadoutError> {
+        self.books.commit();
+        let lost = self.cards.iter().any(|card| card.summary.times_lost > 0);
+        let (condition, reason) = match (&ended, lost) {
+            (Err(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
+            (Ok(_), false) if stopped => (Condition::Ended, Reason::Requested),
+            (Ok(_), false) => (Condition::Ended, Reason::InputEnded),
+        };
+        self.books.ledger.close(condition, reason);
+        let summary = self.summary(ended, begun)?;
+        self.books.ledger.keep_summary(&summary)?;
+        Ok(summary)
+    }
+
+    fn summary(
+        &self,
+        ended: Result<NetSummary, ReadoutError>,
+        begun: Instant,
+    ) -> Result<ToFlxSummary, ReadoutError> {
+        let verdict = self.books.ledger.verdict()?;
+        let mut drops = BTreeMap::new();
+        for account in &verdict.balance.accounts {
+            for line in account.dropped.iter().filter(|line| line.items > 0) {
+                let name = format!("{}.{}", account.place, line.reason);
+                *drops.entry(name).or_default() += line.items;
+            }
+        }
+        let (receiver, failed) = match ended {
+            Ok(receiver) => (receiver, None),
+            Err(error) => (NetSummary::default(), Some(error.to_string())),
+        };
+        for (reason, count) in &receiver.dropped_by_reason {
+            *drops.entry(reason.clone()).or_default() += count;
+        }
+        let of_cards = |one: fn(&ToFlxCardSummary) -> u64| {
+            let cards = self.cards.iter();
+            cards.map(|card| one(&card.summary)).sum::<u64>()
+        };
+        let cpu = process::own_cpu_time();
+        Ok(ToFlxSummary {
+            messages: self.came[0],
+            bytes: self.came[1],
+            written: of_cards(|card| card.written),
+            packets: of_cards(|card| card.packets),
+            drops,
+            held_up_seconds: self.held_up_ns as f64 / 1e9,
+            books: verdict.closed_books().with(&receiver.books),
+            seconds: begun.elapsed().as_secs_f64(),
+            cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
+            pid: std::process::id(),
+            failed,
+            cards: self.cards.iter().map(|card| card.summary.clone()).collect(),
+            receiver,
+        })
+    }
+}

@@ -1,0 +1,283 @@
+//! The ledger of to-flx: where messages go, what became of them, and the packets in the rings of cards.
+//!
+//! ```text
+//! the books of the end point ─▶ route (messages) ─▶ encode (messages, by card) ─▶ ring (packets, by card) ─▶ the books of the card
+//! ```
+//!
+//! They are committed before packets are shown to a card: whatever it has seen is in them.
+//!
+//! Of a link each end is counted by its own party: `route` where a message is routed, `encode` by the card that it is for. Packets enter `ring` one by one as they are written; `held`
+//! are those of the messages that were said to be in it; they leave it as the card's own index in the shared memory goes on, and what is left at the end is what the ring
+//! says.
+
+use std::path::Path;
+
+use forebay_ledger::{Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Unit};
+use forebay_wire::felix::PACKET_BYTES;
+
+use forebay_run::error::RunError;
+use forebay_run::run_dir::KeptLedger;
+
+/// Why a message has no card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unrouted {
+    /// Its tag is no fid of this layout, or of no card.
+    UnknownFid,
+    /// Its fid is one to the host.
+    WrongDirection,
+}
+
+const UNROUTED: [&str; 2] = ["unknown_fid", "wrong_direction"];
+
+/// Why a message was not written to its card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unwritten {
+    /// The card has no such E-link.
+    UnknownElink,
+    /// It is longer than may be.
+    TooLong,
+    /// Packets of Phase I cannot say its length.
+    OddLength,
+    /// The card is not there.
+    NoCard,
+    /// It waited for room, and the card went.
+    CardGone,
+    /// It waited for room when the run was over.
+    Stopped,
+}
+
+pub(super) const UNWRITTEN: [&str; 6] = [
+    "unknown_elink",
+    "too_long",
+    "odd_length",
+    "no_card",
+    "card_gone",
+    "stopped",
+];
+/// Why packets were lost in a ring.
+const RING_REASONS: [&str; 2] = ["card_gone", "not_taken"];
+
+/// Why packets in a ring are nobody's any more, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Untaken {
+    /// The card went.
+    CardGone,
+    /// The run was over before the card had taken them; it may still.
+    NotTaken,
+}
+
+/// Words of one card.
+#[derive(Clone, Debug)]
+struct CardWords {
+    encode: Account,
+    ring: Account,
+    fill: Counter,
+    capacity: Counter,
+    opened: Counter,
+}
+
+/// Words of the process as a whole.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    held_up_ns: Counter,
+    copied_bytes: Counter,
+}
+
+/// The books of to-flx.
+pub(super) struct Books {
+    pub(super) ledger: KeptLedger,
+    group: GroupWriter,
+    book: Book,
+    route: Account,
+    cards: Vec<CardWords>,
+    waits: Waits,
+    /// The fault switch of the tests, at `route`, `encode` and `ring`.
+    leak: Leak,
+}
+
+impl Books {
+    /// Of so many cards; in the run directory `out`, or nowhere but here.
+    pub(super) fn open(
+        out: Option<&Path>,
+        cards: usize,
+        leak: Leak,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, RunError> {
+        let run_id = format!("toflx-{}", std::process::id());
+        let mut schema = SchemaBuilder::new(&run_id);
+        let group = schema.group("toflx");
+        let (routed, route) = schema.account(group, "route", "all", Unit::Messages, &UNROUTED);
+        let mut link = LinkSpec::new("routed", "all").from(routed);
+        let mut words = Vec::with_capacity(cards);
+        for card in 0..cards {
+            let owner = format!("card{card}");
+            let (encoded, encode) =
+                schema.account(group, "encode", &owner, Unit::Messages, &UNWRITTEN);
+            link = link.to(encoded);
+            let (_, ring) = schema.account(group, "ring", &owner, Unit::Packets, &RING_REASONS);
+            let help = "Packets that the card has not taken";
+            let fill = schema.gauge(group, "ring_fill_packets", &owner, help);
+            let help = "Packets of the card's from-host buffer";
+            let capacity = schema.gauge(group, "ring_capacity_packets", &owner, help);
+            let help = "How often the card was opened";
+            words.push(CardWords {
+                encode,
+                ring,
+                fill,
+                capacity,
+                opened: schema.counter(group, "cards_opened", &owner, help),
+            });
+        }
+        schema.link(link);
+        let mut counter = |name: &str, help: &str| schema.counter(group, name, "", help);
+        let waits = Waits {
+            held_up_ns: counter("held_up_ns", "Time for which full rings held senders up"),
+            copied_bytes: counter(
+                "waiting_bytes",
+                "Bytes of messages that were put aside, since the ring of their card was full",
+            ),
+        };
+        let schema = schema.finish()?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, cards, warnings)?;
+        let group = GroupWriter::attach(&schema, ledger.words(), group)?;
+        Ok(Self {
+            book: group.restore(),
+            group,
+            ledger,
+            route,
+            cards: words,
+            waits,
+            leak,
+        })
+    }
+
+    /// Whether what passes there vanishes uncounted.
+    #[inline]
+    pub(super) fn leaks(&mut self, hop: &str) -> bool {
+        self.leak.take(hop)
+    }
+
+    /// A message has come.
+    #[inline]
+    pub(super) fn came(&mut self, bytes: u64) {
+        self.book.add_tally(self.route.incoming, 1, bytes);
+    }
+
+    /// It has no card.
+    pub(super) fn unrouted(&mut self, why: Unrouted, bytes: u64) {
+        let dropped = self.route.dropped[why as usize];
+        self.book.add_tally(dropped, 1, bytes);
+    }
+
+    /// It is for a card.
+    #[inline]
+    pub(super) fn routed(&mut self, bytes: u64) {
+        self.book.add_tally(self.route.outgoing, 1, bytes);
+    }
+
+    /// A card has got it.
+    #[inline]
+    pub(super) fn given(&mut self, card: usize, bytes: u64) {
+        let encode = self.cards[card].encode.incoming;
+        self.book.add_tally(encode, 1, bytes);
+    }
+
+    /// It lies in the card's ring.
+    #[inline]
+    pub(super) fn written(&mut self, card: usize, bytes: u64) {
+        let encode = self.cards[card].encode.outgoing;
+        self.book.add_tally(encode, 1, bytes);
+    }
+
+    /// So many packets were written into the ring, by the count of the writer.
+    #[inline]
+    pub(super) fn packets(&mut self, card: usize, packets: u64) {
+        let ring = self.cards[card].ring.incoming;
+        self.book.add_tally(ring, packets, size(packets));
+    }
+
+    /// So many are in it more, by the length of their message.
+    #[inline]
+    pub(super) fn filled(&mut self, card: usize, packets: u64) {
+        let ring = self.cards[card].ring.held;
+        self.book.add_tally(ring, packets, size(packets));
+    }
+
+    /// It does not.
+    pub(super) fn unwritten(&mut self, card: usize, why: Unwritten, bytes: u64) {
+        let dropped = self.cards[card].encode.dropped[why as usize];
+        self.book.add_tally(dropped, 1, bytes);
+    }
+
+    /// It is put aside until there is room.
+    pub(super) fn waits(&mut self, card: usize, bytes: u64) {
+        self.book.add_tally(self.cards[card].encode.held, 1, bytes);
+        self.book.add(self.waits.copied_bytes, bytes);
+    }
+
+    /// It is not aside any more.
+    pub(super) fn waits_no_more(&mut self, card: usize, bytes: u64) {
+        self.book.sub_tally(self.cards[card].encode.held, 1, bytes);
+    }
+
+    /// The card has taken so many packets, by its own index.
+    #[inline]
+    pub(super) fn taken(&mut self, card: usize, packets: u64) {
+        let counted = packets - self.leak.take_of("ring", packets);
+        let ring = self.cards[card].ring.outgoing;
+        self.book.add_tally(ring, counted, size(counted));
+    }
+
+    /// So many are in the ring no more.
+    #[inline]
+    pub(super) fn emptied(&mut self, card: usize, packets: u64) {
+        let ring = self.cards[card].ring.held;
+        self.book.sub_tally(ring, packets, size(packets));
+    }
+
+    /// So many it has not taken, by what the ring says.
+    pub(super) fn untaken(&mut self, card: usize, why: Untaken, packets: u64) {
+        let ring = self.cards[card].ring.dropped[why as usize];
+        self.book.add_tally(ring, packets, size(packets));
+    }
+
+    /// Its ring has so many packets, of which it has not taken so many.
+    #[inline]
+    pub(super) fn fill(&mut self, card: usize, [fill, capacity]: [u64; 2]) {
+        self.book.set(self.cards[card].fill, fill);
+        self.book.set(self.cards[card].capacity, capacity);
+    }
+
+    /// It was opened.
+    pub(super) fn opened(&mut self, card: usize) {
+        self.book.add(self.cards[card].opened, 1);
+    }
+
+    /// A full ring held senders up for so long.
+    pub(super) fn held_up(&mut self, ns: u64) {
+        self.book.add(self.waits.held_up_ns, ns);
+    }
+
+    /// Shows all of it.
+    #[inline]
+    pub(super) fn commit(&mut self) {
+        self.group.commit(&self.book);
+    }
+}
+
+/// Bytes of so many packets.
+const fn size(packets: u64) -> u64 {
+    packets * PACKET_BYTES as u64
+}
+
+#[cfg(test)]
+mod page {
+    use super::*;
+
+    #[test]
+    fn the_page_of_accounts_has_this_ledger() {
+        let books = Books::open(None, 2, Leak::off(), &mut Vec::new()).unwrap();
+        let outline = books.ledger.reader().unwrap().outline();
+        forebay_testing::accounts::assert_section("to-flx", &[outline]);
+    }
+}
