@@ -5,8 +5,9 @@
 
 use std::fmt::Debug;
 
-use forebay_run::config::{self, Mistakes};
+use forebay_run::config::Mistakes;
 use forebay_run_emu::config::{kind_of, parse_batch, parse_card};
+use forebay_run_evb::config;
 use forebay_run_felix::config::{parse_toflx, parse_tohost};
 
 const FILE: &str = "file.toml";

@@ -5,10 +5,11 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 11] = [
+const TESTS: [&str; 12] = [
     "test",
     "--quiet",
     "--package=forebay-run",
+    "--package=forebay-run-evb",
     "--package=forebay-run-tdm",
     "--package=forebay-run-felix",
     "--package=forebay-run-emu",

@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-tdm", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
+    ("forebay-run-evb", BELOW_RUN_EVB),
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
     ("forebay-run-emu", BELOW_RUN_EMU),
@@ -34,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "forebay",
         &[
             "forebay-run",
+            "forebay-run-evb",
             "forebay-run-tdm",
             "forebay-run-felix",
             "forebay-run-emu",
@@ -47,6 +49,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 const BELOW_RUN: &[&str] = &[
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-ring",
+    "forebay-link",
+    "forebay-msg",
+];
+
+const BELOW_RUN_EVB: &[&str] = &[
+    "forebay-run",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",
@@ -92,6 +104,7 @@ const BELOW_RUN_EMU: &[&str] = &[
 
 const BELOW_FACES: &[&str] = &[
     "forebay-run",
+    "forebay-run-evb",
     "forebay-run-tdm",
     "forebay-run-felix",
     "forebay-run-emu",

@@ -1,4 +1,4 @@
-//! The files of cards and of batches of them: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of [chain files](forebay_run::config) with
+//! The files of cards and of batches of them: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of [configuration files](forebay_run::config) with
 //! other sections.
 
 mod batch;

@@ -15,8 +15,8 @@ use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::host::Changes;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{is_live, open_ledger};
-use forebay_run::silence::Heard;
-use forebay_run::triggers::Triggers;
+use forebay_run_evb::silence::Heard;
+use forebay_run_evb::triggers::Triggers;
 use serde_json::{Map, Value};
 
 use crate::output::print_line;

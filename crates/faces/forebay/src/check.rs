@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use forebay_run::config::needs::Memory;
-use forebay_run::config::{self, Chain, ConfigError};
+use forebay_run::config::ConfigError;
 use forebay_run::doctor::{Check, Facts, Standing, examine};
-use forebay_run::plan::{Plan, SinkKind};
+use forebay_run_evb::config::needs::Memory;
+use forebay_run_evb::config::{self, Chain};
+use forebay_run_evb::plan::{Plan, SinkKind};
 use serde::Serialize;
 
 use crate::doctor;
@@ -183,7 +184,7 @@ impl Report {
 }
 
 impl SinkReport {
-    fn of(sink: &forebay_run::plan::SinkPlan) -> Self {
+    fn of(sink: &forebay_run_evb::plan::SinkPlan) -> Self {
         let (kind, target, queue_bytes) = match &sink.kind {
             SinkKind::Null => ("null", "counted and forgotten".to_owned(), 0),
             SinkKind::File(file) => (

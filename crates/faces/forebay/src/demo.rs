@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use forebay_run::RunError;
-use forebay_run::generator::GeneratorPlan;
-use forebay_run::plan::Plan;
-use forebay_run::supervisor::Supervisor;
-use forebay_run::{presets, verify};
+use forebay_run_evb::generator::GeneratorPlan;
+use forebay_run_evb::plan::Plan;
+use forebay_run_evb::supervisor::Supervisor;
+use forebay_run_evb::{presets, verify};
 
 use crate::output::{Format, bytes, parse_bytes};
 use crate::range;

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_run::config::{self, needs::Memory};
 use forebay_run::doctor::{Check, Facts, Standing, examine};
-use forebay_run::presets;
 use forebay_run::run_dir::clean_memory;
+use forebay_run_evb::config;
+use forebay_run_evb::config::needs::Memory;
+use forebay_run_evb::presets;
 
 use crate::output::{Format, print_line};
 use crate::session::run_id;

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use forebay_run::config::needs::Memory;
-use forebay_run::config::sections::{BUILDER, SINKS};
-use forebay_run::config::{self, Chain};
-use forebay_run::plan::{
+use forebay_run_evb::config::needs::Memory;
+use forebay_run_evb::config::sections::{BUILDER, SINKS};
+use forebay_run_evb::config::{self, Chain};
+use forebay_run_evb::plan::{
     Backpressure, CompletionName, FilePlan, Plan, SinkKind, SinkPlan, TcpPlan,
 };
-use forebay_run::presets;
-use forebay_run::supervisor::Supervisor;
+use forebay_run_evb::presets;
+use forebay_run_evb::supervisor::Supervisor;
 
 use crate::metrics;
 use crate::output::{Format, parse_bytes};

@@ -16,7 +16,7 @@ mod tally;
 mod text;
 mod triggers;
 
-use forebay_run::config::sections::BUILDER;
+use forebay_run_evb::config::sections::BUILDER;
 
 use crate::evb::parse_trigger_bits;
 use crate::range;

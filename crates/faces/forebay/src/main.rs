@@ -128,7 +128,7 @@ fn run(cli: Cli) -> ExitCode {
         Verb::Figure(args) => figure::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Sweep(args) => sweep::run(&args),
-        Verb::Stage { role: _ } => forebay_run::stages::run_child()
+        Verb::Stage { role: _ } => forebay_run_evb::stages::run_child()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
     };

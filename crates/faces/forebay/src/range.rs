@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use forebay_run::config::keys::{Key, Kind, Section, name_fault};
-use forebay_run::config::sections::RUN;
-use forebay_run::presets;
+use forebay_run_evb::config::sections::RUN;
+use forebay_run_evb::presets;
 
 use crate::output::{parse_bytes, parse_duration};
 
@@ -175,7 +175,7 @@ fn shown_bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_run::config::sections::{BUILDER, SINKS};
+    use forebay_run_evb::config::sections::{BUILDER, SINKS};
 
     #[test]
     fn what_is_refused_is_told_in_the_users_unit() {

@@ -1,8 +1,8 @@
 //! The reference of all files that `forebay` takes: `forebay check --reference` and `docs/CONFIGURATION.md`.
 
 use forebay_run::config::reference::{File, markdown};
-use forebay_run::config::sections::SECTIONS;
 use forebay_run_emu::config::sections::{BATCH_SECTIONS, CARD_SECTIONS};
+use forebay_run_evb::config::sections::SECTIONS;
 use forebay_run_felix::config::sections::{TOFLX_SECTIONS, TOHOST_SECTIONS};
 
 /// Kinds of files, and what takes them.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use forebay_run::replay::{self, Selection, SourceBy};
-use forebay_run::supervisor::Supervisor;
+use forebay_run_evb::replay::{self, Selection, SourceBy};
+use forebay_run_evb::supervisor::Supervisor;
 
 use crate::evb::BuildArgs;
 use crate::range;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use forebay_ledger::{Leak, Verdict, grouped};
-use forebay_run::books::Books;
 use forebay_run::hops;
 use forebay_run::host::Changes;
-use forebay_run::plan::Plan;
 use forebay_run::removed::Removed;
-use forebay_run::silence::Heard;
-use forebay_run::summary::Summary;
-use forebay_run::supervisor::Supervisor;
-use forebay_run::triggers::Triggers;
 use forebay_run::watched::OUTPUT_REMOVED;
+use forebay_run_evb::books::Books;
+use forebay_run_evb::plan::Plan;
+use forebay_run_evb::silence::Heard;
+use forebay_run_evb::summary::Summary;
+use forebay_run_evb::supervisor::Supervisor;
+use forebay_run_evb::triggers::Triggers;
 
 use crate::output::{Format, bytes, note_line, print_line};
 use crate::top::live::Live;

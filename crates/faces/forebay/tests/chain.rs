@@ -41,7 +41,7 @@ fn the_example_is_good_and_its_use_is_told() {
     let (code, out, _) = run(&["check", example]);
     assert_eq!(code, Some(0), "{out}");
     // Five of the sources leave it to the host.
-    let queues = ((60 * 2 + 20 * 4 + 10 * 16) << 20) + 5 * forebay_run::presets::ring_bytes(95);
+    let queues = ((60 * 2 + 20 * 4 + 10 * 16) << 20) + 5 * forebay_run_evb::presets::ring_bytes(95);
     for part in [
         "95 sources on 127.0.0.1:50000-50091",
         "sink file: HLD files in data/hades",

@@ -93,7 +93,7 @@ pub enum RunError {
 
 impl RunError {
     /// A message of `bytes` bytes that is no `what`.
-    pub(crate) fn not_understood(
+    pub fn not_understood(
         what: &'static str,
         bytes: usize,
     ) -> impl FnOnce(serde_json::Error) -> Self {
@@ -105,7 +105,7 @@ impl RunError {
     }
 
     /// A `what` that cannot be written down.
-    pub(crate) fn not_sayable(what: &'static str) -> impl FnOnce(serde_json::Error) -> Self {
+    pub fn not_sayable(what: &'static str) -> impl FnOnce(serde_json::Error) -> Self {
         move |source| Self::NotSayable { what, source }
     }
 

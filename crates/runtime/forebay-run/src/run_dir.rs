@@ -232,7 +232,7 @@ impl RunDir {
     }
 
     /// What is said of a ledger that stays in memory.
-    pub(crate) fn stays(&self, error: &RunError) -> String {
+    pub fn stays(&self, error: &RunError) -> String {
         let memory = self.memory.display();
         format!(
             "{error}; the ledger stays in memory, where `forebay audit {memory}` reads it, until the next run of any program can bring it home, or `forebay doctor --clean` takes it away"

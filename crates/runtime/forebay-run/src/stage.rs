@@ -11,7 +11,7 @@ use forebay_sys::control::{Control, ControlError, Message};
 use crate::error::RunError;
 
 /// How long a message on the control channel may stall.
-pub(crate) const STALL: Duration = Duration::from_secs(10);
+pub const STALL: Duration = Duration::from_secs(10);
 /// How often a stage looks whether its supervisor lives (beside the end of the channel, which it notices at once).
 const ORPHAN_LOOK: Duration = Duration::from_millis(500);
 /// Longest time that a stage may outlive its supervisor.
@@ -92,7 +92,7 @@ fn outlive_nobody(supervisor: u32) -> Result<(), RunError> {
 }
 
 /// Puts the calling thread where the plan wants it.
-pub(crate) fn place(cpu: Option<usize>, real_time: Option<u8>) -> Result<(), RunError> {
+pub fn place(cpu: Option<usize>, real_time: Option<u8>) -> Result<(), RunError> {
     if let Some(cpu) = cpu {
         forebay_sys::sched::pin_to_cpu(cpu)?;
     }

@@ -21,7 +21,7 @@ pub const OUTPUT_REMOVED: &str = "output_removed:";
 
 /// How an open file is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// As it was left.
     Whole,
     /// It has no name any more: what is in it is gone when it is closed.
@@ -36,7 +36,7 @@ pub(crate) enum Fate {
 }
 
 /// Looks at an open file that was left with `bytes`.
-pub(crate) fn fate(file: &File, bytes: u64) -> io::Result<Fate> {
+pub fn fate(file: &File, bytes: u64) -> io::Result<Fate> {
     let data = file.metadata()?;
     Ok(match data.len() {
         _ if data.nlink() == 0 => Fate::Removed,
@@ -48,10 +48,10 @@ pub(crate) fn fate(file: &File, bytes: u64) -> io::Result<Fate> {
 
 /// What a file is, whatever it is called: its inode, and when it was made in ns since 1970 (0 where the file system does not say), as an inode's number is used
 /// again. The number of its device may be another one after a restart of the host.
-pub(crate) type Identity = [u64; 2];
+pub type Identity = [u64; 2];
 
 /// What an open file is.
-pub(crate) fn identity(file: &File) -> io::Result<Identity> {
+pub fn identity(file: &File) -> io::Result<Identity> {
     Ok(identity_of(&file.metadata()?))
 }
 
@@ -90,7 +90,7 @@ fn nearby(path: &Path) -> Option<(Vec<PathBuf>, u64)> {
 
 /// Where a file lies now that lay at `path`: there, in or below its directory, or beside and below that one's neighbours, on the same device. The nearest are
 /// looked at first, up to `NAMES_MAX`.
-pub(crate) fn find(of: Identity, path: &Path) -> Option<PathBuf> {
+pub fn find(of: Identity, path: &Path) -> Option<PathBuf> {
     let is_it = |path: &Path| fs::symlink_metadata(path).is_ok_and(|data| identity_of(&data) == of);
     if is_it(path) {
         return Some(path.to_path_buf());
@@ -119,7 +119,7 @@ pub(crate) fn find(of: Identity, path: &Path) -> Option<PathBuf> {
 }
 
 /// Where an open file lies now, when it is no longer found at `path`.
-pub(crate) fn moved_to(file: &File, path: &Path) -> Option<PathBuf> {
+pub fn moved_to(file: &File, path: &Path) -> Option<PathBuf> {
     let own = file.metadata().ok()?;
     let same = |found: fs::Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
     let is_there = fs::metadata(path).is_ok_and(same);

@@ -17,15 +17,15 @@ use crate::stage::{Hello, Order, Report, STALL};
 
 /// How a stage ended, and what it used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub struct Ended {
     /// It ended in order.
-    pub(crate) in_order: bool,
+    pub in_order: bool,
     /// A signal ended it, not its own decision.
-    pub(crate) killed: bool,
+    pub killed: bool,
     /// In words.
-    pub(crate) how: String,
+    pub how: String,
     /// CPU time, in ns.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
 }
 
 enum Body {
@@ -40,22 +40,22 @@ enum Body {
 
 /// What is started.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The name of the stage, which its process is given.
-    pub(crate) stage: &'static str,
+    pub stage: &'static str,
     /// Runs it, in a thread.
-    pub(crate) run: fn(Control) -> Result<(), RunError>,
+    pub run: fn(Control) -> Result<(), RunError>,
 }
 
 /// One running stage.
-pub(crate) struct Worker {
+pub struct Worker {
     body: Body,
     control: Control,
 }
 
 impl Worker {
     /// Starts a stage and hands it its plan and parts.
-    pub(crate) fn start<R: Serialize, P: Serialize>(
+    pub fn start<R: Serialize, P: Serialize>(
         entry: Entry,
         hello: &Hello<R, P>,
         parts: &[Vec<OwnedFd>],
@@ -84,7 +84,7 @@ impl Worker {
     }
 
     /// Its process id (the supervisor's own for a thread).
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         match &self.body {
             Body::Process { pid } => *pid,
             Body::Thread { .. } => std::process::id(),
@@ -92,7 +92,7 @@ impl Worker {
     }
 
     /// Gives an order; one that is dying does not hear it.
-    pub(crate) fn order(&self, order: Order) -> Result<(), RunError> {
+    pub fn order(&self, order: Order) -> Result<(), RunError> {
         let body = serde_json::to_vec(&order).map_err(RunError::not_sayable("order"))?;
         match self.control.send(&body, &[]) {
             Ok(()) | Err(ControlError::PeerGone) => Ok(()),
@@ -101,7 +101,7 @@ impl Worker {
     }
 
     /// What it reports, if anything is there.
-    pub(crate) fn poll_report(&self) -> Option<Report> {
+    pub fn poll_report(&self) -> Option<Report> {
         if !self.control.poll(Duration::ZERO).unwrap_or(false) {
             return None;
         }
@@ -110,7 +110,7 @@ impl Worker {
     }
 
     /// Its end, if it has come.
-    pub(crate) fn poll_end(&mut self) -> Result<Option<Ended>, RunError> {
+    pub fn poll_end(&mut self) -> Result<Option<Ended>, RunError> {
         match &mut self.body {
             Body::Process { pid } => Ok(process::reap(*pid)?.map(|reaped| Ended {
                 in_order: reaped.status.success(),
@@ -141,7 +141,7 @@ impl Worker {
     }
 
     /// Ends it the hard way and waits for its end; gives its CPU time in ns. A thread cannot be ended: none.
-    pub(crate) fn kill(&self) -> Option<u64> {
+    pub fn kill(&self) -> Option<u64> {
         let Body::Process { pid } = &self.body else {
             return None;
         };

@@ -1,5 +1,5 @@
 //! The files of to-host and to-flx: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of
-//! [chain files](forebay_run::config) with other sections.
+//! [configuration files](forebay_run::config) with other sections.
 
 pub mod sections;
 mod toflx;

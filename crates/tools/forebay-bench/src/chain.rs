@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use forebay_run::RunError;
-use forebay_run::books::Books;
-use forebay_run::generator::GeneratorPlan;
-use forebay_run::plan::Plan;
-use forebay_run::presets;
-use forebay_run::summary::Summary;
-use forebay_run::supervisor::{End, Supervisor};
+use forebay_run_evb::books::Books;
+use forebay_run_evb::generator::GeneratorPlan;
+use forebay_run_evb::plan::Plan;
+use forebay_run_evb::presets;
+use forebay_run_evb::summary::Summary;
+use forebay_run_evb::supervisor::{End, Supervisor};
 
 use probe::Probe;
 pub use result::{Fill, Measured};
@@ -116,7 +116,7 @@ impl Setup {
             Sink::Null => presets::null_sink(),
             Sink::Files { directory, sync } => {
                 let mut sink = presets::file_sink(directory.clone(), "be");
-                if let forebay_run::plan::SinkKind::File(file) = &mut sink.kind {
+                if let forebay_run_evb::plan::SinkKind::File(file) = &mut sink.kind {
                     file.sync = *sync;
                 }
                 sink

@@ -83,7 +83,7 @@ fn slow_governor() -> Option<String> {
 /// What the kernel withholds of a receive buffer as the chain asks for.
 fn buffer_shortfall() -> Option<String> {
     let options = UdpOptions {
-        receive_buffer_bytes: Some(forebay_run::presets::socket_buffer_bytes(1)),
+        receive_buffer_bytes: Some(forebay_run_evb::presets::socket_buffer_bytes(1)),
         ..UdpOptions::default()
     };
     let bound = bind_udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &options).ok()?;

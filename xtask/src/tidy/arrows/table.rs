@@ -4,24 +4,12 @@ use super::Kept;
 
 const RUN: &str = "run";
 const NET: &str = "run-net";
-const EVB: &str = "run-evb";
 const BENCH: &str = "bench";
 
 /// Each crate, and what it may name of the others: the runtime knows no system, and no system another one but messaging, which is the service under them. Engines count too.
 pub(super) const ALLOWED: &[(&str, &[&str])] = &[
     (RUN, &[]),
     (NET, &[RUN, "forebay_msg"]),
-    (
-        EVB,
-        &[
-            RUN,
-            NET,
-            "forebay_evb",
-            "forebay_emu",
-            "forebay_msg",
-            "forebay_readout",
-        ],
-    ),
     (BENCH, &[RUN, NET, "forebay_msg"]),
 ];
 
@@ -38,9 +26,8 @@ pub(super) const ENGINES: &[&str] = &[
 pub(super) const MODULES: &[(&str, &str)] = &[
     // The root, which names nothing but what it re-exports.
     ("", RUN),
-    ("balance_lines", EVB),
-    ("carriage", EVB),
     ("child", RUN),
+    ("config", RUN),
     ("doctor", RUN),
     ("error", RUN),
     ("hops", RUN),
@@ -52,22 +39,14 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("watched", RUN),
     ("whole_file", RUN),
     ("words", RUN),
-    ("config", EVB),
     ("config/block", RUN),
-    ("config/elinks", EVB),
     ("config/file", RUN),
     ("config/keys", RUN),
     ("config/mistake", RUN),
-    ("config/movers", EVB),
-    ("config/needs", EVB),
     ("config/page", RUN),
     ("config/reference", RUN),
-    ("config/sections", EVB),
     ("config/security", NET),
-    ("config/sinks", EVB),
-    ("config/sources", EVB),
     ("config/spelling", RUN),
-    ("config/stages", EVB),
     ("net", NET),
     ("net/acknowledgement", NET),
     ("net/books", NET),
@@ -93,30 +72,7 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("net/summary", NET),
     ("net/tags", NET),
     ("net/viewed", NET),
-    ("books", EVB),
-    ("books/bound", EVB),
-    ("books/capture", EVB),
-    ("books/chunks", EVB),
-    ("books/page", EVB),
-    ("books/sinks", EVB),
-    ("books/tests", EVB),
-    ("builder", EVB),
-    ("evb_error", EVB),
-    ("generator", EVB),
-    ("mover", EVB),
-    ("plan", EVB),
-    ("presets", EVB),
-    ("receiver", EVB),
-    ("replay", EVB),
-    ("run_files", EVB),
-    ("silence", EVB),
-    ("sink", EVB),
     ("stage", RUN),
-    ("stages", EVB),
-    ("summary", EVB),
-    ("supervisor", EVB),
-    ("triggers", EVB),
-    ("verify", EVB),
     ("worker", RUN),
 ];
 

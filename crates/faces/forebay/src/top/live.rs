@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::LedgerReader;
-use forebay_run::silence::{Heard, SILENT_SHOWN};
+use forebay_run_evb::silence::{Heard, SILENT_SHOWN};
 
 use super::sample::Sample;
 use super::view::{View, Watch};

@@ -6,8 +6,8 @@ use forebay_ledger::{
     Condition, GroupWriter, HistogramWriter, LedgerReader, Reason, RunWriter, Supervisor, Words,
     audit,
 };
-use forebay_run::books::Books;
-use forebay_run::presets;
+use forebay_run_evb::books::Books;
+use forebay_run_evb::presets;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -3,7 +3,7 @@
 use forebay_ledger::{
     AccountLine, Alarm, DropLine, HistogramSummary, HostLine, LinkLine, Phase, ResidualAlarm, Unit,
 };
-use forebay_run::silence::Heard;
+use forebay_run_evb::silence::Heard;
 use serde::Serialize;
 
 use super::chunks::{self, Chunks};

@@ -5,8 +5,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{LedgerReader, Snapshot};
-use forebay_run::books::Books;
-use forebay_run::plan::Plan;
+use forebay_run_evb::books::Books;
+use forebay_run_evb::plan::Plan;
 
 use super::{Fill, Setup};
 

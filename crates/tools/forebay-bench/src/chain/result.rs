@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use forebay_ledger::Verdict;
-use forebay_run::plan::Memory;
-use forebay_run::summary::Summary;
+use forebay_run_evb::plan::Memory;
+use forebay_run_evb::summary::Summary;
 
 use super::Setup;
 use super::probe::Probe;
@@ -264,7 +264,7 @@ impl Measured {
 /// Losses of all owners together, by place and reason.
 fn by_reason(verdict: &Verdict) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
-    for (name, lost) in forebay_run::summary::drops(verdict) {
+    for (name, lost) in forebay_run_evb::summary::drops(verdict) {
         let mut words = name.splitn(3, '.');
         let name = [words.next(), words.next()]
             .map(Option::unwrap_or_default)

@@ -1,0 +1,420 @@
+//! One sink seen from the builder.
+
+use forebay_evb::EventMeta;
+use forebay_ledger::{Book, Leak, Tally};
+use forebay_ring::{Meta, Producers};
+
+use super::null::NullSink;
+use crate::books::{Books, OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL, OfferWords};
+use crate::carriage::Carriage;
+use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
+use forebay_run::error::RunError;
+
+/// Events are handed to a sink in blocks of about this size: one `write` each.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Where the run number lies in an event.
+const RUN_FIELD: std::ops::Range<usize> = 24..28;
+/// Start and stop event of a file.
+const FILE_FRAME_BYTES: u64 = 64;
+
+/// One sink's side of the builder.
+pub(super) struct Offer {
+    words: OfferWords,
+    target: Target,
+    backpressure: Backpressure,
+    rotation: Rotation,
+    /// Since when there was no room.
+    stalled_since_ns: Option<u64>,
+    /// Why the event at hand passes this sink by, if it does: the index of the reason.
+    skip: Option<usize>,
+    counts: Counts,
+    changed: bool,
+}
+
+enum Target {
+    Null(NullSink),
+    Queue {
+        producers: Producers,
+        published: Carriage,
+        used: usize,
+        events: u32,
+        /// Longest event that the queue can ever take.
+        event_bytes_max: usize,
+    },
+}
+
+/// Counted since the last seal.
+#[derive(Default)]
+struct Counts {
+    offered: (u64, u64),
+    queued: (u64, u64),
+    dropped: [(u64, u64); 2],
+}
+
+/// When a new file begins; 0: never for this reason.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    bytes: u64,
+    events: u64,
+    seconds: u64,
+}
+
+impl Limits {
+    /// Those of a sink; one that writes no files has none.
+    fn of(kind: &SinkKind) -> Option<Self> {
+        match kind {
+            SinkKind::File(FilePlan {
+                bytes_max,
+                events_max,
+                seconds_max,
+                ..
+            })
+            | SinkKind::Tcp(TcpPlan {
+                bytes_max,
+                events_max,
+                seconds_max,
+                ..
+            }) => Some(Self {
+                bytes: *bytes_max,
+                events: *events_max,
+                seconds: *seconds_max,
+            }),
+            SinkKind::Null => None,
+        }
+    }
+}
+
+/// Which file the next event belongs to.
+struct Rotation {
+    limits: Option<Limits>,
+    run: u32,
+    bytes: u64,
+    events: u64,
+    /// When the file began, by the monotonic clock.
+    start_ns: u64,
+    /// Run number of the first file; 0 before.
+    first_run: u32,
+    /// Least run number: those below are taken by older files.
+    run_min: u32,
+}
+
+impl Rotation {
+    fn restored(limits: Option<Limits>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
+        let [run, bytes, events, start_ns] = words.rotation.map(|word| book.value(word));
+        let first_run = book.value(words.first_run) as u32;
+        Self {
+            limits,
+            run: run as u32,
+            bytes,
+            events,
+            start_ns,
+            first_run,
+            run_min,
+        }
+    }
+
+    /// Whether an event of `bytes` needs a new file.
+    fn is_due(&self, bytes: u64, now_ns: u64) -> bool {
+        let Some(limits) = &self.limits else {
+            return self.run == 0;
+        };
+        let over = |limit: u64, value: u64| limit > 0 && value > limit;
+        let age_ns = now_ns.saturating_sub(self.start_ns);
+        let is_old = limits.seconds > 0 && age_ns >= limits.seconds.saturating_mul(1_000_000_000);
+        self.run == 0
+            || (self.events > 0
+                && (over(limits.bytes, self.bytes + bytes)
+                    || over(limits.events, self.events + 1)
+                    || is_old))
+    }
+
+    /// Run numbers are seconds, and no two files of a run have the same.
+    fn begin(&mut self, run_s: i64, now_ns: u64) {
+        self.run = (run_s as u32)
+            .max(self.run.wrapping_add(1))
+            .max(self.run_min);
+        if self.first_run == 0 {
+            self.first_run = self.run;
+        }
+        self.bytes = FILE_FRAME_BYTES;
+        self.events = 0;
+        self.start_ns = now_ns;
+    }
+}
+
+impl Offer {
+    pub(super) fn inline(sink: usize, books: &Books, book: &Book) -> Self {
+        let offer_words = books.offers[sink].clone();
+        let target = Target::Null(NullSink::new(books.sinks[sink].clone()));
+        let rotation = Rotation::restored(None, 0, &offer_words, book);
+        Self::with(offer_words, target, Backpressure::Drop, rotation)
+    }
+
+    pub(super) fn queue(
+        sink: usize,
+        plan: &Plan,
+        books: &Books,
+        mut producers: Producers,
+        book: &mut Book,
+    ) -> Result<Self, RunError> {
+        let words = books.offers[sink].clone();
+        producers.rings[0].resume(book.value(words.tail))?;
+        let limits = Limits::of(&plan.sinks[sink].kind);
+        let target = Target::Queue {
+            producers,
+            published: Carriage::restored(book, words.published, 0),
+            used: 0,
+            events: 0,
+            event_bytes_max: plan.sink_record_bytes_max(sink) as usize,
+        };
+        let rotation = Rotation::restored(limits, plan.run_min, &words, book);
+        Ok(Self::with(
+            words,
+            target,
+            plan.sinks[sink].backpressure,
+            rotation,
+        ))
+    }
+
+    fn with(
+        words: OfferWords,
+        target: Target,
+        backpressure: Backpressure,
+        rotation: Rotation,
+    ) -> Self {
+        Self {
+            words,
+            target,
+            backpressure,
+            rotation,
+            stalled_since_ns: None,
+            skip: None,
+            counts: Counts::default(),
+            changed: false,
+        }
+    }
+
+    /// Makes ready for an event of `bytes`; false when the builder shall wait for this sink.
+    pub(super) fn prepare(&mut self, bytes: usize, now_ns: u64, run_s: i64) -> bool {
+        if bytes > self.event_bytes_max() {
+            // No waiting makes room for it, and the sink is not to blame.
+            self.skip = Some(OFFER_EVENT_TOO_LONG);
+            return true;
+        }
+        if self.rotation.is_due(bytes as u64, now_ns) {
+            self.end_block();
+            self.rotation.begin(run_s, now_ns);
+        }
+        if self.has_room(bytes) {
+            self.skip = None;
+            self.stalled_since_ns = None;
+            return true;
+        }
+        let since = *self.stalled_since_ns.get_or_insert(now_ns);
+        let drops = match self.backpressure {
+            Backpressure::Drop => true,
+            Backpressure::Block { limit_ms } => {
+                now_ns.saturating_sub(since) >= limit_ms.saturating_mul(1_000_000)
+            }
+        };
+        self.skip = drops.then_some(OFFER_QUEUE_FULL);
+        drops
+    }
+
+    fn event_bytes_max(&self) -> usize {
+        match &self.target {
+            Target::Null(_) => usize::MAX,
+            Target::Queue {
+                event_bytes_max, ..
+            } => *event_bytes_max,
+        }
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let block_bytes_max = BLOCK_BYTES.min(self.event_bytes_max());
+        if let Target::Queue { used, .. } = &self.target
+            && *used > 0
+            && *used + bytes > block_bytes_max
+        {
+            self.end_block();
+        }
+        match &mut self.target {
+            Target::Null(_) => true,
+            Target::Queue {
+                producers, used, ..
+            } => producers.rings[0].reserve(*used + bytes).is_ok(),
+        }
+    }
+
+    /// Whether the event at hand passes this sink by.
+    pub(super) fn skips(&self) -> bool {
+        self.skip.is_some()
+    }
+
+    /// Run number of the file at hand.
+    pub(super) fn run(&self) -> u32 {
+        self.rotation.run
+    }
+
+    /// Memory for the event in the queue itself.
+    pub(super) fn slot(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        let Target::Queue {
+            producers, used, ..
+        } = &mut self.target
+        else {
+            return None;
+        };
+        let start = *used;
+        // The loan borrows the ring; what it leads to is this same memory until the block is committed.
+        let loan = producers.rings[0].reserve(start + bytes).ok()?;
+        loan.into_slice().get_mut(start..)
+    }
+
+    /// The event is complete: in the queue already (`filled`), or in `scratch`.
+    pub(super) fn take(
+        &mut self,
+        scratch: &[u8],
+        event: &EventMeta,
+        filled: bool,
+        leak: &mut Leak,
+    ) {
+        let bytes = event.bytes as usize;
+        self.changed = true;
+        add(&mut self.counts.offered, bytes);
+        if let Some(reason) = self.skip {
+            return add(&mut self.counts.dropped[reason], bytes);
+        }
+        if leak.take("offer") {
+            return;
+        }
+        if !filled && !self.copy(scratch, bytes) {
+            return add(&mut self.counts.dropped[OFFER_QUEUE_FULL], bytes);
+        }
+        add(&mut self.counts.queued, bytes);
+        self.rotation.bytes += bytes as u64;
+        self.rotation.events += 1;
+        match &mut self.target {
+            Target::Null(null) => null.take(event, leak),
+            Target::Queue { used, events, .. } => {
+                *used += bytes;
+                *events += 1;
+            }
+        }
+    }
+
+    fn copy(&mut self, scratch: &[u8], bytes: usize) -> bool {
+        if matches!(self.target, Target::Null(_)) {
+            return true;
+        }
+        let run = self.rotation.run;
+        let Some(slot) = self.slot(bytes) else {
+            return false;
+        };
+        slot.copy_from_slice(&scratch[..bytes]);
+        slot[RUN_FIELD].copy_from_slice(&run.to_ne_bytes());
+        true
+    }
+
+    /// Commits the block at hand to the ring's private tail.
+    fn end_block(&mut self) {
+        let run = self.rotation.run;
+        let Target::Queue {
+            producers,
+            used,
+            events,
+            ..
+        } = &mut self.target
+        else {
+            return;
+        };
+        if *used == 0 {
+            return;
+        }
+        if let Ok(loan) = producers.rings[0].reserve(*used) {
+            loan.commit(
+                *used,
+                Meta {
+                    tag: run,
+                    items: *events,
+                    flags: 0,
+                    stamp_ns: 0,
+                },
+            );
+        }
+        (*used, *events) = (0, 0);
+        self.changed = true;
+    }
+
+    /// Ends the block and counts; false when nothing happened.
+    pub(super) fn seal(&mut self, book: &mut Book) -> bool {
+        self.end_block();
+        if !std::mem::take(&mut self.changed) {
+            return false;
+        }
+        let counts = std::mem::take(&mut self.counts);
+        let account = &self.words.account;
+        tally(book, account.incoming, counts.offered);
+        tally(book, account.outgoing, counts.queued);
+        for (term, count) in account.dropped.iter().zip(counts.dropped) {
+            tally(book, *term, count);
+        }
+        let rotation = [
+            u64::from(self.rotation.run),
+            self.rotation.bytes,
+            self.rotation.events,
+            self.rotation.start_ns,
+        ];
+        for (word, value) in self.words.rotation.iter().zip(rotation) {
+            book.set(*word, value);
+        }
+        book.set(self.words.first_run, u64::from(self.rotation.first_run));
+        match &mut self.target {
+            Target::Null(null) => null.seal(book),
+            Target::Queue {
+                producers,
+                published,
+                ..
+            } => {
+                let ring = &producers.rings[0];
+                book.set(self.words.tail, ring.position());
+                published.save(book, &ring.carried());
+            }
+        }
+        true
+    }
+
+    /// Shows the sink what is sealed.
+    pub(super) fn publish(&mut self) {
+        if let Target::Queue { producers, .. } = &mut self.target {
+            producers.rings[0].publish();
+            producers.notify();
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close(&mut self) {
+        if let Target::Queue { producers, .. } = &mut self.target {
+            producers.rings[0].close();
+            producers.notify();
+        }
+    }
+
+    /// The queue, if it has no room.
+    pub(super) fn stalled_mut(&mut self) -> Option<&mut Producers> {
+        match (&mut self.target, self.stalled_since_ns) {
+            (Target::Queue { producers, .. }, Some(_)) => Some(producers),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn add(count: &mut (u64, u64), bytes: usize) {
+    count.0 += 1;
+    count.1 += bytes as u64;
+}
+
+pub(super) fn tally(book: &mut Book, term: Tally, count: (u64, u64)) {
+    if count.0 > 0 {
+        book.add_tally(term, count.0, count.1);
+    }
+}

@@ -1,0 +1,136 @@
+//! Sources that are E-links, and how their chunks are read.
+
+use forebay_wire::felix::{Elink, Fid};
+
+use crate::config::sources::Sources;
+use crate::plan::{ElinksPlan, Plan, SourceKey, SourcePlan};
+use forebay_run::config::block::Block;
+use forebay_run::config::security::{certificate_files, read};
+
+/// Keys of a block of sources that only datagrams need.
+const OF_DATAGRAMS: [&str; 7] = [
+    "count",
+    "base_port",
+    "ports",
+    "port",
+    "sub_event_ids",
+    "senders",
+    "bind",
+];
+/// Keys of the receiver that only datagrams need.
+const OF_SOCKETS: [&str; 6] = [
+    "bind",
+    "socket_buffer_bytes",
+    "batch_datagrams",
+    "spin_us",
+    "gro",
+    "gather_us",
+];
+
+/// Keys that only E-links need, in a block of something else.
+pub(super) fn idle(block: &Block<'_, '_>) {
+    for key in ["address", "detector", "connector"] {
+        block.idle(key, "only sources with elinks are subscribed to");
+    }
+}
+
+impl Sources {
+    /// Adds the E-links of one block.
+    pub(super) fn add_elinks(&mut self, block: &Block<'_, '_>, index: usize) {
+        for key in OF_DATAGRAMS {
+            block.idle(key, "E-links are subscribed to, and no datagrams");
+        }
+        let Some(address) = block.link("address") else {
+            if !block.has("address") {
+                block.complain_whole(
+                    "it does not say where its E-links are published",
+                    "address of to-host beside elinks",
+                    "add address = \"shm://felix\"",
+                );
+            }
+            return;
+        };
+        let address = address.to_string();
+        if !self.publishers.contains(&address) {
+            self.publishers.push(address);
+        }
+        let detector = block.integer("detector").unwrap_or(0) as u8;
+        let connector = block.integer("connector").unwrap_or(0) as u16;
+        let numbers = block.integers("elinks").unwrap_or_default();
+        if !self.has_room(block, numbers.len()) {
+            return;
+        }
+        let given = block.name("name");
+        let alone = numbers.len() == 1;
+        for (place, number) in numbers.into_iter().enumerate() {
+            let Some(elink) = u16::try_from(number).ok().and_then(Elink::new) else {
+                continue;
+            };
+            let name = match &given {
+                None => format!("elink{number}"),
+                Some(name) if alone => name.clone(),
+                Some(name) => format!("{name}{place}"),
+            };
+            self.claim_name(block, &name);
+            let key = SourceKey::Elink(Fid::to_host(detector, connector, elink).0);
+            if let Some(other) = self.by_key.insert((0, key), block.line()) {
+                block.complain(
+                    "elinks",
+                    &format!("E-link {number} belongs to the block of line {other} already"),
+                    "each E-link of a detector and connector once",
+                    "take it out of one of the blocks",
+                );
+            }
+            let (port, ring_bytes) = (0, index as u64);
+            self.sources.push(SourcePlan {
+                name,
+                port,
+                key,
+                ring_bytes,
+            });
+        }
+    }
+}
+
+/// How chunks are read; none when no source is an E-link.
+pub(super) fn plan(
+    plan: &Plan,
+    publishers: Vec<String>,
+    block: &Block<'_, '_>,
+    receiver: &Block<'_, '_>,
+) -> Option<ElinksPlan> {
+    let usual = forebay_msg::Config::default();
+    let of = |name, otherwise: u32| block.integer(name).map_or(otherwise, |value| value as u32);
+    let elinks = ElinksPlan {
+        l1id_offset_bytes: of("l1id_offset_bytes", 3),
+        l1id_bytes: of("l1id_bytes", 1),
+        buffer_bytes: of("buffer_bytes", usual.buffer_bytes),
+        buffer_count: of("buffer_count", usual.buffer_count),
+        plain: block.flag("plain").unwrap_or(false),
+        certificates: certificate_files(block).map(|files| {
+            read(block, &files);
+            [files.certificate, files.key, files.authority]
+        }),
+        publishers,
+    };
+    if elinks.publishers.is_empty() {
+        for key in block.section.keys {
+            block.idle(key.name, "no source has elinks");
+        }
+        return None;
+    }
+    if !plan.ports.is_empty() {
+        block.complain_whole(
+            "some sources are E-links and others send datagrams",
+            "sources of one kind in a file",
+            "give the others a builder of their own",
+        );
+    }
+    for key in OF_SOCKETS {
+        receiver.idle(
+            key,
+            "E-links are subscribed to, and there is no socket of datagrams",
+        );
+    }
+    Some(elinks)
+}

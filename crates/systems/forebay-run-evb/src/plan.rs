@@ -1,0 +1,406 @@
+//! The plan of one run: everything a stage must know, fixed before the first process starts.
+
+mod fit;
+mod limits;
+mod mover;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use forebay_evb::{Completion, Config as BuilderConfig};
+use forebay_ring::RingSetSpec;
+use forebay_wire::subevent::TriggerBits;
+
+pub use fit::QueueTooSmall;
+use forebay_run::doctor::Needs;
+pub use mover::MoverLimit;
+pub(crate) use mover::{RUN_NAME_BYTES_MAX, check_names};
+
+/// How datagrams of one port are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKey {
+    /// Everything that comes is this source's.
+    Port,
+    /// By the address in the first sub-event's id.
+    SubEventId(u32),
+    /// By the sender's address.
+    Sender(SocketAddr),
+    /// The E-link of this fid: chunks that are subscribed to, and no datagrams.
+    Elink(u64),
+}
+
+/// One source of sub-events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourcePlan {
+    /// Its name in accounts and reports.
+    pub name: String,
+    /// Index of its port in [`Plan::ports`]; 0 for E-links, which have none.
+    pub port: usize,
+    /// What tells it from others on that port.
+    pub key: SourceKey,
+    /// Size of its queue in bytes, a power of two of at least 64 KiB.
+    pub ring_bytes: u64,
+}
+
+/// What the receiver does when a source's queue is full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FullPolicy {
+    /// Leave the data in the socket buffer; what overflows there the kernel counts. The default for a port with one source.
+    #[default]
+    Hold,
+    /// Receive and drop, charged to the source; the others on the port go on.
+    Drop,
+}
+
+/// Settings of the receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiverPlan {
+    /// Receive buffer asked of the kernel for each socket, in bytes.
+    pub socket_buffer_bytes: usize,
+    /// Longest message accepted, in bytes.
+    pub message_bytes_max: u32,
+    /// Datagrams taken from one socket before the next one has its turn.
+    pub batch_datagrams: usize,
+    /// How long to look for data before sleeping, in µs.
+    pub spin_us: u64,
+    /// How long to let datagrams gather in the socket buffers after a round that found few, in µs; 0: not at all.
+    /// Each wake-up then serves more of them: less CPU for as much latency.
+    pub gather_us: u64,
+    /// Whether the kernel stamps each datagram.
+    pub stamps: bool,
+    /// Whether the kernel may merge datagrams; its drop counter is then a lower bound.
+    pub gro: bool,
+    /// What to do when a queue is full.
+    pub full: FullPolicy,
+    /// CPU to run on.
+    pub cpu: Option<usize>,
+    /// Real-time priority, 1 to 99; none by default.
+    pub real_time: Option<u8>,
+}
+
+/// Settings of the builder, in a form that can be passed on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuilderPlan {
+    /// `wait`, `partial` or `discard`.
+    pub completion: CompletionName,
+    /// 16 or 24.
+    pub trigger_bits: u32,
+    /// How far one trigger number is from the next.
+    pub trigger_step: u32,
+    /// Whether tags must agree.
+    pub check_tag: bool,
+    /// Longest wait for a source, in ms.
+    pub timeout_ms: u64,
+    /// Longest wait for a source, in events.
+    pub timeout_events: u32,
+    /// Largest believable distance between sources, in events.
+    pub window_events: u32,
+    /// Largest event, in bytes.
+    pub event_bytes_max: usize,
+    /// How long to let messages gather in the rings after a round that built nothing, in µs; 0: not at all.
+    pub gather_us: u64,
+    /// CPU to run on.
+    pub cpu: Option<usize>,
+    /// Real-time priority, 1 to 99; none by default.
+    pub real_time: Option<u8>,
+}
+
+/// A completion policy by its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompletionName {
+    /// See [`Completion::Wait`].
+    Wait,
+    /// See [`Completion::Partial`].
+    #[default]
+    Partial,
+    /// See [`Completion::Discard`].
+    Discard,
+}
+
+impl From<CompletionName> for Completion {
+    fn from(name: CompletionName) -> Self {
+        match name {
+            CompletionName::Wait => Self::Wait,
+            CompletionName::Partial => Self::Partial,
+            CompletionName::Discard => Self::Discard,
+        }
+    }
+}
+
+/// Where built events go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SinkKind {
+    /// Counted and forgotten.
+    Null,
+    /// HLD files in a directory.
+    File(FilePlan),
+    /// Another `forebay` that writes them.
+    Tcp(TcpPlan),
+}
+
+/// A remote mover, and when it shall begin a new file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpPlan {
+    /// Where it listens.
+    pub peer: SocketAddr,
+    /// A new file before one grows beyond so many bytes; 0: never.
+    pub bytes_max: u64,
+    /// A new file after so many events; 0: never.
+    pub events_max: u64,
+    /// A new file after so many seconds; 0: never.
+    pub seconds_max: u64,
+    /// How long a silent mover is waited for: then the connection is made anew, and at the end of a run what it has not
+    /// acknowledged is dropped, in ms.
+    pub patience_ms: u64,
+}
+
+impl From<SocketAddr> for TcpPlan {
+    fn from(peer: SocketAddr) -> Self {
+        Self {
+            peer,
+            bytes_max: 2_000_000_000,
+            events_max: 0,
+            seconds_max: 0,
+            patience_ms: 10_000,
+        }
+    }
+}
+
+/// How files are named and when a new one begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePlan {
+    /// The directory.
+    pub directory: PathBuf,
+    /// First letters of the name, two by custom.
+    pub prefix: String,
+    /// Number of this event builder, 0 to 99.
+    pub builder_number: u8,
+    /// A new file before this one grows beyond so many bytes; 0: never.
+    pub bytes_max: u64,
+    /// A new file after so many events; 0: never.
+    pub events_max: u64,
+    /// A new file after so many seconds; 0: never.
+    pub seconds_max: u64,
+    /// Whether each block is flushed to the device before it counts as written (against power loss).
+    pub sync: bool,
+}
+
+/// What happens when a sink cannot keep up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backpressure {
+    /// Hold the builder for at most so many ms, then drop events for this sink until it has room again.
+    Block {
+        /// The limit.
+        limit_ms: u64,
+    },
+    /// Drop at once.
+    Drop,
+}
+
+/// One sink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkPlan {
+    /// Its name in accounts and reports.
+    pub name: String,
+    /// What it is.
+    pub kind: SinkKind,
+    /// Size of its queue in bytes, a power of two.
+    pub queue_bytes: u64,
+    /// What happens when the queue is full.
+    pub backpressure: Backpressure,
+}
+
+/// A capture in the place of sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayPlan {
+    /// The capture, pcap or pcapng.
+    pub file: PathBuf,
+    /// Speed in thousandths of that of the capture; none: as fast as it goes.
+    pub speed_milli: Option<u64>,
+    /// Whether datagrams to any port belong to the one port of the plan.
+    pub any_port: bool,
+}
+
+/// Chunks of E-links in the place of datagrams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElinksPlan {
+    /// Where to-host publishes, as messaging writes addresses.
+    pub publishers: Vec<String>,
+    /// Where in a chunk its trigger number (L1ID) begins, in bytes; little-endian.
+    pub l1id_offset_bytes: u32,
+    /// How many bytes of it a chunk has, 1 to 4. With fewer than the builder matches by, the rest is counted.
+    pub l1id_bytes: u32,
+    /// Size of a buffer of a connection, in bytes.
+    pub buffer_bytes: u32,
+    /// Buffers of a connection.
+    pub buffer_count: u32,
+    /// No encryption beyond this host.
+    pub plain: bool,
+    /// Files of this side's certificate, of its key, and of the authority.
+    pub certificates: Option<[PathBuf; 3]>,
+}
+
+/// The whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the run.
+    pub run_id: String,
+    /// Directory of the run's record and ledger.
+    pub run_dir: PathBuf,
+    /// Addresses to receive on.
+    pub ports: Vec<SocketAddr>,
+    /// The sources.
+    pub sources: Vec<SourcePlan>,
+    /// The receiver.
+    pub receiver: ReceiverPlan,
+    /// The builder.
+    pub builder: BuilderPlan,
+    /// The sinks.
+    pub sinks: Vec<SinkPlan>,
+    /// The emulator, when it runs in the same books.
+    pub generator: Option<crate::generator::GeneratorPlan>,
+    /// `HOP:N`: lose N items there uncounted, to test the books.
+    pub leak: Option<String>,
+    /// Least run number of a new file, so that no older file in the sinks' directories has the same; the supervisor finds it.
+    #[serde(default)]
+    pub run_min: u32,
+    /// `SINK:MILLISECONDS`: this sink writes nothing for so long, to test that it stalls nothing else.
+    #[serde(default)]
+    pub stall: Option<String>,
+    /// The capture that datagrams come from instead of sockets.
+    pub replay: Option<ReplayPlan>,
+    /// Chunks of E-links that come instead of datagrams.
+    #[serde(default)]
+    pub elinks: Option<ElinksPlan>,
+}
+
+impl Plan {
+    /// Settings of the builder engine.
+    #[must_use]
+    pub fn builder_config(&self) -> BuilderConfig {
+        let builder = &self.builder;
+        let mut config = BuilderConfig::new(self.sources.len());
+        config.completion = builder.completion.into();
+        config.trigger_bits = TriggerBits::from_bits(builder.trigger_bits).unwrap_or_default();
+        config.trigger_step = builder.trigger_step;
+        config.check_tag = builder.check_tag;
+        config.timeout_ns = builder.timeout_ms.saturating_mul(1_000_000);
+        config.timeout_events = builder.timeout_events;
+        config.window_events = builder.window_events;
+        config.event_bytes_max = builder.event_bytes_max;
+        config
+    }
+
+    /// How long a test wants `sink` to hang before its first block.
+    #[must_use]
+    pub fn stall_of(&self, sink: &str) -> std::time::Duration {
+        let wanted = self.stall.as_deref().and_then(|text| text.rsplit_once(':'));
+        let own = wanted
+            .filter(|(name, _)| *name == sink)
+            .and_then(|(_, ms)| ms.parse().ok());
+        std::time::Duration::from_millis(own.unwrap_or(0))
+    }
+
+    /// Names of the sources.
+    #[must_use]
+    pub fn owners(&self) -> Vec<String> {
+        self.sources
+            .iter()
+            .map(|source| source.name.clone())
+            .collect()
+    }
+
+    /// Sources on `port`, in order.
+    #[must_use]
+    pub fn sources_of(&self, port: usize) -> Vec<usize> {
+        let on_port = |source: &(usize, &SourcePlan)| source.1.port == port;
+        self.sources
+            .iter()
+            .enumerate()
+            .filter(on_port)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Owner of what cannot be charged to one source of a port: the source itself if it is alone.
+    #[must_use]
+    pub fn port_owner(&self, port: usize) -> String {
+        match self.sources_of(port).as_slice() {
+            [only] if self.sources[*only].key == SourceKey::Port => {
+                self.sources[*only].name.clone()
+            }
+            _ => format!("port{}", self.ports[port].port()),
+        }
+    }
+
+    /// Shape of the rings from receiver to builder.
+    #[must_use]
+    pub fn event_rings(&self) -> RingSetSpec {
+        let capacities = self
+            .sources
+            .iter()
+            .map(|source| source.ring_bytes)
+            .collect();
+        // A page that must be made in the middle of a receive costs time in the data path: the supervisor takes them all meanwhile.
+        RingSetSpec::new("forebay-sources", capacities, self.record_bytes_max())
+    }
+
+    /// Longest record in a source's ring: a whole message behind whatever is unfinished.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> u32 {
+        self.receiver.message_bytes_max + 65_536
+    }
+
+    /// Shape of the queue of one sink.
+    #[must_use]
+    pub fn sink_ring(&self, sink: usize) -> RingSetSpec {
+        let plan = &self.sinks[sink];
+        let longest = u32::try_from(self.sink_record_bytes_max(sink)).unwrap_or(u32::MAX);
+        RingSetSpec::new(
+            format!("forebay-{}", plan.name),
+            vec![plan.queue_bytes],
+            longest,
+        )
+    }
+
+    /// Memory that the run takes, in bytes, by what it is for.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        Memory {
+            source_rings_bytes: self.sources.iter().map(|source| source.ring_bytes).sum(),
+            sink_queues_bytes: self.sinks.iter().map(|sink| sink.queue_bytes).sum(),
+            socket_buffers_bytes: 2 * (self.receiver.socket_buffer_bytes * self.ports.len()) as u64,
+        }
+    }
+
+    /// What this plan needs of its host; `memory_bytes` is the sum of its memory.
+    #[must_use]
+    pub fn host_needs(&self, memory_bytes: u64) -> Needs {
+        Needs {
+            sockets: self.ports.len() as u64,
+            socket_buffer_bytes: self.receiver.socket_buffer_bytes as u64,
+            memory_bytes,
+            message_bytes_max: self.receiver.message_bytes_max.into(),
+            real_time: self.receiver.real_time.is_some() || self.builder.real_time.is_some(),
+            remote: self.ports.iter().any(|port| !port.ip().is_loopback()),
+        }
+    }
+}
+
+/// Upper bounds of memory use by part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Rings from receiver to builder.
+    pub source_rings_bytes: u64,
+    /// Queues of the sinks.
+    pub sink_queues_bytes: u64,
+    /// Kernel memory for socket buffers, at most (the kernel counts whole buffers and doubles the size asked for).
+    pub socket_buffers_bytes: u64,
+}

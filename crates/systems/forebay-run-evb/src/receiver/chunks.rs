@@ -1,0 +1,157 @@
+//! The receiver stage that subscribes to E-links: each chunk becomes a sub-event in the queue of its source.
+//!
+//! Publishers wait for this side, so a full queue holds them back, up to the card, and nothing is lost to speed.
+
+mod intake;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use forebay_ledger::{Leak, Words};
+use forebay_link::bytes::{Address, Security};
+use forebay_sys::clock;
+
+use super::{DRAIN_LIMIT_NS, SLEEP};
+use crate::error::EvbError;
+use crate::plan::{ElinksPlan, Plan, SourceKey};
+use forebay_run::error::RunError;
+use forebay_run::net::{
+    CertificateFiles, Certificates, Entry, NetError, NetSummary, Settings, Subscriber,
+};
+use forebay_run::stage::{Report, StageControl};
+use intake::Intake;
+
+/// The subscriber cannot go on.
+fn lost(error: NetError) -> EvbError {
+    EvbError::Elinks(Box::new(error))
+}
+
+/// Runs the stage until all publishers have ended in order or it is told to stop.
+///
+/// # Errors
+/// A part cannot be mapped, the ledger is another run's, or publishers refuse for good what is asked for.
+pub(crate) fn run(
+    plan: &Plan,
+    elinks: &ElinksPlan,
+    words: &Words,
+    rings: Vec<OwnedFd>,
+    control: &StageControl,
+    leak: Leak,
+) -> Result<(), RunError> {
+    let mut intake = Intake::attach(plan, elinks, words, rings, control, leak)?;
+    let mut subscriber = subscriber(plan, elinks)?;
+    control.ready()?;
+    let outcome = serve(&mut subscriber, &mut intake);
+    let trouble = (subscriber.connections_made() == 0).then(|| subscriber.trouble());
+    // Nothing that comes now would be in a queue and in the books before its publisher hears of it: it is lost by name.
+    subscriber.acknowledge().decline();
+    let summary = subscriber.finish(Duration::ZERO, |_| {});
+    // Whatever hindered the subscriber, the builder gets what came, and hears that nothing more does.
+    intake.close();
+    outcome?;
+    if let Some(why) = trouble {
+        let text = format!("E-links: no publisher was there: {why}");
+        control.tell(&Report::Warning(text));
+    }
+    tell(control, &summary.map_err(lost)?);
+    Ok(())
+}
+
+/// Of all publishers that are named, for the E-links of all sources.
+fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> {
+    let parse = |text: &String| {
+        text.parse::<Address>()
+            .map_err(|_| EvbError::NotInPlan { what: "publisher" }.into())
+    };
+    let publishers: Vec<Address> = elinks
+        .publishers
+        .iter()
+        .map(parse)
+        .collect::<Result<_, RunError>>()?;
+    let mut settings = Settings {
+        gathers: true,
+        ..Settings::default()
+    };
+    settings.messages.buffer_bytes = elinks.buffer_bytes;
+    settings.messages.buffer_count = elinks.buffer_count;
+    // A stage that was killed has left its own behind.
+    settings.out = Some(plan.run_dir.join(format!("elinks-{}", std::process::id())));
+    settings.security = security(elinks)?;
+    let mut subscriber = Subscriber::connect(&publishers, &settings).map_err(lost)?;
+    let tags = plan.sources.iter().filter_map(|source| match source.key {
+        SourceKey::Elink(tag) => Some(Entry::one(tag)),
+        _ => None,
+    });
+    subscriber.subscribe(&tags.collect::<Vec<_>>());
+    Ok(subscriber)
+}
+
+fn security(elinks: &ElinksPlan) -> Result<Security, RunError> {
+    let Some([certificate, key, authority]) = elinks.certificates.clone() else {
+        return Ok(match elinks.plain {
+            true => Security::Plain,
+            false => Security::PlainOnLoopback,
+        });
+    };
+    let files = CertificateFiles {
+        certificate,
+        key,
+        authority,
+    };
+    let certificates =
+        Certificates::load(&files).map_err(|error| EvbError::from(Box::new(error)))?;
+    Ok(Security::Tls(certificates))
+}
+
+fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), RunError> {
+    let mut ending = false;
+    while !subscriber.has_ended() {
+        let mut came = [0; 2];
+        subscriber
+            .poll_viewed(SLEEP, |viewed| {
+                came = [came[0] + 1, came[1] + viewed.payload.len() as u64];
+                intake.arrived(viewed.payload.len() as u64);
+                intake.take_viewed(&viewed);
+            })
+            .map_err(lost)?;
+        intake.flush();
+        // In the queues, and in the books: only now the publishers are told.
+        subscriber.acknowledge().taken(came[0], came[1]);
+        intake.look_for_order()?;
+        let Some(since_ns) = intake.stopped_ns() else {
+            continue;
+        };
+        if !ending {
+            ending = true;
+            subscriber.begin_end();
+        }
+        let is_over = clock::monotonic_ns() > since_ns + DRAIN_LIMIT_NS;
+        if is_over || subscriber.publishers() == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What an operator should know of the way here.
+fn tell(control: &StageControl, summary: &NetSummary) {
+    let lost = summary.dropped + summary.dropped_at_peers;
+    if lost > 0 {
+        let mut reasons = summary.dropped_by_reason.clone();
+        if summary.dropped_at_peers > 0 {
+            reasons.insert("dropped_by_publisher".into(), summary.dropped_at_peers);
+        }
+        let text = format!("E-links: {lost} chunks were lost on their way here: {reasons:?}");
+        control.tell(&Report::Warning(text));
+    }
+    let books = summary.books;
+    for (what, items, bytes) in [
+        ("residual", books.residual_items, books.residual_bytes),
+        ("left", books.left_items, books.left_bytes),
+    ] {
+        if items > 0 || bytes > 0 {
+            let text = format!("elinks_{what}: {items} chunks, {bytes} bytes");
+            control.tell(&Report::Tainted(text));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a mover says at the end, held against the sink's own books.
+
+use forebay_wire::mover::Totals;
+
+use super::TcpSink;
+use forebay_run::stage::Report;
+
+impl TcpSink {
+    pub(super) fn compare(&mut self, ours: &Totals) {
+        let peer = self.plan.peer;
+        let Some(theirs) = self.farewell else {
+            let text = format!("the mover at {peer} did not confirm the end");
+            return self.to_builder.report(Report::Warning(text));
+        };
+        if (theirs.events, theirs.bytes) != (ours.events, ours.bytes) {
+            let text = format!(
+                "mover_mismatch: {} events ({} bytes) were delivered to {peer}, which took {} ({} bytes)",
+                ours.events, ours.bytes, theirs.events, theirs.bytes
+            );
+            self.to_builder.report(Report::Tainted(text));
+        }
+        if theirs.events_lost > 0 {
+            let text = format!(
+                "write_error: the mover at {peer} could not write {} events",
+                theirs.events_lost
+            );
+            self.to_builder.report(Report::Tainted(text));
+        }
+    }
+}

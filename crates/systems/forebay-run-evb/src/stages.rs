@@ -1,0 +1,120 @@
+//! The stages of the event builder: emulated sources, receiver, builder.
+
+use forebay_ledger::{Leak, Words};
+use forebay_sys::control::Control;
+use forebay_sys::mapping::{Access, Mapping};
+use serde::{Deserialize, Serialize};
+
+use crate::builder::BuilderParts;
+use crate::error::EvbError;
+use crate::plan::Plan;
+use crate::receiver::ReceiverParts;
+use crate::sink::SinkParts;
+use forebay_run::error::RunError;
+use forebay_run::stage::{self, StageControl, place};
+
+/// Which part of the chain a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Emulated sources.
+    Generator,
+    /// Sockets to rings.
+    Receiver,
+    /// Rings to sinks.
+    Builder,
+}
+
+impl Role {
+    /// The role's name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generator => "generator",
+            Self::Receiver => "receiver",
+            Self::Builder => "builder",
+        }
+    }
+}
+
+/// First message to one of them.
+pub type Hello = stage::Hello<Role, Plan>;
+
+/// Runs the stage that the supervisor at the other end of this process's standard input asks for.
+///
+/// # Errors
+/// The process was not started by a supervisor, or whatever stops the stage.
+pub fn run_child() -> Result<(), RunError> {
+    stage::run_child(run_stage)
+}
+
+/// Runs the stage that the supervisor at the other end of `control` asks for.
+///
+/// # Errors
+/// Whatever stops the stage.
+pub fn run_stage(control: Control) -> Result<(), RunError> {
+    let (control, hello, mut parts) = StageControl::greet::<Role, Plan>(control)?;
+    let plan = &hello.plan;
+    forebay_sys::process::name_thread(&format!("fb-{}", hello.role.name()));
+    let leak: Leak = match &plan.leak {
+        Some(text) if hello.restarts == 0 => text.parse()?,
+        _ => Leak::off(),
+    };
+    let ledger = parts.take_one("ledger")?;
+    let words = Words::new(Mapping::of_fd(ledger, Access::ReadWrite)?);
+    match hello.role {
+        Role::Generator => {
+            let generator = plan
+                .generator
+                .as_ref()
+                .ok_or(EvbError::NotInPlan { what: "generator" })?;
+            control.ready()?;
+            let stop = || !matches!(control.poll(), Ok(None));
+            let mut booked = crate::generator::Booked::of_run(plan, &words)?;
+            crate::generator::run(generator, Some(&mut booked), leak, stop).map(drop)
+        }
+        Role::Receiver => {
+            place(plan.receiver.cpu, plan.receiver.real_time)?;
+            let rings = parts.take();
+            let arena = parts.take_one("arena")?;
+            let sockets = parts.take();
+            if let Some(elinks) = &plan.elinks {
+                return crate::receiver::chunks(plan, elinks, &words, rings, &control, leak);
+            }
+            let Some(replay) = &plan.replay else {
+                let parts = ReceiverParts {
+                    words,
+                    rings,
+                    arena,
+                    sockets,
+                };
+                return crate::receiver::run(plan, parts, &control, leak);
+            };
+            crate::receiver::replay(plan, replay, words, rings, &control, leak)
+        }
+        Role::Builder => {
+            // For tests: a start that takes long.
+            std::thread::sleep(plan.stall_of("builder"));
+            place(plan.builder.cpu, plan.builder.real_time)?;
+            let rings = parts.take();
+            let sinks = plan
+                .sinks
+                .iter()
+                .map(|_| SinkParts {
+                    producer: parts.take(),
+                    consumer: parts.take(),
+                })
+                .collect();
+            crate::builder::run(
+                plan,
+                BuilderParts {
+                    words,
+                    rings,
+                    sinks,
+                },
+                &control,
+                leak,
+            )
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! The supervisor: makes everything a run needs, keeps it while stages die and are started again, and closes the books.
+
+mod close;
+mod left;
+mod parts;
+mod patience;
+mod queues;
+mod start;
+mod warming;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
+use forebay_link::RecvBatch;
+use forebay_ring::RingSetMemory;
+use forebay_sys::clock;
+use forebay_sys::signals::StopSignals;
+
+use crate::books::Books;
+use crate::error::EvbError;
+use crate::plan::Plan;
+use crate::receiver::BATCH_SLOTS;
+use crate::receiver::HostBook;
+use crate::stages::Role;
+use forebay_run::error::RunError;
+use forebay_run::host::{Changes, Reading};
+use forebay_run::run_dir::RunDir;
+use forebay_run::stage::{Order, Report};
+use forebay_run::worker::{Ended, Worker};
+use parts::bind;
+use patience::Patience;
+use queues::QueueWatch;
+use warming::Warming;
+
+/// How often the supervisor looks around.
+const TICK: Duration = Duration::from_millis(10);
+/// A stage that dies before it is ready, or sooner after that than this and without having got on, counts as a quick death.
+const QUICK_NS: u64 = 300_000_000;
+/// So many quick deaths one after the other, and the stage is given up.
+const QUICK_DEATHS_MAX: u32 = 10;
+
+/// Longest time for stages to end in order when the run fails.
+const FAIL_LIMIT_NS: u64 = 3_000_000_000;
+
+/// Why a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Its time is over, or the generator is done.
+    Limit,
+    /// Somebody asked.
+    Requested,
+    /// The capture was replayed to its end, or all publishers have ended.
+    InputEnded,
+    /// A stage cannot be kept alive.
+    StageLost,
+}
+
+/// What a run came to, beside its ledger.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Why it ended.
+    pub end: End,
+    /// CPU time by stage, in s, all lives of a stage together.
+    pub cpu_seconds: BTreeMap<&'static str, f64>,
+    /// Process ids by stage, the last life of each.
+    pub pids: BTreeMap<&'static str, u32>,
+    /// How often stages were started again.
+    pub restarts: BTreeMap<&'static str, u32>,
+    /// What taints the run.
+    pub taints: Vec<String>,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+    /// From the first stage ready to the order to stop, in s.
+    pub duration_s: f64,
+    /// What the whole host counted below the sockets meanwhile.
+    pub host: Changes,
+}
+
+/// A run in progress.
+pub struct Supervisor {
+    plan: Plan,
+    run_dir: RunDir,
+    ledger: OwnedFd,
+    run: RunWriter,
+    /// When it began, by the monotonic clock.
+    began_ns: u64,
+    reader: LedgerReader,
+    rings: RingSetMemory,
+    sinks: Vec<RingSetMemory>,
+    warming: Warming,
+    arena: OwnedFd,
+    sockets: Vec<OwnedFd>,
+    own_processes: bool,
+    stages: BTreeMap<Role, Stage>,
+    outcome: Outcome,
+    queues: QueueWatch,
+    signals: StopSignals,
+    /// The host's counters when the run began.
+    host: Reading,
+    /// The ledger says how the run ended.
+    closed: bool,
+}
+
+/// One role over all its lives.
+struct Stage {
+    worker: Option<Worker>,
+    started_ns: u64,
+    /// When this life said that it is at work.
+    ready_ns: Option<u64>,
+    /// What its books held when this life began.
+    begin_items: u64,
+    quick_deaths: u32,
+    restarts: u32,
+    cpu_ns: u64,
+    /// It was given up and could not be killed: a thread.
+    runs_away: bool,
+}
+
+impl Supervisor {
+    /// Makes ledger, sockets and shared memory, and fixes ports that were given as 0.
+    ///
+    /// # Errors
+    /// A setting is out of range or a queue too small, an address is in use, memory or descriptors run out, or the directory is not ours to write.
+    pub fn open(mut plan: Plan, own_processes: bool) -> Result<Self, RunError> {
+        plan.builder_config().validate().map_err(EvbError::from)?;
+        plan.check_movers().map_err(EvbError::from)?;
+        plan.check_queues().map_err(EvbError::from)?;
+        forebay_sys::process::raise_open_files()?;
+        let signals = StopSignals::install()?;
+        let host = Reading::take();
+        let mut warnings = Vec::new();
+        let sockets = if plan.replay.is_some() {
+            Vec::new()
+        } else {
+            bind(&mut plan, &mut warnings)?
+        };
+        let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id, &mut warnings)?;
+        run_dir.path().clone_into(&mut plan.run_dir);
+        plan.run_min = crate::run_files::next_run(&plan);
+        let books = Books::declare(&plan)?;
+        let ledger_bytes = books.schema.bytes_needed() as u64;
+        run_dir.reserve(ledger_bytes, plan.sources.len())?;
+        let (words, ledger, run) = run_dir.create_ledger(&books.schema)?;
+        // What fails from here on is this run's, also before the receiver is there to count it.
+        HostBook::attach(&books, &words)?.read();
+        let reader = LedgerReader::open(&words)?;
+        let rings = RingSetMemory::create(&plan.event_rings())?;
+        let warming = Warming::start(rings.data_fd()?, plan.memory().source_rings_bytes);
+        let queues = (0..plan.sinks.len()).map(|sink| RingSetMemory::create(&plan.sink_ring(sink)));
+        let sinks = queues.collect::<Result<_, _>>()?;
+        let outcome = Outcome {
+            end: End::Requested,
+            cpu_seconds: BTreeMap::new(),
+            pids: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            taints: Vec::new(),
+            warnings,
+            duration_s: 0.0,
+            host: Changes::default(),
+        };
+        let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
+        let stages = BTreeMap::new();
+        let closed = false;
+        let watch = QueueWatch::new(&plan, &books);
+        Ok(Self {
+            plan,
+            run_dir,
+            ledger,
+            run,
+            began_ns: clock::monotonic_ns(),
+            reader,
+            rings,
+            sinks,
+            warming,
+            arena,
+            sockets,
+            own_processes,
+            stages,
+            outcome,
+            queues: watch,
+            signals,
+            host,
+            closed,
+        })
+    }
+
+    /// The plan, with the ports that were really bound.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The ledger, to look at while the run goes on.
+    #[must_use]
+    pub fn reader(&self) -> &LedgerReader {
+        &self.reader
+    }
+
+    /// The run's directory.
+    #[must_use]
+    pub fn run_dir(&self) -> &RunDir {
+        &self.run_dir
+    }
+
+    /// What an operator should know before the run starts.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.outcome.warnings
+    }
+
+    /// Runs until `duration` is over, the generator is done, or a signal comes. `tick` is called about every 10 ms.
+    ///
+    /// # Errors
+    /// A stage cannot be started; what runs is stopped before.
+    pub fn run(
+        mut self,
+        duration: Option<Duration>,
+        mut tick: impl FnMut(&LedgerReader),
+    ) -> Result<(Self, Outcome), RunError> {
+        if self.start_chain()? {
+            self.run.set_condition(Condition::Running, Reason::None);
+            let start_ns = clock::monotonic_ns();
+            if self.plan.generator.is_some() {
+                self.start(Role::Generator)?;
+            }
+            let end_ns = duration.map(|duration| {
+                start_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+            });
+            self.outcome.end = self.watch(end_ns, &mut tick)?;
+            self.outcome.duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
+        }
+        self.shut_down(&mut tick)?;
+        self.close()
+    }
+
+    /// Starts what takes data, the last stage first; false when somebody asked to end meanwhile.
+    fn start_chain(&mut self) -> Result<bool, RunError> {
+        for role in [Role::Builder, Role::Receiver] {
+            self.start(role)?;
+            if !self.wait_ready(role)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps the stages alive until the run shall end.
+    fn watch(
+        &mut self,
+        end_ns: Option<u64>,
+        tick: &mut impl FnMut(&LedgerReader),
+    ) -> Result<End, RunError> {
+        loop {
+            self.look_around(tick)?;
+            if self.signals.count() > 0 {
+                return Ok(End::Requested);
+            }
+            if self.is_lost(Role::Receiver) || self.is_lost(Role::Builder) {
+                return Ok(End::StageLost);
+            }
+            let has_end = self.plan.replay.is_some() || self.plan.elinks.is_some();
+            if has_end && self.is_over(Role::Receiver) {
+                return Ok(End::InputEnded);
+            }
+            let over = end_ns.is_some_and(|end| clock::monotonic_ns() >= end);
+            let generated = self.plan.generator.is_some() && self.is_over(Role::Generator);
+            if over || generated {
+                return Ok(End::Limit);
+            }
+        }
+    }
+
+    /// Ends the stages in the order of the data: what is under way reaches the disk.
+    fn shut_down(&mut self, tick: &mut impl FnMut(&LedgerReader)) -> Result<(), RunError> {
+        self.warming.stop();
+        for role in [Role::Generator, Role::Receiver, Role::Builder] {
+            let mut ordered_to = 0;
+            let mut patience = Patience::with(&self.plan, role, clock::monotonic_ns());
+            while !self.is_over(role) && !self.is_lost(role) {
+                // A stage that died meanwhile was started again and has not heard the order.
+                if let Some(stage) = self.stages.get(&role)
+                    && let Some(worker) = &stage.worker
+                    && ordered_to != stage.started_ns
+                {
+                    worker.order(Order::Stop)?;
+                    ordered_to = stage.started_ns;
+                }
+                self.look_around(tick)?;
+                let now_ns = clock::monotonic_ns();
+                if patience.is_over(now_ns, || self.written()) || self.signals.count() > 2 {
+                    self.give_up(role);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills what does not end.
+    fn give_up(&mut self, role: Role) {
+        self.taint(format!(
+            "stage_lost: the {} did not end and was killed",
+            role.name()
+        ));
+        if let Some(stage) = self.stages.get_mut(&role) {
+            stage.kill();
+            stage.quick_deaths = QUICK_DEATHS_MAX;
+        }
+    }
+
+    /// One round: reports, deaths, the observer.
+    fn look_around(&mut self, tick: &mut impl FnMut(&LedgerReader)) -> Result<(), RunError> {
+        std::thread::sleep(TICK);
+        self.run.heartbeat(clock::realtime_ns());
+        self.run.lasted(clock::monotonic_ns() - self.began_ns);
+        let roles: Vec<Role> = self.stages.keys().copied().collect();
+        for role in roles {
+            self.hear(role);
+            let Some(stage) = self.stages.get_mut(&role) else {
+                continue;
+            };
+            let ended = stage.poll_end()?;
+            if let Some(ended) = ended {
+                // What it said last.
+                self.hear(role);
+                self.bury(role, &ended)?;
+            }
+        }
+        if let Some(text) = self.queues.look(clock::monotonic_ns(), &self.reader) {
+            tracing::warn!("{text}");
+            self.outcome.warnings.push(text);
+        }
+        tick(&self.reader);
+        Ok(())
+    }
+
+    /// Takes every report of a stage.
+    fn hear(&mut self, role: Role) {
+        while let Some(report) = self.stages[&role]
+            .worker
+            .as_ref()
+            .and_then(Worker::poll_report)
+        {
+            self.note(role, report);
+        }
+    }
+
+    fn note(&mut self, role: Role, report: Report) {
+        match report {
+            Report::Ready => {
+                if let Some(stage) = self.stages.get_mut(&role) {
+                    stage.ready_ns = Some(clock::monotonic_ns());
+                }
+            }
+            Report::Warning(text) => self.outcome.warnings.push(text),
+            Report::Tainted(text) => self.taint(text),
+        }
+    }
+
+    /// Says once what taints the run. The condition in the ledger changes at its end: until then the run goes on.
+    fn taint(&mut self, text: String) {
+        if !self.outcome.taints.contains(&text) {
+            self.outcome.taints.push(text);
+        }
+    }
+
+    /// Books the end of a stage; one that did not end in order is started again.
+    fn bury(&mut self, role: Role, ended: &Ended) -> Result<(), RunError> {
+        let items = self.items_of(role);
+        let Some(stage) = self.stages.get_mut(&role) else {
+            return Ok(());
+        };
+        stage.worker = None;
+        stage.cpu_ns += ended.cpu_ns;
+        if ended.in_order {
+            stage.quick_deaths = 0;
+            return Ok(());
+        }
+        tracing::warn!(stage = role.name(), how = ended.how, "stage died");
+        if role == Role::Generator {
+            // Its clock and its random numbers died with it: no successor can go on where it stopped.
+            self.taint(format!("stage_lost: the generator died: {}; what it had sent and not yet booked is unknown", ended.how));
+            return Ok(());
+        }
+        let young = stage
+            .ready_ns
+            .is_none_or(|since| clock::monotonic_ns() - since < QUICK_NS);
+        let quick = young && stage.begin_items == items;
+        stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
+        if stage.quick_deaths >= QUICK_DEATHS_MAX {
+            let text = format!(
+                "stage_lost: the {} died {QUICK_DEATHS_MAX} times at once: {}",
+                role.name(),
+                ended.how
+            );
+            self.taint(text);
+            return Ok(());
+        }
+        stage.restarts += 1;
+        self.start(role)
+    }
+
+    /// What a role has taken in so far: it grows with every commit that was worth one.
+    fn items_of(&self, role: Role) -> u64 {
+        let Ok(snapshot) = self.reader.snapshot() else {
+            return 0;
+        };
+        let accounts = snapshot.balance().accounts;
+        let own = accounts.iter().filter(|line| line.place == role.name());
+        own.map(|line| line.incoming.items + line.outgoing.items)
+            .sum()
+    }
+
+    /// Events that the sinks are through with.
+    fn written(&self) -> u64 {
+        let Ok(snapshot) = self.reader.snapshot() else {
+            return 0;
+        };
+        let accounts = snapshot.balance().accounts;
+        let sinks = accounts.iter().filter(|line| line.place == "sink");
+        sinks.map(|line| line.incoming.items).sum()
+    }
+
+    /// Whether the role was started and has ended.
+    fn is_over(&self, role: Role) -> bool {
+        self.stages
+            .get(&role)
+            .is_none_or(|stage| stage.worker.is_none())
+    }
+
+    fn is_lost(&self, role: Role) -> bool {
+        self.stages
+            .get(&role)
+            .is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
+    }
+}
