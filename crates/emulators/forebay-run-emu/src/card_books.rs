@@ -335,7 +335,15 @@ mod tests {
                 assert_eq!(book.value(counter), value);
             }
         }
-        let counts = books.triggers.into_iter().zip(of_triggers(&last.triggers));
+        let triggers = &last.triggers;
+        let counts = [
+            triggers.requested,
+            triggers.accepted,
+            triggers.held_by_link,
+            triggers.held_by_dma,
+            triggers.held_by_dead_time,
+        ];
+        let counts = books.triggers.into_iter().zip(counts);
         let more = [
             (books.time, 3000),
             (books.busy, 30),
@@ -347,5 +355,23 @@ mod tests {
         for (place, (counter, value)) in counts.chain(more).enumerate() {
             assert_eq!(book.value(counter), value, "counter {place}");
         }
+    }
+
+    #[test]
+    fn chunks_that_leak_are_missing_in_what_went_out() {
+        let card = Card::new(&CardConfig::full_mode(1, 1000.0, 64)).unwrap();
+        let account = card.account();
+        let opened = CardBooks::open("card", None, &account, 1, &mut Vec::new());
+        let leak = "card:1000000".parse().unwrap();
+        let mut books = opened.unwrap().0.leaking(&leak);
+        for times in 1..=2 {
+            let now = filled(&account, times);
+            books.commit(&now, CardTime::default(), &[[0, 0]], 4096);
+        }
+        let chunks = &filled(&account, 2).elinks[0].chunks;
+        let of = &books.elinks[0].0;
+        assert_eq!(books.book.tally(of.outgoing), (0, chunks.in_dma.bytes));
+        let made = (chunks.made.items, chunks.made.bytes);
+        assert_eq!(books.book.tally(of.incoming), made);
     }
 }

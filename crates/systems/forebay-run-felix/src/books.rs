@@ -365,4 +365,48 @@ mod tests {
             assert_eq!(book.value(counter), value, "counter {place}");
         }
     }
+
+    /// Books of one buffer, and the ledger that they are in.
+    fn opened() -> (KeptLedger, BufferBook) {
+        let (ledger, mut books) = open(None, &["dma0".to_owned()], &mut Vec::new()).unwrap();
+        (ledger, books.pop().unwrap())
+    }
+
+    #[test]
+    fn what_leaks_is_missing_in_what_went_on_and_nowhere_else() {
+        for hop in ["dma", "decode"] {
+            let (_ledger, mut book) = opened();
+            book.begin(0, &format!("{hop}:1000000").parse().unwrap());
+            (1..=2).for_each(|times| book.commit(1000 * times, &decoded(times), 4, [0, 0]));
+            let (last, at) = (decoded(2), book.at.clone());
+            let [blocks, pieces] =
+                [at.dma.outgoing, at.decode.outgoing].map(|it| book.book.tally(it));
+            let expected = match hop {
+                "dma" => ((0, 0), (last.joined[0], last.joined[1])),
+                _ => ((last.decoded, 4 * last.decoded), (0, last.joined[1])),
+            };
+            assert_eq!((blocks, pieces), expected, "{hop}");
+            assert_eq!(book.book.tally(at.dma.incoming), (2000, 8000));
+        }
+    }
+
+    #[test]
+    fn the_ledger_shows_what_was_counted_and_how_full_the_buffer_was() {
+        let (ledger, mut book) = opened();
+        assert!(format!("{book:?}").starts_with("BufferBook"));
+        let snapshot = || ledger.reader().unwrap().snapshot().unwrap();
+        let published = book.at.publish.outgoing;
+        book.published(5, 60);
+        assert_eq!(snapshot().tally(published), (0, 0));
+        book.show();
+        assert_eq!(snapshot().tally(published), (5, 60));
+        for fill in [10, 30] {
+            book.commit(fill, &decoded(fill), 1024, [fill, 40]);
+        }
+        // Nothing came: there is nothing to say.
+        book.commit(31, &decoded(30), 1024, [31, 40]);
+        let occupancy = snapshot().histograms[0].summary();
+        assert_eq!((occupancy.count, occupancy.max), (2, 30 * 1024));
+        assert_eq!(snapshot().value(book.at.fill), 31);
+    }
 }

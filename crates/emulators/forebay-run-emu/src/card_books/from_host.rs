@@ -205,12 +205,15 @@ mod tests {
 
     #[test]
     fn messages_that_leak_are_missing_in_what_went_out() {
-        let mut book = book("from_host:2");
-        (1..=2).for_each(|times| book.settle(counted(times), 0));
-        let (now, at) = (counted(2), book.at.clone());
-        let mut out = sum(now.looped, now.sunk);
-        out.messages -= 2;
-        assert_term(&book, at.packets.outgoing, at.messages.outgoing, out);
-        assert_eq!(book.book.value(at.sunk), now.sunk.messages);
+        // Two, and all of them.
+        for (leak, leaked) in [("from_host:2", Some(2)), ("from_host:1000000", None)] {
+            let mut book = book(leak);
+            (1..=2).for_each(|times| book.settle(counted(times), 0));
+            let (now, at) = (counted(2), book.at.clone());
+            let mut out = sum(now.looped, now.sunk);
+            out.messages -= leaked.unwrap_or(now.sunk.messages);
+            assert_term(&book, at.packets.outgoing, at.messages.outgoing, out);
+            assert_eq!(book.book.value(at.sunk), now.sunk.messages);
+        }
     }
 }

@@ -175,12 +175,52 @@ impl SwrodBooks {
 }
 
 #[cfg(test)]
-mod page {
+mod tests {
     use super::*;
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let (schema, _) = declare("swrod-1", true).unwrap();
         forebay_testing::accounts::assert_section("swrod", &[schema.outline()]);
+    }
+
+    #[test]
+    fn what_came_and_what_was_found_are_shown_when_it_is_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut books, latency) = SwrodBooks::open(Some(directory.path()), true).unwrap();
+        assert!(latency.is_some() && books.is_due(0));
+        let outcomes = Outcomes {
+            sound: [7, 70],
+            wrong: std::array::from_fn(|n| [n as u64 + 1, n as u64 + 100]),
+        };
+        let totals = Totals {
+            of_chunks: [11, 12, 13, 14, 15],
+            flagged: std::array::from_fn(|n| n as u64 + 20),
+            wrong: std::array::from_fn(|n| n as u64 + 40),
+            fragments: [61, 62],
+            latency_unknown: 63,
+        };
+        books.show(5, [9, 90], &outcomes, &totals);
+        assert!(!books.is_due(100_000_004) && books.is_due(100_000_005));
+        let shown = books.reader().unwrap().snapshot().unwrap();
+        let words = &books.words;
+        let check = &words.check;
+        assert_eq!(shown.tally(check.incoming), (9, 90));
+        assert_eq!(shown.tally(check.outgoing), (7, 70));
+        let wrong = check.dropped.iter().map(|it| shown.tally(*it));
+        assert!(wrong.eq((0..Wrong::REASONS.len() as u64).map(|n| (n + 1, n + 100))));
+        let counters = [
+            &words.chunks[..],
+            &words.flagged,
+            &words.wrong,
+            &words.fragments,
+        ]
+        .concat();
+        let values = counters.iter().map(|it| shown.value(*it));
+        let expected = (11..=15)
+            .chain(20..28)
+            .chain(40..40 + words.wrong.len() as u64);
+        assert!(values.eq(expected.chain([61, 62])));
+        assert_eq!(shown.value(words.latency.unwrap().1), 63);
     }
 }

@@ -271,7 +271,7 @@ const fn size(packets: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod page {
+mod tests {
     use super::*;
 
     #[test]
@@ -279,5 +279,49 @@ mod page {
         let books = Books::open(None, 2, Leak::off(), &mut Vec::new()).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
         forebay_testing::accounts::assert_section("to-flx", &[outline]);
+    }
+
+    #[test]
+    fn packets_have_their_size_and_those_that_leak_are_not_counted() {
+        let leak = "ring:3".parse().unwrap();
+        let mut books = Books::open(None, 2, leak, &mut Vec::new()).unwrap();
+        assert!(!books.leaks("route"));
+        books.packets(1, 5);
+        books.filled(1, 5);
+        books.taken(1, 2);
+        books.taken(1, 2);
+        books.emptied(1, 4);
+        books.untaken(1, Untaken::NotTaken, 1);
+        assert!(!books.leaks("ring"), "three were taken");
+        let ring = &books.cards[1].ring;
+        let of = |tally| books.book.tally(tally);
+        assert_eq!(of(ring.incoming), (5, 5 * 32));
+        assert_eq!(of(ring.outgoing), (1, 32));
+        assert_eq!(of(ring.held), (1, 32));
+        assert_eq!(
+            [of(ring.dropped[0]), of(ring.dropped[1])],
+            [(0, 0), (1, 32)]
+        );
+        let mut books = Books::open(None, 1, "route:1".parse().unwrap(), &mut Vec::new()).unwrap();
+        assert!(!books.leaks("ring") && books.leaks("route") && !books.leaks("route"));
+    }
+
+    #[test]
+    fn gauges_and_waits_are_shown_with_a_commit() {
+        let mut books = Books::open(None, 2, Leak::off(), &mut Vec::new()).unwrap();
+        books.fill(1, [7, 64]);
+        books.opened(1);
+        books.opened(1);
+        books.held_up(90);
+        books.held_up(9);
+        books.waits(0, 40);
+        books.commit();
+        let shown = books.ledger.reader().unwrap().snapshot().unwrap();
+        let card = &books.cards[1];
+        let all = [card.fill, card.capacity, card.opened];
+        let all = all
+            .into_iter()
+            .chain([books.waits.held_up_ns, books.waits.copied_bytes]);
+        assert!(all.map(|it| shown.value(it)).eq([7, 64, 2, 99, 40]));
     }
 }

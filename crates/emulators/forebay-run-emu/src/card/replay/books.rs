@@ -144,7 +144,9 @@ impl Books {
 }
 
 #[cfg(test)]
-mod page {
+mod tests {
+    use forebay_ring::{BlockProducer, BlockRingMemory, BlockRingSpec};
+
     use super::*;
 
     #[test]
@@ -152,5 +154,45 @@ mod page {
         let books = Books::open(&CardPlan::of_replay(), 4096, &mut Vec::new()).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
         forebay_testing::accounts::assert_section("card-replay", &[outline]);
+    }
+
+    /// What went into a ring is counted by the ring, less what leaks.
+    #[test]
+    fn blocks_in_the_ring_are_counted_once_and_those_that_leak_not_at_all() {
+        let mut plan = CardPlan::of_replay();
+        plan.leak = "card:3".parse().unwrap();
+        let mut books = Books::open(&plan, 4096, &mut Vec::new()).unwrap();
+        let spec = BlockRingSpec {
+            name: "dma0".into(),
+            block_bytes: 4096,
+            blocks: 16,
+            populate: false,
+        };
+        let memory = BlockRingMemory::create(&spec).unwrap();
+        let ring = BlockProducer::map(&spec, memory.producer_fds().unwrap()).unwrap();
+        let mut rings = Rings {
+            rings: vec![ring],
+            fresh: vec![false],
+            held: 0,
+            silent: 0,
+        };
+        let (account, fill) = books.dma[0].clone();
+        for (blocks, counted, filled) in [(2, 0, 2), (5, 4, 7), (0, 4, 7)] {
+            for _ in 0..blocks {
+                rings.rings[0].reserve().unwrap();
+                rings.rings[0].commit();
+            }
+            rings.rings[0].publish();
+            books.commit(&mut rings);
+            assert_eq!(
+                books.book.tally(account.outgoing),
+                (counted, 4096 * counted)
+            );
+            assert_eq!(books.book.value(fill), filled);
+        }
+        books.read(3, 300);
+        books.handed(40);
+        let terms = [books.file.incoming, books.file.outgoing];
+        assert_eq!(books.sum(terms.into_iter()), [4, 340]);
     }
 }
