@@ -179,3 +179,27 @@ fn a_message_vanishes_at_the_hop_that_is_named_and_nowhere_else() {
         );
     }
 }
+
+#[test]
+fn what_was_counted_last_is_shown_and_kept_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        out: Some(directory.path().to_owned()),
+        ..Settings::default()
+    };
+    let mut books = Books::open("test", 1, &settings).unwrap();
+    books.arrived(1, 70);
+    let reader = books.reader().unwrap();
+    books.close(Condition::Ended, Reason::Requested);
+    let status = reader.run_status().unwrap();
+    assert_eq!(
+        (status.condition, status.reason),
+        (Condition::Ended, Reason::Requested)
+    );
+    let shown = reader.snapshot().unwrap();
+    assert_eq!(shown.tally(books.deliver.incoming), (1, 70));
+    assert!(books.keep(&NetSummary::default()).unwrap().is_none());
+    for kept in ["run.json", "ledger"] {
+        assert!(directory.path().join(kept).exists(), "{kept}");
+    }
+}
