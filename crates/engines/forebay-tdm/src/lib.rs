@@ -22,6 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod came;
 pub mod clock;
 pub mod heaps;
 pub mod key;

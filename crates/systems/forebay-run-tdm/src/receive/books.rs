@@ -22,7 +22,6 @@
 //! A heap is in `heaps` when a piece of it was taken off the queue. Of what a writer that was given up never took nobody knows how many heaps it is: it is
 //! lost as packets, in `write`.
 
-use std::collections::VecDeque;
 use std::path::Path;
 
 use forebay_ledger::{
@@ -33,6 +32,7 @@ use forebay_run::error::RunError;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{KeptLedger, Unkept};
 use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
+use forebay_tdm::came::Came;
 use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
 use forebay_wire::tdm::TdmError as Malformed;
 
@@ -87,7 +87,7 @@ pub(super) struct Books {
     /// What was put into blocks, and what found no room, by sender.
     published: Vec<Packets>,
     /// By sender, what came of each window that is not closed, in order.
-    windows: Vec<VecDeque<(u32, u64)>>,
+    windows: Vec<Came>,
     missed: Vec<Packets>,
     overflow: Counter,
     /// The same in the link `socket`.
@@ -180,7 +180,7 @@ impl Books {
             ledger,
             datagrams,
             published: vec![(0, 0); senders.len()],
-            windows: vec![VecDeque::new(); senders.len()],
+            windows: vec![Came::default(); senders.len()],
             missed: vec![(0, 0); senders.len()],
             senders,
             overflow,
@@ -231,7 +231,7 @@ impl Books {
             && let Some(words) = self.senders.get(usize::from(*sender))
             && let Some(open) = self.windows.get_mut(usize::from(*sender))
         {
-            count_in(open, *window);
+            open.count(*window);
             if !self.leak.take("hand_over") {
                 self.book
                     .add_tally(words.hand_over.incoming, 1, payload.len() as u64);
@@ -358,7 +358,7 @@ impl Books {
         let (Some(words), Some(open)) = (self.senders.get(at), self.windows.get_mut(at)) else {
             return;
         };
-        let came = close_up_to(open, row.window_last);
+        let came = open.close_up_to(row.window_last);
         let leaked = self.leak.take_of("windows", came);
         // From now on its sender's word says what came into it.
         self.book.add_tally(words.windows.incoming, row.sent, 0);
@@ -416,34 +416,6 @@ impl Books {
     ) -> Result<Option<Unkept>, RunError> {
         self.ledger.keep_or_tell(summary)
     }
-}
-
-/// One more came in this window.
-#[inline]
-fn count_in(open: &mut VecDeque<(u32, u64)>, window: u32) {
-    if let Some((last, came)) = open.back_mut()
-        && *last == window
-    {
-        *came += 1;
-        return;
-    }
-    let at = open.partition_point(|(other, _)| *other < window);
-    match open.get_mut(at) {
-        Some((other, came)) if *other == window => *came += 1,
-        _ => open.insert(at, (window, 1)),
-    }
-}
-
-/// What came in the windows up to this one, which are closed.
-fn close_up_to(open: &mut VecDeque<(u32, u64)>, last: u32) -> u64 {
-    let mut all = 0;
-    while let Some(&(window, came)) = open.front()
-        && window <= last
-    {
-        open.pop_front();
-        all += came;
-    }
-    all
 }
 
 #[cfg(test)]

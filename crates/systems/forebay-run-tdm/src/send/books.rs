@@ -171,11 +171,15 @@ impl Books {
     }
 
     fn commit(&mut self, sender: &Sender) {
-        let (sent, sessions) = (sender.sent(), sender.sessions());
-        self.book
-            .set(self.confirmed.items, sessions.confirmed_packets);
-        self.book
-            .set(self.confirmed.bytes, sessions.confirmed_bytes);
+        let sessions = sender.sessions();
+        let confirmed = [sessions.confirmed_packets, sessions.confirmed_bytes];
+        self.show(sender.sent(), confirmed);
+    }
+
+    /// Shows what was sent in all, and packets and bytes that the receiver has confirmed.
+    fn show(&mut self, sent: &Sent, [packets, bytes]: [u64; 2]) {
+        self.book.set(self.confirmed.items, packets);
+        self.book.set(self.confirmed.bytes, bytes);
         let counted = std::mem::replace(&mut self.counted, *sent);
         self.book.add(self.windows, sent.windows - counted.windows);
         self.book.add(self.late, sent.late - counted.late);
@@ -209,6 +213,9 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
+    use forebay_tdm::sender::SenderConfig;
+    use forebay_wire::tdm::Carries;
+
     use super::*;
 
     #[test]
@@ -245,6 +252,11 @@ mod tests {
         books.passed(1);
         books.withdraw();
         let send = lines(&mut books).remove(1);
+        let mut leaking = open("send:3");
+        leaking.taken(2, 80);
+        leaking.taken(4, 160);
+        let outgoing = leaking.send.outgoing;
+        assert_eq!(leaking.book.tally(outgoing), (3, 240), "three leaked");
         let dropped = send
             .dropped
             .iter()
@@ -274,6 +286,62 @@ mod tests {
             (4, 3),
             "9 came, 6 sent, 2 wait: one is nowhere"
         );
+    }
+
+    #[test]
+    fn windows_are_counted_once_and_the_page_is_brought_up_to_date_in_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let (out, leak) = (Some(directory.path()), Leak::off());
+        let mut books = Books::open("north", out, None, leak, &mut Vec::new()).unwrap();
+        let reader = books.ledger.reader().unwrap();
+        let shown = |books: &Books| {
+            let snapshot = reader.snapshot().unwrap();
+            let words = [books.windows, books.late, books.carried];
+            (
+                words.map(|it| snapshot.value(it)),
+                snapshot.tally(books.confirmed),
+            )
+        };
+        let mut sent = Sent::default();
+        for times in 1..=3 {
+            sent = Sent {
+                windows: 10 * times,
+                late: 5 * times,
+                carried: 3 * times,
+                ..sent
+            };
+            books.show(&sent, [times, 100 * times]);
+        }
+        assert_eq!(shown(&books), ([30, 15, 9], (3, 300)));
+        books.counted = Sent::default();
+        let config = SenderConfig {
+            name: "north".into(),
+            nonce: 1,
+            share: 1,
+            carries: Carries::Bytes,
+            packet_bytes_max: 1500,
+            repeat: false,
+            wait_ns: 0,
+            lateness_ns: 0,
+            real_time: false,
+            key: None,
+        };
+        let sender = Sender::new(config, 0);
+        let begin = 7 * COMMIT_NS;
+        books.tend(begin, &sender);
+        assert_eq!(
+            shown(&books),
+            ([30, 15, 9], (0, 0)),
+            "nothing is confirmed to it"
+        );
+        books.made(0, 50);
+        let made = books.send.incoming;
+        books.tend(begin + COMMIT_NS - 1, &sender);
+        assert_eq!(reader.snapshot().unwrap().tally(made), (0, 0));
+        books.tend(begin + COMMIT_NS, &sender);
+        assert_eq!(reader.snapshot().unwrap().tally(made), (1, 50));
+        books.keep(&serde_json::json!({})).unwrap();
+        assert!(directory.path().join("run.json").exists());
     }
 
     #[test]

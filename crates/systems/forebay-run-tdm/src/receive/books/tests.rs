@@ -280,3 +280,78 @@ fn a_writer_that_is_given_up_leaves_what_it_did_not_write_by_name() {
         "{closed:?}"
     );
 }
+
+#[test]
+fn what_leaks_of_a_window_is_missing_in_what_went_out() {
+    let (mut books, _writer) = open("windows:2");
+    (0..5).for_each(|_| books.arrived(96, &DATA));
+    let row = Row {
+        sent: 5,
+        received: 5,
+        ..Row::default()
+    };
+    books.closed(&row);
+    let line = line(&balance(&mut books), "windows");
+    let counts = (line.incoming.items, line.outgoing.items, line.held.items);
+    assert_eq!(counts, (5, 3, 0));
+}
+
+#[test]
+fn a_datagram_that_is_malformed_has_the_reason_of_its_format() {
+    let errors = [
+        Malformed::Magic { found: [7; 4] },
+        Malformed::Version { found: 7 },
+        Malformed::Kind { found: 7 },
+    ];
+    for (error, name) in errors.into_iter().zip(&Malformed::REASONS[1..]) {
+        let (mut books, _writer) = open("datagrams:0");
+        books.arrived(100, &Arrival::Dropped(Drop::Malformed(error)));
+        let line = line(&balance(&mut books), "datagrams");
+        let dropped: Vec<_> = line.dropped.iter().map(|it| it.reason.as_str()).collect();
+        assert_eq!(dropped, [*name]);
+    }
+}
+
+#[test]
+fn sums_stalls_and_the_queue_are_shown_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = Some(directory.path());
+    let (mut books, _writer) = Books::open(out, 2, true, Leak::off(), &mut Vec::new()).unwrap();
+    for bytes in [40, 50, 60] {
+        books.published(1, bytes);
+        books.missed(0, 2 * bytes);
+    }
+    assert_eq!(books.published, [(0, 0), (3, 150)]);
+    assert_eq!(books.missed_by_sender(), [(3, 300), (0, 0)]);
+    books.stalled(2, 700);
+    books.stalled(1, 50);
+    books.queue((4_096, 96));
+    let reader = books.reader().unwrap();
+    books.commit(std::iter::empty());
+    let snapshot = reader.snapshot().unwrap();
+    let words = [books.stalls, books.queue].concat();
+    let values: Vec<u64> = words.iter().map(|it| snapshot.value(*it)).collect();
+    assert_eq!(values, [3, 750, 4_096, 96]);
+    let before = reader.run_status().unwrap().heartbeat_ns;
+    books.heartbeat();
+    assert!(reader.run_status().unwrap().heartbeat_ns > before);
+    let (removed, is_homeless) = books.is_removed().unwrap();
+    assert_eq!((removed.packets, is_homeless), (Some(0), false));
+    assert!(books.keep(&serde_json::json!({})).unwrap().is_none());
+    assert!(directory.path().join("run.json").exists());
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    assert!(books.is_removed().unwrap().1);
+}
+
+/// What found no room is in the sum of what is not written, and one range for each sender of which any did.
+#[test]
+fn what_found_no_room_is_not_written_either() {
+    let (mut books, _writer) = Books::open(None, 3, true, Leak::off(), &mut Vec::new()).unwrap();
+    books.missed(0, 40);
+    books.missed(0, 50);
+    books.missed(2, 60);
+    let ended = books.write_off(&[sum(0), sum(0), sum(0)]).unwrap();
+    assert_eq!(ended.unwritten, (150, 2));
+    let told = ended.failed.unwrap();
+    assert!(told.contains(" 0 packets with 0 bytes"), "{told}");
+}
