@@ -131,4 +131,30 @@ mod tests {
         let found = ["files", "bytes", "packets", "heaps"].map(of);
         assert_eq!(found, [Some(4), Some(159), Some(7), Some(3)]);
     }
+
+    /// Two that write files in one ledger are summed up; what is of no kind there is not said.
+    #[test]
+    fn what_is_gone_of_all_files_is_one_sum_by_kind() {
+        let mut schema = SchemaBuilder::new("run");
+        let group = schema.group("all");
+        let [one, other] =
+            ["a", "b"].map(|owner| RemovedWords::declare(&mut schema, group, owner, &["events"]));
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+        let mut book = writer.restore();
+        let mut found = |book: &Book| {
+            writer.commit(book);
+            let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+            let removed = Removed::of(&snapshot);
+            let items: Vec<_> = removed.items().collect();
+            let (any, none) = (removed.any(), removed.is_none());
+            (removed.files, removed.bytes, items, any, none)
+        };
+        assert_eq!(found(&book), (0, 0, vec![(0, "events")], false, true));
+        one.add(&mut book, (1, 100), (0, 7));
+        other.add(&mut book, (2, 30), (0, 5));
+        assert_eq!(found(&book), (3, 130, vec![(12, "events")], true, false));
+    }
 }

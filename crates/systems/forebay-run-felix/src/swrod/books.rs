@@ -176,6 +176,12 @@ impl SwrodBooks {
 
 #[cfg(test)]
 mod tests {
+    use forebay_ledger::Closed;
+    use forebay_readout::payload::Payload;
+    use forebay_run::net::NetSummary;
+
+    use super::super::report;
+    use super::super::table::Table;
     use super::*;
 
     #[test]
@@ -222,5 +228,10 @@ mod tests {
             .chain(40..40 + words.wrong.len() as u64);
         assert!(values.eq(expected.chain([61, 62])));
         assert_eq!(shown.value(words.latency.unwrap().1), 63);
+        let table = Table::new(Payload::Generated, &[], None);
+        let (own, end_point) = (Closed::default(), NetSummary::default());
+        let report = report::make(table, true, 0, 0, own, end_point);
+        books.keep(&report).unwrap();
+        assert!(directory.path().join("run.json").exists());
     }
 }

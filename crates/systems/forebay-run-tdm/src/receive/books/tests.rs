@@ -354,4 +354,7 @@ fn what_found_no_room_is_not_written_either() {
     assert_eq!(ended.unwritten, (150, 2));
     let told = ended.failed.unwrap();
     assert!(told.contains(" 0 packets with 0 bytes"), "{told}");
+    let ended = books.write_off(&[sum(2), sum(0), sum(3)]).unwrap();
+    let told = ended.failed.unwrap();
+    assert!(told.contains(" 5 packets with 200 bytes"), "{told}");
 }
