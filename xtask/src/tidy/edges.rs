@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn an_arrow_down_is_planned() {
-        assert!(judged("forebay-run", "forebay-evb", false).is_empty());
+        assert!(judged("forebay-run-evb", "forebay-evb", false).is_empty());
         assert!(judged("forebay-evb", "thiserror", false).is_empty());
     }
 
@@ -322,6 +322,7 @@ mod tests {
             ("forebay-wire", "forebay-ledger"),
             ("forebay-evb", "forebay-sys"),
             ("forebay-run", "forebay"),
+            ("forebay-run", "forebay-evb"),
         ] {
             let found = judged(from, to, false);
             assert_eq!(found.len(), 1, "{from} -> {to}");
