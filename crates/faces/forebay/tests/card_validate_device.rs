@@ -36,7 +36,8 @@ impl Card {
                 .arg(file)
                 .args(["--format", "json"]),
         );
-        wait_for("the card", || socket.exists().then_some(()));
+        // The path is there before anybody listens at it.
+        wait_for("the card", || Device::describe(&socket).ok());
         Self { directory, run }
     }
 
