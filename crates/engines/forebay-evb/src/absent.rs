@@ -176,7 +176,8 @@ impl Absent {
     /// The receiver dropped sub-events of these numbers, which lie ahead.
     pub(crate) fn refuse(&mut self, run: Run) {
         if self.refused.len() >= RUNS_MAX {
-            self.refused.pop_front();
+            let oldest = self.refused.pop_front();
+            self.dropped += oldest.map_or(0, |run| u64::from(run.items));
         }
         self.refused.push_back(run);
     }
@@ -193,34 +194,32 @@ impl Absent {
     /// Marks the triggers from `first` on of which the receiver dropped this source's sub-event. Those without a number stand for the oldest ones of which it says
     /// nothing.
     pub(crate) fn mark_dropped(&mut self, circle: Circle, first: u32, marks: &mut [bool]) {
-        let mut own = vec![false; if self.dropped > 0 { marks.len() } else { 0 }];
+        let mask = circle.bits.mask();
+        let mut own = vec![false; marks.len()];
         for run in &self.refused {
             let Some(run) = run.starting_at(circle.bits, run.index_from(circle.bits, first)) else {
                 continue;
             };
             for index in 0..run.items {
-                let ahead = run.number(index, circle.bits.mask()).wrapping_sub(first);
-                let ahead = ahead & circle.bits.mask();
-                let at = (ahead / circle.step) as usize;
-                let Some(mark) = marks.get_mut(at) else { break };
-                *mark |= ahead.is_multiple_of(circle.step);
-                if let Some(own) = own.get_mut(at) {
-                    *own |= ahead.is_multiple_of(circle.step);
-                }
+                let ahead = run.number(index, mask).wrapping_sub(first) & mask;
+                let Some(own) = own.get_mut((ahead / circle.step) as usize) else {
+                    break;
+                };
+                *own |= ahead.is_multiple_of(circle.step);
             }
         }
-        let unknown = own.iter().enumerate().filter(|(_, own)| !**own);
+        let unknown = own.iter_mut().enumerate().filter(|(_, own)| !**own);
         let mut last = None;
-        for (at, _) in unknown {
-            if self.dropped == 0 {
-                break;
-            }
+        for (at, own) in unknown.take(usize::try_from(self.dropped).unwrap_or(usize::MAX)) {
             self.dropped -= 1;
-            marks[at] = true;
+            *own = true;
             last = Some(circle.after(first, at as u32));
         }
         if let Some(last) = last {
             self.know(circle, last);
+        }
+        for (mark, own) in marks.iter_mut().zip(own) {
+            *mark |= own;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventHeader, TriggerBits};
+use forebay_wire::subevent::{SubEventHeader, TriggerBits};
 
 use crate::order::distance;
 use crate::walk::headers;
@@ -55,7 +55,7 @@ impl Run {
         self.number(self.items - 1, mask)
     }
 
-    /// The same run in numbers of this width; a step backwards is none.
+    /// The same run in numbers of this width, once around at most.
     pub(crate) fn narrow(self, bits: TriggerBits) -> Self {
         let mask = bits.mask();
         let step = self.step & mask;
@@ -191,18 +191,6 @@ impl Dropped {
         self.unnumbered -= u64::from(items);
         items
     }
-}
-
-/// A sub-event's header whose two halves came apart; `None` when it cannot be true.
-pub(crate) fn joined(
-    first: [u8; SUB_EVENT_HEADER_BYTES / 2],
-    second: [u8; SUB_EVENT_HEADER_BYTES / 2],
-) -> Option<SubEventHeader> {
-    let mut whole = [0; SUB_EVENT_HEADER_BYTES];
-    let (head, rest) = whole.split_at_mut(SUB_EVENT_HEADER_BYTES / 2);
-    head.copy_from_slice(&first);
-    rest.copy_from_slice(&second);
-    SubEventHeader::parse(&whole).ok()
 }
 
 #[cfg(test)]

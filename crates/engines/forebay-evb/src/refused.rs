@@ -4,7 +4,7 @@ use forebay_wire::hadtu::{MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use forebay_wire::subevent::{SUB_EVENT_HEADER_BYTES, SubEventHeader};
 
 use crate::head::padded;
-use crate::numbers::{Dropped, joined};
+use crate::numbers::Dropped;
 use crate::reject::Reject;
 
 /// Half of a sub-event's header, which is never cut.
@@ -99,10 +99,16 @@ impl Refused {
 
     /// Where the sub-event with this first half of a header ends; `None` when it cannot be true.
     fn behind(&self, head: &Half, end: u64) -> Option<u64> {
-        let mut whole = [0; SUB_EVENT_HEADER_BYTES];
-        whole[..UNIT_HEADER_BYTES].copy_from_slice(head);
-        let header = SubEventHeader::parse(&whole).ok()?;
+        let header = joined(*head, [0; UNIT_HEADER_BYTES])?;
         let behind = self.next + u64::from(padded(header.size));
         (behind <= end).then_some(behind)
     }
+}
+
+/// A header of these halves; `None` when it cannot be true, which the first one shows.
+fn joined(first: Half, second: Half) -> Option<SubEventHeader> {
+    let mut whole = [0; SUB_EVENT_HEADER_BYTES];
+    whole[..UNIT_HEADER_BYTES].copy_from_slice(&first);
+    whole[UNIT_HEADER_BYTES..].copy_from_slice(&second);
+    SubEventHeader::parse(&whole).ok()
 }

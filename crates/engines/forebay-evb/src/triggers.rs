@@ -27,6 +27,17 @@ pub struct TriggerGap {
     pub items: u64,
 }
 
+/// What numbers are that a dropped sub-event may stand for.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    /// Of events without its source.
+    Source,
+    /// Of triggers that nobody delivered.
+    Gone,
+    /// Of triggers of which another source's was dropped.
+    Dropped,
+}
+
 /// What is known of the triggers beside the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Triggers {
@@ -163,13 +174,13 @@ impl Builder {
         while left > 0 {
             let since = absent.known(circle, last);
             let runs = [
-                absent.oldest(circle, since),
-                triggers.gone.oldest(circle, since),
-                triggers.dropped.oldest(circle, since),
+                (Of::Source, absent.oldest(circle, since)),
+                (Of::Gone, triggers.gone.oldest(circle, since)),
+                (Of::Dropped, triggers.dropped.oldest(circle, since)),
             ];
             // What is not behind the event at hand is left over from an earlier round of the numbers.
             let is_past = |number| next.is_none_or(|next| before(number, next));
-            let runs = runs.into_iter().enumerate();
+            let runs = runs.into_iter();
             let past = runs.filter_map(|(of, run)| Some((of, run.filter(|run| is_past(run.0))?)));
             let oldest = past.reduce(|a, b| if before(b.1.0, a.1.0) { b } else { a });
             let Some((of, (first, items))) = oldest else {
@@ -177,17 +188,19 @@ impl Builder {
             };
             let taken = items.min(left);
             left -= taken;
-            if of == 0 {
-                absent.take_run(circle, first, taken);
-                found += taken;
-                continue;
-            }
             let through = circle.after(first, taken as u32 - 1);
-            absent.know(circle, through);
-            if of == 1 {
-                triggers.gone.take_run(circle, first, taken);
-                triggers.dropped.note(circle, first, through);
-                known += taken;
+            match of {
+                Of::Source => {
+                    absent.take_run(circle, first, taken);
+                    found += taken;
+                }
+                Of::Gone => {
+                    absent.know(circle, through);
+                    triggers.gone.take_run(circle, first, taken);
+                    triggers.dropped.note(circle, first, through);
+                    known += taken;
+                }
+                Of::Dropped => absent.know(circle, through),
             }
         }
         absent.dropped += left;

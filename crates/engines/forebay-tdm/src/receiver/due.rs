@@ -125,8 +125,11 @@ impl Receiver {
             Phase::Stopping if over || self.peers.is_empty() => {
                 self.phase = Phase::Over(self.stop_reason);
             }
-            Phase::Running | Phase::Stopping => {}
-            Phase::Waiting | Phase::Over(_) | Phase::Failed(_) => {}
+            Phase::Waiting
+            | Phase::Running
+            | Phase::Stopping
+            | Phase::Over(_)
+            | Phase::Failed(_) => {}
         }
     }
 

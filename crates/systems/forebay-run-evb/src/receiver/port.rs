@@ -9,7 +9,7 @@ use forebay_ring::Producers;
 use forebay_sys::clock;
 
 use super::lane::{Arrival, DATAGRAM_BYTES_MAX, Lanes};
-use super::unsaid::{NOTE_BYTES, NOTES_MAX};
+use super::unsaid::{NOTE_BYTES, NOTES_MAX, RECORD_EXTRA_BYTES};
 use crate::books::Books;
 use crate::plan::{FullPolicy, Plan, ReceiverPlan};
 use forebay_run::error::RunError;
@@ -200,7 +200,7 @@ impl Port {
             .free_bytes()
             .saturating_sub(have as u64);
         let most = DATAGRAM_BYTES_MAX
-            + 64
+            + RECORD_EXTRA_BYTES
             + NOTES_MAX * NOTE_BYTES
             + if plan.gro { MERGED_BYTES_MAX } else { 0 };
         wanted.min((free / most as u64) as usize)

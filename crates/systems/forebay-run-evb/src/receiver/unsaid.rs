@@ -57,16 +57,17 @@ impl Unsaid {
 
     #[cold]
     fn say_numbers(&mut self, ring: &mut Producer, spare_bytes: usize, most: usize) -> bool {
-        for said in 0..most {
-            let needed_bytes = (spare_bytes + RECORD_EXTRA_BYTES + NOTE_BYTES) as u64;
+        let needed_bytes = (spare_bytes + RECORD_EXTRA_BYTES + NOTE_BYTES) as u64;
+        let mut any = false;
+        for _ in 0..most {
             if ring.free_bytes() < needed_bytes {
-                return said > 0;
+                break;
             }
             let Ok(mut loan) = ring.reserve(Run::BYTES) else {
-                return said > 0;
+                break;
             };
             let Some(run) = self.0.take_run() else {
-                return said > 0;
+                break;
             };
             loan.copy_from_slice(&run.to_bytes());
             let meta = Meta {
@@ -76,8 +77,9 @@ impl Unsaid {
                 stamp_ns: 0,
             };
             loan.commit(Run::BYTES, meta);
+            any = true;
         }
-        true
+        any
     }
 
     /// What was dropped last has no message behind it that could say so: notes do, and an empty record for what is left. Without room it stays inferred lost as
