@@ -16,18 +16,18 @@ use forebay_emu::card::board::Fault;
 use forebay_emu::card::{Card, CardConfig, Dma};
 use forebay_ledger::{Condition, Leak, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
-use forebay_sys::clock;
-use forebay_sys::signals::StopSignals;
-
-use crate::card_books::{CardBooks, CardTime};
-use crate::diagnostics::ServedBoard;
-use crate::error::EmuError;
 use forebay_run::child::Parent;
 use forebay_run::metrics::MetricsServer;
 use forebay_run_felix::device::{
     DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec,
 };
 use forebay_run_felix::trigger_times::{self, TriggerTimes};
+use forebay_sys::clock;
+use forebay_sys::signals::StopSignals;
+
+use crate::card_books::{CardBooks, CardTime};
+use crate::diagnostics::ServedBoard;
+use crate::error::EmuError;
 use from_host::FromHostSide;
 pub use summary::{CardSummary, DmaSummary, ElinkSummary, FromHostSummary};
 

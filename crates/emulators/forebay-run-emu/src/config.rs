@@ -12,15 +12,15 @@ use forebay_emu::card::{
     CardConfig, CardFault, CardFaultRule, ChunkSizes, ElinkConfig, Speed, Spread, Trains, TtcConfig,
 };
 use forebay_emu::{Limit, Pick};
-use forebay_wire::felix::{BlockFormat, Elink};
-
-use crate::card::CardPlan;
-pub use batch::{load_batch, parse_batch};
 use forebay_run::config::block::Block;
 use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
 use forebay_run_felix::config::sections::{TOFLX, TOHOST_SECTIONS};
+use forebay_wire::felix::{BlockFormat, Elink};
+
+use crate::card::CardPlan;
+pub use batch::{load_batch, parse_batch};
 use sections::{BATCH, CARD, CARD_SECTIONS, CHUNKS, FAULTS, FROM_HOST, LINKS, QUEUES, TTC};
 
 /// Which kind of file of link readout a text is.

@@ -290,9 +290,9 @@ impl Card for Diagnosed {
 #[cfg(test)]
 mod tests {
     use forebay_ring::BlockRingMemory;
+    use forebay_run_felix::device::Door;
 
     use super::*;
-    use forebay_run_felix::device::Door;
 
     fn info() -> DeviceInfo {
         DeviceInfo {

@@ -174,8 +174,9 @@ fn shown_bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use forebay_run_evb::config::sections::{BUILDER, SINKS};
+
+    use super::*;
 
     #[test]
     fn what_is_refused_is_told_in_the_users_unit() {

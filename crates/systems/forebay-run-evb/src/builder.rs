@@ -11,6 +11,8 @@ use std::time::Duration;
 use forebay_evb::{Builder, Message, Poll};
 use forebay_ledger::{GroupWriter, Leak, LossRow, LossTableWriter, Words};
 use forebay_ring::Consumers;
+use forebay_run::error::RunError;
+use forebay_run::stage::{Order, Report, StageControl};
 use forebay_sys::clock;
 use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 
@@ -20,8 +22,6 @@ use crate::error::EvbError;
 use crate::plan::{Plan, SinkKind, SinkPlan};
 use crate::sink::{SinkHandle, SinkParts};
 use fan_out::FanOut;
-use forebay_run::error::RunError;
-use forebay_run::stage::{Order, Report, StageControl};
 use input::Rings;
 
 /// Events built or given up before the books are committed and the sinks see them; so many times the sources, at most, are

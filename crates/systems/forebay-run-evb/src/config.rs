@@ -18,15 +18,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_ledger::SchemaError;
-
-use crate::books::Books;
-use crate::plan::Plan;
-use crate::presets;
 use forebay_run::config::block::Block;
 use forebay_run::config::file::text_of;
 use forebay_run::config::mistake::Words;
 use forebay_run::config::page::{self, Page};
 use forebay_run::config::{ConfigError, Mistakes};
+
+use crate::books::Books;
+use crate::plan::Plan;
+use crate::presets;
 use needs::{Memory, Need};
 
 /// What a chain file says.

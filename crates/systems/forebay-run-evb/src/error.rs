@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use forebay_run::error::RunError;
+use forebay_run::net::{CertificateError, NetError};
 use thiserror::Error;
 
 use crate::plan::{MoverLimit, QueueTooSmall};
-use forebay_run::error::RunError;
-use forebay_run::net::{CertificateError, NetError};
 
 /// Errors of the event builder.
 #[derive(Debug, Error)]

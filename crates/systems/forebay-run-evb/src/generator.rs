@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use forebay_emu::FaultRule;
 use forebay_emu::{Config, Group, Huge, SoftReadouts, Spacing, Spill};
 use forebay_ledger::Leak;
+use forebay_run::error::RunError;
 use forebay_sys::clock;
 use forebay_sys::socket::{UdpOptions, connect_udp};
 use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
@@ -20,7 +21,6 @@ use forebay_wire::subevent::TriggerBits;
 use crate::error::EvbError;
 use crate::presets;
 pub use books::Booked;
-use forebay_run::error::RunError;
 
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_ledger::Leak;
+use forebay_run::error::RunError;
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::signals::StopSignals;
@@ -27,7 +28,6 @@ use crate::plan::FilePlan;
 use crate::sink::LOOK;
 use connection::{Connection, Dropped};
 use door::Door;
-use forebay_run::error::RunError;
 use stream::Stream;
 use streams::Streams;
 pub use summary::{MoverSummary, StreamSummary, Unlisted};

@@ -8,6 +8,7 @@ pub use forebay_emu::{
     MAX_SOURCES as EMULATED_SOURCES_MAX, RATE_HZ, SUBEVENT_BYTES, WATER_MARK_BYTES_MIN,
 };
 
+use forebay_run::error::RunError;
 use forebay_sys::cgroup;
 use forebay_sys::host::Host;
 
@@ -16,7 +17,6 @@ use crate::plan::{
     Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
     SinkPlan, SourceKey, SourcePlan,
 };
-use forebay_run::error::RunError;
 
 /// Least and largest ring of a source, in bytes. The largest holds twice the default time-out at 8 MB/s.
 const RING_BYTES: (u64, u64) = (256 << 10, 16 << 20);

@@ -15,14 +15,14 @@ use std::time::Duration;
 use forebay_ledger::{Leak, Words};
 use forebay_link::{Ancillary, RecvBatch};
 use forebay_ring::{Producers, RingSetSpec};
+use forebay_run::error::RunError;
+use forebay_run::stage::{Order, StageControl};
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 
 use crate::books::Books;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 pub(crate) use chunks::run as chunks;
-use forebay_run::error::RunError;
-use forebay_run::stage::{Order, StageControl};
 pub(crate) use host::HostBook;
 use port::{Port, Turn};
 pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};

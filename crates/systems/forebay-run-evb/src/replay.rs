@@ -6,13 +6,13 @@ use std::path::Path;
 
 use forebay_evb::{MessageCheck, SOURCES_MAX, Step};
 use forebay_link::pcap::{Capture, CaptureError};
+use forebay_run::error::RunError;
 use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 use forebay_wire::subevent::SubEventHeader;
 
 use crate::error::EvbError;
 use crate::plan::{Plan, ReplayPlan, SourceKey};
 use crate::presets;
-use forebay_run::error::RunError;
 
 /// Longest wait for a source. The file's time is not ours, so this only ends what would hang.
 pub const TIMEOUT_MS: u64 = 60_000;

@@ -5,10 +5,10 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use forebay_run::error::RunError;
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use crate::plan::{Plan, SinkKind};
-use forebay_run::error::RunError;
 
 /// HLD files in `directory` whose start event carries one of these run numbers, absolute.
 pub(crate) fn files_of_runs(

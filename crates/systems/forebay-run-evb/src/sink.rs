@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
 use forebay_ring::{Carried, Consumers, Record};
+use forebay_run::error::RunError;
+use forebay_run::stage::Report;
 use forebay_sys::clock;
 
 use crate::books::{Books, SinkWords};
@@ -25,8 +27,6 @@ use crate::error::EvbError;
 use crate::plan::{Plan, SinkKind, check_names};
 pub(crate) use block::{Block, Bytes};
 pub(crate) use file::HldWriter;
-use forebay_run::error::RunError;
-use forebay_run::stage::Report;
 pub(crate) use forebay_run::watched::LOOK;
 use tcp::TcpSink;
 use tenure::Lease;

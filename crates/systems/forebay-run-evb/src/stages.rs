@@ -1,6 +1,8 @@
 //! The stages of the event builder: emulated sources, receiver, builder.
 
 use forebay_ledger::{Leak, Words};
+use forebay_run::error::RunError;
+use forebay_run::stage::{self, StageControl, place};
 use forebay_sys::control::Control;
 use forebay_sys::mapping::{Access, Mapping};
 use serde::{Deserialize, Serialize};
@@ -10,8 +12,6 @@ use crate::error::EvbError;
 use crate::plan::Plan;
 use crate::receiver::ReceiverParts;
 use crate::sink::SinkParts;
-use forebay_run::error::RunError;
-use forebay_run::stage::{self, StageControl, place};
 
 /// Which part of the chain a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

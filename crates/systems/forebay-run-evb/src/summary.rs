@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use forebay_ledger::{Closed, Counter, Snapshot, Supervisor as Life, Verdict, audit};
+use forebay_run::error::RunError;
+use forebay_run::removed::Removed;
 
 use crate::books::Books;
 use crate::plan::{Memory, Plan, SinkKind};
@@ -13,8 +15,6 @@ use crate::run_files::files_of_runs;
 use crate::silence::Heard;
 use crate::supervisor::Outcome;
 use crate::triggers::Triggers;
-use forebay_run::error::RunError;
-use forebay_run::removed::Removed;
 
 /// Items and bytes lost for one reason. Where the kernel counts, the bytes are the least that it can have been; where it also
 /// merges datagrams (GRO), so are the items.

@@ -7,11 +7,11 @@ use std::path::Path;
 use serde::Serialize;
 
 use forebay_emu::Verifier;
+use forebay_run::error::RunError;
 use forebay_wire::hld_scan::{Ending, Item, Scanner};
 
 use crate::error::EvbError;
 use crate::generator::GeneratorPlan;
-use forebay_run::error::RunError;
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 4 << 20;

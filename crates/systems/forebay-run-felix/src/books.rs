@@ -21,11 +21,11 @@ use forebay_run::run_dir::KeptLedger;
 /// Reasons for which a subchunk is dropped.
 const PIECE_REASONS: [Damage; 3] = [Damage::Orphan, Damage::UndefinedKind, Damage::TooLong];
 /// Reasons for which a chunk is not published.
-pub const CHUNK_REASONS: [&str; 4] = ["no_subscriber", "too_long", "stopped", "failed"];
+pub(crate) const CHUNK_REASONS: [&str; 4] = ["no_subscriber", "too_long", "stopped", "failed"];
 
 /// Why a chunk was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unpublished {
+pub(crate) enum Unpublished {
     /// Nobody has subscribed to its E-link.
     NoSubscriber,
     /// It is longer than a buffer of the publisher.
@@ -121,7 +121,7 @@ fn declare(run_id: &str, buffers: &[String]) -> Result<(Schema, Vec<BufferWords>
 }
 
 /// Makes the ledger of all buffers that one process reads, in the run directory `out` or nowhere but here, and the books of each buffer.
-pub fn open(
+pub(crate) fn open(
     out: Option<&Path>,
     buffers: &[String],
     warnings: &mut Vec<String>,
@@ -135,7 +135,7 @@ pub fn open(
 }
 
 /// The books of one DMA buffer, its reader's own.
-pub struct BufferBook {
+pub(crate) struct BufferBook {
     group: GroupWriter,
     book: Book,
     occupancy: HistogramWriter,
@@ -169,42 +169,42 @@ impl BufferBook {
     }
 
     /// So many blocks of the ring were read before this process had it; `leak` is the fault switch of the tests.
-    pub fn begin(&mut self, read: u64, leak: &Leak) {
+    pub(crate) fn begin(&mut self, read: u64, leak: &Leak) {
         self.read_before = read;
         self.leak = leak.clone();
     }
 
     /// So many chunks, and so many bytes of them, were published to somebody.
     #[inline]
-    pub fn published(&mut self, chunks: u64, bytes: u64) {
+    pub(crate) fn published(&mut self, chunks: u64, bytes: u64) {
         self.book.add_tally(self.at.publish.outgoing, chunks, bytes);
     }
 
     /// Chunks were dropped.
     #[inline]
-    pub fn unpublished(&mut self, why: Unpublished, chunks: u64, bytes: u64) {
+    pub(crate) fn unpublished(&mut self, why: Unpublished, chunks: u64, bytes: u64) {
         let dropped = self.at.publish.dropped[why as usize];
         self.book.add_tally(dropped, chunks, bytes);
     }
 
     /// Bytes copied into network buffers, and chunks that were not.
-    pub fn copied(&mut self, [bytes, by_reference]: [u64; 2]) {
+    pub(crate) fn copied(&mut self, [bytes, by_reference]: [u64; 2]) {
         self.book.add(self.at.copied_bytes, bytes);
         self.book.add(self.at.by_reference, by_reference);
     }
 
     /// A subscriber held the buffer up for so long.
-    pub fn held_up(&mut self, ns: u64) {
+    pub(crate) fn held_up(&mut self, ns: u64) {
         self.book.add(self.at.held_up_ns, ns);
     }
 
     /// Shows them as they are: while a subscriber holds the buffer up, somebody may want to know.
-    pub fn show(&mut self) {
+    pub(crate) fn show(&mut self) {
         self.group.commit(&self.book);
     }
 
     /// Fills in how many blocks were read of the ring in all, what the decoder has counted, and how full the buffer is, and shows all of it.
-    pub fn commit(
+    pub(crate) fn commit(
         &mut self,
         read: u64,
         now: &Decoded,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use forebay_ring::{BlockConsumer, BlockRingSpec};
+use forebay_run::config::keys::name_fault;
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_wire::felix::board::BOARD_LINKS;
@@ -22,9 +23,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use door::{Diagnosis, Diagnostics, Door, NoDiagnostics, Writer};
-use forebay_run::config::keys::name_fault;
-pub use from_host::from_host_spec;
-pub use from_host::{FromHostDevice, FromHostInfo};
+pub use from_host::{FromHostDevice, FromHostInfo, from_host_spec};
 
 /// What both sides have to speak.
 const VERSION: u32 = 1;

@@ -1,10 +1,10 @@
 //! What can stop link readout.
 
+use forebay_run::error::RunError;
+use forebay_run::net::NetError;
 use thiserror::Error;
 
 use crate::device::DeviceError;
-use forebay_run::error::RunError;
-use forebay_run::net::NetError;
 
 /// Errors of link readout.
 #[derive(Debug, Error)]

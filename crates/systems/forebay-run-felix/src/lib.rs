@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod books;
+mod books;
 mod buffer_summary;
 pub mod check;
 pub mod config;
@@ -13,7 +13,7 @@ mod elink_table;
 mod error;
 mod kept;
 mod outlet;
-pub mod reader;
+mod reader;
 pub mod swrod;
 pub mod toflx;
 pub mod tohost;

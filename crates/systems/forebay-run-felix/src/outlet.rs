@@ -6,11 +6,11 @@ use std::time::Duration;
 use forebay_ledger::Leak;
 use forebay_readout::{Bytes, Chunk, Payload};
 use forebay_ring::View;
+use forebay_run::net::{MemoryId, NetError, Publisher};
 use forebay_sys::clock;
 
 use crate::books::{BufferBook, Unpublished};
 use crate::kept::KeptBlocks;
-use forebay_run::net::{MemoryId, NetError, Publisher};
 
 /// One wait for a subscriber that has no room.
 const WAIT: Duration = Duration::from_millis(20);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_readout::{Chunk, Config, Decoder, FETCHED_BLOCKS};
+use forebay_run::net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
 use forebay_sys::clock;
 use forebay_wire::felix::{ELINKS, Elink, Fid};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -22,7 +23,6 @@ use crate::elink_table::ElinkTable;
 use crate::error::ReadoutError;
 use crate::kept::KeptBlocks;
 use crate::outlet::{Outlet, Shared, Showing, Totals, wait_for_room};
-use forebay_run::net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
 
 /// Blocks that are decoded before they are given back.
 const BATCH: u64 = 64;
@@ -78,7 +78,7 @@ struct Reader<'a> {
 
 /// Reads one DMA buffer to its end. `ready` is told where its chunks are published; `stops` says when to stop. What fails when the buffer is open is in the summary,
 /// beside what had been done.
-pub fn run(
+pub(crate) fn run(
     plan: &ReaderPlan,
     mut book: BufferBook,
     ready: impl FnOnce(&Address),

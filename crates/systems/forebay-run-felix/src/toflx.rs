@@ -16,6 +16,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
+use forebay_run::child::Parent;
+use forebay_run::metrics::{MetricsServer, Shown};
+use forebay_run::net::{Address, Delivered, NetSummary, Receiver, Settings};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
 use forebay_wire::felix::Fid;
@@ -25,9 +28,6 @@ use crate::error::ReadoutError;
 use books::{Books, Unrouted, Unwritten};
 use card::Card;
 pub use card::CardTarget;
-use forebay_run::child::Parent;
-use forebay_run::metrics::{MetricsServer, Shown};
-use forebay_run::net::{Address, Delivered, NetSummary, Receiver, Settings};
 pub use summary::{ToFlxCardSummary, ToFlxSummary};
 
 /// Longest wait for messages: so long after its end a card that was killed is noticed.

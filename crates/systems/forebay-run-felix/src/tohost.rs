@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Closed, Condition, Reason};
+use forebay_run::child::Parent;
+use forebay_run::error::RunError;
+use forebay_run::metrics::{MetricsServer, Shown};
+use forebay_run::net::{Address, Settings};
+use forebay_run::run_dir::KeptLedger;
 use forebay_sys::process;
 use forebay_sys::signals::StopSignals;
 use serde::Serialize;
@@ -17,11 +22,6 @@ use crate::buffer_summary::{BufferSummary, CardEnd};
 use crate::device::{Device, DeviceError, DeviceInfo};
 use crate::error::ReadoutError;
 use crate::reader::{self, ReaderPlan};
-use forebay_run::child::Parent;
-use forebay_run::error::RunError;
-use forebay_run::metrics::{MetricsServer, Shown};
-use forebay_run::net::{Address, Settings};
-use forebay_run::run_dir::KeptLedger;
 
 /// The main thread looks after the others so often.
 const LOOK: Duration = Duration::from_millis(50);

@@ -2,10 +2,10 @@
 
 use forebay_emu::card::Dma;
 use forebay_emu::card::board::{Board, BoardConfig, BoardError, Defect, Fault};
+use forebay_run_felix::device::DeviceInfo;
 
 use super::{CardPlan, Process, Rings};
 use crate::diagnostics::{ServedBoard, board_of};
-use forebay_run_felix::device::DeviceInfo;
 
 /// The board that a plan asks for.
 pub(super) fn board(plan: &CardPlan, info: &DeviceInfo) -> Result<Board, BoardError> {

@@ -2,11 +2,11 @@
 
 use forebay_emu::card::Card;
 use forebay_ring::{BlockConsumer, BlockRingMemory, BlockRingSpec, RingError};
+use forebay_run_felix::device::{Door, Writer};
 use forebay_wire::felix::PACKET_BYTES;
 
 use crate::card_books::FromHostBook;
 use crate::diagnostics::ServedBoard;
-use forebay_run_felix::device::{Door, Writer};
 
 /// Packets that are taken between two looks at the time.
 const BATCH: u64 = 4096;
@@ -185,13 +185,13 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use forebay_emu::card::CardConfig;
+    use forebay_run_felix::device::{
+        DeviceError, DeviceInfo, FromHostDevice, FromHostInfo, Wanted, ask, from_host_spec,
+    };
     use forebay_wire::felix::{Elink, PacketFormat, PacketWriter};
 
     use super::*;
     use crate::card_books::CardBooks;
-    use forebay_run_felix::device::{
-        DeviceError, DeviceInfo, FromHostDevice, FromHostInfo, Wanted, ask, from_host_spec,
-    };
 
     struct Bench {
         card: Card,

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 use forebay_emu::card::Dma;
 use forebay_ledger::{Closed, Condition, Reason};
 use forebay_ring::BlockProducer;
+use forebay_run::child::Parent;
+use forebay_run::metrics::MetricsServer;
+use forebay_run_felix::check::frame::Next;
+use forebay_run_felix::device::{DeviceInfo, Door};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
 use forebay_wire::felix::{BlockFormat, BlockHead};
@@ -20,10 +24,6 @@ use serde::Serialize;
 use super::{CardPlan, DmaSummary, Rings};
 use crate::error::EmuError;
 use books::{Books, CUT_OFF, NO_BLOCK};
-use forebay_run::child::Parent;
-use forebay_run::metrics::MetricsServer;
-use forebay_run_felix::check::frame::Next;
-use forebay_run_felix::device::{DeviceInfo, Door};
 use reading::{Reading, Sequences, Survey, head_of, survey};
 
 /// Longest wait: so late is a reader let in, or an order heard.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use forebay_emu::Behind;
 use forebay_emu::card::{CardAccount, FromHostBooks};
 use forebay_ledger::Closed;
+use forebay_run::error::RunError;
 use forebay_sys::process;
 use serde::Serialize;
 
 use super::Process;
-use forebay_run::error::RunError;
 
 /// What became of one DMA buffer.
 #[derive(Clone, Debug, Serialize)]

@@ -7,14 +7,14 @@ use forebay_emu::card::board::{
     BOARD_FIRMWARE, BOARD_LINKS, BoardConfig, Defect, Fault, Firmware, Repair,
 };
 use forebay_readout::validate::Limits;
-use forebay_wire::felix::BlockFormat;
-
-use super::sections::{BATCH, BATCH_SECTIONS, DEFECTS};
-use crate::validate::BatchPlan;
 use forebay_run::config::block::Block;
 use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
+use forebay_wire::felix::BlockFormat;
+
+use super::sections::{BATCH, BATCH_SECTIONS, DEFECTS};
+use crate::validate::BatchPlan;
 
 /// Reads the file of a batch.
 ///

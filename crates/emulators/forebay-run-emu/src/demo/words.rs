@@ -1,9 +1,9 @@
 //! The last words of the chain.
 
 use forebay_ledger::last_words;
+use forebay_run::words::part_of;
 
 use super::DemoSummary;
-use forebay_run::words::part_of;
 
 impl DemoSummary {
     /// What was lost and what is not whole, and then whether all of it is accounted for.

@@ -1,11 +1,11 @@
 //! Changes the map in the text of a card's file; what it does not change stays as it was written, remarks too.
 
+use forebay_run::config::mistake::Mistakes;
 use forebay_wire::felix::Elink;
 use thiserror::Error;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::config::parse_card;
-use forebay_run::config::mistake::Mistakes;
 
 /// What is to become of some E-links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

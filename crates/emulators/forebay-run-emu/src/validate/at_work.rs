@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use forebay_readout::validate::{Campaign, CardReport, Expected, Limits, Test, Verdict};
+use forebay_run_felix::device::DeviceError;
 use serde::Serialize;
 
 use crate::diagnostics::{Diagnosed, board_of};
-use forebay_run_felix::device::DeviceError;
 
 /// What the campaign says of a card at work.
 #[derive(Clone, Debug, Serialize)]

@@ -11,10 +11,10 @@ use std::time::Duration;
 use forebay_evb::{EventMeta, Output, Slot};
 use forebay_ledger::{Book, HistogramWriter, Leak, Words};
 use forebay_ring::Producers;
+use forebay_run::error::RunError;
 
 use crate::books::Books;
 use crate::plan::{Plan, SinkKind};
-use forebay_run::error::RunError;
 use offer::Offer;
 
 /// Seconds between 1970 and the epoch of HADES run numbers.

@@ -1,11 +1,11 @@
 //! Sources that are E-links, and how their chunks are read.
 
+use forebay_run::config::block::Block;
+use forebay_run::config::security::{certificate_files, read};
 use forebay_wire::felix::{Elink, Fid};
 
 use crate::config::sources::Sources;
 use crate::plan::{ElinksPlan, Plan, SourceKey, SourcePlan};
-use forebay_run::config::block::Block;
-use forebay_run::config::security::{certificate_files, read};
 
 /// Keys of a block of sources that only datagrams need.
 const OF_DATAGRAMS: [&str; 7] = [

@@ -1,12 +1,12 @@
 //! The `[[sinks]]` blocks.
 
+use forebay_run::config::block::Block;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::plan::{Backpressure, FilePlan, SinkKind, SinkPlan, TcpPlan};
 use crate::presets;
-use forebay_run::config::block::Block;
 
 /// Most sinks of a run.
 const SINKS_MAX: usize = 16;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use forebay_evb::SOURCES_MAX;
+use forebay_run::config::block::Block;
 
 use crate::config::elinks;
 use crate::plan::{SourceKey, SourcePlan};
 use crate::presets;
-use forebay_run::config::block::Block;
 
 /// Ports and sources of a file.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! The sections of the two stages, and what must agree between sections.
 
+use forebay_run::config::block::Block;
+
 use crate::plan::{BuilderPlan, CompletionName, FullPolicy, Plan, ReceiverPlan};
 use crate::presets;
-use forebay_run::config::block::Block;
 
 /// What a datagram needs free in a queue beside the message before it.
 const DATAGRAM_ROOM_BYTES: u64 = 65_536 + 64;

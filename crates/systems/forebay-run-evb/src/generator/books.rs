@@ -6,13 +6,13 @@ use forebay_emu::{Behind, Totals};
 use forebay_ledger::{
     Book, Condition, GroupWriter, Reason, SchemaBuilder, Words, join::DESTINATION_PORT,
 };
+use forebay_run::error::RunError;
+use forebay_run::run_dir::KeptLedger;
 
 use super::{GeneratorPlan, GeneratorReport};
 use crate::books::{Books, GeneratorWords};
 use crate::error::EvbError;
 use crate::plan::Plan;
-use forebay_run::error::RunError;
-use forebay_run::run_dir::KeptLedger;
 
 /// The emulator's books in a ledger.
 #[derive(Debug)]

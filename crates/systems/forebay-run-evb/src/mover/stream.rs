@@ -6,6 +6,8 @@ use forebay_ledger::{
     Account, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, RunWriter,
     Schema, SchemaBuilder, SchemaError, Tally, Unit, Words,
 };
+use forebay_run::error::RunError;
+use forebay_run::stage::Report;
 use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader};
@@ -15,8 +17,6 @@ use forebay_wire::unit::round_up_8;
 use crate::books::{SinkWords, declare_writer};
 use crate::plan::FilePlan;
 use crate::sink::{Block, Bytes, HldWriter, SinkBooks, Tenure, Writer};
-use forebay_run::error::RunError;
-use forebay_run::stage::Report;
 
 /// Handles of a stream's books: one group.
 pub(super) struct StreamWords {

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use forebay_run::error::RunError;
 use forebay_wire::mover::{Hello, Refusal};
 
 use super::stream::Stream;
 use super::summary::{StreamSummary, Unlisted};
 use crate::plan::FilePlan;
-use forebay_run::error::RunError;
 
 /// Most streams that are open at a time. For one more, the one that was longest without a connection is closed; when it
 /// comes again it is opened from its ledger.

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use forebay_ledger::{Closed, Supervisor as Life, Verdict, audit};
+use forebay_run::error::RunError;
+use forebay_run::removed::Removed;
 
 use super::door::Door;
 use super::stream::Stream;
 use super::streams::Streams;
 use crate::run_files::files_of_runs;
 use crate::summary::{Lost, drops};
-use forebay_run::error::RunError;
-use forebay_run::removed::Removed;
 
 /// One stream.
 #[derive(Debug, Clone, Serialize)]

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use forebay_ledger::{Leak, Words};
 use forebay_link::bytes::{Address, Security};
-use forebay_sys::clock;
-
-use super::{DRAIN_LIMIT_NS, SLEEP};
-use crate::error::EvbError;
-use crate::plan::{ElinksPlan, Plan, SourceKey};
 use forebay_run::error::RunError;
 use forebay_run::net::{
     CertificateFiles, Certificates, Entry, NetError, NetSummary, Settings, Subscriber,
 };
 use forebay_run::stage::{Report, StageControl};
+use forebay_sys::clock;
+
+use super::{DRAIN_LIMIT_NS, SLEEP};
+use crate::error::EvbError;
+use crate::plan::{ElinksPlan, Plan, SourceKey};
 use intake::Intake;
 
 /// The subscriber cannot go on.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use forebay_run::error::RunError;
 use forebay_sys::clock;
 
 use super::{BLOCKED_SLEEP, DRAIN_LIMIT_NS, Receiver};
 use crate::plan::{FullPolicy, ReceiverPlan};
 use crate::receiver::port::Turn;
-use forebay_run::error::RunError;
 
 /// Longest time to take what full rings kept in the sockets, and to drop it by name.
 const DROP_LIMIT_NS: u64 = 2_000_000_000;

@@ -1,9 +1,9 @@
 //! What the receiver counts beside its ports: losses that are the whole host's, and its own sleeps.
 
 use forebay_ledger::{Book, GroupWriter, Words};
+use forebay_run::error::RunError;
 
 use crate::books::{Books, HostWords};
-use forebay_run::error::RunError;
 
 /// The books of the host's group.
 pub(crate) struct HostBook {

@@ -11,6 +11,7 @@ use forebay_evb::{Accepted, Dropped, MessageCheck, Reject, Rejected, Step};
 use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
 use forebay_link::{BufferFill, DropCounter};
 use forebay_ring::Producers;
+use forebay_run::error::RunError;
 use forebay_wire::hadtu::{MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
@@ -18,7 +19,6 @@ use super::unsaid::{RECORD_EXTRA_BYTES, Unsaid};
 use crate::books::{Books, PortWords, QueueWords};
 use crate::carriage::Carriage;
 use crate::plan::Plan;
-use forebay_run::error::RunError;
 
 /// Longest UDP payload, and what a receive needs free in a ring.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 65_536;

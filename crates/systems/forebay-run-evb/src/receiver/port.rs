@@ -6,13 +6,13 @@ use forebay_ledger::{Leak, Words};
 use forebay_link::udp::UdpPort;
 use forebay_link::{Adopted, BatchMode, BatchTag, Datagram, RecvBatch};
 use forebay_ring::Producers;
+use forebay_run::error::RunError;
 use forebay_sys::clock;
 
 use super::lane::{Arrival, DATAGRAM_BYTES_MAX, Lanes};
 use super::unsaid::{NOTE_BYTES, NOTES_MAX, RECORD_EXTRA_BYTES};
 use crate::books::Books;
 use crate::plan::{FullPolicy, Plan, ReceiverPlan};
-use forebay_run::error::RunError;
 
 /// More room that a buffer of merged datagrams takes in a ring: a header and padding for each of them.
 const MERGED_BYTES_MAX: usize = 128 * 64;

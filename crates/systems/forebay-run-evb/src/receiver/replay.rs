@@ -10,6 +10,8 @@ use std::time::Duration;
 use forebay_ledger::{Book, GroupWriter, Leak, Tally, Words};
 use forebay_link::pcap::{Capture, CaptureError, Captured};
 use forebay_ring::Producers;
+use forebay_run::error::RunError;
+use forebay_run::stage::{Report, StageControl};
 use forebay_sys::clock;
 
 use super::lane::{Arrival, Lanes};
@@ -17,8 +19,6 @@ use super::{DRAIN_LIMIT_NS, SLEEP};
 use crate::books::{Books, CaptureDrop, CaptureWords};
 use crate::error::EvbError;
 use crate::plan::{Plan, ReplayPlan};
-use forebay_run::error::RunError;
-use forebay_run::stage::{Report, StageControl};
 
 /// Datagrams taken before the books are committed and the builder sees them.
 pub(crate) const BATCH_DATAGRAMS: u64 = 64;

@@ -12,6 +12,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use forebay_run::error::RunError;
+use forebay_run::stage::Report;
+use forebay_run::watched::{Fate, Identity, fate, find, identity, moved_to};
 use forebay_sys::clock;
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
@@ -19,9 +22,6 @@ use super::begun::{claim, create_new, options};
 use super::kept::Kept;
 use super::{Block, Dropped, SinkBooks, Writer, name};
 use crate::plan::FilePlan;
-use forebay_run::error::RunError;
-use forebay_run::stage::Report;
-use forebay_run::watched::{Fate, Identity, fate, find, identity, moved_to};
 
 /// So many removed files are told each by its name; further ones are counted.
 const REMOVED_TOLD_MAX: u32 = 16;

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use forebay_ledger::Leak;
 use forebay_ring::{Consumers, Record};
+use forebay_run::stage::Report;
 use forebay_sys::clock;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Totals};
 
 use super::{Block, Bytes, Dropped, SinkBooks, ToBuilder};
 use crate::carriage::Carriage;
 use crate::plan::TcpPlan;
-use forebay_run::stage::Report;
 use link::{Link, LinkError};
 
 /// Most bytes sent and not acknowledged.

@@ -1,10 +1,10 @@
 //! What a sink left in its queue, counted record by record.
 
 use forebay_ring::{Producers, RingSetMemory, View};
+use forebay_run::error::RunError;
 use forebay_wire::hld::EVENT_HEADER_BYTES;
 
 use crate::plan::Plan;
-use forebay_run::error::RunError;
 
 /// What lay in a queue.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use forebay_run::error::RunError;
 use forebay_sys::socket::{UdpOptions, bind_udp};
 
 use super::Supervisor;
 use crate::plan::Plan;
 use crate::stages::Role;
-use forebay_run::error::RunError;
 
 impl Supervisor {
     /// Fresh descriptors of everything the role needs.

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_msg::Config;
-
-use super::sections::{DEVICES, TOHOST, TOHOST_SECTIONS};
-use crate::tohost::{DevicePlan, ToHostFile};
 use forebay_run::config::block::Block;
 use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
 use forebay_run::config::security::security;
 use forebay_run::net::Settings;
+
+use super::sections::{DEVICES, TOHOST, TOHOST_SECTIONS};
+use crate::tohost::{DevicePlan, ToHostFile};
 
 /// Reads to-host's file.
 ///

@@ -15,11 +15,11 @@ use forebay_ledger::{
 };
 use forebay_readout::Status;
 use forebay_readout::payload::Wrong;
+use forebay_run::error::RunError;
+use forebay_run::run_dir::KeptLedger;
 
 use super::report::SwrodReport;
 use super::table::{Outcomes, Totals};
-use forebay_run::error::RunError;
-use forebay_run::run_dir::KeptLedger;
 
 /// They are shown so often.
 const SHOW_NS: u64 = 100_000_000;

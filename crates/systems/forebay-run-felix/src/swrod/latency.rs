@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use forebay_ledger::{HistogramWriter, LedgerReader};
 use forebay_readout::numbers::Step;
+use forebay_run::error::RunError;
 use forebay_sys::clock;
 use serde::Serialize;
 
 use crate::trigger_times::{EVERY, SeenTimes};
-use forebay_run::error::RunError;
 
 /// Percentiles in ns, at most 1.6 % off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use forebay_ledger::Closed;
 use forebay_readout::fragments::Fragments;
+use forebay_run::net::NetSummary;
 use serde::Serialize;
 
 use super::latency::LatencyReport;
 use super::table::Table;
-use forebay_run::net::NetSummary;
 
 /// Counts by name; names with 0 are left out.
 pub type ByName = BTreeMap<&'static str, u64>;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use forebay_ledger::Closed;
+use forebay_run::net::NetSummary;
 use serde::Serialize;
 
 use super::books::{UNWRITTEN, Unwritten};
 use crate::buffer_summary::CardEnd;
-use forebay_run::net::NetSummary;
 
 /// What became of what was for one card.
 #[derive(Clone, Debug, Serialize)]

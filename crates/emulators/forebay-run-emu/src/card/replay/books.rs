@@ -6,10 +6,10 @@
 use forebay_ledger::{
     Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Tally, Unit,
 };
-
-use crate::card::{CardPlan, Rings};
 use forebay_run::error::RunError;
 use forebay_run::run_dir::KeptLedger;
+
+use crate::card::{CardPlan, Rings};
 
 /// Reasons of the file's account, and the place of each.
 const FILE_REASONS: [&str; 2] = ["no_block", "cut_off"];

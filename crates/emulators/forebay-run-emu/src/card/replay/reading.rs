@@ -5,12 +5,12 @@ use std::fs::File;
 use std::path::Path;
 
 use forebay_readout::{Config, Decoder};
+use forebay_run::error::RunError;
+use forebay_run_felix::check::frame::{Framer, Next, Window, detect};
 use forebay_wire::felix::{BlockFormat, BlockHead, ELINKS};
 
 use super::BlockReplay;
 use crate::error::EmuError;
-use forebay_run::error::RunError;
-use forebay_run_felix::check::frame::{Framer, Next, Window, detect};
 
 /// What a file holds.
 pub(super) struct Survey {

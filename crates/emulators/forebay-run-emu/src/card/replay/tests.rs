@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use forebay_ledger::{Supervisor, audit};
 use forebay_ring::BlockConsumer;
+use forebay_run::run_dir::open_ledger;
+use forebay_run_felix::device::{Wanted, ask};
 use forebay_wire::felix::{BlockWriter, Elink};
 
 use super::*;
-use forebay_run::run_dir::open_ledger;
-use forebay_run_felix::device::{Wanted, ask};
 
 /// A file of so many empty blocks.
 fn file_of(blocks: usize, path: &Path) {

@@ -1,9 +1,10 @@
 //! The section of the card as a whole.
 
-use super::DMA_BYTES;
 use forebay_run::config::keys::Default::{Depends, Value};
 use forebay_run::config::keys::Kind::{Choice, Flag, Integer, Name, Path, PowerOfTwo, Socket};
 use forebay_run::config::keys::{Section, key};
+
+use super::DMA_BYTES;
 
 /// The card.
 pub const CARD: Section = Section {

@@ -3,12 +3,12 @@
 use forebay_evb::EventMeta;
 use forebay_ledger::{Book, Leak, Tally};
 use forebay_ring::{Meta, Producers};
+use forebay_run::error::RunError;
 
 use super::null::NullSink;
 use crate::books::{Books, OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL, OfferWords};
 use crate::carriage::Carriage;
 use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
-use forebay_run::error::RunError;
 
 /// Events are handed to a sink in blocks of about this size: one `write` each.
 const BLOCK_BYTES: usize = 1 << 20;

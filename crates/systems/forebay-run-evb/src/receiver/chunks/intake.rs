@@ -10,6 +10,9 @@ use forebay_evb::Dropped;
 use forebay_ledger::{Book, GroupWriter, Leak, Words};
 use forebay_readout::unwrap::Unwrap;
 use forebay_ring::{Full, Producers};
+use forebay_run::error::RunError;
+use forebay_run::net::{Payload, Viewed};
+use forebay_run::stage::StageControl;
 use forebay_sys::clock;
 use forebay_wire::felix::Fid;
 use forebay_wire::hadtu::{QUEUE_DECODING_TRB, UNIT_HEADER_BYTES, round_up_8};
@@ -22,9 +25,6 @@ use crate::error::EvbError;
 use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
 use crate::receiver::unsaid::Unsaid;
 use crate::receiver::{DRAIN_LIMIT_NS, SLEEP};
-use forebay_run::error::RunError;
-use forebay_run::net::{Payload, Viewed};
-use forebay_run::stage::StageControl;
 
 /// A source's sub-events become a message when they are so many bytes, or when nothing more is there.
 const GATHERED_BYTES: usize = 32 << 10;

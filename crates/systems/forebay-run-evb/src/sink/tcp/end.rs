@@ -1,9 +1,9 @@
 //! What a mover says at the end, held against the sink's own books.
 
+use forebay_run::stage::Report;
 use forebay_wire::mover::Totals;
 
 use super::TcpSink;
-use forebay_run::stage::Report;
 
 impl TcpSink {
     pub(super) fn compare(&mut self, ours: &Totals) {
