@@ -245,10 +245,25 @@ mod tests {
     fn the_oldest_of_too_many_runs_lose_their_numbers_and_nothing_else() {
         let numbers: Vec<u32> = (0..3_000_u32).map(|at| at * at).collect();
         let mut dropped = of(&numbers);
-        dropped.add_unnumbered(7);
+        dropped.add_unnumbered(3);
+        dropped.append(&Dropped::unnumbered(4));
         assert_eq!((dropped.items(), dropped.runs.len()), (3_007, RUNS_MAX));
         let unnumbered = dropped.take_unnumbered() as usize - 7;
         assert_eq!(told(dropped), numbers[unnumbered..]);
+    }
+
+    #[test]
+    fn a_step_back_begins_a_run() {
+        assert_eq!(of(&[100, 50, 60]).runs.len(), 2);
+        assert_eq!(of(&[0, MASK / 2]).runs.len(), 1, "half of the circle");
+        assert_eq!(of(&[0, MASK / 2 + 1]).runs.len(), 2);
+    }
+
+    #[test]
+    fn a_run_travels_with_its_step() {
+        let (first, step, items) = (5, 3, 9);
+        let run = Run { first, step, items };
+        assert_eq!(Run::from_bytes(run.to_bytes(), items), run);
     }
 
     #[test]

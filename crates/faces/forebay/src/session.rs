@@ -73,7 +73,7 @@ pub(crate) fn check_leak_of_stages() -> Result<()> {
     leak_of(hops::EVB).map(|_| ())
 }
 
-/// The switch that holds a sink up, for tests of the queues.
+/// The switch that holds a sink up while a file is there, for tests of the queues.
 pub(crate) fn stall_from_env() -> Option<String> {
     std::env::var("FOREBAY_STALL")
         .ok()

@@ -455,7 +455,8 @@ fn a_report_that_nobody_hears_costs_the_other_sinks_nothing() {
     let mover = format!("tcp://127.0.0.1:{}", base_port + 1);
     let args = ["--sink", &mover, "--sink", "file", "--mover-timeout", "2s"];
     let mut command = rig::evb(folder.path(), 1, base_port, &args);
-    let run = start(command.env("FOREBAY_STALL", "file2:5000"));
+    let (hold, told) = rig::held_up(folder.path(), "file2");
+    let run = start(command.env("FOREBAY_STALL", told));
     let builder = run.wait_stages(&["receiver", "builder"])["builder"];
     Sender::new(base_port).send(0, &message(0, 0..100, 500));
     rig::wait_items(folder.path(), ("offer", "events"), "outgoing", 200);
@@ -464,6 +465,17 @@ fn a_report_that_nobody_hears_costs_the_other_sinks_nothing() {
         (!run.stages().contains_key("receiver")).then_some(())
     });
     signal("KILL", run.pid());
+    rig::wait_for("the end of the other sink", || {
+        let verdict = audit_json(folder.path());
+        let lines = verdict["balance"]["accounts"].as_array().unwrap();
+        let tcp = lines
+            .iter()
+            .find(|it| it["place"] == "sink" && it["owner"] == "tcp");
+        let dropped = tcp.unwrap()["dropped"].as_array().unwrap().iter();
+        let lost = dropped.filter_map(|it| it["items"].as_u64()).sum::<u64>();
+        (lost == 100).then_some(())
+    });
+    std::fs::remove_file(hold).unwrap();
     rig::wait_for("the end of the builder", || {
         (!is_alive(builder)).then_some(())
     });

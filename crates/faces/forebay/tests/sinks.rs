@@ -183,7 +183,8 @@ fn a_sink_that_hangs_holds_nobody_else_up() {
     let base_port = free_ports(2);
     let small = ["--sink-queue", "1Mi", "--event-size", "64Ki"];
     let args = [&["--sink", "file", "--sink", "file"], &small[..]].concat();
-    let run = start(evb(folder.path(), 2, base_port, &args).env("FOREBAY_STALL", "file2:10000"));
+    let (hold, told) = rig::held_up(folder.path(), "file2");
+    let run = start(evb(folder.path(), 2, base_port, &args).env("FOREBAY_STALL", told));
     run.wait_stages(&["receiver", "builder"]);
     let mut sender = Sender::new(base_port);
     for first in (0..2000).step_by(50) {
@@ -208,7 +209,8 @@ fn a_sink_that_hangs_holds_nobody_else_up() {
         };
         (out("file") == Some(2000)).then(|| out("file2"))
     });
-    assert_eq!(written, Some(0), "the other one hangs no more");
+    assert_eq!(written, Some(0), "the other one does not hang");
+    std::fs::remove_file(hold).unwrap();
     signal("INT", run.pid());
     let json = run.end().json_of(0);
     assert_closed(&json, folder.path());
@@ -280,8 +282,8 @@ fn what_a_killed_builder_leaves_to_a_sink_is_lost_by_name() {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(1);
     let args = ["--sink-full", "block=90s"];
-    let mut run =
-        start(evb(folder.path(), 1, base_port, &args).env("FOREBAY_STALL", "file:600000"));
+    let (_hold, told) = rig::held_up(folder.path(), "file");
+    let mut run = start(evb(folder.path(), 1, base_port, &args).env("FOREBAY_STALL", told));
     run.wait_stages(&["receiver", "builder"]);
     Sender::new(base_port).send(0, &message(0, 0..100, 500));
     rig::wait_items(folder.path(), ("offer", "events"), "outgoing", 100);
@@ -299,7 +301,8 @@ fn give_up_one(manner: &[&str]) {
     let folder = TempDir::new().unwrap();
     let base_port = free_ports(1);
     let args = [&["--sink", "file", "--sink", "file"], manner].concat();
-    let run = start(evb(folder.path(), 1, base_port, &args).env("FOREBAY_STALL", "file2:600000"));
+    let (_hold, told) = rig::held_up(folder.path(), "file2");
+    let run = start(evb(folder.path(), 1, base_port, &args).env("FOREBAY_STALL", told));
     wait_until_served(&run, base_port, manner.is_empty());
     Sender::new(base_port).send(0, &message(0, 0..100, 500));
     rig::wait_items(folder.path(), ("offer", "events"), "outgoing", 200);

@@ -9,34 +9,36 @@
 
 mod rig;
 
+use rig::sender::{Sender, message};
 use rig::{
     assert_closed, audit_json, demo, evb, files, forebay, free_ports, hld, number, signal, start,
-    wait_for,
+    wait_for, wait_items,
 };
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn all_arrive(sources: u16, rate: &str, events: u64) {
+/// Sends so many events of all sources, no more at a time than the smallest buffer of a socket takes.
+fn all_arrive(sources: u16, events: u32) {
     let folder = TempDir::new().unwrap();
-    let json = start(&mut demo(
-        folder.path(),
-        &[
-            "--sources",
-            &sources.to_string(),
-            "--rate",
-            rate,
-            "--duration",
-            "1s",
-        ],
-    ))
-    .end()
-    .json_of(0);
+    let base_port = free_ports(sources);
+    let run = start(&mut evb(folder.path(), sources, base_port, &[]));
+    run.wait_stages(&["receiver", "builder"]);
+    let mut sender = Sender::new(base_port);
+    for first in (0..events).step_by(50) {
+        for source in 0..sources {
+            sender.send(source, &message(source, first..first + 50, 100));
+        }
+        let sent = u64::from(sources) * u64::from(first + 50);
+        wait_items(folder.path(), ("queue", "subevents"), "outgoing", sent);
+    }
+    signal("INT", run.pid());
+    let json = run.end().json_of(0);
     assert_eq!(
         (
             number(&json, "events_built"),
             number(&json, "events_partial")
         ),
-        (events, 0),
+        (u64::from(events), 0),
         "{sources}: {json}"
     );
     let events = hld::events(&files(&json));
@@ -51,26 +53,26 @@ fn all_arrive(sources: u16, rate: &str, events: u64) {
 
 #[test]
 fn one() {
-    all_arrive(1, "1000", 1000);
+    all_arrive(1, 1000);
 }
 
 #[test]
 fn around_the_old_limit() {
     for sources in [95, 96, 97] {
-        all_arrive(sources, "200", 200);
+        all_arrive(sources, 200);
     }
 }
 
 #[test]
 fn up_to_256() {
     for sources in [128, 256] {
-        all_arrive(sources, "100", 100);
+        all_arrive(sources, 100);
     }
 }
 
 #[test]
 fn a_thousand_and_twenty_four() {
-    all_arrive(1024, "50", 50);
+    all_arrive(1024, 50);
 }
 
 /// Trigger numbers of `bits` that pass their end during the run.

@@ -271,7 +271,7 @@ pub struct Plan {
     /// Least run number of a new file, so that no older file in the sinks' directories has the same; the supervisor finds it.
     #[serde(default)]
     pub run_min: u32,
-    /// `SINK:MILLISECONDS`: this sink writes nothing for so long, to test that it stalls nothing else.
+    /// `SINK:FILE`: this sink writes nothing while that file is there, to test that it stalls nothing else.
     #[serde(default)]
     pub stall: Option<String>,
     /// The capture that datagrams come from instead of sockets.
@@ -279,6 +279,20 @@ pub struct Plan {
     /// Chunks of E-links that come instead of datagrams.
     #[serde(default)]
     pub elinks: Option<ElinksPlan>,
+}
+
+/// What holds a sink or a stage up for a test: a file that is there.
+#[derive(Debug, Default)]
+pub struct Stall(Option<PathBuf>);
+
+impl Stall {
+    /// Waits, once, until the file is gone.
+    pub fn wait(&mut self) {
+        while self.0.as_ref().is_some_and(|file| file.exists()) {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        self.0 = None;
+    }
 }
 
 impl Plan {
@@ -298,14 +312,12 @@ impl Plan {
         config
     }
 
-    /// How long a test wants `sink` to hang before its first block.
+    /// What a test wants `sink` to wait for before its first block.
     #[must_use]
-    pub fn stall_of(&self, sink: &str) -> std::time::Duration {
-        let wanted = self.stall.as_deref().and_then(|text| text.rsplit_once(':'));
-        let own = wanted
-            .filter(|(name, _)| *name == sink)
-            .and_then(|(_, ms)| ms.parse().ok());
-        std::time::Duration::from_millis(own.unwrap_or(0))
+    pub fn stall_of(&self, sink: &str) -> Stall {
+        let wanted = self.stall.as_deref().and_then(|text| text.split_once(':'));
+        let own = wanted.filter(|(name, _)| *name == sink);
+        Stall(own.map(|(_, file)| PathBuf::from(file)))
     }
 
     /// Names of the sources.

@@ -24,7 +24,7 @@ use forebay_sys::clock;
 use crate::books::{Books, SinkWords};
 use crate::carriage::Carriage;
 use crate::error::EvbError;
-use crate::plan::{Plan, SinkKind, check_names};
+use crate::plan::{Plan, SinkKind, Stall, check_names};
 pub(crate) use block::{Block, Bytes};
 pub(crate) use file::HldWriter;
 pub(crate) use forebay_run::watched::LOOK;
@@ -295,8 +295,8 @@ struct Work {
     books: SinkBooks,
     out: Box<dyn Writer + Send>,
     leak: Leak,
-    /// For tests: how long the first block is held up.
-    stall: Duration,
+    /// For tests: what holds the first block up.
+    stall: Stall,
     to_builder: ToBuilder,
     /// When it last looked after its output.
     looked_ns: u64,
@@ -354,7 +354,7 @@ impl Work {
         while blocks < BLOCKS_PER_COMMIT
             && let Ok(Some(record)) = self.consumers.rings[0].next()
         {
-            std::thread::sleep(std::mem::take(&mut self.stall));
+            self.stall.wait();
             if self.books.are_lost() {
                 return blocks;
             }

@@ -94,7 +94,7 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
         }
         Role::Builder => {
             // For tests: a start that takes long.
-            std::thread::sleep(plan.stall_of("builder"));
+            plan.stall_of("builder").wait();
             place(plan.builder.cpu, plan.builder.real_time)?;
             let rings = parts.take();
             let sinks = plan

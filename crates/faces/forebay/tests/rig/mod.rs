@@ -428,6 +428,14 @@ pub(crate) fn wait_items(out: &Path, at: (&str, &str), term: &str, least: u64) {
     });
 }
 
+/// Makes the file that holds the sink or stage `name` of a run up while it is there, and what the run's environment says of it.
+pub(crate) fn held_up(folder: &Path, name: &str) -> (PathBuf, String) {
+    let file = folder.join("held_up");
+    std::fs::write(&file, "").unwrap();
+    let told = format!("{name}:{}", file.display());
+    (file, told)
+}
+
 /// Waits until all of `sent` datagrams to the sockets of a run at work are taken by the receiver, or lost to a full buffer by name.
 pub(crate) fn wait_arrived(out: &Path, sent: u64) {
     wait_for("all datagrams in the books", || {

@@ -20,7 +20,7 @@ use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Totals};
 
 use super::{Block, Bytes, Dropped, SinkBooks, ToBuilder};
 use crate::carriage::Carriage;
-use crate::plan::TcpPlan;
+use crate::plan::{Stall, TcpPlan};
 use link::{Link, LinkError};
 
 /// Most bytes sent and not acknowledged.
@@ -54,7 +54,7 @@ pub(super) struct TcpSink {
     books: SinkBooks,
     leak: Leak,
     /// For tests: how long the first block is held up.
-    stall: Duration,
+    stall: Stall,
     to_builder: ToBuilder,
     link: Option<Link>,
     sent: VecDeque<Sent>,
@@ -85,7 +85,7 @@ impl TcpSink {
             taken,
             books,
             leak: Leak::off(),
-            stall: Duration::ZERO,
+            stall: Stall::default(),
             to_builder,
             link: None,
             sent: VecDeque::new(),
@@ -100,7 +100,7 @@ impl TcpSink {
     }
 
     /// With what tests ask for.
-    pub(super) fn testing(mut self, leak: Leak, stall: Duration) -> Self {
+    pub(super) fn testing(mut self, leak: Leak, stall: Stall) -> Self {
         (self.leak, self.stall) = (leak, stall);
         self
     }
@@ -361,7 +361,7 @@ impl TcpSink {
     }
 
     fn send_block(&mut self, record: &Record) -> Result<(), LinkError> {
-        std::thread::sleep(std::mem::take(&mut self.stall));
+        self.stall.wait();
         let begin = self.sent_to.position;
         self.note_sent(record);
         let Some(link) = &mut self.link else {

@@ -8,21 +8,21 @@ use crate::receive::streams::Written;
 
 const PACKET: usize = 64 << 10;
 
-/// Books of a writer of one sender, and a reader of them.
-fn books() -> (WriterBooks, LedgerReader) {
+/// Books of a writer that has places for two senders, and a reader of them.
+fn books(leak: Leak) -> (WriterBooks, LedgerReader) {
     let mut schema = SchemaBuilder::new("writer");
-    let (words, _) = WriterWords::declare(&mut schema, 1);
+    let (words, _) = WriterWords::declare(&mut schema, 2);
     let schema = schema.finish().unwrap();
     let memory = Words::zeroed(schema.words_needed());
     let run = forebay_ledger::RunWriter::format(&schema, &memory, 1, 1).unwrap();
     drop(run);
-    let books = WriterBooks::open(&schema, &memory, words, Leak::off()).unwrap();
+    let books = WriterBooks::open(&schema, &memory, words, leak).unwrap();
     (books, LedgerReader::open(&memory).unwrap())
 }
 
 /// A writer of one sender.
 fn started(path: &Path, queue_bytes: u64) -> Writer {
-    let (books, _) = books();
+    let (books, _) = books(Leak::off());
     let output = Output::Directory(path.to_path_buf());
     let mut writer = Writer::start(output, queue_bytes, Files::default(), books).unwrap();
     writer.open(0, "north", Carries::Bytes);
@@ -30,15 +30,20 @@ fn started(path: &Path, queue_bytes: u64) -> Writer {
 }
 
 /// What its books show when it has taken a block with these packets: of `write` and of `heaps` what came, went on, was lost and is held.
-fn shown_after(output: Output, carries: Carries, packets: &[(u64, Vec<u8>)]) -> [[u64; 4]; 2] {
-    let (books, reader) = books();
+fn shown_after(
+    output: Output,
+    carries: Carries,
+    packets: &[(u64, Vec<u8>)],
+    leak: Leak,
+) -> [[u64; 4]; 2] {
+    let (books, reader) = books(leak);
     let (back, _blocks) = channel();
     let (tell, _told) = channel();
     let mut taker = Taker {
         streams: Streams::new(output),
         files: Files::default(),
         books,
-        shared: Arc::new(Shared::of(1)),
+        shared: Arc::new(Shared::of(2)),
         back,
         tell,
         failed: None,
@@ -70,11 +75,14 @@ fn its_books_close_with_each_block_wherever_payloads_go() {
     let into = |name: &str| Output::Directory(directory.path().join(name));
     let bytes: Vec<_> = [0, 10, 30].map(|at| (at, vec![7; 10])).into();
     let none = [0; 4];
-    let shown = |output| shown_after(output, Carries::Bytes, &bytes);
+    let shown = |output| shown_after(output, Carries::Bytes, &bytes, Leak::off());
     // Two that follow each other are written when one comes that does not.
     assert_eq!(shown(into("")), [[3, 2, 0, 1], none]);
     assert_eq!(shown(into("nowhere")), [[3, 0, 3, 0], none]);
     assert_eq!(shown(Output::Discard), [[3, 3, 0, 0], none]);
+    let leak = Leak::parse("writer_queue:1", &["writer_queue"]).unwrap();
+    let leaking = shown_after(Output::Discard, Carries::Bytes, &bytes, leak);
+    assert_eq!(leaking, [[2, 2, 0, 0], none]);
     let piece = |heap, bytes: &[u8]| {
         let piece = Piece {
             heap,
@@ -88,7 +96,7 @@ fn its_books_close_with_each_block_wherever_payloads_go() {
     };
     // The last one waits for its other half; of the one before it nothing came.
     let heaps = [piece(0, b"abcd"), piece(1, b"efgh"), piece(3, b"ij")];
-    let shown = |output| shown_after(output, Carries::Heaps, &heaps);
+    let shown = |output| shown_after(output, Carries::Heaps, &heaps, Leak::off());
     assert_eq!(shown(Output::Discard), [[3, 3, 0, 0], [4, 2, 0, 2]]);
     assert_eq!(shown(into("")), [[3, 3, 0, 0], [4, 0, 0, 4]]);
 }
@@ -185,7 +193,7 @@ fn what_is_in_blocks_that_nobody_wrote_is_known_to_who_gave_them() {
     while writer.waiting() > 0 {
         std::thread::yield_now();
     }
-    assert_eq!(writer.outstanding(), [Sum::default()]);
+    assert_eq!(writer.outstanding(), [Sum::default(); 2]);
     let hold = writer.hold();
     let mut handed = Sum::default();
     let taken = offer(&mut writer, 40..90, &mut handed);
@@ -202,7 +210,7 @@ fn what_is_in_blocks_that_nobody_wrote_is_known_to_who_gave_them() {
     while std::time::Instant::now() < deadline {
         assert_eq!(
             writer.outstanding(),
-            [outstanding],
+            [outstanding, Sum::default()],
             "the writer's end comes too late"
         );
     }
