@@ -5,10 +5,11 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 12] = [
+const TESTS: [&str; 13] = [
     "test",
     "--quiet",
     "--package=forebay-run",
+    "--package=forebay-run-net",
     "--package=forebay-run-evb",
     "--package=forebay-run-tdm",
     "--package=forebay-run-felix",

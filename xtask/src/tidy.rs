@@ -1,6 +1,5 @@
 //! `cargo xtask tidy`: what the compiler does not hold for us. Each check is a pure function from text to findings.
 
-mod arrows;
 mod budgets;
 mod edges;
 mod fences;
@@ -71,7 +70,6 @@ pub(crate) fn run(root: &Path, built: &[PathBuf]) -> Result<()> {
     let mut findings = Vec::new();
     findings.extend(places::check(&tree, places::ALL));
     findings.extend(edges::check(&tree, &edges::declared(&metadata)));
-    findings.extend(arrows::check(&tree));
     findings.extend(names::check(&tree));
     findings.extend(golden::check(&tree));
     findings.extend(skips::check(&tree));

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-ledger", &[]),
     ("forebay-testing", &["forebay-ledger"]),
     ("forebay-sys", &[]),
+    ("forebay-host", &["forebay-sys"]),
     ("forebay-ring", &[]),
     ("forebay-fabric", &[]),
     (
@@ -26,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-tdm", &["forebay-wire"]),
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
+    ("forebay-run-net", BELOW_RUN_NET),
     ("forebay-run-evb", BELOW_RUN_EVB),
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
@@ -34,7 +36,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "forebay",
         &[
+            "forebay-host",
             "forebay-run",
+            "forebay-run-net",
             "forebay-run-evb",
             "forebay-run-tdm",
             "forebay-run-felix",
@@ -44,21 +48,31 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-bench",
         ],
     ),
-    ("forebay-python", &["forebay-run"]),
+    ("forebay-python", &["forebay-run", "forebay-run-net"]),
     ("xtask", &["forebay-testing"]),
 ];
 
 const BELOW_RUN: &[&str] = &[
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-host",
+    "forebay-ring",
+    "forebay-link",
+];
+
+const BELOW_RUN_NET: &[&str] = &[
+    "forebay-run",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",
-    "forebay-ring",
     "forebay-link",
     "forebay-msg",
 ];
 
 const BELOW_RUN_EVB: &[&str] = &[
     "forebay-run",
+    "forebay-run-net",
+    "forebay-host",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",
@@ -72,6 +86,7 @@ const BELOW_RUN_EVB: &[&str] = &[
 
 const BELOW_RUN_TDM: &[&str] = &[
     "forebay-run",
+    "forebay-run-net",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",
@@ -80,6 +95,7 @@ const BELOW_RUN_TDM: &[&str] = &[
 
 const BELOW_RUN_FELIX: &[&str] = &[
     "forebay-run",
+    "forebay-run-net",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",
@@ -92,6 +108,7 @@ const BELOW_RUN_FELIX: &[&str] = &[
 /// Cards are emulated for the readers of cards, whose protocol they speak.
 const BELOW_RUN_EMU: &[&str] = &[
     "forebay-run",
+    "forebay-run-net",
     "forebay-run-felix",
     "forebay-wire",
     "forebay-ledger",
@@ -104,6 +121,7 @@ const BELOW_RUN_EMU: &[&str] = &[
 
 const BELOW_FACES: &[&str] = &[
     "forebay-run",
+    "forebay-run-net",
     "forebay-run-evb",
     "forebay-run-tdm",
     "forebay-run-felix",

@@ -74,13 +74,6 @@ pub(super) const FACES: Places = Places {
     ],
 };
 
-/// What is to become a runtime and a crate for each system.
-pub(super) const ASSEMBLY: Places = Places {
-    check: "arrows within the assembly",
-    kind: Kind::Sources,
-    entries: &["crates/runtime/forebay-run/src/"],
-};
-
 /// The floor of the runtime, and that of the systems on it: one crate each.
 pub(super) const RUNTIME: &str = "crates/runtime/";
 pub(super) const SYSTEMS: &str = "crates/systems/";
@@ -141,7 +134,6 @@ pub(super) const ALL: &[Places] = &[
     UNSAFE,
     ENGINES,
     FACES,
-    ASSEMBLY,
     BUDGETS,
     FORMATS,
     TESTED,

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use forebay_run::child::{Ended, Part};
 use forebay_run::error::RunError;
-use forebay_run::net::Address;
 use forebay_run::run_dir::{in_use, lock_or};
+use forebay_run_net::Address;
 
 /// How long the chain may take to end after its triggers have.
 const END_LIMIT: Duration = Duration::from_secs(90);

@@ -248,6 +248,7 @@ mod tests {
         dropped.add_unnumbered(3);
         dropped.append(&Dropped::unnumbered(4));
         assert_eq!((dropped.items(), dropped.runs.len()), (3_007, RUNS_MAX));
+        assert!(dropped.has_numbers() && !Dropped::unnumbered(7).has_numbers());
         let unnumbered = dropped.take_unnumbered() as usize - 7;
         assert_eq!(told(dropped), numbers[unnumbered..]);
     }

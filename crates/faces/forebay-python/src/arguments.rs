@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_run::hops::{self, Leak};
-use forebay_run::net::{Address, CertificateFiles, Certificates, Entry, Security, Settings, Slow};
+use forebay_run_net::{Address, CertificateFiles, Certificates, Entry, Security, Settings, Slow};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -59,7 +59,7 @@ pub(crate) fn timeout(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Dura
 
 pub(crate) fn address(text: &str) -> PyResult<Address> {
     text.parse()
-        .map_err(|error: forebay_run::net::AddressError| {
+        .map_err(|error: forebay_run_net::AddressError| {
             pyo3::exceptions::PyValueError::new_err(error.to_string())
         })
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use forebay_run::net::NetError;
+use forebay_run_net::NetError;
 use pyo3::PyErr;
 use pyo3::exceptions::{
     PyConnectionError, PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,

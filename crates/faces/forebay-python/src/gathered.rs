@@ -1,6 +1,6 @@
 //! Messages that were delivered and wait for the caller.
 
-use forebay_run::net::Delivered;
+use forebay_run_net::Delivered;
 
 /// The caller's end reads no more when so much waits, in bytes of payload.
 const FULL_BYTES: usize = 4 << 20;

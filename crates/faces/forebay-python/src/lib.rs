@@ -1,7 +1,7 @@
 //! The module `forebay._native`: messaging for Python.
 //!
 //! Messages go in and out in batches, as buffers or NumPy arrays; no line of Python runs for a single one. The end points are those of
-//! [`forebay_run::net`]. What is here holds them for Python: arguments, errors, the interpreter's lock, signals, and a thread that works for an end
+//! [`forebay_run_net`]. What is here holds them for Python: arguments, errors, the interpreter's lock, signals, and a thread that works for an end
 //! point while Python does something else.
 
 #![forbid(unsafe_code)]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use forebay_run::net::{self, NetError, NetSummary};
+use forebay_run_net as net;
+use forebay_run_net::{NetError, NetSummary};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 

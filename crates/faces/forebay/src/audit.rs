@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use forebay_host::Changes;
 use forebay_ledger::join::Party;
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
-use forebay_run::host::Changes;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{is_live, open_ledger};
 use forebay_run_evb::silence::Heard;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use forebay_host::doctor::{Check, Facts, Standing, examine};
 use forebay_run::config::ConfigError;
-use forebay_run::doctor::{Check, Facts, Standing, examine};
 use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::{self, Chain};
 use forebay_run_evb::plan::{Plan, SinkKind};

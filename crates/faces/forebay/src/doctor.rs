@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_run::doctor::{Check, Facts, Standing, examine};
+use forebay_host::doctor::{Check, Facts, Standing, examine};
 use forebay_run::run_dir::clean_memory;
 use forebay_run_evb::config;
 use forebay_run_evb::config::needs::Memory;

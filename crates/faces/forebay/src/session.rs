@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use forebay_host::Changes;
 use forebay_ledger::{Leak, Verdict, grouped};
 use forebay_run::hops;
-use forebay_run::host::Changes;
 use forebay_run::removed::Removed;
 use forebay_run::watched::OUTPUT_REMOVED;
 use forebay_run_evb::books::Books;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use forebay_run::hops;
-use forebay_run::net::bus::Bus;
-use forebay_run::net::{Address, Entry};
 use forebay_run_felix::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
+use forebay_run_net::bus::Bus;
+use forebay_run_net::{Address, Entry};
 use forebay_wire::felix::{Elink, Fid};
 
 mod text;

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_run::net::{Address, NetSummary, Publisher, Settings};
+use forebay_run_net::{Address, NetSummary, Publisher, Settings};
 use forebay_wire::felix::{Elink, Fid, Generated};
 use forebay_wire::hld::{Event, EventHeader};
 use forebay_wire::subevent::SUB_EVENT_HEADER_BYTES;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_run::net::{Address, NetSummary, Publisher, Settings};
+use forebay_run_net::{Address, NetSummary, Publisher, Settings};
 use forebay_wire::felix::{Elink, Fid, Generated, TtcMessage};
 use rig::{Ended, Run, forebay, start};
 use serde_json::{Value, json};

@@ -315,7 +315,7 @@ fn a_killed_subscriber_costs_no_other_one() {
 
 #[test]
 fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
-    use forebay_run::net::{Address, Entry, Settings, Subscriber};
+    use forebay_run_net::{Address, Entry, Settings, Subscriber};
 
     let chain = Chain::new("rate_hz = 5000", "comes-goes");
     let card = chain.card();

@@ -8,7 +8,6 @@ pub mod keys;
 pub mod mistake;
 pub mod page;
 pub mod reference;
-pub mod security;
 mod spelling;
 
 pub use file::ConfigError;

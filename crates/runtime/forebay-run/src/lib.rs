@@ -1,16 +1,13 @@
 //! The runtime of every system: clocks, threads, processes, the run directory with its ledger and record, the reader of configuration files, the
-//! metrics page; and messaging, until it has a crate of its own.
+//! metrics page. It knows no system.
 
 #![forbid(unsafe_code)]
 
 pub mod child;
 pub mod config;
-pub mod doctor;
 pub mod error;
 pub mod hops;
-pub mod host;
 pub mod metrics;
-pub mod net;
 pub mod removed;
 pub mod run_dir;
 pub mod stage;

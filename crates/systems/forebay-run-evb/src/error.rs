@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_run::error::RunError;
-use forebay_run::net::{CertificateError, NetError};
+use forebay_run_net::{CertificateError, NetError};
 use thiserror::Error;
 
 use crate::plan::{MoverLimit, QueueTooSmall};

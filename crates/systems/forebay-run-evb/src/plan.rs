@@ -14,7 +14,7 @@ use forebay_ring::RingSetSpec;
 use forebay_wire::subevent::TriggerBits;
 
 pub use fit::QueueTooSmall;
-use forebay_run::doctor::Needs;
+use forebay_host::doctor::Needs;
 pub use mover::MoverLimit;
 pub(crate) use mover::{RUN_NAME_BYTES_MAX, check_names};
 

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use forebay_host::{Changes, Reading};
 use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
 use forebay_link::RecvBatch;
 use forebay_ring::RingSetMemory;
 use forebay_run::error::RunError;
-use forebay_run::host::{Changes, Reading};
 use forebay_run::run_dir::RunDir;
 use forebay_run::stage::{Order, Report};
 use forebay_run::worker::{Ended, Worker};

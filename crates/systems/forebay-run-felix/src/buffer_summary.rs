@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay_readout::{Account as Decoded, Damage, Status};
 use serde::Serialize;
 
-use forebay_run::net::NetSummary;
+use forebay_run_net::NetSummary;
 
 /// How reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,7 +1,7 @@
 //! What can stop link readout.
 
 use forebay_run::error::RunError;
-use forebay_run::net::NetError;
+use forebay_run_net::NetError;
 use thiserror::Error;
 
 use crate::device::DeviceError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_ledger::Leak;
 use forebay_readout::{Bytes, Chunk, Payload};
 use forebay_ring::View;
-use forebay_run::net::{MemoryId, NetError, Publisher};
+use forebay_run_net::{MemoryId, NetError, Publisher};
 use forebay_sys::clock;
 
 use crate::books::{BufferBook, Unpublished};

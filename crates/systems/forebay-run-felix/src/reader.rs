@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_readout::{Chunk, Config, Decoder, FETCHED_BLOCKS};
-use forebay_run::net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
+use forebay_run_net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
 use forebay_sys::clock;
 use forebay_wire::felix::{ELINKS, Elink, Fid};
 use rustix::event::{PollFd, PollFlags, Timespec};

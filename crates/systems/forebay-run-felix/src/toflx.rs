@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use forebay_ledger::{Condition, Reason};
 use forebay_run::child::Parent;
 use forebay_run::metrics::{MetricsServer, Shown};
-use forebay_run::net::{Address, Delivered, NetSummary, Receiver, Settings};
+use forebay_run_net::{Address, Delivered, NetSummary, Receiver, Settings};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
 use forebay_wire::felix::Fid;

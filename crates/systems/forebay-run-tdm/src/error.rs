@@ -54,7 +54,7 @@ pub enum TdmError {
         /// Where.
         address: String,
         /// Why not.
-        source: Box<forebay_run::net::NetError>,
+        source: Box<forebay_run_net::NetError>,
     },
     /// Configuration: no address of messages.
     #[error("{address} is no address of messages: {source}")]
@@ -62,7 +62,7 @@ pub enum TdmError {
         /// What was given.
         address: String,
         /// Why it is none.
-        source: forebay_run::net::AddressError,
+        source: forebay_run_net::AddressError,
     },
     /// Configuration: bytes have no boundaries, and messages have.
     #[error(

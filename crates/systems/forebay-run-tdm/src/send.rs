@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Leak, Reason};
-use forebay_run::net::Address;
+use forebay_run_net::Address;
 use forebay_sys::gso::{GsoSend, SEGMENTS_MAX};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};

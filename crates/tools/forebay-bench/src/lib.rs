@@ -10,6 +10,7 @@ pub mod bench;
 pub mod chain;
 pub mod conditions;
 pub mod figure;
+pub mod messaging;
 mod namespace;
 pub mod net;
 pub mod plot;

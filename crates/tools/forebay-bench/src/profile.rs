@@ -275,7 +275,7 @@ mod tests {
     fn names_lose_types_and_modules() {
         for (name, is) in [
             (
-                "forebay_run::net::end_point::EndPoint<R>::turn",
+                "forebay_run_net::end_point::EndPoint<R>::turn",
                 "EndPoint::turn",
             ),
             (

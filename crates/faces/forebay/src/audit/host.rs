@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forebay_run::host::Changes;
+use forebay_host::Changes;
 use serde_json::Value;
 
 /// The record of the run `run_id` in `directory`; none where it has left none yet.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use forebay_host::Changes;
 use forebay_ledger::join::{Joined, join};
-use forebay_run::host::Changes;
 use serde_json::{Map, Value, json};
 
 use super::{AuditFormat, Judged, judge, parts};

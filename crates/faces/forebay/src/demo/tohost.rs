@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use forebay_run::hops;
-use forebay_run::net::Address;
 use forebay_run_emu::demo::{self, DemoPlan, DemoSummary};
+use forebay_run_net::Address;
 
 use crate::output::{Format, bytes, note_line, print_line, si};
 use crate::range;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use forebay_run::host::{Meaning, Reading, meaning_of, meanings};
+use forebay_host::{Meaning, Reading, meaning_of, meanings};
 use serde::Serialize;
 
 use crate::output::{Format, print_line};

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use forebay_run::net::Address;
-use forebay_run::net::bus::{Registry, RegistrySummary};
+use forebay_run_net::Address;
+use forebay_run_net::bus::{Registry, RegistrySummary};
 
 use super::security::SecurityArgs;
 use crate::output::{Format, counted, note_line, print_line};

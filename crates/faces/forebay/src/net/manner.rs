@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use forebay_ledger::NO_SUBSCRIBER;
 use forebay_run::StopSignals;
 use forebay_run::hops;
-use forebay_run::net::{Config, NetSummary, Settings, Slow};
+use forebay_run_net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
 use crate::output::{

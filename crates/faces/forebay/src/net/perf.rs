@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use forebay_run::net::perf::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
-use forebay_run::net::{Address, ConnectionSummary};
+use forebay_bench::messaging::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
+use forebay_run_net::{Address, ConnectionSummary};
 
 use super::manner::{CommonArgs, message_bytes, rate, residual};
 use crate::output::{Format, note_line, print_line};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use forebay_run::StopSignals;
-use forebay_run::net::bus::{Announcer, Bus, Offer};
-use forebay_run::net::{Address, NetError, Publisher, Sender};
+use forebay_run_net::bus::{Announcer, Bus, Offer};
+use forebay_run_net::{Address, NetError, Publisher, Sender};
 
 use super::manner::{CommonArgs, END_LIMIT, sent, tell};
 use super::source::{Next, Source, SourceArgs};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use forebay_run::net::{CertificateFiles, Certificates, Security};
+use forebay_run_net::{CertificateFiles, Certificates, Security};
 
 use crate::output::note_line;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use forebay_run::net::Entry;
+use forebay_run_net::Entry;
 
 use super::manner::{message_bytes, tag};
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use forebay_run::StopSignals;
-use forebay_run::net::bus::Bus;
-use forebay_run::net::{
+use forebay_run_net::bus::Bus;
+use forebay_run_net::{
     Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber, Untaken,
 };
 

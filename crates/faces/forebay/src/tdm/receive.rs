@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_bench::tdm::{SessionReport, WindowFile};
-use forebay_run::net::Address;
+use forebay_run_net::Address;
 use forebay_run_tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
 };

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use forebay_run::net::Address;
+use forebay_run_net::Address;
 use forebay_run_tdm::read_key;
 use forebay_run_tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
 use forebay_run_tdm::{EmulatedClock, PORT, hops};

@@ -83,7 +83,7 @@ impl Shown {
     }
 
     /// The same for one with places that may never be taken: their accounts are shown once something is in them.
-    pub(crate) fn add_places(&self, reader: LedgerReader) {
+    pub fn add_places(&self, reader: LedgerReader) {
         self.add(reader, true);
     }
 

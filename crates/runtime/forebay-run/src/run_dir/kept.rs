@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use forebay_host::{Changes, Reading};
 use forebay_ledger::{
     Condition, LedgerReader, Reason, RunWriter, Schema, Supervisor, Verdict, Words, audit,
     audit_at_end,
@@ -11,7 +12,6 @@ use serde::Serialize;
 
 use super::RunDir;
 use crate::error::RunError;
-use crate::host::{Changes, Reading};
 
 /// A ledger in a run directory, or nowhere but in this process.
 pub struct KeptLedger {
@@ -109,7 +109,7 @@ impl KeptLedger {
     }
 
     /// What the audit will say of it when it is closed, as it was last shown.
-    pub(crate) fn verdict_at_end(&self) -> Result<Verdict, RunError> {
+    pub fn verdict_at_end(&self) -> Result<Verdict, RunError> {
         Ok(audit_at_end(&self.reader()?.snapshot()?))
     }
 

@@ -1,7 +1,7 @@
 //! Sources that are E-links, and how their chunks are read.
 
 use forebay_run::config::block::Block;
-use forebay_run::config::security::{certificate_files, read};
+use forebay_run_net::section::{certificate_files, read};
 use forebay_wire::felix::{Elink, Fid};
 
 use crate::config::sources::Sources;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use forebay_ledger::{Leak, Words};
 use forebay_link::bytes::{Address, Security};
 use forebay_run::error::RunError;
-use forebay_run::net::{
+use forebay_run::stage::{Report, StageControl};
+use forebay_run_net::{
     CertificateFiles, Certificates, Entry, NetError, NetSummary, Settings, Subscriber,
 };
-use forebay_run::stage::{Report, StageControl};
 use forebay_sys::clock;
 
 use super::{DRAIN_LIMIT_NS, SLEEP};

@@ -1,8 +1,8 @@
 //! The end of a run: its condition, what its books say about it, and the ledger's last place.
 
+use forebay_host::{Changes, Reading};
 use forebay_ledger::{Condition, GroupWriter, Reason, RunStatus, Snapshot, Words};
 use forebay_run::error::RunError;
-use forebay_run::host::{Changes, Reading};
 use forebay_run::stage::Order;
 use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};

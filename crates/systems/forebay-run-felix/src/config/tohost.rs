@@ -8,8 +8,8 @@ use forebay_run::config::block::Block;
 use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
-use forebay_run::config::security::security;
-use forebay_run::net::Settings;
+use forebay_run_net::Settings;
+use forebay_run_net::section::security;
 
 use super::sections::{DEVICES, TOHOST, TOHOST_SECTIONS};
 use crate::tohost::{DevicePlan, ToHostFile};

@@ -178,7 +178,7 @@ impl SwrodBooks {
 mod tests {
     use forebay_ledger::Closed;
     use forebay_readout::payload::Payload;
-    use forebay_run::net::NetSummary;
+    use forebay_run_net::NetSummary;
 
     use super::super::report;
     use super::super::table::Table;

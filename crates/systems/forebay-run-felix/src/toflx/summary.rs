@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use forebay_ledger::Closed;
-use forebay_run::net::NetSummary;
+use forebay_run_net::NetSummary;
 use serde::Serialize;
 
 use super::books::{UNWRITTEN, Unwritten};

@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use forebay_run::net::NetSummary;
 use forebay_run::watched::WatchedFile;
+use forebay_run_net::NetSummary;
 use forebay_tdm::heaps::{Event, Heap, Joiner, Why};
 
 use super::super::TdmError;

@@ -9,9 +9,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use forebay_run::net::NetSummary;
 use forebay_run::watched;
 use forebay_run::whole_file::BeginError;
+use forebay_run_net::NetSummary;
 use forebay_tdm::receiver::LostRange;
 use forebay_wire::tdm::Carries;
 

@@ -6,10 +6,10 @@ mod words;
 use std::collections::BTreeMap;
 
 use forebay_ledger::Closed;
-use forebay_run::net::NetSummary;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::Unkept;
 use forebay_run::watched::OUTPUT_REMOVED;
+use forebay_run_net::NetSummary;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::{Lost, PeerTotals, Phase, Receiver, Row};
 use forebay_wire::tdm::{DATA_HEAD_BYTES, EndReason, RefuseReason};

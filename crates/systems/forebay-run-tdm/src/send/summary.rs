@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use forebay_ledger::Closed;
-use forebay_run::net::NetSummary;
+use forebay_run_net::NetSummary;
 use forebay_sys::clock;
 use forebay_sys::gso::GsoMode;
 use forebay_sys::socket;

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use forebay_run::net::perf::Occupied;
 use forebay_sys::socket::{UdpOptions, bind_udp};
 use serde_json::Value;
 
 use super::line::{Goal, Line};
 use super::{Lines, Session};
+use crate::messaging::Occupied;
 use crate::running::Running;
 use crate::statistics::spread;
 use crate::tdm::left_over;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_run::net::{Address, Config, NetError, NetSummary, Sender, Settings};
+use forebay_run_net::{Address, Config, NetError, NetSummary, Sender, Settings};
 use forebay_tdm::heaps::Heap;
 use forebay_wire::heap::HEAP_BYTES_MAX;
 use forebay_wire::netio3::HEAD_BYTES_MAX;

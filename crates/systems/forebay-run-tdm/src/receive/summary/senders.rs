@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_run::net::NetSummary;
+use forebay_run_net::NetSummary;
 use forebay_tdm::receiver::{PeerState, PeerTotals, Receiver};
 use forebay_wire::tdm::Carries;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver as Blocks, SyncSender, TrySendError, sync_channel
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_run::net::{Address, Config, NetError, NetSummary, Receiver, Settings, Untaken};
+use forebay_run_net::{Address, Config, NetError, NetSummary, Receiver, Settings, Untaken};
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::{clock, wait};
 use forebay_tdm::heaps::Heap;

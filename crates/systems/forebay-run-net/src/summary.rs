@@ -1,0 +1,212 @@
+//! What an end point has to say at its end.
+
+use std::collections::BTreeMap;
+
+use forebay_ledger::{Closed, Verdict};
+use forebay_run::removed::Removed;
+use serde::Serialize;
+
+use crate::counts::Counts;
+use crate::tags::TagSummary;
+
+/// One connection, from its begin to its end.
+#[derive(Clone, Debug, Serialize)]
+pub struct ConnectionSummary {
+    /// Who was there.
+    pub peer: String,
+    /// How it ended: `over` in order, else why not.
+    pub end: &'static str,
+    /// Messages handed to the link.
+    pub messages_sent: u64,
+    /// Bytes of their payloads.
+    pub bytes_sent: u64,
+    /// Messages that were read.
+    pub messages_received: u64,
+    /// Bytes of their payloads.
+    pub bytes_received: u64,
+    /// Messages dropped here, as by the policy for a slow receiver.
+    pub dropped: u64,
+    /// Messages that the peer sent and that never came or could not be read.
+    pub lost: u64,
+    /// Messages sent of which the peer did not say what became of them.
+    pub unconfirmed: u64,
+    /// Bytes of their payloads.
+    pub unconfirmed_bytes: u64,
+    /// Messages for this side that the peer says it dropped, as this side was too slow for its policy or they were longer than its buffers; none when it
+    /// did not say.
+    pub dropped_at_peer: Option<u64>,
+    /// Messages sent less those that the peer says it took; none when it did not say, or said more than was sent, which ends the connection.
+    pub missing_at_peer: Option<u64>,
+    /// Bytes of their payloads.
+    pub missing_bytes_at_peer: Option<u64>,
+}
+
+impl ConnectionSummary {
+    /// How it ended when it did so in order.
+    pub const IN_ORDER: &str = "over";
+}
+
+/// What an end point did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NetSummary {
+    /// Messages sent, in all copies, and received.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Messages lost by name, here or on the way here.
+    pub dropped: u64,
+    /// The same by reason.
+    pub dropped_by_reason: BTreeMap<String, u64>,
+    /// Messages that are still inside: at an end that gathers, those that its caller has not taken.
+    pub held: u64,
+    /// What the audit says of the closed books: what they leave over, and what they still say to be inside, in messages and bytes.
+    #[serde(flatten)]
+    pub books: Closed,
+    /// Connections that were made.
+    pub connections_made: u64,
+    /// Attempts to connect.
+    pub attempts: u64,
+    /// Addresses on the bus beyond those that are followed, 4,096; the most at a time.
+    pub not_followed: u64,
+    /// Connections that ended otherwise than in order, by reason.
+    pub parted: BTreeMap<&'static str, u64>,
+    /// Who came to the door and was not let in, by reason.
+    pub turned_away: BTreeMap<&'static str, u64>,
+    /// How often the system refused to take a connection in.
+    pub accept_errors: u64,
+    /// Messages sent of which the receivers did not say what became of them.
+    pub unconfirmed: u64,
+    /// Bytes of their payloads.
+    pub unconfirmed_bytes: u64,
+    /// Messages for this side that the senders say they dropped, where they said it. They are in the senders' books, not in these.
+    pub dropped_at_peers: u64,
+    /// Messages sent less those that the receivers say they took, where they said it.
+    pub missing_at_peers: u64,
+    /// Bytes of their payloads.
+    pub missing_bytes_at_peers: u64,
+    /// The last connections.
+    pub connections: Vec<ConnectionSummary>,
+    /// Connections before these.
+    pub unlisted_connections: u64,
+    /// Messages that were written, and went with files that somebody removed or cut.
+    #[serde(skip_serializing_if = "Removed::is_none")]
+    pub output_removed: Removed,
+    /// What the operator should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The record of this end, where it could not be written into its directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<serde_json::Value>,
+    /// Messages and bytes by tag, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<TagSummary>>,
+}
+
+/// Connections whose summary is kept.
+const LISTED_MAX: usize = 1000;
+
+impl NetSummary {
+    /// Whether nothing is left over or left inside here, or left over at a receiver that said what it took.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let missing = [self.missing_at_peers, self.missing_bytes_at_peers];
+        self.books.is_closed() && missing == [0; 2]
+    }
+
+    /// Whether somebody removed what this end wrote, or the directory of its record.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.output_removed.any() || self.record.is_some()
+    }
+
+    pub(super) fn add(&mut self, one: ConnectionSummary) {
+        if one.end != "over" {
+            *self.parted.entry(one.end).or_default() += 1;
+        }
+        self.unconfirmed += one.unconfirmed;
+        self.unconfirmed_bytes += one.unconfirmed_bytes;
+        // What peers say is not ours to believe: it may be any number.
+        add(&mut self.dropped_at_peers, one.dropped_at_peer);
+        add(&mut self.missing_at_peers, one.missing_at_peer);
+        add(&mut self.missing_bytes_at_peers, one.missing_bytes_at_peer);
+        self.list(one);
+    }
+
+    fn list(&mut self, one: ConnectionSummary) {
+        if self.connections.len() == LISTED_MAX {
+            self.connections.remove(0);
+            self.unlisted_connections += 1;
+        }
+        self.connections.push(one);
+    }
+
+    /// Takes in what another end point of this process did. Tags are not told apart over several.
+    pub fn absorb(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        for (reason, items) in other.dropped_by_reason {
+            *self.dropped_by_reason.entry(reason).or_default() += items;
+        }
+        self.held += other.held;
+        self.books = self.books.with(&other.books);
+        self.connections_made += other.connections_made;
+        self.attempts += other.attempts;
+        self.not_followed = self.not_followed.max(other.not_followed);
+        for (reason, count) in other.parted {
+            *self.parted.entry(reason).or_default() += count;
+        }
+        self.unconfirmed += other.unconfirmed;
+        self.unconfirmed_bytes += other.unconfirmed_bytes;
+        add(&mut self.dropped_at_peers, Some(other.dropped_at_peers));
+        add(&mut self.missing_at_peers, Some(other.missing_at_peers));
+        let bytes = other.missing_bytes_at_peers;
+        add(&mut self.missing_bytes_at_peers, Some(bytes));
+        self.unlisted_connections += other.unlisted_connections;
+        other.connections.into_iter().for_each(|one| self.list(one));
+        self.tags = None;
+    }
+
+    /// Takes the sums from the books.
+    pub(super) fn take(&mut self, verdict: &Verdict) {
+        self.books = verdict.closed_books();
+        for line in &verdict.balance.accounts {
+            self.held += line.held.items.unsigned_abs();
+            if line.place == "send" || line.place == "receive" {
+                self.messages += line.outgoing.items;
+                self.bytes += line.outgoing.bytes;
+            }
+            for lost in line.dropped.iter().filter(|lost| lost.items > 0) {
+                *self
+                    .dropped_by_reason
+                    .entry(lost.reason.clone())
+                    .or_default() += lost.items;
+                self.dropped += lost.items;
+            }
+        }
+    }
+}
+
+fn add(sum: &mut u64, one: Option<u64>) {
+    *sum = sum.saturating_add(one.unwrap_or(0));
+}
+
+impl ConnectionSummary {
+    pub(super) fn of(peer: &str, end: &'static str, counts: &Counts) -> Self {
+        Self {
+            peer: peer.to_owned(),
+            end,
+            messages_sent: counts.sent[0],
+            bytes_sent: counts.sent[1],
+            messages_received: counts.read[0],
+            bytes_received: counts.read[1],
+            dropped: counts.slow[0] + counts.lost[0] + counts.too_long[0],
+            lost: counts.gap[0] + counts.broken[0],
+            unconfirmed: 0,
+            unconfirmed_bytes: 0,
+            dropped_at_peer: None,
+            missing_at_peer: None,
+            missing_bytes_at_peer: None,
+        }
+    }
+}
