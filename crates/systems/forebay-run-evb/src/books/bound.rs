@@ -129,6 +129,17 @@ mod tests {
         assert!(!is_explained(&plan, 9_001 + bound, 9_000));
     }
 
+    /// A port of two sources: each has a sender that may be ahead of its books.
+    #[test]
+    fn each_sender_of_a_port_may_have_sent_what_it_has_not_booked() {
+        let mut plan = plan();
+        plan.sources.push(plan.sources[0].clone());
+        plan.sources[1].name = "source1".to_owned();
+        let unbooked = 2 * UNBOOKED_DATAGRAMS;
+        assert!(is_explained(&plan, 9_000, 9_000 + unbooked));
+        assert!(!is_explained(&plan, 9_000, 9_001 + unbooked));
+    }
+
     #[test]
     fn the_bound_of_unread_drops_has_a_limit_itself() {
         let mut plan = plan();

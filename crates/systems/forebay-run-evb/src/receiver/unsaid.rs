@@ -189,11 +189,45 @@ mod tests {
         }
         unsaid.say(ring, 1_000);
         assert_eq!(unsaid.items(), 2);
+        let spare = ring.free_bytes() as usize - RECORD_EXTRA_BYTES - NOTE_BYTES;
+        unsaid.say(ring, spare);
+        assert_eq!(unsaid.items(), 0, "with room for both, to the byte, it is");
         // And no more than a few before one record.
         let (mut producers, mut consumers) = self::ring(64 * 1024);
         unsaid.add(&dropped((0..40).map(|at| 10_000 + at * at)));
         unsaid.say(&mut producers.rings[0], 1_000);
         assert_eq!(said(&mut producers, &mut consumers).len(), NOTES_MAX);
+    }
+
+    /// A message, an empty record, one without the flag or too short for a run are no notes, and are not read.
+    #[test]
+    fn what_is_no_note_says_no_numbers() {
+        let note = Meta {
+            tag: 4,
+            flags: NUMBERED,
+            ..Meta::default()
+        };
+        let record = |meta, len| Record {
+            position: 0,
+            len,
+            meta,
+            end: 64,
+        };
+        let run = Run {
+            first: 7,
+            step: 2,
+            items: 4,
+        };
+        let read = || Some(run.to_bytes());
+        assert_eq!(numbers(&record(note, 8), read), Some(run));
+        for (meta, len) in [
+            (Meta { items: 1, ..note }, 8),
+            (Meta { tag: 0, ..note }, 8),
+            (Meta { flags: 0, ..note }, 8),
+            (note, 7),
+        ] {
+            assert_eq!(numbers(&record(meta, len), read), None, "{meta:?} {len}");
+        }
     }
 
     /// What was dropped last is said by notes and an empty record; where nothing was there is none.
