@@ -4,8 +4,8 @@ mod budgets;
 mod edges;
 mod fences;
 mod golden;
-mod length;
 mod licences;
+mod methods;
 mod names;
 mod places;
 mod promises;
@@ -77,7 +77,7 @@ pub(crate) fn run(root: &Path, built: &[PathBuf]) -> Result<()> {
     findings.extend(promises::check(&tree));
     findings.extend(licences::check(&packages));
     findings.extend(reasons::check(&tree)?);
-    findings.extend(length::check(&tree));
+    findings.extend(methods::check(&tree));
     findings.extend(budgets::check(&tree));
     findings.extend(readme::check(&tree, &mut readme::built_help(root, built)?)?);
     for line in budgets::told(&tree) {

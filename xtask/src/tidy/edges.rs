@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
     ("forebay-run-emu", BELOW_RUN_EMU),
+    ("forebay-report", BELOW_REPORT),
     ("forebay-bench", BELOW_FACES),
     (
         "forebay",
@@ -45,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run-emu",
             "forebay-wire",
             "forebay-ledger",
+            "forebay-report",
             "forebay-bench",
         ],
     ),
@@ -119,7 +121,17 @@ const BELOW_RUN_EMU: &[&str] = &[
     "forebay-emu",
 ];
 
+/// It shows what systems tell of themselves.
+const BELOW_REPORT: &[&str] = &[
+    "forebay-run",
+    "forebay-run-evb",
+    "forebay-run-tdm",
+    "forebay-ledger",
+    "forebay-sys",
+];
+
 const BELOW_FACES: &[&str] = &[
+    "forebay-report",
     "forebay-run",
     "forebay-run-net",
     "forebay-run-evb",

@@ -13,8 +13,9 @@ use forebay_run_evb::plan::{Plan, SinkKind};
 use serde::Serialize;
 
 use crate::doctor;
-use crate::output::{Format, bytes, note_line, print_line};
+use crate::output::{Format, note_line, print_line};
 use crate::session::run_id;
+use forebay_report::text::bytes;
 
 /// Exit code of a file with mistakes.
 const MISTAKEN: u8 = 2;

@@ -33,7 +33,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: good", self.file)?;
         if let (Some(elinks), Some((buffers, bytes))) = (self.elinks, self.dma_buffers) {
-            let memory = crate::output::bytes(bytes as f64);
+            let memory = forebay_report::text::bytes(bytes as f64);
             write!(
                 f,
                 "\n  a card of {elinks} E-links, DMA buffers: {buffers}, {memory} together"

@@ -13,11 +13,12 @@ use forebay_run_evb::plan::Plan;
 use forebay_run_evb::supervisor::Supervisor;
 use forebay_run_evb::{presets, verify};
 
-use crate::output::{Format, bytes, parse_bytes};
+use crate::output::{Format, parse_bytes};
 use crate::range;
 use crate::session::{
     Manner, carry_out, check_leak_of_stages, conclude, leak_from_env, run_id, stall_from_env,
 };
+use forebay_report::text::bytes;
 
 /// Runs the main job on this machine: emulated sources, receiver, builder, files, and the balance sheet.
 ///

@@ -12,8 +12,9 @@ use forebay_run_emu::map::{Change, ElinkMap, change, svg};
 use forebay_wire::felix::Elink;
 
 use crate::elink_text::{Links, elink, links};
-use crate::output::{Format, bytes, print_line, si};
+use crate::output::{Format, print_line};
 use crate::session::BROKEN;
+use forebay_report::text::{bytes, si};
 
 /// Which E-link of a card goes into which DMA buffer, and what each can carry.
 #[derive(Debug, clap::Args)]

@@ -14,8 +14,9 @@ use forebay_run_evb::generator::{self, Booked, FaultRule, GeneratorPlan, Generat
 use forebay_run_evb::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
 
 use crate::evb::parse_trigger_bits;
-use crate::output::{Format, bytes, note_line, print_line};
+use crate::output::{Format, note_line, print_line};
 use crate::range;
+use forebay_report::text::bytes;
 
 /// Sends what real sources would.
 #[derive(Debug, clap::Args)]

@@ -20,6 +20,7 @@ mod evb;
 mod fcheck;
 mod figure;
 mod inspect;
+mod live;
 mod manual;
 mod metrics;
 mod mover;

@@ -10,8 +10,9 @@ use forebay_run::hops;
 use forebay_run_evb::mover::{Mover, MoverPlan, MoverSummary};
 use forebay_run_evb::plan::FilePlan;
 
-use crate::output::{Format, bytes, note_line, parse_duration, print_line};
+use crate::output::{Format, note_line, parse_duration, print_line};
 use crate::session::{BROKEN, closing, leak_of};
+use forebay_report::text::bytes;
 
 /// Least time that a silent connection is kept.
 const IDLE_LIMIT_MIN: Duration = Duration::from_millis(100);

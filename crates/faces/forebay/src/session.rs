@@ -16,8 +16,9 @@ use forebay_run_evb::summary::Summary;
 use forebay_run_evb::supervisor::Supervisor;
 use forebay_run_evb::triggers::Triggers;
 
-use crate::output::{Format, bytes, note_line, print_line};
-use crate::top::live::Live;
+use crate::live::Live;
+use crate::output::{Format, note_line, print_line};
+use forebay_report::text::bytes;
 
 /// Exit code when books do not close or a file is broken.
 pub(crate) const BROKEN: u8 = 1;

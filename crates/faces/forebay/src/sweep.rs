@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, FromArgMatches};
-use forebay_bench::conditions::Told;
 use forebay_bench::net::{PeerHost, Target};
 use forebay_bench::sweep::{self, Options, Report};
+use forebay_report::conditions::Told;
 
 use crate::figure::INTERRUPTED;
 use crate::output::{Format, note_line, parse_bytes, print_line};

@@ -10,9 +10,10 @@ use forebay_run_felix::CardEnd;
 use forebay_run_felix::config;
 use forebay_run_felix::toflx::{self, ToFlxSummary};
 
-use crate::output::{Format, bytes, counted, note_line, print_line};
+use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
 use crate::totals::{Totals, exit_code};
+use forebay_report::text::bytes;
 
 /// Receives messages and writes them to the E-links of cards, in from-host packets.
 ///

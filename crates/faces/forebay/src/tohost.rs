@@ -10,9 +10,10 @@ use forebay_run_felix::CardEnd;
 use forebay_run_felix::config;
 use forebay_run_felix::tohost::{self, ToHostSummary};
 
-use crate::output::{Format, bytes, counted, note_line, print_line};
+use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
 use crate::totals::{Totals, exit_code};
+use forebay_report::text::bytes;
 
 /// Reads the DMA buffers of cards and publishes their chunks by E-link.
 ///

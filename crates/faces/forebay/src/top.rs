@@ -2,23 +2,6 @@
 //!
 //! It maps the ledger and reads; the data path does not notice.
 
-mod chunks;
-mod events;
-mod fill;
-pub(crate) mod live;
-mod messages;
-mod packets;
-mod page;
-mod rows;
-mod sample;
-mod screen;
-mod source;
-mod table;
-mod terminal;
-#[cfg(test)]
-mod tests;
-mod view;
-
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_ledger::LedgerReader;
+use forebay_report::top::page::{self, Wish};
+use forebay_report::top::sample::Sample;
+use forebay_report::top::terminal;
+use forebay_report::top::view::{State, View, Watch};
 use forebay_run::run_dir::open_ledger;
 
 use crate::output::{Format, parse_duration};
-use page::Wish;
-use sample::Sample;
-use view::{State, View, Watch};
 
 /// Shortest and longest time between two looks.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(3600));
@@ -90,7 +74,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
 /// One page, or one per interval.
 fn print(args: &TopArgs, reader: &LedgerReader) -> Result<()> {
     let signals = forebay_run::signals()?;
-    let mut watch = Watch::new();
+    let mut watch = Watch::default();
     let first = watch.view(Sample::take(reader)?);
     if first.state != State::Live {
         return show(args, &first);

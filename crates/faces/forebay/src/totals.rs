@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use forebay_ledger::Closed;
 
-use crate::output::{bytes, counted, print_line, si};
+use crate::output::{counted, print_line};
 use crate::session::BROKEN;
+use forebay_report::text::{bytes, si};
 
 /// What there was in all.
 pub(crate) struct Totals<'a> {

@@ -18,8 +18,8 @@ use anyhow::{Context, Result, bail};
 use forebay_run::StopSignals;
 use forebay_sys::host::CpuTicks;
 
-use crate::conditions::Conditions;
-use crate::statistics::is_settled;
+use forebay_report::conditions::Conditions;
+use forebay_report::statistics::is_settled;
 pub use line::{Failed, Line, Report};
 
 /// How benches are run.
@@ -253,7 +253,7 @@ fn carry_out<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::spread;
+    use forebay_report::statistics::spread;
 
     fn line(what: &str) -> Result<Line> {
         let value = spread([1.0]).context("a value")?;

@@ -24,9 +24,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::conditions::Conditions;
-use crate::rows::Row;
 use definition::{DEFINITIONS, Definition};
+use forebay_report::conditions::Conditions;
+use forebay_report::rows::Row;
 pub use report::Report;
 use scan::Scanned;
 

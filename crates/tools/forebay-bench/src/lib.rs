@@ -8,18 +8,14 @@
 
 pub mod bench;
 pub mod chain;
-pub mod conditions;
 pub mod figure;
 pub mod messaging;
 mod namespace;
 pub mod net;
-pub mod plot;
 mod profile;
 pub mod progress;
 mod readout;
-pub mod rows;
 mod running;
-pub mod statistics;
 pub mod sweep;
 pub mod tdm;
 pub mod udp;

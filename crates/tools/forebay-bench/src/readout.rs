@@ -13,7 +13,7 @@ use forebay_run::run_dir::open_ledger;
 use forebay_run_emu::demo::{self, DemoPlan, DemoSummary};
 
 use crate::net::Interrupted;
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// How often fills are looked at.
 const PERIOD: Duration = Duration::from_millis(20);

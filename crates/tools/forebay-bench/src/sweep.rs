@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::conditions::Conditions;
 use crate::net::peer::{Peer, Peers};
 use crate::net::perf::{BOOKS_OPEN, Perf};
 use crate::net::{Ground, Interrupted, PeerHost, Skipped};
 use crate::progress::Progress;
-use crate::rows::Row;
+use forebay_report::conditions::Conditions;
+use forebay_report::rows::Row;
 use grid::{Point, Task};
 use store::Store;
 pub use summary::{PointSummary, Report};

@@ -3,11 +3,7 @@
 mod ground;
 pub(crate) mod loopback;
 pub(crate) mod packets;
-pub(crate) mod picture;
-mod report;
-pub(crate) mod seen;
 mod session;
-pub(crate) mod windows;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,13 +11,11 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use crate::conditions::Conditions;
-use crate::statistics::quartiles;
+use forebay_report::conditions::Conditions;
+use forebay_report::statistics::quartiles;
 use ground::Ground;
-pub use report::SessionReport;
 pub(crate) use session::Kept;
 pub use session::Scheme;
-pub use windows::WindowFile;
 
 /// Least depth of the port's token bucket, in bytes: a timer that is late by the time of 10 packets at 1 Gb/s.
 const PORT_BURST_BYTES_MIN: u64 = 16 << 10;

@@ -11,7 +11,7 @@ use forebay_sys::sched;
 use forebay_sys::socket::{UdpOptions, bind_udp, connect_udp, mem_info};
 use forebay_sys::udp_batch::{BareRecv, Outgoing, SendBatch};
 
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// Datagrams in one system call.
 const BATCH: usize = 64;

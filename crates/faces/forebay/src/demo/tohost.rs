@@ -10,10 +10,11 @@ use forebay_run::hops;
 use forebay_run_emu::demo::{self, DemoPlan, DemoSummary};
 use forebay_run_net::Address;
 
-use crate::output::{Format, bytes, note_line, print_line, si};
+use crate::output::{Format, note_line, print_line};
 use crate::range;
 use crate::session::leak_from_env;
 use crate::totals::exit_code;
+use forebay_report::text::{bytes, si};
 
 /// Runs link readout on this machine: an emulated card, to-host and a subscriber, as three processes.
 ///

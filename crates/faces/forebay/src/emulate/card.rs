@@ -9,9 +9,10 @@ use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
 use forebay_run_emu::card::{self, CardPlan, CardSummary, DmaSummary};
 use forebay_run_emu::config;
 
-use crate::output::{Format, bytes, counted, note_line, print_line, si};
+use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
 use crate::totals::{exit_code, print_left};
+use forebay_report::text::{bytes, si};
 
 /// A card of detector links: front ends, links, blocks and DMA buffers in shared memory, which `forebay tohost` opens.
 ///

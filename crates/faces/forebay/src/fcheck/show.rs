@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use forebay_run_felix::check::{Seen, Status, Watch};
 use forebay_wire::felix::Elink;
 
-use crate::output::bytes;
+use forebay_report::text::bytes;
 
 /// The first look at the time left, and every further one.
 const PROGRESS: Duration = Duration::from_millis(500);

@@ -6,7 +6,8 @@ use std::path::Path;
 use forebay_run_felix::check::{ByName, ElinkReport, Report};
 use forebay_wire::felix::{Elink, Kind};
 
-use crate::output::{bytes, counted};
+use crate::output::counted;
+use forebay_report::text::bytes;
 
 /// Columns in front of those of the subchunks.
 const COLUMNS: [&str; 9] = [

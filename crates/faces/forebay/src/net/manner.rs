@@ -15,11 +15,11 @@ use forebay_run_net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
 use crate::output::{
-    Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line, result_to_stderr,
-    si,
+    Format, counted, note_line, parse_bytes, parse_duration, print_line, result_to_stderr,
 };
 use crate::remedy::told;
 use crate::session::{BROKEN, UNCONFIRMED, gone, leak_of};
+use forebay_report::text::{bytes, si};
 
 use super::security::SecurityArgs;
 

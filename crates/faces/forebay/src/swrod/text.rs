@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use forebay_run_felix::swrod::{ByName, ElinkReport, SwrodReport};
 
-use crate::output::{bytes, si};
+use forebay_report::text::{bytes, si};
 
 const COLUMNS: [&str; 8] = [
     "E-link", "chunks", "bytes", "missing", "jumps", "repeated", "bad", "flagged",

@@ -10,7 +10,8 @@ use forebay_run_tdm::{Plan, PlanInput, PlanReason, wall_clock_is_disciplined};
 use serde_json::json;
 
 use super::port::PortArgs;
-use crate::output::{Format, note_line, parse_duration, print_line, si};
+use crate::output::{Format, note_line, parse_duration, print_line};
+use forebay_report::text::si;
 
 /// Shows windows, guard and pace for a port, each with its reason, and the schedule as a picture; nothing is sent.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use forebay_bench::tdm::{SessionReport, WindowFile};
+use forebay_report::tdm::{SessionReport, WindowFile};
 use forebay_run_net::Address;
 use forebay_run_tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
@@ -15,10 +15,10 @@ use forebay_run_tdm::{PORT, hops, read_key};
 
 use super::port::PortArgs;
 use crate::output::{
-    Format, bytes, counted, note_line, note_now, parse_bytes, parse_duration, print_line,
-    result_to_stderr, si,
+    Format, counted, note_line, note_now, parse_bytes, parse_duration, print_line, result_to_stderr,
 };
 use crate::session::{BROKEN, LOST, gone, leak_of};
+use forebay_report::text::{bytes, si};
 
 /// Least and most time of silence.
 const SILENCE_LEAST: Duration = Duration::from_millis(100);

@@ -12,8 +12,9 @@ use forebay_run_tdm::read_key;
 use forebay_run_tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
 use forebay_run_tdm::{EmulatedClock, PORT, hops};
 
-use crate::output::{Format, bytes, counted, note_line, parse_bytes, parse_duration, print_line};
+use crate::output::{Format, counted, note_line, parse_bytes, parse_duration, print_line};
 use crate::session::{BROKEN, UNCONFIRMED, leak_of};
+use forebay_report::text::bytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LaunchTimesArg {

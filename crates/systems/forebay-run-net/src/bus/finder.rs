@@ -1,5 +1,6 @@
 //! Looks at all offers of a bus.
 
+use forebay_run::error::RunError;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,6 @@ use std::time::Instant;
 
 use super::announcer::Trouble;
 use forebay_link::bytes::Security;
-use forebay_run::error::RunError;
 
 use super::lines::{Answer, BusError, Client, FOUND_BYTES_MAX, Request};
 use super::{BEAT, Bus, NAP, Offer, directory};

@@ -1,7 +1,7 @@
 //! One line of results.
 
-use crate::conditions::Conditions;
-use crate::statistics::Spread;
+use forebay_report::conditions::Conditions;
+use forebay_report::statistics::Spread;
 
 /// Less than this is not told.
 const STOLEN_TOLD: f64 = 0.001;
@@ -216,7 +216,7 @@ pub struct Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::spread;
+    use forebay_report::statistics::spread;
 
     #[test]
     fn a_missed_ratio_is_said() {

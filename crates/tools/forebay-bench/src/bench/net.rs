@@ -12,7 +12,7 @@ use super::{Lines, Session};
 use crate::net::Ground;
 use crate::net::peer::{BareFabric, BarePattern, Peer, Peers};
 use crate::net::perf::{Pattern, Perf};
-use crate::statistics::{Spread, spread};
+use forebay_report::statistics::{Spread, spread};
 
 const KIB: u32 = 1024;
 const BUFFERS: u32 = 64;

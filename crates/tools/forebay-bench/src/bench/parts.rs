@@ -8,7 +8,7 @@ use super::line::{Goal, Line};
 use super::search::{Highest, Limit, Sample, highest};
 use super::{Lines, Session, bare, disk as dd};
 use crate::chain::{self, Measured, Setup, Sink};
-use crate::statistics::{Spread, spread};
+use forebay_report::statistics::{Spread, spread};
 
 const KIB: u32 = 1024;
 /// Length of a run that only feels its way, in s.

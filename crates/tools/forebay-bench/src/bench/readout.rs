@@ -9,7 +9,7 @@ use super::line::{Goal, Line};
 use super::search::{Highest, Sample, highest};
 use super::{Lines, Session};
 use crate::readout::{self, Measured, Setup};
-use crate::statistics::{Spread, fit, spread};
+use forebay_report::statistics::{Spread, fit, spread};
 
 const SIZES: [usize; 6] = [16, 64, 256, 1024, 4096, 16_384];
 const ELINKS: [u16; 2] = [512, 2048];

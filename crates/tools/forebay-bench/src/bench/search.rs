@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::statistics::{Spread, spread};
+use forebay_report::statistics::{Spread, spread};
 
 /// Growth of the rate while nothing is lost.
 const STEP: f64 = 1.4;

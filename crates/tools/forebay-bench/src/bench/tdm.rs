@@ -15,9 +15,9 @@ use super::heaps::Spead2;
 use super::line::{Goal, Line};
 use super::{Lines, Session};
 use crate::figure::tdm::search::Search;
-use crate::statistics::{Spread, spread};
 use crate::tdm::loopback::{self, DATAGRAM_BYTES};
 use crate::tdm::{self, Report, Scheme};
+use forebay_report::statistics::{Spread, spread};
 
 /// Datagrams of a burst in the bare loop: what fits 64 KiB.
 const BURST: usize = 44;

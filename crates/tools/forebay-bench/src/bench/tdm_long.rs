@@ -14,8 +14,8 @@ use super::line::{Goal, Line};
 use super::{Lines, Session};
 use crate::messaging::Occupied;
 use crate::running::Running;
-use crate::statistics::spread;
 use crate::tdm::left_over;
+use forebay_report::statistics::spread;
 
 /// How long the session is, in s.
 const LONG_S: u64 = 300;

@@ -8,7 +8,7 @@ use forebay_run_evb::summary::Summary;
 
 use super::Setup;
 use super::probe::Probe;
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// Bytes that wait, at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use forebay_run_emu::validate::{self, BatchPlan, Summary};
 
 use super::published;
 use super::scan::{Scan, ScanPoint, Task};
-use crate::plot::{Bar, Bars, Group};
-use crate::rows::Row;
+use forebay_report::plot::{Bar, Bars, Group};
+use forebay_report::rows::Row;
 
 /// A batch, whose seed differs in each run.
 #[derive(Debug, Clone, Copy)]

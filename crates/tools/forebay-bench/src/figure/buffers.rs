@@ -6,8 +6,8 @@ use super::published;
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, median, points, values};
 use crate::net::perf::{Pattern, Perf};
-use crate::plot::{Axis, Chart, Point, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Point, Scale, Series};
+use forebay_report::rows::Row;
 
 /// Sizes of buffers in KiB.
 const SIZES_KIB: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];

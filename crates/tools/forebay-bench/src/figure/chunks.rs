@@ -3,9 +3,9 @@
 use super::published;
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, median};
-use crate::plot::{Axis, Chart, Point, Scale, Series};
 use crate::readout::{Setup, Slower};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Point, Scale, Series};
+use forebay_report::rows::Row;
 
 const BYTES: [u32; 11] = [16, 32, 64, 128, 256, 512, 768, 948, 1024, 1536, 2048];
 /// Of them with `--quick`: the smallest, and both sides of where a link's budget ends.

@@ -5,8 +5,8 @@ use super::{
     batch, buffers, chunks, grid, huge, loss, mark, memory, profile, round_trip, sources, tdm,
     test2,
 };
-use crate::plot::{Bars, Chart, Flame};
-use crate::rows::Row;
+use forebay_report::plot::{Bars, Chart, Flame};
+use forebay_report::rows::Row;
 
 /// One figure: what is measured, how it is drawn, what is said.
 pub(super) struct Definition {

@@ -7,8 +7,8 @@ use super::published;
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, points, values};
 use crate::chain::Setup;
-use crate::plot::{Axis, Chart, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Scale, Series};
+use forebay_report::rows::Row;
 
 const SOURCES: usize = 90;
 /// Data rate = 90 × 64 B × 1 kHz × 2^step.

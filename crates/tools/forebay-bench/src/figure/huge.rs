@@ -3,8 +3,8 @@
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, median, points};
 use crate::chain::{Setup, TEST2};
-use crate::plot::{Axis, Chart, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Scale, Series};
+use forebay_report::rows::Row;
 
 const HUGE_BYTES: u32 = 100_000;
 
@@ -98,7 +98,7 @@ pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
 }
 
 /// The fullest ring in percent of one source's ring.
-fn fullest(rows: &[Row]) -> Vec<crate::plot::Point> {
+fn fullest(rows: &[Row]) -> Vec<forebay_report::plot::Point> {
     let share = |row: &Row| {
         let mut row = row.clone();
         let ring = row.number("ring_capacity_bytes") / row.number("sources");

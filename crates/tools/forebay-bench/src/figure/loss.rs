@@ -3,9 +3,9 @@
 use super::published::LOSS;
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, points, values};
-use crate::plot::{Axis, Chart, Point, Scale, Series};
-use crate::rows::Row;
 use crate::udp::Offer;
+use forebay_report::plot::{Axis, Chart, Point, Scale, Series};
+use forebay_report::rows::Row;
 
 const RATES_GBIT: [f64; 12] = [
     0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0,

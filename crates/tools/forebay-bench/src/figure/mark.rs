@@ -3,8 +3,8 @@
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, median, points};
 use crate::chain::Setup;
-use crate::plot::{Axis, Chart, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Scale, Series};
+use forebay_report::rows::Row;
 
 /// The largest just fits into one datagram with trailer and padding.
 const MARKS_KIB: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -68,7 +68,7 @@ pub(super) fn compare(rows: &[Row]) -> Vec<String> {
                 / 100.0
                 / (row.number("built_bytes_per_s") / 1e9)
         };
-        let seconds = crate::statistics::spread(repeats.iter().map(gigabyte))
+        let seconds = forebay_report::statistics::spread(repeats.iter().map(gigabyte))
             .map_or(f64::NAN, |spread| spread.median);
         format!(
             "{} KiB: CPU builder {} %, receiver {} %, {seconds:.2} s of CPU per GB, {} datagrams/s, {} % discarded",

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, median, points, values};
 use crate::net::perf::{Pattern, Perf};
-use crate::plot::{Axis, Chart, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Scale, Series};
+use forebay_report::rows::Row;
 
 /// The backends, and most connections that are made over each: libfabric has queues and threads for every one.
 const BACKENDS: [(&str, u32); 3] = [("tcp", 1000), ("shm", 1000), ("fabric+tcp", 100)];

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::scan::{Scan, ScanPoint, Task};
-use crate::plot::Flame;
 use crate::readout::Setup;
-use crate::rows::Row;
+use forebay_report::plot::Flame;
+use forebay_report::rows::Row;
 
 const TRIGGER_HZ: u64 = 300_000;
 const CHUNK_BYTES: u32 = 64;

@@ -1,6 +1,6 @@
 //! What others measured, on other hardware: drawn as a reference, never used otherwise.
 
-use crate::plot::{Point, Series};
+use forebay_report::plot::{Point, Series};
 
 /// One line of the table of Test-2.
 pub(super) struct Test {

@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use super::definition::{Definition, Drawing};
 use super::scan::Scanned;
 use super::{Options, broken};
-use crate::conditions::Conditions;
 use crate::net::Skipped;
-use crate::plot::{self, Bars, Flame, Picture};
-use crate::rows::{Row, columns_of, parquet};
+use forebay_report::conditions::Conditions;
+use forebay_report::plot::{self, Bars, Flame, Picture};
+use forebay_report::rows::{Row, columns_of, parquet};
 
 /// A figure that was made.
 #[derive(Debug, Clone, serde::Serialize)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, column, points, values};
 use crate::net::perf::{Pattern, Perf};
-use crate::plot::{Axis, Chart, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Scale, Series};
+use forebay_report::rows::Row;
 
 const BACKENDS: [&str; 3] = ["tcp", "shm", "fabric+tcp"];
 const MESSAGES_BYTES: [u32; 7] = [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];

@@ -10,14 +10,14 @@ use super::Options;
 use super::batch::Batch;
 use super::tdm::{self, TdmTask};
 use crate::chain::{self, Setup};
-use crate::conditions::Conditions;
 use crate::net::perf::Perf;
 use crate::net::{Ground, Interrupted, Skipped};
 use crate::profile;
 use crate::progress::Progress;
 use crate::readout::{self, Setup as Readout, Slower};
-use crate::rows::{CsvFile, Row};
 use crate::udp::{self, Offer};
+use forebay_report::conditions::Conditions;
+use forebay_report::rows::{CsvFile, Row};
 
 /// Runs of each point.
 const REPEATS: usize = 3;

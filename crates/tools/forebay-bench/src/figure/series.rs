@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::plot::Point;
-use crate::rows::Row;
-use crate::statistics::{Spread, spread};
+use forebay_report::plot::Point;
+use forebay_report::rows::Row;
+use forebay_report::statistics::{Spread, spread};
 
 /// Repeats of each point, by the point's number.
 pub(super) fn by_point(rows: &[Row]) -> BTreeMap<u64, Vec<&Row>> {

@@ -3,8 +3,8 @@
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, median, points};
 use crate::chain::Setup;
-use crate::plot::{Axis, Chart, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Scale, Series};
+use forebay_report::rows::Row;
 
 const COUNTS: [usize; 5] = [95, 96, 100, 128, 256];
 const BYTES: u32 = 282;
@@ -40,8 +40,8 @@ pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
     let all = |name: &str| points(rows, |_| true, X, (name, 1.0));
     let axis = || Axis::new("sources", Scale::Linear).from_to(80.0, 270.0);
     let broken = vec![
-        crate::plot::Point::exact(96.0, 0.0),
-        crate::plot::Point::exact(96.0, 100.0),
+        forebay_report::plot::Point::exact(96.0, 0.0),
+        forebay_report::plot::Point::exact(96.0, 100.0),
     ];
     let complete = Chart {
         title: "Complete events at 4 kHz".into(),

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::scan::ScanPoint;
 use crate::net::{Interrupted, Skipped};
-use crate::rows::Row;
 use crate::tdm::{Bench, Options, Scheme, port_burst_bytes};
+use forebay_report::rows::Row;
 
 /// Senders, each a host of its own.
 const SENDERS: u16 = 3;

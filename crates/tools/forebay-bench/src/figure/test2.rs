@@ -4,8 +4,8 @@ use super::published::{TEST2, Test};
 use super::scan::{Scan, ScanPoint, Task};
 use super::series::{by_point, median, points};
 use crate::chain::Setup;
-use crate::plot::{Axis, Chart, Point, Scale, Series};
-use crate::rows::Row;
+use forebay_report::plot::{Axis, Chart, Point, Scale, Series};
+use forebay_report::rows::Row;
 
 pub(super) fn scan(quick: bool) -> Scan {
     let rates: &[f64] = if quick {

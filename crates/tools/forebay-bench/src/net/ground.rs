@@ -12,7 +12,7 @@ use super::child::{Running, Says};
 use super::namespaces::Namespaces;
 use super::remote::{PeerHost, Remote};
 use super::{Interrupted, Skipped};
-use crate::conditions::Told;
+use forebay_report::conditions::Told;
 
 /// One of two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

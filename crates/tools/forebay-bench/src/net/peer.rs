@@ -16,8 +16,8 @@ use anyhow::{Result, anyhow};
 use super::Skipped;
 use super::ground::{Ground, Side};
 use super::remote::NOT_FOUND;
-use crate::rows::Row;
 pub use fabric::{BareFabric, BarePattern};
+use forebay_report::rows::Row;
 
 /// A program to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::child::{Ended, Says};
 use super::ground::{Ground, Side};
 use super::{Interrupted, Skipped};
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// The cell that is not 0 when a side says that its books do not close.
 pub(crate) const BOOKS_OPEN: &str = "books_open";

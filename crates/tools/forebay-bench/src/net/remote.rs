@@ -10,7 +10,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::conditions::Told;
+use forebay_report::conditions::Told;
 
 /// How long `ssh` keeps a connection that nobody closes: that of a sweep that was killed.
 const PERSIST: &str = "ControlPersist=60";

@@ -5,7 +5,7 @@ use forebay_emu::rng::Xoshiro256;
 use super::Options;
 use crate::net::peer::Peer;
 use crate::net::perf::{Pattern, Perf};
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// What distinguishes points, in rows.
 pub(super) const LABELS: [&str; 8] = [

@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 
 use super::directory;
 use super::grid::LABELS;
-use crate::conditions::Conditions;
 use crate::net::peer::Peer;
-use crate::rows::{Cell, Column, CsvFile, Row, csv, parquet};
-use crate::statistics::spread;
+use forebay_report::conditions::Conditions;
+use forebay_report::rows::{Cell, Column, CsvFile, Row, csv, parquet};
+use forebay_report::statistics::spread;
 
 /// Columns with words.
 const WORDS: [&str; 16] = [

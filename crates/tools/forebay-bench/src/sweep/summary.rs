@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use super::Options;
 use super::grid::LABELS;
 use super::store::key;
-use crate::conditions::Conditions;
 use crate::net::Skipped;
 use crate::net::peer::Peer;
-use crate::rows::{Cell, Row};
-use crate::statistics::{Quartiles, quartiles, spread};
+use forebay_report::conditions::Conditions;
+use forebay_report::rows::{Cell, Row};
+use forebay_report::statistics::{Quartiles, quartiles, spread};
 
 /// A run that is shorter says little.
 const DURATION_S_MIN: f64 = 0.5;

@@ -7,9 +7,9 @@ use anyhow::Result;
 use super::{PORT_BUFFER_BYTES, TdmTask, cells, options};
 use crate::figure::scan::{Scan, ScanPoint, Task};
 use crate::figure::series::{by_point, column, median, points};
-use crate::plot::{Axis, Chart, Point as At, Scale, Series};
-use crate::rows::Row;
 use crate::tdm::{Bench, Scheme};
+use forebay_report::plot::{Axis, Chart, Point as At, Scale, Series};
+use forebay_report::rows::Row;
 
 const DEAD_TIMES_US: [u64; 8] = [0, 50, 100, 200, 500, 1000, 2000, 5000];
 const SCHEMES: [Scheme; 3] = [Scheme::SlotsPaced, Scheme::Slots, Scheme::Incast];

@@ -6,9 +6,9 @@ use super::TdmTask;
 use crate::figure::published;
 use crate::figure::scan::{Scan, ScanPoint, Task};
 use crate::figure::series::{by_point, column};
-use crate::plot::{Bar, Bars, Group};
-use crate::rows::Row;
 use crate::tdm::loopback;
+use forebay_report::plot::{Bar, Bars, Group};
+use forebay_report::rows::Row;
 
 /// Names of both, the plain one first.
 const PATHS: [&str; 2] = ["plain", "GSO + GRO"];

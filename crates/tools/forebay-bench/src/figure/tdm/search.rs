@@ -12,9 +12,9 @@ use super::{TdmTask, options};
 use crate::figure::scan::{Scan, ScanPoint, Task};
 use crate::figure::series::{by_point, column, median, points};
 use crate::net::Interrupted;
-use crate::plot::{Axis, Chart, Scale, Series};
-use crate::rows::Row;
 use crate::tdm::{Bench, Scheme};
+use forebay_report::plot::{Axis, Chart, Scale, Series};
+use forebay_report::rows::Row;
 
 const BUFFERS_KIB: [u64; 3] = [16, 32, 128];
 /// Beyond it nothing is looked for, in us.
@@ -195,7 +195,7 @@ impl Search {
             computed.push(guard_us);
             with_computed.add(broken);
         }
-        let computed = crate::statistics::spread(computed);
+        let computed = forebay_report::statistics::spread(computed);
         let computed_us = computed.map_or(f64::NAN, |guard| guard.median);
         let found = smallest(computed_us, self.resolution_us, |dead_time_us| {
             let mut broken = Broken::default();

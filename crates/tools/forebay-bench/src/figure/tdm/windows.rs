@@ -9,10 +9,11 @@ use super::{PORT_BUFFER_BYTES, TdmTask, options};
 use crate::figure::published;
 use crate::figure::scan::{Scan, ScanPoint, Task};
 use crate::figure::series::{column, values};
-use crate::plot::Chart;
-use crate::rows::Row;
-use crate::tdm::seen::{FIRST_NS, Seen, rate_bps};
-use crate::tdm::{Bench, Kept, Options, Scheme, packets, picture, windows};
+use crate::tdm::{Bench, Kept, Options, Scheme, packets};
+use forebay_report::plot::Chart;
+use forebay_report::rows::Row;
+use forebay_report::tdm::seen::{FIRST_NS, Seen, rate_bps};
+use forebay_report::tdm::{picture, windows};
 
 /// Senders of the sessions; T4 shows the first.
 const SENDERS: [u16; 2] = [3, 8];

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::child::{Ended, Says};
 use super::super::ground::{Ground, Side};
 use super::Scratch;
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 const SLACK: Duration = Duration::from_secs(20);
 

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// More than caches hold, so that the blocks come from memory as they would for large buffers.
 const AREA_BYTES: usize = 64 << 20;

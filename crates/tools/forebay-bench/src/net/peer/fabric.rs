@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::built::{Built, Driver};
 use crate::net::Ground;
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// A bare loop over libfabric: pages that are posted and completions that are read, with no protocol.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::child::Says;
 use super::super::ground::{Ground, Side};
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 const PORT: &str = "5201";
 const SLACK: Duration = Duration::from_secs(10);

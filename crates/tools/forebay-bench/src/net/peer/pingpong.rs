@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::child::Says;
 use super::super::ground::{Ground, Side};
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 /// Round trips; the program counts them instead of watching the time.
 const ROUNDS: &str = "10000";

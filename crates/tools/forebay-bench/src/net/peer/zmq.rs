@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::super::ground::Ground;
 use super::built::{Built, Driver};
-use crate::rows::Row;
+use forebay_report::rows::Row;
 
 pub(super) fn build() -> Result<Built> {
     Built::make(Driver {

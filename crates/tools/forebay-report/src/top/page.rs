@@ -8,7 +8,7 @@ use forebay_run_evb::silence::{Heard, SILENT_SHOWN};
 
 use super::rows::{Order, drops, places, sources};
 use super::view::{State, View};
-use crate::output::{bytes, si};
+use crate::text::{bytes, si};
 
 /// Cells of a bar.
 const BAR_CELLS: usize = 20;
@@ -17,11 +17,13 @@ const FULL: f64 = 0.8;
 
 /// What the reader wants to see.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wish {
+pub struct Wish {
     /// The sources one by one instead of the places.
-    pub(super) sources: bool,
-    pub(super) order: Order,
-    pub(super) paused: bool,
+    pub sources: bool,
+    /// In which order.
+    pub order: Order,
+    /// Whether the page stands still.
+    pub paused: bool,
 }
 
 pub(super) fn heading(text: impl Into<String>) -> Line<'static> {
@@ -292,7 +294,7 @@ fn time(ns: u64) -> String {
 }
 
 /// The whole page without colours.
-pub(super) fn text(view: &View, wish: &Wish) -> String {
+pub fn text(view: &View, wish: &Wish) -> String {
     let lines = head(view, wish, usize::MAX)
         .into_iter()
         .chain([plain("")])

@@ -7,7 +7,7 @@ use forebay_ledger::{LedgerError, LedgerReader, Snapshot, Supervisor, Verdict, a
 use forebay_run::is_alive;
 
 /// What a ledger held at one time.
-pub(super) struct Sample {
+pub struct Sample {
     pub(super) at: Instant,
     /// Wall clock in ns.
     pub(super) now_ns: u64,
@@ -20,7 +20,10 @@ pub(super) struct Metrics<'a>(HashMap<(&'a str, &'a str, &'a str), u64>);
 
 impl Sample {
     /// Reads the ledger now. The writers do not notice.
-    pub(super) fn take(reader: &LedgerReader) -> Result<Self, LedgerError> {
+    ///
+    /// # Errors
+    /// It is no ledger any more, or its writers commit faster than it can be read.
+    pub fn take(reader: &LedgerReader) -> Result<Self, LedgerError> {
         let snapshot = reader.snapshot()?;
         let life = if is_alive(snapshot.run.supervisor_pid) {
             Supervisor::Alive

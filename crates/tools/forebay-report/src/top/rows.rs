@@ -9,14 +9,14 @@ use super::page::plain;
 use super::source::Source;
 use super::table::{Column, Row, gives_way, stays, table};
 use super::view::{Flow, Lost, Place, View};
-use crate::output::{bytes, si};
+use crate::text::{bytes, si};
 
 /// Below this width one owner is named for each loss.
 const WIDE: usize = 110;
 
 /// What sources are sorted by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Order {
+pub enum Order {
     /// Those that are silent first, then those that lost most.
     #[default]
     Trouble,

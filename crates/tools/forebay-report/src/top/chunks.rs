@@ -8,7 +8,7 @@ use super::view::Rates;
 
 /// Chunks that went on: into DMA buffers, or to subscribers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Chunks {
+pub struct Chunks {
     pub(super) chunks: u64,
     pub(super) bytes: u64,
     /// Lost by name, in chunks.

@@ -26,7 +26,7 @@ const ENDED_BY_SIGNAL: i32 = 129;
 
 /// Shows the run until a key or a signal ends it, or the terminal is gone. The terminal is restored then, and also when the program
 /// fails.
-pub(super) fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Result<()> {
+pub fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Result<()> {
     let signals = Arc::new(forebay_run::signals()?);
     guard(Arc::clone(&signals))?;
     // Also sets a hook that restores the terminal before a panic is told.
@@ -40,7 +40,7 @@ pub(super) fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Re
     let mut looker = Looker {
         path,
         reader,
-        watch: Watch::new(),
+        watch: Watch::default(),
         interval,
     };
     let end = run(&mut terminal, &mut looker, &signals);
@@ -151,7 +151,7 @@ impl Looker<'_> {
         match open_ledger(self.path) {
             Ok(reader) if reader.run_id() != self.reader.run_id() => {
                 self.reader = reader;
-                self.watch = Watch::new();
+                self.watch = Watch::default();
                 Ok(self.watch.view(Sample::take(&self.reader)?))
             }
             _ => Ok(view),

@@ -1,6 +1,6 @@
 //! Windows of a session as Parquet, written while it runs.
 
-pub(crate) mod read;
+pub mod read;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};

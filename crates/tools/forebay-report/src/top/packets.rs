@@ -8,7 +8,7 @@ use super::view::{Rates, losses, unconfirmed};
 
 /// Packets of all senders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Packets {
+pub struct Packets {
     /// Given to the kernel by a sender, or written by a receiver.
     pub(super) packets: u64,
     /// Bytes of payload in them.

@@ -10,17 +10,19 @@ const BINS_LEAST: usize = 8;
 /// Most bins of one sender: more than a picture has room for.
 const BINS_MOST: usize = 256;
 /// Packets are kept one by one for so long from the first window's start, in ns, as the original draws them.
-pub(crate) const FIRST_NS: u64 = 30_000_000;
+pub const FIRST_NS: u64 = 30_000_000;
 /// Most of them: 12 B each.
-pub(crate) const PACKETS_MOST: usize = 100_000;
+pub const PACKETS_MOST: usize = 100_000;
 /// Kinds of windows by packets that overlap: none, 1, 2 to 3, 4 to 7, and so on.
-pub(crate) const OVERLAP_KINDS: usize = 24;
+pub const OVERLAP_KINDS: usize = 24;
 
 /// Least, most and mean of what was seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Spread {
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
     sum: f64,
     count: u64,
 }
@@ -46,7 +48,8 @@ impl Spread {
         });
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
+    /// Takes in what was seen elsewhere.
+    pub fn merge(&mut self, other: &Self) {
         self.low = self.low.min(other.low);
         self.high = self.high.max(other.high);
         self.sum += other.sum;
@@ -54,31 +57,32 @@ impl Spread {
     }
 
     /// Not a number where nothing was seen.
-    pub(crate) fn mean(&self) -> f64 {
+    pub fn mean(&self) -> f64 {
         self.sum / self.count as f64
     }
 }
 
 /// Windows of one sender that follow each other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bin {
-    pub(crate) windows: u64,
+pub struct Bin {
+    /// How many.
+    pub windows: u64,
     /// Packets of a window.
-    pub(crate) received: Spread,
+    pub received: Spread,
     /// Packets of a window that did not come.
-    pub(crate) missing: Spread,
+    pub missing: Spread,
     /// Packets of a window in overlaps.
-    pub(crate) overlaps: Spread,
+    pub overlaps: Spread,
     /// In us.
-    pub(crate) travel_us: Spread,
+    pub travel_us: Spread,
     /// The longest travel time of a window less its shortest, in us.
-    pub(crate) jitter_us: Spread,
+    pub jitter_us: Spread,
     /// Payload while the window was sent, in bits/s.
-    pub(crate) rate_bps: Spread,
+    pub rate_bps: Spread,
     /// From the start of the cycle to the first and the last packet as they were sent, in ms.
-    pub(crate) sent_ms: Spread,
+    pub sent_ms: Spread,
     /// The same as they came.
-    pub(crate) came_ms: Spread,
+    pub came_ms: Spread,
 }
 
 impl Bin {
@@ -132,7 +136,7 @@ impl Bin {
 }
 
 /// Payload of a window in bits/s, while it was sent; none of one packet.
-pub(crate) fn rate_bps(row: &Row) -> Option<f64> {
+pub fn rate_bps(row: &Row) -> Option<f64> {
     let span_ns = row.last_sent_ns.checked_sub(row.first_sent_ns)?;
     let spaces = row.received.checked_sub(1)?;
     let bits = row.payload_bytes as f64 * 8.0 * spaces as f64 / row.received as f64;
@@ -141,36 +145,40 @@ pub(crate) fn rate_bps(row: &Row) -> Option<f64> {
 
 /// A packet of the first 30 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dot {
-    pub(crate) sender: u16,
+pub struct Dot {
+    /// Whose, by its index.
+    pub sender: u16,
     /// From the start of the first window, in ns.
-    pub(crate) sent_ns: i32,
+    pub sent_ns: i32,
     /// The same.
-    pub(crate) came_ns: i32,
+    pub came_ns: i32,
 }
 
 /// A session as its pictures know it.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) names: Vec<String>,
+pub struct Seen {
+    /// The senders' names.
+    pub names: Vec<String>,
     senders: Vec<Vec<Bin>>,
     /// Windows of a bin.
-    pub(crate) windows_of_bin: u32,
+    pub windows_of_bin: u32,
     most: usize,
     /// When the first window began, and from then to the second of the same sender; 0: there is no cycle.
     start_ns: u64,
     cycle_ns: u64,
     /// Windows by kinds of overlaps.
-    pub(crate) overlaps: [u64; OVERLAP_KINDS],
-    pub(crate) dots: Vec<Dot>,
-    /// Packets that there was no room for, and when the first of them was sent.
-    pub(crate) more_dots: u64,
-    pub(crate) dots_until_ns: u64,
+    pub overlaps: [u64; OVERLAP_KINDS],
+    /// The first packets.
+    pub dots: Vec<Dot>,
+    /// Packets that there was no room for.
+    pub more_dots: u64,
+    /// When the first of them was sent, in ns.
+    pub dots_until_ns: u64,
 }
 
 impl Seen {
     /// Nothing so far, of at most so many senders.
-    pub(crate) fn new(senders: usize) -> Self {
+    pub fn new(senders: usize) -> Self {
         Self {
             names: Vec::new(),
             senders: Vec::new(),
@@ -186,17 +194,17 @@ impl Seen {
     }
 
     /// When its windows begin.
-    pub(crate) fn planned(&mut self, start_ns: u64, cycle_ns: u64) {
+    pub fn planned(&mut self, start_ns: u64, cycle_ns: u64) {
         (self.start_ns, self.cycle_ns) = (start_ns, cycle_ns);
     }
 
     /// Whether windows come again after a time that is known.
-    pub(crate) const fn has_cycle(&self) -> bool {
+    pub const fn has_cycle(&self) -> bool {
         self.cycle_ns > 0
     }
 
     /// A sender and its name.
-    pub(crate) fn joined(&mut self, sender: u16, name: &str) {
+    pub fn joined(&mut self, sender: u16, name: &str) {
         let sender = usize::from(sender);
         while self.names.len() <= sender {
             self.names.push(String::new());
@@ -206,7 +214,7 @@ impl Seen {
     }
 
     /// A window is closed.
-    pub(crate) fn window(&mut self, row: &Row) {
+    pub fn window(&mut self, row: &Row) {
         let overlaps = row.overlap_front + row.overlap_back;
         let kind = (u64::BITS - overlaps.leading_zeros()) as usize;
         self.overlaps[kind.min(OVERLAP_KINDS - 1)] += 1;
@@ -240,7 +248,7 @@ impl Seen {
 
     /// A packet came.
     #[inline]
-    pub(crate) fn packet(&mut self, came: &Came) {
+    pub fn packet(&mut self, came: &Came) {
         let from_start = |at_ns: u64| {
             at_ns
                 .cast_signed()
@@ -265,19 +273,19 @@ impl Seen {
     }
 
     /// Senders, and their bins in the order of windows.
-    pub(crate) fn senders(&self) -> impl ExactSizeIterator<Item = (&str, &[Bin])> {
+    pub fn senders(&self) -> impl ExactSizeIterator<Item = (&str, &[Bin])> {
         let names = self.names.iter().map(String::as_str);
         names.zip(self.senders.iter().map(Vec::as_slice))
     }
 
     /// Windows of bin number `at`.
-    pub(crate) fn windows(&self, at: usize) -> Range<u64> {
+    pub fn windows(&self, at: usize) -> Range<u64> {
         let width = u64::from(self.windows_of_bin);
         at as u64 * width..(at as u64 + 1) * width
     }
 
     /// Number of bins of the sender that has most.
-    pub(crate) fn bins(&self) -> usize {
+    pub fn bins(&self) -> usize {
         self.senders.iter().map(Vec::len).max().unwrap_or(0)
     }
 }

@@ -10,16 +10,18 @@ use parquet::record::Field;
 
 /// A window of such a file, its times in ns of the wall clock (0: none).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadWindow {
-    pub(crate) name: String,
-    pub(crate) row: Row,
+pub struct ReadWindow {
+    /// The sender's name.
+    pub name: String,
+    /// What is told of the window.
+    pub row: Row,
 }
 
 /// Reads the windows of a file that [`WindowFile`] has written.
 ///
 /// # Errors
 /// It cannot be read, or is another kind of file.
-pub(crate) fn read(path: &Path) -> Result<Vec<ReadWindow>> {
+pub fn read(path: &Path) -> Result<Vec<ReadWindow>> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let reader =
         SerializedFileReader::new(file).with_context(|| format!("reading {}", path.display()))?;

@@ -6,15 +6,15 @@ use super::sample::Metrics;
 
 /// Buffers of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Fill {
+pub struct Fill {
     /// `socket buffers`, `source queues` or `sink queue NAME`.
-    pub(super) stage: String,
+    pub stage: String,
     /// How many there are.
     pub(super) count: usize,
     /// All of them together.
-    pub(super) used_bytes: u64,
+    pub used_bytes: u64,
     /// What they can hold together.
-    pub(super) capacity_bytes: u64,
+    pub capacity_bytes: u64,
     /// Whose is the fullest.
     pub(super) fullest_owner: String,
     /// How full that one is, 0 to 1.

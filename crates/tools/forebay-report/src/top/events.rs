@@ -7,9 +7,11 @@ use super::view::Rates;
 
 /// What the builder made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Events {
-    pub(super) complete: u64,
-    pub(super) partial: u64,
+pub struct Events {
+    /// Complete ones.
+    pub complete: u64,
+    /// Incomplete ones.
+    pub partial: u64,
     pub(super) discarded: u64,
     /// From the first trigger seen to the last one.
     pub(super) triggers_span: u64,
@@ -20,8 +22,10 @@ pub(super) struct Events {
     /// Complete events over `triggers_span`.
     pub(super) efficiency: f64,
     pub(super) bytes: u64,
-    pub(super) rate_hz: f64,
-    pub(super) data_rate_bytes_per_s: f64,
+    /// Events per second.
+    pub rate_hz: f64,
+    /// Their bytes per second.
+    pub data_rate_bytes_per_s: f64,
 }
 
 /// Time over which the run built events, for rates without a look before.

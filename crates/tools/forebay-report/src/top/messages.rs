@@ -8,7 +8,7 @@ use super::view::{Rates, losses, unconfirmed};
 
 /// Messages of an end point, in all copies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Messages {
+pub struct Messages {
     pub(super) sent: u64,
     pub(super) received: u64,
     /// Lost by name.

@@ -46,42 +46,46 @@ const ORDER: [&str; 21] = [
 
 /// A run as it stands.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct View {
+pub struct View {
     pub(super) run_id: String,
     /// `live`, `ended` or `killed`.
-    pub(super) state: State,
+    pub state: State,
     pub(super) condition: &'static str,
     pub(super) reason: &'static str,
     pub(super) supervisor_pid: u32,
     /// From the run's start to its end, or to now.
-    pub(super) running_s: f64,
+    pub running_s: f64,
     /// Time over which rates are taken: between two looks, or the whole run when it is over.
-    pub(super) rates_over_s: f64,
+    pub rates_over_s: f64,
     /// Of a run that builds events.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) events: Option<Events>,
+    pub events: Option<Events>,
     /// Of an end point of messaging.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) messages: Option<Messages>,
+    pub messages: Option<Messages>,
     /// What a part of link readout did; none of others.
-    pub(super) chunks: Option<Chunks>,
+    pub chunks: Option<Chunks>,
     /// Of a sender or a receiver of time-division UDP.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) packets: Option<Packets>,
-    pub(super) places: Vec<Place>,
-    pub(super) fills: Vec<Fill>,
-    pub(super) drops: Vec<Lost>,
+    pub packets: Option<Packets>,
+    /// The hops, in the order of the data.
+    pub places: Vec<Place>,
+    /// How full the stages are.
+    pub fills: Vec<Fill>,
+    /// What was lost, by place and reason.
+    pub drops: Vec<Lost>,
     pub(super) host: Vec<HostLine>,
-    pub(super) residual: Residuals,
+    /// What no account explains.
+    pub residual: Residuals,
     pub(super) histograms: Vec<HistogramSummary>,
     pub(super) sources: Vec<Source>,
     /// Sources that are silent, the one that costs most first, and those that were.
-    pub(super) silent_sources: Vec<Heard>,
+    pub silent_sources: Vec<Heard>,
 }
 
 impl View {
     /// The sources that are silent, the one that costs most first.
-    pub(super) fn silent_now(&self) -> impl Iterator<Item = &Heard> {
+    pub fn silent_now(&self) -> impl Iterator<Item = &Heard> {
         self.silent_sources.iter().filter(|heard| heard.silent)
     }
 }
@@ -89,15 +93,18 @@ impl View {
 /// Whether anybody still writes into the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub enum State {
+    /// Somebody does.
     Live,
+    /// The run is over and was closed.
     Ended,
+    /// Its supervisor is gone without having closed it.
     Killed,
 }
 
 /// Items and bytes with their rates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Flow {
+pub struct Flow {
     pub(super) items: u64,
     pub(super) bytes: u64,
     pub(super) items_per_s: f64,
@@ -106,65 +113,70 @@ pub(super) struct Flow {
 
 /// All accounts, or all links, of one place together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Place {
-    pub(super) place: String,
+pub struct Place {
+    /// Its name.
+    pub place: String,
     /// Whether it is a connection between two hops.
-    pub(super) link: bool,
+    pub link: bool,
     pub(super) unit: &'static str,
     pub(super) owners: usize,
     /// None where a foreign sender keeps no books.
-    pub(super) incoming: Option<Flow>,
+    pub incoming: Option<Flow>,
     pub(super) outgoing: Flow,
     pub(super) dropped: Flow,
     pub(super) held_items: i64,
-    pub(super) held_bytes: i64,
+    /// Bytes that it holds.
+    pub held_bytes: i64,
 }
 
 /// All losses of one reason at one place.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Lost {
+pub struct Lost {
     pub(super) place: String,
     pub(super) reason: String,
-    pub(super) items: u64,
+    /// How many.
+    pub items: u64,
     pub(super) bytes_min: u64,
     pub(super) bytes_max: u64,
     pub(super) items_per_s: f64,
     pub(super) owners: usize,
     /// The owners that lost most, with their items.
-    pub(super) most: Vec<(String, u64)>,
+    pub most: Vec<(String, u64)>,
 }
 
 /// What is left over in the books.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Residuals {
+pub struct Residuals {
     pub(super) items: u64,
     pub(super) bytes: u64,
     /// Lines that do not close: in a live run those above what can be in flight for a second.
-    pub(super) alarms: Vec<String>,
+    pub alarms: Vec<String>,
     /// The lines of a live run that do not close, by place and owner.
-    pub(super) standing: Vec<String>,
+    pub standing: Vec<String>,
     /// Items that they lack or have too many.
-    pub(super) standing_items: u128,
+    pub standing_items: u128,
 }
 
 /// Makes views of one ledger, each against the look before.
-pub(super) struct Watch {
+pub struct Watch {
     alarm: ResidualAlarm,
     before: Option<Sample>,
     raised: Vec<Alarm>,
 }
 
-impl Watch {
-    pub(super) fn new() -> Self {
+impl Default for Watch {
+    fn default() -> Self {
         Self {
             alarm: ResidualAlarm::new(ALARM_HOLD_NS),
             before: None,
             raised: Vec::new(),
         }
     }
+}
 
+impl Watch {
     /// The view of `sample`, which becomes the look before.
-    pub(super) fn view(&mut self, sample: Sample) -> View {
+    pub fn view(&mut self, sample: Sample) -> View {
         let view = self.compare(&sample);
         self.before = Some(sample);
         view
@@ -279,19 +291,19 @@ fn state(sample: &Sample) -> State {
 }
 
 /// Differences to the look before.
-pub(super) struct Rates<'a> {
+pub struct Rates<'a> {
     before: Option<&'a Sample>,
     seconds: f64,
 }
 
 impl<'a> Rates<'a> {
     /// The look before, while the run is live.
-    pub(super) fn before(&self) -> Option<&'a Sample> {
+    pub fn before(&self) -> Option<&'a Sample> {
         self.before
     }
 
     /// Rate of a counter that has the value `now` and had the value that `then` finds.
-    pub(super) fn of(&self, now: u64, then: impl FnOnce(&Sample) -> u64) -> f64 {
+    pub fn of(&self, now: u64, then: impl FnOnce(&Sample) -> u64) -> f64 {
         if self.seconds <= 0.0 {
             return 0.0;
         }
@@ -417,7 +429,7 @@ fn places(now: &Sample, rates: &Rates<'_>) -> Vec<Place> {
 }
 
 /// Place, owner and losses of every line of the books.
-pub(super) fn losses(sample: &Sample) -> impl Iterator<Item = (&str, &str, &DropLine)> {
+pub fn losses(sample: &Sample) -> impl Iterator<Item = (&str, &str, &DropLine)> {
     let balance = &sample.verdict.balance;
     let links = balance
         .links
@@ -436,7 +448,7 @@ pub(super) fn losses(sample: &Sample) -> impl Iterator<Item = (&str, &str, &Drop
 }
 
 /// Items of a unit, and their bytes, that went out and that no peer has acknowledged.
-pub(super) fn unconfirmed(sample: &Sample, unit: Unit) -> (u64, u64) {
+pub fn unconfirmed(sample: &Sample, unit: Unit) -> (u64, u64) {
     let lines = sample.verdict.unconfirmed.iter();
     let amounts = lines
         .filter(|line| line.unit == unit)

@@ -5,11 +5,12 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::LedgerReader;
+use forebay_report::text::{bytes, si};
+use forebay_report::top::sample::Sample;
+use forebay_report::top::view::{View, Watch};
 use forebay_run_evb::silence::{Heard, SILENT_SHOWN};
 
-use super::sample::Sample;
-use super::view::{View, Watch};
-use crate::output::{bytes, note_text, settle_notes, si};
+use crate::output::{note_text, settle_notes};
 
 /// How often the line is written.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ impl Live {
             quiet,
             terminal: std::io::stderr().is_terminal(),
             next: Instant::now() + PERIOD,
-            watch: Watch::new(),
+            watch: Watch::default(),
             told: BTreeSet::new(),
             heard: BTreeMap::new(),
         }

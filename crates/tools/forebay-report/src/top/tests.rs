@@ -159,7 +159,7 @@ impl World {
 
     /// The view at 4 s, after one at 2 s.
     fn view(&self) -> View {
-        let mut watch = Watch::new();
+        let mut watch = Watch::default();
         self.run_to(1000, 0);
         watch.view(self.sample(2, Supervisor::Alive));
         self.run_to(5000, 40);
@@ -250,7 +250,7 @@ fn a_residual_that_stays_is_an_alarm() {
     let mut book = writer.restore();
     book.add(world.books.ports[2].sources[0].receiver.incoming.items, 7);
     writer.commit(&book);
-    let mut watch = Watch::new();
+    let mut watch = Watch::default();
     let alarms = |view: View| view.residual.alarms;
     assert!(alarms(watch.view(world.sample(1, Supervisor::Alive))).is_empty());
     let raised = alarms(watch.view(world.sample(2, Supervisor::Alive)));
@@ -279,7 +279,7 @@ fn nothing_lost_is_said_of_nothing_lost_only() {
         book.set(builder.triggers_missing, missing);
         book.set(builder.triggers_dropped, dropped);
         writer.commit(&book);
-        let view = Watch::new().view(world.sample(4, Supervisor::Alive));
+        let view = Watch::default().view(world.sample(4, Supervisor::Alive));
         page::text(&view, &Wish::default())
     };
     assert!(text(0, 0, 0).contains("nothing lost"));
@@ -299,7 +299,7 @@ fn a_killed_run_and_an_ended_one_say_so() {
     let world = World::new();
     world.run_to(4000, 0);
     world.run.heartbeat(START_NS + 6_000_000_000);
-    let killed = Watch::new().view(world.sample(100, Supervisor::Gone));
+    let killed = Watch::default().view(world.sample(100, Supervisor::Gone));
     assert_eq!((killed.state, killed.running_s), (State::Killed, 6.0));
     assert!(
         page::text(&killed, &Wish::default()).contains("KILLED: interrupted (the supervisor died)")
@@ -309,7 +309,7 @@ fn a_killed_run_and_an_ended_one_say_so() {
         Reason::LimitReached,
         START_NS + 7_000_000_000,
     );
-    let ended = Watch::new().view(world.sample(100, Supervisor::Gone));
+    let ended = Watch::default().view(world.sample(100, Supervisor::Gone));
     assert_eq!((ended.state, ended.running_s), (State::Ended, 7.0));
     // Over the time in which events were built.
     assert_eq!(
@@ -330,7 +330,7 @@ fn a_step_of_the_wall_clock_does_not_show_in_the_time_that_a_run_has_lasted() {
             (Supervisor::Alive, State::Live),
             (Supervisor::Gone, State::Killed),
         ] {
-            let view = Watch::new().view(world.sample(wall_s, supervisor));
+            let view = Watch::default().view(world.sample(wall_s, supervisor));
             assert_eq!((view.state, view.running_s), (state, 5.0));
         }
     }
@@ -338,7 +338,7 @@ fn a_step_of_the_wall_clock_does_not_show_in_the_time_that_a_run_has_lasted() {
     world
         .run
         .finish(Condition::Ended, Reason::LimitReached, set_back_ns);
-    let ended = Watch::new().view(world.sample(100, Supervisor::Gone));
+    let ended = Watch::default().view(world.sample(100, Supervisor::Gone));
     assert_eq!((ended.state, ended.running_s), (State::Ended, 5.0));
 }
 
@@ -361,7 +361,7 @@ fn the_sources_one_by_one() {
 fn no_loss_is_cut_off_in_80_cells_of_24_lines() {
     let world = World::new();
     world.run_to(50_000_000, 40_000_000);
-    let mut view = Watch::new().view(world.sample(100, Supervisor::Alive));
+    let mut view = Watch::default().view(world.sample(100, Supervisor::Alive));
     // Long names and numbers, and many owners of a loss.
     for lost in &mut view.drops {
         lost.owners += 86;

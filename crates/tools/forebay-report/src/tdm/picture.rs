@@ -100,7 +100,7 @@ fn travel(seen: &Seen) -> Chart {
 }
 
 /// Travel time and its jitter of each sender over its windows, and of all senders side by side.
-pub(crate) fn of_travel(seen: &Seen) -> Vec<Chart> {
+pub fn of_travel(seen: &Seen) -> Vec<Chart> {
     let jitter = lines(seen, Form::Range, (|bin| &bin.jitter_us, 1.0));
     let whole = |(number, (_, bins)): (usize, (&str, &[Bin]))| {
         let mut spread = Spread::default();
@@ -137,7 +137,7 @@ fn numbers(count: usize) -> Vec<(f64, String)> {
 }
 
 /// Overlaps over windows, and how many windows have how many.
-pub(crate) fn of_overlaps(seen: &Seen) -> Vec<Chart> {
+pub fn of_overlaps(seen: &Seen) -> Vec<Chart> {
     let series = lines(seen, Form::Range, (|bin| &bin.overlaps, 1.0));
     vec![
         over_windows("Overlaps", "packets of a window in overlaps", series),
@@ -177,7 +177,7 @@ fn overlap_histogram(seen: &Seen) -> Chart {
 }
 
 /// Each of the first packets as two dots: when it was sent, above, and when it came, below; each sender has a lane in both rows.
-pub(crate) fn of_packets(seen: &Seen, title: &str) -> Chart {
+pub fn of_packets(seen: &Seen, title: &str) -> Chart {
     let mut lanes: BTreeMap<u16, Vec<Point>> = BTreeMap::new();
     let senders = seen.names.len().max(1) as f64;
     for dot in &seen.dots {
@@ -203,7 +203,7 @@ pub(crate) fn of_packets(seen: &Seen, title: &str) -> Chart {
 }
 
 /// What is said below dots.
-pub(crate) fn said_of_packets(seen: &Seen) -> String {
+pub fn said_of_packets(seen: &Seen) -> String {
     let mut said = format!(
         "{} packets that were sent in the first {} ms and came; of one that was lost nobody knows when it was sent.",
         seen.dots.len(),
@@ -220,7 +220,7 @@ pub(crate) fn said_of_packets(seen: &Seen) -> String {
 }
 
 /// What is said below everything that is drawn over windows.
-pub(crate) fn said_of_bins(seen: &Seen) -> String {
+pub fn said_of_bins(seen: &Seen) -> String {
     let width = seen.windows_of_bin;
     let of = if width > 1 {
         format!(
@@ -238,7 +238,7 @@ pub(crate) fn said_of_bins(seen: &Seen) -> String {
 }
 
 /// All that is told of windows.
-pub(crate) fn of_windows(seen: &Seen) -> Vec<Chart> {
+pub fn of_windows(seen: &Seen) -> Vec<Chart> {
     let over =
         |title: &str, label: &str, of: Of| over_windows(title, label, lines(seen, Form::Range, of));
     let band = |title: &str, of: fn(&Bin) -> &Spread| Chart {
