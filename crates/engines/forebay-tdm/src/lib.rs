@@ -11,6 +11,7 @@
 //! | [`receiver`] | the session: which senders take part, what came, what was lost where |
 //! | [`mod@heaps`] | how messages become packets that stand for themselves, and messages again |
 //! | [`key`] | the keyed hash of datagrams |
+//! | [`pattern`] | the bytes of a test stream |
 //!
 //! ```
 //! use forebay_tdm::plan::{Plan, PlanInput};
@@ -27,6 +28,7 @@ pub mod clock;
 pub mod heaps;
 pub mod key;
 pub mod pace;
+pub mod pattern;
 pub mod plan;
 mod policy;
 pub mod receiver;

@@ -14,6 +14,7 @@ mod due;
 mod gaps;
 mod outgoing;
 mod peer;
+pub mod presence;
 mod refusals;
 mod row;
 mod seen;

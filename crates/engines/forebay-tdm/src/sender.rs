@@ -13,6 +13,7 @@ mod data;
 mod exchanges;
 mod heard;
 mod outcome;
+pub mod patience;
 mod probes;
 mod wall;
 mod window;

@@ -12,7 +12,6 @@ pub mod hops;
 mod lateness;
 mod local_clock;
 mod outbound;
-mod pattern;
 pub mod receive;
 pub mod send;
 

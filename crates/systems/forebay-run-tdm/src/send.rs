@@ -5,7 +5,6 @@ mod burst;
 mod input;
 mod launches;
 mod name;
-mod patience;
 mod summary;
 mod words;
 
@@ -22,6 +21,7 @@ use forebay_sys::socket::{self, UdpOptions};
 use forebay_sys::stamped::Stamped;
 use forebay_sys::{clock, sched, wait};
 use forebay_tdm::key::Key;
+use forebay_tdm::sender::patience::Patience;
 use forebay_tdm::sender::{Next, Over, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES};
 
@@ -37,7 +37,6 @@ use input::Input;
 use launches::{Change, Launches};
 pub use launches::{LaunchSummary, LaunchTimes};
 pub use name::default_name;
-use patience::Patience;
 pub use summary::{ClockSummary, SendSummary};
 
 /// Nothing is waited for longer than this at once.

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use forebay_run::watched;
 use forebay_run::whole_file::BeginError;
 use forebay_run_net::NetSummary;
+use forebay_tdm::pattern;
 use forebay_tdm::receiver::LostRange;
 use forebay_wire::tdm::Carries;
 
-use super::super::{TdmError, pattern};
+use super::super::TdmError;
 use super::found::Found;
 use super::heaps::{HeapStream, HeapTally, Sum as HeapSum};
 use gathered::Gathered;

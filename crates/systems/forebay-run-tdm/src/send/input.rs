@@ -13,10 +13,10 @@ use forebay_run_net::NetSummary;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::input::{Input as Waited, wait_input};
 use forebay_tdm::heaps::{Cutter, Heap};
+use forebay_tdm::pattern;
 
 use super::super::TdmError;
 use super::{MessageInput, SendPlan};
-use crate::pattern;
 use messages::Messages;
 
 /// Bytes of a block that is read at once.

@@ -223,7 +223,7 @@ fn a_closed_window_takes_what_came_in_it_and_no_other() {
     assert_eq!(held(7, 7, 32), 0);
 }
 
-/// Seven packets were handed over and three of them taken; so many are said to be in blocks that nobody wrote.
+/// Nine packets were handed over and five of them taken, two of which were written; so many are said to be in blocks that nobody wrote.
 fn given_up(outstanding: u64) -> (Ended, Balance) {
     let (mut books, mut writer) = open("datagrams:0");
     let mut became = HeapTally::default();
@@ -235,17 +235,20 @@ fn given_up(outstanding: u64) -> (Ended, Balance) {
         heaps: 2,
         bytes: 200,
     };
-    for _ in 0..3 {
+    for packet in 0..5 {
         writer.took(0, 40);
         writer.advance(0, 1, 40);
+        if packet < 2 {
+            writer.written(0, &Written::whole(&[7; 40]));
+        }
     }
     writer.holds(0, lies(3), waiting);
     writer.commit();
-    for _ in 0..7 {
+    for _ in 0..9 {
         books.arrived(96, &DATA);
         books.published(0, 40);
     }
-    books.handed_over(std::iter::once(given(7)));
+    books.handed_over(std::iter::once(given(9)));
     let ended = books.write_off(&[sum(outstanding)]).unwrap();
     let balance = balance(&mut books);
     (ended, balance)
@@ -267,6 +270,7 @@ fn a_writer_that_is_given_up_leaves_what_it_did_not_write_by_name() {
     assert_eq!(dropped, [1, 0, 0, 0, 0, 0, 2]);
     let written = &ended.written[0];
     assert_eq!(written.dropped[WRITER_STALLED].packets, 7);
+    assert_eq!((written.written.packets, written.ranges), (2, 1));
     assert_eq!(queue(&balance), (0, Some(0)));
     assert_eq!(queue(&given_up(3).1), (1, Some(0)), "one is in no block");
     let closed = line(&balance, "heaps");
@@ -279,6 +283,18 @@ fn a_writer_that_is_given_up_leaves_what_it_did_not_write_by_name() {
         closed.residual.is_zero() && closed.held.items == 0,
         "{closed:?}"
     );
+}
+
+#[test]
+fn what_leaks_of_heaps_is_missing_in_what_went_out() {
+    let (mut books, mut writer) = open("heaps:1");
+    let mut became = HeapTally::default();
+    became.sent.add(3, 300);
+    became.whole.add(3, 300);
+    writer.heaps(0, &became);
+    writer.commit();
+    let line = line(&balance(&mut books), "heaps");
+    assert_eq!((line.incoming.items, line.outgoing.items), (3, 2));
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(in super::super) struct Written {
 
 impl Written {
     /// One packet that is where it should be.
-    pub(super) fn whole(payload: &[u8]) -> Self {
+    pub(in super::super) fn whole(payload: &[u8]) -> Self {
         Self {
             written: Sum {
                 packets: 1,

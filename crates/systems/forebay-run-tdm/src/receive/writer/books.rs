@@ -119,7 +119,7 @@ impl WriterBooks {
     }
 
     /// Payloads were written, or could not be.
-    pub(super) fn written(&mut self, sender: u16, written: &Written) {
+    pub(in super::super) fn written(&mut self, sender: u16, written: &Written) {
         let at = usize::from(sender);
         let leaked = self.leak.take_of("write", written.written.packets);
         let (Some(words), Some(sum)) = (self.words.senders.get(at), self.written.get_mut(at))

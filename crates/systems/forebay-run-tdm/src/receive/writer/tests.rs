@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use forebay_ledger::{Leak, LedgerReader, SchemaBuilder, Words};
+use forebay_run::removed::Removed;
 use forebay_wire::heap::Piece;
 
 use super::*;
@@ -29,16 +30,11 @@ fn started(path: &Path, queue_bytes: u64) -> Writer {
     writer
 }
 
-/// What its books show when it has taken a block with these packets: of `write` and of `heaps` what came, went on, was lost and is held.
-fn shown_after(
-    output: Output,
-    carries: Carries,
-    packets: &[(u64, Vec<u8>)],
-    leak: Leak,
-) -> [[u64; 4]; 2] {
+/// What is on the thread of such a writer.
+fn taker(output: Output, leak: Leak) -> (Taker, LedgerReader) {
     let (books, reader) = books(leak);
-    let ((back, _blocks), (tell, _told)) = (channel(), channel());
-    let mut taker = Taker {
+    let ((back, _), (tell, _)) = (channel(), channel());
+    let taker = Taker {
         streams: Streams::new(output),
         files: Files::default(),
         books,
@@ -47,6 +43,11 @@ fn shown_after(
         tell,
         failed: None,
     };
+    (taker, reader)
+}
+
+/// A block of the sender `north`.
+fn block(carries: Carries, packets: &[(u64, Vec<u8>)]) -> Block {
     let mut block = Block::default();
     block.push_always(Op::Open {
         sender: 0,
@@ -56,7 +57,18 @@ fn shown_after(
     for (offset, payload) in packets {
         block.data(0, *offset, payload, true);
     }
-    taker.take(block);
+    block
+}
+
+/// What its books show when it has taken a block with these packets: of `write` and of `heaps` what came, went on, was lost and is held.
+fn shown_after(
+    output: Output,
+    carries: Carries,
+    packets: &[(u64, Vec<u8>)],
+    leak: Leak,
+) -> [[u64; 4]; 2] {
+    let (mut taker, reader) = taker(output, leak);
+    taker.take(block(carries, packets));
     let balance = reader.snapshot().unwrap().balance();
     ["write", "heaps"].map(|place| {
         let mut lines = balance.accounts.iter();
@@ -99,6 +111,25 @@ fn its_books_close_with_each_block_wherever_payloads_go() {
     let shown = |output| shown_after(output, Carries::Heaps, &heaps, Leak::off());
     assert_eq!(shown(Output::Discard), [[3, 3, 0, 0], [4, 2, 0, 2]]);
     assert_eq!(shown(into("")), [[3, 3, 0, 0], [4, 0, 0, 4]]);
+}
+
+#[test]
+fn what_went_with_a_removed_file_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Output::Directory(directory.path().to_path_buf());
+    let (mut taker, reader) = taker(output, Leak::off());
+    let bytes: Vec<_> = [0, 10, 30].map(|at| (at, vec![7; 10])).into();
+    taker.take(block(Carries::Bytes, &bytes));
+    taker.flush();
+    std::fs::remove_file(directory.path().join("north")).unwrap();
+    taker.look_at_files();
+    taker.commit();
+    let removed = Removed::of(&reader.snapshot().unwrap());
+    assert_eq!(
+        (removed.files, removed.packets, removed.bytes),
+        (1, Some(3), 30)
+    );
+    assert_eq!((removed.heaps, taker.books.end().2), (Some(0), (30, 2)));
 }
 
 fn came(packet: u64) -> Came {

@@ -222,7 +222,7 @@ impl Taker {
         }
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         for (sender, written) in self.streams.flush() {
             self.written(sender, &written);
         }
@@ -239,7 +239,7 @@ impl Taker {
     }
 
     /// What somebody did to files is counted and told.
-    fn look_at_files(&mut self) {
+    pub(super) fn look_at_files(&mut self) {
         let mut found = self.streams.look();
         self.files.look(&mut found);
         self.found(found);
@@ -256,7 +256,7 @@ impl Taker {
     }
 
     /// Shows the books; false when they are another's.
-    fn commit(&mut self) -> bool {
+    pub(super) fn commit(&mut self) -> bool {
         let books = &mut self.books;
         self.shared.unless_given_up(|| books.commit())
     }

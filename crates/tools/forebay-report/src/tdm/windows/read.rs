@@ -17,7 +17,7 @@ pub struct ReadWindow {
     pub row: Row,
 }
 
-/// Reads the windows of a file that [`WindowFile`] has written.
+/// Reads the windows of a file that [`super::WindowFile`] has written.
 ///
 /// # Errors
 /// It cannot be read, or is another kind of file.

@@ -1,6 +1,6 @@
 //! What a sender says while it waits for the start of a session: a receiver begins when all of its senders are ready, and one of them may never be.
 
-use forebay_tdm::sender::Phase;
+use super::Phase;
 
 /// The first line comes after so long, in ns.
 const FIRST_NS: u64 = 10_000_000_000;
@@ -9,14 +9,14 @@ const AGAIN_NS: u64 = 60_000_000_000;
 
 /// Since when it waits.
 #[derive(Default)]
-pub(super) struct Patience {
+pub struct Patience {
     since_ns: Option<u64>,
     due_ns: u64,
 }
 
 impl Patience {
     /// The line that is due, if one is.
-    pub(super) fn look(&mut self, phase: Phase, now_ns: u64) -> Option<String> {
+    pub fn look(&mut self, phase: Phase, now_ns: u64) -> Option<String> {
         if phase != Phase::Ready {
             self.since_ns = None;
             return None;

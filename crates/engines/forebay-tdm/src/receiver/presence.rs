@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use forebay_tdm::receiver::{PeerState, PeerTotals, Phase, Receiver};
 use forebay_wire::tdm::{Mode, RefuseReason};
+
+use super::{PeerState, PeerTotals, Phase, Receiver};
 
 /// Lines about senders in a session, at most: whoever joins and leaves again and again does not fill a screen.
 const LINES_MAX: usize = 100;
@@ -29,7 +30,7 @@ struct Known {
 }
 
 /// Tells of each sender once that it is here, is here again, has left before the start, is dead, and was refused, and why.
-pub(super) struct Presence {
+pub struct Presence {
     senders: u16,
     silence: Duration,
     known: Vec<Known>,
@@ -40,7 +41,7 @@ pub(super) struct Presence {
 
 impl Presence {
     /// Of a session with so many `senders`, of which one is dead that says nothing for `silence`.
-    pub(super) fn new(senders: u16, silence: Duration) -> Self {
+    pub fn new(senders: u16, silence: Duration) -> Self {
         Self {
             senders,
             silence,
@@ -52,7 +53,7 @@ impl Presence {
     }
 
     /// Tells what has changed since the last look, and which were refused.
-    pub(super) fn look(&mut self, receiver: &mut Receiver, tell: &mut impl FnMut(&str)) {
+    pub fn look(&mut self, receiver: &mut Receiver, tell: &mut impl FnMut(&str)) {
         while let Some((name, reason)) = receiver.poll_refused() {
             self.refused(name, reason, tell);
         }
@@ -71,7 +72,7 @@ impl Presence {
     }
 
     /// The session begins: which are missing.
-    pub(super) fn begins(&self, receiver: &Receiver, mode: Mode, tell: &mut impl FnMut(&str)) {
+    pub fn begins(&self, receiver: &Receiver, mode: Mode, tell: &mut impl FnMut(&str)) {
         let planned = usize::from(self.senders);
         let here = receiver.peers().filter(|peer| is_here(peer)).count();
         let missing = planned.saturating_sub(here);

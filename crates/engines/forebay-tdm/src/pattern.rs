@@ -6,7 +6,8 @@ const PERIOD_BYTES: usize = 1 << 20;
 const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 
 /// One period, and the begin of the next.
-pub(super) fn bytes() -> Vec<u8> {
+#[must_use]
+pub fn bytes() -> Vec<u8> {
     let words = (0..PERIOD_BYTES as u64 / 8).map(word);
     let mut bytes = Vec::with_capacity(PERIOD_BYTES + PAYLOAD_BYTES_MAX);
     bytes.extend(words.flat_map(u64::to_be_bytes));
@@ -23,7 +24,8 @@ fn word(number: u64) -> u64 {
 }
 
 /// So many bytes of the stream at `offset`.
-pub(super) fn at(bytes: &[u8], offset: u64, most: usize) -> &[u8] {
+#[must_use]
+pub fn at(bytes: &[u8], offset: u64, most: usize) -> &[u8] {
     let at = (offset % PERIOD_BYTES as u64) as usize;
     bytes
         .get(at..at + most.min(PAYLOAD_BYTES_MAX))
