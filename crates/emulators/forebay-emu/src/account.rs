@@ -27,6 +27,7 @@ pub struct Accounts {
 #[derive(Debug, Clone)]
 struct SourceAccounts {
     subevents: Account,
+    subevents_id: AccountId,
     datagrams: Account,
     datagrams_id: AccountId,
 }
@@ -37,17 +38,26 @@ impl Accounts {
         let mut source = |n: usize| {
             let owner = format!("source{n}");
             let reasons = [DROPPED_MESSAGE, RESTART, SEND_FAILED];
-            let (_, subevents) = schema.account(group, PLACE, &owner, Unit::SubEvents, &reasons);
+            let (subevents_id, subevents) =
+                schema.account(group, PLACE, &owner, Unit::SubEvents, &reasons);
             let (datagrams_id, datagrams) =
                 schema.account(group, PLACE, &owner, Unit::Datagrams, &[SEND_FAILED]);
             SourceAccounts {
                 subevents,
+                subevents_id,
                 datagrams,
                 datagrams_id,
             }
         };
         Self {
             sources: (0..sources).map(&mut source).collect(),
+        }
+    }
+
+    /// States in the ledger of senders alone that the sub-events are what they are there for.
+    pub fn headline(&self, schema: &mut SchemaBuilder) {
+        if let Some(first) = self.sources.first() {
+            schema.headline(first.subevents_id);
         }
     }
 

@@ -119,6 +119,7 @@ impl CardBooks {
     ) -> Result<(Self, FromHostBook), RunError> {
         let run_id = format!("card-{name}-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
+        schema.program("card");
         let group = schema.group("card");
         let triggers = TRIGGERS.map(|(name, help)| schema.counter(group, name, "", help));
         let help =
@@ -131,6 +132,7 @@ impl CardBooks {
         let elinks = account.elinks.iter().map(|elink| {
             let owner = format!("elink{}", elink.elink);
             let declared = schema.account(group, "card", &owner, Unit::Chunks, &reasons);
+            schema.headline(declared.0);
             (declared.1, declare_elink(&mut schema, group, &owner))
         });
         let elinks = elinks.collect();

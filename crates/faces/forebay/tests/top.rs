@@ -338,3 +338,20 @@ fn an_end_point_of_messaging_is_told_in_messages() {
     assert!(messages["rate_hz"].as_f64().unwrap() > 0.0, "{view}");
     assert!(view["events"].is_null(), "{view}");
 }
+
+/// What an emulator of one source wrote when ledgers had the version before.
+#[test]
+fn a_ledger_of_the_version_before_is_shown_and_audited() {
+    let out = tempfile::tempdir().unwrap();
+    let old = forebay_testing::root().join("crates/ground/forebay-ledger/tests/version1.ledger");
+    std::fs::copy(old, out.path().join("ledger")).unwrap();
+    let page = top(&["--once"], out.path());
+    assert!(page.contains("ENDED (limit reached)"), "{page}");
+    let audit = forebay().arg("audit").arg(out.path()).output().unwrap();
+    let sheet = String::from_utf8(audit.stdout).unwrap();
+    assert_eq!(audit.status.code(), Some(0), "{sheet}");
+    let mut lines = sheet.lines();
+    let line = lines.find(|line| line.contains("subevents")).unwrap();
+    assert_eq!(line.matches("100").count(), 2, "{sheet}");
+    assert!(sheet.contains("The books close."), "{sheet}");
+}

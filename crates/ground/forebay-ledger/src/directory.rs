@@ -164,6 +164,12 @@ pub(crate) struct ConfirmedEntry {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Directory {
     pub(crate) run_id: String,
+    /// What kind of program writes it; empty where it does not say so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) program: String,
+    /// Accounts that stand for what the program does: each with all of its place and unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) headline: Vec<u32>,
     pub(crate) groups: Vec<GroupEntry>,
     pub(crate) reasons: Vec<Vec<String>>,
     pub(crate) accounts: Vec<AccountEntry>,
@@ -187,6 +193,7 @@ impl Directory {
     /// Checks everything a reader or writer will rely on.
     pub(crate) fn check(&self) -> Result<(), LedgerError> {
         check_name("run", &self.run_id)?;
+        self.check_headline()?;
         self.check_groups()?;
         self.check_accounts()?;
         for (index, link) in self.links.iter().enumerate() {
@@ -196,6 +203,20 @@ impl Directory {
         self.check_metrics()?;
         self.check_loss_tables()?;
         self.check_volume()
+    }
+
+    fn check_headline(&self) -> Result<(), LedgerError> {
+        if !self.program.is_empty() {
+            check_name("program", &self.program)?;
+        }
+        let outside = |at: &u32| self.accounts.get(*at as usize).is_none();
+        match self.headline.iter().position(outside) {
+            Some(index) => Err(LedgerError::OutOfBounds {
+                what: "headline",
+                index,
+            }),
+            None => Ok(()),
+        }
     }
 
     fn check_groups(&self) -> Result<(), LedgerError> {

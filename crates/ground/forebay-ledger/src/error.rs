@@ -95,7 +95,7 @@ pub enum LedgerError {
         found: u64,
     },
     /// A ledger of another format version.
-    #[error("ledger format version {found}, this program reads {expected}")]
+    #[error("ledger format version {found}, this program reads up to {expected}")]
     Version {
         /// Version in the file.
         found: u64,

@@ -20,8 +20,10 @@ use crate::loss;
 
 /// First word of a finished ledger: a file of a little-endian machine starts with these letters.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FOREBAYL");
-/// Version of the layout described here.
-pub const VERSION: u64 = 1;
+/// Version of the layout described here. In version 2 the directory names the program and its headline accounts.
+pub const VERSION: u64 = 2;
+/// The oldest version that is read, too: its directory names neither.
+pub const VERSION_OLDEST: u64 = 1;
 /// Words of the header.
 pub const HEADER_WORDS: usize = 32;
 /// Words of 128 bytes: two cache lines, which the prefetcher of x86 takes in pairs.

@@ -84,7 +84,7 @@ pub use directory::{MAX_GROUP_WORDS, MAX_HELP_BYTES, MAX_LOSS_ROWS, MAX_NAME_BYT
 pub use error::{LedgerError, SchemaError};
 pub use group::{GroupWriter, READ_ATTEMPTS};
 pub use histogram::{BUCKETS, Histogram, HistogramSummary, HistogramWriter};
-pub use layout::{HEADER_WORDS, LINE_WORDS, MAGIC, MAX_WORDS, VERSION};
+pub use layout::{HEADER_WORDS, LINE_WORDS, MAGIC, MAX_WORDS, VERSION, VERSION_OLDEST};
 pub use leak::{Leak, LeakError};
 pub use link::LinkSpec;
 pub use loss::{LossRecord, LossRow, LossTable, LossTableWriter};

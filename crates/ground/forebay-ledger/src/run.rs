@@ -7,7 +7,7 @@ use crate::error::LedgerError;
 use crate::layout::{
     AT_CONDITION, AT_DIRECTORY_BYTES, AT_ELAPSED_NS, AT_END_NS, AT_FINGERPRINT, AT_HEADER_WORDS,
     AT_HEARTBEAT_NS, AT_MAGIC, AT_START_NS, AT_SUPERVISOR_PID, AT_TOTAL_WORDS, AT_VERSION,
-    HEADER_WORDS, MAGIC, VERSION,
+    HEADER_WORDS, MAGIC, VERSION, VERSION_OLDEST,
 };
 use crate::schema::Schema;
 use crate::sync::{AtomicU64, Ordering};
@@ -333,7 +333,7 @@ impl Header {
             return Err(LedgerError::Magic { found });
         }
         let load = |at: usize| words[at].load(Ordering::Relaxed);
-        if load(AT_VERSION) != VERSION {
+        if !(VERSION_OLDEST..=VERSION).contains(&load(AT_VERSION)) {
             return Err(LedgerError::Version {
                 found: load(AT_VERSION),
                 expected: VERSION,

@@ -111,6 +111,23 @@ impl SchemaBuilder {
         }
     }
 
+    /// Names the program that writes it, such as `tdm-send`.
+    pub fn program(&mut self, name: &str) {
+        name.clone_into(&mut self.directory.program);
+    }
+
+    /// States that `account`, and all others of its place and unit, stand for what the program does: what goes out there is what a reader wants to see first.
+    pub fn headline(&mut self, account: AccountId) {
+        let of = |at: u32| {
+            let account = self.directory.accounts.get(at as usize);
+            account.map(|account| (&account.place, account.unit))
+        };
+        let (new, mut before) = (of(account.0), self.directory.headline.iter());
+        if !before.any(|at| of(*at) == new) {
+            self.directory.headline.push(account.0);
+        }
+    }
+
     /// Declares a group: counters and cursors that commit as one record, by one writer.
     pub fn group(&mut self, name: &str) -> GroupId {
         let id = self.directory.groups.len() as u32;

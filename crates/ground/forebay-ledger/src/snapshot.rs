@@ -10,6 +10,7 @@ use crate::layout::Layout;
 use crate::loss::{self, LossTable};
 use crate::run::{Header, RunStatus};
 use crate::schema::{Counter, Tally};
+use crate::unit::Unit;
 use crate::words::Words;
 
 /// A ledger opened for reading by its own directory alone.
@@ -167,6 +168,19 @@ impl Snapshot {
     #[must_use]
     pub fn run_id(&self) -> &str {
         &self.directory.run_id
+    }
+
+    /// What kind of program writes it; none in a ledger that does not say so, as of version 1 of the layout.
+    #[must_use]
+    pub fn program(&self) -> Option<&str> {
+        Some(self.directory.program.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// The places and units of the accounts that stand for what the program does.
+    pub fn headline(&self) -> impl Iterator<Item = (&str, Unit)> {
+        let accounts = self.directory.headline.iter();
+        let accounts = accounts.filter_map(|at| self.directory.accounts.get(*at as usize));
+        accounts.map(|account| (account.place.as_str(), account.unit))
     }
 
     /// The value of a word, for those who declared the schema. 0 for a word of another schema.

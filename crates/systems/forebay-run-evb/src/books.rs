@@ -227,8 +227,10 @@ impl Books {
     /// A name in the plan is too long or used twice.
     pub fn declare(plan: &Plan) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(&plan.run_id);
+        schema.program("evb");
         let (generator, senders) = declare_generator(&mut schema, plan);
         let builder = declare(&mut schema, &plan.owners());
+        schema.headline(builder.events_id);
         let ports: Vec<_> = (0..plan.ports.len())
             .map(|port| declare_port(&mut schema, plan, port, &senders, &builder))
             .collect();

@@ -60,7 +60,9 @@ fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
     let pieces: Vec<&str> = PIECE_REASONS.iter().map(|damage| damage.name()).collect();
     let (_, dma) = schema.account(group, "dma", owner, Unit::Blocks, &BLOCK_REASONS);
     let (_, decode) = schema.account(group, "decode", owner, Unit::Subchunks, &pieces);
-    let (_, publish) = schema.account(group, "publish", owner, Unit::Chunks, &CHUNK_REASONS);
+    let (published, publish) =
+        schema.account(group, "publish", owner, Unit::Chunks, &CHUNK_REASONS);
+    schema.headline(published);
     let mut counter = |name: &str, help: &str| schema.counter(group, name, owner, help);
     let damage = Damage::ALL.map(|damage| {
         let name = format!("damage_{}", damage.name());
@@ -113,6 +115,7 @@ fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
 
 fn declare(run_id: &str, buffers: &[String]) -> Result<(Schema, Vec<BufferWords>), SchemaError> {
     let mut schema = SchemaBuilder::new(run_id);
+    schema.program("tohost");
     let words = buffers
         .iter()
         .map(|buffer| declare_buffer(&mut schema, buffer))

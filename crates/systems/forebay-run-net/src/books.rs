@@ -100,6 +100,7 @@ impl std::fmt::Debug for Books {
 
 fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> {
     let mut builder = SchemaBuilder::new(run_id);
+    builder.program("net");
     let group = builder.group("end_point");
     let all = |builder: &mut SchemaBuilder, place, reasons: &[&str]| {
         builder.account(group, place, "all", Unit::Messages, reasons)
@@ -118,6 +119,8 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
         let (received, receive) = builder.account(group, "receive", &owner, Unit::Messages, &[]);
         let (_, told) =
             builder.unbalanced_account(group, "told", &owner, Unit::Messages, &TOLD_REASONS);
+        builder.headline(sent);
+        builder.headline(received);
         copies = copies.to(sent);
         let confirmed = builder.confirmed(sent);
         read = read.from(received);

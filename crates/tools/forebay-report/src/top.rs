@@ -17,5 +17,6 @@ pub mod terminal;
 #[cfg(test)]
 mod tests;
 pub mod view;
+mod work;
 
 pub use rows::Order;

@@ -176,8 +176,10 @@ fn without_ports(text: &str) -> String {
 
 /// Everything that a ledger declares, in the order in which it lies there.
 pub(crate) fn of(file: &Path) -> String {
-    const KINDS: [&str; 10] = [
+    const KINDS: [&str; 12] = [
         "run_id",
+        "program",
+        "headline",
         "groups",
         "reasons",
         "accounts",
@@ -192,7 +194,10 @@ pub(crate) fn of(file: &Path) -> String {
     let strange = |key: &&String| !KINDS.contains(&key.as_str());
     let unknown = directory.0.as_object().unwrap().keys().find(strange);
     assert_eq!(unknown, None, "a kind of entry that the text leaves out");
-    let mut lines = String::new();
+    let headline = directory.0.get("headline");
+    let headline = headline.map_or_else(String::new, |all| directory.accounts(all));
+    let program = text(&directory.0, "program");
+    let mut lines = format!("program {program}, headline [{headline}]\n");
     for group in directory.all("groups") {
         writeln!(
             lines,

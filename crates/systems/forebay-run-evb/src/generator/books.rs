@@ -54,7 +54,9 @@ impl Booked {
     ) -> Result<Self, RunError> {
         let run_id = format!("emulate-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
+        schema.program("emulate-hades");
         let words = GeneratorWords::declare(&mut schema, plan.sources());
+        words.accounts.headline(&mut schema);
         let help = "UDP port that the source sends to";
         let ports = (0..plan.sources()).map(|source| {
             let owner = format!("source{source}");

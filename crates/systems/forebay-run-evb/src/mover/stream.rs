@@ -37,7 +37,9 @@ pub(super) struct StreamWords {
 impl StreamWords {
     fn declare(run_id: &str, sink: &str) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(run_id);
+        schema.program("mover");
         let (words, mover_id) = declare_writer(&mut schema, "mover", sink);
+        schema.headline(mover_id);
         let group = words.group;
         // What the sender says of itself: nobody else sees it. Between it and what came in here stands the link.
         let (sender_id, sender) =

@@ -46,7 +46,9 @@ pub(super) struct SwrodBooks {
 fn declare(run_id: &str, with_latency: bool) -> Result<(Schema, Words), RunError> {
     let mut schema = SchemaBuilder::new(run_id);
     let group = schema.group("swrod");
-    let (_, check) = schema.account(group, "check", "all", Unit::Chunks, &Wrong::REASONS);
+    schema.program("swrod");
+    let (checked, check) = schema.account(group, "check", "all", Unit::Chunks, &Wrong::REASONS);
+    schema.headline(checked);
     let mut counter =
         |name: &str, owner: &str, help: &str| schema.counter(group, name, owner, help);
     let chunks = [

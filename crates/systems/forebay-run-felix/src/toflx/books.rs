@@ -105,6 +105,7 @@ impl Books {
     ) -> Result<Self, RunError> {
         let run_id = format!("toflx-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
+        schema.program("toflx");
         let group = schema.group("toflx");
         let (routed, route) = schema.account(group, "route", "all", Unit::Messages, &UNROUTED);
         let mut link = LinkSpec::new("routed", "all").from(routed);
@@ -114,6 +115,7 @@ impl Books {
             let (encoded, encode) =
                 schema.account(group, "encode", &owner, Unit::Messages, &UNWRITTEN);
             link = link.to(encoded);
+            schema.headline(encoded);
             let (_, ring) = schema.account(group, "ring", &owner, Unit::Packets, &RING_REASONS);
             let help = "Packets that the card has not taken";
             let fill = schema.gauge(group, "ring_fill_packets", &owner, help);

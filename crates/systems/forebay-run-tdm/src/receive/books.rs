@@ -112,6 +112,7 @@ impl Books {
     ) -> Result<(Self, WriterBooks), RunError> {
         let run_id = format!("tdm-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
+        schema.program("tdm-receive");
         let group = schema.group("tdm");
         let reasons: Vec<&str> = DATAGRAM_REASONS
             .iter()
@@ -139,6 +140,7 @@ impl Books {
             let published = schema.cursor_tally(group, &format!("{owner}.published"));
             let queue = LinkSpec::new("writer_queue", &owner).from(id).to(write);
             schema.link(queue.in_flight(published, taken));
+            schema.headline(write);
             let help = "Sum over windows of how late their first packets were";
             let late_ns = schema.counter(group, "window_lateness_ns", &owner, help);
             let help = "Windows that were closed";

@@ -73,9 +73,11 @@ impl Books {
         let run_id = format!("tdm-send-{}", std::process::id());
         let name = &owner(name);
         let mut schema = SchemaBuilder::new(&run_id);
+        schema.program("tdm-send");
         let group = schema.group("tdm");
         let (_, heaps) = schema.account(group, "heaps", name, Unit::Messages, &HEAP_REASONS);
         let (sent, send) = schema.account(group, "send", name, Unit::Packets, &SEND_REASONS);
+        schema.headline(sent);
         let confirmed = schema.confirmed(sent);
         let help = "Windows with at least one packet";
         let windows = schema.counter(group, "windows_sent", name, help);

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::sample::{Metrics, Sample};
 use super::view::Rates;
+use super::work::{Kind, Work};
 
 /// What the builder made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -40,22 +41,16 @@ pub(super) fn span_s(metrics: &Metrics<'_>) -> f64 {
 }
 
 /// What the builder made, and how fast.
-pub(super) fn events(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) -> Events {
-    let out = |sample: &Sample| {
-        let lines = sample
-            .verdict
-            .balance
-            .accounts
-            .iter()
-            .filter(|line| line.place == "events");
-        lines.fold((0, 0), |sum, line| {
-            (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
-        })
-    };
+pub(super) fn events(
+    now: &Sample,
+    work: &Work,
+    metrics: &Metrics<'_>,
+    rates: &Rates<'_>,
+) -> Option<Events> {
     let count = |name| metrics.value("builder", name, "");
-    let (items, bytes) = out(now);
+    let (items, bytes) = work.done(now);
     let (complete, span) = (count("events_complete"), count("triggers_span"));
-    Events {
+    (work.kind == Kind::Events).then(|| Events {
         complete,
         triggers_span: span,
         triggers_missing: count("triggers_missing"),
@@ -64,7 +59,7 @@ pub(super) fn events(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) -> 
         partial: count("events_partial"),
         discarded: count("events_discarded"),
         bytes,
-        rate_hz: rates.of(items, |sample| out(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| out(sample).1),
-    }
+        rate_hz: rates.of(items, |sample| work.done(sample).0),
+        data_rate_bytes_per_s: rates.of(bytes, |sample| work.done(sample).1),
+    })
 }

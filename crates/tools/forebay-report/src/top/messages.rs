@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::sample::Sample;
 use super::view::{Rates, losses, unconfirmed};
+use super::work::{Kind, Work};
 
 /// Messages of an end point, in all copies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -34,31 +35,16 @@ fn out(sample: &Sample, place: &str) -> (u64, u64) {
     })
 }
 
-/// Both ways together.
-fn moved(sample: &Sample) -> (u64, u64) {
-    let (sent, received) = (out(sample, "send"), out(sample, "receive"));
-    (sent.0 + received.0, sent.1 + received.1)
-}
-
-/// Whether a ledger is that of an end point: it delivers, and builds nothing.
-pub(super) fn is_of(sample: &Sample) -> bool {
-    let has = |place: &str| {
-        let accounts = &sample.verdict.balance.accounts;
-        accounts.iter().any(|line| line.place == place)
-    };
-    has("deliver") && !has("events")
-}
-
 /// What it did, if it is one.
-pub(super) fn messages(now: &Sample, rates: &Rates<'_>) -> Option<Messages> {
-    let (items, bytes) = moved(now);
+pub(super) fn messages(now: &Sample, work: &Work, rates: &Rates<'_>) -> Option<Messages> {
+    let (items, bytes) = work.done(now);
     let unconfirmed = unconfirmed(now, Unit::Messages);
     let dropped = |is_unwanted| {
         let lines =
             losses(now).filter(|(_, _, line)| (line.reason == NO_SUBSCRIBER) == is_unwanted);
         lines.map(|(_, _, line)| line.items).sum()
     };
-    is_of(now).then(|| Messages {
+    (work.kind == Kind::Messages).then(|| Messages {
         sent: out(now, "send").0,
         received: out(now, "receive").0,
         dropped: dropped(false),
@@ -66,7 +52,7 @@ pub(super) fn messages(now: &Sample, rates: &Rates<'_>) -> Option<Messages> {
         unconfirmed: unconfirmed.0,
         unconfirmed_bytes: unconfirmed.1,
         bytes,
-        rate_hz: rates.of(items, |sample| moved(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| moved(sample).1),
+        rate_hz: rates.of(items, |sample| work.done(sample).0),
+        data_rate_bytes_per_s: rates.of(bytes, |sample| work.done(sample).1),
     })
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::sample::{Metrics, Sample};
 use super::view::{Rates, losses, unconfirmed};
+use super::work::{Kind, Work};
 
 /// Packets of all senders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -25,51 +26,27 @@ pub struct Packets {
     pub(super) data_rate_bytes_per_s: f64,
 }
 
-/// The place whose packets have gone on. A receiver's windows have them, too: those that should have come.
-fn place(sample: &Sample) -> Option<&'static str> {
-    let accounts = &sample.verdict.balance.accounts;
-    let has = |place: &str| {
-        let mut lines = accounts.iter();
-        lines.any(|line| line.unit == Unit::Packets && line.place == place)
-    };
-    match (has("windows"), has("send")) {
-        (true, _) => Some("write"),
-        (false, true) => Some("send"),
-        (false, false) => None,
-    }
-}
-
-/// Packets and bytes that went on.
-fn out(sample: &Sample) -> (u64, u64) {
-    let place = place(sample).unwrap_or_default();
-    let accounts = sample.verdict.balance.accounts.iter();
-    let lines = accounts.filter(|line| line.unit == Unit::Packets && line.place == place);
-    lines.fold((0, 0), |sum, line| {
-        (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
-    })
-}
-
-/// Whether a ledger is that of one.
-pub(super) fn is_of(sample: &Sample) -> bool {
-    place(sample).is_some()
-}
-
 /// What it did, if it is one.
-pub(super) fn packets(now: &Sample, metrics: &Metrics<'_>, rates: &Rates<'_>) -> Option<Packets> {
-    let (packets, bytes) = out(now);
+pub(super) fn packets(
+    now: &Sample,
+    work: &Work,
+    metrics: &Metrics<'_>,
+    rates: &Rates<'_>,
+) -> Option<Packets> {
+    let (packets, bytes) = work.done(now);
     let windows = ["windows_closed", "windows_sent"].into_iter();
     let of_windows = windows.flat_map(|name| metrics.named(name).map(|(.., count)| count));
     // What is lost of windows is missing in them; elsewhere are datagrams that were never theirs.
     let lost = losses(now).filter(|(place, ..)| *place != "datagrams" && *place != "heaps");
     let unconfirmed = unconfirmed(now, Unit::Packets);
-    is_of(now).then(|| Packets {
+    (work.kind == Kind::Packets).then(|| Packets {
         packets,
         bytes,
         dropped: lost.map(|(.., line)| line.items).sum(),
         unconfirmed: unconfirmed.0,
         unconfirmed_bytes: unconfirmed.1,
         windows: of_windows.sum(),
-        rate_hz: rates.of(packets, |sample| out(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| out(sample).1),
+        rate_hz: rates.of(packets, |sample| work.done(sample).0),
+        data_rate_bytes_per_s: rates.of(bytes, |sample| work.done(sample).1),
     })
 }

@@ -101,6 +101,14 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
         )));
     }
     silences(view, width, &mut lines);
+    lines.extend(sums(view));
+    lines.push(residual(view));
+    lines
+}
+
+/// What a program that builds no events did.
+fn sums(view: &View) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
     if let Some(messages) = &view.messages {
         lines.push(plain(format!(
             "{} messages sent, {} received, {} lost by name{}{}   {}   {}/s   (over {:.1} s)",
@@ -139,7 +147,16 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
             view.rates_over_s,
         )));
     }
-    lines.push(residual(view));
+    if let Some(moved) = &view.moved {
+        lines.push(plain(format!(
+            "{} {}   {}   {}/s   (over {:.1} s)",
+            moved.items,
+            moved.unit,
+            si(moved.rate_hz, "Hz"),
+            bytes(moved.data_rate_bytes_per_s),
+            view.rates_over_s,
+        )));
+    }
     lines
 }
 

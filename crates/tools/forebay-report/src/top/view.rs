@@ -6,13 +6,14 @@ use forebay_ledger::{
 use forebay_run_evb::silence::Heard;
 use serde::Serialize;
 
-use super::chunks::{self, Chunks};
+use super::chunks::{Chunks, chunks};
 use super::events::{Events, events, span_s};
 use super::fill::{Fill, fills};
-use super::messages::{self, Messages};
-use super::packets::{self, Packets};
+use super::messages::{Messages, messages};
+use super::packets::{Packets, packets};
 use super::sample::Sample;
 use super::source::{Source, sources};
+use super::work::{Kind, Moved, Work};
 
 /// How long a residual must stand before it is an alarm.
 const ALARM_HOLD_NS: u64 = 1_000_000_000;
@@ -47,6 +48,9 @@ const ORDER: [&str; 21] = [
 /// A run as it stands.
 #[derive(Debug, Clone, Serialize)]
 pub struct View {
+    /// What kind of program writes the ledger, where it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     pub(super) run_id: String,
     /// `live`, `ended` or `killed`.
     pub state: State,
@@ -68,6 +72,9 @@ pub struct View {
     /// Of a sender or a receiver of time-division UDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<Packets>,
+    /// Of a program that none of these sums up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
     /// The hops, in the order of the data.
     pub places: Vec<Place>,
     /// How full the stages are.
@@ -190,21 +197,16 @@ impl Watch {
         let status = now.snapshot.run;
         // A killed run ended when its supervisor last gave a sign of life.
         let running_s = status.lasted_ns(now.now_ns, state == State::Live) as f64 / 1e9;
+        let work = Work::of(now);
         let seconds = match before {
             Some(before) => (now.at - before.at).as_secs_f64(),
-            None if messages::is_of(now) || chunks::is_of(now) || packets::is_of(now) => running_s,
-            None => span_s(&metrics),
+            None if work.kind == Kind::Events => span_s(&metrics),
+            None => running_s,
         };
         let rates = Rates { before, seconds };
         let heard = Heard::all(&now.snapshot);
-        let messages = messages::messages(now, &rates);
-        let chunks = chunks::chunks(now, &rates);
-        let packets = packets::packets(now, &metrics, &rates);
-        let mut accounts = now.verdict.balance.accounts.iter();
-        // A card that shows recorded blocks knows of nothing else.
-        let is_replay = accounts.all(|line| line.unit == Unit::Blocks);
-        let builds = messages.is_none() && chunks.is_none() && packets.is_none() && !is_replay;
         View {
+            program: now.snapshot.program().map(str::to_owned),
             run_id: now.snapshot.run_id().to_owned(),
             state,
             condition: now.verdict.condition.name(),
@@ -212,10 +214,11 @@ impl Watch {
             supervisor_pid: status.supervisor_pid,
             running_s,
             rates_over_s: seconds,
-            events: builds.then(|| events(now, &metrics, &rates)),
-            messages,
-            chunks,
-            packets,
+            events: events(now, &work, &metrics, &rates),
+            messages: messages(now, &work, &rates),
+            chunks: chunks(now, &work, &rates),
+            packets: packets(now, &work, &metrics, &rates),
+            moved: work.moved(now, &rates),
             places: places(now, &rates),
             fills: fills(&metrics),
             drops: drops(now, &rates),
@@ -292,8 +295,8 @@ fn state(sample: &Sample) -> State {
 
 /// Differences to the look before.
 pub struct Rates<'a> {
-    before: Option<&'a Sample>,
-    seconds: f64,
+    pub(super) before: Option<&'a Sample>,
+    pub(super) seconds: f64,
 }
 
 impl<'a> Rates<'a> {

@@ -44,6 +44,7 @@ impl Books {
     ) -> Result<Self, RunError> {
         let run_id = format!("card-{}-{}", plan.name, std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
+        schema.program("card-replay");
         let group = schema.group("card");
         let (file_id, file) = schema.account(group, "file", "file", Unit::Blocks, &FILE_REASONS);
         let mut link = LinkSpec::new("file", "file").from(file_id);
@@ -52,6 +53,7 @@ impl Books {
             let owner = format!("dma{buffer}");
             let (id, account) = schema.account(group, "card", &owner, Unit::Blocks, &["not_shown"]);
             link = link.to(id);
+            schema.headline(id);
             let fill = schema.gauge(group, "unread_blocks", &owner, "Blocks not given back");
             dma.push((account, fill));
         }
