@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::absent::Absent;
+use crate::numbering::Rhythm;
 use crate::numbers::Run;
-use crate::silence::Rhythm;
 
 /// One HADTU message in a source's queue: where its sub-events lie and how many the receiver counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

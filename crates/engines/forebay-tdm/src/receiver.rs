@@ -9,16 +9,12 @@
 
 mod admission;
 mod candidates;
-mod confirm;
 mod due;
 mod gaps;
-mod outgoing;
 mod peer;
 pub mod presence;
-mod refusals;
 mod row;
 mod seen;
-mod stalls;
 mod totals;
 mod turn;
 
@@ -26,19 +22,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use forebay_wire::tdm::{
-    Data, EndReason, FollowUp, Kind, Message, NO_SENDER, Packet, RefuseReason, Report, Reported,
-    TdmError,
+    Data, End, EndReason, FollowUp, Kind, Message, NO_SENDER, Packet, Probe, Refusal, RefuseReason,
+    Reply, Report, Reported, TdmError,
 };
 
 use crate::key::Key;
 use crate::plan::{Plan, PlanError, PlanInput};
-pub use confirm::Unwritten;
 pub use gaps::LostRange;
-use outgoing::{Outgoing, Whom};
 use peer::Peer;
 pub use row::{Lost, Row};
 use seen::Mark;
-pub use stalls::Stall;
 pub use totals::{PeerState, PeerTotals};
 use turn::{Grants, Turn};
 
@@ -202,13 +195,13 @@ pub struct Receiver {
     outgoing: VecDeque<Outgoing>,
     rows: VecDeque<Row>,
     counts: Counts,
-    refusals: refusals::Refusals,
+    refusals: Refusals,
     candidates: candidates::Candidates,
     /// Lost in our own socket, not yet found missing in a window.
     overflow: u64,
     reassembly: u64,
-    stalls: stalls::Stalls,
-    confirm: confirm::Confirm,
+    stalls: Stalls,
+    confirm: Confirm,
     grants: Grants,
     /// Sender, window and whether it was the last data packet that came.
     last: Option<(u16, u32)>,
@@ -236,12 +229,12 @@ impl Receiver {
             outgoing: VecDeque::new(),
             rows: VecDeque::new(),
             counts: Counts::default(),
-            refusals: refusals::Refusals::default(),
+            refusals: Refusals::default(),
             candidates: candidates::Candidates::default(),
             overflow: 0,
             reassembly: 0,
-            stalls: stalls::Stalls::default(),
-            confirm: confirm::Confirm::default(),
+            stalls: Stalls::default(),
+            confirm: Confirm::default(),
             grants: Grants::default(),
             last: None,
             turn: Turn::default(),
@@ -497,5 +490,335 @@ impl Receiver {
             left_ns,
         };
         self.push(sender, Message::FollowUp(follow));
+    }
+}
+
+// Control datagrams that wait to be sent.
+/// So many wait; more are dropped and counted, and asked for again by their senders.
+const OUTGOING_MAX: usize = 4096;
+
+/// Whom a datagram concerns.
+#[derive(Clone, Copy, Debug)]
+struct Whom {
+    session: u64,
+    to: SocketAddr,
+    sender: u16,
+    start: u8,
+}
+
+/// One that waits to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Outgoing {
+    whom: Whom,
+    message: Message<'static>,
+    stamp: Option<u64>,
+}
+
+impl Receiver {
+    fn answer(&mut self, sender: u16, probe: Probe, came_ns: u64) {
+        let answer = self.answers;
+        self.answers = answer.wrapping_add(1);
+        let reply = Reply {
+            sequence: probe.sequence,
+            answer: u32::from(answer),
+            came_ns,
+        };
+        if let Some(whom) = self.whom(sender) {
+            let places = u64::from(sender) << 48 | u64::from(answer) << 32;
+            let stamp = Some(places | u64::from(probe.sequence));
+            self.enqueue(whom, Message::Reply(reply), stamp);
+        }
+    }
+
+    fn whom(&self, sender: u16) -> Option<Whom> {
+        let peer = self.peers.get(usize::from(sender))?;
+        Some(Whom {
+            session: self.config.session,
+            to: peer.from,
+            sender,
+            start: peer.start,
+        })
+    }
+
+    fn push(&mut self, sender: u16, message: Message<'static>) {
+        if let Some(whom) = self.whom(sender) {
+            self.enqueue(whom, message, None);
+        }
+    }
+
+    /// Tells somebody that the receiver does not know it, in the name of the session that it believes in: it would not listen to another one's.
+    fn send_away(&mut self, whom: Whom, kind: Kind) {
+        // Not for each packet of data, and never to another receiver.
+        if matches!(kind, Kind::Probe | Kind::Ready | Kind::Report | Kind::End) {
+            let refusal = Refusal {
+                nonce: 0,
+                reason: RefuseReason::NoSession,
+            };
+            self.enqueue(whom, Message::Refuse(refusal), None);
+        }
+    }
+
+    fn enqueue(&mut self, whom: Whom, message: Message<'static>, stamp: Option<u64>) {
+        if self.outgoing.len() < OUTGOING_MAX {
+            self.outgoing.push_back(Outgoing {
+                whom,
+                message,
+                stamp,
+            });
+        } else {
+            self.unsent += 1;
+        }
+    }
+}
+
+// Who asked for a place and got none.
+/// Refusals that wait to be told, at most: of a flood the others are in the counts alone.
+const UNTOLD_MAX: usize = 64;
+
+/// Hellos that were answered with a refusal. Those that lack the key of a receiver that has one are not among them, as nobody knows whose they are, nor those that a session met
+/// which was over: they are for the next one.
+#[derive(Debug, Default)]
+struct Refusals {
+    counts: [u64; RefuseReason::ALL.len()],
+    untold: VecDeque<(String, RefuseReason)>,
+}
+
+impl Refusals {
+    fn add(&mut self, name: &str, reason: RefuseReason) {
+        let at = RefuseReason::ALL.iter().position(|known| *known == reason);
+        if let Some(count) = at.and_then(|at| self.counts.get_mut(at)) {
+            *count += 1;
+        }
+        if self.untold.len() < UNTOLD_MAX {
+            self.untold.push_back((name.to_owned(), reason));
+        }
+    }
+}
+
+impl Receiver {
+    /// Hellos that were refused, by reason.
+    pub fn refused(&self) -> impl Iterator<Item = (RefuseReason, u64)> {
+        let counts = self.refusals.counts.into_iter();
+        RefuseReason::ALL.iter().copied().zip(counts)
+    }
+
+    /// The next sender that was refused and was not told yet.
+    pub fn poll_refused(&mut self) -> Option<(String, RefuseReason)> {
+        self.refusals.untold.pop_front()
+    }
+}
+
+// Times in which this host did not read its socket, and what that cost.
+/// Stalls that are remembered for windows that are not closed: later ones push the first out.
+const STALLS_MAX: usize = 64;
+
+/// From `from_ns` to `until_ns` the socket was not read empty, and the kernel dropped datagrams there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// When the socket was empty the last time before.
+    pub from_ns: u64,
+    /// When it was read again, or empty again.
+    pub until_ns: u64,
+    /// The kernel's count of drops is of packets: no more than it are charged. Where it merges packets, all that a window of that time misses are.
+    pub is_exact: bool,
+}
+
+#[derive(Debug, Default)]
+struct Stalls(VecDeque<Stall>);
+
+impl Stalls {
+    /// One that goes on is one with what is known of it.
+    fn add(&mut self, stall: Stall) {
+        match self.0.back_mut() {
+            Some(last) if stall.from_ns <= last.until_ns => {
+                last.until_ns = last.until_ns.max(stall.until_ns);
+            }
+            _ => self.0.push_back(stall),
+        }
+        if self.0.len() > STALLS_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    /// What a window that was sent in such a time misses is charged to it, against the kernel's count `drops`.
+    fn charge(&self, row: &mut Row, drops: &mut u64) {
+        let meets = |stall: &&Stall| {
+            row.first_sent_ns <= stall.until_ns && row.last_sent_ns >= stall.from_ns
+        };
+        if row.last_sent_ns == 0 {
+            return;
+        }
+        if let Some(stall) = self.0.iter().find(meets) {
+            let most = if stall.is_exact { *drops } else { u64::MAX };
+            let charged = row.lost.charge(most, |lost| &mut lost.receiver_stalled);
+            *drops = drops.saturating_sub(charged);
+        }
+    }
+}
+
+impl Receiver {
+    /// This host did not read its socket for some time, and the kernel dropped datagrams there meanwhile, which [`Self::handle_socket_drops`] was told.
+    pub fn handle_stall(&mut self, stall: Stall) {
+        self.stalls.add(stall);
+    }
+}
+
+// What came is confirmed to its sender when it is where it belongs.
+/// Which ends are confirmed, and which wait for the caller.
+#[derive(Debug, Default)]
+struct Confirm {
+    by_caller: bool,
+    waiting: VecDeque<u16>,
+    /// By sender: the start whose end is confirmed, and what came of it and is not written.
+    done: Vec<Option<(u8, Unwritten)>>,
+}
+
+/// What came of a sender's stream and is not where it belongs: it found no room, or could not be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their payload.
+    pub bytes: u64,
+}
+
+impl Receiver {
+    /// A sender is told what came of its stream only when the caller has said that it is written ([`Self::confirm`]).
+    #[must_use]
+    pub const fn confirmed_by_caller(mut self) -> Self {
+        self.confirm.by_caller = true;
+        self
+    }
+
+    /// The next sender whose stream has ended, and that waits for being told what came of it.
+    pub fn poll_ended(&mut self) -> Option<u16> {
+        self.confirm.waiting.pop_front()
+    }
+
+    /// What came of this sender's present start is where it belongs, but for `unwritten`, which counts as lost: it is told so.
+    pub fn confirm(&mut self, sender: u16, unwritten: Unwritten) {
+        let at = usize::from(sender);
+        let Some(peer) = self.peers.get(at) else {
+            return;
+        };
+        if self.confirm.done.len() <= at {
+            self.confirm.done.resize(at + 1, None);
+        }
+        if let Some(done) = self.confirm.done.get_mut(at) {
+            *done = Some((peer.start, unwritten));
+        }
+        if let Some(mut totals) = peer.ended_totals() {
+            let packets = unwritten.packets.min(totals.packets);
+            totals.packets -= packets;
+            totals.errors += packets;
+            totals.payload_bytes = totals.payload_bytes.saturating_sub(unwritten.bytes);
+            self.push(sender, Message::Ended(totals));
+        }
+    }
+
+    /// A sender tells its totals.
+    fn take_end(&mut self, now_ns: u64, sender: u16, end: &End) {
+        let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
+            return;
+        };
+        if peer.ended_totals().is_some() {
+            // It was told before, and the answer was lost, or it is not to be told yet.
+            self.ended_again(sender);
+            return;
+        }
+        peer.ended(now_ns, end, self.phase == Phase::Stopping);
+        self.turn.left(sender);
+        self.close_rows(now_ns);
+    }
+
+    /// This sender's stream has ended and all of its windows are closed.
+    fn stream_ended(&mut self, sender: u16) {
+        if self.confirm.by_caller {
+            self.confirm.waiting.push_back(sender);
+        } else {
+            self.confirm(sender, Unwritten::default());
+        }
+    }
+
+    /// It asks again for its totals: it hears them, or that somebody is here.
+    fn ended_again(&mut self, sender: u16) {
+        let at = usize::from(sender);
+        let Some(peer) = self.peers.get(at) else {
+            return;
+        };
+        if let Some(Some((start, unwritten))) = self.confirm.done.get(at)
+            && *start == peer.start
+        {
+            return self.confirm(sender, *unwritten);
+        }
+        let closed = peer
+            .totals()
+            .last_window
+            .map_or(0, |last| last.saturating_add(1));
+        let reported = Reported {
+            next: closed,
+            highest: closed.saturating_sub(1),
+        };
+        self.push(sender, Message::Reported(reported));
+    }
+}
+
+#[cfg(test)]
+mod stalls_tests {
+    use super::Lost;
+    use super::*;
+
+    fn row(first_sent_ns: u64, last_sent_ns: u64) -> Row {
+        Row {
+            first_sent_ns,
+            last_sent_ns,
+            lost: Lost {
+                sender_error: 1,
+                whole_window: 5,
+                inside: 2,
+                ..Lost::default()
+            },
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn what_was_sent_in_a_stall_is_charged_to_it_and_nothing_else() {
+        let mut stalls = Stalls::default();
+        for (from_ns, until_ns) in [(1_000, 2_000), (1_500, 3_000), (9_000, 9_100)] {
+            stalls.add(Stall {
+                from_ns,
+                until_ns,
+                is_exact: false,
+            });
+        }
+        let mut drops = 4;
+        for (first, last, charged) in [(0, 999, 0), (3_001, 8_999, 0), (2_500, 3_500, 7), (0, 0, 0)]
+        {
+            let mut row = row(first, last);
+            stalls.charge(&mut row, &mut drops);
+            assert_eq!(row.lost.receiver_stalled, charged, "{first} to {last}");
+            assert_eq!((row.lost.total(), row.lost.sender_error), (8, 1));
+        }
+        assert_eq!(
+            drops, 0,
+            "no other window is charged with what this one was"
+        );
+    }
+
+    #[test]
+    fn an_exact_count_of_the_kernels_is_not_exceeded() {
+        let mut stalls = Stalls::default();
+        stalls.add(Stall {
+            from_ns: 1,
+            until_ns: 9,
+            is_exact: true,
+        });
+        let (mut row, mut drops) = (row(5, 5), 3);
+        stalls.charge(&mut row, &mut drops);
+        assert_eq!(
+            (row.lost.receiver_stalled, row.lost.total(), drops),
+            (3, 8, 0)
+        );
     }
 }

@@ -11,23 +11,20 @@
 
 mod data;
 mod exchanges;
-mod heard;
 mod outcome;
 pub mod patience;
-mod probes;
-mod wall;
 mod window;
 
 use std::collections::VecDeque;
 
 use forebay_wire::tdm::{
-    Carries, End, EndReason, Hello, Message, NO_SENDER, Packet, Ready, Report, Reported, TAG_BYTES,
-    Welcome,
+    Carries, End, EndReason, Hello, Kind, Message, Mode, NO_SENDER, Packet, Probe, Ready, Refusal,
+    RefuseReason, Report, Reported, TAG_BYTES, Welcome,
 };
 
 use crate::clock::{Base, Burst, Clock, Wall};
 use crate::key::Key;
-use exchanges::Exchanges;
+use exchanges::{Exchanges, PROBE_EVERY_NS};
 pub use outcome::{NotTaken, Over, Sent, Sessions};
 use window::Open;
 
@@ -471,5 +468,295 @@ impl Sender {
             key.seal(out.get_mut(..bytes)?);
         }
         Some(Transmit { bytes, stamp })
+    }
+}
+
+// Disciplined wall clocks, here and at the receiver.
+impl Sender {
+    /// The wall clock here; none when nobody disciplines it. To be told again every now and then: bounds grow.
+    pub fn handle_wall(&mut self, now_ns: u64, wall: Option<Wall>) {
+        self.walls[0] = wall;
+        self.bound_clock(now_ns);
+    }
+
+    /// What a welcome says of the receiver's.
+    fn take_wall(&mut self, now_ns: u64, welcome: &Welcome) {
+        self.walls[1] = (welcome.wall_error_ns > 0).then(|| Wall {
+            ahead_ns: welcome.wall_ns.cast_signed(),
+            error_ns: welcome.wall_error_ns,
+        });
+        self.bound_clock(now_ns);
+    }
+
+    /// The receiver says that its wall clock is disciplined.
+    #[must_use]
+    pub const fn receiver_is_disciplined(&self) -> bool {
+        self.walls[1].is_some()
+    }
+
+    fn bound_clock(&mut self, now_ns: u64) {
+        let [here, there] = self.walls;
+        self.clock.bound(now_ns, here.zip(there));
+    }
+}
+
+// When probes leave: while the port is quiet, as far as this is known.
+//
+// A probe that leaves in another sender's window waits in the port's buffer behind that one's burst, and so does not take the same time as
+// its answer on the way back. In the guard behind the sender's own window nobody sends: what it has sent has left the port, and it has a whole cycle until its
+// answers could hold it up. Where windows are granted nobody else sends when the grant has come.
+
+/// Trains of probes in one guard.
+const TRAINS_IN_A_GUARD: u64 = 2;
+/// A probe that found no quiet time for so long goes nevertheless, in ns; at least two cycles.
+const PATIENCE_NS: u64 = 250_000_000;
+
+impl Sender {
+    fn probe_due(&mut self, now_ns: u64) -> Option<Probe> {
+        let due_ns = self.probe_ns()?;
+        if now_ns < due_ns || now_ns < self.quiet_ns(due_ns, now_ns) {
+            return None;
+        }
+        let every_ns = match self.shared_slots() {
+            Some(welcome) => quiet_span_ns(&welcome) / TRAINS_IN_A_GUARD,
+            None => PROBE_EVERY_NS,
+        };
+        self.exchanges.due(now_ns, every_ns)
+    }
+
+    /// Who has sent all it has to send needs no clock.
+    fn probe_ns(&self) -> Option<u64> {
+        let wanted = self.phase != Phase::Ending;
+        self.exchanges.probe_ns().filter(|_| wanted)
+    }
+
+    /// When something of the exchanges is to be done.
+    fn exchange_ns(&self) -> u64 {
+        let probe = self
+            .probe_ns()
+            .map(|due_ns| self.quiet_ns(due_ns, due_ns.max(self.looked_ns)));
+        let over = self.exchanges.over_ns();
+        probe.into_iter().chain(over).min().unwrap_or(u64::MAX)
+    }
+
+    /// The configuration, when it has slots of which each sender has its own, and they are in use.
+    fn shared_slots(&self) -> Option<Welcome> {
+        let welcome = self.welcome.filter(|_| self.phase == Phase::Running)?;
+        let has_slots = matches!(welcome.mode, Mode::Slots | Mode::SlotsPaced);
+        (has_slots && quiet_span_ns(&welcome) > 0).then_some(welcome)
+    }
+
+    /// The first quiet time from `now_ns` on for a probe that is due since `due_ns`.
+    fn quiet_ns(&self, due_ns: u64, now_ns: u64) -> u64 {
+        let cycle_ns = self.welcome.map_or(0, |welcome| welcome.cycle_ns);
+        let patience_ns = due_ns.saturating_add(PATIENCE_NS.max(2 * cycle_ns));
+        if self.phase == Phase::Running && self.granted() {
+            return if self.grant.is_some() {
+                now_ns
+            } else {
+                patience_ns
+            };
+        }
+        let (Some(welcome), Some(line)) = (self.shared_slots(), self.clock.line()) else {
+            return now_ns;
+        };
+        let remote_ns = i128::from(line.remote_ns(now_ns));
+        let into = (remote_ns - i128::from(welcome.start_ns)).rem_euclid(welcome.cycle_ns.into());
+        let span_ns = quiet_span_ns(&welcome);
+        let into_ns = u64::try_from(into).unwrap_or(0);
+        let until_ns = welcome.window_ns.saturating_add(welcome.guard_ns);
+        let from_ns = until_ns.saturating_sub(span_ns);
+        if (from_ns..=until_ns).contains(&into_ns) {
+            return now_ns;
+        }
+        let cycles_ns = if into_ns < from_ns {
+            0
+        } else {
+            welcome.cycle_ns
+        };
+        let wait_ns = (from_ns + cycles_ns).saturating_sub(into_ns);
+        now_ns.saturating_add(wait_ns).min(patience_ns.max(now_ns))
+    }
+
+    fn granted(&self) -> bool {
+        self.welcome
+            .is_some_and(|welcome| welcome.mode == Mode::Credit)
+    }
+}
+
+/// The second half of the guard: the last packets of the window before it have left the port.
+const fn quiet_span_ns(welcome: &Welcome) -> u64 {
+    let half = welcome.guard_ns / 2;
+    if half < welcome.cycle_ns { half } else { 0 }
+}
+
+// What comes from the receiver.
+impl Sender {
+    /// Takes a datagram of the receiver; `stamp_ns` is when the kernel had it.
+    ///
+    /// # Errors
+    /// It is not taken; it is counted, and changes nothing.
+    pub fn handle_datagram(
+        &mut self,
+        now_ns: u64,
+        stamp_ns: Option<u64>,
+        datagram: &[u8],
+    ) -> Result<Kind, NotTaken> {
+        let taken = self.take(now_ns, stamp_ns, datagram);
+        if let Err(why) = &taken {
+            self.all.not_taken += 1;
+            self.all.foreign += u64::from(matches!(why, NotTaken::Foreign(_)));
+        }
+        taken
+    }
+
+    fn take(
+        &mut self,
+        now_ns: u64,
+        stamp_ns: Option<u64>,
+        datagram: &[u8],
+    ) -> Result<Kind, NotTaken> {
+        let packet = Packet::parse(datagram)?;
+        if let Some(key) = &self.config.key
+            && (packet.tag.is_none() || !key.is_sealed(datagram))
+        {
+            return Err(NotTaken::Key);
+        }
+        let kind = packet.message.kind();
+        match &packet.message {
+            Message::Welcome(welcome) => self.take_welcome(now_ns, &packet, welcome)?,
+            Message::Refuse(refusal) => self.take_refusal(now_ns, &packet, *refusal)?,
+            _ if !self.is_of_our_session(&packet) => {
+                return Err(NotTaken::Foreign(packet.session));
+            }
+            Message::Reply(reply) => {
+                let back_ns = stamp_ns.unwrap_or(now_ns);
+                self.exchanges.answered(reply, back_ns);
+            }
+            Message::FollowUp(follow) => self.exchanges.answer_left(follow),
+            Message::Reported(reported) => self.forget_reports(*reported),
+            Message::Grant(grant) if self.phase == Phase::Running => {
+                // One that came twice, or was overtaken, is no other.
+                if grant.start_ns > self.granted_ns {
+                    self.granted_ns = grant.start_ns;
+                    self.grant = Some(*grant);
+                }
+            }
+            Message::Ended(end) if self.phase == Phase::Ending => {
+                self.received = Some(*end);
+                self.sessions.confirm(end, &self.here);
+                let how = match self.stopped {
+                    Some(reason) => Over::Stopped(reason),
+                    None if self.interrupted => Over::Interrupted,
+                    None => Over::Complete,
+                };
+                self.over(how, now_ns);
+            }
+            Message::Stop(stop) => match self.phase {
+                // Its totals are told first: the receiver waits for them.
+                Phase::Running => {
+                    self.stopped = Some(stop.reason);
+                    self.begin_end(now_ns);
+                }
+                Phase::Ending => {}
+                _ => {
+                    // Nothing was sent that totals could be told of.
+                    self.sessions.all += 1;
+                    self.over(Over::Stopped(stop.reason), now_ns);
+                }
+            },
+            _ => return Err(NotTaken::Unexpected(kind)),
+        }
+        self.heard_ns = now_ns;
+        self.exchanges.collect(&mut self.clock);
+        Ok(kind)
+    }
+
+    fn is_of_our_session(&self, packet: &Packet<'_>) -> bool {
+        self.session != 0 && (packet.session, packet.start) == (self.session, self.start)
+    }
+
+    fn take_welcome(
+        &mut self,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        welcome: &Welcome,
+    ) -> Result<(), NotTaken> {
+        let ours = welcome.nonce == self.nonce && packet.session != 0;
+        match self.phase {
+            Phase::Hello if ours => {
+                self.session = packet.session;
+                self.clock.forget();
+                self.exchanges.begin(now_ns);
+                self.phase = Phase::Clock;
+            }
+            Phase::Clock | Phase::Ready if packet.session == self.session && ours => {}
+            // The answer to a ready that was said twice.
+            Phase::Running | Phase::Ending if self.is_of_our_session(packet) => {
+                self.take_wall(now_ns, welcome);
+                return Ok(());
+            }
+            _ => return Err(NotTaken::Foreign(packet.session)),
+        }
+        (self.index, self.start) = (packet.sender, packet.start);
+        self.welcome = Some(*welcome);
+        self.take_wall(now_ns, welcome);
+        if self.phase == Phase::Ready && welcome.start_ns != 0 {
+            self.phase = Phase::Running;
+        }
+        Ok(())
+    }
+
+    fn take_refusal(
+        &mut self,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        refusal: Refusal,
+    ) -> Result<(), NotTaken> {
+        let ours = match self.phase {
+            Phase::Hello => refusal.nonce == self.nonce,
+            Phase::Over(_) => false,
+            // The answer to a hello that came twice is not for a sender that takes part, nor that to what it said before it had its place.
+            _ => {
+                refusal.nonce == 0 && self.is_of_our_session(packet) && packet.sender == self.index
+            }
+        };
+        if !ours {
+            return Err(NotTaken::Foreign(packet.session));
+        }
+        match (self.phase, refusal.reason) {
+            (Phase::Hello, _) if self.config.repeat => self.hello_ns = now_ns + 4 * HELLO_EVERY_NS,
+            (Phase::Hello, RefuseReason::NameTaken) if self.may_be_its_own(now_ns) => {
+                self.hello_ns = now_ns + HELLO_EVERY_NS;
+            }
+            (Phase::Hello, reason) => self.phase = Phase::Over(Over::Refused(reason)),
+            _ => self.lose_receiver(now_ns),
+        }
+        Ok(())
+    }
+
+    /// Whether the one that has its name may be its own last start, not yet taken for dead; there is time to see.
+    fn may_be_its_own(&mut self, now_ns: u64) -> bool {
+        let since_ns = *self.taken_ns.get_or_insert(now_ns);
+        let until_ns = match self.config.wait_ns {
+            0 => since_ns.saturating_add(TAKEN_NS),
+            wait_ns => since_ns
+                .saturating_add(TAKEN_NS)
+                .min(self.began_ns.saturating_add(wait_ns)),
+        };
+        now_ns.saturating_add(HELLO_EVERY_NS) < until_ns
+    }
+
+    /// The kernel's stamp of a probe's departure.
+    pub fn handle_left(&mut self, sequence: u32, stamp_ns: u64) {
+        self.exchanges.left(sequence, stamp_ns);
+        self.exchanges.collect(&mut self.clock);
+    }
+
+    /// The host's clock has been set: readings of exchanges that are under way are worth nothing, nor is any time that was kept, and windows are
+    /// withheld until the receiver's clock is known again.
+    pub fn drop_exchanges(&mut self) {
+        self.exchanges.drop_all();
+        self.clock_was_set = true;
     }
 }

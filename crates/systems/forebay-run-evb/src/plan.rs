@@ -1,20 +1,19 @@
 //! The plan of one run: everything a stage must know, fixed before the first process starts.
 
 mod fit;
-mod limits;
 mod mover;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 use forebay_evb::{Completion, Config as BuilderConfig};
+use forebay_host::doctor::Needs;
 use forebay_ring::RingSetSpec;
 use forebay_wire::subevent::TriggerBits;
+use serde::{Deserialize, Serialize};
 
 pub use fit::QueueTooSmall;
-use forebay_host::doctor::Needs;
 pub use mover::MoverLimit;
 pub(crate) use mover::{RUN_NAME_BYTES_MAX, check_names};
 
@@ -415,4 +414,64 @@ pub struct Memory {
     pub sink_queues_bytes: u64,
     /// Kernel memory for socket buffers, at most (the kernel counts whole buffers and doubles the size asked for).
     pub socket_buffers_bytes: u64,
+}
+
+// How long the parts of a run are waited for at its end.
+/// Longest time that a sink which drops when it cannot keep up may hang at the end.
+const SINK_LIMIT: Duration = Duration::from_secs(10);
+
+impl SinkPlan {
+    /// How long this sink may get on with nothing at the end before it is given up.
+    #[must_use]
+    pub fn end_limit(&self) -> Duration {
+        match (&self.kind, self.backpressure) {
+            (SinkKind::Null, _) => Duration::ZERO,
+            // It gives up by itself, and names what it could not deliver.
+            (SinkKind::Tcp(tcp), _) => SINK_LIMIT + 2 * Duration::from_millis(tcp.patience_ms),
+            (SinkKind::File(_), Backpressure::Block { limit_ms }) => {
+                Duration::from_millis(limit_ms)
+            }
+            (SinkKind::File(_), Backpressure::Drop) => SINK_LIMIT,
+        }
+    }
+
+    /// How long this sink may hold the builder while its queue is full.
+    #[must_use]
+    pub fn hold_limit(&self) -> Duration {
+        match (&self.kind, self.backpressure) {
+            (SinkKind::Null, _) | (_, Backpressure::Drop) => Duration::ZERO,
+            (_, Backpressure::Block { limit_ms }) => Duration::from_millis(limit_ms),
+        }
+    }
+}
+
+impl Plan {
+    /// How long the sinks may keep the builder from its end while nothing gets on: they hold it together, and are given up
+    /// one after the other.
+    #[must_use]
+    pub fn sinks_end_limit(&self) -> Duration {
+        let hold = self.sinks.iter().map(SinkPlan::hold_limit).max();
+        let ends = self.sinks.iter().map(SinkPlan::end_limit);
+        ends.fold(hold.unwrap_or_default(), Duration::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod limits_tests {
+    use super::*;
+    use crate::presets;
+
+    #[test]
+    fn sinks_hold_together_and_end_one_after_the_other() {
+        let local = std::net::Ipv4Addr::LOCALHOST;
+        let mut plan = presets::plan("test", std::path::Path::new("."), local.into(), 0, 1);
+        let sink = |limit_ms| SinkPlan {
+            backpressure: Backpressure::Block { limit_ms },
+            ..presets::file_sink(".".into(), "te")
+        };
+        let tcp = presets::tcp_sink((local, 1).into());
+        plan.sinks = vec![sink(90_000), sink(3_600_000), presets::null_sink(), tcp];
+        let seconds = 3600 + (90 + 3600 + 10 + 2 * 10);
+        assert_eq!(plan.sinks_end_limit(), Duration::from_secs(seconds));
+    }
 }

@@ -2,14 +2,13 @@
 
 mod close;
 mod left;
-mod parts;
 mod patience;
 mod queues;
 mod start;
 mod warming;
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use forebay_host::{Changes, Reading};
@@ -22,14 +21,13 @@ use forebay_run::stage::{Order, Report};
 use forebay_run::worker::{Ended, Worker};
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
+use forebay_sys::socket::{UdpOptions, bind_udp};
 
 use crate::books::Books;
 use crate::error::EvbError;
 use crate::plan::Plan;
-use crate::receiver::BATCH_SLOTS;
-use crate::receiver::HostBook;
+use crate::receiver::{BATCH_SLOTS, HostBook};
 use crate::stages::Role;
-use parts::bind;
 use patience::Patience;
 use queues::QueueWatch;
 use warming::Warming;
@@ -434,4 +432,64 @@ impl Supervisor {
             .get(&role)
             .is_some_and(|stage| stage.worker.is_none() && stage.quick_deaths >= QUICK_DEATHS_MAX)
     }
+}
+
+// What the supervisor makes for its stages, and hands to each of their lives.
+impl Supervisor {
+    /// Fresh descriptors of everything the role needs.
+    fn parts(&self, role: Role) -> Result<Vec<Vec<OwnedFd>>, RunError> {
+        let mut parts = vec![vec![duplicate(&self.ledger)?]];
+        match role {
+            Role::Generator => {}
+            Role::Receiver => {
+                parts.push(self.rings.producer_fds()?);
+                parts.push(vec![duplicate(&self.arena)?]);
+                parts.push(
+                    self.sockets
+                        .iter()
+                        .map(duplicate)
+                        .collect::<Result<_, _>>()?,
+                );
+            }
+            Role::Builder => {
+                parts.push(self.rings.consumer_fds()?);
+                for sink in &self.sinks {
+                    parts.push(sink.producer_fds()?);
+                    parts.push(sink.consumer_fds()?);
+                }
+            }
+        }
+        Ok(parts)
+    }
+}
+
+fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunError> {
+    fd.as_fd()
+        .try_clone_to_owned()
+        .map_err(RunError::file("duplicating", "a descriptor"))
+}
+
+/// Binds every port of the plan and writes the real ones back.
+fn bind(plan: &mut Plan, warnings: &mut Vec<String>) -> Result<Vec<OwnedFd>, RunError> {
+    let options = UdpOptions {
+        receive_buffer_bytes: Some(plan.receiver.socket_buffer_bytes),
+        stamps: plan.receiver.stamps,
+        gro: plan.receiver.gro,
+        ..UdpOptions::default()
+    };
+    let mut sockets = Vec::new();
+    let mut shortfall = None;
+    for address in &mut plan.ports {
+        let bound = bind_udp(*address, &options)?;
+        *address = bound.address;
+        shortfall = shortfall.or(bound.shortfall);
+        sockets.push(bound.fd);
+    }
+    if plan.receiver.gro {
+        warnings.push("UDP GRO is on: the kernel counts merged datagrams that it drops as one, so its drops are a lower bound".into());
+    }
+    if let Some(shortfall) = shortfall {
+        warnings.push(shortfall.to_string());
+    }
+    Ok(sockets)
 }

@@ -1,32 +1,32 @@
 //! What all end points have in common: connections come and go, frames are read and written, clocks looked at, books kept.
 
-mod acknowledging;
-mod asking;
 mod comings;
-mod ending;
-mod following;
 mod role;
 mod waiting;
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use forebay_ledger::{Condition, Reason};
 use forebay_link::bytes::{Address, listen};
-use forebay_msg::Entry;
+use forebay_msg::session::{Session, SessionError};
+use forebay_msg::{Entry, Refusal};
 use forebay_sys::clock;
 
-use crate::books::Books;
+use crate::books::{Books, Untaken};
 use crate::connection::{Connection, FRAMES_PER_TURN_MAX, Parted, Step};
 use crate::counts::Counts;
 use crate::dial::Dial;
+use crate::end_point::comings::dialled;
 use crate::entrance::Entrance;
 use crate::error::NetError;
 use crate::hub::Hub;
+use crate::lasting::Lasting;
 use crate::leaving::Leaving;
 use crate::lends::Lends;
-use crate::settings::Settings;
+use crate::settings::{Backoff, Settings};
 use crate::summary::NetSummary;
 use crate::viewed::{ApartCopier, Delivered, Viewed};
-use acknowledging::{Delivery, Unsettled};
-pub(super) use asking::{Asking, is_final, told};
-use following::dialled;
 pub(super) use role::Role;
 pub use waiting::Doze;
 
@@ -444,5 +444,331 @@ impl<R: Role> EndPoint<R> {
         let dialled = self.dials.iter().find_map(|dial| dial.trouble.clone());
         let known = dialled.or_else(|| self.last_trouble.clone());
         known.unwrap_or_else(|| "nobody has answered yet".into())
+    }
+}
+
+// Subscriptions that were refused: asked for again, or not.
+/// When a connection asks again for what was refused to it.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    due_ns: Option<u64>,
+    wait_ns: u64,
+}
+
+impl Asking {
+    /// It was refused for now; each wait is twice as long as the one before.
+    fn later(&mut self, backoff: Backoff, now_ns: u64) {
+        self.wait_ns = (self.wait_ns * 2).clamp(backoff.first_ns, backoff.most_ns);
+        self.due_ns = Some(now_ns + self.wait_ns);
+    }
+
+    /// Whether it is time to ask again; it is told once.
+    fn is_due(&mut self, now_ns: u64) -> bool {
+        self.due_ns.take_if(|due_ns| now_ns >= *due_ns).is_some()
+    }
+}
+
+/// Whether it would be refused again; a reason that is not known here will not be understood later either.
+pub(crate) fn is_final(reason: Result<Refusal, u32>) -> bool {
+    !matches!(reason, Ok(Refusal::Busy | Refusal::Ending))
+}
+
+/// The reason's name, and what it means.
+pub(crate) fn told(reason: Result<Refusal, u32>) -> String {
+    let name = reason.map_or("unknown", Refusal::name);
+    format!("{name}: {}", SessionError::Refused { reason })
+}
+
+impl<R: Role> EndPoint<R> {
+    /// A subscription was refused.
+    fn refused(&mut self, at: usize, reason: Result<Refusal, u32>) {
+        let connection = &mut self.connections[at];
+        let peer = connection.peer();
+        tracing::warn!(peer, ?reason, "a subscription was refused");
+        if !is_final(reason) {
+            connection.asking.later(self.settings.backoff, self.now_ns);
+        } else if let Some(dial) = dialled(&mut self.dials, connection.dial) {
+            dial.refusal = Some(Lasting::Refused {
+                peer: dial.address.to_string(),
+                why: told(reason),
+            });
+        }
+    }
+
+    /// Asks again where it is time.
+    fn ask_again(&mut self) {
+        for connection in &mut self.connections {
+            let Some(agreed) = connection.session.agreed() else {
+                continue;
+            };
+            if connection.asking.is_due(self.now_ns) {
+                let room = self.settings.room_of(agreed.buffer_bytes);
+                let entries = self.role.entries();
+                connection
+                    .session
+                    .subscribe(0, true, entries, room.piece_bytes_max);
+            }
+        }
+    }
+
+    /// Nobody is left that does not refuse for good what this side asks for, or is no end point at all.
+    pub(crate) fn check_refusals(&self) -> Result<(), NetError> {
+        let mut wanted = self.dials.iter().filter(|dial| !dial.is_retired());
+        let Some(first) = wanted.clone().next() else {
+            return Ok(());
+        };
+        match &first.refusal {
+            Some(why) if wanted.all(|dial| dial.refusal.is_some()) => Err(why.clone().into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+// First the effect, then the acknowledgement: for callers that [gather](crate::Settings::gathers), and say themselves what took effect.
+/// Messages of one connection, delivered in a row.
+#[derive(Debug)]
+struct Run {
+    connection: u64,
+    messages: u64,
+    bytes: u64,
+}
+
+/// What was delivered and not acknowledged, the oldest first. As long as what its caller has gathered.
+#[derive(Debug, Default)]
+struct Unsettled {
+    runs: VecDeque<Run>,
+    /// Taken out, and not told to the peers yet.
+    out: Vec<Run>,
+}
+
+impl Unsettled {
+    /// A message was delivered.
+    #[inline]
+    fn add(&mut self, connection: u64, bytes: u64) {
+        match self.runs.back_mut() {
+            Some(last) if last.connection == connection => {
+                last.messages += 1;
+                last.bytes += bytes;
+            }
+            _ => self.runs.push_back(Run {
+                connection,
+                messages: 1,
+                bytes,
+            }),
+        }
+    }
+
+    /// Takes up to so many of the oldest messages out, with their bytes by its own count; only where they end within a row their bytes are the caller's. What
+    /// is out waits to be told.
+    fn take(&mut self, mut messages: u64, mut bytes: u64) -> [u64; 2] {
+        let mut out = [0; 2];
+        while messages > 0
+            && let Some(first) = self.runs.front_mut()
+        {
+            let is_whole = first.messages <= messages;
+            let run = Run {
+                connection: first.connection,
+                messages: messages.min(first.messages),
+                bytes: if is_whole {
+                    first.bytes
+                } else {
+                    bytes.min(first.bytes)
+                },
+            };
+            first.messages -= run.messages;
+            first.bytes -= run.bytes;
+            if is_whole {
+                self.runs.pop_front();
+            }
+            messages -= run.messages;
+            bytes = bytes.saturating_sub(run.bytes);
+            out = [out[0] + run.messages, out[1] + run.bytes];
+            self.out.push(run);
+        }
+        out
+    }
+}
+
+/// Messages of one connection on their way to the caller.
+struct Delivery<'a> {
+    books: &'a mut Books,
+    unsettled: &'a mut Unsettled,
+    connection: u64,
+    declines: bool,
+    gathers: bool,
+    /// Messages and bytes of the connection that were given on to be delivered, from its begin.
+    handed: [u64; 2],
+    /// Messages and bytes for which nobody will account any more.
+    through: [u64; 2],
+}
+
+impl Delivery<'_> {
+    /// Takes what was read out of the connection's account.
+    #[inline]
+    fn take(&mut self, viewed: Viewed<'_>, on: &mut impl FnMut(Viewed<'_>)) {
+        let bytes = viewed.payload.len() as u64;
+        if self.books.leaks("receive") {
+            return self.settled(bytes);
+        }
+        self.handed = [self.handed[0] + 1, self.handed[1] + bytes];
+        if self.books.leaks("read") {
+            return self.settled(bytes);
+        }
+        self.deliver(viewed, on);
+    }
+
+    /// Gives it to the caller, which accounts for it from then on if it gathers.
+    #[inline]
+    fn deliver(&mut self, viewed: Viewed<'_>, on: &mut impl FnMut(Viewed<'_>)) {
+        let bytes = viewed.payload.len() as u64;
+        self.books.arrived(viewed.tag, bytes);
+        if self.books.leaks("deliver") {
+            return self.settled(bytes);
+        }
+        if self.declines {
+            self.books.declined(bytes);
+            return self.settled(bytes);
+        }
+        on(viewed);
+        if self.gathers {
+            self.unsettled.add(self.connection, bytes);
+        }
+    }
+
+    /// Nobody will account for a message any more.
+    #[inline]
+    fn settled(&mut self, bytes: u64) {
+        if self.gathers {
+            self.through = [self.through[0] + 1, self.through[1] + bytes];
+        }
+    }
+}
+
+impl<R: Role> EndPoint<R> {
+    /// The oldest messages that were delivered have taken effect.
+    pub(crate) fn taken(&mut self, messages: u64, bytes: u64) {
+        self.books.taken(messages, bytes);
+        self.acknowledge(messages, bytes, Session::confirm);
+    }
+
+    /// The oldest messages that were delivered were thrown away. Those that could not be written are confirmed to nobody.
+    pub(crate) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
+        self.books.untaken(why, messages, bytes);
+        self.unwritten |= why == Untaken::NotWritten && messages > 0;
+        self.acknowledge(
+            messages,
+            bytes,
+            match why {
+                Untaken::NotWanted => Session::confirm,
+                Untaken::NotWritten => |session, _, _| session.withhold(),
+            },
+        );
+    }
+
+    /// What a peer is told of is held no longer. Shows the books first: no peer is told of what they do not say. `tell` is given each connection's share, in
+    /// messages and bytes.
+    fn acknowledge(&mut self, messages: u64, bytes: u64, tell: fn(&mut Session, u64, u64)) {
+        if messages == 0 || !self.settings.gathers {
+            return;
+        }
+        let [messages, bytes] = self.unsettled.take(messages, bytes);
+        self.books.released(messages, bytes);
+        self.settle();
+        for run in self.unsettled.out.drain(..) {
+            let mut connections = self.connections.iter_mut();
+            if let Some(of) = connections.find(|one| one.id == run.connection) {
+                tell(&mut of.session, run.messages, run.bytes);
+            }
+        }
+    }
+
+    /// Messages of a connection that nobody will account for any more, by count and bytes.
+    fn confirm_now(&mut self, at: usize, [messages, bytes]: [u64; 2]) {
+        if messages > 0 {
+            self.settle();
+            self.connections[at].session.confirm(messages, bytes);
+        }
+    }
+}
+
+// The end, in order where that goes, and the books closed.
+impl<R: Role> EndPoint<R> {
+    fn say_end(connection: &mut Connection) {
+        let agreed = connection.session.agreed();
+        if agreed.is_some_and(|agreed| agreed.sends) {
+            connection.session.end();
+        }
+        connection.session.leave();
+    }
+
+    /// Asks all connections to end.
+    pub(crate) fn end(&mut self) {
+        self.ending = true;
+        self.next_tend_ns = 0;
+        for connection in &mut self.connections {
+            Self::say_end(connection);
+        }
+    }
+
+    /// Ends what this side sends to peers that have ended.
+    pub(crate) fn end_with_the_ended(&mut self) {
+        for connection in &mut self.connections {
+            if connection.session.peer_end().is_some() && !connection.session.is_ending() {
+                connection.session.end();
+            }
+        }
+    }
+
+    /// Ends in order within `limit`, and closes the books.
+    pub(crate) fn finish(
+        &mut self,
+        limit: Duration,
+        on: &mut impl FnMut(Viewed<'_>),
+    ) -> Result<NetSummary, NetError> {
+        if !self.ending {
+            self.end();
+        }
+        let until_ns = clock::monotonic_ns().saturating_add(limit.as_nanos() as u64);
+        // Whoever has not greeted by now has nothing to say.
+        let known = |connection: &Connection| connection.session.agreed().is_some();
+        let stops = self.stops();
+        while self.connections.iter().any(known) && self.now_ns < until_ns && self.stops() == stops
+        {
+            self.wait(Duration::from_millis(10), on)?;
+        }
+        // What has taken effect is confirmed, also to a peer that waits in vain for more of it.
+        self.give_credit();
+        let in_order = self.has_heard_all();
+        while !self.connections.is_empty() {
+            let peer = self.connections[0].peer().to_owned();
+            self.part(0, &Parted::Late { peer });
+        }
+        self.settle();
+        let mut summary = std::mem::take(&mut self.summary);
+        summary.tags = self.books.tags();
+        if let Some(entrance) = &self.entrance {
+            summary.turned_away = entrance.turned_away();
+            summary.accept_errors = entrance.errors;
+        }
+        summary.connections_made = self.made;
+        let attempts = self.dials.iter().map(|dial| dial.attempts);
+        summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
+        let (removed, is_homeless) = self.books.is_removed()?;
+        summary.output_removed = removed;
+        // Everything is counted now: what the audit will say.
+        summary.take(&self.books.verdict_at_end()?);
+        let (condition, reason) = match in_order && !self.tainted {
+            _ if !summary.is_closed() => (Condition::Tainted, Reason::Residual),
+            _ if removed.any() || is_homeless => (Condition::Tainted, Reason::OutputRemoved),
+            _ if self.unwritten => (Condition::Tainted, Reason::WriteFailed),
+            false => (Condition::Tainted, Reason::ConnectionLost),
+            true => (Condition::Ended, Reason::Requested),
+        };
+        self.books.close(condition, reason);
+        if let Some(unkept) = self.books.keep(&summary)? {
+            summary.warnings.push(unkept.why);
+            summary.record = Some(unkept.record);
+        }
+        Ok(summary)
     }
 }
