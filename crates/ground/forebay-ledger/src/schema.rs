@@ -1,6 +1,7 @@
 //! Declaring a ledger: the same calls in every process give the same handles.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::directory::{
@@ -11,6 +12,7 @@ use crate::error::{LedgerError, SchemaError};
 use crate::layout::Layout;
 use crate::link::LinkSpec;
 use crate::loss::TABLE_WORDS;
+use crate::reason::{DropReason, Lossless};
 use crate::unit::Unit;
 
 /// A group: the unit of atomic commit, with one writer.
@@ -77,8 +79,10 @@ impl Tally {
 }
 
 /// The terms of one account. Each is counted where its event happens; none from the others.
+///
+/// `R` are the reasons for which it loses items; an account that was declared by names alone has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct Account<R = Lossless> {
     /// What came in.
     pub incoming: Tally,
     /// What went on.
@@ -87,6 +91,32 @@ pub struct Account {
     pub held: Tally,
     /// What was lost here, in the order of the reasons given at the declaration.
     pub dropped: Vec<Tally>,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: DropReason> Account<R> {
+    /// What was lost here for this reason.
+    #[must_use]
+    pub fn lost(&self, why: R) -> Tally {
+        self.dropped[why.index()]
+    }
+
+    /// What was lost here, reason by reason.
+    pub fn losses(&self) -> impl Iterator<Item = (R, Tally)> {
+        R::all().into_iter().zip(self.dropped.iter().copied())
+    }
+}
+
+impl Account {
+    fn typed<R>(self) -> Account<R> {
+        Account {
+            incoming: self.incoming,
+            outgoing: self.outgoing,
+            held: self.held,
+            dropped: self.dropped,
+            of: PhantomData,
+        }
+    }
 }
 
 /// Collects declarations; [`finish`](Self::finish) checks them all.
@@ -172,8 +202,23 @@ impl SchemaBuilder {
                 outgoing: term(1),
                 held: term(2),
                 dropped,
+                of: PhantomData,
             },
         )
+    }
+
+    /// The same of an account whose reasons are a type.
+    pub fn account_of<R: DropReason>(
+        &mut self,
+        group: GroupId,
+        place: &str,
+        owner: &str,
+        unit: Unit,
+    ) -> (AccountId, Account<R>) {
+        let reasons = R::all().into_iter().map(DropReason::name);
+        let reasons: Vec<&str> = reasons.collect();
+        let (id, account) = self.account(group, place, owner, unit, &reasons);
+        (id, account.typed())
     }
 
     /// Declares an account whose terms only one observer can see, such as what another program says of its own: its numbers are shown, with the words *not
@@ -187,6 +232,21 @@ impl SchemaBuilder {
         reasons: &[&str],
     ) -> (AccountId, Account) {
         let declared = self.account(group, place, owner, unit, reasons);
+        if let Some(entry) = self.directory.accounts.last_mut() {
+            entry.one_observer = true;
+        }
+        declared
+    }
+
+    /// The same of an account whose reasons are a type.
+    pub fn unbalanced_account_of<R: DropReason>(
+        &mut self,
+        group: GroupId,
+        place: &str,
+        owner: &str,
+        unit: Unit,
+    ) -> (AccountId, Account<R>) {
+        let declared = self.account_of(group, place, owner, unit);
         if let Some(entry) = self.directory.accounts.last_mut() {
             entry.one_observer = true;
         }

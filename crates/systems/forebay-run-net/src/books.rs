@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_ledger::{
     Account, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, Schema,
-    SchemaBuilder, Tally, Unit, Verdict,
+    SchemaBuilder, Tally, Unit, Verdict, reasons,
 };
 use forebay_msg::Pushed;
 use forebay_run::error::RunError;
@@ -32,36 +32,65 @@ use crate::settings::Settings;
 use crate::summary::NetSummary;
 use crate::tags::{TagSummary, Tags};
 
-/// Reasons of the account of sending.
-const SEND_REASONS: [&str; 3] = ["slow_receiver", "connection_lost", "too_long"];
-/// Reasons of what a peer says of itself.
-const TOLD_REASONS: [&str; 2] = ["gap", "broken"];
-/// Reasons of the account in front.
-const PUBLISH_REASONS: [&str; 1] = [forebay_ledger::NO_SUBSCRIBER];
-/// Reasons of what its caller alone knows.
-const ANSWER_REASONS: [&str; 1] = ["not_answered"];
-/// Reasons of the account behind, as [`Untaken`] has them.
-const DELIVER_REASONS: [&str; 2] = ["not_wanted", "not_written"];
+reasons! {
+    /// Why a connection loses messages that go out.
+    pub(crate) enum SendDrop {
+        /// Its policy for slow receivers.
+        SlowReceiver = "slow_receiver",
+        /// The connection was lost.
+        ConnectionLost = "connection_lost",
+        /// The peer takes none of that length.
+        TooLong = "too_long",
+    }
+}
+
+reasons! {
+    /// What a peer says of itself and never came, or could not be read.
+    pub(crate) enum ToldDrop {
+        /// It never came.
+        Gap = "gap",
+        /// It could not be read.
+        Broken = "broken",
+    }
+}
+
+reasons! {
+    /// Of the account in front.
+    pub(crate) enum PublishDrop {
+        /// Nobody wants it.
+        NoSubscriber = forebay_ledger::NO_SUBSCRIBER,
+    }
+}
+
+reasons! {
+    /// What its caller alone knows.
+    pub(crate) enum AnswerDrop {
+        /// It was given up before a connection had it.
+        NotAnswered = "not_answered",
+    }
+}
+
 /// Books are shown so often, in ns.
 const COMMIT_NS: u64 = 100_000_000;
 
-/// Why a caller that [gathers](Settings::gathers) threw away what was delivered to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Untaken {
-    /// It had enough, or the reader of its output has gone.
-    NotWanted,
-    /// It could not be written to where it belongs.
-    NotWritten,
+reasons! {
+    /// Why a caller that [gathers](Settings::gathers) threw away what was delivered to it.
+    pub enum Untaken {
+        /// It had enough, or the reader of its output has gone.
+        NotWanted = "not_wanted",
+        /// It could not be written to where it belongs.
+        NotWritten = "not_written",
+    }
 }
 
 /// Accounts of one place.
 struct Slot {
-    send: Account,
+    send: Account<SendDrop>,
     /// What the peer said of what was sent.
     confirmed: Tally,
     receive: Account,
     /// What the peer says that it sent.
-    told: Account,
+    told: Account<ToldDrop>,
 }
 
 /// The books and where they lie.
@@ -70,9 +99,9 @@ pub(super) struct Books {
     group: GroupWriter,
     book: Book,
     slots: Vec<Slot>,
-    publish: Account,
-    answers: Account,
-    deliver: Account,
+    publish: Account<PublishDrop>,
+    answers: Account<AnswerDrop>,
+    deliver: Account<Untaken>,
     removed: RemovedWords,
     next_commit_ns: u64,
     tags: Tags,
@@ -84,9 +113,9 @@ pub(super) struct Books {
 struct Declared {
     group: GroupId,
     slots: Vec<Slot>,
-    publish: Account,
-    answers: Account,
-    deliver: Account,
+    publish: Account<PublishDrop>,
+    answers: Account<AnswerDrop>,
+    deliver: Account<Untaken>,
     removed: RemovedWords,
 }
 
@@ -102,23 +131,19 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
     let mut builder = SchemaBuilder::new(run_id);
     builder.program("net");
     let group = builder.group("end_point");
-    let all = |builder: &mut SchemaBuilder, place, reasons: &[&str]| {
-        builder.account(group, place, "all", Unit::Messages, reasons)
-    };
-    let (published, publish) = all(&mut builder, "publish", &PUBLISH_REASONS);
-    let (_, answers) =
-        builder.unbalanced_account(group, "answers", "all", Unit::Messages, &ANSWER_REASONS);
-    let (delivered, deliver) = all(&mut builder, "deliver", &DELIVER_REASONS);
+    let unit = Unit::Messages;
+    let (published, publish) = builder.account_of(group, "publish", "all", unit);
+    let (_, answers) = builder.unbalanced_account_of(group, "answers", "all", unit);
+    let (delivered, deliver) = builder.account_of(group, "deliver", "all", unit);
     let removed = RemovedWords::declare(&mut builder, group, "", &["messages"]);
     let mut copies = LinkSpec::new("copies", "all").from(published);
     let mut read = LinkSpec::new("read", "all").to(delivered);
     let mut slots = Vec::with_capacity(places);
     for place in 0..places {
         let owner = format!("connection{place}");
-        let (sent, send) = builder.account(group, "send", &owner, Unit::Messages, &SEND_REASONS);
-        let (received, receive) = builder.account(group, "receive", &owner, Unit::Messages, &[]);
-        let (_, told) =
-            builder.unbalanced_account(group, "told", &owner, Unit::Messages, &TOLD_REASONS);
+        let (sent, send) = builder.account_of(group, "send", &owner, unit);
+        let (received, receive) = builder.account_of(group, "receive", &owner, unit);
+        let (_, told) = builder.unbalanced_account_of(group, "told", &owner, unit);
         builder.headline(sent);
         builder.headline(received);
         copies = copies.to(sent);
@@ -205,15 +230,15 @@ impl Books {
             (send.incoming, before.pushed, now.pushed),
             (send.outgoing, before.sent, now.sent),
             (slot.confirmed, before.confirmed, now.confirmed),
-            (send.dropped[0], before.slow, now.slow),
-            (send.dropped[1], before.lost, now.lost),
-            (send.dropped[2], before.too_long, now.too_long),
+            (send.lost(SendDrop::SlowReceiver), before.slow, now.slow),
+            (send.lost(SendDrop::ConnectionLost), before.lost, now.lost),
+            (send.lost(SendDrop::TooLong), before.too_long, now.too_long),
             (receive.incoming, before.read, now.read),
             (receive.outgoing, before.handed, now.handed),
             (told.incoming, before.told, now.told),
             (told.outgoing, before.read, now.read),
-            (told.dropped[0], before.gap, now.gap),
-            (told.dropped[1], before.broken, now.broken),
+            (told.lost(ToldDrop::Gap), before.gap, now.gap),
+            (told.lost(ToldDrop::Broken), before.broken, now.broken),
         ];
         for (tally, before, now) in terms {
             book.add_tally(tally, now[0] - before[0], now[1] - before[1]);
@@ -289,14 +314,18 @@ impl Books {
     /// So many messages and bytes were wanted by nobody, as the engine has counted.
     #[inline]
     pub(super) fn unheard(&mut self, [messages, bytes]: [u64; 2]) {
-        self.book
-            .add_tally(self.publish.dropped[0], messages, bytes);
+        self.book.add_tally(
+            self.publish.lost(PublishDrop::NoSubscriber),
+            messages,
+            bytes,
+        );
     }
 
     /// An answer is given up before a connection has it.
     pub(super) fn given_up(&mut self, bytes: u64) {
         self.book.add_tally(self.answers.incoming, 1, bytes);
-        self.book.add_tally(self.answers.dropped[0], 1, bytes);
+        self.book
+            .add_tally(self.answers.lost(AnswerDrop::NotAnswered), 1, bytes);
     }
 
     /// A message is on its way to the caller.
@@ -319,7 +348,7 @@ impl Books {
 
     /// The caller takes nothing more.
     pub(super) fn declined(&mut self, bytes: u64) {
-        let dropped = self.deliver.dropped[Untaken::NotWanted as usize];
+        let dropped = self.deliver.lost(Untaken::NotWanted);
         self.book.add_tally(dropped, 1, bytes);
     }
 
@@ -330,7 +359,7 @@ impl Books {
 
     /// So many messages that were gathered were thrown away, as the caller says.
     pub(super) fn untaken(&mut self, why: Untaken, messages: u64, bytes: u64) {
-        let dropped = self.deliver.dropped[why as usize];
+        let dropped = self.deliver.lost(why);
         self.book.add_tally(dropped, messages, bytes);
     }
 

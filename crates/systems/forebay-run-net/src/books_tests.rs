@@ -94,9 +94,12 @@ fn what_is_handed_in_and_what_becomes_of_it_are_counts_of_their_own() {
     let of = |tally| books.book.tally(tally);
     assert_eq!(of(publish.incoming), (3 + 1, 3 * 10 + 7));
     assert_eq!(of(publish.outgoing), (2 + 3, 2 * 10 + 8 + 9 + 11));
-    assert_eq!(of(publish.dropped[0]), (4, 40));
+    assert_eq!(of(publish.lost(PublishDrop::NoSubscriber)), (4, 40));
     assert_eq!(
-        (of(answers.incoming), of(answers.dropped[0])),
+        (
+            of(answers.incoming),
+            of(answers.lost(AnswerDrop::NotAnswered))
+        ),
         ((1, 13), (1, 13))
     );
     let tags = books.tags().unwrap();
@@ -123,7 +126,7 @@ fn what_comes_and_what_its_caller_makes_of_it_are_counts_of_their_own() {
     assert_eq!(of(deliver.outgoing), (1 + 2, 8 + 20));
     assert_eq!(of(deliver.held), (6 - 3, 60 - 25));
     let dropped = [Untaken::NotWanted, Untaken::NotWritten];
-    let dropped = dropped.map(|why| of(deliver.dropped[why as usize]));
+    let dropped = dropped.map(|why| of(deliver.lost(why)));
     assert_eq!(dropped, [(1 + 1, 6 + 5), (2, 12)]);
     // They are shown when it is time, and what is gone of files is told as shown.
     let gone = |books: &Books| {
