@@ -1,55 +1,39 @@
 //! The builder's accounts and cursors: one group of the ledger, committed as one record.
 
 use forebay_ledger::{
-    Account, AccountId, Counter, GroupId, LossTableId, SchemaBuilder, Tally, Unit,
+    Account, AccountId, Counter, GroupId, LossTableId, SchemaBuilder, Tally, Unit, reasons,
 };
 
 use crate::loss::Cause;
 use crate::policy::Hurry;
 
-/// Why the builder drops a sub-event; the order is that of the ledger's reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropReason {
-    /// Its event was already built without it.
-    Late,
-    /// The same source delivered this trigger number before.
-    Duplicate,
-    /// Its trigger number cannot be true: out of its own source's order, or far from the other sources'.
-    OutOfWindow,
-    /// Its tag differs from that of the event.
-    TagMismatch,
-    /// Its event lacked a source and the policy is `discard`.
-    Incomplete,
-    /// Its header cannot be true, so that the rest of its message cannot be read.
-    Broken,
-    /// Its event is larger than the limit.
-    TooLarge,
+reasons! {
+    /// Why the builder drops a sub-event.
+    pub enum SubEventDrop {
+        /// Its event was already built without it.
+        Late = "late",
+        /// The same source delivered this trigger number before.
+        Duplicate = "duplicate",
+        /// Its trigger number cannot be true: out of its own source's order, or far from the other sources'.
+        OutOfWindow = "out_of_window",
+        /// Its tag differs from that of the event.
+        TagMismatch = "tag_mismatch",
+        /// Its event lacked a source and the policy is `discard`.
+        Incomplete = "incomplete",
+        /// Its header cannot be true, so that the rest of its message cannot be read.
+        Broken = "broken_subevent",
+        /// Its event is larger than the limit.
+        TooLarge = "event_too_large",
+    }
 }
 
-impl DropReason {
-    /// All reasons, in the ledger's order.
-    pub const ALL: [Self; 7] = [
-        Self::Late,
-        Self::Duplicate,
-        Self::OutOfWindow,
-        Self::TagMismatch,
-        Self::Incomplete,
-        Self::Broken,
-        Self::TooLarge,
-    ];
-
-    /// The reason's name in the ledger.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Late => "late",
-            Self::Duplicate => "duplicate",
-            Self::OutOfWindow => "out_of_window",
-            Self::TagMismatch => "tag_mismatch",
-            Self::Incomplete => "incomplete",
-            Self::Broken => "broken_subevent",
-            Self::TooLarge => "event_too_large",
-        }
+reasons! {
+    /// Why the builder gives an event up.
+    pub enum EventDrop {
+        /// It lacked a source and the policy is `discard`.
+        Incomplete = "incomplete",
+        /// It is larger than the limit.
+        TooLarge = "event_too_large",
     }
 }
 
@@ -57,7 +41,7 @@ impl DropReason {
 #[derive(Debug, Clone)]
 pub struct SourceWords {
     /// Sub-events in, out, dropped, held.
-    pub account: Account,
+    pub account: Account<SubEventDrop>,
     /// The account's number in the schema, for links.
     pub id: AccountId,
     /// Sub-events taken off the source's queue, counted by whoever reads the queue and not by the engine.
@@ -111,7 +95,7 @@ pub struct Accounts {
     /// One entry per source.
     pub sources: Vec<SourceWords>,
     /// Events closed, built, discarded.
-    pub events: Account,
+    pub events: Account<EventDrop>,
     /// The events account's number in the schema, for links.
     pub events_id: AccountId,
     /// Complete events built.
@@ -157,8 +141,7 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
         .iter()
         .map(|owner| declare_source(schema, group, owner))
         .collect();
-    let reasons = ["incomplete", "event_too_large"];
-    let (events_id, events) = schema.account(group, "events", "builder", Unit::Events, &reasons);
+    let (events_id, events) = schema.account_of(group, "events", "builder", Unit::Events);
     Accounts {
         group,
         sources,
@@ -220,8 +203,7 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
 }
 
 fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> SourceWords {
-    let reasons = DropReason::ALL.map(DropReason::name);
-    let (id, account) = schema.account(group, "builder", owner, Unit::SubEvents, &reasons);
+    let (id, account) = schema.account_of(group, "builder", owner, Unit::SubEvents);
     let taken = schema.cursor_tally(group, &format!("{owner}.taken"));
     let odd_decoding = schema.counter(
         group,
@@ -278,7 +260,8 @@ mod tests {
     fn reasons_have_the_names_that_are_published() {
         let page = forebay_testing::root().join("docs/ACCOUNTS.md");
         let page = std::fs::read_to_string(page).unwrap();
-        let names = DropReason::ALL.map(DropReason::name).join(", ");
+        let names: Vec<_> = SubEventDrop::ALL.iter().map(|why| why.name()).collect();
+        let names = names.join(", ");
         assert!(page.contains(&format!("| dropped {names} |")), "{names}");
         let causes = [
             "timeout",

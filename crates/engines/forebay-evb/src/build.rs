@@ -3,7 +3,7 @@
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 use forebay_wire::subevent::SubEventHeader;
 
-use crate::account::DropReason;
+use crate::account::{EventDrop, SubEventDrop};
 use crate::config::Completion;
 use crate::engine::{Builder, Poll};
 use crate::head::{NO_HEAD, trigger_of};
@@ -38,7 +38,7 @@ impl Builder {
             self.mismatched.clear();
             self.present.clear();
             self.present.extend(0..self.config.sources as u32);
-            return self.discard_present(key, DropReason::TooLarge, input);
+            return self.discard_present(key, EventDrop::TooLarge, input);
         }
         let Some(slot) = output.reserve(bytes) else {
             return Poll::Full;
@@ -63,7 +63,7 @@ impl Builder {
         let bytes = self.present_bytes();
         if bytes > self.config.event_bytes_max {
             self.mark_absent(trigger, ended);
-            return self.discard_present(key, DropReason::TooLarge, input);
+            return self.discard_present(key, EventDrop::TooLarge, input);
         }
         // Without room nothing may have happened yet: the same event is looked at again.
         let Some(slot) = output.reserve(bytes) else {
@@ -78,13 +78,17 @@ impl Builder {
         self.finish_event(&meta, output)
     }
 
-    /// Gives the event up: what is there of it is dropped for `reason`.
+    /// Gives the event up: what is there of it is dropped, and why.
     pub(crate) fn discard_present<I: Input>(
         &mut self,
         key: u64,
-        reason: DropReason,
+        why: EventDrop,
         input: &I,
     ) -> Poll {
+        let reason = match why {
+            EventDrop::Incomplete => SubEventDrop::Incomplete,
+            EventDrop::TooLarge => SubEventDrop::TooLarge,
+        };
         let trigger = trigger_of(key);
         let first = self.present.first().map_or(0, |source| *source as usize);
         self.note_event(first, trigger, self.present_bytes());
@@ -97,10 +101,7 @@ impl Builder {
             self.drop_head(source, reason, input);
         }
         let events = &self.accounts.events;
-        let dropped = usize::from(reason == DropReason::TooLarge);
-        if let Some(tally) = events.dropped.get(dropped) {
-            self.book.add_tally(*tally, 1, bytes);
-        }
+        self.book.add_tally(events.lost(why), 1, bytes);
         self.book.add(self.accounts.discarded, 1);
         Poll::Dropped
     }
@@ -287,20 +288,20 @@ impl Builder {
     }
 
     /// What is dropped now did come: it must not be inferred lost as well.
-    pub(crate) fn note_wrong(&mut self, source: usize, reason: DropReason) {
+    pub(crate) fn note_wrong(&mut self, source: usize, reason: SubEventDrop) {
         match reason {
-            DropReason::Late => {
+            SubEventDrop::Late => {
                 if let Some(trigger) = self.heads.trigger(source) {
                     self.came_late(source, trigger);
                 }
             }
-            DropReason::OutOfWindow => self.came_astray(source),
+            SubEventDrop::OutOfWindow => self.came_astray(source),
             // It has been in an event before, or its event says what became of it.
-            DropReason::Duplicate
-            | DropReason::TagMismatch
-            | DropReason::Incomplete
-            | DropReason::Broken
-            | DropReason::TooLarge => {}
+            SubEventDrop::Duplicate
+            | SubEventDrop::TagMismatch
+            | SubEventDrop::Incomplete
+            | SubEventDrop::Broken
+            | SubEventDrop::TooLarge => {}
         }
     }
 
@@ -368,7 +369,7 @@ impl Builder {
         let discards = self.config.completion == Completion::Discard && !self.mismatched.is_empty();
         if verdict == Verdict::Discard || discards {
             self.mark_absent(trigger, ended);
-            return self.discard_present(key, DropReason::Incomplete, input);
+            return self.discard_present(key, EventDrop::Incomplete, input);
         }
         self.build_present(key, ended, input, output)
     }
@@ -392,7 +393,7 @@ impl Builder {
     fn drop_lone<I: Input>(&mut self, source: usize, trigger: u32, input: &I) -> Poll {
         self.doubted = Some((source, trigger));
         self.came_astray(source);
-        self.drop_head(source, DropReason::OutOfWindow, input);
+        self.drop_head(source, SubEventDrop::OutOfWindow, input);
         Poll::Dropped
     }
 }
@@ -413,9 +414,9 @@ pub(crate) enum Standing {
     /// Far from what is expected: true only if most sources are.
     Astray { confirmed: bool },
     /// Its turn is over, for this reason, unless it is the first of a new life: true only if most sources are.
-    Anew(DropReason),
+    Anew(SubEventDrop),
     /// It belongs to no event that can still be built.
-    Wrong(DropReason),
+    Wrong(SubEventDrop),
 }
 
 impl Builder {
@@ -447,7 +448,7 @@ impl Builder {
                 && (-self.window()..ahead).contains(&self.distance(base, number))
         };
         if successor.is_some_and(between) {
-            return Standing::Wrong(DropReason::OutOfWindow);
+            return Standing::Wrong(SubEventDrop::OutOfWindow);
         }
         let confirmed = successor.is_some();
         if ahead <= self.window() {
@@ -479,7 +480,7 @@ impl Builder {
         let newest = newest.and_then(|newest| self.key_at(source, newest.message.at, input));
         let followers = [successor, newest.map(trigger_of)];
         if !starts && followers.into_iter().flatten().any(goes_on) {
-            return Standing::Wrong(DropReason::OutOfWindow);
+            return Standing::Wrong(SubEventDrop::OutOfWindow);
         }
         Standing::Astray {
             confirmed: successor.is_some(),
@@ -487,18 +488,18 @@ impl Builder {
     }
 
     /// Why the turn of `trigger`, which lies behind, is over; `None` when it is not known ever to have come.
-    fn over(&self, source: usize, trigger: u32) -> Option<DropReason> {
+    fn over(&self, source: usize, trigger: u32) -> Option<SubEventDrop> {
         if self.goes_on(source, trigger) && self.next.is_some() {
-            return Some(DropReason::Late);
+            return Some(SubEventDrop::Late);
         }
         if !self.recent.knows(trigger, self.heads.tag(source)) {
             return None;
         }
         let overtaken = self.sources[source].absent.owes(self.circle(), trigger);
         Some(if overtaken {
-            DropReason::Late
+            SubEventDrop::Late
         } else {
-            DropReason::Duplicate
+            SubEventDrop::Duplicate
         })
     }
 
@@ -679,7 +680,7 @@ impl Builder {
             let source = self.mismatched[index] as usize;
             if self.successor_key(source, input) == Some(key) {
                 self.came_astray(source);
-                self.drop_head(source, DropReason::TagMismatch, input);
+                self.drop_head(source, SubEventDrop::TagMismatch, input);
                 dropped = true;
             }
         }
@@ -692,7 +693,7 @@ impl Builder {
         for source in mismatched.iter().map(|source| *source as usize) {
             self.settle_source(source, trigger);
             let bytes = u64::from(self.heads.of[source].padded);
-            self.drop_head(source, DropReason::TagMismatch, input);
+            self.drop_head(source, SubEventDrop::TagMismatch, input);
             self.lose(source, trigger, Cause::TagMismatch, bytes);
         }
         self.mismatched = mismatched;

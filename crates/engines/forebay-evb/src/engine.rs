@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use forebay_ledger::{Book, Counter, Leak};
 
-use crate::account::{Accounts, DropReason};
+use crate::account::{Accounts, SubEventDrop};
 use crate::build::Standing;
 use crate::config::{Completion, Config, ConfigError};
 use crate::head::{Heads, NO_HEAD, trigger_of};
@@ -348,7 +348,7 @@ impl Builder {
         if replay.owed_items > 0 || replay.owed_bytes > 0 {
             self.charge(
                 source,
-                DropReason::Broken,
+                SubEventDrop::Broken,
                 replay.owed_items,
                 replay.owed_bytes,
             );
@@ -388,17 +388,15 @@ impl Builder {
     }
 
     /// Drops the head of `source` for `reason` and lays the next one open.
-    pub(crate) fn drop_head<I: Input>(&mut self, source: usize, reason: DropReason, input: &I) {
+    pub(crate) fn drop_head<I: Input>(&mut self, source: usize, reason: SubEventDrop, input: &I) {
         let bytes = self.heads.of[source].padded;
         self.charge(source, reason, 1, u64::from(bytes));
         self.step(source, input);
     }
 
-    fn charge(&mut self, source: usize, reason: DropReason, items: u64, bytes: u64) {
+    fn charge(&mut self, source: usize, reason: SubEventDrop, items: u64, bytes: u64) {
         let account = &self.accounts.sources[source].account;
-        if let Some(tally) = account.dropped.get(reason as usize) {
-            self.book.add_tally(*tally, items, bytes);
-        }
+        self.book.add_tally(account.lost(reason), items, bytes);
     }
 
     /// Consumes the head of `source`, whose fate is already counted, and lays the next one open.
@@ -450,7 +448,7 @@ impl Builder {
         }
         self.begin_message(source);
         if left > 0 || room > 0 {
-            self.charge(source, DropReason::Broken, left, room);
+            self.charge(source, SubEventDrop::Broken, left, room);
         }
     }
 }

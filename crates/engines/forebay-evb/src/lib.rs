@@ -88,7 +88,7 @@ mod source;
 mod walk;
 
 pub use crate::numbering::TriggerGap;
-pub use account::{Accounts, DropReason, GAP_ROWS, LOSS_ROWS, SourceWords, declare};
+pub use account::{Accounts, EventDrop, GAP_ROWS, LOSS_ROWS, SourceWords, SubEventDrop, declare};
 pub use config::{Completion, Config, ConfigError, SOURCES_MAX};
 pub use engine::{Builder, Poll};
 pub use loss::{Cause, LostRange};

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::absent::{Absent, Circle};
-use crate::account::DropReason;
+use crate::account::SubEventDrop;
 use crate::build::{Standing, Survey};
 use crate::engine::Builder;
 use crate::head::trigger_of;
@@ -116,7 +116,7 @@ impl Builder {
                     self.sources[source].rested = 0;
                     self.sources[source].astray_since_ns = None;
                 }
-                let reason = anew.unwrap_or(DropReason::OutOfWindow);
+                let reason = anew.unwrap_or(SubEventDrop::OutOfWindow);
                 self.note_wrong(source, reason);
                 self.drop_head(source, reason, input);
                 dropped = true;

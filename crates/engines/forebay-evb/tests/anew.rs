@@ -5,7 +5,7 @@ mod harness;
 
 use std::ops::Range;
 
-use forebay_evb::{Config, DropReason};
+use forebay_evb::{Config, SubEventDrop};
 use harness::check::Check;
 use harness::{MS, Rig, sub};
 use proptest::prelude::*;
@@ -317,7 +317,7 @@ proptest! {
         prop_assert_eq!(check.resynchronised, 0);
         prop_assert_eq!(check.complete, u64::from(repeats.counts.iter().sum::<u32>()));
         for (source, balance) in check.sources.iter().enumerate() {
-            let told = (balance.outgoing.0, balance.lost(DropReason::Duplicate), balance.all_dropped());
+            let told = (balance.outgoing.0, balance.lost(SubEventDrop::Duplicate), balance.all_dropped());
             let twice = items(&again, source);
             prop_assert_eq!(told, (items(&once, source), twice, twice), "source {}", source);
         }

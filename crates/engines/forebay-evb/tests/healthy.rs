@@ -5,7 +5,7 @@
 
 mod harness;
 
-use forebay_evb::{Completion, Config, DropReason};
+use forebay_evb::{Completion, Config, SubEventDrop};
 use harness::check::Check;
 use harness::{MS, Rig, Sub, sub};
 use proptest::prelude::*;
@@ -195,7 +195,7 @@ impl Case {
         let triggers = u64::from(LENGTH * self.triggers_per_timeout);
         for (index, source) in self.sources.iter().enumerate() {
             let balance = &check.sources[index];
-            let late = balance.lost(DropReason::Late);
+            let late = balance.lost(SubEventDrop::Late);
             assert_eq!(balance.all_dropped(), late, "source {index}: {balance:?}");
             match source.fate {
                 Fate::GoesOn | Fate::IsLate { .. } => {

@@ -5,7 +5,7 @@ mod harness;
 
 use std::cell::Cell;
 
-use forebay_evb::{Completion, Config, DropReason, Input, Message, Poll, Run};
+use forebay_evb::{Completion, Config, Input, Message, Poll, Run, SubEventDrop};
 use harness::arena::Arena;
 use harness::{MS, Rig, Sub, sub};
 use proptest::prelude::*;
@@ -301,6 +301,6 @@ fn messages_outside_the_queue() {
     let book = rig.builder.save().clone();
     let account = &rig.builder.accounts().sources[0].account;
     let incoming = book.tally(account.incoming);
-    let broken = book.tally(account.dropped[DropReason::Broken as usize]);
+    let broken = book.tally(account.dropped[SubEventDrop::Broken as usize]);
     assert_eq!(incoming, broken);
 }

@@ -4,7 +4,7 @@ mod harness;
 
 use forebay_emu::world::Layer;
 use forebay_emu::{Config as Emulated, Fault, FaultRule, Group, Pick};
-use forebay_evb::{Cause, Completion, Config, DropReason};
+use forebay_evb::{Cause, Completion, Config, SubEventDrop};
 use harness::world::{Run, run, run_hostile};
 use harness::{MS, Rig, subs};
 
@@ -142,8 +142,8 @@ fn a_source_late_by_more_than_the_time_out_is_dropped_as_late() {
     emulated.faults = vec![bad(Fault::Late { ns: 500 * MS }).during(0..1_000)];
     let run = run(&emulated, Vec::new(), config());
     let source = run.check.sources[BAD];
-    assert!(source.lost(DropReason::Late) > 1_000, "{source:?}");
-    assert_eq!(source.all_dropped(), source.lost(DropReason::Late));
+    assert!(source.lost(SubEventDrop::Late) > 1_000, "{source:?}");
+    assert_eq!(source.all_dropped(), source.lost(SubEventDrop::Late));
     assert_eq!(source.missing, 0, "all of it came");
     // Half a second is 5,000 events; then it is in time again.
     let recovered = run.check.without(BAD).into_iter().max();
@@ -167,7 +167,7 @@ fn duplicated_messages_are_dropped_whole() {
         let run = with_fault(bad(Fault::DuplicateMessage).pick(Pick::Every(9)), mark);
         let twice = run.sent[BAD] - EVENTS;
         assert_eq!(run.check.complete, EVENTS);
-        assert_eq!(run.check.sources[BAD].lost(DropReason::Duplicate), twice);
+        assert_eq!(run.check.sources[BAD].lost(SubEventDrop::Duplicate), twice);
     }
 }
 
@@ -178,7 +178,7 @@ fn overtaken_messages_are_late_and_not_missing() {
         let source = run.check.sources[BAD];
         assert_eq!(source.missing, 0, "all of it came");
         // What overtakes is out of order if it is there with what it overtook; else that is late.
-        let named = source.lost(DropReason::Late) + source.lost(DropReason::OutOfWindow);
+        let named = source.lost(SubEventDrop::Late) + source.lost(SubEventDrop::OutOfWindow);
         assert_eq!(named, source.all_dropped());
         assert!(source.all_dropped() <= EVENTS / 5, "{source:?}");
     }
@@ -187,9 +187,12 @@ fn overtaken_messages_are_late_and_not_missing() {
 #[test]
 fn wrong_tags_and_wrong_numbers_cost_themselves_only() {
     let faults = [
-        (Fault::WrongTag, DropReason::TagMismatch),
-        (Fault::Ahead { triggers: 300 }, DropReason::OutOfWindow),
-        (Fault::Ahead { triggers: 1 << 20 }, DropReason::OutOfWindow),
+        (Fault::WrongTag, SubEventDrop::TagMismatch),
+        (Fault::Ahead { triggers: 300 }, SubEventDrop::OutOfWindow),
+        (
+            Fault::Ahead { triggers: 1 << 20 },
+            SubEventDrop::OutOfWindow,
+        ),
     ];
     for (fault, reason) in faults {
         for mark in [None, Some(2_000)] {

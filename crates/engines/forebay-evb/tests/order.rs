@@ -2,7 +2,7 @@
 
 mod harness;
 
-use forebay_evb::{Cause, Config, DropReason, Poll};
+use forebay_evb::{Cause, Config, Poll, SubEventDrop};
 use forebay_wire::subevent::TriggerBits;
 use harness::check::Check;
 use harness::{MS, Rig, Sub, sub, subs};
@@ -176,7 +176,7 @@ fn a_duplicated_message_is_dropped_whole() {
         }
         let check = rig.finish();
         assert_eq!(check.complete, 200);
-        let twice = check.sources[BAD].lost(DropReason::Duplicate);
+        let twice = check.sources[BAD].lost(SubEventDrop::Duplicate);
         assert_eq!(twice, 10 * per_message as u64, "{per_message} per message");
         assert_eq!(check.sources[BAD].all_dropped(), twice);
     }
@@ -196,7 +196,7 @@ fn duplicates_of_all_sources_before_a_pause_are_dropped() {
         check
             .sources
             .iter()
-            .all(|source| source.lost(DropReason::Duplicate) == 30)
+            .all(|source| source.lost(SubEventDrop::Duplicate) == 30)
     );
 }
 
@@ -436,7 +436,7 @@ fn wrong_tags_are_dropped_and_only_they() {
     let check = rig.finish();
     let wrong: Vec<u32> = (0..100).filter(|trigger| trigger % 10 == 3).collect();
     assert_eq!(check.without(BAD), wrong);
-    assert_eq!(check.sources[BAD].lost(DropReason::TagMismatch), 10);
+    assert_eq!(check.sources[BAD].lost(SubEventDrop::TagMismatch), 10);
     assert_eq!(check.sources[BAD].all_dropped(), 10);
     assert!(
         check

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use forebay_evb::{Cause, Completion, Config, DropReason, Poll};
+use forebay_evb::{Cause, Completion, Config, Poll, SubEventDrop};
 use harness::{MS, Rig, Sub, sub, subs};
 
 const ALL: [Completion; 3] = [Completion::Wait, Completion::Partial, Completion::Discard];
@@ -198,7 +198,7 @@ fn discard_drops_what_came_by_name() {
     rig.pass(2 * TIMEOUT_NS);
     let check = rig.finish();
     assert_eq!((check.complete, check.discarded), (20, 10));
-    assert_eq!(check.sources[0].lost(DropReason::Incomplete), 10);
+    assert_eq!(check.sources[0].lost(SubEventDrop::Incomplete), 10);
     assert_eq!(check.sources[DEAD].all_dropped(), 0);
     assert_eq!(check.causes(DEAD), [(Cause::Skipped, 0, 9)]);
 }
@@ -214,8 +214,8 @@ fn discard_gives_up_an_event_with_a_wrong_tag() {
     rig.poll();
     let check = rig.finish();
     assert_eq!((check.complete, check.discarded), (9, 1));
-    assert_eq!(check.sources[DEAD].lost(DropReason::TagMismatch), 1);
-    assert_eq!(check.sources[0].lost(DropReason::Incomplete), 1);
+    assert_eq!(check.sources[DEAD].lost(SubEventDrop::TagMismatch), 1);
+    assert_eq!(check.sources[0].lost(SubEventDrop::Incomplete), 1);
     assert_eq!(check.causes(DEAD), [(Cause::TagMismatch, 4, 4)]);
 }
 
@@ -257,7 +257,7 @@ fn an_event_above_the_limit_is_dropped_by_name() {
         let check = rig.finish();
         assert_eq!(check.triggers(), [0, 2]);
         assert_eq!(check.discarded, 1);
-        assert_eq!(check.sources[0].lost(DropReason::TooLarge), 1);
+        assert_eq!(check.sources[0].lost(SubEventDrop::TooLarge), 1);
         assert_eq!(check.resynchronised, 0);
     }
 }

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use forebay_evb::{Cause, Config, DropReason};
+use forebay_evb::{Cause, Config, SubEventDrop};
 use harness::{MS, Rig, Sub, sub, subs};
 use proptest::prelude::*;
 
@@ -178,7 +178,7 @@ fn what_comes_behind_the_death_is_not_missing() {
     let check = rig.finish();
     assert_eq!(check.causes(1), [(Cause::Timeout, 10, 39)]);
     let source = check.sources[1];
-    assert_eq!((source.lost(DropReason::Late), source.missing), (30, 0));
+    assert_eq!((source.lost(SubEventDrop::Late), source.missing), (30, 0));
 }
 
 /// What came and was dropped was never missing: when it comes once more behind the death, what is missing stays so.

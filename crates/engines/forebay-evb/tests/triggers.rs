@@ -5,7 +5,7 @@ mod harness;
 use std::ops::Range;
 
 use forebay_emu::{Config as Emulated, Fault, FaultRule, Group, Pick, Spill};
-use forebay_evb::{Cause, Config, DropReason};
+use forebay_evb::{Cause, Config, SubEventDrop};
 use forebay_wire::subevent::TriggerBits;
 use harness::world::{Run, run};
 use harness::{MS, Rig, Sub, sub, subs};
@@ -280,7 +280,7 @@ fn a_trigger_that_comes_behind_its_turn_is_late() {
     rig.poll();
     let check = rig.finish();
     for (source, balance) in check.sources.iter().enumerate().skip(1) {
-        let late = balance.lost(DropReason::Late);
+        let late = balance.lost(SubEventDrop::Late);
         assert_eq!((late, balance.all_dropped()), (1, 1), "source {source}");
         assert_eq!(balance.missing, 8, "source {source}");
     }
@@ -307,7 +307,8 @@ fn messages_that_changed_places_in_all_sources_make_no_gap() {
         assert_eq!((check.span, check.unseen), (40 * items, 0), "{what}");
         assert_eq!(check.complete + check.late, 40 * items, "{what}");
         for balance in &check.sources {
-            let dropped = balance.lost(DropReason::Late) + balance.lost(DropReason::OutOfWindow);
+            let dropped =
+                balance.lost(SubEventDrop::Late) + balance.lost(SubEventDrop::OutOfWindow);
             assert_eq!(dropped, check.late, "{what}");
             assert_eq!(balance.all_dropped(), check.late, "{what}");
             assert_eq!(balance.missing, 0, "{what}");
@@ -367,9 +368,9 @@ fn what_came_and_was_dropped_is_not_inferred_lost() {
         ..sub(trigger)
     };
     for (spoil, reason) in [
-        (wrong_tag, DropReason::TagMismatch),
-        (ahead, DropReason::OutOfWindow),
-        (sub, DropReason::Late),
+        (wrong_tag, SubEventDrop::TagMismatch),
+        (ahead, SubEventDrop::OutOfWindow),
+        (sub, SubEventDrop::Late),
     ] {
         let mut rig = Rig::new(config(TriggerBits::TwentyFour));
         for trigger in 0..TRIGGERS {
@@ -377,13 +378,13 @@ fn what_came_and_was_dropped_is_not_inferred_lost() {
                 // Of each ten the last source sends six that are sound, three that are not, and one never.
                 match (source + 1 == N, trigger % 10) {
                     (true, 9) => {}
-                    (true, 2 | 5 | 7) if reason == DropReason::Late => {}
+                    (true, 2 | 5 | 7) if reason == SubEventDrop::Late => {}
                     (true, 2 | 5 | 7) => rig.send(source, &[spoil(trigger)]),
                     _ => rig.send(source, &[sub(trigger)]),
                 }
             }
             rig.pass(MS);
-            if reason == DropReason::Late && matches!(trigger % 10, 2 | 5 | 7) {
+            if reason == SubEventDrop::Late && matches!(trigger % 10, 2 | 5 | 7) {
                 rig.pass(300 * MS);
                 rig.send(N - 1, &[sub(trigger)]);
                 rig.pass(MS);

@@ -8,7 +8,7 @@
 
 mod harness;
 
-use forebay_evb::{Config, DropReason, Input};
+use forebay_evb::{Config, Input, SubEventDrop};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, Event, EventId};
 use harness::arena::Arena;
 use harness::{Rig, Sub, sub, subs};
@@ -88,7 +88,7 @@ fn what_a_predecessor_held_and_the_queue_does_not_show_is_charged_before_what_co
     rig.commit();
     let (book, accounts) = rig.book();
     let account = &accounts.sources[0].account;
-    let lost = account.dropped[DropReason::Broken as usize];
+    let lost = account.dropped[SubEventDrop::Broken as usize];
     assert_eq!(book.tally(lost), (10, 400));
     assert_eq!(book.tally(account.held), (1, 40));
     assert_eq!(book.tally(account.incoming), (11, 440));

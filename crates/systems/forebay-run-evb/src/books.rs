@@ -7,49 +7,70 @@ mod sinks;
 
 use forebay_evb::{Reject, declare};
 use forebay_ledger::{
-    Account, AccountId, Counter, GroupId, HistogramId, LinkSpec, Schema, SchemaBuilder,
-    SchemaError, Tally, Unit,
+    Account, AccountId, Counter, DropReason, GroupId, HistogramId, LinkSpec, OneOf, Schema,
+    SchemaBuilder, SchemaError, Tally, Unit, reasons,
 };
 use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 
 use crate::plan::Plan;
-pub use capture::{CaptureDrop, CaptureWords};
-pub use chunks::{ChunkDrop, ChunkWords};
+pub use capture::{CaptureDrop, CaptureWords, ReassemblyDrop};
+pub use chunks::{ArrivalDrop, ChunkDrop, ChunkWords};
 pub(crate) use sinks::declare_writer;
 
-/// Reasons of the `receiver` account behind those of [`Reject`].
-pub(crate) const RECEIVER_CRASH: &str = "receiver_crash";
-/// Reasons for which an event passes a sink by, before its queue, and the place of each.
-const OFFER_REASONS: [&str; 2] = ["queue_full", "event_too_long"];
-/// Index of the reason for a queue that stayed full.
-pub const OFFER_QUEUE_FULL: usize = 0;
-/// Index of the reason for an event that is longer than the queue's longest record: waiting would not help.
-pub const OFFER_EVENT_TOO_LONG: usize = 1;
-/// Reasons of a sink's account, and the place of each.
-const SINK_REASONS: [&str; 5] = [
-    "disk_full",
-    "write_error",
-    "peer_lost",
-    "stalled",
-    "too_long",
-];
-/// Index of the reason for a full disk.
-pub const SINK_DISK_FULL: usize = 0;
-/// Index of the reason for a write that failed.
-pub const SINK_WRITE_ERROR: usize = 1;
-/// Index of the reason for a sink that did not end.
-pub const SINK_STALLED: usize = 3;
-/// Index of the reason for events longer than a remote mover takes.
-pub const SINK_TOO_LONG: usize = 4;
+reasons! {
+    /// Why a receiver that is started again loses what the one before had in hand.
+    pub enum CrashDrop {
+        /// It was killed.
+        ReceiverCrash = "receiver_crash",
+    }
+}
+
+/// Why the receiver drops datagrams.
+pub type ReceiverDrop = OneOf<Reject, CrashDrop>;
+
+reasons! {
+    /// Why what was received does not go into the queue.
+    pub enum QueueDrop {
+        /// It lies behind the last good sub-event of a message.
+        BrokenSubEvent = "broken_subevent",
+    }
+}
+
+reasons! {
+    /// Why an event passes a sink by, before its queue.
+    pub enum OfferDrop {
+        /// The queue stayed full.
+        QueueFull = "queue_full",
+        /// It is longer than the queue's longest record: waiting would not help.
+        EventTooLong = "event_too_long",
+    }
+}
+
+reasons! {
+    /// Why a sink loses events.
+    pub enum SinkDrop {
+        /// The disk was full.
+        DiskFull = "disk_full",
+        /// A write failed.
+        WriteError = "write_error",
+        /// The other side of a connection has gone.
+        PeerLost = "peer_lost",
+        /// It did not end, and the supervisor gave it up.
+        Stalled = "stalled",
+        /// They are longer than a remote mover takes.
+        TooLong = "too_long",
+    }
+}
+
 /// Words of one source at the receiver.
 #[derive(Debug, Clone)]
-pub struct QueueWords {
+pub struct QueueWords<R> {
     /// Datagrams, or chunks.
-    pub receiver: Account,
+    pub receiver: Account<R>,
     /// That account's number.
     pub receiver_id: AccountId,
     /// Sub-events.
-    pub queue: Account,
+    pub queue: Account<QueueDrop>,
     /// That account's number.
     pub queue_id: AccountId,
     /// What the ring took, counted at the ring.
@@ -82,9 +103,9 @@ pub struct PortWords {
     /// What the socket buffer can hold, in the same measure.
     pub buffer_capacity: Counter,
     /// Sources of the port, in the plan's order.
-    pub sources: Vec<QueueWords>,
+    pub sources: Vec<QueueWords<ReceiverDrop>>,
     /// Where datagrams of no source go, on a port with several.
-    pub stray: Option<Account>,
+    pub stray: Option<Account<ReceiverDrop>>,
     /// That account's number.
     pub stray_id: Option<AccountId>,
 }
@@ -93,7 +114,7 @@ pub struct PortWords {
 #[derive(Debug, Clone)]
 pub struct OfferWords {
     /// Events offered, queued, dropped.
-    pub account: Account,
+    pub account: Account<OfferDrop>,
     /// What the ring took.
     pub published: Tally,
     /// The ring's tail.
@@ -110,7 +131,7 @@ pub struct SinkWords {
     /// The group.
     pub group: GroupId,
     /// Events taken, written, dropped.
-    pub account: Account,
+    pub account: Account<SinkDrop>,
     /// What was taken off the ring.
     pub taken: Tally,
     /// The ring's head.
@@ -204,20 +225,6 @@ pub struct Books {
     /// When the first message was there and when the last event was built (to a commit), in ns of the monotonic clock, which no
     /// step of the wall clock moves; in the builder's group.
     pub span: [Counter; 2],
-}
-
-/// Reasons of the `receiver` account.
-#[must_use]
-pub fn receiver_reasons() -> Vec<&'static str> {
-    let mut reasons: Vec<_> = Reject::ALL.iter().map(|reason| reason.name()).collect();
-    reasons.push(RECEIVER_CRASH);
-    reasons
-}
-
-/// Index of the crash reason in the `receiver` account.
-#[must_use]
-pub fn receiver_crash() -> usize {
-    Reject::ALL.len()
 }
 
 impl Books {
@@ -319,21 +326,12 @@ fn declare_port(
     let sources: Vec<_> = indices
         .iter()
         .map(|source| {
-            let reasons = receiver_reasons();
             let owner = &plan.sources[*source].name;
-            declare_queue(schema, group, owner, Unit::Datagrams, &reasons)
+            declare_queue(schema, group, owner, Unit::Datagrams)
         })
         .collect();
     let alone = sources.len() == 1 && plan.sources[indices[0]].key == crate::plan::SourceKey::Port;
-    let stray = (!alone).then(|| {
-        schema.account(
-            group,
-            "receiver",
-            &owner,
-            Unit::Datagrams,
-            &receiver_reasons(),
-        )
-    });
+    let stray = (!alone).then(|| schema.account_of(group, "receiver", &owner, Unit::Datagrams));
     let kernel_drops = schema.kernel_drop(group);
     let mut link = LinkSpec::new("socket", &owner);
     for (words, source) in sources.iter().zip(&indices) {
@@ -389,16 +387,14 @@ fn declare_port(
     }
 }
 
-fn declare_queue(
+fn declare_queue<R: DropReason>(
     schema: &mut SchemaBuilder,
     group: GroupId,
     owner: &str,
     unit: Unit,
-    reasons: &[&str],
-) -> QueueWords {
-    let (receiver_id, receiver) = schema.account(group, "receiver", owner, unit, reasons);
-    let (queue_id, queue) =
-        schema.account(group, "queue", owner, Unit::SubEvents, &["broken_subevent"]);
+) -> QueueWords<R> {
+    let (receiver_id, receiver) = schema.account_of(group, "receiver", owner, unit);
+    let (queue_id, queue) = schema.account_of(group, "queue", owner, Unit::SubEvents);
     QueueWords {
         receiver,
         receiver_id,
@@ -434,11 +430,11 @@ fn link_rings(
     }
 }
 
-fn link_ring(
+fn link_ring<R>(
     schema: &mut SchemaBuilder,
     plan: &Plan,
     source: usize,
-    queue: &QueueWords,
+    queue: &QueueWords<R>,
     builder: &forebay_evb::Accounts,
 ) {
     let far = &builder.sources[source];

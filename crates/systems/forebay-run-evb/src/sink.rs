@@ -21,7 +21,7 @@ use forebay_run::error::RunError;
 use forebay_run::stage::Report;
 use forebay_sys::clock;
 
-use crate::books::{Books, SinkWords};
+use crate::books::{Books, SinkDrop, SinkWords};
 use crate::carriage::Carriage;
 use crate::error::EvbError;
 use crate::plan::{Plan, SinkKind, Stall, check_names};
@@ -103,20 +103,10 @@ impl SinkBooks {
             .add_tally(self.words.account.outgoing, events, bytes);
     }
 
-    fn dropped(&mut self, reason: Dropped, events: u64, bytes: u64) {
+    fn dropped(&mut self, reason: SinkDrop, events: u64, bytes: u64) {
         self.book
-            .add_tally(self.words.account.dropped[reason as usize], events, bytes);
+            .add_tally(self.words.account.lost(reason), events, bytes);
     }
-}
-
-/// Why a sink drops events; the order is that of the ledger's reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dropped {
-    DiskFull,
-    WriteError,
-    PeerLost,
-    /// Longer than a mover takes; the place before it is the supervisor's.
-    TooLong = crate::books::SINK_TOO_LONG as isize,
 }
 
 /// A running sink.

@@ -4,7 +4,7 @@ use forebay_evb::Reject;
 use forebay_ledger::{AccountLine, LossTable, Snapshot, Unit};
 use serde::Serialize;
 
-use crate::books::RECEIVER_CRASH;
+use crate::books::CrashDrop;
 
 /// Ranges of triggers that are shown one by one; the ledger and the run's record have up to [`forebay_evb::GAP_ROWS`].
 const RANGES_SHOWN: usize = 8;
@@ -73,7 +73,8 @@ fn unread_of(accounts: &[AccountLine]) -> u64 {
     let of_receiver = accounts.iter().filter(|line| line.unit == Unit::Datagrams);
     let lost = of_receiver.flat_map(|line| &line.dropped);
     let is_unread = |reason: &str| {
-        reason == RECEIVER_CRASH || UNREAD.iter().any(|unread| unread.name() == reason)
+        reason == CrashDrop::ReceiverCrash.name()
+            || UNREAD.iter().any(|unread| unread.name() == reason)
     };
     let unread = lost.filter(|loss| is_unread(&loss.reason));
     unread.map(|loss| loss.items).sum()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_ledger::{LedgerReader, RunWriter, Words};
 use forebay_ring::{Producers, RingSetMemory};
 use forebay_run::stage::{Order, Report};
-use forebay_run_evb::books::{Books, receiver_crash};
+use forebay_run_evb::books::{Books, CrashDrop, ReceiverDrop};
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::receiver::BATCH_SLOTS;
 use forebay_run_evb::stages::{Hello, Role, run_stage};
@@ -135,7 +135,7 @@ impl Bench {
     fn booked(&self) -> Booked {
         let snapshot = LedgerReader::open(&self.words).unwrap().snapshot().unwrap();
         let account = &self.books.ports[0].sources[0].receiver;
-        let crash = account.dropped[receiver_crash()];
+        let crash = account.lost(ReceiverDrop::Second(CrashDrop::ReceiverCrash));
         [account.incoming, crash, account.outgoing]
             .map(|tally| (snapshot.value(tally.items), snapshot.value(tally.bytes)))
     }

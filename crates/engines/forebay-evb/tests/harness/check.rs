@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_evb::{Cause, Completion, DropReason, LostRange, TriggerGap};
+use forebay_evb::{Cause, Completion, LostRange, SubEventDrop, TriggerGap};
 use forebay_wire::hld::{EventHeader, EventId};
 use forebay_wire::hld_scan::{Ending, Item, Scanner};
 use forebay_wire::subevent::SubEventHeader;
@@ -38,12 +38,12 @@ pub(crate) struct Balance {
     pub(crate) incoming: (u64, u64),
     pub(crate) outgoing: (u64, u64),
     pub(crate) held: (u64, u64),
-    pub(crate) dropped: [(u64, u64); DropReason::ALL.len()],
+    pub(crate) dropped: [(u64, u64); SubEventDrop::ALL.len()],
     pub(crate) missing: u64,
 }
 
 impl Balance {
-    pub(crate) fn lost(&self, reason: DropReason) -> u64 {
+    pub(crate) fn lost(&self, reason: SubEventDrop) -> u64 {
         self.dropped[reason as usize].0
     }
 
@@ -228,9 +228,9 @@ impl Check {
             // What nothing had come for when its event was closed never came, or was dropped by name after all.
             let came = absences[source] - balance.missing;
             let named = [
-                DropReason::Late,
-                DropReason::OutOfWindow,
-                DropReason::TagMismatch,
+                SubEventDrop::Late,
+                SubEventDrop::OutOfWindow,
+                SubEventDrop::TagMismatch,
             ];
             let named: u64 = named.iter().map(|reason| balance.lost(*reason)).sum();
             let named = named + rig.dropped[source];

@@ -1,6 +1,6 @@
 //! The books of a capture: its packets, its datagrams, and the link to the receivers.
 
-use forebay_ledger::{Account, GroupId, LinkSpec, SchemaBuilder, Tally, Unit};
+use forebay_ledger::{Account, GroupId, LinkSpec, SchemaBuilder, Tally, Unit, reasons};
 
 use super::PortWords;
 
@@ -10,42 +10,40 @@ pub struct CaptureWords {
     /// The group.
     pub group: GroupId,
     /// Its packets: those that became datagrams or parts of them, and the others by reason.
-    pub packets: Account,
+    pub packets: Account<CaptureDrop>,
     /// Its datagrams, and those of which a fragment is missing.
-    pub datagrams: Account,
+    pub datagrams: Account<ReassemblyDrop>,
     /// Datagrams to ports that are not replayed.
     pub not_selected: Tally,
 }
 
-/// Why a packet of a capture gives no datagram; the order is that of the ledger's reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CaptureDrop {
-    /// Another protocol.
-    NotUdp,
-    /// Cut by the capture's snap length.
-    Truncated,
-    /// Its headers contradict themselves.
-    Malformed,
-    /// The file ends, or cannot be read any further, within it.
-    FileBroken,
+reasons! {
+    /// Why a packet of a capture gives no datagram.
+    pub enum CaptureDrop {
+        /// Another protocol.
+        NotUdp = "not_udp",
+        /// Cut by the capture's snap length.
+        Truncated = "truncated",
+        /// Its headers contradict themselves.
+        Malformed = "malformed",
+        /// The file ends, or cannot be read any further, within it.
+        FileBroken = "file_broken",
+    }
 }
 
-impl CaptureDrop {
-    /// All reasons, in the ledger's order.
-    pub const NAMES: [&'static str; 4] = ["not_udp", "truncated", "malformed", "file_broken"];
+reasons! {
+    /// Why fragments become no datagram.
+    pub enum ReassemblyDrop {
+        /// One of them is missing.
+        FragmentMissing = "fragment_missing",
+    }
 }
 
 /// Every datagram of the capture comes in at a receiver's account, or is one to another port.
 pub(super) fn declare(schema: &mut SchemaBuilder, ports: &[PortWords]) -> CaptureWords {
     let group = schema.group("capture");
-    let (_, packets) = schema.account(group, "capture", "file", Unit::Packets, &CaptureDrop::NAMES);
-    let (id, datagrams) = schema.account(
-        group,
-        "reassembly",
-        "file",
-        Unit::Datagrams,
-        &["fragment_missing"],
-    );
+    let (_, packets) = schema.account_of(group, "capture", "file", Unit::Packets);
+    let (id, datagrams) = schema.account_of(group, "reassembly", "file", Unit::Datagrams);
     let not_selected = schema.link_drop(group);
     let mut link = LinkSpec::new("capture", "file")
         .from(id)

@@ -1,6 +1,6 @@
 //! The books of a receiver of chunks: what messaging hands over, what comes of each E-link, and what of it goes into the source's queue.
 
-use forebay_ledger::{Account, Counter, GroupId, LinkSpec, SchemaBuilder, Unit};
+use forebay_ledger::{Account, Counter, GroupId, LinkSpec, SchemaBuilder, Unit, reasons};
 
 use super::{QueueWords, declare_queue, link_ring};
 use crate::plan::Plan;
@@ -11,31 +11,35 @@ pub struct ChunkWords {
     /// The group.
     pub group: GroupId,
     /// What messaging has handed over, of all E-links.
-    pub arrival: Account,
+    pub arrival: Account<ArrivalDrop>,
     /// The sources, in the plan's order.
-    pub sources: Vec<QueueWords>,
+    pub sources: Vec<QueueWords<ChunkDrop>>,
     /// Chunks that came with something wrong with them; they are built all the same, and say so.
     pub flagged: Vec<Counter>,
     /// The newest trigger number, before its bits are cut: where a receiver that is started again goes on.
     pub newest: Counter,
 }
 
-/// Why a chunk becomes no sub-event; the order is that of the ledger's reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChunkDrop {
-    /// It ends before its trigger number does.
-    NoL1id,
-    /// It is longer than the longest message.
-    TooLong,
-    /// The source's queue was full: by the policy, or as it stayed so after the order to end.
-    QueueFull,
-    /// A receiver that was killed had it in hand.
-    Crash,
+reasons! {
+    /// Why a chunk becomes no sub-event.
+    pub enum ChunkDrop {
+        /// It ends before its trigger number does.
+        NoL1id = "no_l1id",
+        /// It is longer than the longest message.
+        TooLong = "too_long",
+        /// The source's queue was full: by the policy, or as it stayed so after the order to end.
+        QueueFull = "queue_full",
+        /// A receiver that was killed had it in hand.
+        Crash = "receiver_crash",
+    }
 }
 
-impl ChunkDrop {
-    /// All reasons, in the ledger's order.
-    pub const NAMES: [&'static str; 4] = ["no_l1id", "too_long", "queue_full", "receiver_crash"];
+reasons! {
+    /// Why a chunk is sent on to no source.
+    pub enum ArrivalDrop {
+        /// No source has its tag: a publisher sends what was not subscribed to.
+        UnknownElink = "unknown_elink",
+    }
 }
 
 pub(super) fn declare(
@@ -44,14 +48,13 @@ pub(super) fn declare(
     builder: &forebay_evb::Accounts,
 ) -> ChunkWords {
     let group = schema.group("receiver.elinks");
-    let (arrived, arrival) =
-        schema.account(group, "arrival", "all", Unit::Chunks, &["unknown_elink"]);
+    let (arrived, arrival) = schema.account_of(group, "arrival", "all", Unit::Chunks);
     let mut elink = LinkSpec::new("elink", "all").from(arrived);
     let mut sources = Vec::new();
     let mut flagged = Vec::new();
     for (index, source) in plan.sources.iter().enumerate() {
         let owner = &source.name;
-        let words = declare_queue(schema, group, owner, Unit::Chunks, &ChunkDrop::NAMES);
+        let words = declare_queue(schema, group, owner, Unit::Chunks);
         link_ring(schema, plan, index, &words, builder);
         // Publishers keep books of their own: here, gaps in the trigger numbers tell of loss before.
         elink = elink.to(words.receiver_id);

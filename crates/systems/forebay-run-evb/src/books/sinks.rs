@@ -2,7 +2,7 @@
 
 use forebay_ledger::{AccountId, GroupId, LinkSpec, SchemaBuilder, Tally, Unit};
 
-use super::{OFFER_REASONS, OfferWords, SINK_REASONS, SinkWords};
+use super::{OfferWords, SinkWords};
 use crate::plan::{Plan, SinkKind};
 
 /// Declares every sink at both ends of its queue.
@@ -15,8 +15,7 @@ pub(super) fn declare_sinks(
     let mut sinks = Vec::new();
     for sink in &plan.sinks {
         let group = builder.group;
-        let (offer_id, account) =
-            schema.account(group, "offer", &sink.name, Unit::Events, &OFFER_REASONS);
+        let (offer_id, account) = schema.account_of(group, "offer", &sink.name, Unit::Events);
         schema.link(
             LinkSpec::new("fan_out", &sink.name)
                 .from(builder.events_id)
@@ -73,7 +72,7 @@ fn declare_words(
     (place, name): (&str, &str),
     prefix: &str,
 ) -> (SinkWords, AccountId) {
-    let (id, account) = schema.account(group, place, name, Unit::Events, &SINK_REASONS);
+    let (id, account) = schema.account_of(group, place, name, Unit::Events);
     let taken = schema.cursor_tally(group, &format!("{prefix}taken"));
     let mut cursor = |word: &str| schema.cursor(group, &format!("{prefix}{word}"));
     let head = cursor("head_bytes");

@@ -8,7 +8,7 @@ mod tests;
 use std::net::SocketAddr;
 
 use forebay_evb::{Accepted, Dropped, MessageCheck, Reject, Rejected, Step};
-use forebay_ledger::{Account, Book, GroupWriter, Leak, Words};
+use forebay_ledger::{Book, GroupWriter, Leak, Words};
 use forebay_link::{BufferFill, DropCounter};
 use forebay_ring::Producers;
 use forebay_run::error::RunError;
@@ -16,7 +16,7 @@ use forebay_wire::hadtu::{MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 
 use super::route::Route;
 use super::unsaid::{RECORD_EXTRA_BYTES, Unsaid};
-use crate::books::{Books, PortWords, QueueWords};
+use crate::books::{Books, CrashDrop, PortWords, QueueDrop, QueueWords, ReceiverDrop};
 use crate::carriage::Carriage;
 use crate::plan::Plan;
 
@@ -378,7 +378,9 @@ impl Lanes {
 
     /// One datagram that came in for `lane` was in a killed receiver's hand and is gone.
     pub(super) fn drop_crashed(&mut self, lane: usize, bytes: u64) {
-        let tally = self.words.sources[lane].receiver.dropped[crate::books::receiver_crash()];
+        let tally = self.words.sources[lane]
+            .receiver
+            .lost(ReceiverDrop::Second(CrashDrop::ReceiverCrash));
         self.book.add_tally(tally, 1, bytes);
     }
 
@@ -399,7 +401,7 @@ impl Lanes {
     /// A message is true: its datagrams have gone on, and its sub-events come to the queue. What it holds is what lies between its head and its
     /// trailer, by the lengths that the kernel gave.
     fn accept(&mut self, lane: usize, accepted: &Accepted) {
-        let words: &QueueWords = &self.words.sources[lane];
+        let words: &QueueWords<ReceiverDrop> = &self.words.sources[lane];
         let (book, message_bytes) = (&mut self.book, u64::from(accepted.message_bytes));
         let datagrams = u64::from(accepted.datagrams);
         book.add_tally(words.receiver.outgoing, datagrams, message_bytes);
@@ -416,7 +418,9 @@ impl Lanes {
     /// What lies behind the last good sub-event of a message does not go into the queue.
     #[cold]
     fn drop_broken(&mut self, lane: usize, accepted: &Accepted) {
-        let dropped = self.words.sources[lane].queue.dropped[0];
+        let dropped = self.words.sources[lane]
+            .queue
+            .lost(QueueDrop::BrokenSubEvent);
         let bytes = u64::from(accepted.broken_bytes);
         self.book.add_tally(dropped, 1, bytes);
         self.lanes[lane].unsaid.add_unnumbered(1);
@@ -431,8 +435,8 @@ impl Lanes {
     }
 
     fn reject(&mut self, lane: usize, rejected: &Rejected) {
-        let account: &Account = &self.words.sources[lane].receiver;
-        let tally = account.dropped[rejected.reason as usize];
+        let account = &self.words.sources[lane].receiver;
+        let tally = account.lost(ReceiverDrop::First(rejected.reason));
         self.book
             .add_tally(tally, u64::from(rejected.datagrams), rejected.bytes);
         self.lanes[lane].unsaid.add(&rejected.dropped);
@@ -448,7 +452,7 @@ impl Lanes {
 
     fn drop_stray(&mut self, bytes: u64) {
         if let Some(account) = &self.words.stray {
-            let dropped = account.dropped[Reject::UnknownSource as usize];
+            let dropped = account.lost(ReceiverDrop::First(Reject::UnknownSource));
             self.book.add_tally(dropped, 1, bytes);
         }
     }

@@ -16,7 +16,7 @@ use forebay_sys::clock;
 
 use super::lane::{Arrival, Lanes};
 use super::{DRAIN_LIMIT_NS, SLEEP};
-use crate::books::{Books, CaptureDrop, CaptureWords};
+use crate::books::{Books, CaptureDrop, CaptureWords, ReassemblyDrop};
 use crate::error::EvbError;
 use crate::plan::{Plan, ReplayPlan};
 
@@ -349,7 +349,7 @@ impl FileBooks {
         let packets = self.words.packets.clone();
         self.set(packets.incoming, (seen.packets, seen.packet_bytes));
         self.set(packets.outgoing, whole_frames);
-        let dropped = |reason: CaptureDrop| packets.dropped[reason as usize];
+        let dropped = |reason: CaptureDrop| packets.lost(reason);
         self.set(
             dropped(CaptureDrop::NotUdp),
             (seen.not_udp, seen.not_udp_bytes),
@@ -368,7 +368,10 @@ impl FileBooks {
             (seen.whole + seen.begun, seen.whole_payload_bytes),
         );
         self.set(datagrams.outgoing, self.handed_on);
-        self.set(datagrams.dropped[0], (seen.reassembly_failed, 0));
+        self.set(
+            datagrams.lost(ReassemblyDrop::FragmentMissing),
+            (seen.reassembly_failed, 0),
+        );
         self.set(datagrams.held, (capture.unfinished() as u64, 0));
         self.set(self.words.not_selected, self.passed_by);
     }
@@ -389,13 +392,17 @@ impl FileBooks {
             self.count(capture);
             let incoming = (seen.packets + broken, seen.packet_bytes);
             self.set(packets.incoming, incoming);
-            let file_broken = packets.dropped[CaptureDrop::FileBroken as usize];
+            let file_broken = packets.lost(CaptureDrop::FileBroken);
             self.set(file_broken, (broken, 0));
         }
         let datagrams = self.words.datagrams.clone();
         let held = self.book.tally(datagrams.held);
         self.set(datagrams.held, (0, 0));
-        self.book.add_tally(datagrams.dropped[0], held.0, held.1);
+        self.book.add_tally(
+            datagrams.lost(ReassemblyDrop::FragmentMissing),
+            held.0,
+            held.1,
+        );
         self.writer.commit(&self.book);
     }
 

@@ -20,7 +20,7 @@ use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use super::begun::{claim, create_new, options};
 use super::kept::Kept;
-use super::{Block, Dropped, SinkBooks, Writer, name};
+use super::{Block, SinkBooks, SinkDrop, Writer, name};
 use crate::plan::FilePlan;
 
 /// So many removed files are told each by its name; further ones are counted.
@@ -45,7 +45,7 @@ pub(crate) struct HldWriter {
     /// Why the file of the next block could not be begun.
     refused: Option<io::Error>,
     /// What the supervisor was told already, and what it shall be told.
-    tainted: Option<Dropped>,
+    tainted: Option<SinkDrop>,
     reports: Vec<Report>,
     /// Removed files that were told.
     removed_told: u32,
@@ -288,17 +288,20 @@ impl HldWriter {
         Ok(())
     }
 
-    fn taint(&mut self, error: &io::Error, path: &Path) -> Dropped {
+    fn taint(&mut self, error: &io::Error, path: &Path) -> SinkDrop {
         let reason = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Dropped::DiskFull,
-            _ => Dropped::WriteError,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SinkDrop::DiskFull,
+            _ => SinkDrop::WriteError,
         };
         if self.tainted != Some(reason) {
             tracing::error!(%error, path = %path.display(), "writing failed; events are dropped and counted until it works again");
             self.tainted = Some(reason);
             let condition = match reason {
-                Dropped::DiskFull => "disk_full",
-                Dropped::WriteError | Dropped::PeerLost | Dropped::TooLong => "write_error",
+                SinkDrop::DiskFull => "disk_full",
+                SinkDrop::WriteError
+                | SinkDrop::PeerLost
+                | SinkDrop::Stalled
+                | SinkDrop::TooLong => "write_error",
             };
             self.reports.push(Report::Tainted(format!(
                 "{condition}: {}: {error}",
@@ -455,7 +458,7 @@ mod tests {
         out.finish(&mut books);
         assert_eq!(read(&path), [0, 1, 2, 60]);
         let account = &books.words.account;
-        let lost = account.dropped[Dropped::WriteError as usize];
+        let lost = account.lost(SinkDrop::WriteError);
         assert_eq!(books.book.tally(lost).0, 57);
         assert_eq!(books.book.tally(account.outgoing).0, 4);
     }

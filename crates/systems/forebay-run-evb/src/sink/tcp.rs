@@ -18,7 +18,7 @@ use forebay_run::stage::Report;
 use forebay_sys::clock;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Totals};
 
-use super::{Block, Bytes, Dropped, SinkBooks, ToBuilder};
+use super::{Block, Bytes, SinkBooks, SinkDrop, ToBuilder};
 use crate::carriage::Carriage;
 use crate::plan::{Stall, TcpPlan};
 use link::{Link, LinkError};
@@ -286,7 +286,7 @@ impl TcpSink {
             self.books.let_go(sent.events, sent.bytes);
             if sent.too_long {
                 let (events, bytes) = (sent.events, sent.bytes);
-                self.books.dropped(Dropped::TooLong, events, bytes);
+                self.books.dropped(SinkDrop::TooLong, events, bytes);
             } else {
                 self.in_flight_bytes -= sent.bytes;
                 let leaked = self.leak.take_of("sink", sent.events);
@@ -438,9 +438,9 @@ impl TcpSink {
                 let (events, bytes) = (u64::from(record.meta.items), u64::from(record.len));
                 self.books.let_go(events, bytes);
                 if is_too_long(&record) {
-                    self.books.dropped(Dropped::TooLong, events, bytes);
+                    self.books.dropped(SinkDrop::TooLong, events, bytes);
                 } else {
-                    self.books.dropped(Dropped::PeerLost, events, bytes);
+                    self.books.dropped(SinkDrop::PeerLost, events, bytes);
                     lost += events;
                 }
                 self.free(record.end);
@@ -458,8 +458,8 @@ impl TcpSink {
         let account = &self.books.words.account;
         let book = &self.books.book;
         let (events, bytes) = book.tally(account.outgoing);
-        let lost = book.tally(account.dropped[Dropped::PeerLost as usize]);
-        let too_long = book.tally(account.dropped[Dropped::TooLong as usize]);
+        let lost = book.tally(account.lost(SinkDrop::PeerLost));
+        let too_long = book.tally(account.lost(SinkDrop::TooLong));
         let totals = Totals {
             position: book.value(self.books.words.head),
             events,

@@ -9,9 +9,7 @@ use forebay_sys::mapping::{Access, Mapping};
 
 use super::left::Left;
 use super::{End, FAIL_LIMIT_NS, Outcome, Supervisor, TICK};
-use crate::books::{
-    Books, OFFER_QUEUE_FULL, SINK_DISK_FULL, SINK_STALLED, SINK_TOO_LONG, SINK_WRITE_ERROR,
-};
+use crate::books::{Books, OfferDrop, SinkDrop};
 use crate::plan::{Backpressure, SinkKind};
 use crate::stages::Role;
 
@@ -68,15 +66,17 @@ impl Supervisor {
         }
         let snapshot = self.reader.snapshot()?;
         for (sink, plan) in self.plan.sinks.clone().into_iter().enumerate() {
-            let lost = |reason: usize| snapshot.tally(books.sinks[sink].account.dropped[reason]).0;
             let name = plan.name;
-            for (reason, condition) in [
-                (SINK_DISK_FULL, "disk_full"),
-                (SINK_WRITE_ERROR, "write_error"),
-                (SINK_STALLED, "sink_stalled"),
-                (SINK_TOO_LONG, "too_long"),
-            ] {
-                self.taint_for(condition, &name, lost(reason));
+            for (why, lost) in books.sinks[sink].account.losses() {
+                let condition = match why {
+                    SinkDrop::DiskFull => "disk_full",
+                    SinkDrop::WriteError => "write_error",
+                    SinkDrop::Stalled => "sink_stalled",
+                    SinkDrop::TooLong => "too_long",
+                    // The sink itself has said so.
+                    SinkDrop::PeerLost => continue,
+                };
+                self.taint_for(condition, &name, snapshot.tally(lost).0);
             }
             let removed = snapshot.tally(books.sinks[sink].removed).0;
             self.taint_for("output_removed", &name, removed);
@@ -85,7 +85,7 @@ impl Supervisor {
                     "sink_stalled",
                     &name,
                     snapshot
-                        .tally(books.offers[sink].account.dropped[OFFER_QUEUE_FULL])
+                        .tally(books.offers[sink].account.lost(OfferDrop::QueueFull))
                         .0,
                 );
             }
@@ -145,14 +145,14 @@ impl Supervisor {
         // What it had taken and not settled stands in its books; the rest lies in the queue.
         let held = book.tally(own.account.held);
         book.sub_tally(own.account.held, held.0, held.1);
-        book.add_tally(own.account.dropped[SINK_STALLED], held.0, held.1);
+        book.add_tally(own.account.lost(SinkDrop::Stalled), held.0, held.1);
         let from = book.value(own.pulled).max(head);
         let left = Left::count(&self.plan, sink, &self.sinks[sink], (from, tail))?;
         // Its records came in, and the events that lie in them are lost.
         for term in [own.taken, own.account.incoming] {
             book.add_tally(term, left.taken.0, left.taken.1);
         }
-        let stalled = own.account.dropped[SINK_STALLED];
+        let stalled = own.account.lost(SinkDrop::Stalled);
         book.add_tally(stalled, left.found.0, left.found.1);
         for word in [own.head, own.pulled] {
             book.set(word, left.end);

@@ -6,7 +6,7 @@ use forebay_ring::{Meta, Producers};
 use forebay_run::error::RunError;
 
 use super::null::NullSink;
-use crate::books::{Books, OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL, OfferWords};
+use crate::books::{Books, OfferDrop, OfferWords};
 use crate::carriage::Carriage;
 use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
 
@@ -26,7 +26,7 @@ pub(super) struct Offer {
     /// Since when there was no room.
     stalled_since_ns: Option<u64>,
     /// Why the event at hand passes this sink by, if it does: the index of the reason.
-    skip: Option<usize>,
+    skip: Option<OfferDrop>,
     counts: Counts,
     changed: bool,
 }
@@ -48,7 +48,17 @@ enum Target {
 struct Counts {
     offered: (u64, u64),
     queued: (u64, u64),
-    dropped: [(u64, u64); 2],
+    queue_full: (u64, u64),
+    event_too_long: (u64, u64),
+}
+
+impl Counts {
+    fn dropped(&mut self, why: OfferDrop) -> &mut (u64, u64) {
+        match why {
+            OfferDrop::QueueFull => &mut self.queue_full,
+            OfferDrop::EventTooLong => &mut self.event_too_long,
+        }
+    }
 }
 
 /// When a new file begins; 0: never for this reason.
@@ -198,7 +208,7 @@ impl Offer {
     pub(super) fn prepare(&mut self, bytes: usize, now_ns: u64, run_s: i64) -> bool {
         if bytes > self.event_bytes_max() {
             // No waiting makes room for it, and the sink is not to blame.
-            self.skip = Some(OFFER_EVENT_TOO_LONG);
+            self.skip = Some(OfferDrop::EventTooLong);
             return true;
         }
         if self.rotation.is_due(bytes as u64, now_ns) {
@@ -217,7 +227,7 @@ impl Offer {
                 now_ns.saturating_sub(since) >= limit_ms.saturating_mul(1_000_000)
             }
         };
-        self.skip = drops.then_some(OFFER_QUEUE_FULL);
+        self.skip = drops.then_some(OfferDrop::QueueFull);
         drops
     }
 
@@ -282,13 +292,13 @@ impl Offer {
         self.changed = true;
         add(&mut self.counts.offered, bytes);
         if let Some(reason) = self.skip {
-            return add(&mut self.counts.dropped[reason], bytes);
+            return add(self.counts.dropped(reason), bytes);
         }
         if leak.take("offer") {
             return;
         }
         if !filled && !self.copy(scratch, bytes) {
-            return add(&mut self.counts.dropped[OFFER_QUEUE_FULL], bytes);
+            return add(&mut self.counts.queue_full, bytes);
         }
         add(&mut self.counts.queued, bytes);
         self.rotation.bytes += bytes as u64;
@@ -351,12 +361,12 @@ impl Offer {
         if !std::mem::take(&mut self.changed) {
             return false;
         }
-        let counts = std::mem::take(&mut self.counts);
+        let mut counts = std::mem::take(&mut self.counts);
         let account = &self.words.account;
         tally(book, account.incoming, counts.offered);
         tally(book, account.outgoing, counts.queued);
-        for (term, count) in account.dropped.iter().zip(counts.dropped) {
-            tally(book, *term, count);
+        for (why, term) in account.losses() {
+            tally(book, term, *counts.dropped(why));
         }
         let rotation = [
             u64::from(self.rotation.run),

@@ -6,7 +6,7 @@ use forebay_ledger::{RunWriter, Tally};
 use forebay_ring::RingSetMemory;
 
 use super::*;
-use crate::books::{OFFER_EVENT_TOO_LONG, OFFER_QUEUE_FULL};
+use crate::books::OfferDrop;
 use crate::plan::{Backpressure, FilePlan};
 use crate::presets;
 
@@ -79,8 +79,8 @@ impl Bench {
         self.book.tally(term(&self.books)).0
     }
 
-    fn dropped(&self, reason: usize) -> u64 {
-        self.events(|books| books.offers[0].account.dropped[reason])
+    fn dropped(&self, reason: OfferDrop) -> u64 {
+        self.events(|books| books.offers[0].account.lost(reason))
     }
 }
 
@@ -91,8 +91,8 @@ fn an_event_that_never_fits_is_dropped_at_once_by_its_own_name() {
         assert!(bench.offer(600_000), "the builder waits for an idle sink");
     }
     assert!(bench.offer(QUEUE_BYTES as u32 / 2));
-    assert_eq!(bench.dropped(OFFER_EVENT_TOO_LONG), 5);
-    assert_eq!(bench.dropped(OFFER_QUEUE_FULL), 0);
+    assert_eq!(bench.dropped(OfferDrop::EventTooLong), 5);
+    assert_eq!(bench.dropped(OfferDrop::QueueFull), 0);
     assert_eq!(bench.events(|books| books.offers[0].account.outgoing), 1);
     // The file of the one that fits was not begun for those that do not.
     let first_run = bench.book.value(bench.books.offers[0].first_run);
@@ -116,7 +116,7 @@ fn a_block_never_grows_beyond_what_a_small_queue_takes() {
     }
     bench.out.seal(&mut bench.book);
     assert_eq!(bench.events(|books| books.offers[0].account.outgoing), 2);
-    assert_eq!(bench.dropped(OFFER_QUEUE_FULL), 0);
+    assert_eq!(bench.dropped(OfferDrop::QueueFull), 0);
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn a_queue_that_stays_full_is_another_reason() {
     for _ in 0..5 {
         assert!(bench.offer(300_000));
     }
-    assert_eq!(bench.dropped(OFFER_QUEUE_FULL), 2);
-    assert_eq!(bench.dropped(OFFER_EVENT_TOO_LONG), 0);
+    assert_eq!(bench.dropped(OfferDrop::QueueFull), 2);
+    assert_eq!(bench.dropped(OfferDrop::EventTooLong), 0);
 }
 
 /// The wall clock stands still here: it has no part in this.

@@ -19,7 +19,7 @@ use forebay_wire::hadtu::{QUEUE_DECODING_TRB, UNIT_HEADER_BYTES, round_up_8};
 use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES, SubEventHeader};
 use forebay_wire::unit::{ByteOrder, UnitHeader};
 
-use crate::books::{Books, ChunkDrop, ChunkWords};
+use crate::books::{ArrivalDrop, Books, ChunkDrop, ChunkWords};
 use crate::carriage::Carriage;
 use crate::error::EvbError;
 use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
@@ -103,11 +103,7 @@ impl<'a> Intake<'a> {
             book.set(words.capacity, source.ring_bytes);
             // What a predecessor held is gone with it, by its own name.
             let held = book.tally(words.receiver.held);
-            book.add_tally(
-                words.receiver.dropped[ChunkDrop::Crash as usize],
-                held.0,
-                held.1,
-            );
+            book.add_tally(words.receiver.lost(ChunkDrop::Crash), held.0, held.1);
             book.set(words.receiver.held.items, 0);
             book.set(words.receiver.held.bytes, 0);
             by_tag.insert(tag, index);
@@ -187,7 +183,7 @@ impl<'a> Intake<'a> {
     fn send_on(&mut self, tag: u64, bytes: u64) -> Option<usize> {
         if self.last.0 != tag || self.last.1 == usize::MAX {
             let Some(lane) = self.by_tag.get(&tag) else {
-                let dropped = self.words.arrival.dropped[0];
+                let dropped = self.words.arrival.lost(ArrivalDrop::UnknownElink);
                 self.book.add_tally(dropped, 1, bytes);
                 return None;
             };
@@ -265,7 +261,7 @@ impl<'a> Intake<'a> {
     #[cold]
     fn refuse(&mut self, at: usize, reason: ChunkDrop, bytes: u64) {
         // Counted first: what waits for room in the queue commits.
-        let dropped = self.words.sources[at].receiver.dropped[reason as usize];
+        let dropped = self.words.sources[at].receiver.lost(reason);
         self.book.add_tally(dropped, 1, bytes);
         self.lanes[at].refused += 1;
         self.queue(at);
@@ -342,7 +338,7 @@ impl<'a> Intake<'a> {
     /// What does not get into the queue is a loss by name.
     fn give_up(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
-        let dropped = self.words.sources[at].receiver.dropped[ChunkDrop::QueueFull as usize];
+        let dropped = self.words.sources[at].receiver.lost(ChunkDrop::QueueFull);
         let items = u64::from(lane.items);
         self.book.add_tally(dropped, items, lane.chunk_bytes);
         lane.unsaid.add(&Dropped::of(&lane.gathered));

@@ -98,7 +98,10 @@ fn what_comes_to_the_queue_what_goes_and_what_the_ring_carries_are_three_counts(
     let book = &bench.lanes.book;
     assert_eq!(book.tally(words.queue.incoming), (5, 200));
     assert_eq!(book.tally(words.queue.outgoing), (4, 160));
-    assert_eq!(book.tally(words.queue.dropped[0]), (1, 40));
+    assert_eq!(
+        book.tally(words.queue.lost(QueueDrop::BrokenSubEvent)),
+        (1, 40)
+    );
     assert_eq!(book.tally(words.published), (4, 160));
     // The other end counts the same by itself.
     let spec = bench.plan.event_rings();
@@ -142,6 +145,6 @@ fn a_datagram_of_no_source_comes_in_and_is_dropped() {
     let stray = bench.books.ports[0].stray.as_ref().unwrap();
     let book = &bench.lanes.book;
     assert_eq!(book.tally(stray.incoming), (1, 77));
-    let unknown = stray.dropped[Reject::UnknownSource as usize];
+    let unknown = stray.lost(ReceiverDrop::First(Reject::UnknownSource));
     assert_eq!(book.tally(unknown), (1, 77));
 }

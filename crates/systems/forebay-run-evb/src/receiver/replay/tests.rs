@@ -63,7 +63,7 @@ fn the_builder_hears_the_end_although_the_supervisor_is_gone() {
     assert!(matches!(replayed.end, End::Broken(_)));
     // The packet in which the file ends came, and is lost by its name.
     let capture = replayed.books.capture.as_ref().unwrap();
-    let lost = capture.packets.dropped[CaptureDrop::FileBroken as usize];
+    let lost = capture.packets.lost(CaptureDrop::FileBroken);
     assert_eq!(replayed.snapshot.tally(lost), (1, 0));
     assert_closed(&replayed.snapshot.balance());
 }
@@ -127,7 +127,7 @@ fn what_a_capture_holds_what_becomes_whole_and_what_goes_on_are_counts_of_their_
     assert_eq!(tally(datagrams.incoming), (4, 2_300));
     assert_eq!(tally(datagrams.outgoing), (3, 2_300));
     assert_eq!(
-        tally(datagrams.dropped[0]),
+        tally(datagrams.lost(ReassemblyDrop::FragmentMissing)),
         (1, 0),
         "the rest of the fourth"
     );

@@ -10,7 +10,7 @@ use forebay_ring::{Meta, Producers, RingSetMemory};
 use forebay_wire::hld::{EventHeader, EventId};
 
 use super::*;
-use crate::books::{Books, SINK_TOO_LONG};
+use crate::books::{Books, SinkDrop};
 use crate::mover::{Mover, MoverPlan};
 use crate::plan::{Plan, SinkKind};
 use crate::presets;
@@ -86,7 +86,7 @@ fn blocks_that_no_mover_takes_are_lost_by_name_and_the_rest_arrives() {
     assert!(reports.is_empty(), "{reports:?}");
     let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
     let account = &books.sinks[0].account;
-    let lost = snapshot.tally(account.dropped[SINK_TOO_LONG]);
+    let lost = snapshot.tally(account.lost(SinkDrop::TooLong));
     assert_eq!(lost, (3, 3 * u64::from(too_long)));
     assert_eq!(snapshot.tally(account.outgoing), (3, 64 + 72 + 80));
     let all = (6, 3 * u64::from(too_long) + 64 + 72 + 80);

@@ -83,7 +83,7 @@ impl Bench {
     }
 
     fn dropped(&self, source: usize, why: ChunkDrop) -> (u64, u64) {
-        self.tally(self.chunks().sources[source].receiver.dropped[why as usize])
+        self.tally(self.chunks().sources[source].receiver.lost(why))
     }
 }
 
@@ -111,7 +111,10 @@ fn what_comes_what_is_made_of_it_and_what_a_ring_carries_are_counts_of_their_own
     let arrival = &words.arrival;
     assert_eq!(bench.tally(arrival.incoming), (7, 5 * chunk + 3 + long));
     assert_eq!(bench.tally(arrival.outgoing), (6, 4 * chunk + 3 + long));
-    assert_eq!(bench.tally(arrival.dropped[0]), (1, chunk));
+    assert_eq!(
+        bench.tally(arrival.lost(ArrivalDrop::UnknownElink)),
+        (1, chunk)
+    );
     for (source, good, bad, bad_bytes) in [(0, 3, 1, long), (1, 1, 1, 3)] {
         let words = &words.sources[source];
         let came = (good + bad, good * chunk + bad_bytes);
