@@ -31,6 +31,10 @@ fn a_run_with_named_losses_closes() {
     assert!(verdict.closed, "{verdict}");
     assert_eq!(verdict.phase, Phase::Ended);
     assert_eq!(
+        (verdict.condition, verdict.reason),
+        (Condition::Ended, Reason::LimitReached)
+    );
+    assert_eq!(
         (
             verdict.balance.residual_items,
             verdict.balance.residual_bytes
