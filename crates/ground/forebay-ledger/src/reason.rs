@@ -158,6 +158,9 @@ mod tests {
         assert_eq!(Both::COUNT, 3);
         let places: Vec<_> = Both::all().into_iter().map(DropReason::index).collect();
         assert_eq!(places, [0, 1, 2]);
+        let turned = OneOf::<Around, Engine>::all().into_iter();
+        let places: Vec<_> = turned.map(DropReason::index).collect();
+        assert_eq!(places, [0, 1, 2]);
         let crash = OneOf::<Engine, _>::Second(OneOf::<_, Lossless>::First(Around::Crash));
         assert_eq!((crash.index(), crash.name()), (2, "receiver_crash"));
     }
