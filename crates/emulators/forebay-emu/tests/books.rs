@@ -108,3 +108,16 @@ fn a_leak_is_found_at_this_hop_with_its_number() {
             .all(|a| a.place == PLACE && a.unit == Unit::SubEvents)
     );
 }
+
+#[test]
+fn the_ledger_of_senders_alone_has_their_sub_events_as_its_headline() {
+    let mut schema = SchemaBuilder::new("emulated");
+    let group = schema.group("generator");
+    Accounts::declare(&mut schema, group, 2).headline(&mut schema);
+    let schema = schema.finish().unwrap();
+    let words = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &words, 1, 1).unwrap();
+    let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
+    let headline: Vec<_> = snapshot.headline().collect();
+    assert_eq!(headline, [(PLACE, Unit::SubEvents)]);
+}

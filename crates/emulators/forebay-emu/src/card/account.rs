@@ -311,6 +311,20 @@ mod tests {
         assert_eq!(CardLoss::FifoFull.name(), "fifo_full");
     }
 
+    /// Over all E-links, each by its own name.
+    #[test]
+    fn faults_are_told_by_name() {
+        let mut account = card(chunks(), chunks());
+        account.elinks[0].faults[CardFault::Truncated.index()] = 2;
+        account.elinks[1].faults[CardFault::Truncated.index()] = 3;
+        account.elinks[1].faults[CardFault::WrongMarker.index()] = 7;
+        let struck = account.faults().filter(|(_, count)| *count > 0);
+        let mut struck: Vec<_> = struck.collect();
+        struck.sort_unstable();
+        assert_eq!(struck, [("truncated", 5), ("wrong_marker", 7)]);
+        assert_eq!(account.faults().count(), CardFault::COUNT);
+    }
+
     #[test]
     fn a_term_that_is_off_is_the_residual_of_its_books() {
         let closed = chunks();
