@@ -21,6 +21,7 @@ pub struct Chunks {
 /// What it did, if it is one.
 pub(super) fn chunks(now: &Sample, work: &Work, rates: &Rates<'_>) -> Option<Chunks> {
     let (items, bytes) = work.done(now);
+    let [rate_hz, data_rate_bytes_per_s] = work.rates(now, rates);
     let accounts = now.verdict.balance.accounts.iter();
     let of_chunks = accounts.filter(|line| line.unit == Unit::Chunks);
     let lost = of_chunks.flat_map(|line| &line.dropped);
@@ -28,7 +29,7 @@ pub(super) fn chunks(now: &Sample, work: &Work, rates: &Rates<'_>) -> Option<Chu
         chunks: items,
         bytes,
         dropped: lost.map(|line| line.items).sum(),
-        rate_hz: rates.of(items, |sample| work.done(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| work.done(sample).1),
+        rate_hz,
+        data_rate_bytes_per_s,
     })
 }

@@ -48,7 +48,8 @@ pub(super) fn events(
     rates: &Rates<'_>,
 ) -> Option<Events> {
     let count = |name| metrics.value("builder", name, "");
-    let (items, bytes) = work.done(now);
+    let (_, bytes) = work.done(now);
+    let [rate_hz, data_rate_bytes_per_s] = work.rates(now, rates);
     let (complete, span) = (count("events_complete"), count("triggers_span"));
     (work.kind == Kind::Events).then(|| Events {
         complete,
@@ -59,7 +60,7 @@ pub(super) fn events(
         partial: count("events_partial"),
         discarded: count("events_discarded"),
         bytes,
-        rate_hz: rates.of(items, |sample| work.done(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| work.done(sample).1),
+        rate_hz,
+        data_rate_bytes_per_s,
     })
 }

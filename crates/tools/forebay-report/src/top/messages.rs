@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::sample::Sample;
 use super::view::{Rates, losses, unconfirmed};
-use super::work::{Kind, Work};
+use super::work::{Kind, Work, went_out};
 
 /// Messages of an end point, in all copies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -26,18 +26,16 @@ pub struct Messages {
     pub(super) data_rate_bytes_per_s: f64,
 }
 
-/// Items and bytes that left a place.
-fn out(sample: &Sample, place: &str) -> (u64, u64) {
-    let accounts = &sample.verdict.balance.accounts;
-    let lines = accounts.iter().filter(|line| line.place == place);
-    lines.fold((0, 0), |sum, line| {
-        (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
-    })
+/// Messages that left a place.
+fn out(sample: &Sample, place: &str) -> u64 {
+    let accounts = sample.verdict.balance.accounts.iter();
+    went_out(accounts.filter(|line| line.place == place)).0
 }
 
 /// What it did, if it is one.
 pub(super) fn messages(now: &Sample, work: &Work, rates: &Rates<'_>) -> Option<Messages> {
-    let (items, bytes) = work.done(now);
+    let (_, bytes) = work.done(now);
+    let [rate_hz, data_rate_bytes_per_s] = work.rates(now, rates);
     let unconfirmed = unconfirmed(now, Unit::Messages);
     let dropped = |is_unwanted| {
         let lines =
@@ -45,14 +43,14 @@ pub(super) fn messages(now: &Sample, work: &Work, rates: &Rates<'_>) -> Option<M
         lines.map(|(_, _, line)| line.items).sum()
     };
     (work.kind == Kind::Messages).then(|| Messages {
-        sent: out(now, "send").0,
-        received: out(now, "receive").0,
+        sent: out(now, "send"),
+        received: out(now, "receive"),
         dropped: dropped(false),
         not_subscribed: dropped(true),
         unconfirmed: unconfirmed.0,
         unconfirmed_bytes: unconfirmed.1,
         bytes,
-        rate_hz: rates.of(items, |sample| work.done(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| work.done(sample).1),
+        rate_hz,
+        data_rate_bytes_per_s,
     })
 }

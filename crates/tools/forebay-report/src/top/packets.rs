@@ -34,6 +34,7 @@ pub(super) fn packets(
     rates: &Rates<'_>,
 ) -> Option<Packets> {
     let (packets, bytes) = work.done(now);
+    let [rate_hz, data_rate_bytes_per_s] = work.rates(now, rates);
     let windows = ["windows_closed", "windows_sent"].into_iter();
     let of_windows = windows.flat_map(|name| metrics.named(name).map(|(.., count)| count));
     // What is lost of windows is missing in them; elsewhere are datagrams that were never theirs.
@@ -46,7 +47,7 @@ pub(super) fn packets(
         unconfirmed: unconfirmed.0,
         unconfirmed_bytes: unconfirmed.1,
         windows: of_windows.sum(),
-        rate_hz: rates.of(packets, |sample| work.done(sample).0),
-        data_rate_bytes_per_s: rates.of(bytes, |sample| work.done(sample).1),
+        rate_hz,
+        data_rate_bytes_per_s,
     })
 }

@@ -73,13 +73,11 @@ pub(super) fn head(view: &View, wish: &Wish, width: usize) -> Vec<Line<'static>>
     ])];
     if let Some(events) = &view.events {
         lines.push(plain(format!(
-            "{} events complete, {} incomplete, {} discarded   {}   {}/s   (over {:.1} s)",
+            "{} events complete, {} incomplete, {} discarded   {}",
             events.complete,
             events.partial,
             events.discarded,
-            si(events.rate_hz, "Hz"),
-            bytes(events.data_rate_bytes_per_s),
-            view.rates_over_s,
+            rates(view, events.rate_hz, events.data_rate_bytes_per_s),
         )));
     }
     if let Some(events) = &view.events
@@ -111,7 +109,7 @@ fn sums(view: &View) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if let Some(messages) = &view.messages {
         lines.push(plain(format!(
-            "{} messages sent, {} received, {} lost by name{}{}   {}   {}/s   (over {:.1} s)",
+            "{} messages sent, {} received, {} lost by name{}{}   {}",
             messages.sent,
             messages.received,
             messages.dropped,
@@ -120,44 +118,42 @@ fn sums(view: &View) -> Vec<Line<'static>> {
                 messages => format!(", {messages} not subscribed"),
             },
             unconfirmed(view, messages.unconfirmed, messages.unconfirmed_bytes),
-            si(messages.rate_hz, "Hz"),
-            bytes(messages.data_rate_bytes_per_s),
-            view.rates_over_s,
+            rates(view, messages.rate_hz, messages.data_rate_bytes_per_s),
         )));
     }
     if let Some(chunks) = &view.chunks {
         lines.push(plain(format!(
-            "{} chunks, {} lost by name   {}   {}/s   (over {:.1} s)",
+            "{} chunks, {} lost by name   {}",
             chunks.chunks,
             chunks.dropped,
-            si(chunks.rate_hz, "Hz"),
-            bytes(chunks.data_rate_bytes_per_s),
-            view.rates_over_s,
+            rates(view, chunks.rate_hz, chunks.data_rate_bytes_per_s),
         )));
     }
     if let Some(packets) = &view.packets {
         lines.push(plain(format!(
-            "{} packets in {} windows, {} lost by name{}   {}   {}/s   (over {:.1} s)",
+            "{} packets in {} windows, {} lost by name{}   {}",
             packets.packets,
             packets.windows,
             packets.dropped,
             unconfirmed(view, packets.unconfirmed, packets.unconfirmed_bytes),
-            si(packets.rate_hz, "Hz"),
-            bytes(packets.data_rate_bytes_per_s),
-            view.rates_over_s,
+            rates(view, packets.rate_hz, packets.data_rate_bytes_per_s),
         )));
     }
     if let Some(moved) = &view.moved {
         lines.push(plain(format!(
-            "{} {}   {}   {}/s   (over {:.1} s)",
+            "{} {}   {}",
             moved.items,
             moved.unit,
-            si(moved.rate_hz, "Hz"),
-            bytes(moved.data_rate_bytes_per_s),
-            view.rates_over_s,
+            rates(view, moved.rate_hz, moved.data_rate_bytes_per_s),
         )));
     }
     lines
+}
+
+/// Items and bytes per second, and over which time they were taken.
+fn rates(view: &View, items_hz: f64, bytes_per_s: f64) -> String {
+    let (items, amount) = (si(items_hz, "Hz"), bytes(bytes_per_s));
+    format!("{items}   {amount}/s   (over {:.1} s)", view.rates_over_s)
 }
 
 /// What no peer has acknowledged, behind the other numbers; of a live sender it is on its way.

@@ -1,6 +1,6 @@
 //! What kind of work a ledger tells of: its program says so, and its headline accounts how much was done.
 
-use forebay_ledger::Unit;
+use forebay_ledger::{AccountLine, Unit};
 use serde::Serialize;
 
 use super::sample::Sample;
@@ -90,23 +90,38 @@ impl Work {
             let mut headline = self.headline.iter();
             headline.any(|(place, unit)| *place == line.place && *unit == line.unit)
         });
-        lines.fold((0, 0), |sum, line| {
-            (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
-        })
+        went_out(lines)
+    }
+
+    /// Items and bytes per second.
+    pub(super) fn rates(&self, now: &Sample, rates: &Rates<'_>) -> [f64; 2] {
+        let (items, bytes) = self.done(now);
+        [
+            rates.of(items, |sample| self.done(sample).0),
+            rates.of(bytes, |sample| self.done(sample).1),
+        ]
     }
 
     /// The same with rates, where no other numbers sum it up.
     pub(super) fn moved(&self, now: &Sample, rates: &Rates<'_>) -> Option<Moved> {
         let (_, unit) = self.headline.first()?;
         let (items, bytes) = self.done(now);
+        let [rate_hz, data_rate_bytes_per_s] = self.rates(now, rates);
         (self.kind == Kind::Moved).then(|| Moved {
             items,
             unit: unit.name(),
             bytes,
-            rate_hz: rates.of(items, |sample| self.done(sample).0),
-            data_rate_bytes_per_s: rates.of(bytes, |sample| self.done(sample).1),
+            rate_hz,
+            data_rate_bytes_per_s,
         })
     }
+}
+
+/// Items and bytes that went out of these accounts.
+pub(super) fn went_out<'a>(lines: impl Iterator<Item = &'a AccountLine>) -> (u64, u64) {
+    lines.fold((0, 0), |sum, line| {
+        (sum.0 + line.outgoing.items, sum.1 + line.outgoing.bytes)
+    })
 }
 
 /// What went out of the headline accounts of a program.
