@@ -103,7 +103,7 @@ impl<R: DropReason> Account<R> {
 
     /// What was lost here, reason by reason.
     pub fn losses(&self) -> impl Iterator<Item = (R, Tally)> {
-        R::all().into_iter().zip(self.dropped.iter().copied())
+        R::all().zip(self.dropped.iter().copied())
     }
 }
 
@@ -215,8 +215,7 @@ impl SchemaBuilder {
         owner: &str,
         unit: Unit,
     ) -> (AccountId, Account<R>) {
-        let reasons = R::all().into_iter().map(DropReason::name);
-        let reasons: Vec<&str> = reasons.collect();
+        let reasons: Vec<&str> = R::all().map(DropReason::name).collect();
         let (id, account) = self.account(group, place, owner, unit, &reasons);
         (id, account.typed())
     }
@@ -232,9 +231,7 @@ impl SchemaBuilder {
         reasons: &[&str],
     ) -> (AccountId, Account) {
         let declared = self.account(group, place, owner, unit, reasons);
-        if let Some(entry) = self.directory.accounts.last_mut() {
-            entry.one_observer = true;
-        }
+        self.last_has_one_observer();
         declared
     }
 
@@ -247,10 +244,14 @@ impl SchemaBuilder {
         unit: Unit,
     ) -> (AccountId, Account<R>) {
         let declared = self.account_of(group, place, owner, unit);
+        self.last_has_one_observer();
+        declared
+    }
+
+    fn last_has_one_observer(&mut self) {
         if let Some(entry) = self.directory.accounts.last_mut() {
             entry.one_observer = true;
         }
-        declared
     }
 
     /// Declares what the peer of `account` has acknowledged of what went out of it, by the peer's own count, in items and bytes. The rest is

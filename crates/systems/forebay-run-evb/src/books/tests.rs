@@ -8,8 +8,7 @@ use crate::presets;
 
 #[test]
 fn a_crash_has_the_last_of_the_receivers_reasons() {
-    let reasons = ReceiverDrop::all();
-    let names: Vec<_> = reasons.iter().map(|why| why.name()).collect();
+    let names: Vec<_> = ReceiverDrop::all().map(DropReason::name).collect();
     assert_eq!(names.last(), Some(&"receiver_crash"));
     // Each reason once, and none is another one's.
     let once: std::collections::BTreeSet<_> = names.iter().collect();
