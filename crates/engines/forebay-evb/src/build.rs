@@ -539,7 +539,7 @@ impl Builder {
     }
 }
 
-// Who takes part in the event at hand, and what becomes of those who do not.
+// Which sources take part in the event at hand, and what becomes of the others.
 /// When and why an event was finished without some source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {

@@ -338,7 +338,7 @@ mod following_tests {
 
     const LIMIT: Duration = Duration::from_secs(30);
 
-    /// An end point that asks for nothing of whom it follows.
+    /// An end point that asks for nothing of the peers that it follows.
     #[derive(Debug)]
     struct Following;
 
