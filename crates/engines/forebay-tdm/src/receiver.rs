@@ -21,6 +21,7 @@ mod turn;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use forebay_ledger::{DropReason, OneOf, PerReason, reasons};
 use forebay_wire::tdm::{
     Data, End, EndReason, FollowUp, Kind, Message, NO_SENDER, Packet, Probe, Refusal, RefuseReason,
     Reply, Report, Reported, TdmError,
@@ -30,7 +31,8 @@ use crate::key::Key;
 use crate::plan::{Plan, PlanError, PlanInput};
 pub use gaps::LostRange;
 use peer::Peer;
-pub use row::{Lost, Row};
+use row::charge;
+pub use row::{LossCause, Lost, Row};
 use seen::Mark;
 pub use totals::{PeerState, PeerTotals};
 use turn::{Grants, Turn};
@@ -82,28 +84,68 @@ pub enum Arrival<'a> {
         payload: &'a [u8],
     },
     /// Payload that was not taken.
-    Dropped(Drop),
+    Dropped(Dropped),
     /// It was for the session itself.
     Control(Kind),
 }
 
-/// Why a datagram was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
-    /// It came before.
-    Duplicate,
-    /// Its window is closed, and it counts as lost there.
-    Late,
-    /// Its number or window lies too far ahead of what is known of its sender.
-    Ahead,
-    /// No such sender takes part, or not now.
-    Unexpected,
-    /// It is of another session.
-    Foreign,
-    /// Its keyed hash is wrong or absent.
-    Key,
-    /// It is none of this protocol.
-    Malformed(TdmError),
+reasons! {
+    /// Why a datagram of this protocol is not taken.
+    pub enum Drop {
+        /// It came before.
+        Duplicate = "duplicate",
+        /// Its window is closed, and it counts as lost there.
+        Late = "late",
+        /// Its number or window lies too far ahead of what is known of its sender.
+        Ahead = "ahead",
+        /// No such sender takes part, or not now.
+        Unexpected = "unexpected",
+        /// It is of another session.
+        Foreign = "foreign_session",
+        /// Its keyed hash is wrong or absent.
+        Key = "wrong_key",
+    }
+}
+
+reasons! {
+    /// Why a datagram is none of this protocol, as [`TdmError`] has it.
+    pub enum Malformed {
+        /// It is shorter than a head.
+        Truncated = "truncated",
+        /// It begins with something else.
+        Magic = "not_the_protocol",
+        /// It is of another version.
+        Version = "version",
+        /// There is no such kind.
+        Kind = "unknown_kind",
+        /// Its kind has another length.
+        Length = "bad_length",
+        /// Its check does not fit.
+        Check = "damaged",
+        /// One of its fields cannot be.
+        Field = "bad_field",
+    }
+}
+
+impl From<TdmError> for Malformed {
+    fn from(error: TdmError) -> Self {
+        match error {
+            TdmError::Truncated { .. } => Self::Truncated,
+            TdmError::Magic { .. } => Self::Magic,
+            TdmError::Version { .. } => Self::Version,
+            TdmError::Kind { .. } => Self::Kind,
+            TdmError::Length { .. } => Self::Length,
+            TdmError::Check { .. } => Self::Check,
+            TdmError::Field { .. } => Self::Field,
+        }
+    }
+}
+
+/// Why a datagram is not taken.
+pub type Dropped = OneOf<Drop, Malformed>;
+
+const fn dropped(why: Drop) -> Arrival<'static> {
+    Arrival::Dropped(OneOf::First(why))
 }
 
 /// Datagrams that came, by what became of them: `came` is the sum of all others.
@@ -115,30 +157,16 @@ pub struct Counts {
     pub data: u64,
     /// For the session itself.
     pub control: u64,
-    /// Data that came before.
-    pub duplicate: u64,
-    /// Data whose window is closed.
-    pub late: u64,
-    /// Data too far ahead.
-    pub ahead: u64,
-    /// Of no sender that takes part.
-    pub unexpected: u64,
-    /// Of other sessions.
-    pub foreign: u64,
-    /// With a wrong hash.
-    pub key: u64,
-    /// None of this protocol, by reason ([`TdmError::REASONS`]).
-    pub malformed: [u64; TdmError::REASONS.len()],
+    /// Those that were not taken.
+    pub dropped: PerReason<Dropped, u64, { Dropped::COUNT }>,
 }
 
 impl Counts {
     /// What came and is in none of the other counts: 0.
     #[must_use]
     pub fn residual(&self) -> i64 {
-        let named = self.data + self.control + self.duplicate + self.late + self.ahead;
-        let refused =
-            self.unexpected + self.foreign + self.key + self.malformed.iter().sum::<u64>();
-        self.came.cast_signed() - (named + refused).cast_signed()
+        let became = self.data + self.control + self.dropped.total();
+        self.came.cast_signed() - became.cast_signed()
     }
 }
 
@@ -312,18 +340,7 @@ impl Receiver {
         *match &arrival {
             Arrival::Data { .. } => &mut counts.data,
             Arrival::Control(_) => &mut counts.control,
-            Arrival::Dropped(why) => match why {
-                Drop::Duplicate => &mut counts.duplicate,
-                Drop::Late => &mut counts.late,
-                Drop::Ahead => &mut counts.ahead,
-                Drop::Unexpected => &mut counts.unexpected,
-                Drop::Foreign => &mut counts.foreign,
-                Drop::Key => &mut counts.key,
-                Drop::Malformed(error) => match counts.malformed.get_mut(error.index()) {
-                    Some(count) => count,
-                    None => &mut counts.unexpected,
-                },
-            },
+            Arrival::Dropped(why) => &mut counts.dropped[*why],
         } += 1;
         arrival
     }
@@ -337,7 +354,7 @@ impl Receiver {
     ) -> Arrival<'a> {
         let mut packet = match Packet::parse(datagram) {
             Ok(packet) => packet,
-            Err(error) => return Arrival::Dropped(Drop::Malformed(error)),
+            Err(error) => return Arrival::Dropped(OneOf::Second(error.into())),
         };
         if let Some(key) = &self.config.key
             && (packet.tag.is_none() || !key.is_sealed(datagram))
@@ -349,14 +366,14 @@ impl Receiver {
             if nonce != 0 {
                 self.refuse(from, nonce, RefuseReason::Key);
             }
-            return Arrival::Dropped(Drop::Key);
+            return dropped(Drop::Key);
         }
         let kind = packet.message.kind();
         if let Message::Hello(hello) = &packet.message {
             if self.config.key.is_none() && packet.tag.is_some() {
                 // It takes nothing that is not sealed: a place would be kept for nobody.
                 self.refuse_hello(from, hello, RefuseReason::Key);
-                return Arrival::Dropped(Drop::Key);
+                return dropped(Drop::Key);
             }
             self.handle_hello(now_ns, from, hello);
             return Arrival::Control(kind);
@@ -372,24 +389,24 @@ impl Receiver {
                 // A sender of a receiver that was here before: it begins anew.
                 self.send_away(whom, kind);
             }
-            return Arrival::Dropped(Drop::Foreign);
+            return dropped(Drop::Foreign);
         }
         if packet.sender == NO_SENDER {
             let Some(place) = self.answered(now_ns, from, packet.start) else {
                 // Others have all places by now, or were so many that it was forgotten: it says hello again.
                 self.send_away(whom, kind);
-                return Arrival::Dropped(Drop::Unexpected);
+                return dropped(Drop::Unexpected);
             };
             (packet.sender, packet.start) = place;
         }
         let peer = self.peers.get_mut(usize::from(packet.sender));
         let Some(peer) = peer.filter(|peer| (peer.from, peer.start) == (from, packet.start)) else {
-            return Arrival::Dropped(Drop::Unexpected);
+            return dropped(Drop::Unexpected);
         };
         if !peer.is_alive() {
             // It was given up and is there: it may come back.
             self.send_away(whom, kind);
-            return Arrival::Dropped(Drop::Unexpected);
+            return dropped(Drop::Unexpected);
         }
         peer.heard_ns = now_ns;
         match packet.message {
@@ -413,29 +430,29 @@ impl Receiver {
                 self.take_end(now_ns, packet.sender, &end);
                 Arrival::Control(kind)
             }
-            _ => Arrival::Dropped(Drop::Unexpected),
+            _ => dropped(Drop::Unexpected),
         }
     }
 
     fn take_data<'a>(&mut self, sender: u16, stamp_ns: u64, data: &Data<'a>) -> Arrival<'a> {
         if !matches!(self.phase, Phase::Running | Phase::Stopping) {
-            return Arrival::Dropped(Drop::Unexpected);
+            return dropped(Drop::Unexpected);
         }
         let senders = u64::from(self.config.senders);
         let order = |(sender, window): (u16, u32)| u64::from(window) * senders + u64::from(sender);
         let before = self.last;
         let Some(peer) = self.peers.get_mut(usize::from(sender)) else {
-            return Arrival::Dropped(Drop::Unexpected);
+            return dropped(Drop::Unexpected);
         };
         if peer.totals().state == PeerState::Joined {
-            return Arrival::Dropped(Drop::Unexpected);
+            return dropped(Drop::Unexpected);
         }
         match peer.take_data(stamp_ns, data) {
             Mark::New => {}
-            Mark::Contradiction => return Arrival::Dropped(Drop::Unexpected),
-            Mark::Again => return Arrival::Dropped(Drop::Duplicate),
-            Mark::Late => return Arrival::Dropped(Drop::Late),
-            Mark::Ahead => return Arrival::Dropped(Drop::Ahead),
+            Mark::Contradiction => return dropped(Drop::Unexpected),
+            Mark::Again => return dropped(Drop::Duplicate),
+            Mark::Late => return dropped(Drop::Late),
+            Mark::Ahead => return dropped(Drop::Ahead),
         }
         // One that comes after a packet of an earlier window, and is not the first of its own: two windows overlap.
         let this = (sender, data.window);
@@ -579,15 +596,15 @@ const UNTOLD_MAX: usize = 64;
 /// which was over: they are for the next one.
 #[derive(Debug, Default)]
 struct Refusals {
-    counts: [u64; RefuseReason::ALL.len()],
+    counts: Vec<(RefuseReason, u64)>,
     untold: VecDeque<(String, RefuseReason)>,
 }
 
 impl Refusals {
     fn add(&mut self, name: &str, reason: RefuseReason) {
-        let at = RefuseReason::ALL.iter().position(|known| *known == reason);
-        if let Some(count) = at.and_then(|at| self.counts.get_mut(at)) {
-            *count += 1;
+        match self.counts.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.counts.push((reason, 1)),
         }
         if self.untold.len() < UNTOLD_MAX {
             self.untold.push_back((name.to_owned(), reason));
@@ -598,8 +615,7 @@ impl Refusals {
 impl Receiver {
     /// Hellos that were refused, by reason.
     pub fn refused(&self) -> impl Iterator<Item = (RefuseReason, u64)> {
-        let counts = self.refusals.counts.into_iter();
-        RefuseReason::ALL.iter().copied().zip(counts)
+        self.refusals.counts.iter().copied()
     }
 
     /// The next sender that was refused and was not told yet.
@@ -650,7 +666,7 @@ impl Stalls {
         }
         if let Some(stall) = self.0.iter().find(meets) {
             let most = if stall.is_exact { *drops } else { u64::MAX };
-            let charged = row.lost.charge(most, |lost| &mut lost.receiver_stalled);
+            let charged = charge(&mut row.lost, most, LossCause::ReceiverStalled);
             *drops = drops.saturating_sub(charged);
         }
     }
@@ -772,12 +788,11 @@ mod stalls_tests {
         Row {
             first_sent_ns,
             last_sent_ns,
-            lost: Lost {
-                sender_error: 1,
-                whole_window: 5,
-                inside: 2,
-                ..Lost::default()
-            },
+            lost: Lost::from([
+                (LossCause::SenderError, 1),
+                (LossCause::WholeWindow, 5),
+                (LossCause::Inside, 2),
+            ]),
             ..Row::default()
         }
     }
@@ -797,8 +812,12 @@ mod stalls_tests {
         {
             let mut row = row(first, last);
             stalls.charge(&mut row, &mut drops);
-            assert_eq!(row.lost.receiver_stalled, charged, "{first} to {last}");
-            assert_eq!((row.lost.total(), row.lost.sender_error), (8, 1));
+            assert_eq!(
+                row.lost[LossCause::ReceiverStalled],
+                charged,
+                "{first} to {last}"
+            );
+            assert_eq!((row.lost.total(), row.lost[LossCause::SenderError]), (8, 1));
         }
         assert_eq!(
             drops, 0,
@@ -817,8 +836,45 @@ mod stalls_tests {
         let (mut row, mut drops) = (row(5, 5), 3);
         stalls.charge(&mut row, &mut drops);
         assert_eq!(
-            (row.lost.receiver_stalled, row.lost.total(), drops),
+            (
+                row.lost[LossCause::ReceiverStalled],
+                row.lost.total(),
+                drops
+            ),
             (3, 8, 0)
         );
+    }
+}
+
+#[cfg(test)]
+mod drop_tests {
+    use super::*;
+
+    /// The names of the ledger are those of the format's errors.
+    #[test]
+    fn what_is_malformed_has_the_name_of_its_error() {
+        let kind = Kind::Probe;
+        let errors = [
+            TdmError::Truncated { need: 8, have: 3 },
+            TdmError::Magic { found: [7; 4] },
+            TdmError::Version { found: 7 },
+            TdmError::Kind { found: 77 },
+            TdmError::Length {
+                kind,
+                bytes: 8,
+                have: 7,
+            },
+            TdmError::Check { found: 2, check: 1 },
+            TdmError::Field {
+                kind,
+                field: "reason",
+                found: 9,
+            },
+        ];
+        for (error, why) in errors.into_iter().zip(Malformed::ALL) {
+            assert_eq!(Malformed::from(error), *why);
+            assert_eq!(why.name(), error.reason());
+        }
+        assert_eq!(errors.len(), Malformed::COUNT);
     }
 }

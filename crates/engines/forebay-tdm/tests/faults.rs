@@ -12,8 +12,9 @@
 mod world;
 
 use forebay_emu::world::Layer;
+use forebay_ledger::OneOf;
 use forebay_tdm::key::Key;
-use forebay_tdm::receiver::PeerState;
+use forebay_tdm::receiver::{Drop, LossCause, Malformed, PeerState};
 use forebay_tdm::sender::{Over, Phase};
 use forebay_wire::tdm::{Data, EndReason, Kind, Message, Mode, Packet, TAG_BYTES};
 use world::{MS, SECOND, Setup, World};
@@ -51,7 +52,7 @@ fn what_is_lost_on_the_way_is_counted_to_the_packet() {
         let by_place = world
             .receiver()
             .peers()
-            .map(|peer| peer.lost.inside)
+            .map(|peer| peer.lost[LossCause::Inside])
             .sum::<u64>();
         assert!(by_place > 0);
         for host in 0..3 {
@@ -78,9 +79,13 @@ fn what_kernels_say_of_losses_is_charged_to_them_to_the_packet() {
             let host = world.hosts.iter().find(|host| host.name == peer.name);
             let host = host.unwrap();
             assert!(host.data_refused > 10 && peer.unreported == 0, "{peer:?}");
-            assert_eq!(peer.lost.sender_error, host.data_refused, "{peer:?}");
-            overflow += peer.lost.socket_overflow;
-            reassembly += peer.lost.reassembly;
+            assert_eq!(
+                peer.lost[LossCause::SenderError],
+                host.data_refused,
+                "{peer:?}"
+            );
+            overflow += peer.lost[LossCause::SocketOverflow];
+            reassembly += peer.lost[LossCause::Reassembly];
         }
         assert_eq!((overflow, reassembly), (5, 7), "seed {seed}");
     }
@@ -108,9 +113,12 @@ fn what_comes_twice_is_taken_once() {
         });
         assert_eq!(world.lost().0, 0);
         let counts = world.receiver().counts();
-        assert!(counts.duplicate > 1_000, "{counts:?}");
+        assert!(
+            counts.dropped[OneOf::First(Drop::Duplicate)] > 1_000,
+            "{counts:?}"
+        );
         let in_windows: u64 = world.receiver().peers().map(|peer| peer.duplicates).sum();
-        assert_eq!(in_windows, counts.duplicate);
+        assert_eq!(in_windows, counts.dropped[OneOf::First(Drop::Duplicate)]);
         world.clock_error_ns_p99();
     }
 }
@@ -157,8 +165,12 @@ fn what_is_overtaken_for_too_long_is_late_and_lost_by_name() {
         let end_ns = world.now_ns() - world::BEGIN_NS;
         world.run_until(end_ns + SECOND);
         let counts = world.receiver().counts();
-        assert!(counts.late > 0, "{counts:?}");
-        assert_eq!(world.lost().0, counts.late + counts.unexpected);
+        assert!(counts.dropped[OneOf::First(Drop::Late)] > 0, "{counts:?}");
+        assert_eq!(
+            world.lost().0,
+            counts.dropped[OneOf::First(Drop::Late)]
+                + counts.dropped[OneOf::First(Drop::Unexpected)]
+        );
     }
 }
 
@@ -171,9 +183,10 @@ fn damaged_datagrams_are_counted_by_what_is_wrong() {
             ..setup(seed, Mode::SlotsPaced)
         });
         let counts = world.receiver().counts();
-        let malformed: u64 = counts.malformed.iter().sum();
-        let damaged = counts.malformed[5];
-        println!("seed {seed}: {:?}", counts.malformed);
+        let of_format = |why: &Malformed| counts.dropped[OneOf::Second(*why)];
+        let malformed: u64 = Malformed::ALL.iter().map(of_format).sum();
+        let damaged = of_format(&Malformed::Check);
+        println!("seed {seed}: {:?}", counts.dropped);
         assert!(malformed > 10 && damaged > 0, "{counts:?}");
         assert!(world.lost().0 > 0);
         let not_taken: u64 = (0..3).map(|host| world.sender(host).sent().not_taken).sum();
@@ -209,7 +222,7 @@ fn with_a_key_any_damage_and_any_stranger_is_refused() {
         );
         world.check_streams();
         let counts = world.receiver().counts();
-        assert!(counts.key > 100, "{counts:?}");
+        assert!(counts.dropped[OneOf::First(Drop::Key)] > 100, "{counts:?}");
         assert_eq!(world.receiver().peers().count(), 3);
     }
 }
@@ -249,8 +262,16 @@ fn datagrams_of_another_session_or_sender_are_none_of_this_one() {
         world.run(60 * SECOND);
         world.check_streams();
         let counts = world.receiver().counts();
-        assert_eq!(counts.foreign + counts.unexpected, forged, "{counts:?}");
-        assert_eq!((counts.foreign, world.lost().0), (forged / 2, 0));
+        assert_eq!(
+            counts.dropped[OneOf::First(Drop::Foreign)]
+                + counts.dropped[OneOf::First(Drop::Unexpected)],
+            forged,
+            "{counts:?}"
+        );
+        assert_eq!(
+            (counts.dropped[OneOf::First(Drop::Foreign)], world.lost().0),
+            (forged / 2, 0)
+        );
     }
 }
 

@@ -11,8 +11,9 @@
 
 mod world;
 
+use forebay_ledger::OneOf;
 use forebay_tdm::plan::PlanError;
-use forebay_tdm::receiver::{PeerState, Phase as Session, Unwritten};
+use forebay_tdm::receiver::{Drop, PeerState, Phase as Session, Unwritten};
 use forebay_tdm::sender::{Over, Phase};
 use forebay_wire::tdm::{EndReason, Kind, Mode, RefuseReason};
 use world::{BEGIN_NS, Input, MS, SECOND, Setup, World};
@@ -387,7 +388,7 @@ fn a_receiver_that_is_started_again_takes_the_streams_where_they_stand() {
             Session::Over(EndReason::Complete)
         );
         let site = world.site.as_ref().unwrap();
-        assert!(site.receiver.counts().foreign > 0 || silent_ns > 0);
+        assert!(site.receiver.counts().dropped[OneOf::First(Drop::Foreign)] > 0 || silent_ns > 0);
         for host in 0..3 {
             let sender = world.sender(host);
             assert_eq!(sender.phase(), Phase::Over(Over::Complete));
@@ -477,7 +478,13 @@ fn answers_of_a_second_receiver_are_foreign() {
     }
     assert!(!heard.is_empty());
     let counts = site.receiver.counts();
-    assert_eq!((counts.foreign, counts.residual()), (counts.came, 0));
+    assert_eq!(
+        (
+            counts.dropped[OneOf::First(Drop::Foreign)],
+            counts.residual()
+        ),
+        (counts.came, 0)
+    );
     // Told by it that the session is not known, a sender says hello again, and its own receiver takes it back.
     let lost = |world: &World| {
         (0..3)

@@ -90,7 +90,7 @@ pub use leak::{Leak, LeakError};
 pub use link::LinkSpec;
 pub use loss::{LossRecord, LossRow, LossTable, LossTableWriter};
 pub use outline::{AccountOutline, LinkOutline, Outline};
-pub use reason::{DropReason, Lossless, OneOf};
+pub use reason::{DropReason, Lossless, OneOf, PerReason};
 pub use run::{Condition, Reason, RunStatus, RunWriter};
 pub use schema::{
     Account, AccountId, Counter, GroupId, HistogramId, LinkId, LossTableId, Schema, SchemaBuilder,

@@ -38,7 +38,7 @@ use super::awake::Awake;
 use super::local_clock::LocalClock;
 use super::outbound::{Outbound, Wanted};
 use books::Books;
-pub use forebay_tdm::receiver::{Lost, Row};
+pub use forebay_tdm::receiver::{LossCause, Lost, Row};
 pub use original::{CsvOf, OriginalCsv};
 use outputs::{Files, Outputs};
 pub use plan::ReceivePlan;

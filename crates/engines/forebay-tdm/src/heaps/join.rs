@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use forebay_ledger::reasons;
 use forebay_wire::heap::{PIECE_HEAD_BYTES, Piece};
 
 /// Heaps that may wait for pieces, and bytes of them; beyond it the oldest is given up.
@@ -10,32 +11,17 @@ const OPEN_BYTES_MAX: u64 = 256 << 20;
 /// Ranges of heaps of which no piece has come; beyond it the oldest counts as lost.
 const UNHEARD_MAX: usize = 4096;
 
-/// Why a heap is not handed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// A part of it was lost.
-    Hole,
-    /// All of it was lost.
-    Lost,
-    /// Its pieces contradict each other.
-    Broken,
-    /// Too much waited for pieces.
-    NoRoom,
-}
-
-impl Why {
-    /// All of them, in the order of accounts.
-    pub const ALL: [Self; 4] = [Self::Hole, Self::Lost, Self::Broken, Self::NoRoom];
-
-    /// Its name in accounts and lists.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hole => "heap_with_hole",
-            Self::Lost => "heap_lost",
-            Self::Broken => "heap_broken",
-            Self::NoRoom => "no_room",
-        }
+reasons! {
+    /// Why a heap is not handed on; its name in accounts and lists.
+    pub enum Why {
+        /// A part of it was lost.
+        Hole = "heap_with_hole",
+        /// All of it was lost.
+        Lost = "heap_lost",
+        /// Its pieces contradict each other.
+        Broken = "heap_broken",
+        /// Too much waited for pieces.
+        NoRoom = "no_room",
     }
 }
 

@@ -2,7 +2,9 @@
 
 use forebay_wire::tdm::{EndReason, Grant, Message, Mode, Packet};
 
-use super::{LostRange, Peer, PeerState, Phase, Receiver, Row, STOP_EVERY_NS, Transmit};
+use super::{
+    LossCause, LostRange, Peer, PeerState, Phase, Receiver, Row, STOP_EVERY_NS, Transmit, charge,
+};
 
 /// Later than this, in ns, a host has stood still.
 const AWAY_NS: u64 = 100_000_000;
@@ -143,8 +145,8 @@ impl Receiver {
                 let row = peer.close_row(now_ns, settle_ns, |row| {
                     stalls.charge(row, overflow);
                     let lost = &mut row.lost;
-                    *overflow -= lost.charge(*overflow, |lost| &mut lost.socket_overflow);
-                    *reassembly -= lost.charge(*reassembly, |lost| &mut lost.reassembly);
+                    *overflow -= charge(lost, *overflow, LossCause::SocketOverflow);
+                    *reassembly -= charge(lost, *reassembly, LossCause::Reassembly);
                 });
                 match row {
                     Some(row) => self.rows.push_back(row),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use forebay_wire::tdm::{Data, End, EndReason, Ready, Report};
 
 use super::gaps::Gaps;
-use super::row::{OpenRow, Row};
+use super::row::{self, LossCause, OpenRow, Row};
 use super::seen::{COVERED, Mark, Seen};
 use super::totals::{PeerState, PeerTotals};
 
@@ -465,11 +465,11 @@ impl Peer {
     ) -> Row {
         row.sent = end.saturating_sub(self.seen.base());
         let missing = self.seen.close(end);
-        row.lost.before = missing.before;
-        row.lost.inside = missing.inside;
-        row.lost.tail = missing.tail;
-        row.lost.whole_window = missing.whole;
-        row.lost.charge(errors, |lost| &mut lost.sender_error);
+        row.lost[LossCause::Before] = missing.before;
+        row.lost[LossCause::Inside] = missing.inside;
+        row.lost[LossCause::Tail] = missing.tail;
+        row.lost[LossCause::WholeWindow] = missing.whole;
+        row::charge(&mut row.lost, errors, LossCause::SenderError);
         charge(&mut row);
         // A hole that reaches the next window's first byte may be that window's: it is told when that one is closed. Of a window of which nothing has
         // come yet nobody knows where it begins.

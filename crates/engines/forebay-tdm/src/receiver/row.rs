@@ -1,78 +1,48 @@
 //! One window of one sender: what came of it, and what was lost where.
 
+use forebay_ledger::{DropReason, PerReason, reasons};
 use forebay_wire::tdm::{Data, Report};
 
-/// Packets that were sent and did not come, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// The sender's kernel refused them.
-    pub sender_error: u64,
-    /// Nothing of their window came.
-    pub whole_window: u64,
-    /// In front of the first that came of their window.
-    pub before: u64,
-    /// Between others that came.
-    pub inside: u64,
-    /// Behind the last that came of their window.
-    pub tail: u64,
-    /// Our own socket was full, by the kernel's count.
-    pub socket_overflow: u64,
-    /// The host could not put them together from fragments, by the kernel's count.
-    pub reassembly: u64,
-    /// They were sent while this host did not read its socket in time, and the kernel dropped datagrams there.
-    pub receiver_stalled: u64,
+reasons! {
+    /// Why packets that were sent did not come.
+    pub enum LossCause {
+        /// The sender's kernel refused them.
+        SenderError = "sender_error",
+        /// Nothing of their window came.
+        WholeWindow = "whole_window",
+        /// In front of the first that came of their window.
+        Before = "before",
+        /// Between others that came.
+        Inside = "inside",
+        /// Behind the last that came of their window.
+        Tail = "tail",
+        /// Our own socket was full, by the kernel's count.
+        SocketOverflow = "socket_overflow",
+        /// The host could not put them together from fragments, by the kernel's count.
+        Reassembly = "reassembly",
+        /// They were sent while this host did not read its socket in time, and the kernel dropped datagrams there.
+        ReceiverStalled = "receiver_stalled",
+    }
 }
 
-impl Lost {
-    /// Names and numbers, in order.
-    #[must_use]
-    pub const fn by_cause(&self) -> [(&'static str, u64); 8] {
-        [
-            ("sender_error", self.sender_error),
-            ("whole_window", self.whole_window),
-            ("before", self.before),
-            ("inside", self.inside),
-            ("tail", self.tail),
-            ("socket_overflow", self.socket_overflow),
-            ("reassembly", self.reassembly),
-            ("receiver_stalled", self.receiver_stalled),
-        ]
-    }
+/// Packets that were sent and did not come, by cause.
+pub type Lost = PerReason<LossCause, u64, { LossCause::COUNT }>;
 
-    /// All of them.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.by_cause().iter().map(|(_, packets)| packets).sum()
+/// Of what was counted by its place in the window, up to `most` packets have another cause. Returns how many.
+pub(super) fn charge(lost: &mut Lost, most: u64, cause: LossCause) -> u64 {
+    let mut left = most;
+    for place in [
+        LossCause::Inside,
+        LossCause::Tail,
+        LossCause::Before,
+        LossCause::WholeWindow,
+    ] {
+        let moved = left.min(lost[place]);
+        lost[place] -= moved;
+        left -= moved;
     }
-
-    /// Adds another's.
-    pub fn add(&mut self, other: &Self) {
-        self.sender_error += other.sender_error;
-        self.whole_window += other.whole_window;
-        self.before += other.before;
-        self.inside += other.inside;
-        self.tail += other.tail;
-        self.socket_overflow += other.socket_overflow;
-        self.reassembly += other.reassembly;
-        self.receiver_stalled += other.receiver_stalled;
-    }
-
-    /// Of what was counted by its place, up to `most` packets have another cause. Returns how many.
-    pub(super) fn charge(&mut self, most: u64, cause: fn(&mut Self) -> &mut u64) -> u64 {
-        let mut left = most;
-        for place in [
-            &mut self.inside,
-            &mut self.tail,
-            &mut self.before,
-            &mut self.whole_window,
-        ] {
-            let moved = left.min(*place);
-            *place -= moved;
-            left -= moved;
-        }
-        *cause(self) += most - left;
-        most - left
-    }
+    lost[cause] += most - left;
+    most - left
 }
 
 /// A closed window.

@@ -64,34 +64,17 @@ pub enum TdmError {
 }
 
 impl TdmError {
-    /// All names that [`reason`](Self::reason) gives.
-    pub const REASONS: [&'static str; 7] = [
-        "truncated",
-        "not_the_protocol",
-        "version",
-        "unknown_kind",
-        "bad_length",
-        "damaged",
-        "bad_field",
-    ];
-
-    /// Its place in [`REASONS`](Self::REASONS).
-    #[must_use]
-    pub const fn index(&self) -> usize {
-        match self {
-            Self::Truncated { .. } => 0,
-            Self::Magic { .. } => 1,
-            Self::Version { .. } => 2,
-            Self::Kind { .. } => 3,
-            Self::Length { .. } => 4,
-            Self::Check { .. } => 5,
-            Self::Field { .. } => 6,
-        }
-    }
-
     /// The name of this reason, fit for a counter.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
-        Self::REASONS[self.index()]
+        match self {
+            Self::Truncated { .. } => "truncated",
+            Self::Magic { .. } => "not_the_protocol",
+            Self::Version { .. } => "version",
+            Self::Kind { .. } => "unknown_kind",
+            Self::Length { .. } => "bad_length",
+            Self::Check { .. } => "damaged",
+            Self::Field { .. } => "bad_field",
+        }
     }
 }

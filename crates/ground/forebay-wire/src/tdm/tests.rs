@@ -336,7 +336,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Err(refused) = Packet::parse(&bytes) {
-            prop_assert_eq!(TdmError::REASONS[refused.index()], refused.reason());
+            prop_assert_ne!(format!("{}", refused), refused.reason(), "it says more than its name");
         }
     }
 

@@ -25,40 +25,40 @@
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, Schema,
-    SchemaBuilder, Tally, Unit, Verdict,
+    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, OneOf, Reason,
+    Schema, SchemaBuilder, Tally, Unit, Verdict, reasons,
 };
 use forebay_run::error::RunError;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{KeptLedger, Unkept};
 use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 use forebay_tdm::came::Came;
-use forebay_tdm::receiver::{Arrival, Drop, Lost, Row};
-use forebay_wire::tdm::TdmError as Malformed;
+use forebay_tdm::receiver::{Arrival, Dropped, LossCause, Row};
 
 use super::heaps::HeapTally;
-use super::streams::{WRITER_STALLED, Written};
+use super::streams::{WriteDrop, Written};
 use super::writer::{Ended, Given, Sum, WriterBooks, WriterWords};
 
-/// Why a datagram was not taken, in front of those of its format.
-const DATAGRAM_REASONS: [&str; 7] = [
-    "duplicate",
-    "late",
-    "ahead",
-    "unexpected",
-    "foreign_session",
-    "wrong_key",
-    "no_address",
-];
-const NO_ADDRESS: usize = 6;
+reasons! {
+    /// Why a datagram does not reach the engine.
+    enum Nameless {
+        /// The kernel did not say where it came from.
+        NoAddress = "no_address",
+    }
+}
 
-/// Why a packet that came is not handed to the writer.
-pub(super) const HAND_OVER_REASONS: [&str; 1] = ["queue_full"];
+reasons! {
+    /// Why a packet that came is not handed to the writer.
+    pub(super) enum HandOverDrop {
+        /// The queue to the writer had no room.
+        QueueFull = "queue_full",
+    }
+}
 
 #[derive(Clone, Debug)]
 struct SenderWords {
-    windows: Account,
-    hand_over: Account,
+    windows: Account<LossCause>,
+    hand_over: Account<HandOverDrop>,
     published: Tally,
     late_ns: Counter,
     closed: Counter,
@@ -82,7 +82,7 @@ pub(super) struct Books {
     ledger: KeptLedger,
     group: GroupWriter,
     book: Book,
-    datagrams: Account,
+    datagrams: Account<OneOf<Dropped, Nameless>>,
     senders: Vec<SenderWords>,
     /// What was put into blocks, and what found no room, by sender.
     published: Vec<Packets>,
@@ -114,29 +114,16 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("tdm-receive");
         let group = schema.group("tdm");
-        let reasons: Vec<&str> = DATAGRAM_REASONS
-            .iter()
-            .chain(&Malformed::REASONS)
-            .copied()
-            .collect();
-        let (came, datagrams) =
-            schema.account(group, "datagrams", "all", Unit::Datagrams, &reasons);
+        let (came, datagrams) = schema.account_of(group, "datagrams", "all", Unit::Datagrams);
         let kernel_drops = schema.kernel_drop(group);
         let socket = LinkSpec::new("socket", "all").to(came);
         schema.link(with_kernel_drops(socket, kernel_drops, is_merged));
-        let causes = Lost::default().by_cause().map(|(cause, _)| cause);
         let places = usize::from(senders);
         let (writer, far) = WriterWords::declare(&mut schema, senders);
         let senders = (0..senders).zip(far).map(|(sender, (write, taken))| {
             let owner = format!("sender{sender}");
-            let (_, windows) = schema.account(group, "windows", &owner, Unit::Packets, &causes);
-            let (id, hand_over) = schema.account(
-                group,
-                "hand_over",
-                &owner,
-                Unit::Packets,
-                &HAND_OVER_REASONS,
-            );
+            let (_, windows) = schema.account_of(group, "windows", &owner, Unit::Packets);
+            let (id, hand_over) = schema.account_of(group, "hand_over", &owner, Unit::Packets);
             let published = schema.cursor_tally(group, &format!("{owner}.published"));
             let queue = LinkSpec::new("writer_queue", &owner).from(id).to(write);
             schema.link(queue.in_flight(published, taken));
@@ -208,18 +195,7 @@ impl Books {
     pub(super) fn arrived(&mut self, bytes: u64, arrival: &Arrival<'_>) {
         let place = match arrival {
             Arrival::Data { .. } | Arrival::Control(_) => self.datagrams.outgoing,
-            Arrival::Dropped(why) => {
-                let at = match why {
-                    Drop::Duplicate => 0,
-                    Drop::Late => 1,
-                    Drop::Ahead => 2,
-                    Drop::Unexpected => 3,
-                    Drop::Foreign => 4,
-                    Drop::Key => 5,
-                    Drop::Malformed(error) => DATAGRAM_REASONS.len() + error.index(),
-                };
-                self.datagrams.dropped[at]
-            }
+            Arrival::Dropped(why) => self.datagrams.lost(OneOf::First(*why)),
         };
         if !self.leak.take("datagrams") {
             self.book.add_tally(place, 1, bytes);
@@ -245,9 +221,8 @@ impl Books {
 
     /// Of a datagram that came the kernel did not say where from.
     pub(super) fn nameless(&mut self, bytes: u64) {
-        if let Some(place) = self.datagrams.dropped.get(NO_ADDRESS) {
-            self.book.add_tally(*place, 1, bytes);
-        }
+        let place = self.datagrams.lost(OneOf::Second(Nameless::NoAddress));
+        self.book.add_tally(place, 1, bytes);
     }
 
     /// A packet's payload is in the block that is handed over next.
@@ -265,9 +240,8 @@ impl Books {
             return;
         };
         *sum = (sum.0 + 1, sum.1 + bytes);
-        if let Some(place) = words.hand_over.dropped.first() {
-            self.book.add_tally(*place, 1, bytes);
-        }
+        let place = words.hand_over.lost(HandOverDrop::QueueFull);
+        self.book.add_tally(place, 1, bytes);
     }
 
     /// So much lies in the block that is being filled: as it was found there, not by what came and went.
@@ -320,7 +294,9 @@ impl Books {
                 .map(|(packets, bytes)| (*bytes, u64::from(*packets > 0))),
         );
         let unwritten = missing.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-        let stalled = written.iter().map(|it| it.dropped[WRITER_STALLED]);
+        let stalled = written
+            .iter()
+            .map(|it| it.dropped[WriteDrop::WriterStalled]);
         let stalled = stalled.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes));
         Ok(Ended {
             heaps,
@@ -368,8 +344,8 @@ impl Books {
         self.book.sub_tally(words.windows.held, came, 0);
         self.book
             .add_tally(words.windows.outgoing, came - leaked, 0);
-        for (place, (_, packets)) in words.windows.dropped.iter().zip(row.lost.by_cause()) {
-            self.book.add_tally(*place, packets, 0);
+        for (cause, packets) in row.lost.iter() {
+            self.book.add_tally(words.windows.lost(cause), packets, 0);
         }
         self.book.add(words.closed, 1);
         self.book.add(words.late_ns, u64::from(row.lateness_ns));

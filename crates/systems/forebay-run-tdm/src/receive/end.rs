@@ -10,8 +10,8 @@ use forebay_tdm::receiver::{PeerState, PeerTotals, Phase};
 use forebay_wire::tdm::EndReason;
 
 use super::super::TdmError;
-use super::books::{Books, HAND_OVER_REASONS};
-use super::streams::{REASONS, Written};
+use super::books::{Books, HandOverDrop};
+use super::streams::Written;
 use super::writer::Ended;
 use super::{Output, ReceivePlan, ReceiveSummary, Work, summary};
 
@@ -180,11 +180,9 @@ impl Work<'_> {
 fn not_written(written: &[Written], missed: &[(u64, u64)]) -> Vec<BTreeMap<&'static str, u64>> {
     let senders = missed.iter().enumerate().map(|(at, missed)| {
         let dropped = written.get(at).copied().unwrap_or_default().dropped;
-        let dropped = REASONS.into_iter().zip(dropped.map(|sum| sum.packets));
-        let missed = HAND_OVER_REASONS
-            .into_iter()
-            .map(|reason| (reason, missed.0));
-        dropped.chain(missed).collect()
+        let dropped = dropped.iter().map(|(why, sum)| (why.name(), sum.packets));
+        let missed = (HandOverDrop::QueueFull.name(), missed.0);
+        dropped.chain([missed]).collect()
     });
     senders.collect()
 }

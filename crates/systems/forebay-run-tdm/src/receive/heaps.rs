@@ -5,8 +5,10 @@ mod records;
 
 use std::fs::File;
 use std::io::Write;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 
+use forebay_ledger::{DropReason, OneOf, PerReason, reasons};
 use forebay_run::watched::WatchedFile;
 use forebay_run_net::NetSummary;
 use forebay_tdm::heaps::{Event, Heap, Joiner, Why};
@@ -24,6 +26,12 @@ pub(super) struct Sum {
     pub(super) bytes: u64,
 }
 
+impl AddAssign for Sum {
+    fn add_assign(&mut self, more: Self) {
+        self.add(more.heaps, more.bytes);
+    }
+}
+
 impl Sum {
     pub(super) const fn add(&mut self, heaps: u64, bytes: u64) {
         self.heaps += heaps;
@@ -31,20 +39,20 @@ impl Sum {
     }
 }
 
-/// Why heaps are dropped: those of the engine, and those of what they are handed to.
-pub(super) const REASONS: [&str; 7] = [
-    Why::Hole.name(),
-    Why::Lost.name(),
-    Why::Broken.name(),
-    Why::NoRoom.name(),
-    "output_full",
-    "too_long",
-    "not_written",
-];
-const OUTPUT_FULL: usize = 4;
-const TOO_LONG: usize = 5;
-/// The disk, or the program that takes them, took them not.
-pub(super) const NOT_WRITTEN: usize = 6;
+reasons! {
+    /// Why heaps that are whole do not get further.
+    pub(super) enum Unplaced {
+        /// Those that take them take them too slowly.
+        OutputFull = "output_full",
+        /// They are longer than those that take them take.
+        TooLong = "too_long",
+        /// The disk, or the program that takes them, took them not.
+        NotWritten = "not_written",
+    }
+}
+
+/// Why heaps are dropped: by the engine, and by what they are handed to.
+pub(super) type HeapDrop = OneOf<Why, Unplaced>;
 
 /// What has become of heaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,35 +61,29 @@ pub(super) struct HeapTally {
     pub(super) sent: Sum,
     /// Written, or handed on.
     pub(super) whole: Sum,
-    /// As [`REASONS`] has them.
-    pub(super) dropped: [Sum; REASONS.len()],
+    pub(super) dropped: PerReason<HeapDrop, Sum, { HeapDrop::COUNT }>,
     /// Packets that were not pieces to their end.
     pub(super) broken_packets: u64,
 }
 
 impl HeapTally {
-    fn drop(&mut self, reason: usize, heaps: u64, bytes: u64) {
-        if let Some(sum) = self.dropped.get_mut(reason) {
-            sum.add(heaps, bytes);
-        }
+    fn drop(&mut self, why: Unplaced, heaps: u64, bytes: u64) {
+        self.dropped[OneOf::Second(why)].add(heaps, bytes);
     }
 
     /// Those that are whole or dropped.
     #[cfg(test)]
     fn ended(&self) -> Sum {
         let mut all = self.whole;
-        let dropped = self.dropped.iter();
-        dropped.for_each(|sum| all.add(sum.heaps, sum.bytes));
+        all += self.dropped.total();
         all
     }
 
     pub(super) fn add(&mut self, more: &Self) {
-        self.sent.add(more.sent.heaps, more.sent.bytes);
-        self.whole.add(more.whole.heaps, more.whole.bytes);
+        self.sent += more.sent;
+        self.whole += more.whole;
         self.broken_packets += more.broken_packets;
-        for (sum, more) in self.dropped.iter_mut().zip(&more.dropped) {
-            sum.add(more.heaps, more.bytes);
-        }
+        self.dropped.add(&more.dropped);
     }
 }
 
@@ -197,8 +199,7 @@ impl HeapStream {
                     missing_bytes,
                     why,
                 } => {
-                    let at = Why::ALL.iter().position(|other| *other == why);
-                    self.tally.drop(at.unwrap_or(0), heaps, bytes);
+                    self.tally.dropped[OneOf::First(why)].add(heaps, bytes);
                     self.list(heap, heaps, bytes, missing_bytes, why.name());
                 }
             }
@@ -216,8 +217,8 @@ impl HeapStream {
             }
             To::Messages(hand_on) => {
                 if !hand_on.give(heap) {
-                    self.tally.drop(OUTPUT_FULL, 1, bytes);
-                    self.list(number, 1, bytes, 0, "output_full");
+                    self.tally.drop(Unplaced::OutputFull, 1, bytes);
+                    self.list(number, 1, bytes, 0, Unplaced::OutputFull.name());
                 }
             }
         }
@@ -305,7 +306,7 @@ impl HeapStream {
                 .get_or_insert(format!("writing {}: {error}", self.name));
         }
         for given in &flushed.not_written {
-            self.tally.drop(NOT_WRITTEN, 1, given.bytes);
+            self.tally.drop(Unplaced::NotWritten, 1, given.bytes);
             match &mut self.unlisted {
                 Some((first, sum)) if *first + sum.heaps == given.heap => sum.add(1, given.bytes),
                 _ => {
@@ -320,7 +321,7 @@ impl HeapStream {
 
     fn list_unwritten(&mut self) {
         if let Some((first, sum)) = self.unlisted.take() {
-            self.list(first, sum.heaps, sum.bytes, 0, "not_written");
+            self.list(first, sum.heaps, sum.bytes, 0, Unplaced::NotWritten.name());
         }
     }
 
@@ -400,16 +401,19 @@ mod tests {
         }
         let came = stream.became();
         assert_eq!((came.sent.heaps, came.whole.heaps), (3, 0));
-        assert_eq!(came.dropped, [Sum::default(); REASONS.len()]);
+        assert_eq!(came.dropped, PerReason::default());
         assert_eq!(stream.held(), came.sent);
         stream.flush();
         assert_eq!(stream.held(), Sum::default());
         stream.finish(Some(4));
         let ended = stream.became();
         assert_eq!(ended.whole, Sum::default());
-        let dropped = |reason: usize| (ended.dropped[reason].heaps, ended.dropped[reason].bytes);
-        assert_eq!(dropped(NOT_WRITTEN), (3, 12));
-        assert_eq!((ended.sent.heaps, dropped(1)), (1, (1, 0)));
+        let dropped = |why: HeapDrop| (ended.dropped[why].heaps, ended.dropped[why].bytes);
+        assert_eq!(dropped(OneOf::Second(Unplaced::NotWritten)), (3, 12));
+        assert_eq!(
+            (ended.sent.heaps, dropped(OneOf::First(Why::Lost))),
+            (1, (1, 0))
+        );
         assert!(stream.failed.is_some_and(|why| why.contains("a.heaps")));
         let list = std::fs::read_to_string(directory.path().join("a.heaps.lost.csv")).unwrap();
         let lines: Vec<&str> = list.lines().skip(1).collect();

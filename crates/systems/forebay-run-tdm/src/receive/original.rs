@@ -194,6 +194,7 @@ impl OriginalFile {
 #[cfg(test)]
 mod tests {
     use forebay_tdm::plan::PlanInput;
+    use forebay_tdm::receiver::{LossCause, Lost};
 
     use super::*;
 
@@ -235,10 +236,7 @@ mod tests {
             ..Row::default()
         };
         let row = Row {
-            lost: forebay_tdm::receiver::Lost {
-                inside: 2,
-                ..row.lost
-            },
+            lost: Lost::from([(LossCause::Inside, 2)]),
             ..row
         };
         let text = written(CsvOf::Windows, false, |file| {

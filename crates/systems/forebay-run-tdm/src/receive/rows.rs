@@ -51,7 +51,7 @@ impl RowFile {
             row.received,
             row.payload_bytes
         )?;
-        for (_, packets) in row.lost.by_cause() {
+        for (_, packets) in row.lost.iter() {
             write!(self.file, ",{packets}")?;
         }
         write!(

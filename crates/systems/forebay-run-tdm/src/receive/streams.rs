@@ -21,7 +21,7 @@ use super::found::Found;
 use super::heaps::{HeapStream, HeapTally, Sum as HeapSum};
 use gathered::Gathered;
 use ordered::Ordered;
-pub(super) use written::{REASONS, Sum, WRITER_STALLED, Written};
+pub(super) use written::{Sum, WriteDrop, Written};
 
 /// Names in the directory that are the run's own.
 const RESERVED: [&str; 4] = ["ledger", "run.json", "windows.csv", "windows.parquet"];

@@ -5,7 +5,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use forebay_ledger::Closed;
+use forebay_ledger::{Closed, DropReason, OneOf};
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::Unkept;
 use forebay_run::watched::OUTPUT_REMOVED;
@@ -284,7 +284,9 @@ const fn name_of(reason: RefuseReason) -> &'static str {
 }
 
 fn by_cause(lost: &Lost) -> BTreeMap<&'static str, u64> {
-    lost.by_cause().into_iter().collect()
+    lost.iter()
+        .map(|(cause, packets)| (cause.name(), packets))
+        .collect()
 }
 
 pub(super) fn of(
@@ -305,20 +307,13 @@ pub(super) fn of(
         ("came", counts.came + sums.nameless),
         ("data", counts.data),
         ("control", counts.control),
-        ("duplicate", counts.duplicate),
-        ("late", counts.late),
-        ("ahead", counts.ahead),
-        ("unexpected", counts.unexpected),
-        ("foreign_session", counts.foreign),
-        ("wrong_key", counts.key),
     ]);
-    let reasons = forebay_wire::tdm::TdmError::REASONS
-        .into_iter()
-        .zip(counts.malformed);
+    let dropped = counts.dropped.iter();
+    let dropped = dropped.filter(|(why, count)| matches!(why, OneOf::First(_)) || *count > 0);
     if sums.nameless > 0 {
         datagrams.insert("no_address", sums.nameless);
     }
-    datagrams.extend(reasons.filter(|(_, count)| *count > 0));
+    datagrams.extend(dropped.map(|(why, count)| (why.name(), count)));
     ReceiveSummary {
         schemes: vec![scheme(receiver, sums, &host)],
         by_sender: senders::by_sender(receiver, sums, &host),

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use forebay_ledger::{
     Account, Book, Closed, Condition, Counter, GroupWriter, Leak, Reason, SchemaBuilder, Tally,
-    Unit,
+    Unit, reasons,
 };
 use forebay_run::error::RunError;
 use forebay_run::metrics::{MetricsServer, Shown};
@@ -26,22 +26,35 @@ use super::input::HeapsSent;
 
 /// Books are shown so often, in ns.
 const COMMIT_NS: u64 = 10_000_000;
-/// The kernel refused it for good; or it was made, and the session was over before the kernel took it: its bytes go with a packet of the next one.
-const SEND_REASONS: [&str; 2] = ["refused", "withdrawn"];
-const REFUSED: usize = 0;
-const WITHDRAWN: usize = 1;
-const HEAP_REASONS: [&str; 1] = ["not_sent"];
+
+reasons! {
+    /// Why a packet that was made is not sent.
+    enum SendDrop {
+        /// The kernel refused it for good.
+        Refused = "refused",
+        /// The session was over before the kernel took it: its bytes go with a packet of the next one.
+        Withdrawn = "withdrawn",
+    }
+}
+
+reasons! {
+    /// Why a heap that came is not sent.
+    enum HeapDrop {
+        /// The end came before it, or within it.
+        NotSent = "not_sent",
+    }
+}
 
 pub(super) struct Books {
     ledger: KeptLedger,
     group: GroupWriter,
     book: Book,
-    send: Account,
+    send: Account<SendDrop>,
     /// Packets that were made and that the kernel has not answered for, by the bytes of their payload; the next one first.
     made: VecDeque<u64>,
     /// What the receivers' totals said of what was sent.
     confirmed: Tally,
-    heaps: Account,
+    heaps: Account<HeapDrop>,
     windows: Counter,
     late: Counter,
     carried: Counter,
@@ -75,8 +88,8 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("tdm-send");
         let group = schema.group("tdm");
-        let (_, heaps) = schema.account(group, "heaps", name, Unit::Messages, &HEAP_REASONS);
-        let (sent, send) = schema.account(group, "send", name, Unit::Packets, &SEND_REASONS);
+        let (_, heaps) = schema.account_of(group, "heaps", name, Unit::Messages);
+        let (sent, send) = schema.account_of(group, "send", name, Unit::Packets);
         schema.headline(sent);
         let confirmed = schema.confirmed(sent);
         let help = "Windows with at least one packet";
@@ -128,13 +141,11 @@ impl Books {
 
     /// The kernel refused a packet for good.
     pub(super) fn refused(&mut self, bytes: u64) {
-        self.drop(REFUSED, bytes);
+        self.drop(SendDrop::Refused, bytes);
     }
 
-    fn drop(&mut self, why: usize, bytes: u64) {
-        if let Some(place) = self.send.dropped.get(why) {
-            self.book.add_tally(*place, 1, bytes);
-        }
+    fn drop(&mut self, why: SendDrop, bytes: u64) {
+        self.book.add_tally(self.send.lost(why), 1, bytes);
     }
 
     /// The stream goes on behind so many packets: they are held no more.
@@ -148,7 +159,7 @@ impl Books {
     /// A session is over: what was made for it and not taken will be made anew, if at all.
     pub(super) fn withdraw(&mut self) {
         while let Some(bytes) = self.made.pop_front() {
-            self.drop(WITHDRAWN, bytes);
+            self.drop(SendDrop::Withdrawn, bytes);
             self.book.sub_tally(self.send.held, 1, bytes);
         }
     }
@@ -200,8 +211,8 @@ impl Books {
         self.withdraw();
         if let Some(heaps) = heaps {
             self.heaps(heaps.came, heaps.sent, 0);
-            self.book
-                .add_tally(self.heaps.dropped[0], heaps.not_sent, 0);
+            let place = self.heaps.lost(HeapDrop::NotSent);
+            self.book.add_tally(place, heaps.not_sent, 0);
         }
         self.commit(sender);
         self.ledger.close(condition, reason);

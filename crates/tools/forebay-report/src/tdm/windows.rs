@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use forebay_ledger::Balance;
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_run_tdm::Plan;
-use forebay_run_tdm::receive::{Came, Lost, ReceiveSummary, Row, Watch};
+use forebay_run_tdm::receive::{Came, LossCause, ReceiveSummary, Row, Watch};
 use parquet::data_type::ByteArray;
 
 use crate::rows::groups::{Groups, Values};
@@ -250,12 +250,10 @@ fn columns(windows: &[Closed], names: &[ByteArray]) -> Vec<(String, Values)> {
     .into_iter()
     .map(|(name, values)| (name.to_owned(), values))
     .collect::<Vec<_>>();
-    for (place, (cause, _)) in Lost::default().by_cause().into_iter().enumerate() {
-        let packets = windows
-            .iter()
-            .map(|it| it.row.lost.by_cause()[place].1.cast_signed());
+    for cause in LossCause::ALL {
+        let packets = windows.iter().map(|it| it.row.lost[*cause].cast_signed());
         columns.push((
-            format!("lost_{cause}_packets"),
+            format!("lost_{}_packets", cause.name()),
             Values::Numbers(packets.collect()),
         ));
     }
@@ -266,6 +264,7 @@ fn columns(windows: &[Closed], names: &[ByteArray]) -> Vec<(String, Values)> {
 mod tests {
     use std::fs::File;
 
+    use forebay_run_tdm::receive::Lost;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 
@@ -280,10 +279,7 @@ mod tests {
             sent: 10,
             received: 9,
             payload_bytes: 900,
-            lost: Lost {
-                tail: 1,
-                ..Lost::default()
-            },
+            lost: Lost::from([(LossCause::Tail, 1)]),
             first_sent_ns: 5,
             travel_min_ns: -3,
             travel_sum_ns: 9 * 40,

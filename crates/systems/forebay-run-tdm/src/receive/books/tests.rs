@@ -1,5 +1,7 @@
 use forebay_ledger::{AccountLine, Balance};
-use forebay_wire::tdm::Kind;
+use forebay_tdm::heaps::Why;
+use forebay_tdm::receiver::{Drop, Lost};
+use forebay_wire::tdm::{Kind, TdmError};
 
 use super::super::heaps::Sum as HeapSum;
 use super::super::streams::Sum as Lies;
@@ -78,7 +80,7 @@ fn what_came_is_counted_by_the_buffer_and_what_became_of_it_by_the_datagram() {
     for (why, name) in drops {
         let before = line(&balance(&mut books), "datagrams");
         assert!(before.dropped.iter().all(|it| it.reason != name), "{name}");
-        books.arrived(100, &Arrival::Dropped(why));
+        books.arrived(100, &Arrival::Dropped(OneOf::First(why)));
         let after = line(&balance(&mut books), "datagrams");
         let dropped = after.dropped.iter().find(|it| it.reason == name).unwrap();
         assert_eq!((dropped.items, dropped.bytes_min), (1, 100), "{name}");
@@ -173,11 +175,7 @@ fn a_window_closes_by_what_its_sender_says_what_came_and_what_is_missing() {
     let row = |sent, received, inside| Row {
         sent,
         received,
-        lost: Lost {
-            inside,
-            tail: 1,
-            ..Lost::default()
-        },
+        lost: Lost::from([(LossCause::Inside, inside), (LossCause::Tail, 1)]),
         ..Row::default()
     };
     let of = |arrivals: usize, row: Row| {
@@ -229,7 +227,7 @@ fn given_up(outstanding: u64) -> (Ended, Balance) {
     let mut became = HeapTally::default();
     became.sent.add(5, 500);
     became.whole.add(2, 200);
-    became.dropped[0].add(1, 100);
+    became.dropped[OneOf::First(Why::Hole)].add(1, 100);
     writer.heaps(0, &became);
     let waiting = HeapSum {
         heaps: 2,
@@ -266,10 +264,10 @@ fn a_writer_that_is_given_up_leaves_what_it_did_not_write_by_name() {
     let (ended, balance) = given_up(4);
     let heaps = &ended.heaps[0];
     assert_eq!((heaps.sent.heaps, heaps.whole.heaps), (5, 2));
-    let dropped: Vec<u64> = heaps.dropped.iter().map(|it| it.heaps).collect();
+    let dropped: Vec<u64> = heaps.dropped.iter().map(|(_, it)| it.heaps).collect();
     assert_eq!(dropped, [1, 0, 0, 0, 0, 0, 2]);
     let written = &ended.written[0];
-    assert_eq!(written.dropped[WRITER_STALLED].packets, 7);
+    assert_eq!(written.dropped[WriteDrop::WriterStalled].packets, 7);
     assert_eq!((written.written.packets, written.ranges), (2, 1));
     assert_eq!(queue(&balance), (0, Some(0)));
     assert_eq!(queue(&given_up(3).1), (1, Some(0)), "one is in no block");
@@ -315,16 +313,16 @@ fn what_leaks_of_a_window_is_missing_in_what_went_out() {
 #[test]
 fn a_datagram_that_is_malformed_has_the_reason_of_its_format() {
     let errors = [
-        Malformed::Magic { found: [7; 4] },
-        Malformed::Version { found: 7 },
-        Malformed::Kind { found: 7 },
+        (TdmError::Magic { found: [7; 4] }, "not_the_protocol"),
+        (TdmError::Version { found: 7 }, "version"),
+        (TdmError::Kind { found: 7 }, "unknown_kind"),
     ];
-    for (error, name) in errors.into_iter().zip(&Malformed::REASONS[1..]) {
+    for (error, name) in errors {
         let (mut books, _writer) = open("datagrams:0");
-        books.arrived(100, &Arrival::Dropped(Drop::Malformed(error)));
+        books.arrived(100, &Arrival::Dropped(OneOf::Second(error.into())));
         let line = line(&balance(&mut books), "datagrams");
         let dropped: Vec<_> = line.dropped.iter().map(|it| it.reason.as_str()).collect();
-        assert_eq!(dropped, [*name]);
+        assert_eq!(dropped, [name]);
     }
 }
 

@@ -11,7 +11,7 @@ use forebay_tdm::heaps::Heap;
 use forebay_wire::heap::HEAP_BYTES_MAX;
 use forebay_wire::netio3::HEAD_BYTES_MAX;
 
-use super::{HeapTally, NOT_WRITTEN, Sum, TOO_LONG};
+use super::{HeapTally, Sum, Unplaced};
 use crate::TdmError;
 
 /// Heaps that may wait, and bytes of them.
@@ -25,8 +25,7 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// What became of one, with its bytes.
 enum Outcome {
     Sent(u64),
-    /// By the place of the reason.
-    Dropped(u64, usize),
+    Dropped(u64, Unplaced),
     /// Nothing more can be sent.
     Failed(String),
 }
@@ -115,9 +114,9 @@ impl HandOn {
                     self.settled(bytes);
                     tally.whole.add(1, bytes);
                 }
-                Outcome::Dropped(bytes, reason) => {
+                Outcome::Dropped(bytes, why) => {
                     self.settled(bytes);
-                    tally.drop(reason, 1, bytes);
+                    tally.drop(why, 1, bytes);
                 }
                 Outcome::Failed(why) => self.failed = Some(why),
             }
@@ -182,10 +181,10 @@ impl Carrier {
         };
         let outcome = match sent {
             Ok(()) => Outcome::Sent(bytes),
-            Err(NetError::TooLong { .. }) => Outcome::Dropped(bytes, TOO_LONG),
+            Err(NetError::TooLong { .. }) => Outcome::Dropped(bytes, Unplaced::TooLong),
             Err(error) => {
                 self.fail(&error);
-                Outcome::Dropped(bytes, NOT_WRITTEN)
+                Outcome::Dropped(bytes, Unplaced::NotWritten)
             }
         };
         // Nobody asks any more when the session is over.
@@ -217,7 +216,9 @@ fn failed(address: &str, error: &NetError) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HeapStream, OUTPUT_FULL, To};
+    use forebay_ledger::OneOf;
+
+    use super::super::{HeapStream, To};
     use super::*;
 
     #[test]
@@ -240,7 +241,8 @@ mod tests {
             let mut ended = all.ended();
             ended.add(held.heaps, held.bytes);
             assert_eq!(ended, all.sent, "{all:?}");
-            let [full, long] = [OUTPUT_FULL, TOO_LONG].map(|why| all.dropped[why].heaps);
+            let [full, long] = [Unplaced::OutputFull, Unplaced::TooLong]
+                .map(|why| all.dropped[OneOf::Second(why)].heaps);
             (all.whole.heaps, full, long, held.heaps, held.bytes)
         };
         for heap in 0..3_u8 {
@@ -258,7 +260,7 @@ mod tests {
         assert_eq!(now(&mut stream), (0, 1, 0, 2, 21));
         tell.send(Outcome::Sent(10)).unwrap();
         assert_eq!(now(&mut stream), (1, 1, 0, 1, 11));
-        tell.send(Outcome::Dropped(11, TOO_LONG)).unwrap();
+        tell.send(Outcome::Dropped(11, Unplaced::TooLong)).unwrap();
         assert_eq!(now(&mut stream), (1, 1, 1, 0, 0));
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use super::written::{NO_PLACE, NO_ROOM, Sum, Written};
+use super::written::{Sum, WriteDrop, Written};
 
 /// Packets that may wait for bytes before them, and bytes of them.
 const WAITING_PACKETS_MAX: usize = 1 << 18;
@@ -67,10 +67,10 @@ impl Ordered {
             return Written::whole(payload);
         }
         let Some(end) = offset.checked_add(payload.len() as u64) else {
-            return Written::dropped(NO_PLACE, payload);
+            return Written::dropped(WriteDrop::NoPlace, payload);
         };
         if !self.is_free(offset, end) {
-            let mut written = Written::dropped(NO_PLACE, payload);
+            let mut written = Written::dropped(WriteDrop::NoPlace, payload);
             self.fill(offset, end);
             self.go_on(&mut written);
             return written;
@@ -84,7 +84,7 @@ impl Ordered {
             || self.waiting_bytes + payload.len() > WAITING_BYTES_MAX
         {
             self.fill(offset, end);
-            return Written::dropped(NO_ROOM, payload);
+            return Written::dropped(WriteDrop::NoRoom, payload);
         }
         self.waiting_packets += 1;
         self.waiting_bytes += payload.len();
@@ -145,7 +145,7 @@ impl Ordered {
         }
         while let Some((_, piece)) = self.waiting.pop_first() {
             if let Piece::Bytes(bytes) = piece {
-                written.add(&Written::dropped(NO_ROOM, &bytes));
+                written.add(&Written::dropped(WriteDrop::NoRoom, &bytes));
             }
         }
         (self.waiting_packets, self.waiting_bytes) = (0, 0);

@@ -1,17 +1,23 @@
 //! What became of payloads, for the books.
 
 use std::io;
+use std::ops::AddAssign;
 
-/// Why a packet's payload that came is not written.
-pub(in super::super) const REASONS: [&str; 4] =
-    ["write_failed", "no_place", "no_room", "writer_stalled"];
-/// Its bytes were there already, or cannot be.
-pub(super) const NO_PLACE: usize = 1;
-/// Too much waited for bytes before it.
-pub(super) const NO_ROOM: usize = 2;
-const WRITE_FAILED: usize = 0;
-/// Nothing was written any more, and nobody waited for it.
-pub(in super::super) const WRITER_STALLED: usize = 3;
+use forebay_ledger::{DropReason, PerReason, reasons};
+
+reasons! {
+    /// Why a packet's payload that came is not written.
+    pub(in super::super) enum WriteDrop {
+        /// The disk, or the program that takes it, did not take it.
+        WriteFailed = "write_failed",
+        /// Its bytes were there already, or cannot be.
+        NoPlace = "no_place",
+        /// Too much waited for bytes before it.
+        NoRoom = "no_room",
+        /// Nothing was written any more, and nobody waited for it.
+        WriterStalled = "writer_stalled",
+    }
+}
 
 /// Packets, and bytes of payload in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +26,8 @@ pub(in super::super) struct Sum {
     pub(in super::super) bytes: u64,
 }
 
-impl Sum {
-    fn add(&mut self, more: Self) {
+impl AddAssign for Sum {
+    fn add_assign(&mut self, more: Self) {
         self.packets += more.packets;
         self.bytes += more.bytes;
     }
@@ -31,8 +37,7 @@ impl Sum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Written {
     pub(in super::super) written: Sum,
-    /// As [`REASONS`] has them.
-    pub(in super::super) dropped: [Sum; REASONS.len()],
+    pub(in super::super) dropped: PerReason<WriteDrop, Sum, { WriteDrop::COUNT }>,
     /// In so many ranges of the stream the bytes of those that are dropped lie, as far as they are missing.
     pub(in super::super) ranges: u64,
 }
@@ -58,22 +63,20 @@ impl Written {
     }
 
     /// One packet that will not be written.
-    pub(super) fn dropped(reason: usize, payload: &[u8]) -> Self {
-        Self::of_reason(reason, 1, payload.len() as u64)
+    pub(super) fn dropped(why: WriteDrop, payload: &[u8]) -> Self {
+        Self::of_reason(why, 1, payload.len() as u64)
     }
 
     /// One packet whose file is not there.
     pub(super) fn failed(payload: &[u8]) -> Self {
-        Self::dropped(WRITE_FAILED, payload)
+        Self::dropped(WriteDrop::WriteFailed, payload)
     }
 
-    fn of_reason(reason: usize, packets: u64, bytes: u64) -> Self {
+    fn of_reason(why: WriteDrop, packets: u64, bytes: u64) -> Self {
         let mut it = Self::default();
-        if let Some(sum) = it.dropped.get_mut(reason) {
-            *sum = Sum { packets, bytes };
-        }
+        it.dropped[why] = Sum { packets, bytes };
         // What has no place is no part of the stream, or there.
-        it.ranges = u64::from(reason != NO_PLACE && bytes > 0);
+        it.ranges = u64::from(why != WriteDrop::NoPlace && bytes > 0);
         it
     }
 
@@ -91,7 +94,8 @@ impl Written {
             },
             Err(error) => {
                 failed.get_or_insert(error);
-                let mut it = Self::of_reason(WRITE_FAILED, packets, bytes.saturating_sub(taken));
+                let mut it =
+                    Self::of_reason(WriteDrop::WriteFailed, packets, bytes.saturating_sub(taken));
                 it.written.bytes = taken;
                 it
             }
@@ -99,19 +103,20 @@ impl Written {
     }
 
     pub(in super::super) fn add(&mut self, more: &Self) {
-        self.written.add(more.written);
+        self.written += more.written;
         self.ranges += more.ranges;
-        for (sum, more) in self.dropped.iter_mut().zip(&more.dropped) {
-            sum.add(*more);
-        }
+        self.dropped.add(&more.dropped);
     }
 
     /// What came and is missing in the stream nevertheless.
     pub(in super::super) fn unwritten(&self) -> Sum {
         let mut all = Sum::default();
-        [WRITE_FAILED, NO_ROOM, WRITER_STALLED]
-            .into_iter()
-            .for_each(|reason| all.add(self.dropped[reason]));
+        for (why, sum) in self.dropped.iter() {
+            match why {
+                WriteDrop::WriteFailed | WriteDrop::NoRoom | WriteDrop::WriterStalled => all += sum,
+                WriteDrop::NoPlace => {}
+            }
+        }
         all
     }
 
@@ -124,7 +129,7 @@ impl Written {
     #[cfg(test)]
     pub(in super::super) fn settled(&self) -> Sum {
         let mut all = self.written;
-        self.dropped.iter().for_each(|sum| all.add(*sum));
+        all += self.dropped.total();
         all
     }
 }

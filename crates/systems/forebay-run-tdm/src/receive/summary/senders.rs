@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use forebay_ledger::DropReason;
 use forebay_run_net::NetSummary;
 use forebay_tdm::receiver::{PeerState, PeerTotals, Receiver};
 use forebay_wire::tdm::Carries;
 use serde::Serialize;
 
-use super::super::heaps::{HeapTally, REASONS};
+use super::super::heaps::HeapTally;
 use super::{Host, Sums, by_cause};
 
 /// What came of one sender.
@@ -88,8 +89,11 @@ pub struct HeapSummary {
 
 impl HeapSummary {
     fn of(tally: &HeapTally) -> Self {
-        let counts = tally.dropped.iter().map(|sum| sum.heaps);
-        let dropped: BTreeMap<&'static str, u64> = REASONS.into_iter().zip(counts).collect();
+        let dropped = tally
+            .dropped
+            .iter()
+            .map(|(why, sum)| (why.name(), sum.heaps));
+        let dropped: BTreeMap<&'static str, u64> = dropped.collect();
         let lost: u64 = dropped.values().sum();
         let left = tally.sent.heaps.cast_signed() - tally.whole.heaps.cast_signed();
         Self {

@@ -3,22 +3,23 @@
 //! What is held is neither added nor taken off here: it is looked for in the streams whenever the books are shown ([`WriterBooks::holds`]).
 
 use forebay_ledger::{
-    Account, AccountId, Book, GroupId, GroupWriter, Leak, Schema, SchemaBuilder, Tally, Unit, Words,
+    Account, AccountId, Book, GroupId, GroupWriter, Leak, OneOf, Schema, SchemaBuilder, Tally,
+    Unit, Words,
 };
 use forebay_run::error::RunError;
 use forebay_run::removed::RemovedWords;
 use forebay_run::watched::Gone;
 
 use super::super::found::Kind;
-use super::super::heaps::{HeapTally, NOT_WRITTEN, REASONS as HEAP_REASONS, Sum as HeapSum};
-use super::super::streams::{REASONS as WRITE_REASONS, Sum, WRITER_STALLED, Written};
+use super::super::heaps::{HeapDrop, HeapTally, Sum as HeapSum, Unplaced};
+use super::super::streams::{Sum, WriteDrop, Written};
 use super::block::Sum as BlockSum;
 
 /// Of one sender.
 #[derive(Clone, Debug)]
 struct SenderWords {
-    write: Account,
-    heaps: Account,
+    write: Account<WriteDrop>,
+    heaps: Account<HeapDrop>,
     taken: Tally,
 }
 
@@ -40,8 +41,8 @@ impl WriterWords {
         let mut far = Vec::new();
         let senders = (0..senders).map(|sender| {
             let owner = format!("sender{sender}");
-            let (id, write) = schema.account(group, "write", &owner, Unit::Packets, &WRITE_REASONS);
-            let (_, heaps) = schema.account(group, "heaps", &owner, Unit::Messages, &HEAP_REASONS);
+            let (id, write) = schema.account_of(group, "write", &owner, Unit::Packets);
+            let (_, heaps) = schema.account_of(group, "heaps", &owner, Unit::Messages);
             let taken = schema.cursor_tally(group, &format!("{owner}.taken"));
             far.push((id, taken));
             SenderWords {
@@ -132,8 +133,8 @@ impl WriterBooks {
         self.unwritten = (self.unwritten.0 + bytes, self.unwritten.1 + ranges);
         let book = &mut self.book;
         book.add_tally(words.write.outgoing, done.packets - leaked, done.bytes);
-        for (place, dropped) in words.write.dropped.iter().zip(&written.dropped) {
-            book.add_tally(*place, dropped.packets, dropped.bytes);
+        for (why, dropped) in written.dropped.iter() {
+            book.add_tally(words.write.lost(why), dropped.packets, dropped.bytes);
         }
     }
 
@@ -181,8 +182,8 @@ impl WriterBooks {
         let book = &mut self.book;
         book.add_tally(words.heaps.incoming, sent.heaps, sent.bytes);
         book.add_tally(words.heaps.outgoing, whole.heaps - leaked, whole.bytes);
-        for (place, dropped) in words.heaps.dropped.iter().zip(&became.dropped) {
-            book.add_tally(*place, dropped.heaps, dropped.bytes);
+        for (why, dropped) in became.dropped.iter() {
+            book.add_tally(words.heaps.lost(why), dropped.heaps, dropped.bytes);
         }
     }
 
@@ -197,9 +198,8 @@ impl WriterBooks {
         book.add_tally(words.write.incoming, given.packets, given.bytes);
         book.add_tally(words.taken, given.packets, given.bytes);
         book.sub_tally(words.write.held, held.0, held.1);
-        if let Some(place) = words.write.dropped.get(WRITER_STALLED) {
-            book.add_tally(*place, given.packets + held.0, given.bytes + held.1);
-        }
+        let stalled = words.write.lost(WriteDrop::WriterStalled);
+        book.add_tally(stalled, given.packets + held.0, given.bytes + held.1);
         let sum = |tally: Tally| {
             let (packets, bytes) = book.tally(tally);
             Sum { packets, bytes }
@@ -208,8 +208,8 @@ impl WriterBooks {
             written: sum(words.write.outgoing),
             ..Written::default()
         };
-        for (to, place) in became.dropped.iter_mut().zip(&words.write.dropped) {
-            *to = sum(*place);
+        for (why, to) in became.dropped.iter_mut() {
+            *to = sum(words.write.lost(why));
             became.ranges += u64::from(to.packets > 0);
         }
         became
@@ -224,17 +224,16 @@ impl WriterBooks {
         let book = &mut self.book;
         let (heaps, bytes) = book.tally(words.heaps.held);
         book.sub_tally(words.heaps.held, heaps, bytes);
-        if let Some(place) = words.heaps.dropped.get(NOT_WRITTEN) {
-            book.add_tally(*place, heaps, bytes);
-        }
+        let not_written = words.heaps.lost(OneOf::Second(Unplaced::NotWritten));
+        book.add_tally(not_written, heaps, bytes);
         let add = |to: &mut HeapSum, tally: Tally| {
             let (heaps, bytes) = book.tally(tally);
             to.add(heaps, bytes);
         };
         add(&mut became.sent, words.heaps.incoming);
         add(&mut became.whole, words.heaps.outgoing);
-        for (to, place) in became.dropped.iter_mut().zip(&words.heaps.dropped) {
-            add(to, *place);
+        for (why, to) in became.dropped.iter_mut() {
+            add(to, words.heaps.lost(why));
         }
         became
     }

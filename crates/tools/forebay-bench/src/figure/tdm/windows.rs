@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_run_tdm::receive::{Came, Lost, Row as Window};
+use forebay_run_tdm::receive::{Came, LossCause, Lost, Row as Window};
 
 use super::{PORT_BUFFER_BYTES, TdmTask, options};
 use crate::figure::published;
@@ -151,8 +151,8 @@ fn of_windows(session: &serde_json::Value, read: &[windows::read::ReadWindow]) -
         row.add("sent", window.sent);
         row.add("received", window.received);
         row.add("lost", window.lost.total());
-        for (cause, packets) in window.lost.by_cause() {
-            row.add(&format!("lost_{cause}"), packets);
+        for (cause, packets) in window.lost.iter() {
+            row.add(&format!("lost_{}", cause.name()), packets);
         }
         row.add("payload_bytes", window.payload_bytes);
         let there = window.received > 0;
@@ -247,10 +247,7 @@ fn seen(senders: f64, rows: &[&Row]) -> Seen {
             sent: count("sent"),
             received,
             payload_bytes: count("payload_bytes"),
-            lost: Lost {
-                inside: count("lost"),
-                ..Lost::default()
-            },
+            lost: Lost::from([(LossCause::Inside, count("lost"))]),
             travel_min_ns: ns("travel_us_min"),
             travel_max_ns: ns("travel_us_max"),
             travel_sum_ns: ns("travel_us_mean") * received.cast_signed(),
@@ -362,9 +359,9 @@ pub(in crate::figure) fn compare_packets(rows: &[Row]) -> Vec<String> {
 pub(in crate::figure) fn compare_panel(rows: &[Row]) -> Vec<String> {
     let line = |(scheme, senders, of): (String, f64, Vec<&Row>)| {
         let sum = |name: &str| of.iter().map(|row| row.number(name)).sum::<f64>();
-        let causes = Lost::default().by_cause().map(|(cause, _)| cause);
+        let causes = LossCause::ALL.iter().map(|cause| cause.name());
         let by_cause = causes.map(|cause| (cause, sum(&format!("lost_{cause}"))));
-        let by_cause = by_cause.iter().filter(|(_, packets)| *packets > 0.0);
+        let by_cause = by_cause.filter(|(_, packets)| *packets > 0.0);
         let by_cause: Vec<String> = by_cause
             .map(|(cause, packets)| format!("{cause} {packets}"))
             .collect();
@@ -401,10 +398,7 @@ mod tests {
                 sent: 4,
                 received: 3,
                 payload_bytes: 300,
-                lost: Lost {
-                    tail: 1,
-                    ..Lost::default()
-                },
+                lost: Lost::from([(LossCause::Tail, 1)]),
                 first_sent_ns: 1_700_000_000_000_000_000
                     + u64::from(sender) * 1_100_000
                     + u64::from(window) * 2_200_000,

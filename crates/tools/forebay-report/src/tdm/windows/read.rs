@@ -4,7 +4,8 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use forebay_run_tdm::receive::Row;
+use forebay_ledger::DropReason;
+use forebay_run_tdm::receive::{LossCause, Row};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
@@ -71,15 +72,13 @@ fn set(row: &mut Row, name: &str, number: i64) {
         "overlap_back_packets" => row.overlap_back = count,
         "lateness_ns" => row.lateness_ns = number as u32,
         "clock_error_ns" => row.clock_error_ns = number as u32,
-        "lost_sender_error_packets" => row.lost.sender_error = count,
-        "lost_whole_window_packets" => row.lost.whole_window = count,
-        "lost_before_packets" => row.lost.before = count,
-        "lost_inside_packets" => row.lost.inside = count,
-        "lost_tail_packets" => row.lost.tail = count,
-        "lost_socket_overflow_packets" => row.lost.socket_overflow = count,
-        "lost_reassembly_packets" => row.lost.reassembly = count,
-        "lost_receiver_stalled_packets" => row.lost.receiver_stalled = count,
-        // What figures do not show.
-        _ => {}
+        lost => {
+            let cause = lost.strip_prefix("lost_");
+            let cause = cause.and_then(|lost| lost.strip_suffix("_packets"));
+            // Other columns no figure shows.
+            if let Some(cause) = cause.and_then(LossCause::named) {
+                row.lost[cause] = count;
+            }
+        }
     }
 }

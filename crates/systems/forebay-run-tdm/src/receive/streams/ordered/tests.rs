@@ -166,10 +166,19 @@ proptest! {
 fn a_place_that_is_taken_or_behind_is_no_place() {
     let (mut ordered, taker) = ordered(usize::MAX);
     assert_eq!(ordered.write(0, b"abc"), Written::whole(b"abc"));
-    assert_eq!(ordered.write(1, b"x").dropped[NO_PLACE].packets, 1);
+    assert_eq!(
+        ordered.write(1, b"x").dropped[WriteDrop::NoPlace].packets,
+        1
+    );
     assert_eq!(ordered.write(6, b"ghi"), Written::default());
-    assert_eq!(ordered.write(6, b"xyz").dropped[NO_PLACE].packets, 1);
-    assert_eq!(ordered.write(u64::MAX, b"xyz").dropped[NO_PLACE].packets, 1);
+    assert_eq!(
+        ordered.write(6, b"xyz").dropped[WriteDrop::NoPlace].packets,
+        1
+    );
+    assert_eq!(
+        ordered.write(u64::MAX, b"xyz").dropped[WriteDrop::NoPlace].packets,
+        1
+    );
     assert_eq!(ordered.write(3, b"def").written.packets, 2);
     assert_eq!(taker.bytes(), b"abcdefghi");
 }
@@ -181,7 +190,10 @@ fn what_waits_is_bounded_and_what_found_no_room_is_zeroes() {
     for at in 0..packets {
         assert_eq!(ordered.write(1 + at, b"x"), Written::default());
     }
-    assert_eq!(ordered.write(1 + packets, b"y").dropped[NO_ROOM].packets, 1);
+    assert_eq!(
+        ordered.write(1 + packets, b"y").dropped[WriteDrop::NoRoom].packets,
+        1
+    );
     assert_eq!(ordered.write(0, b"a").written.packets, packets + 1);
     assert_eq!(ordered.write(2 + packets, b"b").written.packets, 1);
     assert_eq!(taker.bytes().len() as u64, packets + 3);
@@ -197,7 +209,7 @@ fn a_range_without_end_is_written_turn_by_turn_and_not_at_all_where_nobody_takes
     open.turn();
     assert_eq!(taker.bytes().len() as u64, 2 * TURN_ZEROES);
     assert_eq!(open.write(u64::MAX - 5, b"a"), Written::default());
-    assert_eq!(open.finish().dropped[NO_ROOM].packets, 1);
+    assert_eq!(open.finish().dropped[WriteDrop::NoRoom].packets, 1);
     assert_eq!(taker.bytes().len() as u64, 2 * TURN_ZEROES + END_ZEROES);
     let (mut full, _) = ordered(100);
     full.skip(0, u64::MAX - 5, false);
