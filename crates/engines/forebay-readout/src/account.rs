@@ -1,48 +1,72 @@
 //! What passed, and what became of it.
 
-/// What goes wrong within a block or between two, each with a counter of its own. Dropped are only those marked so; the others are flagged on the chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Damage {
-    /// The sequence number of an E-link jumped: blocks are missing.
-    Gap,
-    /// A chunk began on an E-link before the one before it had ended.
-    Unended,
-    /// A middle or an end came without a beginning. Its data is dropped.
-    Orphan,
-    /// A subchunk of a kind that there is not. Its data is dropped.
-    UndefinedKind,
-    /// A chunk is longer than the limit. What is beyond is dropped.
-    TooLong,
-    /// A chunk was still open when the run ended.
-    Unfinished,
-    /// A chunk was open when a block of its E-link was dropped.
-    Interrupted,
+use forebay_ledger::{DropReason, PerReason, reasons};
+
+use crate::BlockError;
+
+reasons! {
+    /// What goes wrong within a block or between two, each with a counter of its own. What is dropped for it is in [`PieceDrop`]; the others are flagged on the chunk.
+    pub enum Damage {
+        /// The sequence number of an E-link jumped: blocks are missing.
+        Gap = "gap",
+        /// A chunk began on an E-link before the one before it had ended.
+        Unended = "unended",
+        /// A middle or an end came without a beginning. Its data is dropped.
+        Orphan = "orphan",
+        /// A subchunk of a kind that there is not. Its data is dropped.
+        UndefinedKind = "undefined_kind",
+        /// A chunk is longer than the limit. What is beyond is dropped.
+        TooLong = "too_long",
+        /// A chunk was still open when the run ended.
+        Unfinished = "unfinished",
+        /// A chunk was open when a block of its E-link was dropped.
+        Interrupted = "interrupted",
+    }
 }
 
-impl Damage {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Gap,
-        Self::Unended,
-        Self::Orphan,
-        Self::UndefinedKind,
-        Self::TooLong,
-        Self::Unfinished,
-        Self::Interrupted,
-    ];
+reasons! {
+    /// Why pieces of chunks are dropped.
+    pub enum PieceDrop {
+        /// It came without a beginning.
+        Orphan = "orphan",
+        /// It is of a kind that there is not.
+        UndefinedKind = "undefined_kind",
+        /// It is beyond the limit of a chunk: the bytes alone.
+        TooLong = "too_long",
+    }
+}
 
-    /// Its name in counters.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gap => "gap",
-            Self::Unended => "unended",
-            Self::Orphan => "orphan",
-            Self::UndefinedKind => "undefined_kind",
-            Self::TooLong => "too_long",
-            Self::Unfinished => "unfinished",
-            Self::Interrupted => "interrupted",
+impl From<PieceDrop> for Damage {
+    fn from(why: PieceDrop) -> Self {
+        match why {
+            PieceDrop::Orphan => Self::Orphan,
+            PieceDrop::UndefinedKind => Self::UndefinedKind,
+            PieceDrop::TooLong => Self::TooLong,
+        }
+    }
+}
+
+reasons! {
+    /// Why a block is dropped as a whole, as [`BlockError`] has it.
+    pub enum BlockDrop {
+        /// It has another size.
+        Bytes = "block_bytes",
+        /// It does not begin as blocks do.
+        Marker = "marker",
+        /// Its subchunks do not tile it.
+        Untiled = "untiled",
+        /// The word from which it is read is of no kind.
+        UndefinedKind = "undefined_kind",
+    }
+}
+
+impl From<&BlockError> for BlockDrop {
+    fn from(error: &BlockError) -> Self {
+        match error {
+            BlockError::Bytes { .. } => Self::Bytes,
+            BlockError::Marker { .. } => Self::Marker,
+            BlockError::Untiled { .. } => Self::Untiled,
+            BlockError::Undefined { .. } => Self::UndefinedKind,
         }
     }
 }
@@ -59,14 +83,14 @@ pub struct Account {
     pub blocks: u64,
     /// Blocks whose subchunks were read.
     pub decoded: u64,
-    /// Blocks dropped, by reason: of another size, marker, not tiled, of an undefined kind.
-    pub dropped_blocks: [u64; 4],
+    /// Blocks dropped.
+    pub dropped_blocks: PerReason<BlockDrop, u64, { BlockDrop::COUNT }>,
     /// Pieces of chunks that were in the blocks decoded so far.
     pub pieces: Items,
     /// Pieces in the chunks that were taken.
     pub joined: Items,
-    /// Pieces dropped by [`Damage`]; of one that is too long the bytes alone.
-    pub dropped: [Items; Damage::ALL.len()],
+    /// Pieces dropped; of one that is too long the bytes alone.
+    pub dropped: PerReason<PieceDrop, Items, { PieceDrop::COUNT }>,
     /// Pieces that lie in the block and were not looked at, or in the buffers of chunks that were not taken.
     pub held: Items,
     /// Chunks taken.
@@ -76,33 +100,29 @@ pub struct Account {
     /// Bytes copied to join chunks.
     pub copied_bytes: u64,
     /// How often each [`Damage`] happened.
-    pub damage: [u64; Damage::ALL.len()],
+    pub damage: PerReason<Damage, u64, { Damage::COUNT }>,
     /// Blocks that are missing at least, by sequence numbers: 32 in a row leave no trace.
     pub missing_blocks: u64,
     /// Chunks taken, by each bit of their status.
     pub flagged: [u64; 6],
 }
 
-/// Names of the reasons for which blocks are dropped.
-pub const BLOCK_REASONS: [&str; 4] = ["block_bytes", "marker", "untiled", "undefined_kind"];
-
 impl Account {
-    /// Blocks dropped, by name.
-    pub fn dropped_blocks(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        BLOCK_REASONS.into_iter().zip(self.dropped_blocks)
-    }
-
     /// What does not add up, of blocks, of pieces and of bytes: nothing in a program without mistakes.
     #[must_use]
     pub fn residual(&self) -> [i128; 3] {
-        let sum = |of: &[u64]| -> i128 { of.iter().map(|one| i128::from(*one)).sum() };
-        let blocks = i128::from(self.blocks) - i128::from(self.decoded) - sum(&self.dropped_blocks);
+        let dropped = i128::from(self.dropped_blocks.total());
+        let blocks = i128::from(self.blocks) - i128::from(self.decoded) - dropped;
         let rest = |unit: usize| {
-            let dropped: Vec<u64> = self.dropped.iter().map(|items| items[unit]).collect();
+            let dropped: i128 = self
+                .dropped
+                .iter()
+                .map(|(_, it)| i128::from(it[unit]))
+                .sum();
             i128::from(self.pieces[unit])
                 - i128::from(self.joined[unit])
                 - i128::from(self.held[unit])
-                - sum(&dropped)
+                - dropped
         };
         [blocks, rest(0), rest(1)]
     }

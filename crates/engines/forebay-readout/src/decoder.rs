@@ -4,7 +4,7 @@ use forebay_wire::felix::{
     BLOCK_HEAD_BYTES, BlockFormat, BlockHead, ELINKS, Elink, Kind, Subchunk,
 };
 
-use crate::account::{Account, Damage, Items, LinkAccount};
+use crate::account::{Account, Damage, Items, LinkAccount, PieceDrop};
 use crate::bytes::Bytes;
 use crate::config::{Config, ConfigError};
 use crate::error::BlockError;
@@ -124,7 +124,7 @@ impl Decoder {
             self.links[usize::from(used.number())].measure(&mut self.lies);
         }
         let head = self.head(block).inspect_err(|error| {
-            self.account.dropped_blocks[place(error)] += 1;
+            self.account.dropped_blocks[error.into()] += 1;
         })?;
         self.elink = Some(head.elink);
         self.used = self.elink;
@@ -134,7 +134,7 @@ impl Decoder {
         if head.sequence != expected {
             let missing = head.sequence.wrapping_sub(expected) % BlockHead::SEQUENCES;
             self.account.missing_blocks += u64::from(missing);
-            self.account.damage[Damage::Gap as usize] += 1;
+            self.account.damage[Damage::Gap] += 1;
             link.account.gaps += 1;
             link.cut_off(Status::SW_TRUNCATED);
         }
@@ -147,9 +147,9 @@ impl Decoder {
                 Ok(())
             }
             Err(error) => {
-                self.account.dropped_blocks[place(&error)] += 1;
+                self.account.dropped_blocks[(&error).into()] += 1;
                 if link.cut_off(Status::SW_TRUNCATED) {
-                    self.account.damage[Damage::Interrupted as usize] += 1;
+                    self.account.damage[Damage::Interrupted] += 1;
                 }
                 Err(error)
             }
@@ -221,24 +221,24 @@ impl Decoder {
             match subchunk.kind {
                 // Nobody said that the one before ends here.
                 Kind::First | Kind::Both if link.is_open => {
-                    account.damage[Damage::Unended as usize] += 1;
+                    account.damage[Damage::Unended] += 1;
                     link.cut_off(Status::SW_MALFORMED);
                     continue;
                 }
                 Kind::First => link.is_open = true,
                 Kind::Middle | Kind::Last if !link.is_open => {
-                    account.lose(Damage::Orphan, subchunk.data_bytes());
+                    account.lose(PieceDrop::Orphan, subchunk.data_bytes());
                     self.words.skip(subchunk);
                     continue;
                 }
                 Kind::Undefined => {
-                    account.lose(Damage::UndefinedKind, subchunk.data_bytes());
+                    account.lose(PieceDrop::UndefinedKind, subchunk.data_bytes());
                     self.words.skip(subchunk);
                     link.cut_off(Status::SW_MALFORMED);
                     continue;
                 }
                 Kind::Timeout if is_piece(subchunk) && !link.is_open => {
-                    account.lose(Damage::Orphan, subchunk.data_bytes());
+                    account.lose(PieceDrop::Orphan, subchunk.data_bytes());
                     self.words.skip(subchunk);
                     continue;
                 }
@@ -260,7 +260,7 @@ impl Decoder {
     pub fn finish<B: Bytes>(&mut self, mut take: impl FnMut(Chunk<'_, B>) -> bool) -> bool {
         for (number, link) in self.links.iter_mut().enumerate() {
             if link.is_open && !link.has_ended {
-                self.account.damage[Damage::Unfinished as usize] += 1;
+                self.account.damage[Damage::Unfinished] += 1;
                 link.cut_off(Status::SW_TRUNCATED);
             }
             let elink = Elink::from_bits(number as u16);
@@ -400,10 +400,10 @@ impl Link {
         let beyond = (data.len() - kept) as u64;
         if beyond > 0 {
             if !self.status.has(Status::SW_TRUNCATED) {
-                account.damage[Damage::TooLong as usize] += 1;
+                account.damage[Damage::TooLong] += 1;
             }
             self.status = self.status.and(Status::SW_TRUNCATED);
-            account.dropped[Damage::TooLong as usize][1] += beyond;
+            account.dropped[PieceDrop::TooLong][1] += beyond;
         }
     }
 
@@ -447,20 +447,11 @@ impl Link {
 }
 
 impl Account {
-    fn lose(&mut self, damage: Damage, bytes: usize) {
-        self.damage[damage as usize] += 1;
-        self.dropped[damage as usize][0] += 1;
-        self.dropped[damage as usize][1] += bytes as u64;
-    }
-}
-
-/// Its place among the reasons.
-fn place(error: &BlockError) -> usize {
-    match error {
-        BlockError::Bytes { .. } => 0,
-        BlockError::Marker { .. } => 1,
-        BlockError::Untiled { .. } => 2,
-        BlockError::Undefined { .. } => 3,
+    fn lose(&mut self, why: PieceDrop, bytes: usize) {
+        self.damage[why.into()] += 1;
+        let [pieces, sum] = &mut self.dropped[why];
+        *pieces += 1;
+        *sum += bytes as u64;
     }
 }
 

@@ -45,7 +45,7 @@ pub mod unwrap;
 pub mod validate;
 mod walk;
 
-pub use account::{Account, BLOCK_REASONS, Damage, LinkAccount};
+pub use account::{Account, BlockDrop, Damage, LinkAccount, PieceDrop};
 pub use bytes::Bytes;
 pub use config::{Config, ConfigError};
 pub use decoder::{Chunk, Decoder, Payload};

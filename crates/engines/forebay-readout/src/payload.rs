@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use forebay_ledger::{DropReason, PerReason, reasons};
 use forebay_wire::felix::{
     Elink, Generated, GeneratedError, TTC_MESSAGE_BYTES, TtcError, TtcMessage,
 };
@@ -50,32 +51,44 @@ pub enum Wrong {
     Ttc(TtcError),
 }
 
-impl Wrong {
-    /// The names of all reasons, fit for counters.
-    pub const REASONS: [&str; 7] = [
-        "short",
-        "head",
-        "length",
-        "ramp",
-        "ttc_bytes",
-        "ttc_format",
-        "ttc_numbers",
-    ];
+reasons! {
+    /// In which way a chunk is wrong: the kinds of [`Wrong`], for counters.
+    pub enum WrongKind {
+        /// A generated chunk that ends within its head.
+        Short = "short",
+        /// A generated chunk whose head is another one.
+        Head = "head",
+        /// A generated chunk of another length than its head says.
+        Length = "length",
+        /// A generated chunk with a wrong byte.
+        Ramp = "ramp",
+        /// A message about a trigger of another length.
+        TtcBytes = "ttc_bytes",
+        /// A message about a trigger of another layout.
+        TtcFormat = "ttc_format",
+        /// A message about a trigger whose two numbers differ.
+        TtcNumbers = "ttc_numbers",
+    }
+}
 
-    /// Its place among the reasons.
+/// A value for each way in which a chunk can be wrong.
+pub type PerWrong<T> = PerReason<WrongKind, T, { WrongKind::COUNT }>;
+
+impl Wrong {
+    /// In which way.
     #[must_use]
-    pub fn place(&self) -> usize {
+    pub fn kind(&self) -> WrongKind {
         match self {
             Self::Generated(error) => match error {
-                GeneratedError::Short { .. } => 0,
-                GeneratedError::Head { .. } => 1,
-                GeneratedError::Length { .. } => 2,
-                GeneratedError::Ramp { .. } => 3,
+                GeneratedError::Short { .. } => WrongKind::Short,
+                GeneratedError::Head { .. } => WrongKind::Head,
+                GeneratedError::Length { .. } => WrongKind::Length,
+                GeneratedError::Ramp { .. } => WrongKind::Ramp,
             },
             Self::Ttc(error) => match error {
-                TtcError::Bytes { .. } => 4,
-                TtcError::Format { .. } => 5,
-                TtcError::Numbers { .. } => 6,
+                TtcError::Bytes { .. } => WrongKind::TtcBytes,
+                TtcError::Format { .. } => WrongKind::TtcFormat,
+                TtcError::Numbers { .. } => WrongKind::TtcNumbers,
             },
         }
     }

@@ -10,40 +10,36 @@
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter, Leak, Schema,
-    SchemaBuilder, SchemaError, Unit, Words,
+    Account, Book, Counter, DropReason, GroupId, GroupWriter, HistogramId, HistogramWriter, Leak,
+    PerReason, Schema, SchemaBuilder, SchemaError, Unit, Words, reasons,
 };
-use forebay_readout::{Account as Decoded, BLOCK_REASONS, Damage, Status};
+use forebay_readout::{Account as Decoded, BlockDrop, Damage, PieceDrop, Status};
 
 use forebay_run::error::RunError;
 use forebay_run::run_dir::KeptLedger;
 
-/// Reasons for which a subchunk is dropped.
-const PIECE_REASONS: [Damage; 3] = [Damage::Orphan, Damage::UndefinedKind, Damage::TooLong];
-/// Reasons for which a chunk is not published.
-pub(crate) const CHUNK_REASONS: [&str; 4] = ["no_subscriber", "too_long", "stopped", "failed"];
-
-/// Why a chunk was not published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unpublished {
-    /// Nobody has subscribed to its E-link.
-    NoSubscriber,
-    /// It is longer than a buffer of the publisher.
-    TooLong,
-    /// The run was stopped while a subscriber held it up.
-    Stopped,
-    /// The publisher could not go on.
-    Failed,
+reasons! {
+    /// Why a chunk is not published.
+    pub(crate) enum Unpublished {
+        /// Nobody has subscribed to its E-link.
+        NoSubscriber = "no_subscriber",
+        /// It is longer than a buffer of the publisher.
+        TooLong = "too_long",
+        /// The run was stopped while a subscriber held it up.
+        Stopped = "stopped",
+        /// The publisher could not go on.
+        Failed = "failed",
+    }
 }
 
 /// Words of one DMA buffer.
 #[derive(Clone, Debug)]
 struct BufferWords {
     group: GroupId,
-    dma: Account,
-    decode: Account,
-    publish: Account,
-    damage: [Counter; Damage::ALL.len()],
+    dma: Account<BlockDrop>,
+    decode: Account<PieceDrop>,
+    publish: Account<Unpublished>,
+    damage: PerReason<Damage, Counter, { Damage::COUNT }>,
     flagged: [Counter; 6],
     missing_blocks: Counter,
     joined_bytes: Counter,
@@ -57,14 +53,12 @@ struct BufferWords {
 
 fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
     let group = schema.group(owner);
-    let pieces: Vec<&str> = PIECE_REASONS.iter().map(|damage| damage.name()).collect();
-    let (_, dma) = schema.account(group, "dma", owner, Unit::Blocks, &BLOCK_REASONS);
-    let (_, decode) = schema.account(group, "decode", owner, Unit::Subchunks, &pieces);
-    let (published, publish) =
-        schema.account(group, "publish", owner, Unit::Chunks, &CHUNK_REASONS);
+    let (_, dma) = schema.account_of(group, "dma", owner, Unit::Blocks);
+    let (_, decode) = schema.account_of(group, "decode", owner, Unit::Subchunks);
+    let (published, publish) = schema.account_of(group, "publish", owner, Unit::Chunks);
     schema.headline(published);
     let mut counter = |name: &str, help: &str| schema.counter(group, name, owner, help);
-    let damage = Damage::ALL.map(|damage| {
+    let damage = PerReason::from_fn(|damage: Damage| {
         let name = format!("damage_{}", damage.name());
         counter(&name, "Damage found within blocks or between them")
     });
@@ -186,7 +180,7 @@ impl BufferBook {
     /// Chunks were dropped.
     #[inline]
     pub(crate) fn unpublished(&mut self, why: Unpublished, chunks: u64, bytes: u64) {
-        let dropped = self.at.publish.dropped[why as usize];
+        let dropped = self.at.publish.lost(why);
         self.book.add_tally(dropped, chunks, bytes);
     }
 
@@ -229,13 +223,8 @@ impl BufferBook {
         self.read_before = read;
         let decoded = now.decoded - leak.take_of("dma", now.decoded - before.decoded);
         blocks(book, at.dma.outgoing, decoded, before.decoded);
-        for (place, tally) in at.dma.dropped.iter().enumerate() {
-            blocks(
-                book,
-                *tally,
-                now.dropped_blocks[place],
-                before.dropped_blocks[place],
-            );
+        for (why, dropped) in now.dropped_blocks.iter() {
+            blocks(book, at.dma.lost(why), dropped, before.dropped_blocks[why]);
         }
         let items = |book: &mut Book, tally, now: [u64; 2], before: [u64; 2]| {
             book.add_tally(tally, now[0] - before[0], now[1] - before[1]);
@@ -244,9 +233,8 @@ impl BufferBook {
         let mut joined = now.joined;
         joined[0] -= leak.take_of("decode", now.joined[0] - before.joined[0]);
         items(book, at.decode.outgoing, joined, before.joined);
-        for (tally, damage) in at.decode.dropped.iter().zip(PIECE_REASONS) {
-            let place = damage as usize;
-            items(book, *tally, now.dropped[place], before.dropped[place]);
+        for (why, dropped) in now.dropped.iter() {
+            items(book, at.decode.lost(why), dropped, before.dropped[why]);
         }
         book.add_tally(at.decode.held, now.held[0], now.held[1]);
         book.sub_tally(at.decode.held, before.held[0], before.held[1]);
@@ -255,8 +243,8 @@ impl BufferBook {
             now.chunk_bytes - before.chunk_bytes,
         ];
         book.add_tally(at.publish.incoming, chunks[0], chunks[1]);
-        for (place, counter) in at.damage.iter().enumerate() {
-            book.add(*counter, now.damage[place] - before.damage[place]);
+        for (damage, counter) in at.damage.iter() {
+            book.add(counter, now.damage[damage] - before.damage[damage]);
         }
         for (place, counter) in at.flagged.iter().enumerate() {
             book.add(*counter, now.flagged[place] - before.flagged[place]);
@@ -297,15 +285,15 @@ mod tests {
         Decoded {
             blocks: one(),
             decoded: one(),
-            dropped_blocks: [one(), one(), one(), one()],
+            dropped_blocks: PerReason::from_fn(|_| one()),
             pieces: [one(), one()],
             joined: [one(), one()],
-            dropped: [(); Damage::ALL.len()].map(|()| [one(), one()]),
+            dropped: PerReason::from_fn(|_| [one(), one()]),
             held: [one(), one()],
             chunks: one(),
             chunk_bytes: one(),
             copied_bytes: one(),
-            damage: [(); Damage::ALL.len()].map(|()| one()),
+            damage: PerReason::from_fn(|_| one()),
             missing_blocks: one(),
             flagged: [(); 6].map(|()| one()),
         }
@@ -344,12 +332,13 @@ mod tests {
             (at.publish.incoming, [last.chunks, last.chunk_bytes]),
             (at.publish.outgoing, [10 + 11 + 12, 11 + 12 + 13]),
         ];
-        let lost = last.dropped_blocks.map(blocks);
-        expected.extend(at.dma.dropped.iter().copied().zip(lost));
-        let lost = PIECE_REASONS.map(|damage| last.dropped[damage as usize]);
-        expected.extend(at.decode.dropped.iter().copied().zip(lost));
+        let lost = last.dropped_blocks.iter();
+        expected.extend(lost.map(|(why, count)| (at.dma.lost(why), blocks(count))));
+        let lost = last.dropped.iter();
+        expected.extend(lost.map(|(why, items)| (at.decode.lost(why), items)));
         let lost = [20, 30, 40, 50].map(|items| [3 * items, 3 * (items + 1)]);
-        expected.extend(at.publish.dropped.iter().copied().zip(lost));
+        let publish = at.publish.losses().map(|(_, tally)| tally);
+        expected.extend(publish.zip(lost));
         for (place, (tally, [items, bytes])) in expected.into_iter().enumerate() {
             assert_eq!(book.tally(tally), (items, bytes), "term {place}");
         }
@@ -362,7 +351,11 @@ mod tests {
             (at.fill, 82),
             (at.capacity, 92),
         ];
-        expected.extend(at.damage.into_iter().zip(last.damage));
+        expected.extend(
+            at.damage
+                .iter()
+                .map(|(damage, at)| (at, last.damage[damage])),
+        );
         expected.extend(at.flagged.into_iter().zip(last.flagged));
         for (place, (counter, value)) in expected.into_iter().enumerate() {
             assert_eq!(book.value(counter), value, "counter {place}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_readout::{Account as Decoded, Damage, Status};
+use forebay_readout::{Account as Decoded, Status};
 use serde::Serialize;
 
 use forebay_run_net::NetSummary;
@@ -78,7 +78,12 @@ pub(crate) fn counted(
 
 /// What the decoder says; the rest is empty.
 pub(crate) fn of_decoder(decoded: &Decoded) -> BufferSummary {
-    let damage = Damage::ALL.map(Damage::name).into_iter();
+    let blocks_dropped = decoded.dropped_blocks.iter();
+    let blocks_dropped = blocks_dropped.map(|(why, count)| (why.name(), count));
+    let damage = decoded
+        .damage
+        .iter()
+        .map(|(damage, count)| (damage.name(), count));
     let flagged = Status::NAMES.map(|(_, name)| name).into_iter();
     BufferSummary {
         number: 0,
@@ -87,7 +92,7 @@ pub(crate) fn of_decoder(decoded: &Decoded) -> BufferSummary {
         end: CardEnd::InOrder,
         failed: None,
         blocks: decoded.blocks,
-        blocks_dropped: counted(decoded.dropped_blocks()),
+        blocks_dropped: counted(blocks_dropped),
         missing_blocks: decoded.missing_blocks,
         blocks_left: 0,
         blocks_kept: 0,
@@ -96,7 +101,7 @@ pub(crate) fn of_decoder(decoded: &Decoded) -> BufferSummary {
         chunks_published: 0,
         chunks_dropped: BTreeMap::new(),
         chunks_flagged: counted(flagged.zip(decoded.flagged)),
-        damage: counted(damage.zip(decoded.damage)),
+        damage: counted(damage),
         joined_bytes: decoded.copied_bytes,
         copied_bytes: 0,
         chunks_by_reference: 0,

@@ -31,7 +31,7 @@ mod settings;
 mod tests;
 mod watch;
 
-pub use fault::{Fault, Finding};
+pub use fault::{Fault, Faults, Finding};
 pub use forebay_readout::Status;
 pub use report::{ByName, ElinkReport, Report, Residual};
 pub use settings::{CheckError, Settings};
@@ -39,7 +39,7 @@ pub use watch::{Quiet, Seen, Watch};
 
 pub use forebay_readout::payload::Payload;
 use frame::{Framer, Next, Window};
-use report::{Counts, add};
+use report::{Counts, add, add_faults};
 
 /// What is known on the way.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ struct Tally {
     shown: Box<[bool]>,
     counts: Box<[Counts]>,
     /// Of no E-link.
-    faults: [u64; Fault::ALL.len()],
+    faults: Faults,
     missing_blocks: u64,
     findings: Vec<Finding>,
     findings_max: usize,
@@ -80,7 +80,7 @@ impl Tally {
             Some(place) => &mut self.counts[place].faults,
             None => &mut self.faults,
         };
-        faults[fault as usize] += 1;
+        faults[fault] += 1;
         let is_shown = place.is_none_or(|place| self.shown[place]);
         if is_shown && self.findings.len() < self.findings_max {
             self.findings.push(Finding {
@@ -159,7 +159,7 @@ impl<'a> Check<'a> {
             tally: Tally {
                 shown: (0..ELINKS).map(is_shown).collect(),
                 counts: vec![Counts::default(); ELINKS].into(),
-                faults: [0; _],
+                faults: Faults::default(),
                 missing_blocks: 0,
                 findings: Vec::new(),
                 findings_max: settings.findings_max,
@@ -220,16 +220,18 @@ impl<'a> Check<'a> {
             if self.tally.shown[place] {
                 self.tally.missing_blocks += missing;
             }
-            for (fault, (now, before)) in Damage::ALL
-                .into_iter()
-                .zip(account.damage.iter().zip(damage))
-            {
-                for _ in before..*now {
-                    self.tally
-                        .fault(fault.into(), offset, elink, || match fault {
-                            Damage::Gap => gap(head, missing),
-                            _ => String::new(),
-                        });
+            for (of, now) in account.damage.iter() {
+                let text = || match of {
+                    Damage::Gap => gap(head, missing),
+                    Damage::Unended
+                    | Damage::Orphan
+                    | Damage::UndefinedKind
+                    | Damage::TooLong
+                    | Damage::Unfinished
+                    | Damage::Interrupted => String::new(),
+                };
+                for _ in damage[of]..now {
+                    self.tally.fault(of.into(), offset, elink, text);
                 }
             }
         }
@@ -270,7 +272,7 @@ impl<'a> Check<'a> {
             return Err(CheckError::Watch(error));
         }
         let account = self.decoder.account();
-        let markers = self.tally.faults[Fault::Marker as usize];
+        let markers = self.tally.faults[Fault::Marker];
         if account.blocks == markers {
             return Err(CheckError::NoBlock {
                 searched: format!("{bytes} bytes"),
@@ -282,20 +284,19 @@ impl<'a> Check<'a> {
 
     fn report(self) -> Report {
         let (account, format) = (self.decoder.account(), self.decoder.format());
-        let fault_names = || Fault::ALL.into_iter().map(Fault::name);
         let kind_names = || Kind::ALL.into_iter().map(Kind::name);
         let (mut errors, mut flagged) = (ByName::new(), ByName::new());
-        add(&mut errors, fault_names(), &self.tally.faults);
+        add_faults(&mut errors, &self.tally.faults);
         let mut elinks = Vec::new();
         let mut all_chunks = 0;
         for (number, counts) in self.tally.counts.iter().enumerate() {
             let link = self.decoder.link(Elink::from_bits(number as u16));
             all_chunks += counts.chunks;
-            let had_something = link.blocks > 0 || counts.faults.iter().any(|count| *count > 0);
+            let had_something = link.blocks > 0 || counts.faults.total() > 0;
             if !had_something || !self.tally.shown[number] {
                 continue;
             }
-            add(&mut errors, fault_names(), &counts.faults);
+            add_faults(&mut errors, &counts.faults);
             let status_names = Status::NAMES.into_iter().map(|(_, name)| name);
             add(&mut flagged, status_names, &counts.flagged);
             let mut one = ElinkReport {
@@ -312,7 +313,7 @@ impl<'a> Check<'a> {
                 errors: ByName::new(),
             };
             add(&mut one.subchunks, kind_names(), &counts.kinds);
-            add(&mut one.errors, fault_names(), &counts.faults);
+            add_faults(&mut one.errors, &counts.faults);
             elinks.push(one);
         }
         let [blocks, pieces, piece_bytes] = account.residual();

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use forebay_ledger::Leak;
+use forebay_ledger::{DropReason, Leak, PerReason};
 use forebay_readout::{Bytes, Chunk, Payload};
 use forebay_ring::View;
 use forebay_run_net::{MemoryId, NetError, Publisher};
@@ -72,7 +72,7 @@ pub(super) struct Outlet<'a> {
     pub(super) published: [u64; 2],
     pub(super) copied_bytes: u64,
     pub(super) by_reference: u64,
-    pub(super) unpublished: [[u64; 2]; 4],
+    pub(super) unpublished: PerReason<Unpublished, [u64; 2], { Unpublished::COUNT }>,
     pub(super) failed: Option<NetError>,
     /// Told to stop while a subscriber had no room, or unable to wait for it: what is still offered is given up by name.
     pub(super) stopped: bool,
@@ -85,7 +85,7 @@ pub(super) struct Outlet<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) published: u64,
-    pub(super) unpublished: [u64; 4],
+    pub(super) unpublished: PerReason<Unpublished, u64, { Unpublished::COUNT }>,
     pub(super) copied_bytes: u64,
     pub(super) by_reference: u64,
     pub(super) held_up_ns: u64,
@@ -164,8 +164,9 @@ impl Outlet<'_> {
     }
 
     fn lose(&mut self, why: Unpublished, bytes: usize) {
-        self.unpublished[why as usize][0] += 1;
-        self.unpublished[why as usize][1] += bytes as u64;
+        let [chunks, sum] = &mut self.unpublished[why];
+        *chunks += 1;
+        *sum += bytes as u64;
     }
 
     /// Chunks that subscribers have looked at.
@@ -187,16 +188,9 @@ impl Outlet<'_> {
         let [chunks, bytes] = std::mem::take(&mut self.published);
         book.published(chunks, bytes);
         self.total.published += chunks;
-        let all = [
-            Unpublished::NoSubscriber,
-            Unpublished::TooLong,
-            Unpublished::Stopped,
-            Unpublished::Failed,
-        ];
-        for why in all {
-            let [chunks, bytes] = std::mem::take(&mut self.unpublished[why as usize]);
+        for (why, [chunks, bytes]) in std::mem::take(&mut self.unpublished).iter() {
             book.unpublished(why, chunks, bytes);
-            self.total.unpublished[why as usize] += chunks;
+            self.total.unpublished[why] += chunks;
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use forebay_ledger::PerReason;
 use forebay_readout::{Chunk, Config, Decoder, FETCHED_BLOCKS};
 use forebay_run_net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
 use forebay_sys::clock;
@@ -16,7 +17,7 @@ use forebay_wire::felix::{ELINKS, Elink, Fid};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::AsFd;
 
-use crate::books::{BufferBook, CHUNK_REASONS};
+use crate::books::BufferBook;
 use crate::buffer_summary::{BufferSummary, CardEnd, counted, of_decoder};
 use crate::device::{Device, DeviceError};
 use crate::elink_table::ElinkTable;
@@ -104,7 +105,7 @@ pub(crate) fn run(
         published: [0; 2],
         copied_bytes: 0,
         by_reference: 0,
-        unpublished: [[0; 2]; 4],
+        unpublished: PerReason::default(),
         failed: None,
         stopped: false,
         leak,
@@ -360,6 +361,7 @@ impl Reader<'_> {
             (Err(error), _) => (CardEnd::Failed, Some(error.to_string())),
         };
         let total = self.outlet.total;
+        let dropped = total.unpublished.iter();
         BufferSummary {
             number: plan.number,
             buffer: plan.buffer,
@@ -369,7 +371,7 @@ impl Reader<'_> {
             blocks_left: left,
             blocks_kept: kept,
             chunks_published: total.published,
-            chunks_dropped: counted(CHUNK_REASONS.into_iter().zip(total.unpublished)),
+            chunks_dropped: counted(dropped.map(|(why, count)| (why.name(), count))),
             copied_bytes: total.copied_bytes,
             chunks_by_reference: total.by_reference,
             held_up_seconds: total.held_up_ns as f64 / 1e9,

@@ -89,7 +89,7 @@ impl Reader {
         }
         for decoder in &self.decoders {
             let account = decoder.account();
-            assert_eq!(account.damage, [0; 7]);
+            assert_eq!(account.damage.total(), 0);
             assert_eq!(account.blocks, account.decoded);
         }
     }

@@ -2,36 +2,16 @@
 
 use std::fmt;
 
-use forebay_readout::payload::Wrong;
+use forebay_ledger::{DropReason, PerReason, reasons};
+use forebay_readout::payload::{Wrong, WrongKind};
 use forebay_readout::{BlockError, Damage};
 use forebay_wire::felix::Elink;
 use serde::Serialize;
 
-macro_rules! faults {
-    ($($(#[doc = $doc:literal])+ $fault:ident = $name:literal,)+) => {
-        /// One kind of error. What the firmware itself says of a chunk, its flags, is none.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum Fault {
-            $($(#[doc = $doc])+ $fault,)+
-        }
-
-        impl Fault {
-            /// All of them.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$fault),+];
-
-            /// Its name in results.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$fault => $name,)+
-                }
-            }
-        }
-    };
-}
-
-faults! {
+reasons! {
+    /// One kind of error. What the firmware itself says of a chunk, its flags, is none.
+    #[derive(PartialOrd, Ord)]
+    pub enum Fault {
     /// A block does not begin as blocks of the format do.
     Marker = "marker",
     /// The subchunks of a block do not tile it.
@@ -74,7 +54,11 @@ faults! {
     L1idJump = "l1id_jump",
     /// A trigger number comes once more.
     L1idRepeat = "l1id_repeat",
+    }
 }
+
+/// How often each kind of error was found.
+pub type Faults = PerReason<Fault, u64, { Fault::COUNT }>;
 
 impl From<Damage> for Fault {
     fn from(damage: Damage) -> Self {
@@ -103,17 +87,15 @@ impl From<&BlockError> for Fault {
 
 impl From<&Wrong> for Fault {
     fn from(wrong: &Wrong) -> Self {
-        // In the order of the reasons.
-        const ALL: [Fault; Wrong::REASONS.len()] = [
-            Fault::PayloadShort,
-            Fault::PayloadHead,
-            Fault::PayloadLength,
-            Fault::PayloadRamp,
-            Fault::TtcBytes,
-            Fault::TtcFormat,
-            Fault::TtcNumbers,
-        ];
-        ALL[wrong.place()]
+        match wrong.kind() {
+            WrongKind::Short => Self::PayloadShort,
+            WrongKind::Head => Self::PayloadHead,
+            WrongKind::Length => Self::PayloadLength,
+            WrongKind::Ramp => Self::PayloadRamp,
+            WrongKind::TtcBytes => Self::TtcBytes,
+            WrongKind::TtcFormat => Self::TtcFormat,
+            WrongKind::TtcNumbers => Self::TtcNumbers,
+        }
     }
 }
 

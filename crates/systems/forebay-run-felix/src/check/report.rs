@@ -6,7 +6,7 @@ use forebay_readout::Status;
 use forebay_wire::felix::Kind;
 use serde::Serialize;
 
-use super::fault::{Fault, Finding};
+use super::fault::{Faults, Finding};
 
 /// Counts by name; names with 0 are left out.
 pub type ByName = BTreeMap<&'static str, u64>;
@@ -115,7 +115,7 @@ pub(super) struct Counts {
     pub(super) least: usize,
     pub(super) most: usize,
     pub(super) kinds: [u64; Kind::ALL.len()],
-    pub(super) faults: [u64; Fault::ALL.len()],
+    pub(super) faults: Faults,
     pub(super) flagged: [u64; Status::NAMES.len()],
 }
 
@@ -126,7 +126,7 @@ impl Default for Counts {
             least: usize::MAX,
             most: 0,
             kinds: [0; _],
-            faults: [0; _],
+            faults: Faults::default(),
             flagged: [0; _],
         }
     }
@@ -151,6 +151,12 @@ impl Counts {
 }
 
 /// Adds counts to those of their names.
+pub(super) fn add_faults(to: &mut ByName, counts: &Faults) {
+    for (fault, count) in counts.iter().filter(|(_, count)| *count > 0) {
+        *to.entry(fault.name()).or_default() += count;
+    }
+}
+
 pub(super) fn add(to: &mut ByName, names: impl Iterator<Item = &'static str>, counts: &[u64]) {
     for (name, count) in names.zip(counts).filter(|(_, count)| **count > 0) {
         *to.entry(name).or_default() += count;

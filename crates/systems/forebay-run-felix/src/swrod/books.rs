@@ -14,7 +14,7 @@ use forebay_ledger::{
     LedgerReader, Reason, Schema, SchemaBuilder, Unit, Verdict,
 };
 use forebay_readout::Status;
-use forebay_readout::payload::Wrong;
+use forebay_readout::payload::{PerWrong, WrongKind};
 use forebay_run::error::RunError;
 use forebay_run::run_dir::KeptLedger;
 
@@ -26,11 +26,11 @@ const SHOW_NS: u64 = 100_000_000;
 
 struct Words {
     group: GroupId,
-    check: Account,
+    check: Account<WrongKind>,
     /// In the order of [`Totals::of_chunks`].
     chunks: [Counter; 5],
     flagged: [Counter; 8],
-    wrong: [Counter; Wrong::REASONS.len()],
+    wrong: PerWrong<Counter>,
     fragments: [Counter; 2],
     latency: Option<(HistogramId, Counter)>,
 }
@@ -47,7 +47,7 @@ fn declare(run_id: &str, with_latency: bool) -> Result<(Schema, Words), RunError
     let mut schema = SchemaBuilder::new(run_id);
     let group = schema.group("swrod");
     schema.program("swrod");
-    let (checked, check) = schema.account(group, "check", "all", Unit::Chunks, &Wrong::REASONS);
+    let (checked, check) = schema.account_of(group, "check", "all", Unit::Chunks);
     schema.headline(checked);
     let mut counter =
         |name: &str, owner: &str, help: &str| schema.counter(group, name, owner, help);
@@ -75,7 +75,7 @@ fn declare(run_id: &str, with_latency: bool) -> Result<(Schema, Words), RunError
         )
     });
     let help = "Chunks that are not what they should be, by reason";
-    let wrong = Wrong::REASONS.map(|reason| counter("bad_payload", reason, help));
+    let wrong = PerWrong::from_fn(|why| counter("bad_payload", why.name(), help));
     let fragments = ["complete", "incomplete"]
         .map(|owner| counter("fragments", owner, "Triggers by whether all chunks came"));
     let help = "Sampled chunks of whose trigger no time is known";
@@ -144,7 +144,8 @@ impl SwrodBooks {
         let Self { words, book, .. } = self;
         let check = &words.check;
         let terms = [(check.incoming, came), (check.outgoing, outcomes.sound)];
-        let dropped = check.dropped.iter().copied().zip(outcomes.wrong);
+        let dropped = outcomes.wrong.iter();
+        let dropped = dropped.map(|(why, found)| (check.lost(why), found));
         for (tally, [chunks, bytes]) in terms.into_iter().chain(dropped) {
             book.set(tally.items, chunks);
             book.set(tally.bytes, bytes);
@@ -152,10 +153,12 @@ impl SwrodBooks {
         let counters = words.chunks.iter().zip(totals.of_chunks);
         let counters = counters
             .chain(words.flagged.iter().zip(totals.flagged))
-            .chain(words.wrong.iter().zip(totals.wrong))
             .chain(words.fragments.iter().zip(totals.fragments));
         for (counter, value) in counters {
             book.set(*counter, value);
+        }
+        for (why, count) in totals.wrong.iter() {
+            book.set(words.wrong[why], count);
         }
         if let Some((_, unknown)) = words.latency {
             book.set(unknown, totals.latency_unknown);
@@ -192,6 +195,15 @@ mod tests {
         forebay_testing::accounts::assert_section("swrod", &[schema.outline()]);
     }
 
+    /// Another number for each reason.
+    fn numbered() -> PerWrong<u64> {
+        let mut next = 0;
+        PerWrong::from_fn(|_| {
+            next += 1;
+            next
+        })
+    }
+
     #[test]
     fn what_came_and_what_was_found_are_shown_when_it_is_time() {
         let directory = tempfile::tempdir().unwrap();
@@ -199,12 +211,12 @@ mod tests {
         assert!(latency.is_some() && books.is_due(0));
         let outcomes = Outcomes {
             sound: [7, 70],
-            wrong: std::array::from_fn(|n| [n as u64 + 1, n as u64 + 100]),
+            wrong: numbered().map(|n| [n + 1, n + 100]),
         };
         let totals = Totals {
             of_chunks: [11, 12, 13, 14, 15],
             flagged: std::array::from_fn(|n| n as u64 + 20),
-            wrong: std::array::from_fn(|n| n as u64 + 40),
+            wrong: numbered().map(|n| n + 40),
             fragments: [61, 62],
             latency_unknown: 63,
         };
@@ -215,19 +227,13 @@ mod tests {
         let check = &words.check;
         assert_eq!(shown.tally(check.incoming), (9, 90));
         assert_eq!(shown.tally(check.outgoing), (7, 70));
-        let wrong = check.dropped.iter().map(|it| shown.tally(*it));
-        assert!(wrong.eq((0..Wrong::REASONS.len() as u64).map(|n| (n + 1, n + 100))));
-        let counters = [
-            &words.chunks[..],
-            &words.flagged,
-            &words.wrong,
-            &words.fragments,
-        ]
-        .concat();
+        for (why, n) in numbered().iter() {
+            assert_eq!(shown.tally(check.lost(why)), (n + 1, n + 100));
+            assert_eq!(shown.value(words.wrong[why]), n + 40);
+        }
+        let counters = [&words.chunks[..], &words.flagged, &words.fragments].concat();
         let values = counters.iter().map(|it| shown.value(*it));
-        let expected = (11..=15)
-            .chain(20..28)
-            .chain(40..40 + words.wrong.len() as u64);
+        let expected = (11..=15).chain(20..28);
         assert!(values.eq(expected.chain([61, 62])));
         assert_eq!(shown.value(words.latency.unwrap().1), 63);
         let table = Table::new(Payload::Generated, &[], None);

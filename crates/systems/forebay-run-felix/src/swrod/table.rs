@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use forebay_readout::Status;
 use forebay_readout::fragments::Fragments;
 use forebay_readout::numbers::Step;
-use forebay_readout::payload::{Payload, Stream, Wrong};
+use forebay_readout::payload::{Payload, PerWrong, Stream, Wrong};
 use forebay_wire::felix::{ELINKS, Elink, Fid};
 
 use super::latency::{Latency, Number};
@@ -37,7 +37,7 @@ struct Link {
     jumps: u64,
     repeated: u64,
     flagged: [u64; 8],
-    wrong: [u64; Wrong::REASONS.len()],
+    wrong: PerWrong<u64>,
 }
 
 impl Link {
@@ -54,7 +54,7 @@ impl Link {
             jumps: 0,
             repeated: 0,
             flagged: [0; 8],
-            wrong: [0; _],
+            wrong: PerWrong::default(),
         }
     }
 
@@ -67,7 +67,7 @@ impl Link {
 
     #[cold]
     fn wrong(&mut self, wrong: Wrong) {
-        self.wrong[wrong.place()] += 1;
+        self.wrong[wrong.kind()] += 1;
     }
 
     #[cold]
@@ -114,13 +114,13 @@ pub(super) struct Outcomes {
     /// As they should be.
     pub(super) sound: [u64; 2],
     /// Not so, by reason.
-    pub(super) wrong: [[u64; 2]; Wrong::REASONS.len()],
+    pub(super) wrong: PerWrong<[u64; 2]>,
 }
 
 impl Outcomes {
     #[cold]
     fn wrong(&mut self, wrong: Wrong, bytes: u64) {
-        let [chunks, sum] = &mut self.wrong[wrong.place()];
+        let [chunks, sum] = &mut self.wrong[wrong.kind()];
         *chunks += 1;
         *sum += bytes;
     }
@@ -132,7 +132,7 @@ pub(super) struct Totals {
     /// Chunks, their bytes, missing ones, repeated ones, jumps.
     pub(super) of_chunks: [u64; 5],
     pub(super) flagged: [u64; 8],
-    pub(super) wrong: [u64; Wrong::REASONS.len()],
+    pub(super) wrong: PerWrong<u64>,
     /// Complete and incomplete ones.
     pub(super) fragments: [u64; 2],
     pub(super) latency_unknown: u64,
@@ -257,7 +257,7 @@ impl Table {
             ];
             add(&mut totals.of_chunks, &of_chunks);
             add(&mut totals.flagged, &link.flagged);
-            add(&mut totals.wrong, &link.wrong);
+            totals.wrong.add(&link.wrong);
         }
         totals
     }
@@ -293,12 +293,8 @@ impl Table {
         {
             *flagged.entry(named(bit)).or_default() += count;
         }
-        let reasons = Wrong::REASONS.iter().zip(link.wrong);
-        bad_payload.extend(
-            reasons
-                .filter(|(_, count)| *count > 0)
-                .map(|(name, count)| (*name, count)),
-        );
+        let wrong = link.wrong.iter().filter(|(_, count)| *count > 0);
+        bad_payload.extend(wrong.map(|(why, count)| (why.name(), count)));
         let fragments = self.fragments.as_ref();
         let place = (link.place != NOWHERE).then_some(link.place as usize);
         ElinkReport {

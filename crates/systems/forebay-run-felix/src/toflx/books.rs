@@ -12,65 +12,57 @@
 
 use std::path::Path;
 
-use forebay_ledger::{Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Unit};
+use forebay_ledger::{
+    Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Unit, reasons,
+};
 use forebay_wire::felix::PACKET_BYTES;
 
 use forebay_run::error::RunError;
 use forebay_run::run_dir::KeptLedger;
 
-/// Why a message has no card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unrouted {
-    /// Its tag is no fid of this layout, or of no card.
-    UnknownFid,
-    /// Its fid is one to the host.
-    WrongDirection,
+reasons! {
+    /// Why a message has no card.
+    pub(super) enum Unrouted {
+        /// Its tag is no fid of this layout, or of no card.
+        UnknownFid = "unknown_fid",
+        /// Its fid is one to the host.
+        WrongDirection = "wrong_direction",
+    }
 }
 
-const UNROUTED: [&str; 2] = ["unknown_fid", "wrong_direction"];
-
-/// Why a message was not written to its card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unwritten {
-    /// The card has no such E-link.
-    UnknownElink,
-    /// It is longer than may be.
-    TooLong,
-    /// Packets of Phase I cannot say its length.
-    OddLength,
-    /// The card is not there.
-    NoCard,
-    /// It waited for room, and the card went.
-    CardGone,
-    /// It waited for room when the run was over.
-    Stopped,
+reasons! {
+    /// Why a message was not written to its card.
+    pub(super) enum Unwritten {
+        /// The card has no such E-link.
+        UnknownElink = "unknown_elink",
+        /// It is longer than may be.
+        TooLong = "too_long",
+        /// Packets of Phase I cannot say its length.
+        OddLength = "odd_length",
+        /// The card is not there.
+        NoCard = "no_card",
+        /// It waited for room, and the card went.
+        CardGone = "card_gone",
+        /// It waited for room when the run was over.
+        Stopped = "stopped",
+    }
 }
 
-pub(super) const UNWRITTEN: [&str; 6] = [
-    "unknown_elink",
-    "too_long",
-    "odd_length",
-    "no_card",
-    "card_gone",
-    "stopped",
-];
-/// Why packets were lost in a ring.
-const RING_REASONS: [&str; 2] = ["card_gone", "not_taken"];
-
-/// Why packets in a ring are nobody's any more, as far as is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Untaken {
-    /// The card went.
-    CardGone,
-    /// The run was over before the card had taken them; it may still.
-    NotTaken,
+reasons! {
+    /// Why packets in a ring are nobody's any more, as far as is known.
+    pub(super) enum Untaken {
+        /// The card went.
+        CardGone = "card_gone",
+        /// The run was over before the card had taken them; it may still.
+        NotTaken = "not_taken",
+    }
 }
 
 /// Words of one card.
 #[derive(Clone, Debug)]
 struct CardWords {
-    encode: Account,
-    ring: Account,
+    encode: Account<Unwritten>,
+    ring: Account<Untaken>,
     fill: Counter,
     capacity: Counter,
     opened: Counter,
@@ -88,7 +80,7 @@ pub(super) struct Books {
     pub(super) ledger: KeptLedger,
     group: GroupWriter,
     book: Book,
-    route: Account,
+    route: Account<Unrouted>,
     cards: Vec<CardWords>,
     waits: Waits,
     /// The fault switch of the tests, at `route`, `encode` and `ring`.
@@ -107,16 +99,15 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("toflx");
         let group = schema.group("toflx");
-        let (routed, route) = schema.account(group, "route", "all", Unit::Messages, &UNROUTED);
+        let (routed, route) = schema.account_of(group, "route", "all", Unit::Messages);
         let mut link = LinkSpec::new("routed", "all").from(routed);
         let mut words = Vec::with_capacity(cards);
         for card in 0..cards {
             let owner = format!("card{card}");
-            let (encoded, encode) =
-                schema.account(group, "encode", &owner, Unit::Messages, &UNWRITTEN);
+            let (encoded, encode) = schema.account_of(group, "encode", &owner, Unit::Messages);
             link = link.to(encoded);
             schema.headline(encoded);
-            let (_, ring) = schema.account(group, "ring", &owner, Unit::Packets, &RING_REASONS);
+            let (_, ring) = schema.account_of(group, "ring", &owner, Unit::Packets);
             let help = "Packets that the card has not taken";
             let fill = schema.gauge(group, "ring_fill_packets", &owner, help);
             let help = "Packets of the card's from-host buffer";
@@ -167,7 +158,7 @@ impl Books {
 
     /// It has no card.
     pub(super) fn unrouted(&mut self, why: Unrouted, bytes: u64) {
-        let dropped = self.route.dropped[why as usize];
+        let dropped = self.route.lost(why);
         self.book.add_tally(dropped, 1, bytes);
     }
 
@@ -207,7 +198,7 @@ impl Books {
 
     /// It does not.
     pub(super) fn unwritten(&mut self, card: usize, why: Unwritten, bytes: u64) {
-        let dropped = self.cards[card].encode.dropped[why as usize];
+        let dropped = self.cards[card].encode.lost(why);
         self.book.add_tally(dropped, 1, bytes);
     }
 
@@ -239,7 +230,7 @@ impl Books {
 
     /// So many it has not taken, by what the ring says.
     pub(super) fn untaken(&mut self, card: usize, why: Untaken, packets: u64) {
-        let ring = self.cards[card].ring.dropped[why as usize];
+        let ring = self.cards[card].ring.lost(why);
         self.book.add_tally(ring, packets, size(packets));
     }
 
@@ -301,7 +292,7 @@ mod tests {
         assert_eq!(of(ring.outgoing), (1, 32));
         assert_eq!(of(ring.held), (1, 32));
         assert_eq!(
-            [of(ring.dropped[0]), of(ring.dropped[1])],
+            [Untaken::CardGone, Untaken::NotTaken].map(|why| of(ring.lost(why))),
             [(0, 0), (1, 32)]
         );
         let mut books = Books::open(None, 1, "route:1".parse().unwrap(), &mut Vec::new()).unwrap();

@@ -7,7 +7,7 @@ use forebay_ledger::Closed;
 use forebay_run_net::NetSummary;
 use serde::Serialize;
 
-use super::books::{UNWRITTEN, Unwritten};
+use super::books::Unwritten;
 use crate::buffer_summary::CardEnd;
 
 /// What became of what was for one card.
@@ -65,7 +65,7 @@ impl ToFlxCardSummary {
     }
 
     pub(super) fn lose(&mut self, why: Unwritten) {
-        *self.dropped.entry(UNWRITTEN[why as usize]).or_default() += 1;
+        *self.dropped.entry(why.name()).or_default() += 1;
     }
 }
 
