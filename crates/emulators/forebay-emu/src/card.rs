@@ -66,9 +66,9 @@ pub use config::{
     CARD_ELINKS, CHUNK_BYTES, CardConfig, CardConfigError, DMA_BUFFERS, ElinkConfig, FULL_WORDS_HZ,
     FrontEnd, LinkFifo, Speed,
 };
-pub use fault::{CardFault, CardFaultRule};
+pub use fault::{CardFault, CardFaultKind, CardFaultRule, CardFaults};
 pub use fifo::FifoBooks;
-pub use from_host::FromHostBooks;
+pub use from_host::{FromHostBooks, FromHostDrop};
 pub use memory::Memory;
 pub use sampled::SAMPLED_MOST;
 pub use sizes::ChunkSizes;

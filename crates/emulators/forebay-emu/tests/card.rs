@@ -418,7 +418,7 @@ fn a_chunk_that_a_queue_cannot_hold_is_cut_off_and_the_next_is_dropped() {
     let elink = account.elinks[0];
     assert_eq!(elink.truncated, 1);
     reader.agrees_with(&account);
-    let lost: u64 = account.chunks.dropped.iter().map(|d| d.bytes).sum();
+    let lost: u64 = account.chunks.dropped.total().bytes;
     assert_eq!(
         account.chunks.in_dma.bytes + lost,
         account.chunks.made.bytes

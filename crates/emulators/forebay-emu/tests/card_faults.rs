@@ -10,8 +10,8 @@ mod reader;
 
 use forebay_emu::Pick;
 use forebay_emu::card::{
-    Card, CardAccount, CardConfig, CardFault, CardFaultRule, CardLoss, ChunkSizes, LinkFifo,
-    Memory, Spread,
+    Card, CardAccount, CardConfig, CardFault, CardFaultKind, CardFaultRule, CardLoss, ChunkSizes,
+    LinkFifo, Memory, Spread,
 };
 use forebay_readout::{Damage, Status};
 use forebay_wire::felix::{BlockFormat, BlockHead, Elink};
@@ -47,7 +47,7 @@ fn struck(fault: CardFault) -> (CardAccount, Reader) {
 }
 
 fn lost(account: &CardAccount, loss: CardLoss) -> (u64, u64) {
-    let total: u64 = account.chunks.dropped.iter().map(|d| d.items).sum();
+    let total: u64 = account.chunks.dropped.total().items;
     let lost = account.chunks.lost(loss);
     assert_eq!(total, lost.items, "nothing else is lost");
     (lost.items, lost.bytes)
@@ -216,7 +216,7 @@ fn a_front_end_that_does_not_stop_loses_chunks_by_name() {
     let chunks = stubborn.chunks;
     assert!(chunks.lost(CardLoss::FifoFull).items > 1000, "{chunks:?}");
     assert_eq!(stubborn.truncated, 1);
-    assert!(stubborn.faults[CardFault::XoffIgnored.index()] > 1000);
+    assert!(stubborn.faults[CardFaultKind::XoffIgnored] > 1000);
     assert_eq!(reader.seen[&middle().number()].flagged, 1);
     let seen = reader.seen[&middle().number()].chunks;
     assert_eq!(seen, chunks.in_dma.items);

@@ -225,11 +225,10 @@ fn what_is_wrong_with_packets_is_lost_by_name_and_costs_no_other_message() {
     let account = bench.card.account();
     assert_eq!(account.residual(), [0; 3], "{account:#?}");
     let books = account.from_host;
-    let names = forebay_emu::card::FromHostBooks::REASONS;
-    let found: Vec<_> = names
-        .into_iter()
-        .zip(books.dropped())
-        .map(|(name, pieces)| (name, pieces.packets, pieces.messages, pieces.bytes))
+    let dropped = books.dropped();
+    let found: Vec<_> = dropped
+        .iter()
+        .map(|(why, pieces)| (why.name(), pieces.packets, pieces.messages, pieces.bytes))
         .collect();
     let expected = [
         ("no_elink", 3, 1, 70),

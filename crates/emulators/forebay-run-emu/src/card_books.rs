@@ -68,7 +68,7 @@ pub(super) struct CardBooks {
     time: Counter,
     busy: Counter,
     raised: Counter,
-    elinks: Vec<(Account, ElinkWords)>,
+    elinks: Vec<(Account<CardLoss>, ElinkWords)>,
     dma: Vec<DmaWords>,
     before: CardAccount,
     time_before: CardTime,
@@ -128,10 +128,9 @@ impl CardBooks {
         let help = "Time for which BUSY was up, of the card's time";
         let busy = schema.counter(group, "busy_ns", "", help);
         let raised = schema.counter(group, "busy_raised", "", "How often BUSY went up");
-        let reasons: Vec<&str> = CardLoss::ALL.iter().map(|loss| loss.name()).collect();
         let elinks = account.elinks.iter().map(|elink| {
             let owner = format!("elink{}", elink.elink);
-            let declared = schema.account(group, "card", &owner, Unit::Chunks, &reasons);
+            let declared = schema.account_of(group, "card", &owner, Unit::Chunks);
             schema.headline(declared.0);
             (declared.1, declare_elink(&mut schema, group, &owner))
         });
@@ -230,7 +229,12 @@ impl CardBooks {
     }
 }
 
-fn settle(book: &mut Book, account: &Account, [now, before]: [&ChunkBooks; 2], leak: &mut Leak) {
+fn settle(
+    book: &mut Book,
+    account: &Account<CardLoss>,
+    [now, before]: [&ChunkBooks; 2],
+    leak: &mut Leak,
+) {
     let add = |book: &mut Book, tally: Tally, now: Amount, before: Amount| {
         book.add_tally(tally, now.items - before.items, now.bytes - before.bytes);
     };
@@ -238,8 +242,8 @@ fn settle(book: &mut Book, account: &Account, [now, before]: [&ChunkBooks; 2], l
     let mut out = now.in_dma;
     out.items -= leak.take_of("card", now.in_dma.items - before.in_dma.items);
     add(book, account.outgoing, out, before.in_dma);
-    for (tally, loss) in account.dropped.iter().zip(CardLoss::ALL) {
-        add(book, *tally, now.lost(loss), before.lost(loss));
+    for (loss, tally) in account.losses() {
+        add(book, tally, now.lost(loss), before.lost(loss));
     }
     let (is, was) = (now.held(), before.held());
     book.add_tally(account.held, is.items, is.bytes);
@@ -279,7 +283,8 @@ mod tests {
             let all = [&mut chunks.made, &mut chunks.in_dma]
                 .into_iter()
                 .chain(held);
-            for amount in all.chain(&mut chunks.dropped) {
+            let dropped = chunks.dropped.iter_mut().map(|(_, amount)| amount);
+            for amount in all.chain(dropped) {
                 (amount.items, amount.bytes) = (one(), one());
             }
             elink.truncated = one();
@@ -324,8 +329,9 @@ mod tests {
         for ((account, words), now) in elinks.iter().zip(&last.elinks) {
             let terms = [account.incoming, account.outgoing, account.held].into_iter();
             let counts = [now.chunks.made, now.chunks.in_dma, now.chunks.held()].into_iter();
-            let counts = counts.chain(now.chunks.dropped);
-            for (tally, count) in terms.chain(account.dropped.iter().copied()).zip(counts) {
+            let counts = counts.chain(now.chunks.dropped.iter().map(|(_, lost)| lost));
+            let terms = terms.chain(account.losses().map(|(_, tally)| tally));
+            for (tally, count) in terms.zip(counts) {
                 assert_eq!(book.tally(tally), (count.items, count.bytes));
             }
             for (counter, value) in [

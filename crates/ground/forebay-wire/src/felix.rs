@@ -30,8 +30,8 @@ mod writer;
 pub use block::{BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, BlockFormat, BlockFormatError, BlockHead};
 pub use elink::{DMA_BUFFERS_MAX, ELINKS, Elink, Fid};
 pub use from_host::{
-    FromHostAccount, FromHostDecoder, FromHostLoss, OddLength, PACKET_BYTES, PACKET_PAYLOAD_BYTES,
-    PacketFormat, PacketHead, PacketWriter, Pieces, Taken, packets_of,
+    FromHostAccount, FromHostDecoder, FromHostLoss, FromHostLost, OddLength, PACKET_BYTES,
+    PACKET_PAYLOAD_BYTES, PacketFormat, PacketHead, PacketWriter, Pieces, Taken, packets_of,
 };
 pub use generated::{GENERATED_HEAD_BYTES, Generated, GeneratedError};
 pub use subchunk::{Flags, Kind, Layout, Subchunk};

@@ -1,55 +1,34 @@
 //! The books of a card, counted where things happen.
 
+use forebay_ledger::{DropReason, PerReason, reasons};
 use forebay_wire::felix::Elink;
 
 use super::block::Blocks;
-use super::fault::CardFault;
+use super::fault::{CardFaultKind, CardFaults};
 use super::fifo::FifoBooks;
 use super::from_host::FromHostBooks;
 use crate::totals::Amount;
 
-/// Why chunks, or parts of them, did not get into a DMA buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum CardLoss {
-    /// There was no room in the queue behind the link.
-    FifoFull,
-    /// The bytes that were cut off a chunk, whose rest is in the DMA buffer: no chunks.
-    Truncated,
-    /// The link had stopped for good ([`CardFault::StoppedLink`]); of the chunk in the middle of which it did, the bytes that did not come.
-    StoppedLink,
-    /// In a block that did not go out ([`CardFault::LostBlock`]).
-    LostBlock,
-    /// In a block that is in the DMA buffer and cannot be read ([`CardFault::BadTrailer`]).
-    BadTrailer,
-    /// In a block that is in the DMA buffer and is none ([`CardFault::WrongMarker`]).
-    WrongMarker,
-}
-
-impl CardLoss {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::FifoFull,
-        Self::Truncated,
-        Self::StoppedLink,
-        Self::LostBlock,
-        Self::BadTrailer,
-        Self::WrongMarker,
-    ];
-
-    /// Its name in counters.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::FifoFull => "fifo_full",
-            Self::Truncated => "truncated",
-            Self::StoppedLink => "stopped_link",
-            Self::LostBlock => "lost_block",
-            Self::BadTrailer => "bad_trailer",
-            Self::WrongMarker => "wrong_marker",
-        }
+reasons! {
+    /// Why chunks, or parts of them, did not get into a DMA buffer.
+    pub enum CardLoss {
+        /// There was no room in the queue behind the link.
+        FifoFull = "fifo_full",
+        /// The bytes that were cut off a chunk, whose rest is in the DMA buffer: no chunks.
+        Truncated = "truncated",
+        /// The link had stopped for good ([`CardFault::StoppedLink`]); of the chunk in the middle of which it did, the bytes that did not come.
+        StoppedLink = "stopped_link",
+        /// In a block that did not go out ([`CardFault::LostBlock`]).
+        LostBlock = "lost_block",
+        /// In a block that is in the DMA buffer and cannot be read ([`CardFault::BadTrailer`]).
+        BadTrailer = "bad_trailer",
+        /// In a block that is in the DMA buffer and is none ([`CardFault::WrongMarker`]).
+        WrongMarker = "wrong_marker",
     }
 }
+
+/// What was lost, by why.
+pub(super) type Lost = PerReason<CardLoss, Amount, { CardLoss::COUNT }>;
 
 /// Chunks and bytes of them: `made = in_dma + dropped + queued + in_fifo + in_block`.
 ///
@@ -60,8 +39,8 @@ pub struct ChunkBooks {
     pub made: Amount,
     /// In blocks that are in a DMA buffer.
     pub in_dma: Amount,
-    /// Lost, by [`CardLoss`].
-    pub dropped: [Amount; CardLoss::ALL.len()],
+    /// Lost.
+    pub dropped: PerReason<CardLoss, Amount, { CardLoss::COUNT }>,
     /// Held in front of the link, or on it.
     pub queued: Amount,
     /// Held behind the link.
@@ -82,8 +61,8 @@ impl ChunkBooks {
 
     /// Lost for this reason.
     #[must_use]
-    pub const fn lost(&self, loss: CardLoss) -> Amount {
-        self.dropped[loss as usize]
+    pub fn lost(&self, loss: CardLoss) -> Amount {
+        self.dropped[loss]
     }
 
     /// What they do not explain, in chunks and bytes: nothing, always.
@@ -91,7 +70,7 @@ impl ChunkBooks {
     pub fn residual(&self) -> (i64, i64) {
         let mut out = self.in_dma;
         out += self.held();
-        self.dropped.iter().for_each(|dropped| out += *dropped);
+        out += self.dropped.total();
         let rest = |made: u64, out: u64| made.wrapping_sub(out).cast_signed();
         (
             rest(self.made.items, out.items),
@@ -102,9 +81,7 @@ impl ChunkBooks {
     fn add(&mut self, other: &Self) {
         self.made += other.made;
         self.in_dma += other.in_dma;
-        for (sum, dropped) in self.dropped.iter_mut().zip(other.dropped) {
-            *sum += dropped;
-        }
+        self.dropped.add(&other.dropped);
         self.queued += other.queued;
         self.in_fifo += other.in_fifo;
         self.in_block += other.in_block;
@@ -126,8 +103,8 @@ pub struct ElinkAccount {
     pub chunks: ChunkBooks,
     /// Chunks that lost their end on the link or in the queue behind it; they are in the books of chunks as all others.
     pub truncated: u64,
-    /// How often each [`CardFault`] struck, by its index.
-    pub faults: [u64; CardFault::COUNT],
+    /// How often each kind of fault struck.
+    pub faults: CardFaults,
     /// Blocks in the DMA buffer.
     pub blocks: Blocks,
     /// Its queue behind the link.
@@ -205,11 +182,9 @@ impl CardAccount {
 
     /// How often each fault struck, by name.
     pub fn faults(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let count = |n: usize| self.elinks.iter().map(|elink| elink.faults[n]).sum();
-        CardFault::NAMES
-            .into_iter()
-            .enumerate()
-            .map(move |(n, name)| (name, count(n)))
+        let mut all = CardFaults::default();
+        self.elinks.iter().for_each(|elink| all.add(&elink.faults));
+        CardFaultKind::all().map(move |kind| (kind.name(), all[kind]))
     }
 
     /// What they do not explain, in triggers, chunks and bytes: nothing, always. An E-link's surplus does not hide another one's lack. Packets and messages to front ends
@@ -240,6 +215,7 @@ impl CardAccount {
 mod tests {
     use forebay_wire::felix::{FromHostAccount, Pieces};
 
+    use super::super::fault::CardFault;
     use super::*;
 
     const fn amount(items: u64, bytes: u64) -> Amount {
@@ -251,7 +227,7 @@ mod tests {
         ChunkBooks {
             made: amount(1023, 10_230),
             in_dma: amount(1, 10),
-            dropped: [2, 4, 8, 16, 32, 64].map(|n| amount(n, 10 * n)),
+            dropped: Lost::from_fn(|why| amount(2 << why.index(), 20 << why.index())),
             queued: amount(128, 1_280),
             in_fifo: amount(256, 2_560),
             in_block: amount(512, 5_120),
@@ -266,7 +242,7 @@ mod tests {
             sent_to_it,
             chunks,
             truncated: 0,
-            faults: [0; CardFault::COUNT],
+            faults: CardFaults::default(),
             blocks: Blocks::default(),
             fifo: FifoBooks::default(),
             is_busy: false,
@@ -315,14 +291,14 @@ mod tests {
     #[test]
     fn faults_are_told_by_name() {
         let mut account = card(chunks(), chunks());
-        account.elinks[0].faults[CardFault::Truncated.index()] = 2;
-        account.elinks[1].faults[CardFault::Truncated.index()] = 3;
-        account.elinks[1].faults[CardFault::WrongMarker.index()] = 7;
+        account.elinks[0].faults[CardFaultKind::Truncated] = 2;
+        account.elinks[1].faults[CardFaultKind::Truncated] = 3;
+        account.elinks[1].faults[CardFaultKind::WrongMarker] = 7;
         let struck = account.faults().filter(|(_, count)| *count > 0);
         let mut struck: Vec<_> = struck.collect();
         struck.sort_unstable();
         assert_eq!(struck, [("truncated", 5), ("wrong_marker", 7)]);
-        assert_eq!(account.faults().count(), CardFault::COUNT);
+        assert_eq!(account.faults().count(), CardFaultKind::COUNT);
     }
 
     #[test]
@@ -336,8 +312,8 @@ mod tests {
         };
         assert_eq!(off(|it| &mut it.made), (3, 70), "not accounted for");
         assert_eq!(off(|it| &mut it.in_dma), (-3, -70));
-        assert_eq!(off(|it| &mut it.dropped[0]), (-3, -70));
-        assert_eq!(off(|it| &mut it.dropped[5]), (-3, -70));
+        assert_eq!(off(|it| &mut it.dropped[CardLoss::FifoFull]), (-3, -70));
+        assert_eq!(off(|it| &mut it.dropped[CardLoss::WrongMarker]), (-3, -70));
         assert_eq!(off(|it| &mut it.queued), (-3, -70));
         assert_eq!(off(|it| &mut it.in_fifo), (-3, -70));
         assert_eq!(off(|it| &mut it.in_block), (-3, -70));

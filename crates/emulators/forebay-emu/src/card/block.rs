@@ -5,7 +5,7 @@ use forebay_wire::felix::{
 };
 
 use super::Dma;
-use super::account::CardLoss;
+use super::account::{CardLoss, Lost};
 use super::payload::{Chunk, End, Payload, SLACK_BYTES, Spoil};
 use crate::totals::Amount;
 
@@ -51,7 +51,7 @@ pub(super) struct Builder {
     /// What is wrong with the open block, and what blocks of which something was wrong have cost.
     spoil: Spoil,
     random: u8,
-    lost: [Amount; CardLoss::ALL.len()],
+    lost: Lost,
     pub(super) blocks: Blocks,
 }
 
@@ -189,7 +189,7 @@ impl Builder {
     fn end(&mut self, loss: Option<CardLoss>) {
         let open = std::mem::take(&mut self.open);
         match loss {
-            Some(loss) => self.lost[loss as usize] += open,
+            Some(loss) => self.lost[loss] += open,
             None => self.out += open,
         }
         self.filled = 0;
@@ -235,13 +235,8 @@ impl Builder {
     }
 
     /// Adds what was lost here to what was lost elsewhere.
-    pub(super) fn add_lost(
-        &self,
-        mut dropped: [Amount; CardLoss::ALL.len()],
-    ) -> [Amount; CardLoss::ALL.len()] {
-        for (dropped, lost) in dropped.iter_mut().zip(self.lost) {
-            *dropped += lost;
-        }
+    pub(super) fn add_lost(&self, mut dropped: Lost) -> Lost {
+        dropped.add(&self.lost);
         dropped
     }
 }

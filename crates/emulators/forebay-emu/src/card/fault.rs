@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use forebay_ledger::{DropReason, PerReason, reasons};
 use forebay_wire::felix::{Elink, Flags, Layout};
 
 use super::config::CardConfigError;
@@ -45,49 +46,75 @@ pub enum CardFault {
 }
 
 impl CardFault {
-    /// How many there are.
-    pub const COUNT: usize = 12;
-    /// Their names in counters, by [`index`](Self::index).
-    pub const NAMES: [&str; Self::COUNT] = [
-        "lost_block",
-        "jumped_sequence",
-        "bad_trailer",
-        "wrong_marker",
-        "crc_flag",
-        "error_flag",
-        "busy_flag",
-        "truncated",
-        "bit_flip",
-        "stuck_link",
-        "stopped_link",
-        "xoff_ignored",
-    ];
+    /// The names of all, in counters and files.
+    pub const NAMES: [&str; CardFaultKind::COUNT] = {
+        let mut names = [""; CardFaultKind::COUNT];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = CardFaultKind::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
 
-    /// Its place among the counters.
+    /// Of which kind it is.
     #[must_use]
-    pub const fn index(self) -> usize {
+    pub const fn kind(self) -> CardFaultKind {
         match self {
-            Self::LostBlock => 0,
-            Self::JumpedSequence => 1,
-            Self::BadTrailer => 2,
-            Self::WrongMarker => 3,
-            Self::CrcFlag => 4,
-            Self::ErrorFlag => 5,
-            Self::BusyFlag => 6,
-            Self::Truncated => 7,
-            Self::BitFlip => 8,
-            Self::StuckLink { .. } => 9,
-            Self::StoppedLink => 10,
-            Self::XoffIgnored => 11,
+            Self::LostBlock => CardFaultKind::LostBlock,
+            Self::JumpedSequence => CardFaultKind::JumpedSequence,
+            Self::BadTrailer => CardFaultKind::BadTrailer,
+            Self::WrongMarker => CardFaultKind::WrongMarker,
+            Self::CrcFlag => CardFaultKind::CrcFlag,
+            Self::ErrorFlag => CardFaultKind::ErrorFlag,
+            Self::BusyFlag => CardFaultKind::BusyFlag,
+            Self::Truncated => CardFaultKind::Truncated,
+            Self::BitFlip => CardFaultKind::BitFlip,
+            Self::StuckLink { .. } => CardFaultKind::StuckLink,
+            Self::StoppedLink => CardFaultKind::StoppedLink,
+            Self::XoffIgnored => CardFaultKind::XoffIgnored,
         }
     }
 
     /// Its name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        Self::NAMES[self.index()]
+        self.kind().name()
     }
 }
+
+reasons! {
+    /// The kinds of [`CardFault`], for counters.
+    pub enum CardFaultKind {
+        /// [`CardFault::LostBlock`].
+        LostBlock = "lost_block",
+        /// [`CardFault::JumpedSequence`].
+        JumpedSequence = "jumped_sequence",
+        /// [`CardFault::BadTrailer`].
+        BadTrailer = "bad_trailer",
+        /// [`CardFault::WrongMarker`].
+        WrongMarker = "wrong_marker",
+        /// [`CardFault::CrcFlag`].
+        CrcFlag = "crc_flag",
+        /// [`CardFault::ErrorFlag`].
+        ErrorFlag = "error_flag",
+        /// [`CardFault::BusyFlag`].
+        BusyFlag = "busy_flag",
+        /// [`CardFault::Truncated`].
+        Truncated = "truncated",
+        /// [`CardFault::BitFlip`].
+        BitFlip = "bit_flip",
+        /// [`CardFault::StuckLink`].
+        StuckLink = "stuck_link",
+        /// [`CardFault::StoppedLink`].
+        StoppedLink = "stopped_link",
+        /// [`CardFault::XoffIgnored`].
+        XoffIgnored = "xoff_ignored",
+    }
+}
+
+/// How often each kind of fault struck.
+pub type CardFaults = PerReason<CardFaultKind, u64, { CardFaultKind::COUNT }>;
 
 /// One fault, where, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -223,7 +250,7 @@ pub(super) struct LinkFaults {
     looked: u64,
     pub(super) strike: Strike,
     pub(super) has_stopped: bool,
-    pub(super) counts: [u64; CardFault::COUNT],
+    pub(super) counts: CardFaults,
 }
 
 impl LinkFaults {
@@ -242,7 +269,7 @@ impl LinkFaults {
                 looked: 0,
                 strike: Strike::default(),
                 has_stopped: false,
-                counts: [0; CardFault::COUNT],
+                counts: CardFaults::default(),
             })
         })
     }
@@ -292,7 +319,7 @@ impl LinkFaults {
                 // Counted when it matters.
                 CardFault::XoffIgnored => (strike.ignores_xoff, count) = (true, 0),
             }
-            self.counts[rule.fault.index()] += count;
+            self.counts[rule.fault.kind()] += count;
         }
         true
     }

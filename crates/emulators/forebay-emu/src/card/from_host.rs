@@ -1,5 +1,6 @@
 //! The way to the front ends: packets into messages, and who gets them.
 
+use forebay_ledger::{DropReason, PerReason, reasons};
 use forebay_wire::felix::{
     ELINKS, Elink, FromHostAccount, FromHostDecoder, FromHostLoss, Pieces, Taken,
 };
@@ -7,6 +8,22 @@ use forebay_wire::felix::{
 use super::config::CardConfig;
 use super::loop_back::LoopBack;
 use crate::totals::Amount;
+
+reasons! {
+    /// Why messages, or packets that are of none, are lost.
+    pub enum FromHostDrop {
+        /// The card has no such E-link, or it is one of its own.
+        NoElink = "no_elink",
+        /// [`FromHostLoss::WrongSize`].
+        WrongSize = "wrong_size",
+        /// [`FromHostLoss::TooLong`].
+        TooLong = "too_long",
+        /// [`FromHostLoss::NotFull`].
+        NotFull = "not_full",
+        /// [`FromHostLoss::Unended`].
+        Unended = "unended",
+    }
+}
 
 /// What came in packets, and what became of it: `come = looped + sunk + no_elink + lost + held`, in packets, messages and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,23 +39,16 @@ pub struct FromHostBooks {
 }
 
 impl FromHostBooks {
-    /// Reasons for which messages are lost.
-    pub const REASONS: [&'static str; 1 + FromHostLoss::ALL.len()] = {
-        let mut names = ["no_elink"; 1 + FromHostLoss::ALL.len()];
-        let mut at = 0;
-        while at < FromHostLoss::ALL.len() {
-            names[at + 1] = FromHostLoss::ALL[at].name();
-            at += 1;
-        }
-        names
-    };
-
-    /// Lost, in the order of [`REASONS`](Self::REASONS).
+    /// Lost, by why.
     #[must_use]
-    pub fn dropped(&self) -> [Pieces; Self::REASONS.len()] {
-        let mut dropped = [self.no_elink; Self::REASONS.len()];
-        dropped[1..].copy_from_slice(&self.decoded.lost);
-        dropped
+    pub fn dropped(&self) -> PerReason<FromHostDrop, Pieces, { FromHostDrop::COUNT }> {
+        PerReason::from_fn(|why| match why {
+            FromHostDrop::NoElink => self.no_elink,
+            FromHostDrop::WrongSize => self.decoded.lost(FromHostLoss::WrongSize),
+            FromHostDrop::TooLong => self.decoded.lost(FromHostLoss::TooLong),
+            FromHostDrop::NotFull => self.decoded.lost(FromHostLoss::NotFull),
+            FromHostDrop::Unended => self.decoded.lost(FromHostLoss::Unended),
+        })
     }
 
     /// What they do not explain, in packets, messages and bytes: nothing, always.

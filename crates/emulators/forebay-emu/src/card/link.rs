@@ -3,7 +3,7 @@
 mod disturbed;
 
 use super::Dma;
-use super::account::{CardLoss, ChunkBooks, ElinkAccount};
+use super::account::{CardLoss, ChunkBooks, ElinkAccount, Lost};
 use super::block::{Builder, Why};
 use super::config::{ElinkConfig, Speed};
 use super::fault::LinkFaults;
@@ -78,7 +78,7 @@ pub(super) struct Link {
     fifo: Fifo,
     builder: Builder,
     made: Amount,
-    dropped: [Amount; CardLoss::ALL.len()],
+    dropped: Lost,
     truncated: u64,
     faults: Option<Box<LinkFaults>>,
 }
@@ -303,11 +303,11 @@ impl Link {
             Pushed::Whole => {}
             Pushed::Truncated(bytes) => {
                 self.truncated += 1;
-                self.dropped[CardLoss::Truncated as usize].add((0, bytes as u64));
+                self.dropped[CardLoss::Truncated].add((0, bytes as u64));
             }
             Pushed::Dropped => {
                 let ends = u64::from(chunk.end != End::Never);
-                self.dropped[CardLoss::FifoFull as usize].add((ends, chunk.bytes as u64));
+                self.dropped[CardLoss::FifoFull].add((ends, chunk.bytes as u64));
             }
         }
     }

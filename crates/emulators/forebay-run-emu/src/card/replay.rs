@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use super::{CardPlan, DmaSummary, Rings};
 use crate::error::EmuError;
-use books::{Books, CUT_OFF, NO_BLOCK};
+use books::{Books, FileDrop};
 use reading::{Reading, Sequences, Survey, head_of, survey};
 
 /// Longest wait: so late is a reader let in, or an order heard.
@@ -204,8 +204,8 @@ impl Player<'_> {
                         self.show_block(block)?;
                     }
                 }
-                Next::Skip(bytes, _) => self.books.dropped(NO_BLOCK, bytes),
-                Next::Tail(bytes) => self.books.dropped(CUT_OFF, bytes),
+                Next::Skip(bytes, _) => self.books.dropped(FileDrop::NoBlock, bytes),
+                Next::Tail(bytes) => self.books.dropped(FileDrop::CutOff, bytes),
                 Next::End => {}
             }
             reading.window.skip(taken);
@@ -353,7 +353,7 @@ impl Player<'_> {
         let (books, file) = (&self.books, &self.books.file);
         let accounts = books.dma.iter().map(|(account, _)| account);
         let [blocks, bytes] = books.sum(accounts.map(|account| account.outgoing));
-        let lost = |reason: usize| books.book.tally(file.dropped[reason]).1;
+        let lost = |why: FileDrop| books.book.tally(file.lost(why)).1;
         let cpu = process::own_cpu_time();
         let nanoseconds = |ns: u64| ns as f64 / 1e9;
         let since_ns = clock::monotonic_ns().saturating_sub(self.begun_ns);
@@ -362,8 +362,8 @@ impl Player<'_> {
             blocks_format: self.format.to_string(),
             blocks,
             bytes,
-            skipped_bytes: lost(NO_BLOCK),
-            tail_bytes: lost(CUT_OFF),
+            skipped_bytes: lost(FileDrop::NoBlock),
+            tail_bytes: lost(FileDrop::CutOff),
             loops: books.book.value(books.loops),
             elinks: elinks.into_iter().collect(),
             held_up_seconds: nanoseconds(books.book.value(books.held_up_ns)),

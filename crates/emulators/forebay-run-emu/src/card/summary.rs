@@ -83,9 +83,9 @@ impl FromHostSummary {
     pub(super) fn of(books: &FromHostBooks) -> Self {
         let lost = |of: fn(&forebay_wire::felix::Pieces) -> u64| {
             let dropped = books.dropped();
-            let all = FromHostBooks::REASONS
-                .into_iter()
-                .zip(dropped.iter().map(of));
+            let all = dropped
+                .iter()
+                .map(|(why, pieces)| (why.name(), of(&pieces)));
             all.filter(|(_, count)| *count > 0).collect()
         };
         let come = books.decoded.come;
@@ -201,8 +201,8 @@ impl Process<'_> {
             ..FromHostSummary::of(&account.from_host)
         };
         let lost = |unit: fn(&forebay_emu::Amount) -> u64| {
-            let all = forebay_emu::card::CardLoss::ALL.into_iter();
-            let all = all.map(|loss| (loss.name(), unit(&chunks.lost(loss))));
+            let all = chunks.dropped.iter();
+            let all = all.map(|(loss, amount)| (loss.name(), unit(&amount)));
             all.filter(|(_, count)| *count > 0).collect()
         };
         let seconds = card_ns as f64 / 1e9;

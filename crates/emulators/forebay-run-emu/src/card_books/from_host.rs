@@ -1,6 +1,6 @@
 //! What the card was sent: packets, and messages of them.
 
-use forebay_emu::card::{Card, FromHostBooks};
+use forebay_emu::card::{Card, FromHostBooks, FromHostDrop};
 use forebay_ledger::{
     Account, Book, Counter, GroupId, GroupWriter, Leak, Schema, SchemaBuilder, Tally, Unit, Words,
 };
@@ -12,8 +12,8 @@ use forebay_run::error::RunError;
 #[derive(Clone, Debug)]
 pub(super) struct FromHostWords {
     group: GroupId,
-    packets: Account,
-    messages: Account,
+    packets: Account<FromHostDrop>,
+    messages: Account<FromHostDrop>,
     looped: Counter,
     sunk: Counter,
     held_up: Counter,
@@ -21,11 +21,7 @@ pub(super) struct FromHostWords {
 
 pub(super) fn declare(schema: &mut SchemaBuilder) -> FromHostWords {
     let group = schema.group("from_host");
-    let reasons = FromHostBooks::REASONS;
-    let mut account = |unit| {
-        let declared = schema.account(group, "from_host", "all", unit, &reasons);
-        declared.1
-    };
+    let mut account = |unit| schema.account_of(group, "from_host", "all", unit).1;
     let [packets, messages] = [Unit::Packets, Unit::Messages].map(&mut account);
     let mut counter = |name: &str, help: &str| schema.counter(group, name, "", help);
     FromHostWords {
@@ -105,10 +101,9 @@ impl FromHostBook {
             .leak
             .take_of("from_host", now.sunk.messages - was.sunk.messages);
         add(packets.outgoing, messages.outgoing, sunk, was.sunk);
-        let dropped = now.dropped().into_iter().zip(was.dropped());
-        let tallies = packets.dropped.iter().zip(&messages.dropped);
-        for ((packets, messages), (now, was)) in tallies.zip(dropped) {
-            add(*packets, *messages, now, was);
+        let before = was.dropped();
+        for (why, lost) in now.dropped().iter() {
+            add(packets.lost(why), messages.lost(why), lost, before[why]);
         }
         let (is, was_held) = (now.decoded.held, was.decoded.held);
         add(packets.held, messages.held, is, Pieces::default());
@@ -125,6 +120,7 @@ impl FromHostBook {
 #[cfg(test)]
 mod tests {
     use forebay_ledger::RunWriter;
+    use forebay_wire::felix::FromHostLoss;
 
     use super::*;
 
@@ -158,7 +154,9 @@ mod tests {
         ] {
             *pieces = one();
         }
-        now.decoded.lost.iter_mut().for_each(|lost| *lost = one());
+        for loss in FromHostLoss::ALL {
+            *now.decoded.lost.of_mut(loss) = one();
+        }
         let held = 1_000 - 100 * times;
         now.decoded.held = Pieces {
             packets: held,
@@ -193,12 +191,12 @@ mod tests {
         let out = sum(now.looped, now.sunk);
         assert_term(&book, packets.outgoing, messages.outgoing, out);
         assert_term(&book, packets.held, messages.held, now.decoded.held);
-        let lost = [now.no_elink].into_iter().chain(now.decoded.lost);
-        let dropped = packets.dropped.iter().zip(&messages.dropped);
-        assert_eq!(dropped.len(), lost.clone().count());
-        for ((packets, messages), lost) in dropped.zip(lost) {
-            assert_term(&book, *packets, *messages, lost);
+        let lost = FromHostLoss::ALL.map(|loss| now.decoded.lost(loss));
+        let mut lost = [now.no_elink].into_iter().chain(lost);
+        for ((_, packets), (_, messages)) in packets.losses().zip(messages.losses()) {
+            assert_term(&book, packets, messages, lost.next().unwrap());
         }
+        assert_eq!(lost.next(), None);
         let counters = [at.looped, at.sunk, at.held_up].map(|it| book.book.value(it));
         assert_eq!(counters, [now.looped.messages, now.sunk.messages, 33]);
     }

@@ -24,7 +24,7 @@ use core::fmt;
 use thiserror::Error;
 
 use super::elink::Elink;
-pub use decoder::{FromHostAccount, FromHostDecoder, FromHostLoss, Pieces, Taken};
+pub use decoder::{FromHostAccount, FromHostDecoder, FromHostLoss, FromHostLost, Pieces, Taken};
 
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;

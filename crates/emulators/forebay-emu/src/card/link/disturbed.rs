@@ -2,7 +2,7 @@
 
 use super::Link;
 use crate::card::account::CardLoss;
-use crate::card::fault::CardFault;
+use crate::card::fault::CardFaultKind;
 use crate::card::payload::Chunk;
 use crate::card::triggers::Triggers;
 use crate::card::ttc::TICKS_PER_NS;
@@ -48,7 +48,7 @@ impl Link {
             .is_some_and(|faults| faults.has_stopped);
         while has_stopped && self.sent < last {
             let bytes = self.bytes(triggers.at(self.sent)) as u64;
-            self.dropped[CardLoss::StoppedLink as usize].add((1, bytes));
+            self.dropped[CardLoss::StoppedLink].add((1, bytes));
             self.sent += 1;
         }
         has_stopped
@@ -62,16 +62,16 @@ impl Link {
         };
         let strike = faults.strike;
         if strike.ignores_xoff && self.fifo.is_xoff() {
-            faults.counts[CardFault::XoffIgnored.index()] += 1;
+            faults.counts[CardFaultKind::XoffIgnored] += 1;
         }
         let struck = strike.apply(chunk);
         let cut = (chunk.bytes - struck.bytes) as u64;
         if strike.stops {
             faults.has_stopped = true;
-            self.dropped[CardLoss::StoppedLink as usize].add((1, cut));
+            self.dropped[CardLoss::StoppedLink].add((1, cut));
         } else if strike.cuts {
             self.truncated += 1;
-            self.dropped[CardLoss::Truncated as usize].add((0, cut));
+            self.dropped[CardLoss::Truncated].add((0, cut));
         }
         struck
     }

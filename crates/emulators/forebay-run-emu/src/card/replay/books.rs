@@ -4,27 +4,38 @@
 //! show. How many blocks went out the rings say themselves.
 
 use forebay_ledger::{
-    Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Tally, Unit,
+    Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Tally, Unit, reasons,
 };
 use forebay_run::error::RunError;
 use forebay_run::run_dir::KeptLedger;
 
 use crate::card::{CardPlan, Rings};
 
-/// Reasons of the file's account, and the place of each.
-const FILE_REASONS: [&str; 2] = ["no_block", "cut_off"];
-/// Index of the reason for bytes in which no block begins.
-pub(super) const NO_BLOCK: usize = 0;
-/// Index of the reason for a block that the file does not have to its end.
-pub(super) const CUT_OFF: usize = 1;
+reasons! {
+    /// Why bytes of the file are not handed to the card.
+    pub(super) enum FileDrop {
+        /// No block begins in them.
+        NoBlock = "no_block",
+        /// They are a block that the file does not have to its end.
+        CutOff = "cut_off",
+    }
+}
+
+reasons! {
+    /// Why a block that the card was handed is in no DMA buffer.
+    pub(super) enum CardDrop {
+        /// It could not be shown before the end.
+        NotShown = "not_shown",
+    }
+}
 
 /// What is counted, and where it is shown.
 pub(super) struct Books {
     group: GroupWriter,
     pub(super) book: Book,
     pub(super) ledger: KeptLedger,
-    pub(super) file: Account,
-    pub(super) dma: Vec<(Account, Counter)>,
+    pub(super) file: Account<FileDrop>,
+    pub(super) dma: Vec<(Account<CardDrop>, Counter)>,
     pub(super) loops: Counter,
     pub(super) held_up_ns: Counter,
     pub(super) committed_ns: u64,
@@ -46,12 +57,12 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("card-replay");
         let group = schema.group("card");
-        let (file_id, file) = schema.account(group, "file", "file", Unit::Blocks, &FILE_REASONS);
+        let (file_id, file) = schema.account_of(group, "file", "file", Unit::Blocks);
         let mut link = LinkSpec::new("file", "file").from(file_id);
         let mut dma = Vec::new();
         for buffer in 0..plan.config.buffers {
             let owner = format!("dma{buffer}");
-            let (id, account) = schema.account(group, "card", &owner, Unit::Blocks, &["not_shown"]);
+            let (id, account) = schema.account_of(group, "card", &owner, Unit::Blocks);
             link = link.to(id);
             schema.headline(id);
             let fill = schema.gauge(group, "unread_blocks", &owner, "Blocks not given back");
@@ -87,9 +98,8 @@ impl Books {
     }
 
     /// Bytes of the file are no block.
-    pub(super) fn dropped(&mut self, reason: usize, bytes: usize) {
-        self.book
-            .add_tally(self.file.dropped[reason], 0, bytes as u64);
+    pub(super) fn dropped(&mut self, why: FileDrop, bytes: usize) {
+        self.book.add_tally(self.file.lost(why), 0, bytes as u64);
     }
 
     /// A block of the file is handed to the card.
@@ -117,7 +127,7 @@ impl Books {
 
     /// It never will be in its buffer.
     pub(super) fn not_shown(&mut self, buffer: usize, bytes: usize) {
-        let dropped = self.dma[buffer].0.dropped[0];
+        let dropped = self.dma[buffer].0.lost(CardDrop::NotShown);
         self.book.add_tally(dropped, 1, bytes as u64);
     }
 

@@ -7,8 +7,7 @@ use super::{HEADER_AT, PACKET_BYTES, PACKET_PAYLOAD_BYTES, PacketFormat};
 use crate::felix::{ELINKS, Elink};
 
 /// Why a message, or a packet that is of none, was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromHostLoss {
     /// It has not 32 bytes, so that nobody knows which E-link it is for.
     WrongSize,
@@ -55,6 +54,39 @@ impl core::ops::AddAssign for Pieces {
     }
 }
 
+/// What was lost, by [`FromHostLoss`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FromHostLost {
+    wrong_size: Pieces,
+    too_long: Pieces,
+    not_full: Pieces,
+    unended: Pieces,
+}
+
+impl FromHostLost {
+    /// For this reason.
+    #[must_use]
+    pub const fn of(&self, loss: FromHostLoss) -> Pieces {
+        match loss {
+            FromHostLoss::WrongSize => self.wrong_size,
+            FromHostLoss::TooLong => self.too_long,
+            FromHostLoss::NotFull => self.not_full,
+            FromHostLoss::Unended => self.unended,
+        }
+    }
+
+    /// The same, to be changed.
+    #[must_use]
+    pub const fn of_mut(&mut self, loss: FromHostLoss) -> &mut Pieces {
+        match loss {
+            FromHostLoss::WrongSize => &mut self.wrong_size,
+            FromHostLoss::TooLong => &mut self.too_long,
+            FromHostLoss::NotFull => &mut self.not_full,
+            FromHostLoss::Unended => &mut self.unended,
+        }
+    }
+}
+
 /// What came and what became of it: `come = whole + lost + held`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FromHostAccount {
@@ -62,8 +94,8 @@ pub struct FromHostAccount {
     pub come: Pieces,
     /// Messages that were given whole.
     pub whole: Pieces,
-    /// Lost, by [`FromHostLoss`].
-    pub lost: [Pieces; FromHostLoss::ALL.len()],
+    /// Lost.
+    pub lost: FromHostLost,
     /// Messages that have not ended.
     pub held: Pieces,
 }
@@ -72,7 +104,7 @@ impl FromHostAccount {
     /// Lost for this reason.
     #[must_use]
     pub const fn lost(&self, loss: FromHostLoss) -> Pieces {
-        self.lost[loss as usize]
+        self.lost.of(loss)
     }
 
     /// What it does not explain, in packets, messages and bytes: nothing, always.
@@ -80,7 +112,9 @@ impl FromHostAccount {
     pub fn residual(&self) -> [u64; 3] {
         let mut out = self.whole;
         out += self.held;
-        self.lost.iter().for_each(|lost| out += *lost);
+        for loss in FromHostLoss::ALL {
+            out += self.lost(loss);
+        }
         [
             self.come.packets.abs_diff(out.packets),
             self.come.messages.abs_diff(out.messages),
@@ -209,7 +243,7 @@ impl FromHostDecoder {
     }
 
     fn lose(&mut self, loss: FromHostLoss, pieces: Pieces) -> Taken<'_> {
-        self.account.lost[loss as usize] += pieces;
+        *self.account.lost.of_mut(loss) += pieces;
         Taken::Lost { loss, pieces }
     }
 
@@ -221,7 +255,7 @@ impl FromHostDecoder {
             let pieces = core::mem::take(&mut open.pieces);
             let loss = open.loss.take().unwrap_or(FromHostLoss::Unended);
             take_off(&mut self.account.held, pieces);
-            self.account.lost[loss as usize] += pieces;
+            *self.account.lost.of_mut(loss) += pieces;
         }
     }
 
