@@ -243,7 +243,7 @@ fn settle(
     out.items -= leak.take_of("card", now.in_dma.items - before.in_dma.items);
     add(book, account.outgoing, out, before.in_dma);
     for (loss, tally) in account.losses() {
-        add(book, tally, now.lost(loss), before.lost(loss));
+        add(book, tally, now.dropped[loss], before.dropped[loss]);
     }
     let (is, was) = (now.held(), before.held());
     book.add_tally(account.held, is.items, is.bytes);

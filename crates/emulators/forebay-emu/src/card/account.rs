@@ -59,12 +59,6 @@ impl ChunkBooks {
         held
     }
 
-    /// Lost for this reason.
-    #[must_use]
-    pub fn lost(&self, loss: CardLoss) -> Amount {
-        self.dropped[loss]
-    }
-
     /// What they do not explain, in chunks and bytes: nothing, always.
     #[must_use]
     pub fn residual(&self) -> (i64, i64) {
