@@ -40,7 +40,7 @@ pub struct ChunkBooks {
     /// In blocks that are in a DMA buffer.
     pub in_dma: Amount,
     /// Lost.
-    pub dropped: PerReason<CardLoss, Amount, { CardLoss::COUNT }>,
+    pub dropped: Lost,
     /// Held in front of the link, or on it.
     pub queued: Amount,
     /// Held behind the link.

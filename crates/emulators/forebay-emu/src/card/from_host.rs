@@ -15,13 +15,13 @@ reasons! {
         /// The card has no such E-link, or it is one of its own.
         NoElink = "no_elink",
         /// [`FromHostLoss::WrongSize`].
-        WrongSize = "wrong_size",
+        WrongSize = FromHostLoss::WrongSize.name(),
         /// [`FromHostLoss::TooLong`].
-        TooLong = "too_long",
+        TooLong = FromHostLoss::TooLong.name(),
         /// [`FromHostLoss::NotFull`].
-        NotFull = "not_full",
+        NotFull = FromHostLoss::NotFull.name(),
         /// [`FromHostLoss::Unended`].
-        Unended = "unended",
+        Unended = FromHostLoss::Unended.name(),
     }
 }
 
