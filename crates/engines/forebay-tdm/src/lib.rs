@@ -10,6 +10,10 @@
 //! | [`sender`] | one sender: hello, clock, windows, reports, end |
 //! | [`receiver`] | the session: which senders take part, what came, what was lost where |
 //! | [`mod@heaps`] | how messages become packets that stand for themselves, and messages again |
+//! | [`launches`] | whether bursts may be given to the kernel ahead of their time |
+//! | [`ordered`] | a stream in order, with zeroes where bytes are lost |
+//! | [`written`] | what became of payloads, by name |
+//! | [`stalls`] | for how long a receiver's host did not read its socket |
 //! | [`key`] | the keyed hash of datagrams |
 //! | [`pattern`] | the bytes of a test stream |
 //!
@@ -27,12 +31,16 @@ pub mod came;
 pub mod clock;
 pub mod heaps;
 pub mod key;
+pub mod launches;
+pub mod ordered;
 pub mod pace;
 pub mod pattern;
 pub mod plan;
 mod policy;
 pub mod receiver;
 pub mod sender;
+pub mod stalls;
+pub mod written;
 
 /// Picoseconds of a nanosecond.
 const PS_PER_NS: u64 = 1_000;

@@ -4,10 +4,13 @@
 //! run at an instant pays for it, and so does a timer of the kernel. While the file `/dev/cpu_dma_latency` is open, all CPUs of the host keep to the bound
 //! that was written there; with 0 they stay awake, and use as much power as if they worked.
 
+mod awake;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 
 use crate::SysError;
+pub use awake::Awake;
 
 const PATH: &str = "/dev/cpu_dma_latency";
 

@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-mod awake;
 pub mod error;
 pub mod hops;
 mod lateness;

@@ -3,7 +3,6 @@
 mod books;
 mod burst;
 mod input;
-mod launches;
 mod name;
 mod summary;
 mod words;
@@ -15,18 +14,20 @@ use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Leak, Reason};
 use forebay_run_net::Address;
+use forebay_sys::cpu_latency::Awake;
 use forebay_sys::gso::{GsoSend, SEGMENTS_MAX};
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};
 use forebay_sys::stamped::Stamped;
-use forebay_sys::{clock, sched, wait};
+use forebay_sys::{clock, sched, txtime, wait};
 use forebay_tdm::key::Key;
+use forebay_tdm::launches::{Change, Lateness, Launches};
+pub use forebay_tdm::launches::{LaunchSummary, LaunchTimes};
 use forebay_tdm::sender::patience::Patience;
 use forebay_tdm::sender::{Next, Over, Phase, Sender, SenderConfig};
 use forebay_wire::tdm::{CONTROL_BYTES_MAX, Carries, DATA_HEAD_BYTES};
 
 use super::TdmError;
-use super::awake::Awake;
 use super::lateness;
 use super::local_clock::{EmulatedClock, LocalClock};
 use super::outbound::{Outbound, Wanted};
@@ -34,8 +35,6 @@ use books::Books;
 use burst::Burst;
 pub use input::HeapsSent;
 use input::Input;
-use launches::{Change, Launches};
-pub use launches::{LaunchSummary, LaunchTimes};
 pub use name::default_name;
 pub use summary::{ClockSummary, SendSummary};
 
@@ -191,14 +190,17 @@ pub fn run(
     let mut work = Work {
         sender: Sender::new(config, clock.now_ns()),
         launches: Launches::new(
-            &socket,
             // A call of its own for each datagram makes it a place of its own in the queue, which has 100.
             if plan.plain {
                 LaunchTimes::Off
             } else {
                 plan.launch_times
             },
-            &lateness,
+            Lateness {
+                late_ns: lateness.p99_ns,
+                spin_ns: lateness.spin_ns,
+            },
+            || txtime::enable(&socket),
         ),
         socket: Stamped::new(socket)?,
         bursts: if plan.plain {

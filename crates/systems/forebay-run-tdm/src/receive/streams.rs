@@ -1,8 +1,6 @@
 //! Where payloads go: a file for each sender, standard output, or nowhere; and the list of what is missing.
 
 mod gathered;
-mod ordered;
-mod written;
 
 use std::fs::File;
 use std::io;
@@ -12,16 +10,16 @@ use std::path::{Path, PathBuf};
 use forebay_run::watched;
 use forebay_run::whole_file::BeginError;
 use forebay_run_net::NetSummary;
+use forebay_tdm::ordered::Ordered;
 use forebay_tdm::pattern;
 use forebay_tdm::receiver::LostRange;
+pub(super) use forebay_tdm::written::{Sum, WriteDrop, Written};
 use forebay_wire::tdm::Carries;
 
 use super::super::TdmError;
 use super::found::Found;
 use super::heaps::{HeapStream, HeapTally, Sum as HeapSum};
 use gathered::Gathered;
-use ordered::Ordered;
-pub(super) use written::{Sum, WriteDrop, Written};
 
 /// Names in the directory that are the run's own.
 const RESERVED: [&str; 4] = ["ledger", "run.json", "windows.csv", "windows.parquet"];
@@ -359,8 +357,7 @@ impl Stream {
                 .as_ref()
                 .map(|error| format!("writing {}: {error}", file.path.display())),
             Self::Ordered(ordered) => ordered
-                .failed
-                .as_ref()
+                .failure()
                 .map(|error| format!("writing to {STDOUT}: {error}")),
             Self::Failed(why) => Some(why.clone()),
             Self::Heaps(heaps) => heaps.failed.clone(),

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use super::super::lateness::Lateness;
 use super::super::local_clock::LocalClock;
+use super::LaunchSummary;
 use super::input::{Ended, HeapsSent};
-use super::launches::LaunchSummary;
 
 /// How far the time that the engine computes is from the truth, where that is known: the clocks of one host are the same.
 pub(super) struct Truth(Histogram<u64>);

@@ -9,7 +9,7 @@ use forebay_run::watched::WatchedFile;
 use super::super::super::TdmError;
 use super::super::found::{Found, Kind};
 use super::super::lines::Lines;
-use super::written::{Sum, Written};
+use super::{Sum, Written};
 use super::{create_free, create_new, file_name};
 
 /// Bytes that are gathered before they are written.

@@ -5,13 +5,10 @@
 //! time ends that, and so does a queue that becomes late. It is tried anew for each session, without hellos: one that says hello lets its CPUs sleep, and may have
 //! no neighbour yet. Times here are of the host's monotonic clock, which the queue `fq` knows.
 
-use std::os::fd::AsFd;
+use std::fmt::Display;
 
-use forebay_sys::txtime;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-
-use super::super::lateness::Lateness;
 
 /// So far ahead is the launch time of a datagram that tries it, in ns.
 const AHEAD_NS: u64 = 1_000_000;
@@ -42,6 +39,15 @@ pub enum LaunchTimes {
     Off,
 }
 
+/// How late a thread of the host wakes up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// 99 % of trials were better, in ns.
+    pub late_ns: u64,
+    /// The last part of each wait, that is spun through, in ns.
+    pub spin_ns: u64,
+}
+
 /// What is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
@@ -52,16 +58,21 @@ enum State {
 
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub enum Change {
     /// Bursts may be given so long ahead; the queue is late by so much (99 % of what was tried), in ns.
-    Kept { lead_ns: u64, late_ns: u64 },
+    Kept {
+        /// So long ahead.
+        lead_ns: u64,
+        /// So late is the queue.
+        late_ns: u64,
+    },
     /// They may no longer.
     Off,
 }
 
 /// Launch times of one sender.
 #[derive(Debug)]
-pub(super) struct Launches {
+pub struct Launches {
     state: State,
     /// The last launch time of a burst.
     burst_ns: u64,
@@ -94,11 +105,15 @@ pub struct LaunchSummary {
 }
 
 impl Launches {
-    /// For this socket, on a host that is so late.
-    pub(super) fn new(socket: impl AsFd, wanted: LaunchTimes, lateness: &Lateness) -> Self {
+    /// On a host that is so late. `enable` asks the socket to take launch times, where they are wanted.
+    pub fn new<E: Display>(
+        wanted: LaunchTimes,
+        lateness: Lateness,
+        enable: impl FnOnce() -> Result<(), E>,
+    ) -> Self {
         let state = match wanted {
             LaunchTimes::Off => State::Off("they were not asked for".to_owned()),
-            LaunchTimes::Auto | LaunchTimes::Kept => match txtime::enable(socket) {
+            LaunchTimes::Auto | LaunchTimes::Kept => match enable() {
                 Ok(()) => State::Trying,
                 Err(error) => State::Off(error.to_string()),
             },
@@ -108,7 +123,7 @@ impl Launches {
             burst_ns: 0,
             lead_ns: lateness.spin_ns + MARGIN_NS,
             wanted,
-            thread_late_ns: lateness.p99_ns,
+            thread_late_ns: lateness.late_ns,
             tried: 0,
             late: Histogram::new_with_bounds(1, LATEST_NS, 3).ok(),
             recent: Histogram::new_with_bounds(1, LATEST_NS, 3).ok(),
@@ -116,12 +131,12 @@ impl Launches {
     }
 
     /// How late the thread itself wakes up, in ns: 99 % of trials were better.
-    pub(super) const fn thread_late_ns(&self) -> u64 {
+    pub const fn thread_late_ns(&self) -> u64 {
         self.thread_late_ns
     }
 
     /// Another session begins, perhaps on another way.
-    pub(super) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         let may_try = match &self.state {
             State::Off(_) => self.tried > 0,
             State::Trying | State::Kept => true,
@@ -135,12 +150,12 @@ impl Launches {
     }
 
     /// Bursts are given ahead.
-    pub(super) fn are_kept(&self) -> bool {
+    pub fn are_kept(&self) -> bool {
         self.state == State::Kept
     }
 
     /// The launch time of a control datagram: one that tries it, where it `may_try`, or not before the bursts that it tells of.
-    pub(super) fn of_control(&self, now_ns: u64, may_try: bool) -> Option<u64> {
+    pub fn of_control(&self, now_ns: u64, may_try: bool) -> Option<u64> {
         if self.state == State::Trying {
             return may_try.then_some(now_ns + AHEAD_NS);
         }
@@ -149,12 +164,12 @@ impl Launches {
     }
 
     /// The kernel has taken a control datagram with a launch time.
-    pub(super) const fn sent(&mut self) {
+    pub const fn sent(&mut self) {
         self.tried += 1;
     }
 
     /// The launch time of a burst that shall leave at `leaves_ns`.
-    pub(super) fn of_burst(&mut self, leaves_ns: u64) -> Option<u64> {
+    pub fn of_burst(&mut self, leaves_ns: u64) -> Option<u64> {
         self.are_kept().then(|| {
             self.burst_ns = leaves_ns;
             leaves_ns
@@ -162,7 +177,7 @@ impl Launches {
     }
 
     /// A control datagram with a launch time has left.
-    pub(super) fn left(&mut self, launch_ns: u64, left_ns: u64) -> Option<Change> {
+    pub fn left(&mut self, launch_ns: u64, left_ns: u64) -> Option<Change> {
         if matches!(self.state, State::Off(_)) {
             return None;
         }
@@ -200,7 +215,7 @@ impl Launches {
     }
 
     /// Whether enough were stamped of those that tried it.
-    pub(super) fn look(&mut self) -> Option<Change> {
+    pub fn look(&mut self) -> Option<Change> {
         let is_over = self.state == State::Trying && self.tried >= TRIED_MAX;
         let told = || "datagrams with a launch time were not stamped".to_owned();
         is_over.then(told).and_then(|why| self.off(why))
@@ -211,7 +226,8 @@ impl Launches {
         Some(Change::Off)
     }
 
-    pub(super) fn summary(&self) -> LaunchSummary {
+    /// What there is to say at the end.
+    pub fn summary(&self) -> LaunchSummary {
         let late = |value: fn(&Histogram<u64>) -> u64| self.late.as_ref().map_or(0, value);
         LaunchSummary {
             kept: self.are_kept(),
@@ -236,19 +252,16 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
-    use forebay_sys::socket::{UdpOptions, bind_udp};
 
     const NOW: u64 = 1_000_000_000;
 
     fn launches(wanted: LaunchTimes) -> Launches {
-        let socket = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let lateness = Lateness {
-            p99_ns: 100_000,
+            late_ns: 100_000,
             spin_ns: 200_000,
-            ..Lateness::default()
         };
-        let launches = Launches::new(&socket.fd, wanted, &lateness);
-        assert_eq!(launches.state, State::Trying, "the kernel takes the option");
+        let launches = Launches::new(wanted, lateness, || Ok::<_, &str>(()));
+        assert_eq!(launches.state, State::Trying, "the socket takes the option");
         launches
     }
 
@@ -344,10 +357,20 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_is_not_tried() {
-        let socket = bind_udp("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-        let mut launches = Launches::new(&socket.fd, LaunchTimes::Off, &Lateness::default());
+        let never = || -> Result<(), &str> { panic!("the socket is not asked") };
+        let mut launches = Launches::new(LaunchTimes::Off, Lateness::default(), never);
         launches.begin();
         assert_eq!(launches.of_control(NOW, true), None);
         assert_eq!(launches.of_burst(NOW), None);
+    }
+
+    #[test]
+    fn a_socket_that_does_not_take_them_is_never_tried() {
+        let refuse = || Err("it has no such option");
+        let mut launches = Launches::new(LaunchTimes::Kept, Lateness::default(), refuse);
+        launches.begin();
+        assert_eq!(launches.of_control(NOW, true), None);
+        let told = launches.summary().why_not;
+        assert_eq!(told.as_deref(), Some("it has no such option"));
     }
 }

@@ -1,6 +1,6 @@
-//! The host's CPUs are kept from sleeping deeply while a session is near: one that does begins a window late, and stamps a datagram late.
+//! Whether the host's CPUs are kept from sleeping deeply, and why not: one that does begins its work late, and stamps a datagram late.
 
-use forebay_sys::cpu_latency::CpuLatency;
+use super::CpuLatency;
 
 /// The longest that an idle CPU may take to wake up, in us: the lightest sleep of usual processors (C1), and none deeper. With 0 it would not sleep but turn in a
 /// loop, which takes from the other thread of its core, and here made the copies of a sender half as fast.
@@ -8,14 +8,14 @@ const MOST_US: u32 = 5;
 
 /// Whether they are.
 #[derive(Debug)]
-pub(super) struct Awake {
+pub struct Awake {
     held: Option<CpuLatency>,
     why_not: Option<String>,
 }
 
 impl Awake {
     /// Not yet; where it is not `wanted`, never.
-    pub(super) fn new(wanted: bool) -> Self {
+    pub fn new(wanted: bool) -> Self {
         Self {
             held: None,
             why_not: (!wanted).then(|| "it was not asked for".to_owned()),
@@ -23,7 +23,7 @@ impl Awake {
     }
 
     /// Keeps them awake, or lets them sleep. What stands against it is told once.
-    pub(super) fn keep(&mut self, awake: bool, tell: &mut impl FnMut(&str)) {
+    pub fn keep(&mut self, awake: bool, tell: &mut impl FnMut(&str)) {
         if !awake {
             self.held = None;
         } else if self.held.is_none() && self.why_not.is_none() {
@@ -38,7 +38,7 @@ impl Awake {
     }
 
     /// Why they were not kept awake; none: they were, when it was wanted.
-    pub(super) fn why_not(&self) -> Option<&str> {
+    pub fn why_not(&self) -> Option<&str> {
         self.why_not.as_deref()
     }
 }
@@ -48,7 +48,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
-    use forebay_sys::cpu_latency;
 
     #[test]
     fn cpus_are_awake_as_long_as_they_are_kept_and_not_where_nobody_wants_it() {
@@ -67,7 +66,7 @@ mod tests {
                 assert_eq!(told.len(), 1, "once: {told:?}");
             }
             None => {
-                assert!(cpu_latency::bound_us().unwrap() <= MOST_US);
+                assert!(super::super::bound_us().unwrap() <= MOST_US);
                 awake.keep(false, &mut |line| told.push(line.to_owned()));
                 assert!(awake.held.is_none());
                 assert!(told.is_empty(), "{told:?}");

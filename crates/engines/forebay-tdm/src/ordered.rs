@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use super::written::{Sum, WriteDrop, Written};
+use crate::written::{Sum, WriteDrop, Written};
 
 /// Packets that may wait for bytes before them, and bytes of them.
 const WAITING_PACKETS_MAX: usize = 1 << 18;
@@ -32,7 +32,7 @@ impl Piece {
 }
 
 /// Bytes in order, with zeroes where some are lost.
-pub(super) struct Ordered {
+pub struct Ordered {
     out: Box<dyn Write + Send>,
     /// Where the next byte lies in the stream.
     next: u64,
@@ -44,11 +44,12 @@ pub(super) struct Ordered {
     zeroes: u64,
     /// Where the stream of the start before stood.
     before: Option<u64>,
-    pub(super) failed: Option<io::Error>,
+    failed: Option<io::Error>,
 }
 
 impl Ordered {
-    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
+    /// Writes to `out`.
+    pub fn new(out: Box<dyn Write + Send>) -> Self {
         Self {
             out,
             next: 0,
@@ -61,8 +62,13 @@ impl Ordered {
         }
     }
 
+    /// The first error of `out`: nothing is written behind it.
+    pub const fn failure(&self) -> Option<&io::Error> {
+        self.failed.as_ref()
+    }
+
     /// Payload came.
-    pub(super) fn write(&mut self, offset: u64, payload: &[u8]) -> Written {
+    pub fn write(&mut self, offset: u64, payload: &[u8]) -> Written {
         if payload.is_empty() {
             return Written::whole(payload);
         }
@@ -93,7 +99,7 @@ impl Ordered {
     }
 
     /// What waits for bytes before it.
-    pub(super) fn held(&self) -> Sum {
+    pub fn held(&self) -> Sum {
         Sum {
             packets: self.waiting_packets as u64,
             bytes: self.waiting_bytes as u64,
@@ -101,7 +107,7 @@ impl Ordered {
     }
 
     /// Bytes will not come. `resumes`: they are what this start's stream begins behind.
-    pub(super) fn skip(&mut self, offset: u64, bytes: u64, resumes: bool) -> Written {
+    pub fn skip(&mut self, offset: u64, bytes: u64, resumes: bool) -> Written {
         let end = offset.saturating_add(bytes);
         let first = self.waiting.first_key_value().map_or(end, |(at, _)| *at);
         if resumes
@@ -119,7 +125,7 @@ impl Ordered {
     }
 
     /// Another turn: zeroes that are due are written.
-    pub(super) fn turn(&mut self) -> Written {
+    pub fn turn(&mut self) -> Written {
         self.zeroes = TURN_ZEROES;
         let mut written = Written::default();
         self.go_on(&mut written);
@@ -127,13 +133,13 @@ impl Ordered {
     }
 
     /// Zeroes are due that no turn had room for.
-    pub(super) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         let first = self.waiting.first_key_value();
         first.is_some_and(|(at, _)| *at == self.next)
     }
 
     /// Nothing more comes of this start: what waits is written behind as many zeroes as it takes, or dropped where that is too many.
-    pub(super) fn finish(&mut self) -> Written {
+    pub fn finish(&mut self) -> Written {
         let mut written = Written::default();
         self.zeroes = END_ZEROES;
         self.go_on(&mut written);
@@ -156,7 +162,7 @@ impl Ordered {
     }
 
     /// The sender begins anew, behind what is there. What waits must have been finished.
-    pub(super) fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         self.before = Some(std::mem::take(&mut self.next));
         self.zeroes = TURN_ZEROES;
     }

@@ -2,8 +2,8 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
-use super::super::written::Sum;
 use super::*;
+use crate::written::Sum;
 
 /// Keeps what is written, as far as it has room.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use forebay_ledger::{DropReason, PerReason, reasons};
 
 reasons! {
     /// Why a packet's payload that came is not written.
-    pub(in super::super) enum WriteDrop {
+    pub enum WriteDrop {
         /// The disk, or the program that takes it, did not take it.
         WriteFailed = "write_failed",
         /// Its bytes were there already, or cannot be.
@@ -21,9 +21,11 @@ reasons! {
 
 /// Packets, and bytes of payload in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Sum {
-    pub(in super::super) packets: u64,
-    pub(in super::super) bytes: u64,
+pub struct Sum {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
 }
 
 impl AddAssign for Sum {
@@ -35,16 +37,18 @@ impl AddAssign for Sum {
 
 /// What was written, and what will not be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Written {
-    pub(in super::super) written: Sum,
-    pub(in super::super) dropped: PerReason<WriteDrop, Sum, { WriteDrop::COUNT }>,
+pub struct Written {
+    /// Where it should be.
+    pub written: Sum,
+    /// Not there, by reason.
+    pub dropped: PerReason<WriteDrop, Sum, { WriteDrop::COUNT }>,
     /// In so many ranges of the stream the bytes of those that are dropped lie, as far as they are missing.
-    pub(in super::super) ranges: u64,
+    pub ranges: u64,
 }
 
 impl Written {
     /// One packet that is where it should be.
-    pub(in super::super) fn whole(payload: &[u8]) -> Self {
+    pub fn whole(payload: &[u8]) -> Self {
         Self {
             written: Sum {
                 packets: 1,
@@ -55,7 +59,7 @@ impl Written {
     }
 
     /// One packet that nobody wants to have.
-    pub(in super::super) fn nowhere(bytes: u64) -> Self {
+    pub fn nowhere(bytes: u64) -> Self {
         Self {
             written: Sum { packets: 1, bytes },
             ..Self::default()
@@ -63,12 +67,12 @@ impl Written {
     }
 
     /// One packet that will not be written.
-    pub(super) fn dropped(why: WriteDrop, payload: &[u8]) -> Self {
+    pub fn dropped(why: WriteDrop, payload: &[u8]) -> Self {
         Self::of_reason(why, 1, payload.len() as u64)
     }
 
     /// One packet whose file is not there.
-    pub(super) fn failed(payload: &[u8]) -> Self {
+    pub fn failed(payload: &[u8]) -> Self {
         Self::dropped(WriteDrop::WriteFailed, payload)
     }
 
@@ -81,7 +85,7 @@ impl Written {
     }
 
     /// So many packets were written, with all of their bytes, or could not be, with so many of their bytes written; the first error is kept.
-    pub(super) fn of(
+    pub fn of(
         done: io::Result<()>,
         packets: u64,
         (bytes, taken): (u64, u64),
@@ -102,14 +106,15 @@ impl Written {
         }
     }
 
-    pub(in super::super) fn add(&mut self, more: &Self) {
+    /// More became of payloads.
+    pub fn add(&mut self, more: &Self) {
         self.written += more.written;
         self.ranges += more.ranges;
         self.dropped.add(&more.dropped);
     }
 
     /// What came and is missing in the stream nevertheless.
-    pub(in super::super) fn unwritten(&self) -> Sum {
+    pub fn unwritten(&self) -> Sum {
         let mut all = Sum::default();
         for (why, sum) in self.dropped.iter() {
             match why {
@@ -121,13 +126,12 @@ impl Written {
     }
 
     /// Bytes of the stream that came and are missing nevertheless, and in how many ranges.
-    pub(in super::super) fn missing(&self) -> (u64, u64) {
+    pub fn missing(&self) -> (u64, u64) {
         (self.unwritten().bytes, self.ranges)
     }
 
-    /// All that is not held any more.
-    #[cfg(test)]
-    pub(in super::super) fn settled(&self) -> Sum {
+    /// All that is not held any more: written, or dropped.
+    pub fn settled(&self) -> Sum {
         let mut all = self.written;
         all += self.dropped.total();
         all

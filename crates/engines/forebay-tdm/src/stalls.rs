@@ -1,7 +1,8 @@
 //! How long this host did not read its socket, and whether that cost datagrams.
 
-use forebay_tdm::receiver::Stall;
 use serde::Serialize;
+
+use crate::receiver::Stall;
 
 /// A shorter time is none: whoever sleeps and wakes up takes so long, in ns.
 const STALL_NS: u64 = 2_000_000;
@@ -21,7 +22,7 @@ pub struct StallSummary {
 
 /// Watches when the socket was empty.
 #[derive(Debug, Default)]
-pub(super) struct Stalls {
+pub struct Stalls {
     emptied_ns: u64,
     /// The last one: since when, and how long so far. What goes on is the same one.
     last: Option<(u64, u64)>,
@@ -30,17 +31,17 @@ pub(super) struct Stalls {
 
 impl Stalls {
     /// Whether the socket was not read empty for so long that the kernel's count should be looked at.
-    pub(super) const fn is_behind(&self, now_ns: u64) -> bool {
+    pub const fn is_behind(&self, now_ns: u64) -> bool {
         now_ns >= self.emptied_ns + STALL_NS
     }
 
     /// All that lay in the socket was taken.
-    pub(super) const fn emptied(&mut self, now_ns: u64) {
+    pub const fn emptied(&mut self, now_ns: u64) {
         self.emptied_ns = now_ns;
     }
 
     /// The kernel dropped so many since it was asked last: this is the time that they are of, where it was a long one, and by how many stalls and ns there are more than before.
-    pub(super) fn dropped(&mut self, drops: u64, now_ns: u64) -> Option<(Stall, (u64, u64))> {
+    pub fn dropped(&mut self, drops: u64, now_ns: u64) -> Option<(Stall, (u64, u64))> {
         if drops == 0 || !self.is_behind(now_ns) {
             return None;
         }
@@ -63,7 +64,8 @@ impl Stalls {
         Some((stall, (times, more_ns)))
     }
 
-    pub(super) const fn summary(&self) -> StallSummary {
+    /// All of them so far.
+    pub const fn summary(&self) -> StallSummary {
         self.summary
     }
 }
