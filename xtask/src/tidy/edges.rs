@@ -37,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "forebay",
         &[
+            "forebay-sys",
             "forebay-host",
             "forebay-run",
             "forebay-run-net",

@@ -8,13 +8,13 @@ use forebay_host::Changes;
 use forebay_ledger::{Leak, Verdict, grouped};
 use forebay_run::hops;
 use forebay_run::removed::Removed;
-use forebay_run::watched::OUTPUT_REMOVED;
 use forebay_run_evb::books::Books;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::silence::Heard;
 use forebay_run_evb::summary::Summary;
 use forebay_run_evb::supervisor::Supervisor;
 use forebay_run_evb::triggers::Triggers;
+use forebay_sys::watched::OUTPUT_REMOVED;
 
 use crate::live::Live;
 use crate::output::{Format, note_line, print_line};

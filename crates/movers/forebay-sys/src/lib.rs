@@ -1,6 +1,6 @@
 //! Linux system interfaces, the one place for sockets, mappings and clocks.
 //!
-//! Everything here is a thin, safe face over one kernel facility; nothing decides anything. The crates
+//! Everything here is a safe face over one kernel facility; nothing decides anything. The crates
 //! above forbid `unsafe`, so each `unsafe` block of the data path stands here, with the invariant it
 //! relies on. Errors of the cold path are [`SysError`]: they name the call, its target and a remedy.
 //!
@@ -41,5 +41,6 @@ pub mod stdio;
 pub mod txtime;
 pub mod udp_batch;
 pub mod wait;
+pub mod watched;
 
 pub use error::SysError;

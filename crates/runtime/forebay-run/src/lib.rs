@@ -12,7 +12,6 @@ pub mod removed;
 pub mod run_dir;
 pub mod stage;
 pub mod teller;
-pub mod watched;
 pub mod whole_file;
 pub mod words;
 pub mod worker;

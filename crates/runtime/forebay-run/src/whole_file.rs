@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::watched::{Fate, OUTPUT_REMOVED, fate};
+use forebay_sys::watched::{Fate, OUTPUT_REMOVED, fate};
 
 /// Why a file cannot be begun.
 #[derive(Debug, Error)]

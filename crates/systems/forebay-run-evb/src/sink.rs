@@ -27,7 +27,7 @@ use crate::error::EvbError;
 use crate::plan::{Plan, SinkKind, Stall, check_names};
 pub(crate) use block::{Block, Bytes};
 pub(crate) use file::HldWriter;
-pub(crate) use forebay_run::watched::LOOK;
+pub(crate) use forebay_sys::watched::LOOK;
 use tcp::TcpSink;
 use tenure::Lease;
 pub(crate) use tenure::Tenure;

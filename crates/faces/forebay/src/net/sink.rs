@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use forebay_run::watched::WatchedFile;
 use forebay_run_net::Untaken;
+use forebay_sys::watched::WatchedFile;
 
 use super::writer::{Batch, Found, Writer, Written};
 use crate::output::note_line;

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-use forebay_run::watched::{Gone, LOOK, WatchedFile};
+use forebay_sys::watched::{Gone, LOOK, WatchedFile};
 
 /// How long the end waits for a last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);

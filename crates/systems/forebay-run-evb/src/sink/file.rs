@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use forebay_run::error::RunError;
 use forebay_run::stage::Report;
-use forebay_run::watched::{Fate, Identity, fate, find, identity, moved_to};
 use forebay_sys::clock;
+use forebay_sys::watched::{Fate, Identity, fate, find, identity, moved_to};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
 use super::begun::{claim, create_new, options};

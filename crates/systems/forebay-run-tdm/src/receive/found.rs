@@ -1,6 +1,6 @@
 //! What somebody did to the files of a session while they were written.
 
-use forebay_run::watched::Gone;
+use forebay_sys::watched::Gone;
 
 /// What is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

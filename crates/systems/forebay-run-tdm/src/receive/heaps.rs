@@ -9,8 +9,8 @@ use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 
 use forebay_ledger::{DropReason, OneOf, PerReason, reasons};
-use forebay_run::watched::WatchedFile;
 use forebay_run_net::NetSummary;
+use forebay_sys::watched::WatchedFile;
 use forebay_tdm::heaps::{Event, Heap, Joiner, Why};
 
 use super::super::TdmError;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use forebay_run::watched::{Gone, WatchedFile};
+use forebay_sys::watched::{Gone, WatchedFile};
 
 /// A file of lines: whole ones are written, so that one that follows a file that somebody removed does not begin in the middle of a line.
 pub(super) struct Lines {

@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use forebay_run::watched;
 use forebay_run::whole_file::BeginError;
 use forebay_run_net::NetSummary;
+use forebay_sys::watched;
 use forebay_tdm::ordered::Ordered;
 use forebay_tdm::pattern;
 use forebay_tdm::receiver::LostRange;

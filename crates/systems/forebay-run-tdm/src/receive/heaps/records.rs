@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forebay_run::watched::WatchedFile;
+use forebay_sys::watched::WatchedFile;
 use forebay_tdm::heaps::Heap;
 use forebay_wire::heap::{PIECE_HEAD_BYTES, Piece};
 

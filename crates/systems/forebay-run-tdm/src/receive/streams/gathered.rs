@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use forebay_run::watched::WatchedFile;
+use forebay_sys::watched::WatchedFile;
 
 use super::super::super::TdmError;
 use super::super::found::{Found, Kind};

@@ -8,7 +8,7 @@ use forebay_ledger::{
 };
 use forebay_run::error::RunError;
 use forebay_run::removed::RemovedWords;
-use forebay_run::watched::Gone;
+use forebay_sys::watched::Gone;
 
 use super::super::found::Kind;
 use super::super::heaps::{HeapDrop, HeapTally, Sum as HeapSum, Unplaced};

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use forebay_run::watched::LOOK;
 use forebay_run_net::NetSummary;
+use forebay_sys::watched::LOOK;
 
 use super::super::found::Found;
 use super::super::heaps::HeapTally;
