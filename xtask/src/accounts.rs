@@ -5,12 +5,13 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 13] = [
+const TESTS: [&str; 14] = [
     "test",
     "--quiet",
     "--package=forebay-run",
     "--package=forebay-run-net",
     "--package=forebay-run-evb",
+    "--package=forebay-run-mover",
     "--package=forebay-run-tdm",
     "--package=forebay-run-felix",
     "--package=forebay-run-emu",

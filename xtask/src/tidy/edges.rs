@@ -21,6 +21,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "forebay-link",
         &["forebay-sys", "forebay-ring", "forebay-fabric"],
     ),
+    (
+        "forebay-sink",
+        &[
+            "forebay-wire",
+            "forebay-ledger",
+            "forebay-sys",
+            "forebay-ring",
+        ],
+    ),
     ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
     ("forebay-msg", &["forebay-wire"]),
     ("forebay-readout", &["forebay-wire", "forebay-ledger"]),
@@ -29,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-run", BELOW_RUN),
     ("forebay-run-net", BELOW_RUN_NET),
     ("forebay-run-evb", BELOW_RUN_EVB),
+    ("forebay-run-mover", BELOW_RUN_MOVER),
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
     ("forebay-run-emu", BELOW_RUN_EMU),
@@ -42,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run",
             "forebay-run-net",
             "forebay-run-evb",
+            "forebay-run-mover",
             "forebay-run-tdm",
             "forebay-run-felix",
             "forebay-run-emu",
@@ -81,10 +92,19 @@ const BELOW_RUN_EVB: &[&str] = &[
     "forebay-sys",
     "forebay-ring",
     "forebay-link",
+    "forebay-sink",
     "forebay-evb",
     "forebay-msg",
     "forebay-readout",
     "forebay-emu",
+];
+
+const BELOW_RUN_MOVER: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-sink",
 ];
 
 const BELOW_RUN_TDM: &[&str] = &[

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use forebay_run::hops;
-use forebay_run_evb::mover::{Mover, MoverPlan, MoverSummary};
 use forebay_run_evb::plan::FilePlan;
+use forebay_run_mover::{Mover, MoverPlan, MoverSummary};
 
 use crate::output::{Format, note_line, parse_duration, print_line};
 use crate::session::{BROKEN, closing, leak_of};

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "accounts")]
 pub mod accounts;
+#[cfg(feature = "accounts")]
+pub mod residuals;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

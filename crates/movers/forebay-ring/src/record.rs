@@ -46,6 +46,12 @@ pub struct Carried {
 }
 
 impl Carried {
+    /// Records, units and bytes, in this order.
+    #[must_use]
+    pub const fn counts(&self) -> [u64; 3] {
+        [self.records, self.items, self.bytes]
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, items: u32, bytes: u32) {
         self.records += 1;

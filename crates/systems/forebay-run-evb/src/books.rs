@@ -10,12 +10,12 @@ use forebay_ledger::{
     Account, AccountId, Counter, DropReason, GroupId, HistogramId, LinkSpec, OneOf, Schema,
     SchemaBuilder, SchemaError, Tally, Unit, reasons,
 };
+pub use forebay_sink::{SinkDrop, SinkWords};
 use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 
 use crate::plan::Plan;
 pub use capture::{CaptureDrop, CaptureWords, ReassemblyDrop};
 pub use chunks::{ArrivalDrop, ChunkDrop, ChunkWords};
-pub(crate) use sinks::declare_writer;
 
 reasons! {
     /// Why a receiver that is started again loses what the one before had in hand.
@@ -43,22 +43,6 @@ reasons! {
         QueueFull = "queue_full",
         /// It is longer than the queue's longest record: waiting would not help.
         EventTooLong = "event_too_long",
-    }
-}
-
-reasons! {
-    /// Why a sink loses events.
-    pub enum SinkDrop {
-        /// The disk was full.
-        DiskFull = "disk_full",
-        /// A write failed.
-        WriteError = "write_error",
-        /// The other side of a connection has gone.
-        PeerLost = "peer_lost",
-        /// It did not end, and the supervisor gave it up.
-        Stalled = "stalled",
-        /// They are longer than a remote mover takes.
-        TooLong = "too_long",
     }
 }
 
@@ -123,33 +107,6 @@ pub struct OfferWords {
     pub rotation: [Counter; 4],
     /// Run number of the first file.
     pub first_run: Counter,
-}
-
-/// Words of one sink at its own end.
-#[derive(Debug, Clone)]
-pub struct SinkWords {
-    /// The group.
-    pub group: GroupId,
-    /// Events taken, written, dropped.
-    pub account: Account<SinkDrop>,
-    /// What was taken off the ring.
-    pub taken: Tally,
-    /// The ring's head.
-    pub head: Counter,
-    /// Position up to which what was taken off the ring is counted; the head, where nothing is held between the two.
-    pub pulled: Counter,
-    /// Run number, suffix, committed bytes and events of the open file, and what it is: its inode, and when it was made in ns since 1970.
-    pub file: [Counter; 6],
-    /// Files begun.
-    pub files: Counter,
-    /// Bytes written with headers.
-    pub written: Counter,
-    /// Open files that somebody removed or cut.
-    pub removed_files: Counter,
-    /// Events and their bytes that were written and went with them.
-    pub removed: Tally,
-    /// What the queue can hold, in bytes; 0 where there is none.
-    pub capacity: Counter,
 }
 
 /// Words of the emulator.

@@ -9,18 +9,18 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use forebay_evb::{Builder, Message, Poll};
-use forebay_ledger::{GroupWriter, Leak, LossRow, LossTableWriter, Words};
+use forebay_ledger::{Carriage, GroupWriter, Leak, LossRow, LossTableWriter, Words};
 use forebay_ring::Consumers;
 use forebay_run::error::RunError;
 use forebay_run::stage::{Order, Report, StageControl};
+use forebay_sink::SinkHandle;
 use forebay_sys::clock;
 use forebay_wire::hadtu::UNIT_HEADER_BYTES;
 
 use crate::books::Books;
-use crate::carriage::Carriage;
 use crate::error::EvbError;
 use crate::plan::{Plan, SinkKind, SinkPlan};
-use crate::sink::{SinkHandle, SinkParts};
+use crate::sink::{self, SinkParts};
 use fan_out::FanOut;
 use input::Rings;
 
@@ -119,18 +119,18 @@ impl<'a> Stage<'a> {
         }
         let mut out = FanOut::new(plan, &books, &parts.words, leak.clone())?;
         let mut sinks = Vec::new();
-        for (index, sink) in parts.sinks.into_iter().enumerate() {
+        for (index, ends) in parts.sinks.into_iter().enumerate() {
             if let SinkKind::Null = plan.sinks[index].kind {
                 out.add_inline(index, &books, builder.book_mut());
                 continue;
             }
-            out.add_queue(index, plan, &books, sink.producer, builder.book_mut())?;
-            sinks.push(SinkHandle::start(
+            out.add_queue(index, plan, &books, ends.producer, builder.book_mut())?;
+            sinks.push(sink::start(
                 plan,
                 index,
                 &books,
-                parts.words.clone(),
-                sink.consumer,
+                &parts.words,
+                ends.consumer,
                 leak.clone(),
             )?);
         }
@@ -336,7 +336,7 @@ impl<'a> Stage<'a> {
     /// Passes on what the sinks have to say.
     fn pass_reports(&self) {
         for report in self.sinks.iter().filter_map(SinkHandle::poll_report) {
-            self.tell(&report);
+            self.tell(&sink::report(report));
         }
     }
 
@@ -364,7 +364,7 @@ impl<'a> Stage<'a> {
         let sinks = std::mem::take(&mut self.sinks);
         for (sink, limit) in sinks.into_iter().zip(&self.sink_limits) {
             for report in sink.join(*limit) {
-                self.tell(&report);
+                self.tell(&sink::report(report));
             }
         }
     }

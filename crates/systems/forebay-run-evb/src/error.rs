@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use forebay_run::error::RunError;
 use forebay_run_net::{CertificateError, NetError};
+use forebay_sink::SinkError;
 use thiserror::Error;
 
 use crate::plan::{MoverLimit, QueueTooSmall};
@@ -17,6 +18,9 @@ pub enum EvbError {
     /// A remote mover would not take what a sink sends.
     #[error(transparent)]
     Mover(#[from] MoverLimit),
+    /// A sink cannot start.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
     /// A sink's queue can never take the largest event.
     #[error(transparent)]
     QueueTooSmall(#[from] QueueTooSmall),

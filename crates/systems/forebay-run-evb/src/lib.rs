@@ -5,20 +5,15 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-mod balance_lines;
 pub mod books;
 pub mod builder;
-mod carriage;
 pub mod config;
 pub mod error;
 pub mod generator;
-pub mod mover;
 pub mod plan;
 pub mod presets;
 pub mod receiver;
 pub mod replay;
-mod run_files;
 pub mod silence;
 pub mod sink;
 pub mod stages;

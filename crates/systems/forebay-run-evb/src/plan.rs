@@ -4,12 +4,13 @@ mod fit;
 mod mover;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_evb::{Completion, Config as BuilderConfig};
 use forebay_host::doctor::Needs;
 use forebay_ring::RingSetSpec;
+pub use forebay_sink::{FilePlan, Stall, TcpPlan};
 use forebay_wire::subevent::TriggerBits;
 use serde::{Deserialize, Serialize};
 
@@ -143,53 +144,6 @@ pub enum SinkKind {
     Tcp(TcpPlan),
 }
 
-/// A remote mover, and when it shall begin a new file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TcpPlan {
-    /// Where it listens.
-    pub peer: SocketAddr,
-    /// A new file before one grows beyond so many bytes; 0: never.
-    pub bytes_max: u64,
-    /// A new file after so many events; 0: never.
-    pub events_max: u64,
-    /// A new file after so many seconds; 0: never.
-    pub seconds_max: u64,
-    /// How long a silent mover is waited for: then the connection is made anew, and at the end of a run what it has not
-    /// acknowledged is dropped, in ms.
-    pub patience_ms: u64,
-}
-
-impl From<SocketAddr> for TcpPlan {
-    fn from(peer: SocketAddr) -> Self {
-        Self {
-            peer,
-            bytes_max: 2_000_000_000,
-            events_max: 0,
-            seconds_max: 0,
-            patience_ms: 10_000,
-        }
-    }
-}
-
-/// How files are named and when a new one begins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FilePlan {
-    /// The directory.
-    pub directory: PathBuf,
-    /// First letters of the name, two by custom.
-    pub prefix: String,
-    /// Number of this event builder, 0 to 99.
-    pub builder_number: u8,
-    /// A new file before this one grows beyond so many bytes; 0: never.
-    pub bytes_max: u64,
-    /// A new file after so many events; 0: never.
-    pub events_max: u64,
-    /// A new file after so many seconds; 0: never.
-    pub seconds_max: u64,
-    /// Whether each block is flushed to the device before it counts as written (against power loss).
-    pub sync: bool,
-}
-
 /// What happens when a sink cannot keep up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -280,20 +234,6 @@ pub struct Plan {
     pub elinks: Option<ElinksPlan>,
 }
 
-/// What holds a sink or a stage up for a test: a file that is there.
-#[derive(Debug, Default)]
-pub struct Stall(Option<PathBuf>);
-
-impl Stall {
-    /// Waits, once, until the file is gone.
-    pub fn wait(&mut self) {
-        while self.0.as_ref().is_some_and(|file| file.exists()) {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
-        self.0 = None;
-    }
-}
-
 impl Plan {
     /// Settings of the builder engine.
     #[must_use]
@@ -316,7 +256,15 @@ impl Plan {
     pub fn stall_of(&self, sink: &str) -> Stall {
         let wanted = self.stall.as_deref().and_then(|text| text.split_once(':'));
         let own = wanted.filter(|(name, _)| *name == sink);
-        Stall(own.map(|(_, file)| PathBuf::from(file)))
+        Stall::of(own.map(|(_, file)| file.into()))
+    }
+
+    /// Where its sinks write files.
+    pub fn file_directories(&self) -> impl Iterator<Item = &Path> {
+        self.sinks.iter().filter_map(|sink| match &sink.kind {
+            SinkKind::File(file) => Some(file.directory.as_path()),
+            SinkKind::Null | SinkKind::Tcp(_) => None,
+        })
     }
 
     /// Names of the sources.

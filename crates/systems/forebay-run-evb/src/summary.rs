@@ -5,30 +5,17 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use forebay_ledger::{Closed, Counter, Snapshot, Supervisor as Life, Verdict, audit};
+use forebay_ledger::{Closed, Counter, Lost, Snapshot, Supervisor as Life, Verdict, audit};
 use forebay_run::error::RunError;
 use forebay_run::removed::Removed;
+use forebay_sink::files::files_of_runs;
 
 use crate::books::Books;
+use crate::error::EvbError;
 use crate::plan::{Memory, Plan, SinkKind};
-use crate::run_files::files_of_runs;
 use crate::silence::Heard;
 use crate::supervisor::Outcome;
 use crate::triggers::Triggers;
-
-/// Items and bytes lost for one reason. Where the kernel counts, the bytes are the least that it can have been; where it also
-/// merges datagrams (GRO), so are the items.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Lost {
-    /// Items, in the account's unit.
-    pub items: u64,
-    /// The most that it can have been.
-    pub items_max: u64,
-    /// Bytes, or the least that it can have been.
-    pub bytes: u64,
-    /// The most that it can have been.
-    pub bytes_max: u64,
-}
 
 /// Latency and size of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -162,7 +149,7 @@ impl Summary {
             books: verdict.closed_books(),
             subevents_missing: by_source(|source| source.missing),
             odd_decoding: by_source(|source| source.odd_decoding),
-            drops: drops(&verdict),
+            drops: verdict.balance.drops(),
             output_removed: Removed::of(snapshot),
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
@@ -199,37 +186,6 @@ fn span_s(books: &Books, snapshot: &Snapshot) -> f64 {
     last.saturating_sub(first) as f64 / 1e9
 }
 
-/// All named losses that occurred.
-#[must_use]
-pub fn drops(verdict: &Verdict) -> BTreeMap<String, Lost> {
-    let accounts = verdict
-        .balance
-        .accounts
-        .iter()
-        .map(|line| (&line.place, &line.owner, &line.dropped));
-    let links = verdict
-        .balance
-        .links
-        .iter()
-        .map(|line| (&line.place, &line.owner, &line.dropped));
-    let mut all = BTreeMap::new();
-    for (place, owner, dropped) in accounts.chain(links) {
-        for drop in dropped
-            .iter()
-            .filter(|drop| drop.items > 0 || drop.bytes_max > 0)
-        {
-            let lost: &mut Lost = all
-                .entry(format!("{place}.{}.{owner}", drop.reason))
-                .or_default();
-            lost.items += drop.items;
-            lost.items_max += drop.items_max;
-            lost.bytes += drop.bytes_min;
-            lost.bytes_max += drop.bytes_max;
-        }
-    }
-    all
-}
-
 fn percentiles(snapshot: &Snapshot, name: &str) -> Percentiles {
     let Some(histogram) = snapshot
         .histograms
@@ -259,7 +215,8 @@ fn files(plan: &Plan, books: &Books, snapshot: &Snapshot) -> Result<Vec<PathBuf>
         if first == 0 || !file.directory.is_dir() {
             continue;
         }
-        found.extend(files_of_runs(&file.directory, first..=last)?);
+        let files = files_of_runs(&file.directory, first..=last);
+        found.extend(files.map_err(EvbError::from)?);
     }
     found.sort();
     // Two sinks may share a directory and the second in which they began.

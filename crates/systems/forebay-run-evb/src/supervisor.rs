@@ -19,6 +19,7 @@ use forebay_run::error::RunError;
 use forebay_run::run_dir::RunDir;
 use forebay_run::stage::{Order, Report};
 use forebay_run::worker::{Ended, Worker};
+use forebay_sink::files::next_run;
 use forebay_sys::clock;
 use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{UdpOptions, bind_udp};
@@ -136,7 +137,7 @@ impl Supervisor {
         };
         let mut run_dir = RunDir::prepare(&plan.run_dir, &plan.run_id, &mut warnings)?;
         run_dir.path().clone_into(&mut plan.run_dir);
-        plan.run_min = crate::run_files::next_run(&plan);
+        plan.run_min = next_run(plan.file_directories());
         let books = Books::declare(&plan)?;
         let ledger_bytes = books.schema.bytes_needed() as u64;
         run_dir.reserve(ledger_bytes, plan.sources.len())?;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use forebay_evb::{Builder, Input, Message, Run, bytes_of};
-use forebay_ledger::Book;
+use forebay_ledger::{Book, Carriage};
 use forebay_ring::{Consumer, Consumers, Record, RingError};
 
-use crate::carriage::Carriage;
 use crate::receiver::unsaid;
 
 /// All rings, and what was already given back.
@@ -37,7 +36,7 @@ impl Rings {
     /// Writes down what was taken off the rings, as they count it themselves.
     pub(super) fn count(&self, book: &mut Book) {
         for (taken, ring) in self.taken.iter().zip(&self.consumers.rings) {
-            taken.save(book, &ring.carried());
+            taken.save(book, ring.carried().counts());
         }
     }
 

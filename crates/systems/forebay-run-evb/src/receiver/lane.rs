@@ -8,7 +8,7 @@ mod tests;
 use std::net::SocketAddr;
 
 use forebay_evb::{Accepted, Dropped, MessageCheck, Reject, Rejected, Step};
-use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_ledger::{Book, Carriage, GroupWriter, Leak, Words};
 use forebay_link::{BufferFill, DropCounter};
 use forebay_ring::Producers;
 use forebay_run::error::RunError;
@@ -17,7 +17,6 @@ use forebay_wire::hadtu::{MTU_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use super::route::Route;
 use super::unsaid::{RECORD_EXTRA_BYTES, Unsaid};
 use crate::books::{Books, CrashDrop, PortWords, QueueDrop, QueueWords, ReceiverDrop};
-use crate::carriage::Carriage;
 use crate::plan::Plan;
 
 /// Longest UDP payload, and what a receive needs free in a ring.
@@ -314,7 +313,7 @@ impl Lanes {
             let (have, datagrams) = lane.check.unfinished();
             let ring = &producers.rings[lane.ring];
             self.book.set(words.tail, ring.position());
-            lane.published.save(&mut self.book, &ring.carried());
+            lane.published.save(&mut self.book, ring.carried().counts());
             self.book.set(words.unfinished[0], have as u64);
             self.book.set(words.unfinished[1], u64::from(datagrams));
             self.book.set(words.unsaid, lane.unsaid.items());
@@ -361,7 +360,7 @@ impl Lanes {
             self.book.set(words.unfinished[0], 0);
             self.book.set(words.unfinished[1], 0);
             self.book.set(words.tail, ring.position());
-            lane.published.save(&mut self.book, &ring.carried());
+            lane.published.save(&mut self.book, ring.carried().counts());
         }
         self.writer.commit(&self.book);
         for lane in &self.lanes {

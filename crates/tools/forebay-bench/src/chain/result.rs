@@ -264,7 +264,7 @@ impl Measured {
 /// Losses of all owners together, by place and reason.
 fn by_reason(verdict: &Verdict) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
-    for (name, lost) in forebay_run_evb::summary::drops(verdict) {
+    for (name, lost) in verdict.balance.drops() {
         let mut words = name.splitn(3, '.');
         let name = [words.next(), words.next()]
             .map(Option::unwrap_or_default)

@@ -1,13 +1,12 @@
 //! One sink seen from the builder.
 
 use forebay_evb::EventMeta;
-use forebay_ledger::{Book, Leak, Tally};
+use forebay_ledger::{Book, Carriage, Leak, Tally};
 use forebay_ring::{Meta, Producers};
 use forebay_run::error::RunError;
 
 use super::null::NullSink;
 use crate::books::{Books, OfferDrop, OfferWords};
-use crate::carriage::Carriage;
 use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
 
 /// Events are handed to a sink in blocks of about this size: one `write` each.
@@ -387,7 +386,7 @@ impl Offer {
             } => {
                 let ring = &producers.rings[0];
                 book.set(self.words.tail, ring.position());
-                published.save(book, &ring.carried());
+                published.save(book, ring.carried().counts());
             }
         }
         true

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use forebay_evb::Dropped;
-use forebay_ledger::{Book, GroupWriter, Leak, Words};
+use forebay_ledger::{Book, Carriage, GroupWriter, Leak, Words};
 use forebay_readout::unwrap::Unwrap;
 use forebay_ring::{Full, Producers};
 use forebay_run::error::RunError;
@@ -20,7 +20,6 @@ use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES, SubEventHea
 use forebay_wire::unit::{ByteOrder, UnitHeader};
 
 use crate::books::{ArrivalDrop, Books, ChunkDrop, ChunkWords};
-use crate::carriage::Carriage;
 use crate::error::EvbError;
 use crate::plan::{ElinksPlan, FullPolicy, Plan, SourceKey};
 use crate::receiver::unsaid::Unsaid;
@@ -353,7 +352,7 @@ impl<'a> Intake<'a> {
         let lanes = self.lanes.iter().zip(&self.words.sources);
         for ((lane, words), ring) in lanes.zip(&self.producers.rings) {
             self.book.set(words.tail, ring.position());
-            lane.published.save(&mut self.book, &ring.carried());
+            lane.published.save(&mut self.book, ring.carried().counts());
             self.book
                 .set(words.unsaid, lane.unsaid.items() + lane.refused);
             let held = words.receiver.held;

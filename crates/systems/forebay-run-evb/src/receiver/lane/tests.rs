@@ -8,9 +8,9 @@ use forebay_wire::hadtu::{ByteOrder, MessageWriter};
 use forebay_wire::subevent::SubEventRepr;
 
 use super::*;
-use crate::balance_lines::off;
 use crate::plan::SourceKey;
 use crate::presets;
+use forebay_testing::residuals::off;
 
 /// Bytes of each sub-event, padded.
 const SUB_BYTES: usize = 40;

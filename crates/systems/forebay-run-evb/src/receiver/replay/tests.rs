@@ -5,8 +5,8 @@ use forebay_ring::{Consumers, RingSetMemory};
 use forebay_sys::control::Control;
 
 use super::*;
-use crate::balance_lines::off;
 use crate::replay::Selection;
+use forebay_testing::residuals::off;
 
 /// What a capture came to.
 struct Replayed {

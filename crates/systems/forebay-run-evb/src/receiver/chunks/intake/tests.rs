@@ -8,8 +8,8 @@ use forebay_ring::{Consumers, RingSetMemory};
 use forebay_sys::control::Control;
 
 use super::*;
-use crate::balance_lines::off;
 use crate::presets;
+use forebay_testing::residuals::off;
 
 /// Tags of the two sources, and one of nobody.
 const TAGS: [u64; 2] = [0x1000_0000_0000_0000, 0x1000_0000_0001_0000];

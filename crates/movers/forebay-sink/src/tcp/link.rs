@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_wire::mover::{BlockFields, Frame, Hello, MoverError, Refusal};
 use thiserror::Error;
 
-use crate::sink::Bytes;
+use crate::block::Bytes;
 
 /// Longest time to connect, and to wait for the welcome.
 const OPEN_LIMIT: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
-use super::name;
+use crate::name;
 use crate::plan::FilePlan;
 
 /// How many names are tried when files of that name exist.

@@ -1,30 +1,30 @@
 //! What a mover says at the end, held against the sink's own books.
 
-use forebay_run::stage::Report;
 use forebay_wire::mover::Totals;
 
 use super::TcpSink;
+use crate::writer::Told;
 
 impl TcpSink {
     pub(super) fn compare(&mut self, ours: &Totals) {
         let peer = self.plan.peer;
         let Some(theirs) = self.farewell else {
             let text = format!("the mover at {peer} did not confirm the end");
-            return self.to_builder.report(Report::Warning(text));
+            return self.to_builder.report(Told::Warning(text));
         };
         if (theirs.events, theirs.bytes) != (ours.events, ours.bytes) {
             let text = format!(
                 "mover_mismatch: {} events ({} bytes) were delivered to {peer}, which took {} ({} bytes)",
                 ours.events, ours.bytes, theirs.events, theirs.bytes
             );
-            self.to_builder.report(Report::Tainted(text));
+            self.to_builder.report(Told::Tainted(text));
         }
         if theirs.events_lost > 0 {
             let text = format!(
                 "write_error: the mover at {peer} could not write {} events",
                 theirs.events_lost
             );
-            self.to_builder.report(Report::Tainted(text));
+            self.to_builder.report(Told::Tainted(text));
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use forebay_run::error::RunError;
+use forebay_sink::FilePlan;
 use forebay_wire::mover::{Hello, Refusal};
 
-use super::stream::Stream;
-use super::summary::{StreamSummary, Unlisted};
-use crate::plan::FilePlan;
+use crate::stream::Stream;
+use crate::summary::{StreamSummary, Unlisted};
 
 /// Most streams that are open at a time. For one more, the one that was longest without a connection is closed; when it
 /// comes again it is opened from its ledger.
@@ -24,24 +24,24 @@ struct Open {
 
 /// All streams of one mover's life.
 #[derive(Default)]
-pub(super) struct Streams {
+pub(crate) struct Streams {
     open: BTreeMap<u64, Open>,
     next_id: u64,
-    pub(super) listed: VecDeque<StreamSummary>,
-    pub(super) unlisted: Unlisted,
+    pub(crate) listed: VecDeque<StreamSummary>,
+    pub(crate) unlisted: Unlisted,
     /// How often senders ended a stream: one that did not hear the farewell does it again.
-    pub(super) ended: u64,
+    pub(crate) ended: u64,
     /// Streams that were closed to make room for others.
-    pub(super) evicted: u64,
+    pub(crate) evicted: u64,
     /// Events and bytes written in this life.
-    pub(super) written: (u64, u64),
+    pub(crate) written: (u64, u64),
     /// The first stream whose ledger could not be read at its end.
     failed: Option<RunError>,
 }
 
 impl Streams {
     /// The stream of a hello, which has a connection now: an open one, or one that is opened.
-    pub(super) fn enter(&mut self, plan: &FilePlan, hello: &Hello<'_>) -> Result<u64, Refusal> {
+    pub(crate) fn enter(&mut self, plan: &FilePlan, hello: &Hello<'_>) -> Result<u64, Refusal> {
         let known = self.open.iter_mut();
         let known = known
             .map(|(id, open)| (*id, open))
@@ -77,12 +77,12 @@ impl Streams {
         Ok(id)
     }
 
-    pub(super) fn at(&mut self, id: u64) -> Option<&mut Stream> {
+    pub(crate) fn at(&mut self, id: u64) -> Option<&mut Stream> {
         self.open.get_mut(&id).map(|open| &mut open.stream)
     }
 
     /// The stream's connection is gone. One that has ended is closed; another may come again.
-    pub(super) fn leave(&mut self, id: u64, now_ns: u64) {
+    pub(crate) fn leave(&mut self, id: u64, now_ns: u64) {
         let Some(open) = self.open.get_mut(&id) else {
             return;
         };
@@ -94,7 +94,7 @@ impl Streams {
     }
 
     /// Looks after the files of all that are open.
-    pub(super) fn watch(&mut self) {
+    pub(crate) fn watch(&mut self) {
         self.open.values_mut().for_each(|open| open.stream.watch());
     }
 
@@ -136,7 +136,7 @@ impl Streams {
     ///
     /// # Errors
     /// The ledger of one could not be read at its end.
-    pub(super) fn close_all(&mut self) -> Result<(), RunError> {
+    pub(crate) fn close_all(&mut self) -> Result<(), RunError> {
         let ids: Vec<u64> = self.open.keys().copied().collect();
         ids.into_iter().for_each(|id| self.close(id));
         self.failed.take().map_or(Ok(()), Err)

@@ -4,6 +4,8 @@
 //! position, the file's, and the counters: they commit as one record after each write and before the
 //! acknowledgement, so that a mover killed at any time goes on with nothing lost and nothing twice.
 
+#![forbid(unsafe_code)]
+
 mod connection;
 mod door;
 mod stream;
@@ -19,13 +21,13 @@ use std::time::Duration;
 
 use forebay_ledger::Leak;
 use forebay_run::error::RunError;
+use forebay_sink::FilePlan;
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::signals::StopSignals;
+use forebay_sys::watched::LOOK;
 use forebay_wire::mover::{BlockFields, Frame, Hello, Refusal, Totals};
 
-use crate::plan::FilePlan;
-use crate::sink::LOOK;
 use connection::{Connection, Dropped};
 use door::Door;
 use stream::Stream;

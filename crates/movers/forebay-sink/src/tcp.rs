@@ -6,21 +6,20 @@
 
 mod end;
 mod link;
-#[cfg(test)]
-mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use forebay_ledger::Leak;
+use forebay_ledger::{Carriage, Leak};
 use forebay_ring::{Consumers, Record};
-use forebay_run::stage::Report;
 use forebay_sys::clock;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Totals};
 
-use super::{Block, Bytes, SinkBooks, SinkDrop, ToBuilder};
-use crate::carriage::Carriage;
+use crate::block::{Block, Bytes};
+use crate::books::{SinkBooks, SinkDrop};
 use crate::plan::{Stall, TcpPlan};
+use crate::thread::ToBuilder;
+use crate::writer::Told;
 use link::{Link, LinkError};
 
 /// Most bytes sent and not acknowledged.
@@ -132,7 +131,7 @@ impl TcpSink {
                 "the mover at {} was lost {} times",
                 self.plan.peer, self.losses
             );
-            self.to_builder.report(Report::Warning(text));
+            self.to_builder.report(Told::Warning(text));
         }
     }
 
@@ -304,7 +303,7 @@ impl TcpSink {
     fn free(&mut self, end: u64) {
         self.books.book.set(self.books.words.head, end);
         let carried = self.consumers.rings[0].carried();
-        self.taken.save(&mut self.books.book, &carried);
+        self.taken.save(&mut self.books.book, carried.counts());
         if self.books.commit() && self.consumers.rings[0].release(end) {
             self.consumers.notify_space();
         }
@@ -449,7 +448,7 @@ impl TcpSink {
         if lost > 0 {
             let peer = self.plan.peer;
             let text = format!("peer_lost: {lost} events were not taken by the mover at {peer}");
-            self.to_builder.report(Report::Tainted(text));
+            self.to_builder.report(Told::Tainted(text));
         }
     }
 

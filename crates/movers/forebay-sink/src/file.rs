@@ -12,21 +12,24 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use forebay_run::error::RunError;
-use forebay_run::stage::Report;
 use forebay_sys::clock;
 use forebay_sys::watched::{Fate, Identity, fate, find, identity, moved_to};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
-use super::begun::{claim, create_new, options};
-use super::kept::Kept;
-use super::{Block, SinkBooks, SinkDrop, Writer, name};
+use crate::begun::{claim, create_new, options};
+use crate::block::Block;
+use crate::books::{SinkBooks, SinkDrop};
+use crate::error::SinkError;
+use crate::kept::Kept;
+use crate::name;
 use crate::plan::FilePlan;
+use crate::writer::{Told, Writer};
 
 /// So many removed files are told each by its name; further ones are counted.
 const REMOVED_TOLD_MAX: u32 = 16;
 
 /// The open file.
+#[derive(Debug)]
 struct Open {
     file: File,
     path: PathBuf,
@@ -39,14 +42,15 @@ struct Open {
 }
 
 /// Writes HLD files.
-pub(crate) struct HldWriter {
+#[derive(Debug)]
+pub struct HldWriter {
     plan: FilePlan,
     open: Option<Open>,
     /// Why the file of the next block could not be begun.
     refused: Option<io::Error>,
     /// What the supervisor was told already, and what it shall be told.
     tainted: Option<SinkDrop>,
-    reports: Vec<Report>,
+    reports: Vec<Told>,
     /// Removed files that were told.
     removed_told: u32,
     /// How a block is brought to the device; tests make it fail.
@@ -56,9 +60,12 @@ pub(crate) struct HldWriter {
 impl HldWriter {
     /// Goes on with the file that the books name, cut to what they hold. What is not there any more is counted: the books must be
     /// committed then.
-    pub(crate) fn resume(plan: FilePlan, books: &mut SinkBooks) -> Result<Self, RunError> {
+    ///
+    /// # Errors
+    /// The directory cannot be made, or the file cannot be opened or cut.
+    pub fn resume(plan: FilePlan, books: &mut SinkBooks) -> Result<Self, SinkError> {
         std::fs::create_dir_all(&plan.directory)
-            .map_err(RunError::file("creating directory", &plan.directory))?;
+            .map_err(SinkError::file("creating directory", &plan.directory))?;
         let [run, suffix, offset, events, identity @ ..] =
             books.words.file.map(|word| books.book.value(word));
         let mut writer = Self {
@@ -75,14 +82,14 @@ impl HldWriter {
         }
         let path = name::path(&writer.plan, run as u32, suffix as u32);
         let opened = open_again(identity, run as u32, &path);
-        let Some(file) = opened.map_err(RunError::file("opening again", &path))? else {
+        let Some(file) = opened.map_err(SinkError::file("opening again", &path))? else {
             let bytes = offset - EVENT_HEADER_BYTES as u64;
             writer.count_removed("removed", &path, (events, bytes), books);
             return Ok(writer);
         };
         if matches!(fate(&file, offset), Ok(Fate::Longer)) {
             file.set_len(offset)
-                .map_err(RunError::file("cutting", &path))?;
+                .map_err(SinkError::file("cutting", &path))?;
         }
         writer.open = Some(Open {
             file,
@@ -134,7 +141,7 @@ impl HldWriter {
         std::fs::create_dir_all(directory)?;
         let text = format!("{} was gone and is made again", directory.display());
         tracing::warn!("{text}");
-        self.reports.push(Report::Warning(text));
+        self.reports.push(Told::Warning(text));
         create_new(&self.plan, run)
     }
 
@@ -203,7 +210,7 @@ impl HldWriter {
                 "output_removed: {path} was {how} while it was written: {events} events ({bytes} bytes) that were in it are gone"
             );
             tracing::error!("{text}; further events go into a new file");
-            self.reports.push(Report::Tainted(text));
+            self.reports.push(Told::Tainted(text));
         }
     }
 
@@ -216,7 +223,7 @@ impl HldWriter {
             open.moved_told = true;
             let (path, now) = (open.path.display(), now.display());
             let text = format!("{path} was renamed while it was written; it is now {now}");
-            self.reports.push(Report::Warning(text));
+            self.reports.push(Told::Warning(text));
         }
     }
 
@@ -303,7 +310,7 @@ impl HldWriter {
                 | SinkDrop::Stalled
                 | SinkDrop::TooLong => "write_error",
             };
-            self.reports.push(Report::Tainted(format!(
+            self.reports.push(Told::Tainted(format!(
                 "{condition}: {}: {error}",
                 path.display()
             )));
@@ -348,7 +355,7 @@ impl Writer for HldWriter {
         self.end(books);
     }
 
-    fn reports(&mut self) -> Vec<Report> {
+    fn reports(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.reports)
     }
 }
@@ -379,11 +386,9 @@ fn frame(id: EventId, run: u32) -> [u8; EVENT_HEADER_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::books::Books;
-    use crate::plan::SinkKind;
-    use crate::presets;
-    use crate::sink::Bytes;
-    use forebay_ledger::{GroupWriter, Words};
+    use crate::block::Bytes;
+    use crate::books::declare_writer;
+    use forebay_ledger::{RunWriter, SchemaBuilder, Words};
     use forebay_wire::hld_scan::{Ending, Item, Scanner};
 
     const RUN: u32 = 77;
@@ -418,25 +423,21 @@ mod tests {
     #[test]
     fn a_block_that_does_not_reach_the_device_is_not_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let mut plan = presets::plan("run", folder.path(), [127, 0, 0, 1].into(), 50_000, 1);
-        plan.sinks = vec![presets::file_sink(folder.path().into(), "be")];
-        let SinkKind::File(file) = &mut plan.sinks[0].kind else {
-            panic!("no file")
+        let file = FilePlan {
+            directory: folder.path().into(),
+            prefix: "be".into(),
+            builder_number: 1,
+            bytes_max: 0,
+            events_max: 0,
+            seconds_max: 0,
+            sync: true,
         };
-        file.sync = true;
-        let file = file.clone();
-        let declared = Books::declare(&plan).unwrap();
-        let memory = Words::zeroed(declared.schema.bytes_needed() / 8);
-        forebay_ledger::RunWriter::format(&declared.schema, &memory, 1, 1).unwrap();
-        let words = declared.sinks[0].clone();
-        let writer = GroupWriter::attach(&declared.schema, &memory, words.group).unwrap();
-        let book = writer.restore();
-        let mut books = SinkBooks {
-            words,
-            writer,
-            book,
-            tenure: crate::sink::Tenure::default(),
-        };
+        let mut schema = SchemaBuilder::new("run");
+        let (words, _) = declare_writer(&mut schema, "sink", "files");
+        let schema = schema.finish().unwrap();
+        let memory = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &memory, 1, 1).unwrap();
+        let mut books = SinkBooks::attach(&schema, &memory, words).unwrap();
         let mut out = HldWriter::resume(file, &mut books).unwrap();
         assert!(out.prepare(RUN, &mut books));
         let path = out.open.as_ref().unwrap().path.clone();

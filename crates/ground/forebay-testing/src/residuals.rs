@@ -3,7 +3,8 @@
 use forebay_ledger::Balance;
 
 /// The lines that are off, each with its place and what it misses, in items and bytes.
-pub(crate) fn off(balance: &Balance) -> Vec<(String, i128, i128)> {
+#[must_use]
+pub fn off(balance: &Balance) -> Vec<(String, i128, i128)> {
     let accounts = balance.accounts.iter();
     let accounts = accounts.map(|line| (&line.place, line.residual));
     let links = balance.links.iter();

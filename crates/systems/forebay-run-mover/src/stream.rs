@@ -3,23 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use forebay_ledger::{
-    Account, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, RunWriter,
-    Schema, SchemaBuilder, SchemaError, Tally, Unit, Words,
+    Account, Condition, Counter, Leak, LedgerReader, LinkSpec, Reason, RunWriter, Schema,
+    SchemaBuilder, SchemaError, Tally, Unit, Words,
 };
 use forebay_run::error::RunError;
-use forebay_run::stage::Report;
+use forebay_sink::{
+    Block, Bytes, FilePlan, HldWriter, SinkBooks, SinkError, SinkWords, Told, Writer,
+    declare_writer,
+};
 use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader};
 use forebay_wire::mover::{BlockFields, Hello, Refusal, Totals};
 use forebay_wire::unit::round_up_8;
 
-use crate::books::{SinkWords, declare_writer};
-use crate::plan::FilePlan;
-use crate::sink::{Block, Bytes, HldWriter, SinkBooks, Tenure, Writer};
-
 /// Handles of a stream's books: one group.
-pub(super) struct StreamWords {
+pub(crate) struct StreamWords {
     schema: Schema,
     sink: SinkWords,
     /// What the sender says that it sent.
@@ -27,7 +26,7 @@ pub(super) struct StreamWords {
     /// What was delivered before this mover's books began.
     before: Tally,
     /// Run numbers of the first and the last file.
-    pub(super) runs: [Counter; 2],
+    pub(crate) runs: [Counter; 2],
     /// What the sender gave up unsent.
     given_up: [Counter; 2],
     /// 1 when the stream has ended in order.
@@ -64,36 +63,30 @@ impl StreamWords {
 }
 
 /// A stream of one sink of one run.
-pub(super) struct Stream {
-    pub(super) run_id: String,
-    pub(super) sink: String,
-    pub(super) directory: PathBuf,
-    pub(super) ledger: PathBuf,
-    pub(super) words: StreamWords,
-    pub(super) reader: LedgerReader,
+pub(crate) struct Stream {
+    pub(crate) run_id: String,
+    pub(crate) sink: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) ledger: PathBuf,
+    pub(crate) words: StreamWords,
+    pub(crate) reader: LedgerReader,
     run: RunWriter,
     books: SinkBooks,
     files: HldWriter,
     /// Events and bytes that were written when it was opened.
     written_before: (u64, u64),
-    pub(super) taints: Vec<String>,
+    pub(crate) taints: Vec<String>,
 }
 
 impl Stream {
     /// Opens the stream where its ledger says that it stands, or begins one.
-    pub(super) fn open(plan: &FilePlan, hello: &Hello<'_>) -> Result<Self, RunError> {
+    pub(crate) fn open(plan: &FilePlan, hello: &Hello<'_>) -> Result<Self, RunError> {
         let words = StreamWords::declare(hello.run_id, hello.sink)?;
         let name = format!("mover-{}-{}.ledger", hello.run_id, hello.sink);
         let path = plan.directory.join(name);
         let (memory, run) = open_ledger(&words.schema, &path)?;
-        let writer = GroupWriter::attach(&words.schema, &memory, words.sink.group)?;
-        let mut books = SinkBooks {
-            book: writer.restore(),
-            writer,
-            words: words.sink.clone(),
-            tenure: Tenure::default(),
-        };
-        let files = HldWriter::resume(plan.clone(), &mut books)?;
+        let mut books = SinkBooks::attach(&words.schema, &memory, words.sink.clone())?;
+        let files = HldWriter::resume(plan.clone(), &mut books).map_err(refused)?;
         // A sender that did not hear the end comes again; its stream is over all the same.
         if books.book.value(words.ended) == 0 {
             run.set_condition(Condition::Running, Reason::None);
@@ -115,23 +108,23 @@ impl Stream {
         })
     }
 
-    pub(super) fn is_of(&self, hello: &Hello<'_>) -> bool {
+    pub(crate) fn is_of(&self, hello: &Hello<'_>) -> bool {
         self.run_id == hello.run_id && self.sink == hello.sink
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.books.book.value(self.words.ended) != 0
     }
 
     /// Events and bytes that this mover wrote since it opened the stream.
-    pub(super) fn written_since_opened(&self) -> (u64, u64) {
+    pub(crate) fn written_since_opened(&self) -> (u64, u64) {
         let now = self.books.book.tally(self.words.sink.account.outgoing);
         let before = self.written_before;
         (now.0 - before.0, now.1 - before.1)
     }
 
     /// Where the sender shall go on. What it no longer has was delivered elsewhere, or to books that are gone: a named gap.
-    pub(super) fn welcome(&mut self, hello: &Hello<'_>) -> u64 {
+    pub(crate) fn welcome(&mut self, hello: &Hello<'_>) -> u64 {
         let book = &mut self.books.book;
         let position = book.value(self.words.sink.head);
         if hello.position <= position {
@@ -165,7 +158,7 @@ impl Stream {
     }
 
     /// Writes a block and commits; says up to where the stream is written.
-    pub(super) fn store(
+    pub(crate) fn store(
         &mut self,
         fields: &BlockFields,
         events: &[u8],
@@ -219,7 +212,7 @@ impl Stream {
     }
 
     /// The stream is over: ends the file, takes the sender's totals into the books and gives ours.
-    pub(super) fn end(&mut self, totals: &Totals) -> Result<Totals, Refusal> {
+    pub(crate) fn end(&mut self, totals: &Totals) -> Result<Totals, Refusal> {
         if totals.position < self.books.book.value(self.words.sink.head) {
             return Err(Refusal::OutOfOrder);
         }
@@ -267,7 +260,7 @@ impl Stream {
     }
 
     /// Says once that its ledger is gone from the disk.
-    pub(super) fn look_for_ledger(&mut self) {
+    pub(crate) fn look_for_ledger(&mut self) {
         if !self.ledger.exists() {
             let ledger = self.ledger.display();
             let text = format!("output_removed: the ledger {ledger} was removed or renamed");
@@ -276,7 +269,7 @@ impl Stream {
     }
 
     /// The mover ends before the stream, or needs its room: the file is ended, a successor begins the next one.
-    pub(super) fn interrupt(&mut self) {
+    pub(crate) fn interrupt(&mut self) {
         if !self.has_ended() {
             self.files.finish(&mut self.books);
             self.books.commit();
@@ -290,7 +283,7 @@ impl Stream {
     }
 
     /// Looks after the open file while nothing comes.
-    pub(super) fn watch(&mut self) {
+    pub(crate) fn watch(&mut self) {
         if self.files.watch(&mut self.books) {
             self.books.commit();
         }
@@ -299,11 +292,15 @@ impl Stream {
 
     fn take_reports(&mut self) {
         for report in self.files.reports() {
-            if let Report::Tainted(text) | Report::Warning(text) = report {
-                self.taints.push(text);
-            }
+            let (Told::Tainted(text) | Told::Warning(text)) = report;
+            self.taints.push(text);
         }
     }
+}
+
+/// The files of a stream cannot be gone on with.
+pub(crate) fn refused(error: SinkError) -> RunError {
+    RunError::Failure(Box::new(error))
 }
 
 /// The ledger of a stream; one that a killed predecessor had not finished making is made again.

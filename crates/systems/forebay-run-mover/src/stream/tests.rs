@@ -3,7 +3,7 @@
 use forebay_wire::hld::EventId;
 
 use super::*;
-use crate::balance_lines::off;
+use forebay_testing::residuals::off;
 
 const RUN: u32 = 7;
 /// Bytes of an event without sub-events.

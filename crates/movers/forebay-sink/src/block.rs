@@ -7,20 +7,29 @@ use std::os::unix::fs::FileExt;
 use forebay_ring::View;
 
 /// One block of whole events of one file.
-pub(crate) struct Block<'a> {
-    pub(crate) bytes: Bytes<'a>,
-    pub(crate) run: u32,
-    pub(crate) events: u64,
+#[derive(Debug)]
+pub struct Block<'a> {
+    /// The events, one behind the other.
+    pub bytes: Bytes<'a>,
+    /// Run number of the file.
+    pub run: u32,
+    /// How many.
+    pub events: u64,
 }
 
 /// Memory with events: a queue's, shared with another process or thread, or this one's own.
-pub(crate) enum Bytes<'a> {
+#[derive(Debug)]
+pub enum Bytes<'a> {
+    /// In a queue.
     Queue(View<'a>),
+    /// In memory of this process.
     Own(&'a [u8]),
 }
 
 impl Bytes<'_> {
-    pub(crate) fn len(&self) -> usize {
+    /// How many bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
         match self {
             Self::Queue(view) => view.len(),
             Self::Own(bytes) => bytes.len(),
@@ -44,6 +53,12 @@ impl Bytes<'_> {
             }
             Self::Own(bytes) => into.copy_from_slice(bytes),
         }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     fn word(&self, at: usize) -> u32 {
@@ -75,7 +90,8 @@ fn write_view(file: &File, view: &View<'_>, offset: u64) -> io::Result<()> {
 
 impl Block<'_> {
     /// The block without its last event, for the fault switch.
-    pub(crate) fn without_last(self) -> Self {
+    #[must_use]
+    pub fn without_last(self) -> Self {
         let mut at = 0;
         for _ in 1..self.events {
             at += self.bytes.word(at).next_multiple_of(8) as usize;

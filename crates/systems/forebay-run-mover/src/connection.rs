@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use forebay_wire::mover::{Frame, HEAD_BYTES, Head, Kind, MoverError, Refusal};
 
-use super::Answer;
+use crate::Answer;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -17,7 +17,7 @@ const TURN_BYTES: usize = 4 << 20;
 const HELLO_LIMIT_NS: u64 = 5_000_000_000;
 
 /// Why a connection ends.
-pub(super) enum Dropped {
+pub(crate) enum Dropped {
     /// The sender closed it, or it broke.
     Closed,
     /// The stream ended in order.
@@ -36,7 +36,7 @@ pub(super) enum Dropped {
 
 impl Dropped {
     /// What the sender is told.
-    pub(super) fn refusal(&self) -> Option<Refusal> {
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Closed | Self::Farewell | Self::Replaced => None,
             Self::Silent | Self::Garbage(_) => Some(Refusal::Malformed),
@@ -46,7 +46,7 @@ impl Dropped {
     }
 
     /// The reason's name in the summary.
-    pub(super) fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Closed | Self::Farewell => "closed",
             Self::Replaced => "replaced",
@@ -64,15 +64,15 @@ impl From<MoverError> for Dropped {
     }
 }
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     socket: TcpStream,
-    pub(super) peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     /// When it came.
-    pub(super) since_ns: u64,
+    pub(crate) since_ns: u64,
     /// When something last came from it.
-    pub(super) heard_ns: u64,
+    pub(crate) heard_ns: u64,
     /// Its stream, once it said which.
-    pub(super) stream: Option<u64>,
+    pub(crate) stream: Option<u64>,
     /// Received; read up to `read`.
     inbox: Vec<u8>,
     read: usize,
@@ -83,7 +83,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream, peer: SocketAddr, now_ns: u64) -> io::Result<Self> {
+    pub(crate) fn new(socket: TcpStream, peer: SocketAddr, now_ns: u64) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         Ok(Self {
@@ -100,12 +100,12 @@ impl Connection {
         })
     }
 
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
     /// Reads what has come, up to a turn's share and not beyond the frame at hand; true at the end of the stream.
-    pub(super) fn fill(&mut self, now_ns: u64) -> Result<bool, Dropped> {
+    pub(crate) fn fill(&mut self, now_ns: u64) -> Result<bool, Dropped> {
         self.inbox.drain(..std::mem::take(&mut self.read));
         let mut taken = 0;
         while taken < TURN_BYTES {
@@ -150,16 +150,16 @@ impl Connection {
     }
 
     /// The next whole frame and its length.
-    pub(super) fn frame(&self) -> Result<Option<(Frame<'_>, usize)>, Dropped> {
+    pub(crate) fn frame(&self) -> Result<Option<(Frame<'_>, usize)>, Dropped> {
         Ok(Frame::parse(&self.inbox[self.read..])?)
     }
 
     /// The frame was dealt with.
-    pub(super) fn used(&mut self, length: usize) {
+    pub(crate) fn used(&mut self, length: usize) {
         self.read += length;
     }
 
-    pub(super) fn take_answer(&mut self, answer: Answer) -> Result<(), Dropped> {
+    pub(crate) fn take_answer(&mut self, answer: Answer) -> Result<(), Dropped> {
         match answer {
             Answer::Welcome { stream, position } => {
                 self.stream = Some(stream);
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Sends what the connection takes; the rest goes with the next turn.
-    pub(super) fn flush(&mut self) -> Result<(), Dropped> {
+    pub(crate) fn flush(&mut self) -> Result<(), Dropped> {
         loop {
             if self.outbox.is_empty()
                 && let Some(position) = self.ack.take()
@@ -200,7 +200,7 @@ impl Connection {
     }
 
     /// Why it is not kept any longer, if so: who says nothing keeps no place, and neither does who is gone without a word.
-    pub(super) fn overdue(&self, now_ns: u64, idle_limit_ns: u64) -> Option<Dropped> {
+    pub(crate) fn overdue(&self, now_ns: u64, idle_limit_ns: u64) -> Option<Dropped> {
         if self.stream.is_none() {
             (now_ns > self.since_ns + HELLO_LIMIT_NS).then_some(Dropped::Silent)
         } else {
@@ -209,12 +209,12 @@ impl Connection {
     }
 
     /// Whether answers wait for room in the connection.
-    pub(super) fn has_answers(&self) -> bool {
+    pub(crate) fn has_answers(&self) -> bool {
         !self.outbox.is_empty() || self.ack.is_some()
     }
 
     /// A last word, if the connection takes it at once.
-    pub(super) fn say_last(&mut self, frame: &Frame<'_>) {
+    pub(crate) fn say_last(&mut self, frame: &Frame<'_>) {
         let _ = self.socket.write(&frame.emit());
     }
 }

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use forebay_ledger::{Closed, Supervisor as Life, Verdict, audit};
+use forebay_ledger::{Closed, Lost, Supervisor as Life, Verdict, audit};
 use forebay_run::error::RunError;
 use forebay_run::removed::Removed;
+use forebay_sink::files::files_of_runs;
 
-use super::door::Door;
-use super::stream::Stream;
-use super::streams::Streams;
-use crate::run_files::files_of_runs;
-use crate::summary::{Lost, drops};
+use crate::door::Door;
+use crate::stream::{Stream, refused};
+use crate::streams::Streams;
 
 /// One stream.
 #[derive(Debug, Clone, Serialize)]
@@ -65,7 +64,7 @@ pub struct Unlisted {
 }
 
 impl Unlisted {
-    pub(super) fn add(&mut self, summary: &StreamSummary) {
+    pub(crate) fn add(&mut self, summary: &StreamSummary) {
         self.streams += 1;
         self.unclosed += u64::from(!summary.books.is_closed());
         self.removed += u64::from(summary.is_removed());
@@ -105,7 +104,7 @@ pub struct MoverSummary {
 
 impl MoverSummary {
     /// `streams` are closed.
-    pub(super) fn of(streams: Streams, door: &Door, refused: BTreeMap<&'static str, u64>) -> Self {
+    pub(crate) fn of(streams: Streams, door: &Door, refused: BTreeMap<&'static str, u64>) -> Self {
         let Streams {
             listed, unlisted, ..
         } = streams;
@@ -150,7 +149,7 @@ impl StreamSummary {
         self.output_removed.any() || taints.any(|text| text.starts_with("output_removed:"))
     }
 
-    pub(super) fn of(stream: &Stream) -> Result<Self, RunError> {
+    pub(crate) fn of(stream: &Stream) -> Result<Self, RunError> {
         let snapshot = stream.reader.snapshot()?;
         let verdict = audit(&snapshot, Life::Alive);
         let line = |place: &str| {
@@ -177,7 +176,7 @@ impl StreamSummary {
         let files = if first == 0 {
             Vec::new()
         } else {
-            files_of_runs(&stream.directory, first..=last)?
+            files_of_runs(&stream.directory, first..=last).map_err(refused)?
         };
         Ok(Self {
             run_id: stream.run_id.clone(),
@@ -188,7 +187,7 @@ impl StreamSummary {
             events_written,
             bytes_written,
             books: verdict.closed_books(),
-            drops: drops(&verdict),
+            drops: verdict.balance.drops(),
             output_removed: Removed::of(&snapshot),
             files,
             ledger: stream.ledger.clone(),

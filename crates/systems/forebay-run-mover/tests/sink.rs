@@ -1,20 +1,17 @@
-//! The sink against a real mover.
+//! A sink over TCP against a mover.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
-use forebay_ledger::{LedgerReader, RunWriter, Words};
-use forebay_ring::{Meta, Producers, RingSetMemory};
+use forebay_ledger::{Leak, LedgerReader, RunWriter, SchemaBuilder, Words};
+use forebay_ring::{Meta, Producers, RingSetMemory, RingSetSpec};
+use forebay_run_mover::{Mover, MoverPlan};
+use forebay_sink::{FilePlan, Sink, SinkBooks, SinkDrop, SinkHandle, Stall, To, declare_writer};
 use forebay_wire::hld::{EventHeader, EventId};
-
-use super::*;
-use crate::books::{Books, SinkDrop};
-use crate::mover::{Mover, MoverPlan};
-use crate::plan::{Plan, SinkKind};
-use crate::presets;
-use crate::sink::SinkHandle;
+use forebay_wire::mover::BLOCK_BYTES_MAX;
 
 const RUN: u32 = 77;
 
@@ -34,8 +31,14 @@ fn push(producers: &mut Producers, bytes: u32) {
 }
 
 fn mover(directory: &Path) -> Mover {
-    let SinkKind::File(file) = presets::file_sink(directory.into(), "be").kind else {
-        panic!("no file")
+    let file = FilePlan {
+        directory: directory.into(),
+        prefix: "be".into(),
+        builder_number: 1,
+        bytes_max: 0,
+        events_max: 0,
+        seconds_max: 0,
+        sync: false,
     };
     let listen = ([127, 0, 0, 1], 0).into();
     let once = true;
@@ -48,14 +51,6 @@ fn mover(directory: &Path) -> Mover {
     Mover::open(plan).unwrap()
 }
 
-fn plan(directory: &Path, peer: SocketAddr) -> Plan {
-    let mut plan = presets::plan("run-1", directory, [127, 0, 0, 1].into(), 50_000, 1);
-    let mut sink = presets::tcp_sink(peer);
-    sink.queue_bytes = 512 << 20;
-    plan.sinks = vec![sink];
-    plan
-}
-
 #[test]
 fn blocks_that_no_mover_takes_are_lost_by_name_and_the_rest_arrives() {
     let folder = tempfile::tempdir().unwrap();
@@ -66,11 +61,12 @@ fn blocks_that_no_mover_takes_are_lost_by_name_and_the_rest_arrives() {
         address.send(mover.address().unwrap()).unwrap();
         mover.run().unwrap()
     });
-    let plan = plan(folder.path(), peer.recv().unwrap());
-    let books = Books::declare(&plan).unwrap();
-    let words = Words::zeroed(books.schema.bytes_needed() / 8);
-    RunWriter::format(&books.schema, &words, 1, 1).unwrap();
-    let spec = plan.sink_ring(0);
+    let mut schema = SchemaBuilder::new("run-1");
+    let (own, _) = declare_writer(&mut schema, "sink", "tcp");
+    let schema = schema.finish().unwrap();
+    let words = Words::zeroed(schema.words_needed());
+    RunWriter::format(&schema, &words, 1, 1).unwrap();
+    let spec = RingSetSpec::new("queue", vec![512 << 20], BLOCK_BYTES_MAX + 8);
     let memory = RingSetMemory::create(&spec).unwrap();
     let mut producers = Producers::map(&spec, memory.producer_fds().unwrap()).unwrap();
     let too_long = BLOCK_BYTES_MAX + 8;
@@ -80,19 +76,30 @@ fn blocks_that_no_mover_takes_are_lost_by_name_and_the_rest_arrives() {
     producers.rings[0].publish();
     producers.rings[0].close();
     let fds = memory.consumer_fds().unwrap();
-    let sink = SinkHandle::start(&plan, 0, &books, words.clone(), fds, Leak::off()).unwrap();
+    let sink = Sink {
+        name: "tcp".into(),
+        to: To::Mover {
+            tcp: peer.recv().unwrap().into(),
+            run_id: "run-1".into(),
+        },
+        queue: spec,
+        books: SinkBooks::attach(&schema, &words, own.clone()).unwrap(),
+        leak: Leak::off(),
+        stall: Stall::default(),
+    };
+    let sink = SinkHandle::start(sink, fds).unwrap();
     sink.expect_end();
     let reports = sink.join(Duration::from_secs(30));
     assert!(reports.is_empty(), "{reports:?}");
     let snapshot = LedgerReader::open(&words).unwrap().snapshot().unwrap();
-    let account = &books.sinks[0].account;
+    let account = &own.account;
     let lost = snapshot.tally(account.lost(SinkDrop::TooLong));
     assert_eq!(lost, (3, 3 * u64::from(too_long)));
     assert_eq!(snapshot.tally(account.outgoing), (3, 64 + 72 + 80));
     let all = (6, 3 * u64::from(too_long) + 64 + 72 + 80);
     assert_eq!(snapshot.tally(account.incoming), all);
     assert_eq!(snapshot.tally(account.held), (0, 0));
-    assert_eq!(snapshot.tally(books.sinks[0].taken), all);
+    assert_eq!(snapshot.tally(own.taken), all);
     let moved = mover.join().unwrap();
     assert!(moved.is_closed());
     assert_eq!((moved.events_written, moved.bytes_written), (3, 216));

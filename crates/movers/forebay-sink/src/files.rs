@@ -5,20 +5,22 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use forebay_run::error::RunError;
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 
-use crate::plan::{Plan, SinkKind};
+use crate::error::SinkError;
 
 /// HLD files in `directory` whose start event carries one of these run numbers, absolute.
-pub(crate) fn files_of_runs(
+///
+/// # Errors
+/// The directory is there and cannot be listed.
+pub fn files_of_runs(
     directory: &Path,
     runs: RangeInclusive<u32>,
-) -> Result<Vec<PathBuf>, RunError> {
+) -> Result<Vec<PathBuf>, SinkError> {
     let entries = match fs::read_dir(directory) {
         // Somebody removed it during the run.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(RunError::file("listing", directory))?,
+        entries => entries.map_err(SinkError::file("listing", directory))?,
     };
     let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
     let ours = paths.filter(|path| run_of(path).is_some_and(|run| runs.contains(&run)));
@@ -27,15 +29,12 @@ pub(crate) fn files_of_runs(
     Ok(found)
 }
 
-/// The run number behind all that files in the sinks' directories have; 0 when there are none.
+/// The run number behind all that files in these directories have; 0 when there are none.
 #[must_use]
-pub(crate) fn next_run(plan: &Plan) -> u32 {
-    let directories = plan.sinks.iter().filter_map(|sink| match &sink.kind {
-        SinkKind::File(file) => fs::read_dir(&file.directory).ok(),
-        SinkKind::Null | SinkKind::Tcp(_) => None,
-    });
+pub fn next_run<'a>(directories: impl Iterator<Item = &'a Path>) -> u32 {
+    let entries = directories.filter_map(|directory| fs::read_dir(directory).ok());
     let runs =
-        directories.flat_map(|entries| entries.flatten().filter_map(|entry| run_of(&entry.path())));
+        entries.flat_map(|entries| entries.flatten().filter_map(|entry| run_of(&entry.path())));
     runs.max().map_or(0, |last| last.saturating_add(1))
 }
 

@@ -14,20 +14,20 @@ const ACCEPTS_PER_ROUND_MAX: usize = 16;
 const BACKOFF_NS: u64 = 100_000_000;
 
 /// The listening socket, and what came through it.
-pub(super) struct Door {
+pub(crate) struct Door {
     listener: TcpListener,
     token: u64,
     /// Not polled before this time.
     shut_until_ns: Option<u64>,
-    pub(super) accepted: u64,
+    pub(crate) accepted: u64,
     /// How often the system refused to take a connection in.
-    pub(super) errors: u64,
+    pub(crate) errors: u64,
     /// Rounds that took as many as they may.
-    pub(super) full_rounds: u64,
+    pub(crate) full_rounds: u64,
 }
 
 impl Door {
-    pub(super) fn open(listen: SocketAddr, poller: &Poller, token: u64) -> Result<Self, RunError> {
+    pub(crate) fn open(listen: SocketAddr, poller: &Poller, token: u64) -> Result<Self, RunError> {
         let place = || PathBuf::from(listen.to_string());
         let listener =
             TcpListener::bind(listen).map_err(RunError::file("listening on", place()))?;
@@ -45,13 +45,13 @@ impl Door {
         })
     }
 
-    pub(super) fn address(&self) -> Result<SocketAddr, RunError> {
+    pub(crate) fn address(&self) -> Result<SocketAddr, RunError> {
         let address = self.listener.local_addr();
         address.map_err(RunError::file("asking for", "the listening address"))
     }
 
     /// Who came since the last round.
-    pub(super) fn accept(&mut self, poller: &Poller, now_ns: u64) -> Vec<(TcpStream, SocketAddr)> {
+    pub(crate) fn accept(&mut self, poller: &Poller, now_ns: u64) -> Vec<(TcpStream, SocketAddr)> {
         let mut came = Vec::new();
         for _ in 0..ACCEPTS_PER_ROUND_MAX {
             match self.listener.accept() {
@@ -84,7 +84,7 @@ impl Door {
     }
 
     /// Opens again when the time is over.
-    pub(super) fn tend(&mut self, poller: &Poller, now_ns: u64) {
+    pub(crate) fn tend(&mut self, poller: &Poller, now_ns: u64) {
         if self.shut_until_ns.is_none_or(|until_ns| now_ns < until_ns) {
             return;
         }
