@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 14] = [
+const TESTS: [&str; 15] = [
     "test",
     "--quiet",
     "--package=forebay-run",
@@ -15,6 +15,7 @@ const TESTS: [&str; 14] = [
     "--package=forebay-run-tdm",
     "--package=forebay-run-felix",
     "--package=forebay-run-emu",
+    "--package=forebay-run-hades",
     "--package=forebay-testing",
     "--lib",
     "--",

@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
     ("forebay-run-emu", BELOW_RUN_EMU),
+    ("forebay-run-hades", BELOW_RUN_HADES),
     ("forebay-report", BELOW_REPORT),
     ("forebay-bench", BELOW_FACES),
     (
@@ -56,6 +57,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run-tdm",
             "forebay-run-felix",
             "forebay-run-emu",
+            "forebay-run-hades",
+            "forebay-evb",
             "forebay-wire",
             "forebay-ledger",
             "forebay-report",
@@ -86,6 +89,7 @@ const BELOW_RUN_NET: &[&str] = &[
 const BELOW_RUN_EVB: &[&str] = &[
     "forebay-run",
     "forebay-run-net",
+    "forebay-run-hades",
     "forebay-host",
     "forebay-wire",
     "forebay-ledger",
@@ -142,10 +146,20 @@ const BELOW_RUN_EMU: &[&str] = &[
     "forebay-emu",
 ];
 
+/// Sources are emulated in the books of the event builder, which starts them.
+const BELOW_RUN_HADES: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-emu",
+];
+
 /// It shows what systems tell of themselves.
 const BELOW_REPORT: &[&str] = &[
     "forebay-run",
     "forebay-run-evb",
+    "forebay-evb",
     "forebay-run-tdm",
     "forebay-ledger",
     "forebay-sys",
@@ -159,6 +173,7 @@ const BELOW_FACES: &[&str] = &[
     "forebay-run-tdm",
     "forebay-run-felix",
     "forebay-run-emu",
+    "forebay-run-hades",
     "forebay-wire",
     "forebay-ledger",
     "forebay-sys",

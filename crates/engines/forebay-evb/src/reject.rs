@@ -27,3 +27,11 @@ reasons! {
         RingFull = "ring_full",
     }
 }
+
+reasons! {
+    /// Why a receiver that is started again loses what the one before had in hand.
+    pub enum CrashDrop {
+        /// It was killed.
+        ReceiverCrash = "receiver_crash",
+    }
+}

@@ -10,13 +10,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use forebay_evb::silence::Heard;
+use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
 use forebay_ledger::join::Party;
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{is_live, open_ledger};
-use forebay_run_evb::silence::Heard;
-use forebay_run_evb::triggers::Triggers;
 use serde_json::{Map, Value};
 
 use crate::output::print_line;

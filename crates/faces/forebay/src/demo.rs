@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use forebay_run::RunError;
-use forebay_run_evb::generator::GeneratorPlan;
+use forebay_run::ports::nth_port;
 use forebay_run_evb::plan::Plan;
+use forebay_run_evb::presets;
 use forebay_run_evb::supervisor::Supervisor;
-use forebay_run_evb::{presets, verify};
+use forebay_run_hades::GeneratorPlan;
+use forebay_run_hades::verify;
 
 use crate::output::{Format, parse_bytes};
 use crate::range;
@@ -163,7 +165,7 @@ fn open(args: &DemoArgs, processes: bool) -> Result<Supervisor> {
     let mut last = None;
     let sources = usize::from(args.sources);
     for base_port in candidates {
-        presets::nth_port(base_port, sources.saturating_sub(1), sources)?;
+        nth_port(base_port, sources.saturating_sub(1), sources)?;
         match Supervisor::open(plan(args, base_port), processes) {
             Ok(supervisor) => return Ok(supervisor),
             Err(RunError::System(error)) if error.kind() == std::io::ErrorKind::AddrInUse => {

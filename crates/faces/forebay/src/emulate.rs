@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Subcommand;
 use forebay_ledger::Reason;
-use forebay_run_evb::generator::{self, Booked, FaultRule, GeneratorPlan, GeneratorReport};
 use forebay_run_evb::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
+use forebay_run_hades::{self as generator, Booked, FaultRule, GeneratorPlan, GeneratorReport};
 
 use crate::evb::parse_trigger_bits;
 use crate::output::{Format, note_line, print_line};

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use forebay_run::ports::nth_port;
 use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::sections::{BUILDER, SINKS};
 use forebay_run_evb::config::{self, Chain};
@@ -356,7 +357,7 @@ impl EvbArgs {
         for (index, port) in plan.ports.iter_mut().enumerate() {
             port.set_ip(self.bind.unwrap_or_else(|| port.ip()));
             if let Some(base_port) = self.base_port {
-                port.set_port(presets::nth_port(base_port, index, count)?);
+                port.set_port(nth_port(base_port, index, count)?);
             }
         }
         self.build.apply(plan);

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use forebay_evb::silence::{Heard, SILENT_SHOWN};
 use forebay_ledger::LedgerReader;
 use forebay_report::text::{bytes, si};
 use forebay_report::top::sample::Sample;
 use forebay_report::top::view::{View, Watch};
-use forebay_run_evb::silence::{Heard, SILENT_SHOWN};
 
 use crate::output::{note_text, settle_notes};
 

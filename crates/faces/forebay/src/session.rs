@@ -4,16 +4,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use forebay_evb::silence::Heard;
+use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
 use forebay_ledger::{Leak, Verdict, grouped};
 use forebay_run::hops;
 use forebay_run::removed::Removed;
 use forebay_run_evb::books::Books;
 use forebay_run_evb::plan::Plan;
-use forebay_run_evb::silence::Heard;
 use forebay_run_evb::summary::Summary;
 use forebay_run_evb::supervisor::Supervisor;
-use forebay_run_evb::triggers::Triggers;
 use forebay_sys::watched::OUTPUT_REMOVED;
 
 use crate::live::Live;

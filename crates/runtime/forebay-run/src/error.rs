@@ -86,6 +86,16 @@ pub enum RunError {
         /// Exit status or signal.
         how: String,
     },
+    /// More ports are asked for than there are from the first one on.
+    #[error(
+        "{count} ports from {base_port} on: the last would be beyond 65535; choose a lower first port"
+    )]
+    Ports {
+        /// The first one.
+        base_port: u16,
+        /// How many.
+        count: usize,
+    },
     /// The error of a system.
     #[error(transparent)]
     Failure(Box<dyn std::error::Error + Send + Sync>),

@@ -5,25 +5,19 @@ mod capture;
 mod chunks;
 mod sinks;
 
+pub use forebay_evb::CrashDrop;
 use forebay_evb::{Reject, declare};
 use forebay_ledger::{
     Account, AccountId, Counter, DropReason, GroupId, HistogramId, LinkSpec, OneOf, Schema,
     SchemaBuilder, SchemaError, Tally, Unit, reasons,
 };
+use forebay_run_hades::GeneratorWords;
 pub use forebay_sink::{SinkDrop, SinkWords};
 use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 
 use crate::plan::Plan;
 pub use capture::{CaptureDrop, CaptureWords, ReassemblyDrop};
 pub use chunks::{ArrivalDrop, ChunkDrop, ChunkWords};
-
-reasons! {
-    /// Why a receiver that is started again loses what the one before had in hand.
-    pub enum CrashDrop {
-        /// It was killed.
-        ReceiverCrash = "receiver_crash",
-    }
-}
 
 /// Why the receiver drops datagrams.
 pub type ReceiverDrop = OneOf<Reject, CrashDrop>;
@@ -107,23 +101,6 @@ pub struct OfferWords {
     pub rotation: [Counter; 4],
     /// Run number of the first file.
     pub first_run: Counter,
-}
-
-/// Words of the emulator.
-#[derive(Debug, Clone)]
-pub struct GeneratorWords {
-    /// The group.
-    pub group: GroupId,
-    /// Its accounts of sub-events and of datagrams.
-    pub accounts: forebay_emu::account::Accounts,
-    /// Triggers given.
-    pub events: Counter,
-    /// When it began, in ns of the monotonic clock.
-    pub start_ns: Counter,
-    /// Largest lag behind the trigger clock, in ns.
-    pub lag_ns_max: Counter,
-    /// 1 when the emulator was the limit.
-    pub limited: Counter,
 }
 
 /// What belongs to no port.
@@ -243,31 +220,6 @@ fn declare_generator(
         .filter_map(|source| words.accounts.datagrams(source))
         .collect();
     (Some(words), ids)
-}
-
-impl GeneratorWords {
-    /// Declares the words of an emulator of so many sources, in a group of its own.
-    pub(crate) fn declare(schema: &mut SchemaBuilder, sources: usize) -> Self {
-        let group = schema.group("generator");
-        Self {
-            group,
-            accounts: forebay_emu::account::Accounts::declare(schema, group, sources),
-            events: schema.counter(group, "triggers", "", "triggers given"),
-            start_ns: schema.cursor(group, "start_ns"),
-            lag_ns_max: schema.gauge(
-                group,
-                "lag_ns_max",
-                "",
-                "largest lag behind the trigger clock",
-            ),
-            limited: schema.gauge(
-                group,
-                "generator_limited",
-                "",
-                "1 when the emulator was the limit",
-            ),
-        }
-    }
 }
 
 fn declare_port(

@@ -71,25 +71,12 @@ pub enum EvbError {
         /// How many there are.
         found: usize,
     },
-    /// More ports are asked for than there are from the first one on.
-    #[error(
-        "{count} ports from {base_port} on: the last would be beyond 65535; choose a lower first port"
-    )]
-    Ports {
-        /// The first one.
-        base_port: u16,
-        /// How many.
-        count: usize,
-    },
     /// The certificates with which E-links are subscribed to.
     #[error("E-links: {0}")]
     Certificates(#[from] Box<CertificateError>),
     /// The subscriber of E-links cannot go on.
     #[error("E-links: {0}")]
     Elinks(#[from] Box<NetError>),
-    /// Configuration: the emulator's settings are wrong.
-    #[error("emulator: {0}")]
-    Emulator(#[from] forebay_emu::ConfigError),
 }
 
 impl From<EvbError> for RunError {
@@ -106,13 +93,10 @@ mod tests {
 
     #[test]
     fn an_error_keeps_its_text_and_its_cause_at_the_border() {
-        let ports = EvbError::Ports {
-            base_port: 65_000,
-            count: 600,
-        };
-        let text = ports.to_string();
-        let at_border = RunError::from(ports);
-        assert!(text.contains("600 ports from 65000 on"), "{text}");
+        let none = EvbError::NotInPlan { what: "E-link" };
+        let text = none.to_string();
+        let at_border = RunError::from(none);
+        assert_eq!(text, "the plan has no E-link");
         assert_eq!(at_border.to_string(), text);
         assert!(at_border.source().is_none());
         let lost = EvbError::from(Box::new(NetError::Stopped));

@@ -218,7 +218,7 @@ pub struct Plan {
     /// The sinks.
     pub sinks: Vec<SinkPlan>,
     /// The emulator, when it runs in the same books.
-    pub generator: Option<crate::generator::GeneratorPlan>,
+    pub generator: Option<forebay_run_hades::GeneratorPlan>,
     /// `HOP:N`: lose N items there uncounted, to test the books.
     pub leak: Option<String>,
     /// Least run number of a new file, so that no older file in the sinks' directories has the same; the supervisor finds it.

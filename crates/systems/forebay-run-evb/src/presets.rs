@@ -8,11 +8,9 @@ pub use forebay_emu::{
     MAX_SOURCES as EMULATED_SOURCES_MAX, RATE_HZ, SUBEVENT_BYTES, WATER_MARK_BYTES_MIN,
 };
 
-use forebay_run::error::RunError;
 use forebay_sys::cgroup;
 use forebay_sys::host::Host;
 
-use crate::error::EvbError;
 use crate::plan::{
     Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
     SinkPlan, SourceKey, SourcePlan,
@@ -63,20 +61,6 @@ fn ring_bytes_in(memory_bytes: u64, sources: usize) -> u64 {
 #[must_use]
 pub fn socket_buffer_bytes(ports: usize) -> usize {
     (SOCKET_BUFFER_BYTES.1 / ports.max(1) as u64).clamp(1 << 20, SOCKET_BUFFER_BYTES.0) as usize
-}
-
-/// The port `index` places after `base_port`, of `count` ports; any free one when `base_port` is 0.
-///
-/// # Errors
-/// There are not so many ports.
-pub fn nth_port(base_port: u16, index: usize, count: usize) -> Result<u16, RunError> {
-    if base_port == 0 {
-        return Ok(0);
-    }
-    let port = u16::try_from(index)
-        .ok()
-        .and_then(|index| base_port.checked_add(index));
-    port.ok_or_else(|| EvbError::Ports { base_port, count }.into())
 }
 
 /// A plan for `sources` sources on ports from `base_port` on (0: any free ones) at `bind`.

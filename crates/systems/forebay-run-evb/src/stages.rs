@@ -3,10 +3,12 @@
 use forebay_ledger::{Leak, Words};
 use forebay_run::error::RunError;
 use forebay_run::stage::{self, StageControl, place};
+use forebay_run_hades::Booked;
 use forebay_sys::control::Control;
 use forebay_sys::mapping::{Access, Mapping};
 use serde::{Deserialize, Serialize};
 
+use crate::books::Books;
 use crate::builder::BuilderParts;
 use crate::error::EvbError;
 use crate::plan::Plan;
@@ -70,8 +72,8 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
                 .ok_or(EvbError::NotInPlan { what: "generator" })?;
             control.ready()?;
             let stop = || !matches!(control.poll(), Ok(None));
-            let mut booked = crate::generator::Booked::of_run(plan, &words)?;
-            crate::generator::run(generator, Some(&mut booked), leak, stop).map(drop)
+            let mut booked = generator_books(plan, &words)?;
+            forebay_run_hades::run(generator, Some(&mut booked), leak, stop).map(drop)
         }
         Role::Receiver => {
             place(plan.receiver.cpu, plan.receiver.real_time)?;
@@ -117,4 +119,12 @@ pub fn run_stage(control: Control) -> Result<(), RunError> {
             )
         }
     }
+}
+
+/// The books of a generator that is a stage.
+fn generator_books(plan: &Plan, words: &Words) -> Result<Booked, RunError> {
+    let books = Books::declare(plan)?;
+    let missing = EvbError::NotInPlan { what: "generator" };
+    let generator = books.generator.ok_or(missing)?;
+    Booked::of_run(&books.schema, generator, words)
 }

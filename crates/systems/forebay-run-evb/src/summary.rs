@@ -13,9 +13,9 @@ use forebay_sink::files::files_of_runs;
 use crate::books::Books;
 use crate::error::EvbError;
 use crate::plan::{Memory, Plan, SinkKind};
-use crate::silence::Heard;
 use crate::supervisor::Outcome;
-use crate::triggers::Triggers;
+use forebay_evb::silence::Heard;
+use forebay_evb::triggers::Triggers;
 
 /// Latency and size of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]

@@ -1,16 +1,14 @@
 //! The supervisor: makes everything a run needs, keeps it while stages die and are started again, and closes the books.
 
 mod close;
-mod left;
 mod patience;
-mod queues;
 mod start;
-mod warming;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use forebay_evb::QueueWatch;
 use forebay_host::{Changes, Reading};
 use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
 use forebay_link::RecvBatch;
@@ -18,6 +16,7 @@ use forebay_ring::RingSetMemory;
 use forebay_run::error::RunError;
 use forebay_run::run_dir::RunDir;
 use forebay_run::stage::{Order, Report};
+use forebay_run::warming::Warming;
 use forebay_run::worker::{Ended, Worker};
 use forebay_sink::files::next_run;
 use forebay_sys::clock;
@@ -30,8 +29,6 @@ use crate::plan::Plan;
 use crate::receiver::{BATCH_SLOTS, HostBook};
 use crate::stages::Role;
 use patience::Patience;
-use queues::QueueWatch;
-use warming::Warming;
 
 /// How often the supervisor looks around.
 const TICK: Duration = Duration::from_millis(10);
@@ -162,7 +159,7 @@ impl Supervisor {
         let arena = RecvBatch::create_arena(BATCH_SLOTS)?;
         let stages = BTreeMap::new();
         let closed = false;
-        let watch = QueueWatch::new(&plan, &books);
+        let watch = watch_queues(&plan, &books);
         Ok(Self {
             plan,
             run_dir,
@@ -493,4 +490,15 @@ fn bind(plan: &mut Plan, warnings: &mut Vec<String>) -> Result<Vec<OwnedFd>, Run
         warnings.push(shortfall.to_string());
     }
     Ok(sockets)
+}
+
+/// Looks whether the sources' queues last as long as an event may wait.
+fn watch_queues(plan: &Plan, books: &Books) -> QueueWatch {
+    if plan.replay.is_some() || plan.elinks.is_some() {
+        return QueueWatch::of_held_input();
+    }
+    let sources = plan.sources.iter().zip(&books.builder.sources);
+    let queues =
+        sources.map(|(source, words)| (source.name.clone(), source.ring_bytes, words.pulled));
+    QueueWatch::new(plan.builder.timeout_ms, queues)
 }

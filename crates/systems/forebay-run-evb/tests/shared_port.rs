@@ -7,7 +7,7 @@ mod rig;
 use std::time::Duration;
 
 use forebay_run_evb::plan::SourceKey;
-use forebay_run_evb::verify::verify;
+use forebay_run_hades::verify::verify;
 use rig::{dropped, message, plan, run, socket};
 use tempfile::TempDir;
 

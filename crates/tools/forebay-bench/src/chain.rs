@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use forebay_run::RunError;
 use forebay_run_evb::books::Books;
-use forebay_run_evb::generator::GeneratorPlan;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::presets;
 use forebay_run_evb::summary::Summary;
 use forebay_run_evb::supervisor::{End, Supervisor};
+use forebay_run_hades::GeneratorPlan;
 
 use probe::Probe;
 pub use result::{Fill, Measured};

@@ -3,9 +3,9 @@
 use forebay_ledger::LinkSpec;
 use forebay_sys::gso::MERGED_DATAGRAMS_MAX;
 
-use crate::generator::UNBOOKED_DATAGRAMS;
 use crate::plan::Plan;
 use crate::receiver::KERNEL_LOOK;
+use forebay_run_hades::UNBOOKED_DATAGRAMS;
 
 /// Least kernel memory that a datagram in a socket's queue is charged: the head and the shared part of its buffer (`SKB_TRUESIZE` of Linux on 64 bits, with
 /// caches of 64 bytes), whatever is in it.
@@ -56,9 +56,9 @@ mod tests {
     use forebay_sys::gso::MERGED_DATAGRAMS_MAX;
 
     use crate::books::Books;
-    use crate::generator::{GeneratorPlan, UNBOOKED_DATAGRAMS};
     use crate::plan::Plan;
     use crate::presets;
+    use forebay_run_hades::{GeneratorPlan, UNBOOKED_DATAGRAMS};
 
     /// One emulated source of 1,000 sub-events in a second, and a socket with room for 1,000 datagrams and one more.
     fn plan() -> Plan {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::*;
-use crate::generator::GeneratorPlan;
 use crate::plan::ReplayPlan;
 use crate::presets;
+use forebay_run_hades::GeneratorPlan;
 
 fn plan() -> Plan {
     let local = std::net::Ipv4Addr::LOCALHOST.into();

@@ -4,10 +4,10 @@ use forebay_host::{Changes, Reading};
 use forebay_ledger::{Condition, GroupWriter, Reason, RunStatus, Snapshot, Words};
 use forebay_run::error::RunError;
 use forebay_run::stage::Order;
+use forebay_sink::Left;
 use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
 
-use super::left::Left;
 use super::{End, FAIL_LIMIT_NS, Outcome, Supervisor, TICK};
 use crate::books::{Books, OfferDrop, SinkDrop};
 use crate::plan::{Backpressure, SinkKind};
@@ -147,7 +147,7 @@ impl Supervisor {
         book.sub_tally(own.account.held, held.0, held.1);
         book.add_tally(own.account.lost(SinkDrop::Stalled), held.0, held.1);
         let from = book.value(own.pulled).max(head);
-        let left = Left::count(&self.plan, sink, &self.sinks[sink], (from, tail))?;
+        let left = Left::count(&self.plan.sink_ring(sink), &self.sinks[sink], (from, tail))?;
         // Its records came in, and the events that lie in them are lost.
         for term in [own.taken, own.account.incoming] {
             book.add_tally(term, left.taken.0, left.taken.1);

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use forebay_run_evb::generator::GeneratorReport;
 use forebay_run_evb::presets;
+use forebay_run_hades::GeneratorReport;
 use forebay_sys::clock::thread_cpu_ns;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::socket::{UdpOptions, bind_udp, mem_info};

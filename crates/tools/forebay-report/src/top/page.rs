@@ -3,8 +3,8 @@
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use forebay_evb::silence::{Heard, SILENT_SHOWN};
 use forebay_ledger::Condition;
-use forebay_run_evb::silence::{Heard, SILENT_SHOWN};
 
 use super::rows::{Order, drops, places, sources};
 use super::view::{State, View};

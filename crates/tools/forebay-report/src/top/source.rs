@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use forebay_run_evb::silence::Heard;
+use forebay_evb::silence::Heard;
 use serde::Serialize;
 
 use super::fill::source_queues;

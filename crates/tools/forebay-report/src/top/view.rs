@@ -1,9 +1,9 @@
 //! What is shown of a run: numbers from two looks at its ledger, ready for text, JSON and the screen.
 
+use forebay_evb::silence::Heard;
 use forebay_ledger::{
     AccountLine, Alarm, DropLine, HistogramSummary, HostLine, LinkLine, Phase, ResidualAlarm, Unit,
 };
-use forebay_run_evb::silence::Heard;
 use serde::Serialize;
 
 use super::chunks::{Chunks, chunks};

@@ -4,15 +4,56 @@ use std::path::Path;
 
 use forebay_emu::{Behind, Totals};
 use forebay_ledger::{
-    Book, Condition, GroupWriter, Reason, SchemaBuilder, Words, join::DESTINATION_PORT,
+    Book, Condition, Counter, GroupId, GroupWriter, Reason, Schema, SchemaBuilder, Words,
+    join::DESTINATION_PORT,
 };
 use forebay_run::error::RunError;
 use forebay_run::run_dir::KeptLedger;
 
 use super::{GeneratorPlan, GeneratorReport};
-use crate::books::{Books, GeneratorWords};
-use crate::error::EvbError;
-use crate::plan::Plan;
+
+/// Words of the emulator.
+#[derive(Debug, Clone)]
+pub struct GeneratorWords {
+    /// The group.
+    pub group: GroupId,
+    /// Its accounts of sub-events and of datagrams.
+    pub accounts: forebay_emu::account::Accounts,
+    /// Triggers given.
+    pub events: Counter,
+    /// When it began, in ns of the monotonic clock.
+    pub start_ns: Counter,
+    /// Largest lag behind the trigger clock, in ns.
+    pub lag_ns_max: Counter,
+    /// 1 when the emulator was the limit.
+    pub limited: Counter,
+}
+
+impl GeneratorWords {
+    /// Declares the words of an emulator of so many sources, in a group of its own.
+    #[must_use]
+    pub fn declare(schema: &mut SchemaBuilder, sources: usize) -> Self {
+        let group = schema.group("generator");
+        Self {
+            group,
+            accounts: forebay_emu::account::Accounts::declare(schema, group, sources),
+            events: schema.counter(group, "triggers", "", "triggers given"),
+            start_ns: schema.cursor(group, "start_ns"),
+            lag_ns_max: schema.gauge(
+                group,
+                "lag_ns_max",
+                "",
+                "largest lag behind the trigger clock",
+            ),
+            limited: schema.gauge(
+                group,
+                "generator_limited",
+                "",
+                "1 when the emulator was the limit",
+            ),
+        }
+    }
+}
 
 /// The emulator's books in a ledger.
 #[derive(Debug)]
@@ -25,20 +66,20 @@ pub struct Booked {
 }
 
 impl Booked {
-    /// Those of a stage, in the ledger of its run.
+    /// Those of a stage, in the ledger of its run: the words that were declared there, and its memory.
     ///
     /// # Errors
-    /// The plan has no generator, or the ledger is another one.
-    pub fn of_run(plan: &Plan, words: &Words) -> Result<Self, RunError> {
-        let books = Books::declare(plan)?;
-        let generator = books
-            .generator
-            .ok_or(EvbError::NotInPlan { what: "generator" })?;
-        let writer = GroupWriter::attach(&books.schema, words, generator.group)?;
+    /// The ledger is another one.
+    pub fn of_run(
+        schema: &Schema,
+        words: GeneratorWords,
+        memory: &Words,
+    ) -> Result<Self, RunError> {
+        let writer = GroupWriter::attach(schema, memory, words.group)?;
         Ok(Self {
             book: writer.restore(),
             writer,
-            words: generator,
+            words,
             kept: None,
         })
     }
@@ -129,9 +170,7 @@ mod page {
     use super::*;
 
     fn plan() -> GeneratorPlan {
-        let local = std::net::Ipv4Addr::LOCALHOST.into();
-        let plan = crate::presets::plan("test", Path::new("."), local, 50_000, 1);
-        GeneratorPlan::test2(plan.ports[0], 1_000.0)
+        GeneratorPlan::test2(([127, 0, 0, 1], 50_000).into(), 1_000.0)
     }
 
     #[test]

@@ -1,33 +1,32 @@
 //! What a sink left in its queue, counted record by record.
 
-use forebay_ring::{Producers, RingSetMemory, View};
-use forebay_run::error::RunError;
+use forebay_ring::{Producers, RingError, RingSetMemory, RingSetSpec, View};
 use forebay_wire::hld::EVENT_HEADER_BYTES;
-
-use crate::plan::Plan;
 
 /// What lay in a queue.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
+pub struct Left {
     /// Events and bytes, as the records of the queue say: what a sink would have taken in.
-    pub(super) taken: (u64, u64),
+    pub taken: (u64, u64),
     /// Events and bytes that are found in the records, each by its own size: what is lost.
-    pub(super) found: (u64, u64),
+    pub found: (u64, u64),
     /// Where the last record ends.
-    pub(super) end: u64,
+    pub end: u64,
 }
 
 impl Left {
     /// Counts the records between the committed positions of the sink and of the builder. The builder is gone, and the supervisor
     /// takes its side: the thread of a sink that hangs may still hold the other. The walk ends where a record is no record: what the
     /// books miss then stays a residual, and so does a record in which not as many events lie as it says.
-    pub(super) fn count(
-        plan: &Plan,
-        sink: usize,
+    ///
+    /// # Errors
+    /// The queue cannot be mapped, or the position is none of it.
+    pub fn count(
+        spec: &RingSetSpec,
         memory: &RingSetMemory,
         (head, tail): (u64, u64),
-    ) -> Result<Self, RunError> {
-        let mut producers = Producers::map(&plan.sink_ring(sink), memory.producer_fds()?)?;
+    ) -> Result<Self, RingError> {
+        let mut producers = Producers::map(spec, memory.producer_fds()?)?;
         let ring = &mut producers.rings[0];
         ring.resume(tail)?;
         let mut left = Self {
@@ -66,17 +65,13 @@ mod tests {
     use forebay_ring::Meta;
 
     use super::*;
-    use crate::presets;
 
     /// Bytes of an event.
     const EVENT_BYTES: usize = 40;
 
     /// A queue with records of 1, 2 and 3 events; the last one is not shown. The last event of each has `last_size` as its size.
-    fn queue(last_size: u32) -> (Plan, RingSetMemory, [u64; 3]) {
-        let local = std::net::Ipv4Addr::LOCALHOST.into();
-        let mut plan = presets::plan("test", std::path::Path::new("."), local, 0, 1);
-        plan.sinks = vec![presets::file_sink(".".into(), "te")];
-        let spec = plan.sink_ring(0);
+    fn queue(last_size: u32) -> (RingSetSpec, RingSetMemory, [u64; 3]) {
+        let spec = RingSetSpec::new("queue", vec![1 << 20], 1 << 16);
         let memory = RingSetMemory::create(&spec).unwrap();
         let mut producers = Producers::map(&spec, memory.producer_fds().unwrap()).unwrap();
         let ends = [1, 2, 3].map(|items: u32| {
@@ -98,14 +93,14 @@ mod tests {
             loan[bytes - EVENT_BYTES..][..4].copy_from_slice(&last_size.to_le_bytes());
             loan.commit(bytes, meta)
         });
-        (plan, memory, ends)
+        (spec, memory, ends)
     }
 
     #[test]
     fn what_lies_between_the_two_books_is_counted_by_records_and_by_events() {
-        let (plan, memory, ends) = queue(EVENT_BYTES as u32);
+        let (spec, memory, ends) = queue(EVENT_BYTES as u32);
         let count = |head, tail| {
-            let left = Left::count(&plan, 0, &memory, (head, tail)).unwrap();
+            let left = Left::count(&spec, &memory, (head, tail)).unwrap();
             assert_eq!(left.taken, left.found);
             (left.taken.0, left.taken.1, left.end)
         };
@@ -119,17 +114,17 @@ mod tests {
     #[test]
     fn an_event_whose_size_cannot_be_is_not_found() {
         for size in [0, 31, EVENT_BYTES as u32 + 1, u32::MAX] {
-            let (plan, memory, ends) = queue(size);
-            let left = Left::count(&plan, 0, &memory, (0, ends[2])).unwrap();
+            let (spec, memory, ends) = queue(size);
+            let left = Left::count(&spec, &memory, (0, ends[2])).unwrap();
             assert_eq!((left.taken, left.found), ((6, 240), (3, 120)), "{size}");
         }
     }
 
     #[test]
     fn the_walk_ends_where_there_is_no_record() {
-        let (plan, memory, ends) = queue(EVENT_BYTES as u32);
+        let (spec, memory, ends) = queue(EVENT_BYTES as u32);
         // The builder's book says more than was ever written.
-        let left = Left::count(&plan, 0, &memory, (0, ends[2] + 4096)).unwrap();
+        let left = Left::count(&spec, &memory, (0, ends[2] + 4096)).unwrap();
         assert_eq!((left.taken.0, left.end), (6, ends[2]));
     }
 }

@@ -10,8 +10,7 @@ use forebay_emu::Verifier;
 use forebay_run::error::RunError;
 use forebay_wire::hld_scan::{Ending, Item, Scanner};
 
-use crate::error::EvbError;
-use crate::generator::GeneratorPlan;
+use crate::{GeneratorPlan, wrong};
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -55,7 +54,7 @@ pub fn verify<P: AsRef<Path>>(
 ) -> Result<Verified, RunError> {
     let mut found = Verified::default();
     let verifier = generator.map(|plan| Verifier::new(&plan.config()));
-    let mut verifier = verifier.transpose().map_err(EvbError::from)?;
+    let mut verifier = verifier.transpose().map_err(wrong)?;
     for path in files {
         verify_file(path.as_ref(), verifier.as_mut(), &mut found)?;
     }

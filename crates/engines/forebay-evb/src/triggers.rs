@@ -1,12 +1,11 @@
 //! What a run says of its triggers: how many there were from the first one seen to the last one, and what became of them.
 
-use forebay_evb::Reject;
 use forebay_ledger::{AccountLine, LossTable, Snapshot, Unit};
 use serde::Serialize;
 
-use crate::books::CrashDrop;
+use crate::reject::{CrashDrop, Reject};
 
-/// Ranges of triggers that are shown one by one; the ledger and the run's record have up to [`forebay_evb::GAP_ROWS`].
+/// Ranges of triggers that are shown one by one; the ledger and the run's record have up to [`crate::GAP_ROWS`].
 const RANGES_SHOWN: usize = 8;
 
 /// The triggers of a run that builds events.

@@ -16,11 +16,13 @@ const SLICE_BYTES: u64 = 16 << 20;
 const THREADS_MAX: usize = 4;
 
 /// Threads at work; they end with it.
-pub(super) struct Warming {
+#[derive(Debug)]
+pub struct Warming {
     job: Arc<Job>,
     threads: Vec<JoinHandle<()>>,
 }
 
+#[derive(Debug)]
 struct Job {
     data: OwnedFd,
     bytes: u64,
@@ -30,7 +32,7 @@ struct Job {
 
 impl Warming {
     /// Takes the `bytes` of the file `data`.
-    pub(super) fn start(data: OwnedFd, bytes: u64) -> Self {
+    pub fn start(data: OwnedFd, bytes: u64) -> Self {
         let job = Arc::new(Job {
             data,
             bytes,
@@ -50,7 +52,7 @@ impl Warming {
     }
 
     /// Tells the threads to end.
-    pub(super) fn stop(&self) {
+    pub fn stop(&self) {
         self.job.stopped.store(true, Ordering::Relaxed);
     }
 

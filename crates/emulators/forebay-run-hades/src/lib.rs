@@ -1,7 +1,10 @@
-//! The generator stage: emulated soft readouts over real sockets.
+//! Emulated readouts of HADES: soft readouts over real sockets, with their books; and files read back against what they sent.
+
+#![forbid(unsafe_code)]
 
 mod books;
 mod fault_texts;
+pub mod verify;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,17 +13,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use forebay_emu::FaultRule;
-use forebay_emu::{Config, Group, Huge, SoftReadouts, Spacing, Spill};
+use forebay_emu::{Config, ConfigError, Group, Huge, SoftReadouts, Spacing, Spill};
 use forebay_ledger::Leak;
 use forebay_run::error::RunError;
+use forebay_run::ports::nth_port;
 use forebay_sys::clock;
 use forebay_sys::socket::{UdpOptions, connect_udp};
 use forebay_sys::udp_batch::{Outgoing, SendBatch, SendStop};
 use forebay_wire::subevent::TriggerBits;
 
-use crate::error::EvbError;
-use crate::presets;
-pub use books::Booked;
+use thiserror::Error;
+
+pub use books::{Booked, GeneratorWords};
 
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;
@@ -31,7 +35,7 @@ const COMMIT_NS: u64 = 10_000_000;
 /// Batches after which they are committed earlier.
 const BATCHES_PER_COMMIT: u32 = 64;
 /// Most datagrams that were sent and are not in the books yet.
-pub(crate) const UNBOOKED_DATAGRAMS: u64 = BATCH as u64 * (BATCHES_PER_COMMIT as u64 + 1);
+pub const UNBOOKED_DATAGRAMS: u64 = BATCH as u64 * (BATCHES_PER_COMMIT as u64 + 1);
 /// How long to wait when the kernel has no room.
 const FULL_SLEEP: Duration = Duration::from_micros(200);
 /// Send buffer asked for per socket: large enough that a batch does not stop half-way.
@@ -108,7 +112,7 @@ impl GeneratorPlan {
     }
 
     /// Most datagrams in a second that one source sends in the mean.
-    pub(crate) fn datagrams_hz_max(&self) -> f64 {
+    pub fn datagrams_hz_max(&self) -> f64 {
         let largest = if self.huge_every > 0 {
             self.huge_bytes
         } else {
@@ -126,7 +130,7 @@ impl GeneratorPlan {
         let per_port = self.sources_per_port.max(1);
         let ports = self.sources().div_ceil(per_port);
         let mut address = self.dest;
-        address.set_port(presets::nth_port(address.port(), source / per_port, ports)?);
+        address.set_port(nth_port(address.port(), source / per_port, ports)?);
         Ok(address)
     }
 
@@ -164,6 +168,16 @@ impl GeneratorPlan {
     }
 }
 
+/// The emulator's settings are wrong.
+fn wrong(error: ConfigError) -> RunError {
+    RunError::Failure(Box::new(HadesError(error)))
+}
+
+/// The emulator's settings are out of range.
+#[derive(Debug, Error)]
+#[error("emulator: {0}")]
+struct HadesError(#[source] ConfigError);
+
 /// What the emulator did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorReport {
@@ -198,9 +212,7 @@ pub fn run(
     mut stop: impl FnMut() -> bool,
 ) -> Result<GeneratorReport, RunError> {
     let config = generator.config();
-    let mut readouts = SoftReadouts::new(&config)
-        .map_err(EvbError::from)?
-        .with_leak(leak);
+    let mut readouts = SoftReadouts::new(&config).map_err(wrong)?.with_leak(leak);
     let sockets = connect(generator)?;
     let mut send = SendBatch::new(BATCH);
     let start_ns = clock::monotonic_ns();

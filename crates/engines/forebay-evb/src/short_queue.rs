@@ -2,9 +2,6 @@
 
 use forebay_ledger::{Counter, LedgerReader};
 
-use crate::books::Books;
-use crate::plan::Plan;
-
 /// Time over which the rate of a source is taken, in ns.
 const WINDOW_NS: u64 = 1_000_000_000;
 /// Time-outs that a queue has to last: while one event waits, another source may be late by as much.
@@ -13,7 +10,7 @@ const TIMEOUTS: f64 = 2.0;
 const WINDOWS: u32 = 2;
 
 /// Looks at the rates until there is something to say.
-pub(super) struct QueueWatch {
+pub struct QueueWatch {
     timeout_s: f64,
     queues: Vec<Queue>,
     /// When the window at hand began.
@@ -57,29 +54,36 @@ impl Queue {
 }
 
 impl QueueWatch {
-    /// Where a full queue holds the input back, as that of a replay or of E-links, there is nothing to say.
-    pub(super) fn new(plan: &Plan, books: &Books) -> Self {
-        let words = books.builder.sources.iter();
-        let sources = plan.sources.iter().zip(words);
-        let queue =
-            |(source, words): (&crate::plan::SourcePlan, &forebay_evb::SourceWords)| Queue {
-                name: source.name.clone(),
-                capacity_bytes: source.ring_bytes,
-                pulled: words.pulled,
-                position: 0,
-                windows: 0,
-                rate: 0.0,
-            };
+    /// Looks at the queues of all sources: the name, the bytes that each holds, and where the builder counts how far it has taken it in. Events are waited for
+    /// as long as `timeout_ms`.
+    pub fn new(timeout_ms: u64, queues: impl Iterator<Item = (String, u64, Counter)>) -> Self {
+        let queues = queues.map(|(name, capacity_bytes, pulled)| Queue {
+            name,
+            capacity_bytes,
+            pulled,
+            position: 0,
+            windows: 0,
+            rate: 0.0,
+        });
         Self {
-            timeout_s: plan.builder.timeout_ms as f64 / 1e3,
-            queues: sources.map(queue).collect(),
+            timeout_s: timeout_ms as f64 / 1e3,
+            queues: queues.collect(),
             began_ns: None,
-            told: plan.replay.is_some() || plan.elinks.is_some(),
+            told: false,
+        }
+    }
+
+    /// Looks at nothing: where a full queue holds the input back, as that of a replay or of E-links, there is nothing to say.
+    #[must_use]
+    pub fn of_held_input() -> Self {
+        Self {
+            told: true,
+            ..Self::new(0, std::iter::empty())
         }
     }
 
     /// What is to be said, once in a run.
-    pub(super) fn look(&mut self, now_ns: u64, reader: &LedgerReader) -> Option<String> {
+    pub fn look(&mut self, now_ns: u64, reader: &LedgerReader) -> Option<String> {
         let ended = self
             .began_ns
             .is_none_or(|began| now_ns - began >= WINDOW_NS);
@@ -150,18 +154,19 @@ fn binary(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use forebay_ledger::SchemaBuilder;
+
     use super::*;
-    use crate::presets;
 
     /// What is said of 90 sources as a demonstration has them, in the given order of windows of rates, in triggers per second.
     fn said(ring_bytes: Option<u64>, rates: &[u64]) -> Vec<String> {
-        let local = [127, 0, 0, 1].into();
-        let mut plan = presets::plan("test", "there".as_ref(), local, 50_000, 90);
-        for source in &mut plan.sources {
-            source.ring_bytes = ring_bytes.unwrap_or(16 << 20);
-        }
-        let books = Books::declare(&plan).unwrap();
-        let mut watch = QueueWatch::new(&plan, &books);
+        let names: Vec<String> = (0..90).map(|index| format!("source{index}")).collect();
+        let accounts = crate::declare(&mut SchemaBuilder::new("test"), &names);
+        let pulled: Vec<Counter> = accounts.sources.iter().map(|it| it.pulled).collect();
+        let bytes = ring_bytes.unwrap_or(16 << 20);
+        let queues = names.into_iter().zip(&pulled);
+        let queues = queues.map(|(name, pulled)| (name, bytes, *pulled));
+        let mut watch = QueueWatch::new(1_000, queues);
         // 60 of 116 bytes, 20 of 338, 10 of 1,170, with what a ring adds.
         let bytes = |source: usize| match source {
             0..60 => 120,
@@ -173,9 +178,8 @@ mod tests {
         for (window, rate) in [0].iter().chain(rates).enumerate() {
             triggers += rate;
             let position = |counter| {
-                let words = books.builder.sources.iter();
-                let at = words.clone().position(|words| words.pulled == counter);
-                at.unwrap() as u64 + triggers * bytes(at.unwrap())
+                let at = pulled.iter().position(|word| *word == counter).unwrap();
+                at as u64 + triggers * bytes(at)
             };
             texts.extend(watch.end_window(window as u64 * WINDOW_NS, position));
             if watch.told {
