@@ -18,7 +18,7 @@ const SLACK: usize = 500;
 /// A crate that is still over its budget, and its limit for now, in lines: a number that only becomes smaller.
 type Over = (&'static str, usize);
 
-const OVER: &[Over] = &[("forebay-run-evb", 9_400)];
+const OVER: &[Over] = &[];
 
 /// A crate and its lines of Rust below `src`.
 #[derive(Debug, PartialEq, Eq)]

@@ -37,12 +37,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-run-net", BELOW_RUN_NET),
+    ("forebay-run-hades", BELOW_RUN_HADES),
     ("forebay-run-evb", BELOW_RUN_EVB),
     ("forebay-run-mover", BELOW_RUN_MOVER),
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
     ("forebay-run-emu", BELOW_RUN_EMU),
-    ("forebay-run-hades", BELOW_RUN_HADES),
     ("forebay-report", BELOW_REPORT),
     ("forebay-bench", BELOW_FACES),
     (

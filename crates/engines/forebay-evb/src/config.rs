@@ -1,10 +1,12 @@
 //! What the engine can be told, with units in the names.
 
 use forebay_wire::subevent::TriggerBits;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// When an event counts as finished, and what becomes of one that lacks a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Completion {
     /// Waits for every source, up to [`Config::timeout_ns`] for each event, then builds what came.
     Wait,

@@ -11,7 +11,7 @@ use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::sections::{BUILDER, SINKS};
 use forebay_run_evb::config::{self, Chain};
 use forebay_run_evb::plan::{
-    Backpressure, CompletionName, FilePlan, Plan, SinkKind, SinkPlan, TcpPlan,
+    Backpressure, Completion, FilePlan, Plan, SinkKind, SinkPlan, TcpPlan,
 };
 use forebay_run_evb::presets;
 use forebay_run_evb::supervisor::Supervisor;
@@ -191,7 +191,7 @@ pub(crate) fn parse_trigger_bits(text: &str) -> Result<u32, String> {
     }
 }
 
-impl From<CompletionChoice> for CompletionName {
+impl From<CompletionChoice> for Completion {
     fn from(choice: CompletionChoice) -> Self {
         match choice {
             CompletionChoice::Wait => Self::Wait,

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::Error;
-use crate::subevent::{SubEventRepr, SubEvents};
+use crate::subevent::{SubEventHeader, SubEventRepr, SubEvents};
 pub use crate::unit::{
     ALIGNMENT_BYTES, ByteOrder, UNIT_HEADER_BYTES, UnitHeader, alignment_bytes, decoding_base,
     round_up_8,
@@ -47,6 +47,15 @@ pub const fn message_bytes(head: &[u8; UNIT_HEADER_BYTES]) -> Result<u64, Error>
         });
     }
     Ok(round_up_8(unit.size as u64) + TRAILER_BYTES as u64)
+}
+
+/// Address of the source in the first sub-event of a message, of which `head` is the front: all that is needed to tell sources apart that share a port.
+#[must_use]
+pub fn first_address(head: &[u8]) -> Option<u32> {
+    UnitHeader::parse(head.first_chunk()?).ok()?;
+    let first = head.get(UNIT_HEADER_BYTES..)?.first_chunk()?;
+    let header = SubEventHeader::parse(first).ok()?;
+    Some(header.address())
 }
 
 /// A checked view of one transport message.
@@ -303,6 +312,16 @@ mod tests {
         0x00, 0x00, 0x80, 0x03, 0xff, 0xff, 0x00, 0x0d, //
         0x00, 0x01, 0xc0, 0x03, 0xa5, 0x00, 0x00, 0x01, //
     ];
+
+    #[test]
+    fn the_first_address_needs_both_heads_and_no_more() {
+        assert_eq!(first_address(&MESSAGE[..24]), Some(0x8003));
+        assert_eq!(first_address(&MESSAGE), Some(0x8003));
+        assert_eq!(first_address(&MESSAGE[..23]), None);
+        let mut bad = MESSAGE;
+        bad[4..8].fill(0xff);
+        assert_eq!(first_address(&bad), None, "no byte order makes sense of it");
+    }
 
     #[test]
     fn golden_message() {

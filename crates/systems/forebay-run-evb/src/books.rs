@@ -11,6 +11,7 @@ use forebay_ledger::{
     Account, AccountId, Counter, DropReason, GroupId, HistogramId, LinkSpec, OneOf, Schema,
     SchemaBuilder, SchemaError, Tally, Unit, reasons,
 };
+use forebay_run::host_losses::HostWords;
 use forebay_run_hades::GeneratorWords;
 pub use forebay_sink::{SinkDrop, SinkWords};
 use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
@@ -103,34 +104,6 @@ pub struct OfferWords {
     pub first_run: Counter,
 }
 
-/// What belongs to no port.
-#[derive(Debug, Clone, Copy)]
-pub struct HostWords {
-    /// The receiver's group for them.
-    pub group: GroupId,
-    /// IP reassembly failures of the host during the run.
-    pub reassembly_failed: Counter,
-    /// The kernel's own count of them as last read, plus 1; 0 before the first reading.
-    pub reassembly_failed_raw: Counter,
-    /// How often the receiver let datagrams gather before it looked again.
-    pub gathers: Counter,
-}
-
-fn declare_host(schema: &mut SchemaBuilder) -> HostWords {
-    let group = schema.group("host");
-    HostWords {
-        group,
-        reassembly_failed: schema.host_term(group, "ip", "reassembly_failed"),
-        reassembly_failed_raw: schema.cursor(group, "reassembly_failed_raw"),
-        gathers: schema.counter(
-            group,
-            "receiver_gathers",
-            "",
-            "Sleeps of the receiver after a round that found few datagrams (gather_us)",
-        ),
-    }
-}
-
 /// All handles of a run.
 #[derive(Debug, Clone)]
 pub struct Books {
@@ -142,8 +115,10 @@ pub struct Books {
     pub capture: Option<CaptureWords>,
     /// Chunks of E-links, when they are what the sources are.
     pub chunks: Option<ChunkWords>,
-    /// What the receiver counts beside its ports.
+    /// Losses of the whole host.
     pub host: HostWords,
+    /// How often the receiver let datagrams gather before it looked again; in the host's group.
+    pub gathers: Counter,
     /// The builder.
     pub builder: forebay_evb::Accounts,
     /// Sinks, seen from the builder.
@@ -183,7 +158,13 @@ impl Books {
             .elinks
             .as_ref()
             .map(|_| chunks::declare(&mut schema, plan, &builder));
-        let host = declare_host(&mut schema);
+        let host = HostWords::declare(&mut schema);
+        let gathers = schema.counter(
+            host.group,
+            "receiver_gathers",
+            "",
+            "Sleeps of the receiver after a round that found few datagrams (gather_us)",
+        );
         link_rings(&mut schema, plan, &ports, &builder);
         let (offers, sinks) = sinks::declare_sinks(&mut schema, plan, &builder);
         let latency = schema.histogram("event_latency_ns", "ns", "builder");
@@ -198,6 +179,7 @@ impl Books {
             capture,
             chunks,
             host,
+            gathers,
             builder,
             offers,
             sinks,

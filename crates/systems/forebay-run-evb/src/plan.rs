@@ -1,22 +1,20 @@
 //! The plan of one run: everything a stage must know, fixed before the first process starts.
 
 mod fit;
-mod mover;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_evb::{Completion, Config as BuilderConfig};
+pub use forebay_evb::Completion;
+use forebay_evb::Config as BuilderConfig;
 use forebay_host::doctor::Needs;
 use forebay_ring::RingSetSpec;
-pub use forebay_sink::{FilePlan, Stall, TcpPlan};
+pub use forebay_sink::{FilePlan, MoverLimit, Stall, TcpPlan};
 use forebay_wire::subevent::TriggerBits;
 use serde::{Deserialize, Serialize};
 
 pub use fit::QueueTooSmall;
-pub use mover::MoverLimit;
-pub(crate) use mover::{RUN_NAME_BYTES_MAX, check_names};
 
 /// How datagrams of one port are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,7 +84,7 @@ pub struct ReceiverPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuilderPlan {
     /// `wait`, `partial` or `discard`.
-    pub completion: CompletionName,
+    pub completion: Completion,
     /// 16 or 24.
     pub trigger_bits: u32,
     /// How far one trigger number is from the next.
@@ -107,29 +105,6 @@ pub struct BuilderPlan {
     pub cpu: Option<usize>,
     /// Real-time priority, 1 to 99; none by default.
     pub real_time: Option<u8>,
-}
-
-/// A completion policy by its name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CompletionName {
-    /// See [`Completion::Wait`].
-    Wait,
-    /// See [`Completion::Partial`].
-    #[default]
-    Partial,
-    /// See [`Completion::Discard`].
-    Discard,
-}
-
-impl From<CompletionName> for Completion {
-    fn from(name: CompletionName) -> Self {
-        match name {
-            CompletionName::Wait => Self::Wait,
-            CompletionName::Partial => Self::Partial,
-            CompletionName::Discard => Self::Discard,
-        }
-    }
 }
 
 /// Where built events go.
@@ -240,7 +215,7 @@ impl Plan {
     pub fn builder_config(&self) -> BuilderConfig {
         let builder = &self.builder;
         let mut config = BuilderConfig::new(self.sources.len());
-        config.completion = builder.completion.into();
+        config.completion = builder.completion;
         config.trigger_bits = TriggerBits::from_bits(builder.trigger_bits).unwrap_or_default();
         config.trigger_step = builder.trigger_step;
         config.check_tag = builder.check_tag;

@@ -12,7 +12,7 @@ use forebay_sys::cgroup;
 use forebay_sys::host::Host;
 
 use crate::plan::{
-    Backpressure, BuilderPlan, CompletionName, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
+    Backpressure, BuilderPlan, Completion, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
     SinkPlan, SourceKey, SourcePlan,
 };
 
@@ -121,7 +121,7 @@ pub fn receiver(ports: usize) -> ReceiverPlan {
 pub fn builder() -> BuilderPlan {
     let config = forebay_evb::Config::new(1);
     BuilderPlan {
-        completion: CompletionName::Partial,
+        completion: Completion::Partial,
         trigger_bits: 24,
         trigger_step: config.trigger_step,
         check_tag: config.check_tag,

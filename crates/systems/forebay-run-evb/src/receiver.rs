@@ -2,7 +2,6 @@
 
 mod chunks;
 mod drain;
-mod host;
 mod lane;
 mod port;
 mod replay;
@@ -12,10 +11,11 @@ pub(crate) mod unsaid;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use forebay_ledger::{Leak, Words};
+use forebay_ledger::{Counter, Leak, Words};
 use forebay_link::{Ancillary, RecvBatch};
 use forebay_ring::{Producers, RingSetSpec};
 use forebay_run::error::RunError;
+use forebay_run::host_losses::HostBook;
 use forebay_run::stage::{Order, StageControl};
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
@@ -23,7 +23,6 @@ use forebay_sys::epoll::{Interest, Poller, Trigger};
 use crate::books::Books;
 use crate::plan::{FullPolicy, Plan, SourceKey};
 pub(crate) use chunks::run as chunks;
-pub(crate) use host::HostBook;
 use port::{Port, Turn};
 pub(crate) use replay::{BATCH_DATAGRAMS as REPLAY_BATCH, run as replay};
 
@@ -63,6 +62,8 @@ struct Receiver<'a> {
     poller: Poller,
     control: &'a StageControl,
     host: HostBook,
+    /// Its word for sleeps in which datagrams gather.
+    gathers: Counter,
     leak: Leak,
     /// Ports whose ring was full at their last turn.
     blocked: Vec<usize>,
@@ -126,7 +127,7 @@ impl<'a> Receiver<'a> {
             Interest::Readable,
             Trigger::Level,
         )?;
-        let host = HostBook::attach(&books, &parts.words)?;
+        let host = HostBook::attach(&books.schema, &parts.words, books.host)?;
         Ok(Self {
             plan,
             ports,
@@ -135,6 +136,7 @@ impl<'a> Receiver<'a> {
             poller,
             control,
             host,
+            gathers: books.gathers,
             leak,
             blocked: Vec::new(),
             housekeeping_ns: 0,
@@ -194,7 +196,7 @@ impl<'a> Receiver<'a> {
             )?;
             self.unblock()?;
             if !gather.is_zero() && !more && !ready.is_empty() && ready.len() < FEW_PORTS {
-                self.host.count_gather();
+                self.host.add(self.gathers, 1);
                 std::thread::sleep(gather);
             }
             let now_ns = clock::monotonic_ns();

@@ -7,8 +7,7 @@ use std::path::Path;
 use forebay_evb::{MessageCheck, SOURCES_MAX, Step};
 use forebay_link::pcap::{Capture, CaptureError};
 use forebay_run::error::RunError;
-use forebay_wire::hadtu::UNIT_HEADER_BYTES;
-use forebay_wire::subevent::SubEventHeader;
+use forebay_wire::hadtu::first_address;
 
 use crate::error::EvbError;
 use crate::plan::{Plan, ReplayPlan, SourceKey};
@@ -123,7 +122,7 @@ fn survey(file: &Path, selection: &Selection) -> Result<Vec<Key>, RunError> {
         }
         let key = match selection.by {
             SourceBy::Port => Some(Key::Port(port)),
-            SourceBy::Id => address(&captured.payload).map(Key::Id),
+            SourceBy::Id => first_address(&captured.payload).map(Key::Id),
             SourceBy::Sender => Some(Key::Sender(captured.from)),
         };
         keys.extend(key);
@@ -158,12 +157,4 @@ fn begins_message(payload: &[u8]) -> bool {
         check.handle_datagram(payload, payload.len()),
         Step::Complete(_) | Step::More
     )
-}
-
-/// Address in the first sub-event's id.
-fn address(payload: &[u8]) -> Option<u32> {
-    let head = payload.get(UNIT_HEADER_BYTES..)?.first_chunk()?;
-    SubEventHeader::parse(head)
-        .ok()
-        .map(|header| header.address())
 }

@@ -5,11 +5,11 @@ use std::os::fd::OwnedFd;
 use forebay_ledger::{Leak, Words};
 use forebay_run::error::RunError;
 use forebay_run::stage::Report;
-use forebay_sink::{Sink, SinkBooks, SinkHandle, To, Told};
+use forebay_sink::{Sink, SinkBooks, SinkHandle, To, Told, check_names};
 
 use crate::books::Books;
 use crate::error::EvbError;
-use crate::plan::{Plan, SinkKind, check_names};
+use crate::plan::{Plan, SinkKind};
 
 /// Both ends of a sink's queue.
 #[derive(Debug)]

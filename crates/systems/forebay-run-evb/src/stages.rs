@@ -1,5 +1,7 @@
 //! The stages of the event builder: emulated sources, receiver, builder.
 
+use std::time::Duration;
+
 use forebay_ledger::{Leak, Words};
 use forebay_run::error::RunError;
 use forebay_run::stage::{self, StageControl, place};
@@ -15,6 +17,9 @@ use crate::plan::Plan;
 use crate::receiver::ReceiverParts;
 use crate::sink::SinkParts;
 
+/// Longest time that a stage may get on with nothing after the order to stop, beside its sinks, in ns.
+pub(crate) const END_LIMIT_NS: u64 = 60_000_000_000;
+
 /// Which part of the chain a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -28,6 +33,16 @@ pub enum Role {
 }
 
 impl Role {
+    /// Longest time that the stage may get on with nothing after the order to stop, in ns: the builder has in addition what its sinks may take.
+    pub(crate) fn end_limit_ns(self, plan: &Plan) -> u64 {
+        let sinks = match self {
+            Self::Generator | Self::Receiver => Duration::ZERO,
+            Self::Builder => plan.sinks_end_limit(),
+        };
+        let sinks_ns = u64::try_from(sinks.as_nanos()).unwrap_or(u64::MAX);
+        END_LIMIT_NS.saturating_add(sinks_ns)
+    }
+
     /// The role's name on the command line and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -127,4 +142,29 @@ fn generator_books(plan: &Plan, words: &Words) -> Result<Booked, RunError> {
     let missing = EvbError::NotInPlan { what: "generator" };
     let generator = books.generator.ok_or(missing)?;
     Booked::of_run(&books.schema, generator, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Backpressure;
+    use crate::presets;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_sink_that_may_block_for_long_is_waited_for_as_long() {
+        let local = std::net::Ipv4Addr::LOCALHOST.into();
+        let mut plan = presets::plan("test", std::path::Path::new("."), local, 0, 1);
+        let mut sink = presets::file_sink(".".into(), "te");
+        sink.backpressure = Backpressure::Block {
+            limit_ms: 3_600_000,
+        };
+        plan.sinks = vec![sink];
+        // The builder waits for the sink, and then the sink ends.
+        assert_eq!(Role::Builder.end_limit_ns(&plan), (60 + 7_200) * S);
+        for role in [Role::Generator, Role::Receiver] {
+            assert_eq!(role.end_limit_ns(&plan), 60 * S);
+        }
+    }
 }

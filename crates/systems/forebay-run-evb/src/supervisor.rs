@@ -1,7 +1,6 @@
 //! The supervisor: makes everything a run needs, keeps it while stages die and are started again, and closes the books.
 
 mod close;
-mod patience;
 mod start;
 
 use std::collections::BTreeMap;
@@ -14,6 +13,8 @@ use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
 use forebay_link::RecvBatch;
 use forebay_ring::RingSetMemory;
 use forebay_run::error::RunError;
+use forebay_run::host_losses::HostBook;
+use forebay_run::patience::Patience;
 use forebay_run::run_dir::RunDir;
 use forebay_run::stage::{Order, Report};
 use forebay_run::warming::Warming;
@@ -26,9 +27,8 @@ use forebay_sys::socket::{UdpOptions, bind_udp};
 use crate::books::Books;
 use crate::error::EvbError;
 use crate::plan::Plan;
-use crate::receiver::{BATCH_SLOTS, HostBook};
+use crate::receiver::BATCH_SLOTS;
 use crate::stages::Role;
-use patience::Patience;
 
 /// How often the supervisor looks around.
 const TICK: Duration = Duration::from_millis(10);
@@ -140,7 +140,7 @@ impl Supervisor {
         run_dir.reserve(ledger_bytes, plan.sources.len())?;
         let (words, ledger, run) = run_dir.create_ledger(&books.schema)?;
         // What fails from here on is this run's, also before the receiver is there to count it.
-        HostBook::attach(&books, &words)?.read();
+        HostBook::attach(&books.schema, &words, books.host)?.read();
         let reader = LedgerReader::open(&words)?;
         let rings = RingSetMemory::create(&plan.event_rings())?;
         let warming = Warming::start(rings.data_fd()?, plan.memory().source_rings_bytes);
@@ -273,7 +273,7 @@ impl Supervisor {
         self.warming.stop();
         for role in [Role::Generator, Role::Receiver, Role::Builder] {
             let mut ordered_to = 0;
-            let mut patience = Patience::with(&self.plan, role, clock::monotonic_ns());
+            let mut patience = Patience::new(role.end_limit_ns(&self.plan), clock::monotonic_ns());
             while !self.is_over(role) && !self.is_lost(role) {
                 // A stage that died meanwhile was started again and has not heard the order.
                 if let Some(stage) = self.stages.get(&role)

@@ -9,9 +9,7 @@ use std::time::Duration;
 use forebay_run::config::keys::{Default, Kind};
 use forebay_run_evb::config;
 use forebay_run_evb::config::sections::SECTIONS;
-use forebay_run_evb::plan::{
-    Backpressure, CompletionName, FullPolicy, SinkKind, SourceKey, TcpPlan,
-};
+use forebay_run_evb::plan::{Backpressure, Completion, FullPolicy, SinkKind, SourceKey, TcpPlan};
 use forebay_run_evb::presets;
 use proptest::prelude::*;
 
@@ -214,7 +212,7 @@ fn every_key_arrives_in_the_plan() {
     let builder = &plan.builder;
     assert_eq!(
         (builder.completion, builder.trigger_bits),
-        (CompletionName::Discard, 16)
+        (Completion::Discard, 16)
     );
     assert_eq!((receiver.gather_us, builder.gather_us), (10, 11));
     assert_eq!((builder.check_tag, builder.timeout_ms), (false, 20));

@@ -109,7 +109,7 @@ fn a_full_queue_of_one_source_costs_the_others_on_the_port_nothing() {
     // The builder waits long for the other source, and much comes of this one.
     plan.builder.timeout_ms = 3_600_000;
     plan.builder.timeout_events = 1_000_000;
-    plan.builder.completion = forebay_run_evb::plan::CompletionName::Wait;
+    plan.builder.completion = forebay_run_evb::plan::Completion::Wait;
     let summary = run(plan, Duration::from_millis(700), |plan| {
         let sender = socket();
         for first in 0..100 {

@@ -8,6 +8,7 @@ mod container;
 mod fragments;
 mod frame;
 mod ip;
+mod pace;
 
 use std::fs::File;
 use std::io::Read;
@@ -18,6 +19,7 @@ use container::Container;
 pub use container::FRAME_MAX_BYTES;
 use fragments::Fragments;
 pub use fragments::{FRAGMENT_LIFE_NS, FRAGMENTED_MAX};
+pub use pace::Pace;
 
 /// The most broken packets that are named; all are counted.
 pub const DEFECTS_MAX: usize = 100;

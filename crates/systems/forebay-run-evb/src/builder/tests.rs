@@ -9,14 +9,14 @@ use forebay_wire::hadtu::{ByteOrder, MessageWriter};
 use forebay_wire::subevent::SubEventRepr;
 
 use super::*;
-use crate::plan::CompletionName;
+use crate::plan::Completion;
 use crate::presets;
 use crate::stages::{Hello, Role};
 
 /// Bytes behind a message's sub-events.
 const TRAILER_BYTES: usize = 32;
 
-fn plan(completion: CompletionName) -> Plan {
+fn plan(completion: Completion) -> Plan {
     let local = std::net::Ipv4Addr::LOCALHOST.into();
     let mut plan = presets::plan("test", Path::new("."), local, 1, 2);
     plan.builder.completion = completion;
@@ -104,7 +104,7 @@ impl Bench {
 
 #[test]
 fn losses_of_events_given_up_do_not_gather_without_bound() {
-    let plan = plan(CompletionName::Discard);
+    let plan = plan(Completion::Discard);
     let mut bench = Bench::new(&plan);
     // Each of these events lacks source 1, and none follows the one before: a lost range each.
     bench.send(0, (0..4000).map(|index| 2 * index));
@@ -121,7 +121,7 @@ fn losses_of_events_given_up_do_not_gather_without_bound() {
 
 #[test]
 fn the_span_begins_with_the_first_message_and_ends_with_the_last_event() {
-    let plan = plan(CompletionName::Partial);
+    let plan = plan(Completion::Partial);
     let mut bench = Bench::new(&plan);
     for source in 0..2 {
         bench.send(source, 0..100);
@@ -150,7 +150,7 @@ fn the_span_begins_with_the_first_message_and_ends_with_the_last_event() {
 
 #[test]
 fn what_is_taken_off_a_ring_is_counted_once_whoever_reads_it_again() {
-    let plan = plan(CompletionName::Wait);
+    let plan = plan(Completion::Wait);
     let mut bench = Bench::new(&plan);
     // Source 1 sends nothing, so that all of this is held and read again by a successor.
     bench.send(0, 0..100);

@@ -1,9 +1,10 @@
 //! What a remote mover takes, held against the file that names one.
 
 use forebay_run::config::block::Block;
+use forebay_sink::RUN_NAME_BYTES_MAX;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, SINK_BYTES_MAX};
 
-use crate::plan::{Plan, RUN_NAME_BYTES_MAX, SinkKind};
+use crate::plan::{Plan, SinkKind};
 
 /// Names and events that a mover would refuse; `name` is the run's, without its stamp.
 pub(super) fn agree(

@@ -2,7 +2,7 @@
 
 use forebay_run::config::block::Block;
 
-use crate::plan::{BuilderPlan, CompletionName, FullPolicy, Plan, ReceiverPlan};
+use crate::plan::{BuilderPlan, Completion, FullPolicy, Plan, ReceiverPlan};
 use crate::presets;
 
 /// What a datagram needs free in a queue beside the message before it.
@@ -32,9 +32,9 @@ pub(super) fn receiver(block: &Block<'_, '_>, ports: usize) -> ReceiverPlan {
 pub(super) fn builder(block: &Block<'_, '_>) -> BuilderPlan {
     let mut plan = presets::builder();
     plan.completion = match block.choice("completion") {
-        Some("wait") => CompletionName::Wait,
-        Some("discard") => CompletionName::Discard,
-        Some("partial") => CompletionName::Partial,
+        Some("wait") => Completion::Wait,
+        Some("discard") => Completion::Discard,
+        Some("partial") => Completion::Partial,
         Some(_) | None => plan.completion,
     };
     plan.trigger_bits = small(block, "trigger_bits").unwrap_or(plan.trigger_bits);

@@ -1,8 +1,9 @@
 //! Sizes of a plan that must fit into each other, wherever they were written: in a chain file or as flags.
 
+use forebay_sink::check_mover;
 use thiserror::Error;
 
-use super::{Plan, SinkKind};
+use super::{MoverLimit, Plan, SinkKind};
 
 /// A sink whose queue can never take the largest event.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -58,9 +59,38 @@ impl Plan {
             .map_or(Ok(()), Err)
     }
 
+    /// Whether movers will take what this plan's sinks send them.
+    ///
+    /// # Errors
+    /// The first thing that one would not take.
+    pub fn check_movers(&self) -> Result<(), MoverLimit> {
+        let event_bytes_max = self.builder.event_bytes_max;
+        let to_movers = self.sinks.iter();
+        let mut to_movers = to_movers.filter(|sink| matches!(sink.kind, SinkKind::Tcp(_)));
+        to_movers.try_for_each(|sink| check_mover(&self.run_id, &sink.name, event_bytes_max))
+    }
+
     /// Longest record in the queue of one sink, in bytes.
     #[must_use]
     pub fn sink_record_bytes_max(&self, sink: usize) -> u64 {
         (self.sinks[sink].queue_bytes / 2).min(u64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::presets;
+
+    /// Only movers have limits of their own.
+    #[test]
+    fn events_that_are_too_long_for_a_mover_are_not_for_a_file() {
+        let local = std::net::Ipv4Addr::LOCALHOST;
+        let mut plan = presets::plan("run", "there".as_ref(), local.into(), 50_000, 1);
+        plan.builder.event_bytes_max = (64 << 20) + 1;
+        plan.sinks = vec![presets::file_sink("there".into(), "be")];
+        plan.check_movers().unwrap();
+        plan.sinks.push(presets::tcp_sink((local, 9_400).into()));
+        let said = plan.check_movers().unwrap_err().to_string();
+        assert!(said.contains("67108865"), "{said}");
     }
 }

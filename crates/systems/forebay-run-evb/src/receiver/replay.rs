@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use forebay_ledger::{Book, GroupWriter, Leak, Tally, Words};
-use forebay_link::pcap::{Capture, CaptureError, Captured};
+use forebay_link::pcap::{Capture, CaptureError, Captured, Pace};
 use forebay_ring::Producers;
 use forebay_run::error::RunError;
 use forebay_run::stage::{Report, StageControl};
@@ -263,30 +263,6 @@ impl Routes {
             Self::Any => Some(0),
             Self::Ports(ports) => ports.get(&port).copied(),
         }
-    }
-}
-
-/// When a datagram is due, by its capture stamp.
-struct Pace {
-    speed_milli: u64,
-    /// Stamp of the first datagram, and when it was taken.
-    start: Option<(u64, u64)>,
-}
-
-impl Pace {
-    fn new(speed_milli: u64) -> Self {
-        let speed_milli = speed_milli.max(1);
-        Self {
-            speed_milli,
-            start: None,
-        }
-    }
-
-    fn due_ns(&mut self, timestamp_ns: u64, now_ns: u64) -> u64 {
-        let (first_ns, start_ns) = *self.start.get_or_insert((timestamp_ns, now_ns));
-        let elapsed = u128::from(timestamp_ns.saturating_sub(first_ns)) * 1_000;
-        let paced = elapsed / u128::from(self.speed_milli);
-        start_ns.saturating_add(u64::try_from(paced).unwrap_or(u64::MAX))
     }
 }
 

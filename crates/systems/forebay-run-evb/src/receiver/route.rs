@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use forebay_wire::hadtu::{UNIT_HEADER_BYTES, UnitHeader};
-use forebay_wire::subevent::SubEventHeader;
+use forebay_wire::hadtu::first_address;
 
 use crate::plan::{Plan, SourceKey};
 
@@ -51,13 +50,4 @@ impl Route {
             }
         }
     }
-}
-
-/// Address in the first sub-event's id.
-fn first_address(payload: &[u8]) -> Option<u32> {
-    UnitHeader::parse(payload.first_chunk()?).ok()?;
-    let head = payload.get(UNIT_HEADER_BYTES..)?.first_chunk()?;
-    SubEventHeader::parse(head)
-        .ok()
-        .map(|header| header.address())
 }

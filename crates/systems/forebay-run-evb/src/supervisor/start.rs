@@ -6,9 +6,8 @@ use forebay_run::error::RunError;
 use forebay_run::worker::{Ended, Entry, Worker};
 use forebay_sys::clock;
 
-use super::patience::END_LIMIT_NS;
 use super::{Stage, Supervisor};
-use crate::stages::{Hello, Role, run_stage};
+use crate::stages::{END_LIMIT_NS, Hello, Role, run_stage};
 
 /// How long a stage that is starting is waited for when somebody asks to end.
 const START_GRACE_NS: u64 = 300_000_000;

@@ -4,17 +4,16 @@ use forebay_evb::EventMeta;
 use forebay_ledger::{Book, Carriage, Leak, Tally};
 use forebay_ring::{Meta, Producers};
 use forebay_run::error::RunError;
+use forebay_sink::{Limits, Rotation};
 
 use super::null::NullSink;
 use crate::books::{Books, OfferDrop, OfferWords};
-use crate::plan::{Backpressure, FilePlan, Plan, SinkKind, TcpPlan};
+use crate::plan::{Backpressure, Plan, SinkKind};
 
 /// Events are handed to a sink in blocks of about this size: one `write` each.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Where the run number lies in an event.
 const RUN_FIELD: std::ops::Range<usize> = 24..28;
-/// Start and stop event of a file.
-const FILE_FRAME_BYTES: u64 = 64;
 
 /// One sink's side of the builder.
 pub(super) struct Offer {
@@ -60,102 +59,25 @@ impl Counts {
     }
 }
 
-/// When a new file begins; 0: never for this reason.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    bytes: u64,
-    events: u64,
-    seconds: u64,
-}
-
-impl Limits {
-    /// Those of a sink; one that writes no files has none.
-    fn of(kind: &SinkKind) -> Option<Self> {
-        match kind {
-            SinkKind::File(FilePlan {
-                bytes_max,
-                events_max,
-                seconds_max,
-                ..
-            })
-            | SinkKind::Tcp(TcpPlan {
-                bytes_max,
-                events_max,
-                seconds_max,
-                ..
-            }) => Some(Self {
-                bytes: *bytes_max,
-                events: *events_max,
-                seconds: *seconds_max,
-            }),
-            SinkKind::Null => None,
-        }
+/// When a sink begins a new file; one that writes none has no limits.
+fn limits(kind: &SinkKind) -> Option<Limits> {
+    match kind {
+        SinkKind::File(file) => Some(file.into()),
+        SinkKind::Tcp(tcp) => Some(tcp.into()),
+        SinkKind::Null => None,
     }
 }
 
-/// Which file the next event belongs to.
-struct Rotation {
-    limits: Option<Limits>,
-    run: u32,
-    bytes: u64,
-    events: u64,
-    /// When the file began, by the monotonic clock.
-    start_ns: u64,
-    /// Run number of the first file; 0 before.
-    first_run: u32,
-    /// Least run number: those below are taken by older files.
-    run_min: u32,
-}
-
-impl Rotation {
-    fn restored(limits: Option<Limits>, run_min: u32, words: &OfferWords, book: &Book) -> Self {
-        let [run, bytes, events, start_ns] = words.rotation.map(|word| book.value(word));
-        let first_run = book.value(words.first_run) as u32;
-        Self {
-            limits,
-            run: run as u32,
-            bytes,
-            events,
-            start_ns,
-            first_run,
-            run_min,
-        }
-    }
-
-    /// Whether an event of `bytes` needs a new file.
-    fn is_due(&self, bytes: u64, now_ns: u64) -> bool {
-        let Some(limits) = &self.limits else {
-            return self.run == 0;
-        };
-        let over = |limit: u64, value: u64| limit > 0 && value > limit;
-        let age_ns = now_ns.saturating_sub(self.start_ns);
-        let is_old = limits.seconds > 0 && age_ns >= limits.seconds.saturating_mul(1_000_000_000);
-        self.run == 0
-            || (self.events > 0
-                && (over(limits.bytes, self.bytes + bytes)
-                    || over(limits.events, self.events + 1)
-                    || is_old))
-    }
-
-    /// Run numbers are seconds, and no two files of a run have the same.
-    fn begin(&mut self, run_s: i64, now_ns: u64) {
-        self.run = (run_s as u32)
-            .max(self.run.wrapping_add(1))
-            .max(self.run_min);
-        if self.first_run == 0 {
-            self.first_run = self.run;
-        }
-        self.bytes = FILE_FRAME_BYTES;
-        self.events = 0;
-        self.start_ns = now_ns;
-    }
+fn restored(limits: Option<Limits>, run_min: u32, words: &OfferWords, book: &Book) -> Rotation {
+    let at = words.rotation.map(|word| book.value(word));
+    Rotation::restored(limits, run_min, at, book.value(words.first_run))
 }
 
 impl Offer {
     pub(super) fn inline(sink: usize, books: &Books, book: &Book) -> Self {
         let offer_words = books.offers[sink].clone();
         let target = Target::Null(NullSink::new(books.sinks[sink].clone()));
-        let rotation = Rotation::restored(None, 0, &offer_words, book);
+        let rotation = restored(None, 0, &offer_words, book);
         Self::with(offer_words, target, Backpressure::Drop, rotation)
     }
 
@@ -168,7 +90,7 @@ impl Offer {
     ) -> Result<Self, RunError> {
         let words = books.offers[sink].clone();
         producers.rings[0].resume(book.value(words.tail))?;
-        let limits = Limits::of(&plan.sinks[sink].kind);
+        let limits = limits(&plan.sinks[sink].kind);
         let target = Target::Queue {
             producers,
             published: Carriage::restored(book, words.published, 0),
@@ -176,7 +98,7 @@ impl Offer {
             events: 0,
             event_bytes_max: plan.sink_record_bytes_max(sink) as usize,
         };
-        let rotation = Rotation::restored(limits, plan.run_min, &words, book);
+        let rotation = restored(limits, plan.run_min, &words, book);
         Ok(Self::with(
             words,
             target,
@@ -262,7 +184,7 @@ impl Offer {
 
     /// Run number of the file at hand.
     pub(super) fn run(&self) -> u32 {
-        self.rotation.run
+        self.rotation.run()
     }
 
     /// Memory for the event in the queue itself.
@@ -300,8 +222,7 @@ impl Offer {
             return add(&mut self.counts.queue_full, bytes);
         }
         add(&mut self.counts.queued, bytes);
-        self.rotation.bytes += bytes as u64;
-        self.rotation.events += 1;
+        self.rotation.count(bytes as u64);
         match &mut self.target {
             Target::Null(null) => null.take(event, leak),
             Target::Queue { used, events, .. } => {
@@ -315,7 +236,7 @@ impl Offer {
         if matches!(self.target, Target::Null(_)) {
             return true;
         }
-        let run = self.rotation.run;
+        let run = self.rotation.run();
         let Some(slot) = self.slot(bytes) else {
             return false;
         };
@@ -326,7 +247,7 @@ impl Offer {
 
     /// Commits the block at hand to the ring's private tail.
     fn end_block(&mut self) {
-        let run = self.rotation.run;
+        let run = self.rotation.run();
         let Target::Queue {
             producers,
             used,
@@ -367,16 +288,10 @@ impl Offer {
         for (why, term) in account.losses() {
             tally(book, term, *counts.dropped(why));
         }
-        let rotation = [
-            u64::from(self.rotation.run),
-            self.rotation.bytes,
-            self.rotation.events,
-            self.rotation.start_ns,
-        ];
-        for (word, value) in self.words.rotation.iter().zip(rotation) {
+        for (word, value) in self.words.rotation.iter().zip(self.rotation.place()) {
             book.set(*word, value);
         }
-        book.set(self.words.first_run, u64::from(self.rotation.first_run));
+        book.set(self.words.first_run, u64::from(self.rotation.first_run()));
         match &mut self.target {
             Target::Null(null) => null.seal(book),
             Target::Queue {

@@ -137,12 +137,3 @@ fn what_a_capture_holds_what_becomes_whole_and_what_goes_on_are_counts_of_their_
     assert_eq!(tally(receiver.incoming), (2, 2_100));
     assert_closed(&replayed.snapshot.balance());
 }
-
-#[test]
-fn pace_follows_the_stamps_and_never_goes_back() {
-    let mut pace = Pace::new(500);
-    assert_eq!(pace.due_ns(1_000, 77), 77);
-    assert_eq!(pace.due_ns(2_000, 99), 77 + 2_000);
-    assert_eq!(pace.due_ns(500, 99), 77);
-    assert_eq!(Pace::new(0).due_ns(5, 9), 9);
-}

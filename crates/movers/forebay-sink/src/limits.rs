@@ -3,13 +3,11 @@
 use forebay_wire::mover::{BLOCK_BYTES_MAX, RUN_ID_BYTES_MAX, SINK_BYTES_MAX};
 use thiserror::Error;
 
-use super::{Plan, SinkKind};
-
 /// Most bytes of the stamp that the command line puts behind a run's name, with the sign between them: milliseconds since
 /// 1970 (13 digits) and a process id (at most 7).
-pub(crate) const STAMP_BYTES_MAX: usize = 22;
+const STAMP_BYTES_MAX: usize = 22;
 /// Longest name of a run that goes to a mover: what the stamp leaves.
-pub(crate) const RUN_NAME_BYTES_MAX: usize = RUN_ID_BYTES_MAX - STAMP_BYTES_MAX;
+pub const RUN_NAME_BYTES_MAX: usize = RUN_ID_BYTES_MAX - STAMP_BYTES_MAX;
 
 /// What of a plan a mover would not take.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -40,31 +38,26 @@ pub enum MoverLimit {
     },
 }
 
-impl Plan {
-    /// Whether movers will take what this plan's sinks send them.
-    ///
-    /// # Errors
-    /// The first thing that one would not take.
-    pub fn check_movers(&self) -> Result<(), MoverLimit> {
-        for sink in &self.sinks {
-            if !matches!(sink.kind, SinkKind::Tcp(_)) {
-                continue;
-            }
-            check_names(&self.run_id, &sink.name)?;
-            let event_bytes_max = self.builder.event_bytes_max;
-            if event_bytes_max > BLOCK_BYTES_MAX as usize {
-                return Err(MoverLimit::Event {
-                    sink: sink.name.clone(),
-                    event_bytes_max,
-                });
-            }
-        }
-        Ok(())
+/// Whether movers take what `sink` sends them.
+///
+/// # Errors
+/// The first thing that one would not take.
+pub fn check_mover(run_id: &str, sink: &str, event_bytes_max: usize) -> Result<(), MoverLimit> {
+    check_names(run_id, sink)?;
+    if event_bytes_max > BLOCK_BYTES_MAX as usize {
+        return Err(MoverLimit::Event {
+            sink: sink.into(),
+            event_bytes_max,
+        });
     }
+    Ok(())
 }
 
 /// Whether a mover takes a stream of these names.
-pub(crate) fn check_names(run_id: &str, sink: &str) -> Result<(), MoverLimit> {
+///
+/// # Errors
+/// The first of them that one would not take.
+pub fn check_names(run_id: &str, sink: &str) -> Result<(), MoverLimit> {
     if sink.len() > SINK_BYTES_MAX {
         return Err(MoverLimit::SinkName { sink: sink.into() });
     }
@@ -80,31 +73,21 @@ pub(crate) fn check_names(run_id: &str, sink: &str) -> Result<(), MoverLimit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::presets;
-
-    fn plan(run_id: &str, sink: &str, event_bytes_max: usize) -> Plan {
-        let mut plan = presets::plan(run_id, "there".as_ref(), [127, 0, 0, 1].into(), 50_000, 1);
-        plan.builder.event_bytes_max = event_bytes_max;
-        plan.sinks = vec![presets::tcp_sink(([127, 0, 0, 1], 9_400).into())];
-        plan.sinks[0].name = sink.into();
-        plan
-    }
 
     #[test]
     fn what_a_mover_takes_is_taken_up_to_the_last_byte() {
         let (run, sink) = ("r".repeat(RUN_ID_BYTES_MAX), "s".repeat(SINK_BYTES_MAX));
         let longest = BLOCK_BYTES_MAX as usize;
-        plan(&run, &sink, longest).check_movers().unwrap();
-        let refused = |plan: &Plan| plan.check_movers().unwrap_err().to_string();
-        let said = refused(&plan(&format!("{run}r"), &sink, longest));
+        check_mover(&run, &sink, longest).unwrap();
+        let refused = |run: &str, sink: &str, bytes| {
+            let error = check_mover(run, sink, bytes).unwrap_err();
+            error.to_string()
+        };
+        let said = refused(&format!("{run}r"), &sink, longest);
         assert!(said.contains("has 65") && said.contains("42"), "{said}");
-        let said = refused(&plan(&run, &format!("{sink}s"), longest));
+        let said = refused(&run, &format!("{sink}s"), longest);
         assert!(said.contains("this one has 33"), "{said}");
-        let said = refused(&plan(&run, &sink, longest + 1));
+        let said = refused(&run, &sink, longest + 1);
         assert!(said.contains("67108865"), "{said}");
-        // Only movers have these limits.
-        let mut local = plan(&format!("{run}r"), &sink, longest + 1);
-        local.sinks = vec![presets::file_sink("there".into(), "be")];
-        local.check_movers().unwrap();
     }
 }
