@@ -23,7 +23,7 @@ pub(crate) fn check(bytes: &[u8]) {
                 at += again.len();
             }
             Err(error) => {
-                assert!(HeapError::REASONS.contains(&error.reason()));
+                assert!(!error.reason().is_empty() && !error.to_string().is_empty());
                 return;
             }
         }

@@ -22,7 +22,7 @@ pub enum EmuError {
         path.display()
     )]
     NoBlocks {
-        /// Which.
+        /// Path of the file.
         path: std::path::PathBuf,
     },
     /// What is to be replayed is no file.
@@ -31,7 +31,7 @@ pub enum EmuError {
         path.display()
     )]
     NoFile {
-        /// Which.
+        /// Path of the file.
         path: std::path::PathBuf,
         /// What it is instead.
         what: &'static str,

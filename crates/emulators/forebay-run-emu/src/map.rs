@@ -43,7 +43,7 @@ pub struct ElinkRow {
 /// One DMA buffer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BufferRow {
-    /// Which.
+    /// Number of the DMA buffer.
     pub dma_buffer: usize,
     /// E-links that go into it.
     pub elinks: usize,

@@ -23,7 +23,7 @@ pub enum ValidateError {
     /// A card that there cannot be.
     #[error("{card}: {source}")]
     Board {
-        /// Which.
+        /// Name of the card.
         card: String,
         /// What is wrong.
         source: forebay_emu::card::board::BoardError,

@@ -1,7 +1,8 @@
 //! The builder's accounts and cursors: one group of the ledger, committed as one record.
 
 use forebay_ledger::{
-    Account, AccountId, Counter, GroupId, LossTableId, SchemaBuilder, Tally, Unit, reasons,
+    Account, AccountId, Counter, DropReason, GroupId, LossTableId, PerReason, SchemaBuilder, Tally,
+    Unit, reasons,
 };
 
 use crate::loss::Cause;
@@ -118,8 +119,8 @@ pub struct Accounts {
     pub last_seen: Counter,
     /// Ranges of triggers that no source delivered before their turn.
     pub gaps: LossTableId,
-    /// Events that were not waited for any longer although a source that was not given up was absent, by [`Hurry::ALL`].
-    pub waits_ended: [Counter; 3],
+    /// Events that were not waited for any longer although a source that was not given up was absent, by the reason.
+    pub waits_ended: PerReason<Hurry, Counter, { Hurry::COUNT }>,
     /// Next trigger number expected, plus one; 0 before the first event.
     pub next: Counter,
     /// Sequence number of the last event.
@@ -136,6 +137,9 @@ pub const GAP_ROWS: u32 = 1024;
 
 /// Declares the builder's group in the run's schema.
 pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
+    let causes: Vec<_> = Cause::all()
+        .map(|cause| ("builder", cause.name()))
+        .collect();
     let group = schema.group("builder");
     let sources = owners
         .iter()
@@ -186,18 +190,14 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
             "triggers between them that came after their turn only",
         ),
         last_seen: schema.cursor(group, "last_trigger_seen"),
-        waits_ended: Hurry::ALL.map(|reason| {
+        waits_ended: PerReason::from_fn(|reason: Hurry| {
             let name = format!("waits_ended_{}", reason.name());
             let help = "events that were not waited for any longer, by why";
             schema.counter(group, &name, "", help)
         }),
         next: schema.cursor(group, "next_trigger"),
         sequence: schema.cursor(group, "sequence"),
-        losses: schema.loss_table(
-            group,
-            LOSS_ROWS,
-            &Cause::ALL.map(|cause| ("builder", cause.name())),
-        ),
+        losses: schema.loss_table(group, LOSS_ROWS, &causes),
         gaps: schema.loss_table(group, GAP_ROWS, &[("triggers", "seen_by_no_source")]),
     }
 }
@@ -271,8 +271,8 @@ mod tests {
             "out_of_window",
             "dropped_by_receiver",
         ];
-        assert_eq!(Cause::ALL.map(Cause::name), causes);
+        assert!(Cause::all().map(Cause::name).eq(causes));
         let waits = ["time", "events", "full_queue"];
-        assert_eq!(Hurry::ALL.map(Hurry::name), waits);
+        assert!(Hurry::all().map(Hurry::name).eq(waits));
     }
 }

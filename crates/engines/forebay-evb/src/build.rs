@@ -617,7 +617,7 @@ impl Builder {
     /// again.
     pub(crate) fn mark_absent(&mut self, trigger: u32, ended: Ended) {
         if let Some(reason) = ended.reason {
-            self.book.add(self.accounts.waits_ended[reason as usize], 1);
+            self.book.add(self.accounts.waits_ended[reason], 1);
         }
         let waits = self.config.completion == Completion::Wait;
         for source in 0..self.config.sources {

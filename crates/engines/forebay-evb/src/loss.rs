@@ -1,62 +1,41 @@
 //! Lost ranges: which trigger numbers of which source are in no event, and why.
 
-/// Why a source is missing in an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// It showed nothing before the time-out.
-    Timeout,
-    /// It went on with a later trigger number.
-    Skipped,
-    /// It had closed.
-    Closed,
-    /// What it sent did not carry the event's tag.
-    TagMismatch,
-    /// What it sent in its place did not carry a number that can be true.
-    Astray,
-    /// What it sent in its place came, and the receiver dropped it by name.
-    Dropped,
+use forebay_ledger::{DropReason, reasons};
+
+reasons! {
+    /// Why a source is missing in an event; the names are those of the loss table.
+    pub enum Cause {
+        /// It showed nothing before the time-out.
+        Timeout = "timeout",
+        /// It went on with a later trigger number.
+        Skipped = "skipped_trigger",
+        /// It had closed.
+        Closed = "source_closed",
+        /// What it sent did not carry the event's tag.
+        TagMismatch = "tag_mismatch",
+        /// What it sent in its place did not carry a number that can be true.
+        Astray = "out_of_window",
+        /// What it sent in its place came, and the receiver dropped it by name.
+        Dropped = "dropped_by_receiver",
+    }
 }
 
 impl Cause {
-    /// All causes, in the order of the loss table.
-    pub const ALL: [Self; 6] = [
-        Self::Timeout,
-        Self::Skipped,
-        Self::Closed,
-        Self::TagMismatch,
-        Self::Astray,
-        Self::Dropped,
-    ];
-
-    /// The cause's name in the loss table.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    /// Whether nothing came, as far as is known when the event is closed.
+    pub(crate) fn never_came(self) -> bool {
         match self {
-            Self::Timeout => "timeout",
-            Self::Skipped => "skipped_trigger",
-            Self::Closed => "source_closed",
-            Self::TagMismatch => "tag_mismatch",
-            Self::Astray => "out_of_window",
-            Self::Dropped => "dropped_by_receiver",
+            Self::Timeout | Self::Skipped | Self::Closed => true,
+            Self::TagMismatch | Self::Astray | Self::Dropped => false,
         }
     }
 
-    /// Whether nothing came, as far as is known when the event is closed.
-    pub(crate) fn never_came(self) -> bool {
-        !matches!(self, Self::TagMismatch | Self::Astray | Self::Dropped)
-    }
-
+    /// The number of a cause in a word of the ledger, in which 0 is none.
     pub(crate) fn code(self) -> u64 {
-        Self::ALL
-            .iter()
-            .position(|cause| *cause == self)
-            .map_or(0, |index| index as u64 + 1)
+        self.index() as u64 + 1
     }
 
     pub(crate) fn from_code(code: u64) -> Option<Self> {
-        Self::ALL
-            .get(usize::try_from(code.checked_sub(1)?).ok()?)
-            .copied()
+        Self::all().find(|cause| cause.code() == code)
     }
 }
 
@@ -148,7 +127,7 @@ mod tests {
 
     #[test]
     fn causes_survive_their_code() {
-        for cause in Cause::ALL {
+        for cause in Cause::all() {
             assert_eq!(Cause::from_code(cause.code()), Some(cause));
         }
         assert_eq!(Cause::from_code(0), None);

@@ -4,6 +4,8 @@ mod discard;
 mod partial;
 mod wait;
 
+use forebay_ledger::reasons;
+
 use crate::config::{Completion, Config};
 
 /// What is known of the oldest event that is not finished.
@@ -49,29 +51,15 @@ pub(crate) fn judge(config: &Config, situation: &Situation) -> Verdict {
     }
 }
 
-/// Reasons to finish an event although a source that was not given up is still absent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hurry {
-    /// It has waited for the time-out.
-    Time,
-    /// Too many later events wait behind it.
-    Events,
-    /// Some source's queue is nearly full.
-    FullQueue,
-}
-
-impl Hurry {
-    /// All reasons, in the ledger's order.
-    pub const ALL: [Self; 3] = [Self::Time, Self::Events, Self::FullQueue];
-
-    /// The reason's name in the ledger.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Time => "time",
-            Self::Events => "events",
-            Self::FullQueue => "full_queue",
-        }
+reasons! {
+    /// Reasons to finish an event although a source that was not given up is still absent.
+    pub enum Hurry {
+        /// It has waited for the time-out.
+        Time = "time",
+        /// Too many later events wait behind it.
+        Events = "events",
+        /// Some source's queue is nearly full.
+        FullQueue = "full_queue",
     }
 }
 

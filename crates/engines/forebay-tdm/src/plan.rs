@@ -133,7 +133,7 @@ pub enum PlanError {
     /// A number outside its range.
     #[error("{key} is {value}; {range}")]
     Range {
-        /// Which.
+        /// Name of the setting.
         key: &'static str,
         /// What it is.
         value: String,

@@ -90,7 +90,7 @@ enum Verb {
     /// One stage of a run; the supervisor starts it.
     #[command(hide = true)]
     Stage {
-        /// Which.
+        /// Name of the stage.
         role: String,
     },
 }

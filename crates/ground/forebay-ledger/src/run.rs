@@ -13,119 +13,93 @@ use crate::schema::Schema;
 use crate::sync::{AtomicU64, Ordering};
 use crate::words::Words;
 
-/// How a run stands or ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Condition {
-    /// Stages are being started.
-    Starting = 0,
-    /// Data flows. In the ledger of a dead supervisor this means *interrupted*.
-    Running = 1,
-    /// Ended in order. Whether anything was lost or is incomplete is told by the books, and not by this.
-    Ended = 2,
-    /// Ended in order, but something happened that a user of the data must know.
-    Tainted = 3,
-    /// Ended without order: what was in flight is lost.
-    Interrupted = 4,
+/// An enumeration that is a number in the ledger's header: the number and the name of each of its values stand at one place.
+macro_rules! coded {
+    ($(#[$meta:meta])* pub enum $enum:ident {
+        $($(#[$of:meta])* $value:ident = $code:literal, $name:literal;)+
+    } $(#[$name_doc:meta])*) => {
+        $(#[$meta])*
+        pub enum $enum {
+            $($(#[$of])* $value = $code),+
+        }
+
+        impl $enum {
+            $(#[$name_doc])*
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name),+
+                }
+            }
+
+            /// The one with this number.
+            const fn of(code: u64) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$value),)+
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-/// Why the run is in its condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Reason {
-    /// Nothing to say.
-    None = 0,
-    /// The asked duration or number of events was reached.
-    LimitReached = 1,
-    /// A signal or a command asked for the end.
-    Requested = 2,
-    /// A stage died and was started again.
-    StageRestarted = 3,
-    /// A stage died and could not be started again.
-    StageLost = 4,
-    /// A disk was full.
-    DiskFull = 5,
-    /// Writing failed in another way.
-    WriteFailed = 6,
-    /// A sink could not follow and data was dropped at it.
-    SinkStalled = 7,
-    /// The supervisor died.
-    SupervisorLost = 8,
-    /// The books did not close.
-    Residual = 9,
-    /// A stage could not be started.
-    StartFailed = 10,
-    /// The source's data ended (a replayed file).
-    InputEnded = 11,
-    /// A connection was lost.
-    ConnectionLost = 12,
-    /// Somebody removed or cut a file that was being written.
-    OutputRemoved = 13,
-}
-
-const CONDITIONS: [Condition; 5] = [
-    Condition::Starting,
-    Condition::Running,
-    Condition::Ended,
-    Condition::Tainted,
-    Condition::Interrupted,
-];
-
-const REASONS: [Reason; 14] = [
-    Reason::None,
-    Reason::LimitReached,
-    Reason::Requested,
-    Reason::StageRestarted,
-    Reason::StageLost,
-    Reason::DiskFull,
-    Reason::WriteFailed,
-    Reason::SinkStalled,
-    Reason::SupervisorLost,
-    Reason::Residual,
-    Reason::StartFailed,
-    Reason::InputEnded,
-    Reason::ConnectionLost,
-    Reason::OutputRemoved,
-];
-
-impl Condition {
+coded! {
+    /// How a run stands or ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    #[repr(u8)]
+    pub enum Condition {
+        /// Stages are being started.
+        Starting = 0, "starting";
+        /// Data flows. In the ledger of a dead supervisor this means *interrupted*.
+        Running = 1, "running";
+        /// Ended in order. Whether anything was lost or is incomplete is told by the books, and not by this.
+        Ended = 2, "ended";
+        /// Ended in order, but something happened that a user of the data must know.
+        Tainted = 3, "tainted";
+        /// Ended without order: what was in flight is lost.
+        Interrupted = 4, "interrupted";
+    }
     /// The name in tables and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Ended => "ended",
-            Self::Tainted => "tainted",
-            Self::Interrupted => "interrupted",
-        }
-    }
 }
 
-impl Reason {
-    /// The reason in words, for people.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "no reason given",
-            Self::LimitReached => "limit reached",
-            Self::Requested => "requested",
-            Self::StageRestarted => "a stage was restarted",
-            Self::StageLost => "a stage was lost",
-            Self::DiskFull => "disk full",
-            Self::WriteFailed => "writing failed",
-            Self::SinkStalled => "a sink stalled",
-            Self::SupervisorLost => "the supervisor died",
-            Self::Residual => "the books did not close",
-            Self::StartFailed => "a stage did not start",
-            Self::InputEnded => "input ended",
-            Self::ConnectionLost => "a connection was lost",
-            Self::OutputRemoved => "output was removed",
-        }
+coded! {
+    /// Why the run is in its condition.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    #[repr(u8)]
+    #[non_exhaustive]
+    pub enum Reason {
+        /// Nothing to say.
+        None = 0, "no reason given";
+        /// The asked duration or number of events was reached.
+        LimitReached = 1, "limit reached";
+        /// A signal or a command asked for the end.
+        Requested = 2, "requested";
+        /// A stage died and was started again.
+        StageRestarted = 3, "a stage was restarted";
+        /// A stage died and could not be started again.
+        StageLost = 4, "a stage was lost";
+        /// A disk was full.
+        DiskFull = 5, "disk full";
+        /// Writing failed in another way.
+        WriteFailed = 6, "writing failed";
+        /// A sink could not follow and data was dropped at it.
+        SinkStalled = 7, "a sink stalled";
+        /// The supervisor died.
+        SupervisorLost = 8, "the supervisor died";
+        /// The books did not close.
+        Residual = 9, "the books did not close";
+        /// A stage could not be started.
+        StartFailed = 10, "a stage did not start";
+        /// The source's data ended (a replayed file).
+        InputEnded = 11, "input ended";
+        /// A connection was lost.
+        ConnectionLost = 12, "a connection was lost";
+        /// Somebody removed or cut a file that was being written.
+        OutputRemoved = 13, "output was removed";
     }
+    /// The reason in words, for people.
 }
 
 /// Condition and reason share a word, so that no death can separate them.
@@ -134,13 +108,9 @@ const fn condition_word(condition: Condition, reason: Reason) -> u64 {
 }
 
 fn read_condition_word(word: u64) -> Result<(Condition, Reason), LedgerError> {
-    let condition = CONDITIONS.get((word & 0xff) as usize);
-    let reason = usize::try_from(word >> 8)
-        .ok()
-        .and_then(|code| REASONS.get(code));
+    let condition = Condition::of(word & 0xff);
     condition
-        .copied()
-        .zip(reason.copied())
+        .zip(Reason::of(word >> 8))
         .ok_or(LedgerError::Condition { found: word })
 }
 

@@ -3,7 +3,7 @@
 /// The reason why a message, sub-event, event or header was refused.
 ///
 /// All of them are the peer's fault (or the file's): nothing here depends on configuration or resources.
-/// [`Error::reason`] is the name to count under, [`Error::index`] its place in [`Error::REASONS`].
+/// [`Error::reason`] is the name to count under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Fewer bytes than the smallest legal unit of this kind.
@@ -83,39 +83,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// The names of all reasons, in the order of [`Error::index`].
-    pub const REASONS: [&'static str; 10] = [
-        "truncated",
-        "bad_decoding",
-        "bad_alignment",
-        "size_below_header",
-        "bad_length",
-        "bad_trailer",
-        "subevent_overrun",
-        "leftover_bytes",
-        "not_an_event",
-        "too_large",
-    ];
-
-    /// The place of this reason in [`Error::REASONS`]: an index for an array of counters.
-    pub const fn index(&self) -> usize {
-        match self {
-            Self::Truncated { .. } => 0,
-            Self::Decoding { .. } => 1,
-            Self::Alignment { .. } => 2,
-            Self::SizeBelowHeader { .. } => 3,
-            Self::Length { .. } => 4,
-            Self::Trailer { .. } => 5,
-            Self::Overrun { .. } => 6,
-            Self::Leftover { .. } => 7,
-            Self::NotAnEvent { .. } => 8,
-            Self::TooLarge { .. } => 9,
-        }
-    }
-
     /// The name of this reason, fit for a counter or a metric's label.
     pub const fn reason(&self) -> &'static str {
-        Self::REASONS[self.index()]
+        match self {
+            Self::Truncated { .. } => "truncated",
+            Self::Decoding { .. } => "bad_decoding",
+            Self::Alignment { .. } => "bad_alignment",
+            Self::SizeBelowHeader { .. } => "size_below_header",
+            Self::Length { .. } => "bad_length",
+            Self::Trailer { .. } => "bad_trailer",
+            Self::Overrun { .. } => "subevent_overrun",
+            Self::Leftover { .. } => "leftover_bytes",
+            Self::NotAnEvent { .. } => "not_an_event",
+            Self::TooLarge { .. } => "too_large",
+        }
     }
 }
 
@@ -125,11 +106,32 @@ mod tests {
 
     #[test]
     fn golden_every_reason_has_a_name_of_its_own() {
-        let mut names = Error::REASONS.to_vec();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), Error::REASONS.len());
-        assert_eq!(Error::Trailer { at: 3 }.reason(), "bad_trailer");
-        assert_eq!(Error::TooLarge { bytes: 1 << 33 }.reason(), "too_large");
+        let (need, have, size, offset, room) = (8, 3, 4, 16, 2);
+        let decoding = 7;
+        let errors = [
+            (Error::Truncated { need, have }, "truncated"),
+            (Error::Decoding { word: 1 }, "bad_decoding"),
+            (Error::Alignment { decoding }, "bad_alignment"),
+            (
+                Error::SizeBelowHeader { size, least: 8 },
+                "size_below_header",
+            ),
+            (
+                Error::Length {
+                    size,
+                    need: 9,
+                    have,
+                },
+                "bad_length",
+            ),
+            (Error::Trailer { at: 3 }, "bad_trailer"),
+            (Error::Overrun { offset, size, room }, "subevent_overrun"),
+            (Error::Leftover { offset, room }, "leftover_bytes"),
+            (Error::NotAnEvent { decoding }, "not_an_event"),
+            (Error::TooLarge { bytes: 1 << 33 }, "too_large"),
+        ];
+        for (error, name) in errors {
+            assert_eq!(error.reason(), name);
+        }
     }
 }

@@ -79,7 +79,7 @@ pub enum HeapError {
     /// A field with a value that it cannot have.
     #[error("{field} of a piece is {found}")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
         /// What it is.
         found: u64,
@@ -87,24 +87,15 @@ pub enum HeapError {
 }
 
 impl HeapError {
-    /// All names that [`reason`](Self::reason) gives.
-    pub const REASONS: [&'static str; 5] = [
-        "truncated",
-        "not_the_protocol",
-        "version",
-        "damaged",
-        "bad_field",
-    ];
-
     /// The name of this reason, fit for a counter.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Truncated { .. } => Self::REASONS[0],
-            Self::Magic { .. } => Self::REASONS[1],
-            Self::Version { .. } => Self::REASONS[2],
-            Self::Check { .. } => Self::REASONS[3],
-            Self::Field { .. } => Self::REASONS[4],
+            Self::Truncated { .. } => "truncated",
+            Self::Magic { .. } => "not_the_protocol",
+            Self::Version { .. } => "version",
+            Self::Check { .. } => "damaged",
+            Self::Field { .. } => "bad_field",
         }
     }
 }

@@ -52,7 +52,7 @@ pub enum RunError {
     /// Resource: a stage is alive and does not get to work.
     #[error("the {stage} does not get ready within {limit_s} s")]
     NotReady {
-        /// Which.
+        /// Name of the stage.
         stage: &'static str,
         /// How long it had, in s.
         limit_s: u64,
@@ -60,7 +60,7 @@ pub enum RunError {
     /// Misuse: a stage that is a thread panicked.
     #[error("the thread of the {stage} panicked")]
     Panicked {
-        /// Which.
+        /// Name of the stage.
         stage: &'static str,
     },
     /// A socket failed.
@@ -79,7 +79,7 @@ pub enum RunError {
     /// A stage died more often than it may.
     #[error("the {stage} died {times} times; the last time: {how}")]
     StageDied {
-        /// Which.
+        /// Name of the stage.
         stage: String,
         /// How often.
         times: u32,

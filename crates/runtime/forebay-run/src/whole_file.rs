@@ -14,7 +14,7 @@ pub enum BeginError {
     /// Configuration: a file that is never written over.
     #[error("{} is there already and is not written over: give {option} another name, or remove it", .path.display())]
     Taken {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What asked for it.
         option: &'static str,
@@ -22,7 +22,7 @@ pub enum BeginError {
     /// Configuration: a file that has no place.
     #[error("creating {}: {source}; give {option} a file in a directory that is there and can be written to", .path.display())]
     Place {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What asked for it.
         option: &'static str,

@@ -76,7 +76,7 @@ pub enum DeviceError {
     /// A reader has written what no honest one does.
     #[error("the reader of DMA buffer {buffer} is broken or hostile: {fault}")]
     Reader {
-        /// Which.
+        /// Number of the DMA buffer.
         buffer: usize,
         /// What it wrote.
         fault: forebay_ring::PeerFault,

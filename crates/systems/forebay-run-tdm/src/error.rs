@@ -26,7 +26,7 @@ pub enum TdmError {
     File {
         /// What was tried.
         what: &'static str,
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -37,7 +37,7 @@ pub enum TdmError {
     /// Configuration: a file that an option names cannot be read.
     #[error("{option} {}: {source}; {remedy}", .path.display())]
     Unread {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What asked for it.
         option: &'static str,

@@ -251,7 +251,7 @@ pub enum CardConfigError {
     /// An E-link that is there twice; the one for messages about triggers is 0x600.
     #[error("elinks has E-link {elink} twice; each number may be there once")]
     Twice {
-        /// Which.
+        /// The E-link.
         elink: Elink,
     },
     /// A DMA buffer that is not there.
@@ -267,7 +267,7 @@ pub enum CardConfigError {
     /// A link in FULL mode has one E-link only.
     #[error("elinks: {elink} is a link in FULL mode; its number must be a multiple of 64")]
     FullNumber {
-        /// Which.
+        /// The E-link.
         elink: Elink,
     },
     /// A fault on an E-link that is not there, or answers no trigger.
@@ -275,7 +275,7 @@ pub enum CardConfigError {
         "faults: there is no E-link {elink} that answers triggers; name one of elinks, or none for all"
     )]
     FaultElink {
-        /// Which.
+        /// The E-link.
         elink: Elink,
     },
     /// A flag that the format does not have.

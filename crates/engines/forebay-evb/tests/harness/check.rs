@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_evb::{Cause, Completion, LostRange, SubEventDrop, TriggerGap};
+use forebay_evb::{Cause, Completion, Hurry, LostRange, SubEventDrop, TriggerGap};
 use forebay_wire::hld::{EventHeader, EventId};
 use forebay_wire::hld_scan::{Ending, Item, Scanner};
 use forebay_wire::subevent::SubEventHeader;
@@ -69,7 +69,7 @@ pub(crate) struct Check {
     pub(crate) unbuilt: u64,
     pub(crate) late: u64,
     pub(crate) gaps: Vec<TriggerGap>,
-    /// By [`forebay_evb::Hurry::ALL`].
+    /// By time, by events, by a full queue.
     pub(crate) waits_ended: [u64; 3],
     pub(crate) bytes: Vec<u8>,
 }
@@ -98,7 +98,8 @@ impl Check {
             unbuilt: book.value(accounts.triggers_dropped),
             late: book.value(accounts.triggers_late),
             gaps: rig.gaps.clone(),
-            waits_ended: accounts.waits_ended.map(|word| book.value(word)),
+            waits_ended: [Hurry::Time, Hurry::Events, Hurry::FullQueue]
+                .map(|why| book.value(accounts.waits_ended[why])),
             bytes: rig.sink.bytes.clone(),
         };
         check.sources_close(rig);

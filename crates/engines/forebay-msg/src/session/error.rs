@@ -24,13 +24,13 @@ pub enum SessionError {
     /// A frame that has no place here, or not now.
     #[error("a {kind} frame where none belongs")]
     OutOfPlace {
-        /// Which.
+        /// Kind of the frame.
         kind: Kind,
     },
     /// The peer agreed to more than was offered.
     #[error("the peer's {field} is {found}; {most} was offered")]
     Beyond {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
         /// What it says.
         found: u32,

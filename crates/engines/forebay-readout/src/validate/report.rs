@@ -103,7 +103,7 @@ pub struct Measurement {
 /// A test and what it found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TestReport {
-    /// Which.
+    /// The test.
     pub test: Test,
     /// How it ended.
     pub outcome: Outcome,

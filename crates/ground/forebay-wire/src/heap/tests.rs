@@ -97,7 +97,6 @@ fn what_cannot_be_is_named() {
     let bytes = emitted(&piece);
     for cut in 0..bytes.len() {
         let error = Piece::parse(&bytes[..cut]).unwrap_err();
-        assert!(HeapError::REASONS.contains(&error.reason()));
         assert_eq!(error.reason(), "truncated", "cut at {cut}");
     }
     let empty = Piece {
@@ -108,11 +107,19 @@ fn what_cannot_be_is_named() {
     assert_eq!(Piece::parse(&emitted(&empty)), Ok((empty, &b""[..])));
 }
 
+const NAMES: [&str; 5] = [
+    "truncated",
+    "not_the_protocol",
+    "version",
+    "damaged",
+    "bad_field",
+];
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         if let Err(error) = Piece::parse(&bytes) {
-            prop_assert!(HeapError::REASONS.contains(&error.reason()));
+            prop_assert!(NAMES.contains(&error.reason()), "{error}");
         }
     }
 }

@@ -29,24 +29,24 @@ pub enum Defect {
     WrongFirmware(Firmware),
     /// A link over which nothing comes.
     DeadLink {
-        /// Which.
+        /// Number of the link.
         link: u8,
     },
     /// A link that does not always align.
     UnsteadyLink {
-        /// Which.
+        /// Number of the link.
         link: u8,
         /// How often not, 0 to 1.
         fails: f64,
     },
     /// The inputs of two links are interchanged.
     SwappedLinks {
-        /// Which.
+        /// Numbers of the links.
         links: [u8; 2],
     },
     /// Bits of a link are wrong at random.
     BitErrors {
-        /// Which.
+        /// Number of the link.
         link: u8,
         /// How many of them, 0 to 0.5.
         rate: f64,
@@ -78,7 +78,7 @@ pub enum Defect {
     },
     /// A DMA buffer that never interrupts.
     NoInterrupt {
-        /// Which.
+        /// Number of the DMA buffer.
         buffer: u8,
     },
     /// Blocks come more slowly than they should.
