@@ -12,6 +12,7 @@ const TABLE: &str = "xtask/src/tidy/edges.rs";
 const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-wire", &[]),
     ("forebay-ledger", &[]),
+    ("forebay-settings", &[]),
     ("forebay-testing", &["forebay-ledger"]),
     ("forebay-sys", &[]),
     ("forebay-host", &["forebay-sys"]),
@@ -30,11 +31,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-ring",
         ],
     ),
-    ("forebay-evb", &["forebay-wire", "forebay-ledger"]),
+    ("forebay-evb", ENGINE),
     ("forebay-msg", &["forebay-wire"]),
-    ("forebay-readout", &["forebay-wire", "forebay-ledger"]),
-    ("forebay-tdm", &["forebay-wire", "forebay-ledger"]),
-    ("forebay-emu", &["forebay-wire", "forebay-ledger"]),
+    ("forebay-readout", ENGINE),
+    ("forebay-tdm", ENGINE),
+    ("forebay-emu", ENGINE),
     ("forebay-run", BELOW_RUN),
     ("forebay-run-net", BELOW_RUN_NET),
     ("forebay-run-hades", BELOW_RUN_HADES),
@@ -69,7 +70,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &["forebay-testing"]),
 ];
 
+const ENGINE: &[&str] = &["forebay-wire", "forebay-ledger", "forebay-settings"];
+
 const BELOW_RUN: &[&str] = &[
+    "forebay-settings",
     "forebay-ledger",
     "forebay-sys",
     "forebay-host",
@@ -87,6 +91,7 @@ const BELOW_RUN_NET: &[&str] = &[
 ];
 
 const BELOW_RUN_EVB: &[&str] = &[
+    "forebay-settings",
     "forebay-run",
     "forebay-run-net",
     "forebay-run-hades",
@@ -134,6 +139,7 @@ const BELOW_RUN_FELIX: &[&str] = &[
 
 /// Cards are emulated for the readers of cards, whose protocol they speak.
 const BELOW_RUN_EMU: &[&str] = &[
+    "forebay-settings",
     "forebay-run",
     "forebay-run-net",
     "forebay-run-felix",

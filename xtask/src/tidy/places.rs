@@ -54,6 +54,7 @@ pub(super) const ENGINES: Places = Places {
     entries: &[
         "crates/ground/forebay-wire/",
         "crates/ground/forebay-ledger/",
+        "crates/ground/forebay-settings/",
         "crates/engines/forebay-evb/",
         "crates/engines/forebay-msg/",
         "crates/engines/forebay-readout/",

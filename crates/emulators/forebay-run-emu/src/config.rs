@@ -4,14 +4,17 @@
 mod batch;
 mod queues;
 pub mod sections;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_emu::card::{
-    CardConfig, CardFault, CardFaultRule, ChunkSizes, ElinkConfig, Speed, Spread, Trains, TtcConfig,
+    CardConfig, CardFault, CardFaultKind, CardFaultRule, ChunkSizes, ElinkConfig, Speed, Spread,
+    Trains, TtcConfig,
 };
 use forebay_emu::{Limit, Pick};
+use forebay_ledger::DropReason;
 use forebay_run::config::block::Block;
 use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
@@ -22,6 +25,7 @@ use forebay_wire::felix::{BlockFormat, Elink};
 use crate::card::CardPlan;
 pub use batch::{load_batch, parse_batch};
 use sections::{BATCH, CARD, CARD_SECTIONS, CHUNKS, FAULTS, FROM_HOST, LINKS, QUEUES, TTC};
+use words::{BlockWord, LinkWord, SizeWord, SpreadWord};
 
 /// Which kind of file of link readout a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,16 +158,16 @@ fn card(page: &Page<'_>) -> Option<CardPlan> {
 }
 
 fn format(card: &Block<'_, '_>) -> Option<BlockFormat> {
-    let kind = card.choice("blocks").unwrap_or("phase2");
+    let kind = card.one_of("blocks").unwrap_or(BlockWord::Phase2);
     let format = match kind {
-        "phase1" => BlockFormat::PHASE1,
-        "phase1-wide" => BlockFormat::PHASE1_WIDE,
-        _ => {
+        BlockWord::Phase1 => BlockFormat::PHASE1,
+        BlockWord::Phase1Wide => BlockFormat::PHASE1_WIDE,
+        BlockWord::Phase2 => {
             let bytes = card.integer("block_bytes").unwrap_or(4096);
             BlockFormat::phase2(bytes as usize).ok()?
         }
     };
-    if kind != "phase2" {
+    if kind != BlockWord::Phase2 {
         card.idle("block_bytes", "blocks of phase 1 have 1024 bytes");
     }
     Some(if card.flag("subchunk_headers").unwrap_or(false) {
@@ -174,7 +178,10 @@ fn format(card: &Block<'_, '_>) -> Option<BlockFormat> {
 }
 
 fn read_links(block: &Block<'_, '_>, buffers: usize, elinks: &mut Vec<ElinkConfig>) {
-    let is_full = block.choice("kind").unwrap_or("full") == "full";
+    let is_full = match block.one_of("kind") {
+        Some(LinkWord::Full) | None => true,
+        Some(LinkWord::Gbt) => false,
+    };
     let buffer = block.integer("dma_buffer").unwrap_or(0) as usize;
     if buffer >= buffers {
         block.complain(
@@ -245,28 +252,26 @@ fn fault(block: &Block<'_, '_>) -> Option<CardFaultRule> {
             "add kind = \"lost_block\"",
         );
     }
-    let kind = block.choice("kind")?;
+    let kind = CardFaultKind::named(block.choice("kind")?)?;
     let for_us = block.integer("for_us").unwrap_or(1000);
-    if kind != "stuck_link" {
+    if kind != CardFaultKind::StuckLink {
         block.idle("for_us", "only a stuck_link lasts for a time");
     }
     let fault = match kind {
-        "lost_block" => CardFault::LostBlock,
-        "jumped_sequence" => CardFault::JumpedSequence,
-        "bad_trailer" => CardFault::BadTrailer,
-        "wrong_marker" => CardFault::WrongMarker,
-        "crc_flag" => CardFault::CrcFlag,
-        "error_flag" => CardFault::ErrorFlag,
-        "busy_flag" => CardFault::BusyFlag,
-        "truncated" => CardFault::Truncated,
-        "bit_flip" => CardFault::BitFlip,
-        "stopped_link" => CardFault::StoppedLink,
-        "xoff_ignored" => CardFault::XoffIgnored,
-        "stuck_link" => CardFault::StuckLink {
+        CardFaultKind::LostBlock => CardFault::LostBlock,
+        CardFaultKind::JumpedSequence => CardFault::JumpedSequence,
+        CardFaultKind::BadTrailer => CardFault::BadTrailer,
+        CardFaultKind::WrongMarker => CardFault::WrongMarker,
+        CardFaultKind::CrcFlag => CardFault::CrcFlag,
+        CardFaultKind::ErrorFlag => CardFault::ErrorFlag,
+        CardFaultKind::BusyFlag => CardFault::BusyFlag,
+        CardFaultKind::Truncated => CardFault::Truncated,
+        CardFaultKind::BitFlip => CardFault::BitFlip,
+        CardFaultKind::StoppedLink => CardFault::StoppedLink,
+        CardFaultKind::XoffIgnored => CardFault::XoffIgnored,
+        CardFaultKind::StuckLink => CardFault::StuckLink {
             for_ns: for_us * 1000,
         },
-        // No other one is a choice.
-        _ => return None,
     };
     let first = block.integer("first").unwrap_or(0);
     let after = some(block, "count").map_or(u64::MAX, |count| first.saturating_add(count));
@@ -296,14 +301,14 @@ fn some(block: &Block<'_, '_>, name: &str) -> Option<u64> {
 fn ttc(block: &Block<'_, '_>, buffers: usize) -> TtcConfig {
     let of = |name, otherwise: u16| block.integer(name).map_or(otherwise, |value| value as u16);
     let usual = Trains::default();
-    let spread = match block.choice("spread") {
-        Some("poisson") => Spread::Poisson,
-        Some("trains") => Spread::Trains(Trains {
+    let spread = match block.one_of("spread") {
+        Some(SpreadWord::Poisson) => Spread::Poisson,
+        Some(SpreadWord::Trains) => Spread::Trains(Trains {
             trains: of("trains", usual.trains),
             bunches: of("train_bunches", usual.bunches),
             gap_bunches: of("gap_bunches", usual.gap_bunches),
         }),
-        _ => Spread::Fixed,
+        Some(SpreadWord::Fixed) | None => Spread::Fixed,
     };
     if !matches!(spread, Spread::Trains(_)) {
         for name in ["trains", "train_bunches", "gap_bunches"] {
@@ -335,21 +340,21 @@ fn ttc(block: &Block<'_, '_>, buffers: usize) -> TtcConfig {
 }
 
 fn sizes(block: &Block<'_, '_>) -> ChunkSizes {
-    let kind = block.choice("sizes").unwrap_or("fixed");
+    let kind = block.one_of("sizes").unwrap_or(SizeWord::Fixed);
     let of = |name, otherwise: u32| block.integer(name).map_or(otherwise, |value| value as u32);
     let bytes = of("bytes", 64);
     let [min_bytes, max_bytes] = [of("min_bytes", 16), of("max_bytes", 2048)];
     let sigma = f64::from(of("sigma_percent", 30)) / 100.0;
     let unused: &[&str] = match kind {
-        "uniform" => &["bytes", "sigma_percent", "ramp_triggers"],
-        "normal" | "lognormal" => &["ramp_triggers"],
-        "ramp" => &["bytes", "sigma_percent"],
-        _ => &["min_bytes", "max_bytes", "sigma_percent", "ramp_triggers"],
+        SizeWord::Uniform => &["bytes", "sigma_percent", "ramp_triggers"],
+        SizeWord::Normal | SizeWord::LogNormal => &["ramp_triggers"],
+        SizeWord::Ramp => &["bytes", "sigma_percent"],
+        SizeWord::Fixed => &["min_bytes", "max_bytes", "sigma_percent", "ramp_triggers"],
     };
     for name in unused {
-        block.idle(name, &format!("sizes are {kind}"));
+        block.idle(name, &format!("sizes are {}", kind.name()));
     }
-    if kind != "fixed" && min_bytes > max_bytes {
+    if kind != SizeWord::Fixed && min_bytes > max_bytes {
         block.complain(
             "min_bytes",
             &format!("it is more than max_bytes, {max_bytes}"),
@@ -358,28 +363,28 @@ fn sizes(block: &Block<'_, '_>) -> ChunkSizes {
         );
     }
     match kind {
-        "uniform" => ChunkSizes::Uniform {
+        SizeWord::Uniform => ChunkSizes::Uniform {
             min_bytes,
             max_bytes,
         },
-        "normal" => ChunkSizes::Normal {
+        SizeWord::Normal => ChunkSizes::Normal {
             mean_bytes: bytes.into(),
             sigma_bytes: f64::from(bytes) * sigma,
             min_bytes,
             max_bytes,
         },
-        "lognormal" => ChunkSizes::LogNormal {
+        SizeWord::LogNormal => ChunkSizes::LogNormal {
             median_bytes: bytes.into(),
             sigma,
             min_bytes,
             max_bytes,
         },
-        "ramp" => ChunkSizes::Ramp {
+        SizeWord::Ramp => ChunkSizes::Ramp {
             from_bytes: min_bytes,
             to_bytes: max_bytes,
             triggers: block.integer("ramp_triggers").unwrap_or(1_000_000),
         },
-        _ => ChunkSizes::Fixed { bytes },
+        SizeWord::Fixed => ChunkSizes::Fixed { bytes },
     }
 }
 

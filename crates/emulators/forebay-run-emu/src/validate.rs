@@ -15,7 +15,7 @@ pub use forebay_readout::validate::{
 use thiserror::Error;
 
 /// Kinds of faults, in the order in which they are listed.
-pub const FAULT_KINDS: [&str; 18] = forebay_emu::card::board::Defect::NAMES;
+pub const FAULT_KINDS: &[&str] = forebay_emu::card::board::DefectKind::NAMES;
 
 /// Why a campaign could not be carried out.
 #[derive(Debug, Error)]

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::error::LedgerError;
 use crate::schema::{HistogramId, Schema};
+use crate::snapshot::Snapshot;
 use crate::sync::{AtomicU64, Ordering};
 use crate::words::Words;
 
@@ -274,5 +275,35 @@ mod tests {
         }
         assert_eq!(next, 1 << RANGE_BITS);
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+}
+/// Percentiles of a histogram, as records of runs have them; all 0 without values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Percentiles {
+    /// Of the histogram of this name.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot, name: &str) -> Self {
+        let mut all = snapshot.histograms.iter();
+        let Some(histogram) = all.find(|histogram| histogram.name == name) else {
+            return Self::default();
+        };
+        let at = |percent| histogram.percentile(percent);
+        Self {
+            p50: at(50.0),
+            p90: at(90.0),
+            p99: at(99.0),
+            max: at(100.0),
+        }
     }
 }

@@ -87,7 +87,7 @@ pub use closing::{NO_SUBSCRIBER, last_words};
 pub use directory::{MAX_GROUP_WORDS, MAX_HELP_BYTES, MAX_LOSS_ROWS, MAX_NAME_BYTES};
 pub use error::{LedgerError, SchemaError};
 pub use group::{GroupWriter, READ_ATTEMPTS};
-pub use histogram::{BUCKETS, Histogram, HistogramSummary, HistogramWriter};
+pub use histogram::{BUCKETS, Histogram, HistogramSummary, HistogramWriter, Percentiles};
 pub use layout::{HEADER_WORDS, LINE_WORDS, MAGIC, MAX_WORDS, VERSION, VERSION_OLDEST};
 pub use leak::{Leak, LeakError};
 pub use link::LinkSpec;

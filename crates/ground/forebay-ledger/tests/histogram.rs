@@ -6,10 +6,13 @@
     reason = "a test fails by panicking"
 )]
 
-use forebay_ledger::{Histogram, HistogramWriter, LedgerReader, RunWriter, SchemaBuilder, Words};
+use forebay_ledger::{
+    Histogram, HistogramWriter, LedgerReader, Percentiles, RunWriter, SchemaBuilder, Snapshot,
+    Words,
+};
 use proptest::prelude::*;
 
-fn record(values: &[u64]) -> Histogram {
+fn snapshot(values: &[u64]) -> Snapshot {
     let mut s = SchemaBuilder::new("r");
     let id = s.histogram("latency_ns", "ns", "source1");
     let schema = s.finish().unwrap();
@@ -21,12 +24,20 @@ fn record(values: &[u64]) -> Histogram {
         let mut writer = HistogramWriter::attach(&schema, &memory, id).unwrap();
         half.iter().for_each(|&value| writer.record(value));
     }
-    LedgerReader::open(&memory)
-        .unwrap()
-        .snapshot()
-        .unwrap()
-        .histograms
-        .remove(0)
+    LedgerReader::open(&memory).unwrap().snapshot().unwrap()
+}
+
+fn record(values: &[u64]) -> Histogram {
+    snapshot(values).histograms.remove(0)
+}
+
+#[test]
+fn percentiles_are_found_by_the_histograms_name() {
+    let values: Vec<u64> = (1..=20).collect();
+    let of = |name| Percentiles::of(&snapshot(&values), name);
+    let Percentiles { p50, p90, p99, max } = of("latency_ns");
+    assert_eq!([p50, p90, p99, max], [10, 18, 20, 20]);
+    assert_eq!(of("latency"), Percentiles::default());
 }
 
 #[test]

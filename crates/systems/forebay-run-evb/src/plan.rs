@@ -10,6 +10,7 @@ pub use forebay_evb::Completion;
 use forebay_evb::Config as BuilderConfig;
 use forebay_host::doctor::Needs;
 use forebay_ring::RingSetSpec;
+use forebay_settings::choices;
 pub use forebay_sink::{FilePlan, MoverLimit, Stall, TcpPlan};
 use forebay_wire::subevent::TriggerBits;
 use serde::{Deserialize, Serialize};
@@ -43,15 +44,17 @@ pub struct SourcePlan {
     pub ring_bytes: u64,
 }
 
-/// What the receiver does when a source's queue is full.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FullPolicy {
-    /// Leave the data in the socket buffer; what overflows there the kernel counts. The default for a port with one source.
-    #[default]
-    Hold,
-    /// Receive and drop, charged to the source; the others on the port go on.
-    Drop,
+choices! {
+    /// What the receiver does when a source's queue is full.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum FullPolicy {
+        /// Leave the data in the socket buffer; what overflows there the kernel counts. The default for a port with one source.
+        #[default]
+        Hold = "hold",
+        /// Receive and drop, charged to the source; the others on the port go on.
+        Drop = "drop",
+    }
 }
 
 /// Settings of the receiver.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use forebay_ledger::{Closed, Counter, Lost, Snapshot, Supervisor as Life, Verdict, audit};
+use forebay_ledger::{
+    Closed, Counter, Lost, Percentiles, Snapshot, Supervisor as Life, Verdict, audit,
+};
 use forebay_run::error::RunError;
 use forebay_run::removed::Removed;
 use forebay_sink::files::files_of_runs;
@@ -16,19 +18,6 @@ use crate::plan::{Memory, Plan, SinkKind};
 use crate::supervisor::Outcome;
 use forebay_evb::silence::Heard;
 use forebay_evb::triggers::Triggers;
-
-/// Latency and size of events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Percentiles {
-    /// Median.
-    pub p50: u64,
-    /// 90th percentile.
-    pub p90: u64,
-    /// 99th percentile.
-    pub p99: u64,
-    /// Largest.
-    pub max: u64,
-}
 
 /// Summary of one run.
 #[derive(Debug, Clone, Serialize)]
@@ -164,8 +153,8 @@ impl Summary {
                 .as_ref()
                 .is_some_and(|words| value(words.limited) != 0),
             duration_s: outcome.duration_s,
-            event_latency_ns: percentiles(snapshot, "event_latency_ns"),
-            event_bytes: percentiles(snapshot, "event_bytes"),
+            event_latency_ns: Percentiles::of(snapshot, "event_latency_ns"),
+            event_bytes: Percentiles::of(snapshot, "event_bytes"),
             taints: outcome.taints.clone(),
             warnings: outcome.warnings.clone(),
             memory: plan.memory(),
@@ -184,23 +173,6 @@ fn span_s(books: &Books, snapshot: &Snapshot) -> f64 {
         .map_or(0, |words| snapshot.value(words.start_ns));
     let first = if trigger > 0 { trigger } else { message };
     last.saturating_sub(first) as f64 / 1e9
-}
-
-fn percentiles(snapshot: &Snapshot, name: &str) -> Percentiles {
-    let Some(histogram) = snapshot
-        .histograms
-        .iter()
-        .find(|histogram| histogram.name == name)
-    else {
-        return Percentiles::default();
-    };
-    let at = |percent| histogram.percentile(percent);
-    Percentiles {
-        p50: at(50.0),
-        p90: at(90.0),
-        p99: at(99.0),
-        max: at(100.0),
-    }
 }
 
 /// Files of this run: those in the sinks' directories whose start event carries one of its run numbers.

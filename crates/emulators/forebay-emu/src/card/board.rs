@@ -42,7 +42,7 @@ use forebay_wire::felix::board::{
 pub use self::config::{
     BOARD_BUFFERS, BOARD_FIRMWARE, BOARD_KIND, BOARD_LINKS, BoardConfig, BoardError, Firmware,
 };
-pub use self::defect::{Defect, Fault, Repair};
+pub use self::defect::{Defect, DefectKind, Fault, Repair};
 pub use self::draw::draw;
 use self::lanes::Lanes;
 use self::queues::Queues;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use forebay_emu::card::CardConfig;
 use forebay_emu::card::board::{
-    BOARD_FIRMWARE, BOARD_LINKS, BoardConfig, Defect, Fault, Firmware, Repair,
+    BOARD_FIRMWARE, BOARD_LINKS, BoardConfig, Defect, DefectKind, Fault, Firmware, Repair,
 };
 use forebay_readout::validate::Limits;
 use forebay_run::config::block::Block;
@@ -115,24 +115,24 @@ pub(super) fn of_card(
 }
 
 /// Which keys belong to a kind.
-fn keys_of(kind: &str) -> &'static [&'static str] {
+fn keys_of(kind: DefectKind) -> &'static [&'static str] {
     match kind {
-        "stuck_register_bit" => &["address", "bit", "high"],
-        "stuck_address_line" => &["line", "high"],
-        "wrong_firmware" => &["version"],
-        "dead_link" | "mark_ignored" => &["link"],
-        "unsteady_link" => &["link", "chance_ppm"],
-        "swapped_links" => &["link", "other_link"],
-        "bit_errors" => &["link", "wrong_per_1e15_bits"],
-        "stuck_data_bit" => &["dma_buffer", "bit", "high"],
-        "stuck_dma_line" => &["dma_buffer", "line", "high"],
-        "lost_blocks" => &["dma_buffer", "every"],
-        "no_interrupt" => &["dma_buffer"],
-        "slow_memory" => &["percent"],
-        "triggers_skipped" => &["every"],
-        "bcr_lost" => &["chance_ppm"],
-        "xoff_stuck" => &["link", "high"],
-        _ => &[],
+        DefectKind::StuckRegisterBit => &["address", "bit", "high"],
+        DefectKind::StuckAddressLine => &["line", "high"],
+        DefectKind::WrongFirmware => &["version"],
+        DefectKind::DeadLink | DefectKind::MarkIgnored => &["link"],
+        DefectKind::UnsteadyLink => &["link", "chance_ppm"],
+        DefectKind::SwappedLinks => &["link", "other_link"],
+        DefectKind::BitErrors => &["link", "wrong_per_1e15_bits"],
+        DefectKind::StuckDataBit => &["dma_buffer", "bit", "high"],
+        DefectKind::StuckDmaLine => &["dma_buffer", "line", "high"],
+        DefectKind::LostBlocks => &["dma_buffer", "every"],
+        DefectKind::NoInterrupt => &["dma_buffer"],
+        DefectKind::SlowMemory => &["percent"],
+        DefectKind::TriggersSkipped => &["every"],
+        DefectKind::BcrLost => &["chance_ppm"],
+        DefectKind::XoffStuck => &["link", "high"],
+        DefectKind::NoAnswer | DefectKind::TtcUnlocked => &[],
     }
 }
 
@@ -145,12 +145,12 @@ pub(super) fn defect(block: &Block<'_, '_>, board: &BoardConfig) -> Option<Fault
             "add kind = \"dead_link\"",
         );
     }
-    let kind = block.choice("kind")?;
+    let kind: DefectKind = block.one_of("kind")?;
     let own = keys_of(kind);
     for key in DEFECTS.keys {
         let is_own = own.contains(&key.name) || ["kind", "card", "cure"].contains(&key.name);
         if !is_own {
-            block.idle(key.name, &format!("it is no part of {kind}"));
+            block.idle(key.name, &format!("it is no part of {}", kind.name()));
         }
     }
     let of = |name, otherwise: u64| block.integer(name).unwrap_or(otherwise);
@@ -160,44 +160,42 @@ pub(super) fn defect(block: &Block<'_, '_>, board: &BoardConfig) -> Option<Fault
     let high = block.flag("high").unwrap_or(false);
     let chance = of("chance_ppm", 100_000) as f64 * 1e-6;
     let defect = match kind {
-        "no_answer" => Defect::NoAnswer,
-        "stuck_register_bit" => Defect::StuckRegisterBit {
+        DefectKind::NoAnswer => Defect::NoAnswer,
+        DefectKind::StuckRegisterBit => Defect::StuckRegisterBit {
             address: of("address", 0x100) as u32,
             bit,
             high,
         },
-        "stuck_address_line" => Defect::StuckAddressLine { line, high },
-        "wrong_firmware" => Defect::WrongFirmware(Firmware {
+        DefectKind::StuckAddressLine => Defect::StuckAddressLine { line, high },
+        DefectKind::WrongFirmware => Defect::WrongFirmware(Firmware {
             version: of("version", 0x0501_0000) as u32,
             commit: !BOARD_FIRMWARE.commit,
             mode: BOARD_FIRMWARE.mode,
         }),
-        "dead_link" => Defect::DeadLink { link },
-        "unsteady_link" => Defect::UnsteadyLink {
+        DefectKind::DeadLink => Defect::DeadLink { link },
+        DefectKind::UnsteadyLink => Defect::UnsteadyLink {
             link,
             fails: chance,
         },
-        "swapped_links" => Defect::SwappedLinks {
+        DefectKind::SwappedLinks => Defect::SwappedLinks {
             links: [link, byte("other_link", 1)],
         },
-        "bit_errors" => Defect::BitErrors {
+        DefectKind::BitErrors => Defect::BitErrors {
             link,
             rate: of("wrong_per_1e15_bits", 1_000_000_000) as f64 * 1e-15,
         },
-        "stuck_data_bit" => Defect::StuckDataBit { buffer, bit, high },
-        "stuck_dma_line" => Defect::StuckDmaLine { buffer, line, high },
-        "lost_blocks" => Defect::LostBlocks { buffer, every },
-        "no_interrupt" => Defect::NoInterrupt { buffer },
-        "slow_memory" => Defect::SlowMemory {
+        DefectKind::StuckDataBit => Defect::StuckDataBit { buffer, bit, high },
+        DefectKind::StuckDmaLine => Defect::StuckDmaLine { buffer, line, high },
+        DefectKind::LostBlocks => Defect::LostBlocks { buffer, every },
+        DefectKind::NoInterrupt => Defect::NoInterrupt { buffer },
+        DefectKind::SlowMemory => Defect::SlowMemory {
             share: of("percent", 50) as f64 / 100.0,
         },
-        "ttc_unlocked" => Defect::TtcUnlocked,
-        "triggers_skipped" => Defect::TriggersSkipped { every },
-        "bcr_lost" => Defect::BcrLost { chance },
-        "mark_ignored" => Defect::MarkIgnored { link },
-        "xoff_stuck" => Defect::XoffStuck { link, high },
-        // No other one is a choice.
-        _ => return None,
+        DefectKind::TtcUnlocked => Defect::TtcUnlocked,
+        DefectKind::TriggersSkipped => Defect::TriggersSkipped { every },
+        DefectKind::BcrLost => Defect::BcrLost { chance },
+        DefectKind::MarkIgnored => Defect::MarkIgnored { link },
+        DefectKind::XoffStuck => Defect::XoffStuck { link, high },
     };
     let cure = block.choice("cure").unwrap_or("none");
     let cure = Repair::ALL.into_iter().find(|repair| repair.name() == cure);
@@ -231,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_kind_can_be_written() {
-        for kind in Defect::NAMES {
+        for kind in DefectKind::NAMES.iter().copied() {
             let text = format!(
                 "[batch]\ncards = 2\n[[defects]]\ncard = 1\nkind = \"{kind}\"\ncure = \"reseat\"\n"
             );

@@ -4,6 +4,7 @@ mod batch;
 mod card;
 mod from_host;
 
+use super::words::{LinkWord, SizeWord, SpreadWord};
 use forebay_emu::card::CardFault;
 
 use forebay_run::config::keys::Default::{Depends, Required, Value};
@@ -33,7 +34,7 @@ pub const TTC: Section = Section {
         ),
         key(
             "spread",
-            Choice(&["fixed", "poisson", "trains"]),
+            Choice(SpreadWord::NAMES),
             Value("\"fixed\""),
             "How they are spread: at the same distance, at random, or at random over trains of filled bunches.",
         ),
@@ -102,7 +103,7 @@ pub const CHUNKS: Section = Section {
     keys: &[
         key(
             "sizes",
-            Choice(&["fixed", "uniform", "normal", "lognormal", "ramp"]),
+            Choice(SizeWord::NAMES),
             Value("\"fixed\""),
             "How long chunks are.",
         ),
@@ -198,7 +199,7 @@ pub const LINKS: Section = Section {
     keys: &[
         key(
             "kind",
-            Choice(&["full", "gbt"]),
+            Choice(LinkWord::NAMES),
             Value("\"full\""),
             "Whole links of 9.6 Gb/s (FULL mode), or E-links of GBT links.",
         ),

@@ -1,4 +1,4 @@
-use forebay_emu::card::board::{BoardConfig, Defect, Fault, Repair, draw};
+use forebay_emu::card::board::{BoardConfig, Defect, DefectKind, Fault, Repair, draw};
 use forebay_emu::rng::{Xoshiro256, hash};
 use forebay_readout::validate::{Outcome, Suspect, Verdict};
 
@@ -8,7 +8,7 @@ use super::batch::name;
 use super::*;
 
 /// Cards that all have faults of one kind, drawn from the seed.
-fn of_kind(kind: usize, cards: usize, seed: u64) -> BatchPlan {
+fn of_kind(kind: DefectKind, cards: usize, seed: u64) -> BatchPlan {
     let config = BoardConfig::new(6, 2);
     let mut rng = Xoshiro256::new(hash(seed, kind as u64));
     let plan = |number| CardPlan {
@@ -47,7 +47,7 @@ fn one(defect: Defect, cure: Option<Repair>) -> ValidatedCard {
 
 #[test]
 fn suspects_are_called_as_the_faults_are() {
-    assert_eq!(Suspect::ALL.map(Suspect::name), Defect::NAMES);
+    assert_eq!(Suspect::ALL.map(Suspect::name), DefectKind::NAMES);
     let all = Repair::ALL.map(Repair::name);
     for suspect in Suspect::ALL {
         for remedy in suspect.remedies() {
@@ -62,8 +62,9 @@ fn every_kind_of_fault_is_found_and_named() {
     const CARDS: usize = 8;
     println!("kind: of {CARDS} cards found, named, placed, recovered, rejected, escaped");
     let mut found = Vec::new();
-    for (kind, name) in Defect::NAMES.into_iter().enumerate() {
-        let report = validated(&of_kind(kind, CARDS, 7));
+    for kind in DefectKind::ALL {
+        let name = kind.name();
+        let report = validated(&of_kind(*kind, CARDS, 7));
         let row = report.summary.faults[name];
         println!(
             "{name}: {} {} {} {} {} {}",

@@ -8,6 +8,8 @@ use forebay_link::bytes::{Address, AddressError};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
+use forebay_settings::Choices;
+
 use super::keys::{Key, Kind, Section, name_fault};
 use super::mistake::Words;
 use super::page::{Page, find};
@@ -109,6 +111,11 @@ impl<'p, 'a> Block<'p, 'a> {
             return self.refuse(key, value, "there is no such choice", &remedy);
         }
         chosen.copied()
+    }
+
+    /// One of the words of its key, which are those of the choice.
+    pub fn one_of<C: Choices>(&self, name: &str) -> Option<C> {
+        self.choice(name).and_then(C::named)
     }
 
     /// A name that can enter accounts and file names.

@@ -1,5 +1,7 @@
 //! All sections and keys of a chain file, in the order in which they are documented.
 
+use super::sinks::{FullWord, SinkWord};
+use crate::plan::{Completion, FullPolicy};
 use Default::{Depends, Required, Value};
 use Kind::{
     Address, Choice, Flag, Integer, Integers, Link, Name, Path, PowerOfTwo, Socket, Sockets, ZeroOr,
@@ -125,7 +127,7 @@ pub const RECEIVER: Section = Section {
         ),
         key(
             "full",
-            Choice(&["hold", "drop"]),
+            Choice(FullPolicy::NAMES),
             Value("\"hold\""),
             "When a queue is full. Hold: data waits in the socket's buffer, and what overflows there the kernel counts. Drop: it is received, dropped, and charged to the source.",
         ),
@@ -281,7 +283,7 @@ pub const BUILDER: Section = Section {
     keys: &[
         key(
             "completion",
-            Choice(&["wait", "partial", "discard"]),
+            Choice(Completion::NAMES),
             Value("\"partial\""),
             "An event that lacks a source. Wait: each waits for every source up to the time-out, then what came is written. Partial: the same, but a source waited for in vain is not waited for again until it speaks. Discard: only complete events are written.",
         ),
@@ -356,7 +358,7 @@ pub const SINKS: Section = Section {
     keys: &[
         key(
             "kind",
-            Choice(&["file", "null", "tcp"]),
+            Choice(SinkWord::NAMES),
             Required,
             "HLD files; nothing (counted and forgotten); another host, where `forebay mover` writes.",
         ),
@@ -374,7 +376,7 @@ pub const SINKS: Section = Section {
         ),
         key(
             "full",
-            Choice(&["block", "drop"]),
+            Choice(FullWord::NAMES),
             Depends("`\"block\"` for files, `\"drop\"` for tcp"),
             "When the queue is full. Block: hold the builder for at most `block_ms_max`, then drop events for this sink until it has room again. Drop: at once. Not for null.",
         ),

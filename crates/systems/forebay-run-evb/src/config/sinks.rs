@@ -5,8 +5,32 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use forebay_settings::choices;
+
 use crate::plan::{Backpressure, FilePlan, SinkKind, SinkPlan, TcpPlan};
 use crate::presets;
+
+choices! {
+    /// What kind of sink it is.
+    pub(super) enum SinkWord {
+        /// HLD files here.
+        File = "file",
+        /// Nothing is kept.
+        Null = "null",
+        /// A mover writes files elsewhere.
+        Tcp = "tcp",
+    }
+}
+
+choices! {
+    /// What happens when its queue is full.
+    pub(super) enum FullWord {
+        /// The builder waits.
+        Block = "block",
+        /// Events are dropped.
+        Drop = "drop",
+    }
+}
 
 /// Most sinks of a run.
 const SINKS_MAX: usize = 16;
@@ -34,7 +58,7 @@ pub(super) fn read(blocks: &[Block<'_, '_>], run_dir: &Path) -> Vec<SinkPlan> {
     let mut kinds: HashMap<&str, usize> = HashMap::new();
     let mut sinks = Vec::new();
     for block in blocks {
-        let Some(kind) = block.choice("kind") else {
+        let Some(kind) = block.one_of::<SinkWord>("kind") else {
             if !block.has("kind") {
                 let right = "kind = \"file\", \"null\" or \"tcp\"";
                 block.complain_whole(
@@ -45,12 +69,12 @@ pub(super) fn read(blocks: &[Block<'_, '_>], run_dir: &Path) -> Vec<SinkPlan> {
             }
             continue;
         };
-        let number = kinds.entry(kind).or_default();
+        let number = kinds.entry(kind.name()).or_default();
         *number += 1;
         let default_name = if *number == 1 {
-            kind.to_owned()
+            kind.name().to_owned()
         } else {
-            format!("{kind}{number}")
+            format!("{}{number}", kind.name())
         };
         sinks.push(one(block, kind, default_name, run_dir));
     }
@@ -58,21 +82,21 @@ pub(super) fn read(blocks: &[Block<'_, '_>], run_dir: &Path) -> Vec<SinkPlan> {
     sinks
 }
 
-fn one(block: &Block<'_, '_>, kind: &str, default_name: String, run_dir: &Path) -> SinkPlan {
+fn one(block: &Block<'_, '_>, kind: SinkWord, default_name: String, run_dir: &Path) -> SinkPlan {
     let mut sink = match kind {
-        "null" => presets::null_sink(),
-        "tcp" => presets::tcp_sink(address(block)),
-        _ => presets::file_sink(run_dir.to_path_buf(), "be"),
+        SinkWord::Null => presets::null_sink(),
+        SinkWord::Tcp => presets::tcp_sink(address(block)),
+        SinkWord::File => presets::file_sink(run_dir.to_path_buf(), "be"),
     };
     sink.name = block.name("name").unwrap_or(default_name);
     let idle = |keys: &[&str], because| keys.iter().for_each(|key| block.idle(key, because));
-    if kind != "file" {
+    if kind != SinkWord::File {
         idle(&FILE_KEYS, "this sink writes no files here");
     }
-    if kind != "tcp" {
+    if kind != SinkWord::Tcp {
         idle(&TCP_KEYS, "this sink connects to nobody");
     }
-    if kind == "null" {
+    if kind == SinkWord::Null {
         idle(&ROTATION_KEYS, "this sink writes no files");
         idle(&QUEUE_KEYS, "a null sink takes everything at once");
         return sink;
@@ -89,8 +113,9 @@ fn one(block: &Block<'_, '_>, kind: &str, default_name: String, run_dir: &Path) 
 
 /// What `full` says, or what the kind of sink does without it.
 fn backpressure(block: &Block<'_, '_>, usual: Backpressure) -> Backpressure {
-    let drops = match block.choice("full") {
-        Some(word) => word == "drop",
+    let drops = match block.one_of("full") {
+        Some(FullWord::Drop) => true,
+        Some(FullWord::Block) => false,
         None => usual == Backpressure::Drop,
     };
     if drops {

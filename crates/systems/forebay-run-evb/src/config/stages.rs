@@ -2,7 +2,7 @@
 
 use forebay_run::config::block::Block;
 
-use crate::plan::{BuilderPlan, Completion, FullPolicy, Plan, ReceiverPlan};
+use crate::plan::{BuilderPlan, Plan, ReceiverPlan};
 use crate::presets;
 
 /// What a datagram needs free in a queue beside the message before it.
@@ -19,11 +19,7 @@ pub(super) fn receiver(block: &Block<'_, '_>, ports: usize) -> ReceiverPlan {
     plan.gather_us = block.integer("gather_us").unwrap_or(plan.gather_us);
     plan.stamps = block.flag("stamps").unwrap_or(plan.stamps);
     plan.gro = block.flag("gro").unwrap_or(plan.gro);
-    plan.full = match block.choice("full") {
-        Some("drop") => FullPolicy::Drop,
-        Some("hold") => FullPolicy::Hold,
-        Some(_) | None => plan.full,
-    };
+    plan.full = block.one_of("full").unwrap_or(plan.full);
     (plan.cpu, plan.real_time) = place(block);
     plan
 }
@@ -31,12 +27,7 @@ pub(super) fn receiver(block: &Block<'_, '_>, ports: usize) -> ReceiverPlan {
 /// The builder.
 pub(super) fn builder(block: &Block<'_, '_>) -> BuilderPlan {
     let mut plan = presets::builder();
-    plan.completion = match block.choice("completion") {
-        Some("wait") => Completion::Wait,
-        Some("discard") => Completion::Discard,
-        Some("partial") => Completion::Partial,
-        Some(_) | None => plan.completion,
-    };
+    plan.completion = block.one_of("completion").unwrap_or(plan.completion);
     plan.trigger_bits = small(block, "trigger_bits").unwrap_or(plan.trigger_bits);
     plan.trigger_step = small(block, "trigger_step").unwrap_or(plan.trigger_step);
     plan.check_tag = block.flag("check_tag").unwrap_or(plan.check_tag);

@@ -80,7 +80,7 @@ impl Batch {
         let judged = summary.named + summary.misnamed + summary.missed;
         let residual = summary.cards.abs_diff(ends) + summary.faulty.abs_diff(judged);
         row.add("residual_items", residual);
-        for kind in validate::FAULT_KINDS {
+        for kind in validate::FAULT_KINDS.iter().copied() {
             let one = summary.faults.get(kind).copied().unwrap_or_default();
             row.add(&format!("{kind}_cards"), one.cards);
             let fates = [one.recovered, one.rejected, one.cards - one.found];
@@ -134,7 +134,7 @@ pub(super) fn bars(rows: &[Row]) -> Bars {
     );
     let mut batches = vec![theirs, ours];
     batches.extend(rows.iter().map(found));
-    let kinds = validate::FAULT_KINDS.into_iter().map(|kind| {
+    let kinds = validate::FAULT_KINDS.iter().map(|kind| {
         let fates = FATES.map(|fate| total(rows, &format!("{kind}_{fate}")));
         of(kind.replace('_', " "), 0.0, fates, false)
     });

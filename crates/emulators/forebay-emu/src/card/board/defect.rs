@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use forebay_settings::choices;
+
 use super::config::Firmware;
 
 /// A defect below the face that diagnostics see.
@@ -113,59 +115,77 @@ pub enum Defect {
 }
 
 impl Defect {
-    /// How many kinds there are.
-    pub const COUNT: usize = 18;
-    /// The names of the kinds, by [`index`](Self::index).
-    pub const NAMES: [&str; Self::COUNT] = [
-        "no_answer",
-        "stuck_register_bit",
-        "stuck_address_line",
-        "wrong_firmware",
-        "dead_link",
-        "unsteady_link",
-        "swapped_links",
-        "bit_errors",
-        "stuck_data_bit",
-        "stuck_dma_line",
-        "lost_blocks",
-        "no_interrupt",
-        "slow_memory",
-        "ttc_unlocked",
-        "triggers_skipped",
-        "bcr_lost",
-        "mark_ignored",
-        "xoff_stuck",
-    ];
-
-    /// Its kind's place among all.
+    /// Its kind.
     #[must_use]
-    pub const fn index(&self) -> usize {
+    pub const fn kind(&self) -> DefectKind {
         match self {
-            Self::NoAnswer => 0,
-            Self::StuckRegisterBit { .. } => 1,
-            Self::StuckAddressLine { .. } => 2,
-            Self::WrongFirmware(_) => 3,
-            Self::DeadLink { .. } => 4,
-            Self::UnsteadyLink { .. } => 5,
-            Self::SwappedLinks { .. } => 6,
-            Self::BitErrors { .. } => 7,
-            Self::StuckDataBit { .. } => 8,
-            Self::StuckDmaLine { .. } => 9,
-            Self::LostBlocks { .. } => 10,
-            Self::NoInterrupt { .. } => 11,
-            Self::SlowMemory { .. } => 12,
-            Self::TtcUnlocked => 13,
-            Self::TriggersSkipped { .. } => 14,
-            Self::BcrLost { .. } => 15,
-            Self::MarkIgnored { .. } => 16,
-            Self::XoffStuck { .. } => 17,
+            Self::NoAnswer => DefectKind::NoAnswer,
+            Self::StuckRegisterBit { .. } => DefectKind::StuckRegisterBit,
+            Self::StuckAddressLine { .. } => DefectKind::StuckAddressLine,
+            Self::WrongFirmware(_) => DefectKind::WrongFirmware,
+            Self::DeadLink { .. } => DefectKind::DeadLink,
+            Self::UnsteadyLink { .. } => DefectKind::UnsteadyLink,
+            Self::SwappedLinks { .. } => DefectKind::SwappedLinks,
+            Self::BitErrors { .. } => DefectKind::BitErrors,
+            Self::StuckDataBit { .. } => DefectKind::StuckDataBit,
+            Self::StuckDmaLine { .. } => DefectKind::StuckDmaLine,
+            Self::LostBlocks { .. } => DefectKind::LostBlocks,
+            Self::NoInterrupt { .. } => DefectKind::NoInterrupt,
+            Self::SlowMemory { .. } => DefectKind::SlowMemory,
+            Self::TtcUnlocked => DefectKind::TtcUnlocked,
+            Self::TriggersSkipped { .. } => DefectKind::TriggersSkipped,
+            Self::BcrLost { .. } => DefectKind::BcrLost,
+            Self::MarkIgnored { .. } => DefectKind::MarkIgnored,
+            Self::XoffStuck { .. } => DefectKind::XoffStuck,
         }
     }
 
     /// The name of its kind.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        Self::NAMES[self.index()]
+        self.kind().name()
+    }
+}
+
+choices! {
+    /// The kinds of defects.
+    pub enum DefectKind {
+        /// [`Defect::NoAnswer`].
+        NoAnswer = "no_answer",
+        /// [`Defect::StuckRegisterBit`].
+        StuckRegisterBit = "stuck_register_bit",
+        /// [`Defect::StuckAddressLine`].
+        StuckAddressLine = "stuck_address_line",
+        /// [`Defect::WrongFirmware`].
+        WrongFirmware = "wrong_firmware",
+        /// [`Defect::DeadLink`].
+        DeadLink = "dead_link",
+        /// [`Defect::UnsteadyLink`].
+        UnsteadyLink = "unsteady_link",
+        /// [`Defect::SwappedLinks`].
+        SwappedLinks = "swapped_links",
+        /// [`Defect::BitErrors`].
+        BitErrors = "bit_errors",
+        /// [`Defect::StuckDataBit`].
+        StuckDataBit = "stuck_data_bit",
+        /// [`Defect::StuckDmaLine`].
+        StuckDmaLine = "stuck_dma_line",
+        /// [`Defect::LostBlocks`].
+        LostBlocks = "lost_blocks",
+        /// [`Defect::NoInterrupt`].
+        NoInterrupt = "no_interrupt",
+        /// [`Defect::SlowMemory`].
+        SlowMemory = "slow_memory",
+        /// [`Defect::TtcUnlocked`].
+        TtcUnlocked = "ttc_unlocked",
+        /// [`Defect::TriggersSkipped`].
+        TriggersSkipped = "triggers_skipped",
+        /// [`Defect::BcrLost`].
+        BcrLost = "bcr_lost",
+        /// [`Defect::MarkIgnored`].
+        MarkIgnored = "mark_ignored",
+        /// [`Defect::XoffStuck`].
+        XoffStuck = "xoff_stuck",
     }
 }
 

@@ -6,32 +6,34 @@
 use forebay_wire::felix::board::{Access, REGISTERS};
 
 use super::config::{BOARD_FIRMWARE, BoardConfig, Firmware};
-use super::defect::{Defect, Fault, Repair};
+use super::defect::{Defect, DefectKind, Fault, Repair};
 use crate::rng::Xoshiro256;
 
 use Repair::{CleanFibre, Replug, Reprogram, Reseat, Resolder, Transceiver};
 
-/// Of a hundred faults of each kind, how many a repair cures; the others are for good. By [`Defect::index`].
-const CURES: [&[(Repair, u64)]; Defect::COUNT] = [
-    &[(Reseat, 70), (Resolder, 15)],
-    &[(Reprogram, 45), (Resolder, 30)],
-    &[(Reprogram, 60), (Resolder, 15)],
-    &[(Reprogram, 95)],
-    &[(Transceiver, 50), (CleanFibre, 25), (Resolder, 10)],
-    &[(CleanFibre, 50), (Transceiver, 30)],
-    &[(Replug, 90)],
-    &[(CleanFibre, 60), (Transceiver, 25)],
-    &[(Reseat, 40), (Resolder, 35)],
-    &[(Reprogram, 40), (Resolder, 35)],
-    &[(Reseat, 50), (Reprogram, 25)],
-    &[(Reseat, 60), (Reprogram, 25)],
-    &[(Reseat, 65), (Reprogram, 15)],
-    &[(CleanFibre, 40), (Transceiver, 40)],
-    &[(Reprogram, 60), (Transceiver, 15)],
-    &[(Reprogram, 60), (Transceiver, 15)],
-    &[(Reprogram, 80)],
-    &[(Reprogram, 55), (Resolder, 25)],
-];
+/// Of a hundred faults of a kind, how many a repair cures; the others are for good.
+const fn cures(kind: DefectKind) -> &'static [(Repair, u64)] {
+    match kind {
+        DefectKind::NoAnswer => &[(Reseat, 70), (Resolder, 15)],
+        DefectKind::StuckRegisterBit => &[(Reprogram, 45), (Resolder, 30)],
+        DefectKind::StuckAddressLine => &[(Reprogram, 60), (Resolder, 15)],
+        DefectKind::WrongFirmware => &[(Reprogram, 95)],
+        DefectKind::DeadLink => &[(Transceiver, 50), (CleanFibre, 25), (Resolder, 10)],
+        DefectKind::UnsteadyLink => &[(CleanFibre, 50), (Transceiver, 30)],
+        DefectKind::SwappedLinks => &[(Replug, 90)],
+        DefectKind::BitErrors => &[(CleanFibre, 60), (Transceiver, 25)],
+        DefectKind::StuckDataBit => &[(Reseat, 40), (Resolder, 35)],
+        DefectKind::StuckDmaLine => &[(Reprogram, 40), (Resolder, 35)],
+        DefectKind::LostBlocks => &[(Reseat, 50), (Reprogram, 25)],
+        DefectKind::NoInterrupt => &[(Reseat, 60), (Reprogram, 25)],
+        DefectKind::SlowMemory => &[(Reseat, 65), (Reprogram, 15)],
+        DefectKind::TtcUnlocked => &[(CleanFibre, 40), (Transceiver, 40)],
+        DefectKind::TriggersSkipped => &[(Reprogram, 60), (Transceiver, 15)],
+        DefectKind::BcrLost => &[(Reprogram, 60), (Transceiver, 15)],
+        DefectKind::MarkIgnored => &[(Reprogram, 80)],
+        DefectKind::XoffStuck => &[(Reprogram, 55), (Resolder, 25)],
+    }
+}
 
 /// Ranges of strengths, over whose logarithms they are spread.
 const ERROR_RATES: (f64, f64) = (1e-9, 1e-5);
@@ -45,13 +47,13 @@ fn log_between(range: (f64, f64), rng: &mut Xoshiro256) -> f64 {
     (range.0.ln() + (range.1.ln() - range.0.ln()) * rng.unit()).exp()
 }
 
-/// A fault of a kind ([`Defect::index`]; none: any), as a batch of such boards may have it.
+/// A fault of a kind (none: any), as a batch of such boards may have it.
 #[must_use]
-pub fn draw(kind: Option<usize>, config: &BoardConfig, rng: &mut Xoshiro256) -> Fault {
-    let any = rng.below(Defect::COUNT as u64) as usize;
+pub fn draw(kind: Option<DefectKind>, config: &BoardConfig, rng: &mut Xoshiro256) -> Fault {
+    let any = DefectKind::ALL[rng.below(DefectKind::ALL.len() as u64) as usize];
     let defect = defect(kind.unwrap_or(any), config, rng);
     let mut hundred = rng.below(100);
-    let cure = CURES[defect.index()].iter().find(|(_, share)| {
+    let cure = cures(defect.kind()).iter().find(|(_, share)| {
         let is_it = hundred < *share;
         hundred = hundred.wrapping_sub(*share);
         is_it
@@ -62,28 +64,28 @@ pub fn draw(kind: Option<usize>, config: &BoardConfig, rng: &mut Xoshiro256) -> 
     }
 }
 
-fn defect(kind: usize, config: &BoardConfig, rng: &mut Xoshiro256) -> Defect {
+fn defect(kind: DefectKind, config: &BoardConfig, rng: &mut Xoshiro256) -> Defect {
     let link = rng.below(config.links as u64) as u8;
     let buffer = rng.below(config.buffers as u64) as u8;
     let high = rng.below(2) == 1;
     match kind {
-        0 => Defect::NoAnswer,
-        1 => stuck_bit(rng),
-        2 => Defect::StuckAddressLine {
+        DefectKind::NoAnswer => Defect::NoAnswer,
+        DefectKind::StuckRegisterBit => stuck_bit(rng),
+        DefectKind::StuckAddressLine => Defect::StuckAddressLine {
             line: 4 + rng.below(8) as u8,
             high,
         },
-        3 => Defect::WrongFirmware(Firmware {
+        DefectKind::WrongFirmware => Defect::WrongFirmware(Firmware {
             version: BOARD_FIRMWARE.version - 1 - rng.below(2) as u32,
             commit: rng.bits() as u32,
             mode: if high { BOARD_FIRMWARE.mode } else { 0 },
         }),
-        4 => Defect::DeadLink { link },
-        5 => Defect::UnsteadyLink {
+        DefectKind::DeadLink => Defect::DeadLink { link },
+        DefectKind::UnsteadyLink => Defect::UnsteadyLink {
             link,
             fails: log_between(ALIGN_FAILS, rng),
         },
-        6 if config.links > 1 => {
+        DefectKind::SwappedLinks if config.links > 1 => {
             let step = 1 + rng.below(config.links as u64 - 1);
             let other = (u64::from(link) + step) % config.links as u64;
             Defect::SwappedLinks {
@@ -91,37 +93,37 @@ fn defect(kind: usize, config: &BoardConfig, rng: &mut Xoshiro256) -> Defect {
             }
         }
         // A board of one link has none to swap with.
-        6 | 7 => Defect::BitErrors {
+        DefectKind::SwappedLinks | DefectKind::BitErrors => Defect::BitErrors {
             link,
             rate: log_between(ERROR_RATES, rng),
         },
-        8 => Defect::StuckDataBit {
+        DefectKind::StuckDataBit => Defect::StuckDataBit {
             buffer,
             bit: rng.below(32) as u8,
             high,
         },
-        9 => Defect::StuckDmaLine {
+        DefectKind::StuckDmaLine => Defect::StuckDmaLine {
             buffer,
             line: 2 + rng.below(8) as u8,
             high,
         },
-        10 => Defect::LostBlocks {
+        DefectKind::LostBlocks => Defect::LostBlocks {
             buffer,
             every: log_between(LOST_EVERY, rng) as u64,
         },
-        11 => Defect::NoInterrupt { buffer },
-        12 => Defect::SlowMemory {
+        DefectKind::NoInterrupt => Defect::NoInterrupt { buffer },
+        DefectKind::SlowMemory => Defect::SlowMemory {
             share: log_between(SLOW_SHARES, rng),
         },
-        13 => Defect::TtcUnlocked,
-        14 => Defect::TriggersSkipped {
+        DefectKind::TtcUnlocked => Defect::TtcUnlocked,
+        DefectKind::TriggersSkipped => Defect::TriggersSkipped {
             every: log_between(SKIPPED_EVERY, rng) as u64,
         },
-        15 => Defect::BcrLost {
+        DefectKind::BcrLost => Defect::BcrLost {
             chance: log_between(BCR_LOST, rng),
         },
-        16 => Defect::MarkIgnored { link },
-        _ => Defect::XoffStuck { link, high },
+        DefectKind::MarkIgnored => Defect::MarkIgnored { link },
+        DefectKind::XoffStuck => Defect::XoffStuck { link, high },
     }
 }
 

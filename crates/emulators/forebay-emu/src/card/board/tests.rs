@@ -332,9 +332,9 @@ proptest! {
     fn every_kind_can_be_drawn_for_every_board(seed: u64, links in 1_usize..=24, buffers in 1_usize..=8) {
         let mut rng = Xoshiro256::new(seed);
         let config = BoardConfig::new(links, buffers);
-        for kind in 0..Defect::COUNT {
-            let fault = draw(Some(kind), &config, &mut rng);
-            prop_assert!(fault.defect.index() == kind || links == 1);
+        for kind in DefectKind::ALL {
+            let fault = draw(Some(*kind), &config, &mut rng);
+            prop_assert!(fault.defect.kind() == *kind || links == 1);
             let faults = vec![fault];
             let config = BoardConfig { faults, ..config.clone() };
             prop_assert!(Board::new(&config).is_ok());

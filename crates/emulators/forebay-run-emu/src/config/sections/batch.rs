@@ -1,6 +1,6 @@
 //! Sections of a batch of cards that is validated, and of what is broken in a card.
 
-use forebay_emu::card::board::Defect;
+use forebay_emu::card::board::DefectKind;
 
 use forebay_run::config::keys::Default::{Depends, Required, Value};
 use forebay_run::config::keys::Kind::{Choice, Flag, Integer, PowerOfTwo};
@@ -78,7 +78,7 @@ pub const DEFECTS: Section = Section {
     keys: &[
         key(
             "kind",
-            Choice(&Defect::NAMES),
+            Choice(DefectKind::NAMES),
             Required,
             "What: which of the keys below belong to it, stands with them.",
         ),

@@ -1,5 +1,6 @@
 //! The section of the card as a whole.
 
+use super::super::words::BlockWord;
 use forebay_run::config::keys::Default::{Depends, Value};
 use forebay_run::config::keys::Kind::{Choice, Flag, Integer, Name, Path, PowerOfTwo, Socket};
 use forebay_run::config::keys::{Section, key};
@@ -44,7 +45,7 @@ pub const CARD: Section = Section {
         ),
         key(
             "blocks",
-            Choice(&["phase2", "phase1", "phase1-wide"]),
+            Choice(BlockWord::NAMES),
             Value("\"phase2\""),
             "Format of blocks: marker 0xC0CE with 32-bit trailers, 0xABCD with 16-bit ones, or 0xABCE with 32-bit ones.",
         ),
