@@ -8,8 +8,22 @@ use std::sync::atomic::Ordering;
 
 use forebay_ledger::{
     AccountLine, Condition, DropLine, GroupWriter, HEADER_WORDS, LedgerReader, LinkLine, LinkSpec,
-    Reason, RunWriter, SchemaBuilder, Supervisor, Unit, Words, audit, prometheus,
+    Lossless, Reason, RunWriter, SchemaBuilder, Supervisor, Unit, Words, audit, prometheus,
+    reasons,
 };
+
+reasons! {
+    enum Refused {
+        Refused = "refused",
+    }
+}
+
+reasons! {
+    enum Bad {
+        Bad = "bad",
+        Late = "late",
+    }
+}
 
 const DIRECTORY: u8 = 1;
 const FITS: u8 = 2;
@@ -88,9 +102,9 @@ fn fit(values: &mut [u64]) {
 fn sound() -> Vec<u64> {
     let mut schema = SchemaBuilder::new("fuzzed");
     let (near, far) = (schema.group("near"), schema.group("far"));
-    let (from, sent) = schema.account(near, "send", "a", Unit::Datagrams, &["refused"]);
-    let (to, got) = schema.account(far, "receive", "a", Unit::Datagrams, &["bad", "late"]);
-    let _ = schema.unbalanced_account(far, "told", "a", Unit::Datagrams, &[]);
+    let (from, sent) = schema.account::<Refused>(near, "send", "a", Unit::Datagrams);
+    let (to, got) = schema.account::<Bad>(far, "receive", "a", Unit::Datagrams);
+    let _ = schema.unbalanced_account::<Lossless>(far, "told", "a", Unit::Datagrams);
     let confirmed = schema.confirmed(from);
     let (kernel, lost) = (schema.kernel_drop(far), schema.link_drop(far));
     let (published, taken) = (

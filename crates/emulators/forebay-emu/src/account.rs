@@ -8,15 +8,32 @@
 //! The second account's *out* is what enters the link to a receiver. Terms are counted where they
 //! happen; *held* is read from the queues themselves.
 
-use forebay_ledger::{Account, AccountId, Book, GroupId, SchemaBuilder, Tally, Unit};
+use forebay_ledger::{Account, AccountId, Book, DropReason, GroupId, SchemaBuilder, Unit, reasons};
 
 use crate::totals::{Amount, SourceTotals, Totals};
 
 /// The hop's name in accounts.
 pub const PLACE: &str = "generator";
-const DROPPED_MESSAGE: &str = "drop_message";
-const RESTART: &str = "restart";
-const SEND_FAILED: &str = "send_failed";
+
+reasons! {
+    /// Why sub-events that were made do not go out.
+    enum SubEventDrop {
+        /// A fault of the source.
+        Message = "drop_message",
+        /// The source began anew.
+        Restart = "restart",
+        /// The kernel refused their datagram.
+        SendFailed = "send_failed",
+    }
+}
+
+reasons! {
+    /// Why datagrams do not go out.
+    enum DatagramDrop {
+        /// The kernel refused them.
+        SendFailed = "send_failed",
+    }
+}
 
 /// The accounts of all sources, words of one group.
 #[derive(Debug, Clone)]
@@ -26,9 +43,9 @@ pub struct Accounts {
 
 #[derive(Debug, Clone)]
 struct SourceAccounts {
-    subevents: Account,
+    subevents: Account<SubEventDrop>,
     subevents_id: AccountId,
-    datagrams: Account,
+    datagrams: Account<DatagramDrop>,
     datagrams_id: AccountId,
 }
 
@@ -37,11 +54,8 @@ impl Accounts {
     pub fn declare(schema: &mut SchemaBuilder, group: GroupId, sources: usize) -> Self {
         let mut source = |n: usize| {
             let owner = format!("source{n}");
-            let reasons = [DROPPED_MESSAGE, RESTART, SEND_FAILED];
-            let (subevents_id, subevents) =
-                schema.account(group, PLACE, &owner, Unit::SubEvents, &reasons);
-            let (datagrams_id, datagrams) =
-                schema.account(group, PLACE, &owner, Unit::Datagrams, &[SEND_FAILED]);
+            let (subevents_id, subevents) = schema.account(group, PLACE, &owner, Unit::SubEvents);
+            let (datagrams_id, datagrams) = schema.account(group, PLACE, &owner, Unit::Datagrams);
             SourceAccounts {
                 subevents,
                 subevents_id,
@@ -79,32 +93,35 @@ impl Accounts {
 
 impl SourceAccounts {
     fn write(&self, books: &SourceTotals, book: &mut Book) {
-        let lost = [books.dropped_message, books.restart, books.send_failed];
-        write(
-            &self.subevents,
-            [books.made, books.sent, books.held],
-            &lost,
-            book,
-        );
+        let subevents = [books.made, books.sent, books.held];
+        let lost = |why| match why {
+            SubEventDrop::Message => books.dropped_message,
+            SubEventDrop::Restart => books.restart,
+            SubEventDrop::SendFailed => books.send_failed,
+        };
+        write(&self.subevents, subevents, lost, book);
         let datagrams = [
             books.datagrams_made,
             books.datagrams_sent,
             books.datagrams_held,
         ];
-        write(&self.datagrams, datagrams, &[books.datagrams_refused], book);
+        let lost = |why| match why {
+            DatagramDrop::SendFailed => books.datagrams_refused,
+        };
+        write(&self.datagrams, datagrams, lost, book);
     }
 }
 
-fn write(account: &Account, terms: [Amount; 3], dropped: &[Amount], book: &mut Book) {
+fn write<R: DropReason>(
+    account: &Account<R>,
+    terms: [Amount; 3],
+    lost: impl Fn(R) -> Amount,
+    book: &mut Book,
+) {
     let tallies = [account.incoming, account.outgoing, account.held];
-    let mut set = |tally: Tally, amount: Amount| {
-        book.set(tally.items, amount.items);
-        book.set(tally.bytes, amount.bytes);
-    };
-    tallies.into_iter().zip(terms).for_each(|(t, a)| set(t, a));
-    account
-        .dropped
-        .iter()
-        .zip(dropped)
-        .for_each(|(&t, &a)| set(t, a));
+    let losses = account.losses().map(|(why, term)| (term, lost(why)));
+    for (term, amount) in tallies.into_iter().zip(terms).chain(losses) {
+        book.set(term.items, amount.items);
+        book.set(term.bytes, amount.bytes);
+    }
 }

@@ -5,7 +5,8 @@ use forebay_emu::account::{Accounts, PLACE};
 use forebay_emu::world::{Arrival, Layer, World};
 use forebay_emu::{Config, Fault, FaultRule, Group, Pick, SoftReadouts};
 use forebay_ledger::{
-    Balance, GroupWriter, Leak, LedgerReader, LinkSpec, RunWriter, SchemaBuilder, Unit, Words,
+    Balance, GroupWriter, Leak, LedgerReader, LinkSpec, Lossless, RunWriter, SchemaBuilder, Unit,
+    Words,
 };
 
 /// A run with a lossy network between the emulator's accounts and a receiver's.
@@ -24,7 +25,8 @@ fn balance(leak: &str, stop_early: bool) -> Balance {
     let received: Vec<_> = (0..4)
         .map(|source| {
             let owner = format!("source{source}");
-            let (id, account) = schema.account(far, "receiver", &owner, Unit::Datagrams, &[]);
+            let (id, account) =
+                schema.account::<Lossless>(far, "receiver", &owner, Unit::Datagrams);
             let lost = schema.link_drop(far);
             let from = accounts.datagrams(source).unwrap();
             schema.link(

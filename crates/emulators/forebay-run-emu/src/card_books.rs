@@ -130,7 +130,7 @@ impl CardBooks {
         let raised = schema.counter(group, "busy_raised", "", "How often BUSY went up");
         let elinks = account.elinks.iter().map(|elink| {
             let owner = format!("elink{}", elink.elink);
-            let declared = schema.account_of(group, "card", &owner, Unit::Chunks);
+            let declared = schema.account(group, "card", &owner, Unit::Chunks);
             schema.headline(declared.0);
             (declared.1, declare_elink(&mut schema, group, &owner))
         });

@@ -145,7 +145,7 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
         .iter()
         .map(|owner| declare_source(schema, group, owner))
         .collect();
-    let (events_id, events) = schema.account_of(group, "events", "builder", Unit::Events);
+    let (events_id, events) = schema.account(group, "events", "builder", Unit::Events);
     Accounts {
         group,
         sources,
@@ -203,7 +203,7 @@ pub fn declare(schema: &mut SchemaBuilder, owners: &[String]) -> Accounts {
 }
 
 fn declare_source(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> SourceWords {
-    let (id, account) = schema.account_of(group, "builder", owner, Unit::SubEvents);
+    let (id, account) = schema.account(group, "builder", owner, Unit::SubEvents);
     let taken = schema.cursor_tally(group, &format!("{owner}.taken"));
     let odd_decoding = schema.counter(
         group,

@@ -301,6 +301,6 @@ fn messages_outside_the_queue() {
     let book = rig.builder.save().clone();
     let account = &rig.builder.accounts().sources[0].account;
     let incoming = book.tally(account.incoming);
-    let broken = book.tally(account.dropped[SubEventDrop::Broken as usize]);
+    let broken = book.tally(account.lost(SubEventDrop::Broken));
     assert_eq!(incoming, broken);
 }

@@ -88,7 +88,7 @@ fn what_a_predecessor_held_and_the_queue_does_not_show_is_charged_before_what_co
     rig.commit();
     let (book, accounts) = rig.book();
     let account = &accounts.sources[0].account;
-    let lost = account.dropped[SubEventDrop::Broken as usize];
+    let lost = account.lost(SubEventDrop::Broken);
     assert_eq!(book.tally(lost), (10, 400));
     assert_eq!(book.tally(account.held), (1, 40));
     assert_eq!(book.tally(account.incoming), (11, 440));

@@ -7,7 +7,7 @@
 use divan::{Bencher, black_box};
 use forebay_ledger::{
     Counter, GroupId, GroupWriter, HistogramWriter, LedgerReader, LinkSpec, RunWriter, Schema,
-    SchemaBuilder, Supervisor, Unit, Words, audit,
+    SchemaBuilder, Supervisor, Unit, Words, audit, reasons,
 };
 
 fn main() {
@@ -27,17 +27,32 @@ fn group_of(words: u32) -> (Schema, Words, GroupId, Vec<Counter>) {
     (schema, memory, group, counters)
 }
 
+reasons! {
+    /// Ten reasons.
+    enum Ten {
+        A = "a",
+        B = "b",
+        C = "c",
+        D = "d",
+        E = "e",
+        F = "f",
+        G = "g",
+        H = "h",
+        I = "i",
+        J = "j",
+    }
+}
+
 /// Receiver, builder and events of `sources` sources with 10 reasons each.
 fn declare(sources: u32) -> Schema {
-    const REASONS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let mut s = SchemaBuilder::new("bench");
     let builder = s.group("builder");
     for source in 0..sources {
         let owner = format!("source{source}");
         let socket = s.group(&format!("receiver.{owner}"));
-        let (_, _) = s.account(socket, "receiver", &owner, Unit::Datagrams, &REASONS);
-        let (from, _) = s.account(socket, "queue", &owner, Unit::SubEvents, &REASONS);
-        let (to, _) = s.account(builder, "builder", &owner, Unit::SubEvents, &REASONS);
+        let (_, _) = s.account::<Ten>(socket, "receiver", &owner, Unit::Datagrams);
+        let (from, _) = s.account::<Ten>(socket, "queue", &owner, Unit::SubEvents);
+        let (to, _) = s.account::<Ten>(builder, "builder", &owner, Unit::SubEvents);
         s.link(LinkSpec::new("ring", &owner).from(from).to(to));
     }
     s.finish().unwrap()

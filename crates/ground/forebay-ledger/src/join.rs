@@ -331,7 +331,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Condition, GroupWriter, LedgerReader, LinkSpec, Reason, RunWriter, SchemaBuilder,
+        Condition, GroupWriter, LedgerReader, LinkSpec, Lossless, Reason, RunWriter, SchemaBuilder,
         Supervisor, Words, audit,
     };
 
@@ -347,7 +347,8 @@ mod tests {
     fn sender(name: &str, port: u64, sent: u64) -> Party {
         let mut schema = SchemaBuilder::new(name);
         let group = schema.group("generator");
-        let (_, account) = schema.account(group, "generator", "source0", Unit::Datagrams, &[]);
+        let (_, account) =
+            schema.account::<Lossless>(group, "generator", "source0", Unit::Datagrams);
         let to = schema.gauge(group, DESTINATION_PORT, "source0", "where they go");
         let schema = schema.finish().unwrap();
         let words = Words::zeroed(schema.words_needed());
@@ -365,7 +366,7 @@ mod tests {
     fn receiver(port: u64, got: u64, overflowed: u64, condition: Condition) -> Party {
         let mut schema = SchemaBuilder::new("evb");
         let group = schema.group(&format!("receiver.port{port}"));
-        let (id, account) = schema.account(group, "receiver", "north", Unit::Datagrams, &[]);
+        let (id, account) = schema.account::<Lossless>(group, "receiver", "north", Unit::Datagrams);
         let drops = schema.kernel_drop(group);
         schema.gauge(group, SOCKET_GAUGE, "north", "room");
         let link = LinkSpec::new("socket", "north").to(id);

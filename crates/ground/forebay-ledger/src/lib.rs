@@ -13,13 +13,21 @@
 //! This crate maps no memory, reads no clock and does no I/O: it is given [`Words`] and times.
 //!
 //! ```
-//! use forebay_ledger::{GroupWriter, LedgerReader, LinkSpec, RunWriter, SchemaBuilder, Unit, Words};
+//! use forebay_ledger::{GroupWriter, LedgerReader, LinkSpec, Lossless, RunWriter, SchemaBuilder, Unit, Words, reasons};
+//!
+//! reasons! {
+//!     /// Why a receiver drops datagrams.
+//!     pub enum Bad {
+//!         /// They make no sense.
+//!         Malformed = "malformed",
+//!     }
+//! }
 //!
 //! // Every process declares the same ledger from the same configuration …
 //! let mut s = SchemaBuilder::new("run 7");
 //! let (sender, receiver) = (s.group("sender"), s.group("receiver"));
-//! let (a, sent) = s.account(sender, "sender", "source0", Unit::Datagrams, &[]);
-//! let (b, got) = s.account(receiver, "receiver", "source0", Unit::Datagrams, &["malformed"]);
+//! let (a, sent) = s.account::<Lossless>(sender, "sender", "source0", Unit::Datagrams);
+//! let (b, got) = s.account::<Bad>(receiver, "receiver", "source0", Unit::Datagrams);
 //! let overrun = s.kernel_drop(receiver);
 //! s.link(LinkSpec::new("socket", "source0").from(a).to(b).kernel_drops("buffer_full", overrun, 8, 65_507));
 //! let schema = s.finish()?;
@@ -35,7 +43,7 @@
 //! let mut stage = GroupWriter::attach(&schema, &words, receiver)?;
 //! let mut book = stage.restore();
 //! book.add_tally(got.incoming, 1, 100); // two of the three never came
-//! book.add_tally(got.dropped[0], 1, 100);
+//! book.add_tally(got.lost(Bad::Malformed), 1, 100);
 //! book.set(overrun, 1); // but the kernel knows of one only
 //! stage.commit(&book);
 //!

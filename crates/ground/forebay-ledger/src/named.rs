@@ -34,10 +34,7 @@ impl Balance {
             .map(|line| (&line.place, &line.owner, &line.dropped));
         let mut all = BTreeMap::new();
         for (place, owner, dropped) in accounts.chain(links) {
-            for drop in dropped
-                .iter()
-                .filter(|drop| drop.items > 0 || drop.bytes_max > 0)
-            {
+            for drop in dropped {
                 let lost: &mut Lost = all
                     .entry(format!("{place}.{}.{owner}", drop.reason))
                     .or_default();
@@ -54,16 +51,26 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GroupWriter, LedgerReader, LinkSpec, RunWriter, SchemaBuilder, Unit, Words};
+    use crate::{
+        GroupWriter, LedgerReader, LinkSpec, Lossless, RunWriter, SchemaBuilder, Unit, Words,
+        reasons,
+    };
+
+    reasons! {
+        /// Why datagrams are dropped.
+        enum Bad {
+            Malformed = "malformed",
+            Late = "late",
+        }
+    }
 
     #[test]
     fn each_name_has_its_own_sums_and_what_is_not_lost_has_none() {
         let mut schema = SchemaBuilder::new("run");
         let group = schema.group("stage");
-        let bad = &["malformed", "late"];
-        let (from, _) = schema.account(group, "sender", "a", Unit::Datagrams, &[]);
-        let (to, got) = schema.account(group, "receiver", "a", Unit::Datagrams, bad);
-        let (_, other) = schema.account(group, "receiver", "b", Unit::Datagrams, bad);
+        let (from, _) = schema.account::<Lossless>(group, "sender", "a", Unit::Datagrams);
+        let (to, got) = schema.account::<Bad>(group, "receiver", "a", Unit::Datagrams);
+        let (_, other) = schema.account::<Bad>(group, "receiver", "b", Unit::Datagrams);
         let kernel = schema.kernel_drop(group);
         let link = LinkSpec::new("socket", "a").from(from).to(to);
         schema.link(link.kernel_drops("buffer_full", kernel, 8, 1_000));
@@ -72,8 +79,8 @@ mod tests {
         RunWriter::format(&schema, &memory, 1, 1).unwrap();
         let mut writer = GroupWriter::attach(&schema, &memory, group).unwrap();
         let mut book = writer.restore();
-        book.add_tally(got.dropped[0], 3, 300);
-        book.add_tally(other.dropped[1], 5, 550);
+        book.add_tally(got.lost(Bad::Malformed), 3, 300);
+        book.add_tally(other.lost(Bad::Late), 5, 550);
         book.set(kernel, 2);
         writer.commit(&book);
         let snapshot = LedgerReader::open(&memory).unwrap().snapshot().unwrap();

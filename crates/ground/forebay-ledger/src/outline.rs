@@ -107,16 +107,30 @@ fn places(directory: &Directory, accounts: &[u32]) -> Vec<String> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{LinkSpec, RunWriter, SchemaBuilder, Words};
+    use crate::{LinkSpec, Lossless, RunWriter, SchemaBuilder, Words, reasons};
+
+    reasons! {
+        /// Why packets do not go out.
+        enum Refused {
+            Refused = "refused",
+        }
+    }
+
+    reasons! {
+        /// Why packets are not taken.
+        enum Late {
+            Late = "late",
+        }
+    }
 
     #[test]
     fn all_that_was_declared_is_listed() {
         let mut schema = SchemaBuilder::new("run 7");
         let group = schema.group("near");
         let far = schema.group("far");
-        let (sent, _) = schema.account(group, "send", "a", Unit::Packets, &["refused"]);
-        let (more, _) = schema.account(group, "send", "b", Unit::Packets, &[]);
-        let (came, _) = schema.unbalanced_account(far, "come", "all", Unit::Packets, &["late"]);
+        let (sent, _) = schema.account::<Refused>(group, "send", "a", Unit::Packets);
+        let (more, _) = schema.account::<Lossless>(group, "send", "b", Unit::Packets);
+        let (came, _) = schema.unbalanced_account::<Late>(far, "come", "all", Unit::Packets);
         schema.confirmed(sent);
         let ends = [(group, "published"), (far, "taken")];
         let [near, distant] = ends.map(|(group, name)| schema.cursor_tally(group, name));

@@ -80,7 +80,7 @@ impl Tally {
 
 /// The terms of one account. Each is counted where its event happens; none from the others.
 ///
-/// `R` are the reasons for which it loses items; an account that was declared by names alone has none.
+/// `R` are the reasons for which it loses items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account<R = Lossless> {
     /// What came in.
@@ -89,8 +89,8 @@ pub struct Account<R = Lossless> {
     pub outgoing: Tally,
     /// What is inside now: counted up on arrival, down on leaving.
     pub held: Tally,
-    /// What was lost here, in the order of the reasons given at the declaration.
-    pub dropped: Vec<Tally>,
+    /// What was lost here, each term at the place of its reason.
+    dropped: Vec<Tally>,
     of: PhantomData<fn() -> R>,
 }
 
@@ -104,18 +104,6 @@ impl<R: DropReason> Account<R> {
     /// What was lost here, reason by reason.
     pub fn losses(&self) -> impl Iterator<Item = (R, Tally)> {
         R::all().zip(self.dropped.iter().copied())
-    }
-}
-
-impl Account {
-    fn typed<R>(self) -> Account<R> {
-        Account {
-            incoming: self.incoming,
-            outgoing: self.outgoing,
-            held: self.held,
-            dropped: self.dropped,
-            of: PhantomData,
-        }
     }
 }
 
@@ -170,18 +158,18 @@ impl SchemaBuilder {
 
     /// Declares the account of `owner` at `place`, all of whose terms are words of `group`.
     ///
-    /// Each reason to lose an item gets a term of its own; there is no "other".
-    pub fn account(
+    /// Each reason of `R` to lose an item gets a term of its own; there is no "other". An account that loses nothing has [`Lossless`].
+    pub fn account<R: DropReason>(
         &mut self,
         group: GroupId,
         place: &str,
         owner: &str,
         unit: Unit,
-        reasons: &[&str],
-    ) -> (AccountId, Account) {
+    ) -> (AccountId, Account<R>) {
+        let reasons: Vec<&str> = R::all().map(DropReason::name).collect();
         let id = self.directory.accounts.len() as u32;
         let base = self.claim(group, ACCOUNT_FIXED_WORDS + 2 * reasons.len() as u32);
-        let reason_set = self.reason_set(reasons);
+        let reason_set = self.reason_set(&reasons);
         self.directory.accounts.push(AccountEntry {
             group: group.0,
             base,
@@ -207,43 +195,16 @@ impl SchemaBuilder {
         )
     }
 
-    /// The same of an account whose reasons are a type.
-    pub fn account_of<R: DropReason>(
-        &mut self,
-        group: GroupId,
-        place: &str,
-        owner: &str,
-        unit: Unit,
-    ) -> (AccountId, Account<R>) {
-        let reasons: Vec<&str> = R::all().map(DropReason::name).collect();
-        let (id, account) = self.account(group, place, owner, unit, &reasons);
-        (id, account.typed())
-    }
-
     /// Declares an account whose terms only one observer can see, such as what another program says of its own: its numbers are shown, with the words *not
     /// balanced: one observer* in the place of a residual. A residual of numbers from one observer would be 0 whatever happens, and prove nothing.
-    pub fn unbalanced_account(
-        &mut self,
-        group: GroupId,
-        place: &str,
-        owner: &str,
-        unit: Unit,
-        reasons: &[&str],
-    ) -> (AccountId, Account) {
-        let declared = self.account(group, place, owner, unit, reasons);
-        self.last_has_one_observer();
-        declared
-    }
-
-    /// The same of an account whose reasons are a type.
-    pub fn unbalanced_account_of<R: DropReason>(
+    pub fn unbalanced_account<R: DropReason>(
         &mut self,
         group: GroupId,
         place: &str,
         owner: &str,
         unit: Unit,
     ) -> (AccountId, Account<R>) {
-        let declared = self.account_of(group, place, owner, unit);
+        let declared = self.account(group, place, owner, unit);
         self.last_has_one_observer();
         declared
     }

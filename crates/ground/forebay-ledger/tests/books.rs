@@ -9,8 +9,8 @@
 mod pipeline;
 
 use forebay_ledger::{
-    Amount, Condition, Fault, GroupWriter, LedgerReader, LinkSpec, Phase, Reason, ResidualAlarm,
-    RunWriter, SchemaBuilder, Supervisor, Underway, Unit, Words, audit,
+    Amount, Condition, Fault, GroupWriter, LedgerReader, LinkSpec, Lossless, Phase, Reason,
+    ResidualAlarm, RunWriter, SchemaBuilder, Supervisor, Underway, Unit, Words, audit, reasons,
 };
 use pipeline::Pipeline;
 
@@ -23,6 +23,20 @@ fn finished(leak: &str) -> Pipeline {
     path.run
         .finish(Condition::Ended, Reason::LimitReached, 9_000);
     path
+}
+
+reasons! {
+    /// Why a peer says that messages are lost.
+    enum Gap {
+        Gap = "gap",
+    }
+}
+
+reasons! {
+    /// Why a sender drops messages.
+    enum Slow {
+        Slow = "slow",
+    }
 }
 
 #[test]
@@ -57,7 +71,7 @@ fn a_run_with_named_losses_closes() {
 fn what_one_observer_says_is_shown_and_not_balanced() {
     let mut schema = SchemaBuilder::new("one");
     let group = schema.group("all");
-    let declared = schema.unbalanced_account(group, "told", "peer", Unit::Messages, &["gap"]);
+    let declared = schema.unbalanced_account::<Gap>(group, "told", "peer", Unit::Messages);
     let (_, told) = declared;
     let schema = schema.finish().unwrap();
     let words = Words::zeroed(schema.words_needed());
@@ -148,7 +162,7 @@ fn what_no_peer_acknowledged_is_told_and_is_in_no_balance() {
     let mut schema = SchemaBuilder::new("run 7");
     let group = schema.group("sender");
     let accounts = ["one", "two"].map(|owner| {
-        let (id, account) = schema.account(group, "send", owner, Unit::Messages, &["slow"]);
+        let (id, account) = schema.account::<Slow>(group, "send", owner, Unit::Messages);
         (account, schema.confirmed(id))
     });
     let schema = schema.finish().unwrap();
@@ -158,7 +172,7 @@ fn what_no_peer_acknowledged_is_told_and_is_in_no_balance() {
     let mut book = writer.restore();
     for ((account, confirmed), items) in accounts.iter().zip([70, 100]) {
         book.add_tally(account.incoming, 101, 1010);
-        book.add_tally(account.dropped[0], 1, 10);
+        book.add_tally(account.lost(Slow::Slow), 1, 10);
         book.add_tally(account.outgoing, 100, 1000);
         book.add_tally(*confirmed, items, items * 10);
     }
@@ -236,8 +250,8 @@ fn more_than_can_be_in_flight_is_an_offence_even_in_a_dead_run() {
 fn interrupted(sent: (u64, u64), received: (u64, u64)) -> Result<Option<Underway>, Fault> {
     let mut schema = SchemaBuilder::new("dead");
     let group = schema.group("all");
-    let (from, sender) = schema.account(group, "sender", "one", Unit::Datagrams, &[]);
-    let (to, receiver) = schema.account(group, "receiver", "one", Unit::Datagrams, &[]);
+    let (from, sender) = schema.account::<Lossless>(group, "sender", "one", Unit::Datagrams);
+    let (to, receiver) = schema.account::<Lossless>(group, "receiver", "one", Unit::Datagrams);
     let link = LinkSpec::new("socket", "one").from(from).to(to);
     schema.link(link.bound_items(10).unbooked_items(4));
     let schema = schema.finish().unwrap();

@@ -2,9 +2,38 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use forebay_ledger::{
-    Account, Condition, Counter, GroupId, GroupWriter, LedgerReader, LinkSpec, NO_SUBSCRIBER,
-    Reason, RunWriter, SchemaBuilder, Supervisor, Unit, Verdict, Words, audit, last_words,
+    Account, Condition, Counter, DropReason, GroupId, GroupWriter, LedgerReader, LinkSpec,
+    NO_SUBSCRIBER, Reason, RunWriter, SchemaBuilder, Supervisor, Unit, Verdict, Words, audit,
+    last_words, reasons,
 };
+
+reasons! {
+    /// The one reason of an account.
+    enum Bad {
+        One = "bad",
+    }
+}
+
+reasons! {
+    /// The one reason of an account.
+    enum Full {
+        One = "full",
+    }
+}
+
+reasons! {
+    /// The one reason of an account.
+    enum Cut {
+        One = "truncated",
+    }
+}
+
+reasons! {
+    /// The one reason of an account.
+    enum Unasked {
+        One = NO_SUBSCRIBER,
+    }
+}
 
 /// Accounts of two owners in datagrams, of one in messages (two) and of one in chunks, and a link without a known sender for each of the first two, where the kernel
 /// merges up to four datagrams before it drops them.
@@ -12,15 +41,15 @@ struct Books {
     words: Words,
     run: RunWriter,
     writer: GroupWriter,
-    datagrams: [Account; 2],
-    messages: Account,
-    chunks: Account,
-    tags: Account,
+    datagrams: [Account<Bad>; 2],
+    messages: Account<Full>,
+    chunks: Account<Cut>,
+    tags: Account<Unasked>,
     kernel: Counter,
 }
 
-fn datagrams(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> (Account, LinkSpec) {
-    let (id, account) = schema.account(group, "receiver", owner, Unit::Datagrams, &["bad"]);
+fn datagrams(schema: &mut SchemaBuilder, group: GroupId, owner: &str) -> (Account<Bad>, LinkSpec) {
+    let (id, account) = schema.account::<Bad>(group, "receiver", owner, Unit::Datagrams);
     (account, LinkSpec::new("socket", owner).to(id))
 }
 
@@ -30,10 +59,9 @@ impl Books {
         let group = schema.group("all");
         let (one, from_one) = datagrams(&mut schema, group, "one");
         let (two, from_two) = datagrams(&mut schema, group, "two");
-        let (_, messages) = schema.account(group, "queue", "one", Unit::Messages, &["full"]);
-        let (_, chunks) = schema.account(group, "card", "one", Unit::Chunks, &["truncated"]);
-        let unasked = [NO_SUBSCRIBER];
-        let (_, tags) = schema.account(group, "publish", "one", Unit::Messages, &unasked);
+        let (_, messages) = schema.account::<Full>(group, "queue", "one", Unit::Messages);
+        let (_, chunks) = schema.account::<Cut>(group, "card", "one", Unit::Chunks);
+        let (_, tags) = schema.account::<Unasked>(group, "publish", "one", Unit::Messages);
         let kernel = schema.kernel_drop(group);
         let from_one = from_one.merged_kernel_drops("buffer_full", kernel, 4, 10, 90);
         for link in [from_one, from_two].into_iter().take(foreign) {
@@ -57,15 +85,17 @@ impl Books {
     }
 
     /// So many items and bytes came and are a loss by name.
-    fn lose(&mut self, account: &Account, items: u64, bytes: u64) {
+    fn lose<R: DropReason>(&mut self, account: &Account<R>, items: u64, bytes: u64) {
         let mut book = self.writer.restore();
         book.add_tally(account.incoming, items, bytes);
-        book.add_tally(account.dropped[0], items, bytes);
+        for (_, term) in account.losses() {
+            book.add_tally(term, items, bytes);
+        }
         self.writer.commit(&book);
     }
 
     /// So many came and are nowhere.
-    fn leak(&mut self, account: &Account, items: u64, bytes: u64) {
+    fn leak<R: DropReason>(&mut self, account: &Account<R>, items: u64, bytes: u64) {
         let mut book = self.writer.restore();
         book.add_tally(account.incoming, items, bytes);
         self.writer.commit(&book);

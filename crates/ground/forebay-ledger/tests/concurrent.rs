@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use forebay_ledger::{
-    GroupWriter, LedgerError, LedgerReader, RunWriter, SchemaBuilder, Unit, Words,
+    GroupWriter, LedgerError, LedgerReader, RunWriter, SchemaBuilder, Unit, Words, reasons,
 };
 
 const COMMITS: u64 = 300_000;
@@ -24,20 +24,22 @@ fn sleeps() -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
+reasons! {
+    /// Why a stage drops items.
+    enum Drop {
+        Late = "late",
+        Broken = "broken",
+    }
+}
+
 #[test]
 fn a_reader_never_sees_half_a_commit() {
     let mut s = SchemaBuilder::new("r");
     let g = s.group("stage");
     let accounts: Vec<_> = (0..8)
         .map(|n| {
-            s.account(
-                g,
-                "stage",
-                &format!("source{n}"),
-                Unit::SubEvents,
-                &["late", "broken"],
-            )
-            .1
+            s.account::<Drop>(g, "stage", &format!("source{n}"), Unit::SubEvents)
+                .1
         })
         .collect();
     let schema = s.finish().unwrap();
@@ -57,8 +59,8 @@ fn a_reader_never_sees_half_a_commit() {
                     let terms = [
                         account.outgoing,
                         account.held,
-                        account.dropped[0],
-                        account.dropped[1],
+                        account.lost(Drop::Late),
+                        account.lost(Drop::Broken),
                     ];
                     book.add_tally(terms[(n % 4) as usize], 1, bytes);
                 }

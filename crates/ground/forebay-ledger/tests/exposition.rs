@@ -8,6 +8,7 @@
 
 mod pipeline;
 
+use forebay_ledger::reasons;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -226,12 +227,19 @@ fn metrics_and_histograms_come_in_base_units() {
     assert_eq!(bound(2_047.0 * 1e-9), Some(4.0));
 }
 
+reasons! {
+    /// Why messages are lost.
+    enum Slow {
+        Receiver = "slow_receiver",
+    }
+}
+
 /// A ledger of two accounts, one of which nothing ever came to.
 fn of_connections(chunks: u64) -> Arc<Snapshot> {
     let mut schema = SchemaBuilder::new("net");
     let group = schema.group("end_point");
     let [first, _] = ["connection0", "connection1"]
-        .map(|owner| schema.account(group, "send", owner, Unit::Messages, &["slow_receiver"]));
+        .map(|owner| schema.account::<Slow>(group, "send", owner, Unit::Messages));
     schema.histogram("wait_ns", "ns", "");
     let schema = schema.finish().unwrap();
     let memory = Words::zeroed(schema.words_needed());

@@ -7,8 +7,8 @@
 
 use forebay_ledger::join::{DESTINATION_PORT, Joined, JoinedLink, Party, join};
 use forebay_ledger::{
-    Amount, Condition, GroupWriter, LedgerReader, LinkSpec, Reason, RunWriter, Schema,
-    SchemaBuilder, Supervisor, Unit, Words, audit,
+    Amount, Condition, GroupWriter, LedgerReader, LinkSpec, Lossless, Reason, RunWriter, Schema,
+    SchemaBuilder, Supervisor, Unit, Words, audit, reasons,
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -56,6 +56,13 @@ fn party(name: &str, schema: &Schema, words: &Words, end_ns: u64, ends: bool) ->
     Party::new(name, &snapshot, verdict)
 }
 
+reasons! {
+    /// Why messages are lost.
+    enum Gap {
+        Gap = "gap",
+    }
+}
+
 /// A party with one account for each of `lines`.
 fn books(name: &str, lines: &[Line], ends: bool) -> Party {
     let mut schema = SchemaBuilder::new(name);
@@ -63,7 +70,7 @@ fn books(name: &str, lines: &[Line], ends: bool) -> Party {
     let mut accounts = Vec::new();
     for (n, line) in lines.iter().enumerate() {
         let owner = format!("one{n}");
-        let (id, account) = schema.account(group, line.place, &owner, line.unit, &["gap"]);
+        let (id, account) = schema.account::<Gap>(group, line.place, &owner, line.unit);
         let confirmed = line.confirmed.map(|pair| (schema.confirmed(id), pair));
         accounts.push((account, confirmed));
     }
@@ -76,7 +83,7 @@ fn books(name: &str, lines: &[Line], ends: bool) -> Party {
         for (term, (items, bytes)) in [
             (account.outgoing, line.outgoing),
             (account.held, line.held),
-            (account.dropped[0], line.lost),
+            (account.lost(Gap::Gap), line.lost),
         ] {
             book.add_tally(account.incoming, items, bytes);
             book.add_tally(term, items, bytes);
@@ -96,7 +103,8 @@ fn sender(name: &str, sent: &[(u64, u64)], span_ns: [u64; 2], ends: bool) -> Par
     let owner = |n: usize| format!("source{n}");
     let sources: Vec<_> = (0..sent.len())
         .map(|n| {
-            let (_, account) = schema.account(group, "generator", &owner(n), Unit::Datagrams, &[]);
+            let (_, account) =
+                schema.account::<Lossless>(group, "generator", &owner(n), Unit::Datagrams);
             (
                 account,
                 schema.gauge(group, DESTINATION_PORT, &owner(n), ""),
@@ -121,7 +129,7 @@ fn sender(name: &str, sent: &[(u64, u64)], span_ns: [u64; 2], ends: bool) -> Par
 fn receiver(name: &str, port: u64, got: u64, drops: u64, span_ns: [u64; 2], ends: bool) -> Party {
     let mut schema = SchemaBuilder::new(name);
     let group = schema.group(&format!("receiver.port{port}"));
-    let (id, account) = schema.account(group, "receiver", "north", Unit::Datagrams, &[]);
+    let (id, account) = schema.account::<Lossless>(group, "receiver", "north", Unit::Datagrams);
     let kernel = schema.kernel_drop(group);
     schema.gauge(group, "socket_buffer_capacity_bytes", "north", "");
     let link = LinkSpec::new("socket", "north").to(id).bound_items(20);

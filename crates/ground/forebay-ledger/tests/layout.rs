@@ -11,14 +11,22 @@ use std::sync::atomic::Ordering;
 
 use forebay_ledger::{
     Condition, GroupWriter, HistogramWriter, LedgerError, LedgerReader, LinkSpec, LossRow,
-    LossTableWriter, Reason, RunWriter, SchemaBuilder, Unit, VERSION, VERSION_OLDEST, Words,
+    LossTableWriter, Lossless, Reason, RunWriter, SchemaBuilder, Unit, VERSION, VERSION_OLDEST,
+    Words, reasons,
 };
+
+reasons! {
+    /// Why a stage drops items.
+    enum Drop {
+        Late = "late",
+    }
+}
 
 fn golden() -> Words {
     let mut s = SchemaBuilder::new("run 7");
     s.program("stage");
     let g = s.group("stage");
-    let (id, account) = s.account(g, "stage", "source1", Unit::SubEvents, &["late"]);
+    let (id, account) = s.account::<Drop>(g, "stage", "source1", Unit::SubEvents);
     s.headline(id);
     let tail = s.cursor(g, "ring_tail_bytes");
     s.link(LinkSpec::new("socket", "source1").to(id).bound_items(5));
@@ -33,7 +41,7 @@ fn golden() -> Words {
     book.add_tally(account.incoming, 3, 300);
     book.set(tail, 0xabc);
     writer.commit(&book);
-    book.add_tally(account.dropped[0], 1, 100);
+    book.add_tally(account.lost(Drop::Late), 1, 100);
     let row = LossRow {
         source: 1,
         cause: 0,
@@ -136,7 +144,7 @@ fn program_and_headline_are_read_as_they_were_declared() {
 fn a_headline_is_a_place_and_a_unit() {
     let mut s = SchemaBuilder::new("run 7");
     let g = s.group("stage");
-    let mut account = |place, owner, unit| s.account(g, place, owner, unit, &[]).0;
+    let mut account = |place, owner, unit| s.account::<Lossless>(g, place, owner, unit).0;
     let all = [
         account("send", "a", Unit::Messages),
         account("send", "b", Unit::Messages),

@@ -6,7 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
-use forebay_ledger::{GroupWriter, LedgerReader, LinkSpec, RunWriter, SchemaBuilder, Unit, Words};
+use forebay_ledger::{
+    GroupWriter, LedgerReader, LinkSpec, RunWriter, SchemaBuilder, Unit, Words, reasons,
+};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -31,12 +33,20 @@ fn step() -> impl Strategy<Value = Step> {
 /// What the model knows: per term items and bytes; index 5 is what came in.
 type Model = [(u64, u64); 6];
 
+reasons! {
+    /// Why a stage drops items.
+    enum Drop {
+        Late = "late",
+        Broken = "broken",
+    }
+}
+
 proptest! {
     #[test]
     fn readers_and_successors_see_the_last_commit(steps in prop::collection::vec(step(), 0..200)) {
         let mut s = SchemaBuilder::new("r");
         let g = s.group("stage");
-        let (id, account) = s.account(g, "stage", "source1", Unit::SubEvents, &["late", "broken"]);
+        let (id, account) = s.account::<Drop>(g, "stage", "source1", Unit::SubEvents);
         s.link(LinkSpec::new("ring", "source1").to(id));
         let schema = s.finish().unwrap();
         let memory = Words::zeroed(schema.words_needed());
@@ -49,7 +59,7 @@ proptest! {
             match step {
                 Step::Item { term, bytes } => {
                     let bytes = u64::from(bytes);
-                    let terms = [account.outgoing, account.held, account.dropped[0], account.dropped[1]];
+                    let terms = [account.outgoing, account.held, account.lost(Drop::Late), account.lost(Drop::Broken)];
                     book.add_tally(account.incoming, 1, bytes);
                     if let Some(&tally) = terms.get(usize::from(term)) {
                         book.add_tally(tally, 1, bytes);

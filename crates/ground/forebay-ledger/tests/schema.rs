@@ -8,7 +8,7 @@
 
 use forebay_ledger::{
     Condition, GroupWriter, LedgerError, LedgerReader, LinkSpec, LossRow, LossTableWriter,
-    MAX_NAME_BYTES, Reason, RunWriter, SchemaBuilder, SchemaError, Unit, Words,
+    Lossless, MAX_NAME_BYTES, Reason, RunWriter, SchemaBuilder, SchemaError, Unit, Words, reasons,
 };
 
 fn refused(declare: impl FnOnce(&mut SchemaBuilder)) -> SchemaError {
@@ -17,12 +17,36 @@ fn refused(declare: impl FnOnce(&mut SchemaBuilder)) -> SchemaError {
     s.finish().unwrap_err()
 }
 
+reasons! {
+    /// Two reasons.
+    enum AOrB {
+        A = "a",
+        B = "b",
+    }
+}
+
+reasons! {
+    /// Ten reasons.
+    enum Ten {
+        A = "reason_0",
+        B = "reason_1",
+        C = "reason_2",
+        D = "reason_3",
+        E = "reason_4",
+        F = "reason_5",
+        G = "reason_6",
+        H = "reason_7",
+        I = "reason_8",
+        J = "reason_9",
+    }
+}
+
 #[test]
 fn the_same_calls_give_the_same_handles_and_fingerprint() {
     let declare = |run: &str| {
         let mut s = SchemaBuilder::new(run);
         let g = s.group("g");
-        let account = s.account(g, "receiver", "source1", Unit::Messages, &["a", "b"]);
+        let account = s.account::<AOrB>(g, "receiver", "source1", Unit::Messages);
         (account, s.finish().unwrap())
     };
     let ((one, s1), (two, s2), (_, s3)) = (declare("x"), declare("x"), declare("y"));
@@ -35,8 +59,8 @@ fn the_same_calls_give_the_same_handles_and_fingerprint() {
 fn links_join_equal_units() {
     let error = refused(|s| {
         let g = s.group("g");
-        let (a, _) = s.account(g, "receiver", "s", Unit::Datagrams, &[]);
-        let (b, _) = s.account(g, "builder", "s", Unit::Events, &[]);
+        let (a, _) = s.account::<Lossless>(g, "receiver", "s", Unit::Datagrams);
+        let (b, _) = s.account::<Lossless>(g, "builder", "s", Unit::Events);
         s.link(LinkSpec::new("ring", "s").from(a).to(b));
     });
     let expected = SchemaError::Units {
@@ -74,7 +98,7 @@ fn nonsense_is_refused_by_name() {
     assert!(matches!(twice, SchemaError::Duplicate { .. }));
     let confirmed_twice = refused(|s| {
         let g = s.group("a");
-        let (id, _) = s.account(g, "p", "o", Unit::Bytes, &[]);
+        let (id, _) = s.account::<Lossless>(g, "p", "o", Unit::Bytes);
         s.confirmed(id);
         s.confirmed(id);
     });
@@ -101,7 +125,7 @@ fn nonsense_is_refused_by_name() {
     assert!(matches!(two_kinds, SchemaError::Duplicate { .. }));
     let empty_interval = refused(|s| {
         let g = s.group("g");
-        let (a, _) = s.account(g, "receiver", "s", Unit::Datagrams, &[]);
+        let (a, _) = s.account::<Lossless>(g, "receiver", "s", Unit::Datagrams);
         let lost = s.kernel_drop(g);
         s.link(
             LinkSpec::new("socket", "s")
@@ -117,7 +141,7 @@ fn a_handle_of_another_schema_is_refused() {
     let mut other = SchemaBuilder::new("other");
     other.group("a");
     let stray_group = other.group("b");
-    let (stray_account, _) = other.account(stray_group, "p", "o", Unit::Events, &[]);
+    let (stray_account, _) = other.account::<Lossless>(stray_group, "p", "o", Unit::Events);
     let error = refused(|s| {
         s.counter(stray_group, "x", "", "");
     });
@@ -133,7 +157,7 @@ fn a_process_with_another_configuration_is_turned_away() {
     let schema = |owner: &str| {
         let mut s = SchemaBuilder::new("r");
         let g = s.group("g");
-        s.account(g, "receiver", owner, Unit::Messages, &[]);
+        s.account::<Lossless>(g, "receiver", owner, Unit::Messages);
         (s.finish().unwrap(), g)
     };
     let ((mine, g), (other, _)) = (schema("source1"), schema("source2"));
@@ -163,7 +187,7 @@ fn a_process_with_another_configuration_is_turned_away() {
 fn a_foreign_sender_is_unknown_and_its_gaps_an_inference() {
     let mut s = SchemaBuilder::new("r");
     let g = s.group("g");
-    let (a, account) = s.account(g, "receiver", "source1", Unit::Datagrams, &[]);
+    let (a, account) = s.account::<Lossless>(g, "receiver", "source1", Unit::Datagrams);
     let gaps = s.counter(g, "trigger_gaps", "source1", "Missing trigger numbers");
     let lost = s.host_term(g, "ip", "reassembly_failed");
     s.link(
@@ -323,14 +347,12 @@ fn a_loss_is_valid_with_its_commit_and_a_full_table_counts_on() {
 fn a_thousand_sources_make_one_ledger() {
     let mut s = SchemaBuilder::new("big");
     let builder = s.group("builder");
-    let reasons: Vec<String> = (0..10).map(|n| format!("reason_{n}")).collect();
-    let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
     for source in 0..1_024 {
         let owner = format!("source{source}");
         let g = s.group(&format!("receiver.{owner}"));
-        s.account(g, "receiver", &owner, Unit::Datagrams, &reasons);
-        let (a, _) = s.account(g, "queue", &owner, Unit::SubEvents, &reasons);
-        let (b, _) = s.account(builder, "builder", &owner, Unit::SubEvents, &reasons);
+        s.account::<Ten>(g, "receiver", &owner, Unit::Datagrams);
+        let (a, _) = s.account::<Ten>(g, "queue", &owner, Unit::SubEvents);
+        let (b, _) = s.account::<Ten>(builder, "builder", &owner, Unit::SubEvents);
         s.link(LinkSpec::new("ring", &owner).from(a).to(b));
     }
     let schema = s.finish().unwrap();

@@ -67,7 +67,7 @@ pub fn declare_words(
     (place, name): (&str, &str),
     prefix: &str,
 ) -> (SinkWords, AccountId) {
-    let (id, account) = schema.account_of(group, place, name, Unit::Events);
+    let (id, account) = schema.account(group, place, name, Unit::Events);
     let taken = schema.cursor_tally(group, &format!("{prefix}taken"));
     let mut cursor = |word: &str| schema.cursor(group, &format!("{prefix}{word}"));
     let head = cursor("head_bytes");

@@ -10,28 +10,29 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, SchemaBuilder, Unit, Words};
+use forebay_ledger::{GroupWriter, LedgerReader, RunWriter, SchemaBuilder, Unit, Words, reasons};
 use forebay_run::metrics::{CONNECTIONS_MAX, MetricsServer, REQUEST_BYTES_MAX};
 use proptest::prelude::*;
+
+reasons! {
+    /// Why datagrams are dropped.
+    enum Bad {
+        Malformed = "malformed",
+    }
+}
 
 /// A ledger with one account, and its door.
 fn server() -> MetricsServer {
     let mut schema = SchemaBuilder::new("run 7");
     let group = schema.group("receiver");
-    let (_, account) = schema.account(
-        group,
-        "receiver",
-        "source0",
-        Unit::Datagrams,
-        &["malformed"],
-    );
+    let (_, account) = schema.account::<Bad>(group, "receiver", "source0", Unit::Datagrams);
     let schema = schema.finish().unwrap();
     let words = Words::zeroed(schema.words_needed());
     RunWriter::format(&schema, &words, 1, 0).unwrap();
     let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
     let mut book = writer.restore();
     book.add_tally(account.incoming, 3, 300);
-    book.add_tally(account.dropped[0], 1, 100);
+    book.add_tally(account.lost(Bad::Malformed), 1, 100);
     writer.commit(&book);
     let reader = LedgerReader::open(&words).unwrap();
     MetricsServer::start("127.0.0.1:0".parse().unwrap(), reader).unwrap()

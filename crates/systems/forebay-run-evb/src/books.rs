@@ -222,7 +222,7 @@ fn declare_port(
         })
         .collect();
     let alone = sources.len() == 1 && plan.sources[indices[0]].key == crate::plan::SourceKey::Port;
-    let stray = (!alone).then(|| schema.account_of(group, "receiver", &owner, Unit::Datagrams));
+    let stray = (!alone).then(|| schema.account(group, "receiver", &owner, Unit::Datagrams));
     let kernel_drops = schema.kernel_drop(group);
     let mut link = LinkSpec::new("socket", &owner);
     for (words, source) in sources.iter().zip(&indices) {
@@ -284,8 +284,8 @@ fn declare_queue<R: DropReason>(
     owner: &str,
     unit: Unit,
 ) -> QueueWords<R> {
-    let (receiver_id, receiver) = schema.account_of(group, "receiver", owner, unit);
-    let (queue_id, queue) = schema.account_of(group, "queue", owner, Unit::SubEvents);
+    let (receiver_id, receiver) = schema.account(group, "receiver", owner, unit);
+    let (queue_id, queue) = schema.account(group, "queue", owner, Unit::SubEvents);
     QueueWords {
         receiver,
         receiver_id,

@@ -53,9 +53,9 @@ struct BufferWords {
 
 fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
     let group = schema.group(owner);
-    let (_, dma) = schema.account_of(group, "dma", owner, Unit::Blocks);
-    let (_, decode) = schema.account_of(group, "decode", owner, Unit::Subchunks);
-    let (published, publish) = schema.account_of(group, "publish", owner, Unit::Chunks);
+    let (_, dma) = schema.account(group, "dma", owner, Unit::Blocks);
+    let (_, decode) = schema.account(group, "decode", owner, Unit::Subchunks);
+    let (published, publish) = schema.account(group, "publish", owner, Unit::Chunks);
     schema.headline(published);
     let mut counter = |name: &str, help: &str| schema.counter(group, name, owner, help);
     let damage = PerReason::from_fn(|damage: Damage| {

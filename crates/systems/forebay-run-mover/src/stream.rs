@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_ledger::{
-    Account, Condition, Counter, Leak, LedgerReader, LinkSpec, Reason, RunWriter, Schema,
+    Account, Condition, Counter, Leak, LedgerReader, LinkSpec, Lossless, Reason, RunWriter, Schema,
     SchemaBuilder, SchemaError, Tally, Unit, Words,
 };
 use forebay_run::error::RunError;
@@ -42,7 +42,7 @@ impl StreamWords {
         let group = words.group;
         // What the sender says of itself: nobody else sees it. Between it and what came in here stands the link.
         let (sender_id, sender) =
-            schema.unbalanced_account(group, "sender", sink, Unit::Events, &[]);
+            schema.unbalanced_account::<Lossless>(group, "sender", sink, Unit::Events);
         let before = schema.link_drop(group);
         let link = LinkSpec::new("stream", sink).from(sender_id).to(mover_id);
         schema.link(link.drops("before_this_mover", before));
@@ -135,13 +135,11 @@ impl Stream {
         let said = book.tally(self.words.sender.outgoing);
         let events = hello.events.saturating_sub(said.0);
         let bytes = hello.bytes.saturating_sub(said.1);
-        if events > 0 {
-            tracing::warn!(
-                run = hello.run_id,
-                events,
-                "the stream begins behind its start"
-            );
-        }
+        tracing::warn!(
+            run = hello.run_id,
+            events,
+            "the stream begins behind its start"
+        );
         book.add_tally(self.words.before, events, bytes);
         book.set(self.words.sink.head, hello.position);
         self.note_sender(hello.events, hello.bytes);
@@ -247,8 +245,8 @@ impl Stream {
         let book = &self.books.book;
         let taken = book.tally(self.words.sink.account.incoming);
         let before = book.tally(self.words.before);
-        let lost = self.words.sink.account.dropped.iter();
-        let lost = lost.map(|term| book.tally(*term));
+        let lost = self.words.sink.account.losses();
+        let lost = lost.map(|(_, term)| book.tally(term));
         let lost = lost.fold((0, 0), |sum, term| (sum.0 + term.0, sum.1 + term.1));
         Totals {
             position: book.value(self.words.sink.head),

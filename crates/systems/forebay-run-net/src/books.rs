@@ -132,18 +132,18 @@ fn declare(run_id: &str, places: usize) -> Result<(Schema, Declared), RunError> 
     builder.program("net");
     let group = builder.group("end_point");
     let unit = Unit::Messages;
-    let (published, publish) = builder.account_of(group, "publish", "all", unit);
-    let (_, answers) = builder.unbalanced_account_of(group, "answers", "all", unit);
-    let (delivered, deliver) = builder.account_of(group, "deliver", "all", unit);
+    let (published, publish) = builder.account(group, "publish", "all", unit);
+    let (_, answers) = builder.unbalanced_account(group, "answers", "all", unit);
+    let (delivered, deliver) = builder.account(group, "deliver", "all", unit);
     let removed = RemovedWords::declare(&mut builder, group, "", &["messages"]);
     let mut copies = LinkSpec::new("copies", "all").from(published);
     let mut read = LinkSpec::new("read", "all").to(delivered);
     let mut slots = Vec::with_capacity(places);
     for place in 0..places {
         let owner = format!("connection{place}");
-        let (sent, send) = builder.account_of(group, "send", &owner, unit);
-        let (received, receive) = builder.account_of(group, "receive", &owner, unit);
-        let (_, told) = builder.unbalanced_account_of(group, "told", &owner, unit);
+        let (sent, send) = builder.account(group, "send", &owner, unit);
+        let (received, receive) = builder.account(group, "receive", &owner, unit);
+        let (_, told) = builder.unbalanced_account(group, "told", &owner, unit);
         builder.headline(sent);
         builder.headline(received);
         copies = copies.to(sent);

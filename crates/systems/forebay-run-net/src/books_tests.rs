@@ -44,10 +44,10 @@ fn found(books: &Books, slot: usize) -> Vec<[u64; 2]> {
         told,
     } = &books.slots[slot];
     let terms = [send.incoming, send.outgoing, *confirmed, send.held].into_iter();
-    let terms = terms.chain(send.dropped.iter().copied());
+    let terms = terms.chain(send.losses().map(|(_, term)| term));
     let terms = terms.chain([receive.incoming, receive.outgoing, receive.held]);
     let terms = terms.chain([told.incoming, told.outgoing]);
-    let terms = terms.chain(told.dropped.iter().copied());
+    let terms = terms.chain(told.losses().map(|(_, term)| term));
     let pair = |(items, bytes)| [items, bytes];
     terms.map(|it| pair(books.book.tally(it))).collect()
 }

@@ -21,7 +21,7 @@ pub(super) struct FromHostWords {
 
 pub(super) fn declare(schema: &mut SchemaBuilder) -> FromHostWords {
     let group = schema.group("from_host");
-    let mut account = |unit| schema.account_of(group, "from_host", "all", unit).1;
+    let mut account = |unit| schema.account(group, "from_host", "all", unit).1;
     let [packets, messages] = [Unit::Packets, Unit::Messages].map(&mut account);
     let mut counter = |name: &str, help: &str| schema.counter(group, name, "", help);
     FromHostWords {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_evb::{Cause, Completion, Hurry, LostRange, SubEventDrop, TriggerGap};
+use forebay_ledger::PerReason;
 use forebay_wire::hld::{EventHeader, EventId};
 use forebay_wire::hld_scan::{Ending, Item, Scanner};
 use forebay_wire::subevent::SubEventHeader;
@@ -38,17 +39,17 @@ pub(crate) struct Balance {
     pub(crate) incoming: (u64, u64),
     pub(crate) outgoing: (u64, u64),
     pub(crate) held: (u64, u64),
-    pub(crate) dropped: [(u64, u64); SubEventDrop::ALL.len()],
+    pub(crate) dropped: PerReason<SubEventDrop, (u64, u64), { SubEventDrop::ALL.len() }>,
     pub(crate) missing: u64,
 }
 
 impl Balance {
     pub(crate) fn lost(&self, reason: SubEventDrop) -> u64 {
-        self.dropped[reason as usize].0
+        self.dropped[reason].0
     }
 
     pub(crate) fn all_dropped(&self) -> u64 {
-        self.dropped.iter().map(|tally| tally.0).sum()
+        self.dropped.iter().map(|(_, tally)| tally.0).sum()
     }
 }
 
@@ -82,7 +83,7 @@ impl Check {
             incoming: book.tally(words.account.incoming),
             outgoing: book.tally(words.account.outgoing),
             held: book.tally(words.account.held),
-            dropped: std::array::from_fn(|reason| book.tally(words.account.dropped[reason])),
+            dropped: PerReason::from_fn(|why| book.tally(words.account.lost(why))),
             missing: book.value(words.missing),
         });
         let check = Self {
@@ -119,7 +120,7 @@ impl Check {
     fn sources_close(&self, rig: &Rig) {
         for (source, balance) in self.sources.iter().enumerate() {
             let sum = |pick: fn(&(u64, u64)) -> u64| {
-                let dropped: u64 = balance.dropped.iter().map(pick).sum();
+                let dropped: u64 = balance.dropped.iter().map(|(_, tally)| pick(&tally)).sum();
                 pick(&balance.outgoing) + pick(&balance.held) + dropped
             };
             let there = (sum(|tally| tally.0), sum(|tally| tally.1));
@@ -138,11 +139,8 @@ impl Check {
         let account = &accounts.events;
         let incoming = book.tally(account.incoming);
         let outgoing = book.tally(account.outgoing);
-        let dropped: Vec<_> = account
-            .dropped
-            .iter()
-            .map(|tally| book.tally(*tally))
-            .collect();
+        let losses = account.losses();
+        let dropped: Vec<_> = losses.map(|(_, term)| book.tally(term)).collect();
         let given_up: u64 = dropped.iter().map(|tally| tally.0).sum();
         let bytes: u64 = dropped.iter().map(|tally| tally.1).sum();
         assert_eq!(incoming, (outgoing.0 + given_up, outgoing.1 + bytes));

@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Reason,
+    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, Lossless, Reason,
     RunWriter, Schema, SchemaBuilder, Snapshot, Supervisor, Tally, Unit, Verdict, Words, audit,
+    reasons,
 };
 
 /// Bytes of the item with number `n`.
@@ -18,12 +19,27 @@ pub(crate) struct Pipeline {
     writers: [GroupWriter; 3],
     books: [Book; 3],
     sender: Account,
-    receiver: Account,
-    builder: Account,
+    receiver: Account<ReceiverDrop>,
+    builder: Account<BuilderDrop>,
     kernel: Counter,
     published: Tally,
     taken: Tally,
     ring: Vec<u64>,
+}
+
+reasons! {
+    /// Why the receiver drops datagrams.
+    enum ReceiverDrop {
+        Length = "malformed_length",
+        Full = "ring_full",
+    }
+}
+
+reasons! {
+    /// Why the builder does.
+    enum BuilderDrop {
+        Timeout = "timeout",
+    }
 }
 
 impl Pipeline {
@@ -31,21 +47,11 @@ impl Pipeline {
         let mut s = SchemaBuilder::new("run 7");
         let groups = ["sender", "receiver", "builder"].map(|name| s.group(name));
         let [g_send, g_recv, g_build] = groups;
-        let (a, sender) = s.account(g_send, "sender", "source17", Unit::Datagrams, &[]);
-        let (b, receiver) = s.account(
-            g_recv,
-            "receiver",
-            "source17",
-            Unit::Datagrams,
-            &["malformed_length", "ring_full"],
-        );
-        let (c, builder) = s.account(
-            g_build,
-            "builder",
-            "source17",
-            Unit::Datagrams,
-            &["timeout"],
-        );
+        let (a, sender) = s.account::<Lossless>(g_send, "sender", "source17", Unit::Datagrams);
+        let (b, receiver) =
+            s.account::<ReceiverDrop>(g_recv, "receiver", "source17", Unit::Datagrams);
+        let (c, builder) =
+            s.account::<BuilderDrop>(g_build, "builder", "source17", Unit::Datagrams);
         let kernel = s.kernel_drop(g_recv);
         let published = s.cursor_tally(g_recv, "published");
         let taken = s.cursor_tally(g_build, "taken");
@@ -108,7 +114,7 @@ impl Pipeline {
         }
         recv.add_tally(self.receiver.incoming, 1, bytes);
         if n.is_multiple_of(15) {
-            recv.add_tally(self.receiver.dropped[0], 1, bytes);
+            recv.add_tally(self.receiver.lost(ReceiverDrop::Length), 1, bytes);
             return;
         }
         if self.leak.take("receiver") {

@@ -42,8 +42,8 @@ reasons! {
 /// Every datagram of the capture comes in at a receiver's account, or is one to another port.
 pub(super) fn declare(schema: &mut SchemaBuilder, ports: &[PortWords]) -> CaptureWords {
     let group = schema.group("capture");
-    let (_, packets) = schema.account_of(group, "capture", "file", Unit::Packets);
-    let (id, datagrams) = schema.account_of(group, "reassembly", "file", Unit::Datagrams);
+    let (_, packets) = schema.account(group, "capture", "file", Unit::Packets);
+    let (id, datagrams) = schema.account(group, "reassembly", "file", Unit::Datagrams);
     let not_selected = schema.link_drop(group);
     let mut link = LinkSpec::new("capture", "file")
         .from(id)

@@ -48,7 +48,7 @@ pub(super) fn declare(
     builder: &forebay_evb::Accounts,
 ) -> ChunkWords {
     let group = schema.group("receiver.elinks");
-    let (arrived, arrival) = schema.account_of(group, "arrival", "all", Unit::Chunks);
+    let (arrived, arrival) = schema.account(group, "arrival", "all", Unit::Chunks);
     let mut elink = LinkSpec::new("elink", "all").from(arrived);
     let mut sources = Vec::new();
     let mut flagged = Vec::new();

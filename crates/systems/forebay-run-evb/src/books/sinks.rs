@@ -16,7 +16,7 @@ pub(super) fn declare_sinks(
     let mut sinks = Vec::new();
     for sink in &plan.sinks {
         let group = builder.group;
-        let (offer_id, account) = schema.account_of(group, "offer", &sink.name, Unit::Events);
+        let (offer_id, account) = schema.account(group, "offer", &sink.name, Unit::Events);
         schema.link(
             LinkSpec::new("fan_out", &sink.name)
                 .from(builder.events_id)

@@ -47,7 +47,7 @@ fn declare(run_id: &str, with_latency: bool) -> Result<(Schema, Words), RunError
     let mut schema = SchemaBuilder::new(run_id);
     let group = schema.group("swrod");
     schema.program("swrod");
-    let (checked, check) = schema.account_of(group, "check", "all", Unit::Chunks);
+    let (checked, check) = schema.account(group, "check", "all", Unit::Chunks);
     schema.headline(checked);
     let mut counter =
         |name: &str, owner: &str, help: &str| schema.counter(group, name, owner, help);

@@ -99,15 +99,15 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("toflx");
         let group = schema.group("toflx");
-        let (routed, route) = schema.account_of(group, "route", "all", Unit::Messages);
+        let (routed, route) = schema.account(group, "route", "all", Unit::Messages);
         let mut link = LinkSpec::new("routed", "all").from(routed);
         let mut words = Vec::with_capacity(cards);
         for card in 0..cards {
             let owner = format!("card{card}");
-            let (encoded, encode) = schema.account_of(group, "encode", &owner, Unit::Messages);
+            let (encoded, encode) = schema.account(group, "encode", &owner, Unit::Messages);
             link = link.to(encoded);
             schema.headline(encoded);
-            let (_, ring) = schema.account_of(group, "ring", &owner, Unit::Packets);
+            let (_, ring) = schema.account(group, "ring", &owner, Unit::Packets);
             let help = "Packets that the card has not taken";
             let fill = schema.gauge(group, "ring_fill_packets", &owner, help);
             let help = "Packets of the card's from-host buffer";

@@ -1,5 +1,6 @@
 //! What a stream's books say of blocks, of what came before them, and after a restart.
 
+use forebay_sink::SinkDrop;
 use forebay_wire::hld::EventId;
 
 use super::*;
@@ -142,4 +143,182 @@ fn events_that_vanish_stay_missing_whatever_the_sender_says_later() {
         assert_eq!(bench.residuals(), [(hop.to_owned(), 2)]);
         assert_eq!(bench.counts()[2], (10, 320));
     }
+}
+
+#[test]
+fn a_stream_is_one_of_its_run_and_its_sink() {
+    let bench = Bench::new();
+    let of = |run_id, sink| {
+        let hello = hello(bench.sent);
+        bench.stream.is_of(&Hello {
+            run_id,
+            sink,
+            ..hello
+        })
+    };
+    assert!(of("run", "tcp"));
+    assert!(!of("run", "tcp2") && !of("run2", "tcp") && !of("run2", "tcp2"));
+}
+
+impl Bench {
+    /// What the sender says at its end.
+    fn end(&mut self) -> Totals {
+        let (position, events, bytes) = self.sent;
+        let said = Totals {
+            position,
+            events,
+            bytes,
+            ..Totals::default()
+        };
+        self.stream.end(&said).unwrap()
+    }
+
+    fn condition(&self) -> Condition {
+        self.stream.reader.snapshot().unwrap().run.condition
+    }
+
+    fn hld_file(&self) -> PathBuf {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .find(|path| path.extension().is_some_and(|it| it == "hld"))
+            .unwrap()
+    }
+}
+
+#[test]
+fn a_stream_that_ended_stays_so_and_one_that_was_interrupted_goes_on() {
+    let mut bench = Bench::new();
+    bench.store(2, &mut Leak::off()).unwrap();
+    assert_eq!(bench.condition(), Condition::Running);
+    bench.stream.interrupt();
+    assert_eq!(bench.condition(), Condition::Interrupted);
+    // A start event, the two, and a stop event: the file is whole.
+    let interrupted = bench.hld_file().metadata().unwrap().len();
+    assert_eq!(interrupted, 4 * EVENT);
+    bench.restart();
+    assert_eq!(bench.condition(), Condition::Running);
+    bench.end();
+    assert_eq!(bench.condition(), Condition::Ended);
+    assert_eq!(bench.store(1, &mut Leak::off()), Err(Refusal::Ended));
+    bench.stream.interrupt();
+    assert_eq!(bench.condition(), Condition::Ended);
+    bench.restart();
+    assert_eq!(bench.condition(), Condition::Ended);
+}
+
+#[test]
+fn what_was_told_lost_or_removed_taints_the_end() {
+    let lose = |bench: &mut Bench, why, events, bytes| {
+        let lost = bench.stream.words.sink.account.lost(why);
+        bench.stream.books.book.add_tally(lost, events, bytes);
+    };
+    let mut told = Bench::new();
+    told.stream.taints.push("it was told".into());
+    told.end();
+    assert_eq!(told.condition(), Condition::Tainted);
+
+    let mut lost = Bench::new();
+    lose(&mut lost, SinkDrop::DiskFull, 2, 20);
+    lose(&mut lost, SinkDrop::WriteError, 3, 30);
+    let totals = lost.end();
+    assert_eq!((totals.events_lost, totals.bytes_lost), (5, 50));
+    assert_eq!(lost.condition(), Condition::Tainted);
+
+    let mut removed = Bench::new();
+    let word = removed.stream.words.sink.removed_files;
+    removed.stream.books.book.add(word, 1);
+    removed.end();
+    assert_eq!(removed.condition(), Condition::Tainted);
+}
+
+#[test]
+fn a_file_or_a_ledger_that_somebody_removed_is_told() {
+    let mut bench = Bench::new();
+    bench.store(1, &mut Leak::off()).unwrap();
+    bench.stream.watch();
+    bench.stream.look_for_ledger();
+    assert!(bench.stream.taints.is_empty(), "{:?}", bench.stream.taints);
+    std::fs::remove_file(bench.hld_file()).unwrap();
+    bench.stream.watch();
+    std::fs::remove_file(&bench.stream.ledger).unwrap();
+    bench.stream.look_for_ledger();
+    let [file, ledger] = bench.stream.taints.as_slice() else {
+        panic!("{:?}", bench.stream.taints)
+    };
+    assert!(
+        file.starts_with("output_removed:") && file.contains(".hld"),
+        "{file}"
+    );
+    assert!(ledger.starts_with("output_removed: the ledger"), "{ledger}");
+    let removed = bench.stream.words.sink.removed;
+    let snapshot = bench.stream.reader.snapshot().unwrap();
+    assert_eq!(snapshot.tally(removed), (1, EVENT));
+}
+
+/// A block of one event is too short to lose one and keep one.
+#[test]
+fn the_only_event_of_a_block_does_not_leak() {
+    for hop in ["stream", "mover"] {
+        let mut bench = Bench::new();
+        let mut leak = Leak::parse(&format!("{hop}:5"), forebay_run::hops::MOVER).unwrap();
+        bench.store(1, &mut leak).unwrap();
+        assert_eq!(bench.counts(), [(1, EVENT), (1, EVENT), (0, 0)], "{hop}");
+    }
+}
+
+#[test]
+fn the_first_and_the_last_file_are_in_the_books() {
+    let mut bench = Bench::new();
+    for run in [RUN, RUN + 2, RUN + 5] {
+        bench.stream.note_run(run);
+    }
+    let book = &bench.stream.books.book;
+    let runs = bench.stream.words.runs.map(|word| book.value(word));
+    assert_eq!(runs, [u64::from(RUN), u64::from(RUN) + 5]);
+    let mut stored = Bench::new();
+    stored.store(1, &mut Leak::off()).unwrap();
+    let book = &stored.stream.books.book;
+    assert_eq!(book.value(stored.stream.words.runs[0]), u64::from(RUN));
+}
+
+#[test]
+fn a_block_is_the_events_that_it_says_and_nothing_else() {
+    let fields = |events| BlockFields {
+        begin: 0,
+        end: 64,
+        events_total: 0,
+        bytes_total: 0,
+        run: RUN,
+        events,
+        crc32: 0,
+        bytes: 0,
+    };
+    let event = |run, size| {
+        let mut header = EventHeader::new(EventId::data(0), 1_800_000_000, run);
+        header.size = size;
+        header.to_bytes().to_vec()
+    };
+    let whole = event(RUN, EVENT as u32);
+    assert!(are_events(&whole, &fields(1)));
+    assert!(are_events(&whole.repeat(3), &fields(3)));
+    // Padded to 8 bytes.
+    let padded = [event(RUN, EVENT as u32 + 3), vec![0; 8]].concat();
+    assert!(are_events(&padded, &fields(1)));
+    assert!(!are_events(&whole.repeat(3), &fields(2)));
+    assert!(
+        !are_events(&[&whole[..], &[0; 5]].concat(), &fields(1)),
+        "a rest"
+    );
+    assert!(!are_events(&[], &fields(1)));
+    assert!(!are_events(&event(RUN + 1, EVENT as u32), &fields(1)));
+    assert!(
+        !are_events(&event(RUN, EVENT as u32 + 8), &fields(1)),
+        "cut"
+    );
+    assert!(!are_events(&event(RUN, 0), &fields(1)), "no size");
+    assert!(
+        !are_events(&event(RUN, 24).repeat(4), &fields(4)),
+        "shorter than a header"
+    );
 }

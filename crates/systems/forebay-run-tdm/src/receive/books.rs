@@ -114,7 +114,7 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("tdm-receive");
         let group = schema.group("tdm");
-        let (came, datagrams) = schema.account_of(group, "datagrams", "all", Unit::Datagrams);
+        let (came, datagrams) = schema.account(group, "datagrams", "all", Unit::Datagrams);
         let kernel_drops = schema.kernel_drop(group);
         let socket = LinkSpec::new("socket", "all").to(came);
         schema.link(with_kernel_drops(socket, kernel_drops, is_merged));
@@ -122,8 +122,8 @@ impl Books {
         let (writer, far) = WriterWords::declare(&mut schema, senders);
         let senders = (0..senders).zip(far).map(|(sender, (write, taken))| {
             let owner = format!("sender{sender}");
-            let (_, windows) = schema.account_of(group, "windows", &owner, Unit::Packets);
-            let (id, hand_over) = schema.account_of(group, "hand_over", &owner, Unit::Packets);
+            let (_, windows) = schema.account(group, "windows", &owner, Unit::Packets);
+            let (id, hand_over) = schema.account(group, "hand_over", &owner, Unit::Packets);
             let published = schema.cursor_tally(group, &format!("{owner}.published"));
             let queue = LinkSpec::new("writer_queue", &owner).from(id).to(write);
             schema.link(queue.in_flight(published, taken));

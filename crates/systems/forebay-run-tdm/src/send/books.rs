@@ -88,8 +88,8 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("tdm-send");
         let group = schema.group("tdm");
-        let (_, heaps) = schema.account_of(group, "heaps", name, Unit::Messages);
-        let (sent, send) = schema.account_of(group, "send", name, Unit::Packets);
+        let (_, heaps) = schema.account(group, "heaps", name, Unit::Messages);
+        let (sent, send) = schema.account(group, "send", name, Unit::Packets);
         schema.headline(sent);
         let confirmed = schema.confirmed(sent);
         let help = "Windows with at least one packet";

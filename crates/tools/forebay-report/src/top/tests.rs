@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use forebay_evb::Reject;
 use forebay_ledger::{
     Condition, GroupWriter, HistogramWriter, LedgerReader, Reason, RunWriter, Supervisor, Words,
     audit,
 };
 use forebay_run_evb::books::Books;
+use forebay_run_evb::books::ReceiverDrop;
 use forebay_run_evb::presets;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -74,8 +76,9 @@ impl World {
                 book.set(port.kernel_drops, lost);
                 book.set(queue.receiver.incoming.items, events + 1);
                 book.set(queue.receiver.incoming.bytes, events * 116 + 9);
-                book.set(queue.receiver.dropped[0].items, 1);
-                book.set(queue.receiver.dropped[0].bytes, 9);
+                let lost = queue.receiver.lost(ReceiverDrop::First(Reject::Short));
+                book.set(lost.items, 1);
+                book.set(lost.bytes, 9);
             }
             writer.commit(&book);
         }

@@ -137,7 +137,7 @@ pub struct Moved {
 #[cfg(test)]
 mod tests {
     use forebay_ledger::{
-        GroupWriter, LedgerReader, RunWriter, SchemaBuilder, Supervisor, Words, audit,
+        GroupWriter, LedgerReader, Lossless, RunWriter, SchemaBuilder, Supervisor, Words, audit,
     };
 
     use super::*;
@@ -147,7 +147,7 @@ mod tests {
         let mut schema = SchemaBuilder::new("run 7");
         schema.program(program);
         let group = schema.group("all");
-        let mut declare = |at: (&str, Unit)| schema.account(group, at.0, "all", at.1, &[]);
+        let mut declare = |at: (&str, Unit)| schema.account::<Lossless>(group, at.0, "all", at.1);
         let all: Vec<_> = accounts.iter().map(|at| declare(*at)).collect();
         if !program.is_empty() {
             all.iter().take(2).for_each(|(id, _)| schema.headline(*id));

@@ -57,12 +57,12 @@ impl Books {
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("card-replay");
         let group = schema.group("card");
-        let (file_id, file) = schema.account_of(group, "file", "file", Unit::Blocks);
+        let (file_id, file) = schema.account(group, "file", "file", Unit::Blocks);
         let mut link = LinkSpec::new("file", "file").from(file_id);
         let mut dma = Vec::new();
         for buffer in 0..plan.config.buffers {
             let owner = format!("dma{buffer}");
-            let (id, account) = schema.account_of(group, "card", &owner, Unit::Blocks);
+            let (id, account) = schema.account(group, "card", &owner, Unit::Blocks);
             link = link.to(id);
             schema.headline(id);
             let fill = schema.gauge(group, "unread_blocks", &owner, "Blocks not given back");

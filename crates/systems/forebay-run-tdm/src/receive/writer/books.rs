@@ -41,8 +41,8 @@ impl WriterWords {
         let mut far = Vec::new();
         let senders = (0..senders).map(|sender| {
             let owner = format!("sender{sender}");
-            let (id, write) = schema.account_of(group, "write", &owner, Unit::Packets);
-            let (_, heaps) = schema.account_of(group, "heaps", &owner, Unit::Messages);
+            let (id, write) = schema.account(group, "write", &owner, Unit::Packets);
+            let (_, heaps) = schema.account(group, "heaps", &owner, Unit::Messages);
             let taken = schema.cursor_tally(group, &format!("{owner}.taken"));
             far.push((id, taken));
             SenderWords {
