@@ -5,6 +5,7 @@ use forebay_ledger::{Book, Carriage, Leak, Tally};
 use forebay_ring::{Meta, Producers};
 use forebay_run::error::RunError;
 use forebay_sink::{Limits, Rotation};
+use forebay_wire::hld::EventHeader;
 
 use super::null::NullSink;
 use crate::books::{Books, OfferDrop, OfferWords};
@@ -12,8 +13,6 @@ use crate::plan::{Backpressure, Plan, SinkKind};
 
 /// Events are handed to a sink in blocks of about this size: one `write` each.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Where the run number lies in an event.
-const RUN_FIELD: std::ops::Range<usize> = 24..28;
 
 /// One sink's side of the builder.
 pub(super) struct Offer {
@@ -241,7 +240,7 @@ impl Offer {
             return false;
         };
         slot.copy_from_slice(&scratch[..bytes]);
-        slot[RUN_FIELD].copy_from_slice(&run.to_ne_bytes());
+        EventHeader::set_run(slot, run);
         true
     }
 
