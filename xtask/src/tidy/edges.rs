@@ -17,10 +17,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-sys", &[]),
     ("forebay-host", &["forebay-sys"]),
     ("forebay-ring", &[]),
-    ("forebay-fabric", &[]),
+    ("forebay-fabric", &["forebay-wire"]),
     (
         "forebay-link",
-        &["forebay-sys", "forebay-ring", "forebay-fabric"],
+        &[
+            "forebay-wire",
+            "forebay-sys",
+            "forebay-ring",
+            "forebay-fabric",
+        ],
     ),
     (
         "forebay-sink",

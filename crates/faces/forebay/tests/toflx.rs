@@ -403,8 +403,13 @@ fn what_a_full_card_did_not_take_until_the_end_is_confirmed_as_lost() {
     let toflx = chain.toflx("toflx", "buffer_count = 4\ndrain_s = 1");
     let many = ["--input", "generate", "--message-bytes", "2000"];
     let sender = chain.sender(fid(1), &many);
+    // One that is in hand for a moment waits for nothing: the card is full when nothing more goes out.
+    let mut looks = Vec::new();
     wait_for("messages that wait for room", || {
-        (chain.encoded("toflx", "held") > 0).then_some(())
+        looks.push(["held", "outgoing"].map(|term| chain.encoded("toflx", term)));
+        let last = looks.iter().rev().take(20);
+        let is_full = last.filter(|look| look[0] > 0 && Some(*look) == looks.last());
+        (is_full.count() == 20).then_some(())
     });
     let toflx = ends(toflx, 0);
     let sent: Value = serde_json::from_str(&sender.end().stdout).unwrap();

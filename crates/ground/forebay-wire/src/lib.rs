@@ -11,6 +11,7 @@
 //! | the stream to a remote mover | [`mover`] |
 //! | blocks of a FELIX card: E-links, subchunks, chunks of its data generator, messages about triggers; packets to its E-links | [`felix`] |
 //! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
+//! | what two ends say while they connect, over libfabric and over shared memory, and references to memory there | [`mod@fabric`], [`shm`] |
 //! | time-division UDP, and the heaps that it may carry | [`tdm`], [`mod@heap`] |
 //!
 //! ```
@@ -38,6 +39,7 @@ extern crate alloc;
 extern crate std;
 
 mod error;
+pub mod fabric;
 pub mod felix;
 pub mod hadtu;
 pub mod heap;
@@ -50,6 +52,7 @@ pub mod netio3;
 mod payload;
 mod scan_buffer;
 mod scan_item;
+pub mod shm;
 pub mod subevent;
 pub mod tdm;
 pub mod unit;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+#[path = "../../../../fuzz/oracle/fabric.rs"]
+mod fabric;
 #[path = "../../../../fuzz/oracle/from_host.rs"]
 mod from_host;
 #[path = "../../../../fuzz/oracle/hadtu.rs"]
@@ -16,6 +18,8 @@ mod mover;
 mod net;
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
+#[path = "../../../../fuzz/oracle/shm.rs"]
+mod shm;
 #[path = "../../../../fuzz/oracle/tdm.rs"]
 mod tdm;
 
@@ -54,4 +58,14 @@ fn the_corpus_of_heaps() {
 #[test]
 fn the_corpus_of_time_division_udp() {
     replay("tdm", 14, tdm::check);
+}
+
+#[test]
+fn the_corpus_of_hellos_over_libfabric() {
+    replay("fabric", 7, fabric::check);
+}
+
+#[test]
+fn the_corpus_of_greetings_and_references_over_shared_memory() {
+    replay("shm", 9, shm::check);
 }

@@ -1,8 +1,8 @@
 //! What a connection may take.
 
-use crate::error::FabricError;
+use forebay_wire::fabric::{self, Hello};
 
-const MIB: usize = 1 << 20;
+use crate::error::FabricError;
 
 /// How much memory a connection has, and how it confirms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +35,17 @@ impl Default for Config {
 
 impl Config {
     /// Longest page, in bytes.
-    pub const PAGE_BYTES_MAX: usize = 65 * MIB;
+    pub const PAGE_BYTES_MAX: usize = fabric::PAGE_BYTES_MAX as usize;
     /// Most pages of one kind.
-    pub const PAGES_MAX: usize = 65_536;
+    pub const PAGES_MAX: usize = fabric::PAGES_MAX as usize;
+
+    /// What an end with these settings says about itself.
+    pub(crate) fn hello(&self) -> Hello {
+        Hello {
+            page_bytes: u32::try_from(self.page_bytes).unwrap_or(u32::MAX),
+            receive_pages: u32::try_from(self.receive_pages).unwrap_or(u32::MAX),
+        }
+    }
 
     /// Looks at the ranges.
     ///

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use forebay_wire::fabric::Hello;
+
 use crate::config::Config;
 use crate::error::{FabricError, Fault};
-use crate::hello::Hello;
 use crate::provider::{Libfabric, host_and_port};
 use crate::sys::{Channel, Completion, Domain, Fabric, Opened, Page, Region, Room, SharedMemory};
 use crate::totals::Totals;
@@ -119,7 +120,7 @@ impl Endpoint {
         let domain = Domain::open(&Fabric::open(&info)?, &info)?;
         let opened = Channel::open(&domain, &info, room(&found.config))?;
         let mut endpoint = Self::new(opened, peer.clone(), found.config)?;
-        let hello = Hello::of(&endpoint.config).emit();
+        let hello = endpoint.config.hello().emit();
         let begun = endpoint.channel.connect(&info, &hello);
         begun.map_err(refused)?;
         Ok(endpoint)

@@ -47,7 +47,6 @@
 mod config;
 mod endpoint;
 mod error;
-mod hello;
 mod listener;
 mod provider;
 #[allow(unsafe_code)]

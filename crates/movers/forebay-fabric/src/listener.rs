@@ -3,10 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use forebay_wire::fabric::Hello;
+
 use crate::config::Config;
 use crate::endpoint::{Endpoint, SharedDomain, room};
 use crate::error::FabricError;
-use crate::hello::Hello;
 use crate::provider::{Found, Libfabric, host_and_port};
 use crate::sys::{Channel, Domain, Event, Fabric, Info, PassiveEndpoint};
 use crate::totals::ListenerTotals;
@@ -126,7 +127,7 @@ impl Listener {
         let peer = format!("fabric+{}://{}", self.provider, info.first().destination());
         let mut endpoint = Endpoint::new(opened, peer, self.config)?;
         endpoint.meet(hello);
-        let answer = Hello::of(&self.config).emit();
+        let answer = self.config.hello().emit();
         endpoint.channel().accept(&answer)?;
         Ok(endpoint)
     }

@@ -40,6 +40,7 @@ pub use error::{ByteLinkError, DoorError};
 pub use fabric::{FabricDoor, FabricLink};
 pub use forebay_fabric::registered_bytes;
 pub use forebay_ring::{REGION_BYTES_MAX, Region, View};
+pub use forebay_wire::shm::Room;
 pub use piece::{Lending, Piece};
 pub use shm::{ShmDoor, ShmLink};
 use tcp::Reach;
@@ -49,32 +50,6 @@ pub use tls::{CertificateError, CertificateFiles, Certificates, TlsDoor, TlsFaul
 
 /// Descriptors that a link or a door waits for at most.
 pub const FDS_MAX: usize = 2;
-
-/// How much a backend with memory of its own, such as shared memory or registered pages, takes of it per connection and direction. Others take
-/// what they need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// Most bytes that one [`ByteLink::send`] hands over. 1 to 65 MiB; default 66,000: a buffer of 64 KiB and its head.
-    pub piece_bytes_max: usize,
-    /// Pieces that are on their way at the same time. 1 to 65,536; default 64.
-    pub pieces: usize,
-}
-
-impl Room {
-    /// Most bytes of a piece.
-    pub const PIECE_BYTES_MAX: usize = 65 << 20;
-    /// Most pieces.
-    pub const PIECES_MAX: usize = 65_536;
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self {
-            piece_bytes_max: 66_000,
-            pieces: 64,
-        }
-    }
-}
 
 /// What came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

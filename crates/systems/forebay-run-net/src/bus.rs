@@ -23,6 +23,7 @@ use thiserror::Error;
 
 pub use announcer::Announcer;
 pub use finder::Finder;
+pub use lines::{Answer, Request};
 pub use registry::{Registry, RegistrySummary};
 
 use crate::Address;

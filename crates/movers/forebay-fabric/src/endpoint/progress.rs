@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{End, Endpoint, Returned};
+use forebay_wire::fabric::Hello;
+
 use crate::error::{FabricError, Fault};
-use crate::hello::Hello;
 use crate::sys::{self, Completion, Event, Page, Posted};
 
 /// When a finished end point is dropped, what it still has to send may take so long.

@@ -6,7 +6,6 @@
 mod copier;
 mod door;
 mod ends;
-mod greeting;
 mod link;
 mod place;
 mod regions;
@@ -46,9 +45,7 @@ fn capacity_bytes(room: Room) -> u64 {
 
 /// Refuses what [`Room`] does not admit.
 fn checked(room: Room) -> io::Result<Room> {
-    let admitted = (1..=Room::PIECE_BYTES_MAX).contains(&room.piece_bytes_max)
-        && (1..=Room::PIECES_MAX).contains(&room.pieces);
-    admitted.then_some(room).ok_or_else(|| {
+    room.is_admitted().then_some(room).ok_or_else(|| {
         let Room {
             piece_bytes_max,
             pieces,

@@ -26,7 +26,7 @@ pub(super) const FOUND_BYTES_MAX: usize = OFFERS_BYTES_MAX + (1 << 20);
 /// What a registry is told or asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Request {
+pub enum Request {
     /// Keeps this connection's offer for another lease.
     Announce(Offer),
     /// Asks for all offers, of which the answer may have only the first.
@@ -38,7 +38,7 @@ pub(super) enum Request {
 /// What it answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Answer {
+pub enum Answer {
     /// The offer is kept.
     Kept,
     /// All offers that are left.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use forebay_sys::SysError;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::seqpacket::{Arrived, Peer, SeqListener, SeqSocket};
+use forebay_wire::shm::{GREETING_BYTES, Greeting, Refusal};
 
 use super::ends::Ends;
-use super::greeting::{GREETING_BYTES, Greeting, Refusal};
 use super::link::ShmLink;
 use super::place::{Claim, Place, own_uid};
 use super::{Room, checked, is_gone, resource};

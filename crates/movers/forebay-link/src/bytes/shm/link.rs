@@ -8,11 +8,11 @@ use forebay_ring::{Full, Meta, Region, RingError};
 use forebay_sys::SysError;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
+use forebay_wire::shm::{GREETING_BYTES, Greeting, Refusal};
 use rustix::io::Errno;
 
 use super::copier::PieceCopier;
 use super::ends::{Ends, PEER_FDS, fault_of, is_want};
-use super::greeting::{GREETING_BYTES, Greeting, Refusal};
 use super::place::Place;
 use super::regions::{Regions, Shown};
 use super::{Room, checked, is_gone, resource};

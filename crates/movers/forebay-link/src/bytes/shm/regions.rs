@@ -9,19 +9,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use forebay_ring::{Meta, PeerRegion, Region};
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::SeqSocket;
+use forebay_wire::shm::{Greeting, REFERENCE_BYTES, Reference};
 
-use super::greeting::Greeting;
 use super::resource;
 use crate::bytes::{Apart, PARTS_MAX};
 
-/// Bytes of a reference.
-pub(super) const REFERENCE_BYTES: usize = 24;
 /// Regions of each side. What lies in a further one is copied.
 const REGIONS_MAX: usize = 16;
 
-/// What a piece refers to.
+/// What a piece refers to, in a region that came.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reference {
+struct Found {
     /// Place of the region among those that came.
     region: usize,
     offset: u64,
@@ -44,7 +42,7 @@ pub(super) struct Regions {
     /// Numbers of own regions that the peer has.
     shown: Vec<u64>,
     came: Vec<(u64, PeerRegion)>,
-    at_hand: [Reference; PARTS_MAX],
+    at_hand: [Found; PARTS_MAX],
     /// References at hand.
     count: usize,
 }
@@ -85,10 +83,12 @@ impl Regions {
     pub(super) fn refer(region: &Region, ranges: &[Range<usize>]) -> (References, Meta) {
         let mut references = [[0; REFERENCE_BYTES]; PARTS_MAX];
         for (reference, range) in references.iter_mut().zip(ranges) {
-            let words = [region.id(), range.start as u64, range.len() as u64];
-            for (to, word) in reference.chunks_exact_mut(8).zip(words) {
-                to.copy_from_slice(&word.to_le_bytes());
-            }
+            let refers = Reference {
+                region: region.id(),
+                offset: range.start as u64,
+                bytes: range.len() as u64,
+            };
+            *reference = refers.emit();
         }
         let meta = Meta {
             tag: ranges.len() as u32,
@@ -105,23 +105,19 @@ impl Regions {
     ) -> Result<Option<usize>, &'static str> {
         self.count = 0;
         let count = count as usize;
-        let bytes = count * REFERENCE_BYTES;
-        if count > PARTS_MAX || piece.len() < bytes {
+        if count > PARTS_MAX {
             return Err("references");
         }
-        for (at, words) in piece[..bytes].chunks_exact(REFERENCE_BYTES).enumerate() {
-            let word = |of: usize| {
-                let bytes = words[8 * of..].first_chunk().copied();
-                u64::from_le_bytes(bytes.unwrap_or_default())
-            };
-            let number = word(0);
+        let references = Reference::all(count, piece).ok_or("references")?;
+        for (at, said) in references.enumerate() {
+            let number = said.region;
             let Some(region) = self.came.iter().position(|(known, _)| *known == number) else {
                 return Ok(None);
             };
-            let len = usize::try_from(word(2)).map_err(|_| "references")?;
-            let reference = Reference {
+            let len = usize::try_from(said.bytes).map_err(|_| "references")?;
+            let reference = Found {
                 region,
-                offset: word(1),
+                offset: said.offset,
                 len,
             };
             if self.came[region].1.view(reference.offset, len).is_none() {
@@ -130,7 +126,7 @@ impl Regions {
             self.at_hand[at] = reference;
         }
         self.count = count;
-        Ok(Some(bytes))
+        Ok(Some(count * REFERENCE_BYTES))
     }
 
     /// Nothing is at hand any more.

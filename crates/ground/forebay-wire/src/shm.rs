@@ -1,12 +1,12 @@
-//! The records on the socket: the hand-shake, one each way, and afterwards regions of memory that the peer may read. The layout is described in
+//! Shared memory between two processes: the records on the socket beside it, and references to memory that stays where it is.
+//!
+//! Records are the hand-shake, one each way, and afterwards regions of memory that the peer may read. The layout is described in
 //! `docs/wire/shm.md`.
 
-use std::fmt;
-
-use super::{Room, checked};
+use core::fmt;
 
 /// Bytes of each record.
-pub(super) const GREETING_BYTES: usize = 24;
+pub const GREETING_BYTES: usize = 24;
 const MAGIC: &[u8; 4] = b"FBSM";
 const VERSION: u16 = 1;
 
@@ -15,9 +15,42 @@ const WELCOME: u8 = 2;
 const REFUSAL: u8 = 3;
 const REGION: u8 = 4;
 
+/// How much a backend with memory of its own, such as shared memory or registered pages, takes of it per connection and direction. Others take
+/// what they need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Most bytes that are handed over at once. 1 to 65 MiB; default 66,000: a buffer of 64 KiB and its head.
+    pub piece_bytes_max: usize,
+    /// Pieces that are on their way at the same time. 1 to 65,536; default 64.
+    pub pieces: usize,
+}
+
+impl Room {
+    /// Most bytes of a piece.
+    pub const PIECE_BYTES_MAX: usize = 65 << 20;
+    /// Most pieces.
+    pub const PIECES_MAX: usize = 65_536;
+
+    /// Whether it is within its limits.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        (1..=Self::PIECE_BYTES_MAX).contains(&self.piece_bytes_max)
+            && (1..=Self::PIECES_MAX).contains(&self.pieces)
+    }
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            piece_bytes_max: 66_000,
+            pieces: 64,
+        }
+    }
+}
+
 /// What one end says to the other before there is a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Greeting {
+pub enum Greeting {
     /// Who connects, with the room that it wants.
     Hello(Room),
     /// The listener, with the room that is agreed; ten descriptors come with it.
@@ -30,7 +63,7 @@ pub(super) enum Greeting {
 
 /// Why a listener refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub enum Refusal {
     /// It speaks another version.
     Version,
     /// What it was told is no hello.
@@ -42,7 +75,8 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    const ALL: [Self; 4] = [
+    /// All of them.
+    pub const ALL: [Self; 4] = [
         Self::Version,
         Self::Malformed,
         Self::Crowded,
@@ -70,7 +104,9 @@ impl fmt::Display for Refusal {
 }
 
 impl Greeting {
-    pub(super) fn emit(self) -> [u8; GREETING_BYTES] {
+    /// Its bytes.
+    #[must_use]
+    pub fn emit(self) -> [u8; GREETING_BYTES] {
         let words = |room: Room| [room.piece_bytes_max as u64, room.pieces as u64];
         let (kind, reason, words) = match self {
             Self::Hello(room) => (HELLO, 0, words(room)),
@@ -87,9 +123,11 @@ impl Greeting {
         record
     }
 
+    /// Reads a record, which has exactly its length.
+    ///
     /// # Errors
     /// With what a listener answers to it.
-    pub(super) fn parse(record: &[u8]) -> Result<Self, Refusal> {
+    pub fn parse(record: &[u8]) -> Result<Self, Refusal> {
         let record: &[u8; GREETING_BYTES] = record.try_into().map_err(|_| Refusal::Malformed)?;
         if &record[..4] != MAGIC {
             return Err(Refusal::Malformed);
@@ -109,7 +147,7 @@ impl Greeting {
     }
 }
 
-/// The eight bytes at `at`, which is one of the two words' places.
+/// The eight bytes at `at`, which is one of the words' places.
 fn word(record: &[u8; GREETING_BYTES], at: usize) -> u64 {
     let bytes = record[at..].first_chunk().copied();
     u64::from_le_bytes(bytes.unwrap_or_default())
@@ -124,7 +162,52 @@ fn room(record: &[u8; GREETING_BYTES]) -> Result<Room, Refusal> {
         piece_bytes_max,
         pieces,
     };
-    checked(room).map_err(|_| Refusal::Malformed)
+    room.is_admitted().then_some(room).ok_or(Refusal::Malformed)
+}
+
+/// Bytes of a reference.
+pub const REFERENCE_BYTES: usize = 24;
+
+/// What a piece refers to: a range of a region that its peer has shown. Three words of eight bytes, little-endian, at the front of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reference {
+    /// Number of the region.
+    pub region: u64,
+    /// Where the range begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub bytes: u64,
+}
+
+impl Reference {
+    /// Its bytes.
+    #[must_use]
+    pub fn emit(&self) -> [u8; REFERENCE_BYTES] {
+        let mut bytes = [0; REFERENCE_BYTES];
+        let words = [self.region, self.offset, self.bytes];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads one; any words are a reference.
+    #[must_use]
+    pub fn parse(bytes: &[u8; REFERENCE_BYTES]) -> Self {
+        Self {
+            region: word(bytes, 0),
+            offset: word(bytes, 8),
+            bytes: word(bytes, 16),
+        }
+    }
+
+    /// The references at the front of a piece, so many; none where it is too short for them.
+    #[must_use]
+    pub fn all(count: usize, piece: &[u8]) -> Option<impl Iterator<Item = Self>> {
+        let bytes = piece.get(..count.checked_mul(REFERENCE_BYTES)?)?;
+        let (chunks, _) = bytes.as_chunks();
+        Some(chunks.iter().map(Self::parse))
+    }
 }
 
 #[cfg(test)]
@@ -169,5 +252,34 @@ mod tests {
             assert_eq!(Greeting::parse(&GOLDEN[..length]), Err(Refusal::Malformed));
         }
         assert_eq!(Greeting::parse(&[0; 25]), Err(Refusal::Malformed));
+    }
+
+    #[test]
+    fn golden_references() {
+        let piece = [
+            7, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 1, //
+            8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0xff,
+        ];
+        let [first, second] =
+            [[7, 0x1000, 1 << 56 | 3], [8, 9, 10]].map(|[region, offset, bytes]| Reference {
+                region,
+                offset,
+                bytes,
+            });
+        let all = |count, bytes| {
+            Reference::all(count, bytes).map(|all| all.collect::<std::vec::Vec<_>>())
+        };
+        assert_eq!(all(2, &piece[..]), Some(std::vec![first, second]));
+        assert_eq!(all(2, &piece[..48]), Some(std::vec![first, second]));
+        assert_eq!(all(0, &piece[..0]), Some(std::vec![]));
+        assert_eq!(all(2, &piece[..47]), None);
+        assert_eq!(all(usize::MAX, &piece[..]), None);
+        assert_eq!(
+            (first.emit(), second.emit()),
+            (
+                *piece.first_chunk().unwrap(),
+                *piece[24..].first_chunk().unwrap()
+            )
+        );
     }
 }

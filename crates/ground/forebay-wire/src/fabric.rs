@@ -1,31 +1,30 @@
-//! What both ends say about themselves while they connect.
+//! What both ends of a connection over libfabric say about themselves while they connect.
 //!
 //! 16 bytes, little-endian: the letters `FBFB`, version u16, zero u16, page bytes u32, receive pages u32. They go with the provider's own connection
 //! request and its answer, which have room for 56 bytes with every provider.
 
-use crate::config::Config;
-
 const MAGIC: [u8; 4] = *b"FBFB";
 const VERSION: u16 = 1;
+/// Longest page, in bytes.
+pub const PAGE_BYTES_MAX: u32 = 65 << 20;
+/// Most pages of one kind.
+pub const PAGES_MAX: u32 = 65_536;
 /// Length of a hello.
-pub(crate) const HELLO_BYTES: usize = 16;
+pub const HELLO_BYTES: usize = 16;
 
 /// What an end says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hello {
-    pub(crate) page_bytes: u32,
-    pub(crate) receive_pages: u32,
+pub struct Hello {
+    /// Length of its pages, in bytes.
+    pub page_bytes: u32,
+    /// Pages that it receives into.
+    pub receive_pages: u32,
 }
 
 impl Hello {
-    pub(crate) fn of(config: &Config) -> Self {
-        Self {
-            page_bytes: u32::try_from(config.page_bytes).unwrap_or(u32::MAX),
-            receive_pages: u32::try_from(config.receive_pages).unwrap_or(u32::MAX),
-        }
-    }
-
-    pub(crate) fn emit(&self) -> [u8; HELLO_BYTES] {
+    /// Its bytes.
+    #[must_use]
+    pub fn emit(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -35,7 +34,10 @@ impl Hello {
     }
 
     /// Reads one; providers may pad what they carry, so more bytes are not looked at.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+    ///
+    /// # Errors
+    /// Says of the peer what is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; HELLO_BYTES] = bytes
             .first_chunk()
             .ok_or("its first words are too short for one of us")?;
@@ -53,10 +55,8 @@ impl Hello {
             page_bytes: word(8),
             receive_pages: word(12),
         };
-        let fits = |value: u32, most: usize| (1..=most).contains(&(value as usize));
-        if !fits(hello.page_bytes, Config::PAGE_BYTES_MAX)
-            || !fits(hello.receive_pages, Config::PAGES_MAX)
-        {
+        let fits = |value: u32, most: u32| (1..=most).contains(&value);
+        if !fits(hello.page_bytes, PAGE_BYTES_MAX) || !fits(hello.receive_pages, PAGES_MAX) {
             return Err("its pages are out of range");
         }
         Ok(hello)
@@ -65,6 +65,8 @@ impl Hello {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -95,7 +97,7 @@ mod tests {
 
     /// The right bytes, damaged somewhere, cut or lengthened; or any.
     fn said() -> impl Strategy<Value = Vec<u8>> {
-        let most = [Config::PAGE_BYTES_MAX as u32, Config::PAGES_MAX as u32];
+        let most = [PAGE_BYTES_MAX, PAGES_MAX];
         let near = |most: u32| prop_oneof![0..3_u32, most - 1..most + 2, any::<u32>(), 1..=most];
         let behind = proptest::collection::vec(any::<u8>(), 0..140);
         let damaged = prop_oneof![2 => Just(None), 1 => (0..16_usize, any::<u8>()).prop_map(Some)];
@@ -122,8 +124,7 @@ mod tests {
         let word = |at: usize| u32::from_le_bytes(said[at..at + 4].try_into().unwrap());
         let is_ours = said.len() >= 16 && said.starts_with(b"FBFB\x01\0\0\0");
         let words = is_ours.then(|| [word(8), word(12)])?;
-        let fits =
-            words[0] as usize <= Config::PAGE_BYTES_MAX && words[1] as usize <= Config::PAGES_MAX;
+        let fits = words[0] <= 65 << 20 && words[1] <= 65_536;
         (fits && words[0] > 0 && words[1] > 0).then_some(words)
     }
 
