@@ -7,7 +7,7 @@ use crate::RunError;
 /// Where they are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct HostWords {
-    /// A group of whoever looks at the host.
+    /// The group of the stage that reads the counters of the host.
     pub group: GroupId,
     /// IP reassembly failures of the host during the run.
     pub reassembly_failed: Counter,

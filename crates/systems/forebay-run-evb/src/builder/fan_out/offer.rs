@@ -22,7 +22,7 @@ pub(super) struct Offer {
     rotation: Rotation,
     /// Since when there was no room.
     stalled_since_ns: Option<u64>,
-    /// Why the event at hand passes this sink by, if it does: the index of the reason.
+    /// Why the event at hand passes this sink by, if it does.
     skip: Option<OfferDrop>,
     counts: Counts,
     changed: bool,
