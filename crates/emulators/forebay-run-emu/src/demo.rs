@@ -51,7 +51,7 @@ pub struct DemoPlan {
     pub out: PathBuf,
     /// Where Prometheus is answered by the card; by to-host and the subscriber at the next two ports.
     pub metrics: Option<SocketAddr>,
-    /// The fault switch of the tests, and the process of [`hops::DEMO_TOHOST`](forebay_run::hops::DEMO_TOHOST) that it is for.
+    /// The fault switch of the tests, and the process of [`hops::DEMO_TOHOST`](crate::hops::DEMO_TOHOST) that it is for.
     pub leak: Option<(&'static str, String)>,
 }
 

@@ -8,6 +8,7 @@ pub mod config;
 pub mod demo;
 pub mod diagnostics;
 mod error;
+pub mod hops;
 pub mod map;
 pub mod validate;
 

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_run::hops::{self, Leak};
+use forebay_run::hops::{Leak, VARIABLE};
+use forebay_run_net::hops::NET;
 use forebay_run_net::{Address, CertificateFiles, Certificates, Entry, Security, Settings, Slow};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
@@ -138,9 +139,9 @@ pub(crate) fn settings(given: Option<&Bound<'_, PyDict>>) -> PyResult<Settings> 
         gathers: true,
         ..Settings::default()
     };
-    if let Ok(text) = std::env::var(hops::VARIABLE) {
-        settings.leak = Leak::parse(&text, hops::NET)
-            .map_err(|error| failure::value(hops::VARIABLE, &text, error))?;
+    if let Ok(text) = std::env::var(VARIABLE) {
+        settings.leak =
+            Leak::parse(&text, NET).map_err(|error| failure::value(VARIABLE, &text, error))?;
     }
     let mut asked = Asked::default();
     for (name, object) in given.into_iter().flatten() {

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use forebay_run::hops;
 use forebay_run_evb::plan::FilePlan;
+use forebay_run_mover::hops::MOVER;
 use forebay_run_mover::{Mover, MoverPlan, MoverSummary};
 
 use crate::output::{Format, note_line, parse_duration, print_line};
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
         seconds_max: 0,
         sync: args.sync,
     };
-    let leak = leak_of(hops::MOVER)?;
+    let leak = leak_of(MOVER)?;
     let mover = Mover::open(MoverPlan {
         listen: args.listen,
         file,

@@ -8,9 +8,10 @@ use forebay_evb::silence::Heard;
 use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
 use forebay_ledger::{Leak, Verdict, grouped};
-use forebay_run::hops;
+use forebay_run::hops::VARIABLE;
 use forebay_run::removed::Removed;
 use forebay_run_evb::books::Books;
+use forebay_run_evb::hops::EVB;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::summary::Summary;
 use forebay_run_evb::supervisor::Supervisor;
@@ -56,22 +57,20 @@ pub(crate) struct Done {
 
 /// The fault switch, for tests of the books.
 pub(crate) fn leak_from_env() -> Option<String> {
-    std::env::var(hops::VARIABLE)
-        .ok()
-        .filter(|text| !text.is_empty())
+    std::env::var(VARIABLE).ok().filter(|text| !text.is_empty())
 }
 
 /// The same for a program that has these hops.
 pub(crate) fn leak_of(hops: &[&str]) -> Result<Leak> {
     leak_from_env().map_or_else(
         || Ok(Leak::off()),
-        |text| Leak::parse(&text, hops).context(hops::VARIABLE),
+        |text| Leak::parse(&text, hops).context(VARIABLE),
     )
 }
 
 /// Refuses a switch that the event builder does not have; its stages read it themselves.
 pub(crate) fn check_leak_of_stages() -> Result<()> {
-    leak_of(hops::EVB).map(|_| ())
+    leak_of(EVB).map(|_| ())
 }
 
 /// The switch that holds a sink up while a file is there, for tests of the queues.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use forebay_run::hops;
+use forebay_run_felix::hops::SWROD;
 use forebay_run_felix::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
 use forebay_run_net::bus::Bus;
 use forebay_run_net::{Address, Entry};
@@ -147,9 +147,7 @@ impl SwrodArgs {
         if self.trigger_times.is_some() && self.payload == PayloadArg::None {
             bail!("--trigger-times needs trigger numbers, which --payload none does not read");
         }
-        let mut settings = self
-            .common
-            .settings_with(Arc::clone(signals), hops::SWROD)?;
+        let mut settings = self.common.settings_with(Arc::clone(signals), SWROD)?;
         settings.messages.slow = self.slow.into();
         Ok(SwrodPlan {
             publishers: match &self.bus {

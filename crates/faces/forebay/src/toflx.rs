@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use forebay_run::hops;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::config;
+use forebay_run_felix::hops::TOFLX;
 use forebay_run_felix::toflx::{self, ToFlxSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
@@ -37,7 +37,7 @@ pub(crate) struct ToFlxArgs {
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
     let mut plan = config::load_toflx(&args.file)?;
     let signals = Arc::new(forebay_run::signals()?);
-    plan.settings.leak = leak_of(hops::TOFLX)?;
+    plan.settings.leak = leak_of(TOFLX)?;
     plan.settings.signals = Some(Arc::clone(&signals));
     let summary = toflx::run(
         &plan,

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use forebay_run::hops;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::config;
+use forebay_run_felix::hops::TOHOST;
 use forebay_run_felix::tohost::{self, ToHostSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     let file = config::load_tohost(&args.file)?;
     let signals = Arc::new(forebay_run::signals()?);
     let mut plan = file.plan(|| signals.count() > 0)?;
-    let leak = leak_of(hops::TOHOST)?;
+    let leak = leak_of(TOHOST)?;
     for reader in &mut plan.readers {
         // So many items in all, and not in each buffer.
         if reader.number == 0 {

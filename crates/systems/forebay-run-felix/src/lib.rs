@@ -11,6 +11,7 @@ pub mod config;
 pub mod device;
 mod elink_table;
 mod error;
+pub mod hops;
 mod kept;
 mod outlet;
 mod reader;

@@ -8,6 +8,7 @@
 
 mod connection;
 mod door;
+pub mod hops;
 mod stream;
 mod streams;
 mod summary;
@@ -101,7 +102,7 @@ impl Mover {
         })
     }
 
-    /// Loses events uncounted at a hop of [`forebay_run::hops::MOVER`], to test the books.
+    /// Loses events uncounted at a hop of [`hops::MOVER`], to test the books.
     #[must_use]
     pub fn with_leak(mut self, leak: Leak) -> Self {
         self.leak = leak;

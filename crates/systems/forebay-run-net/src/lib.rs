@@ -39,6 +39,7 @@ mod dial;
 mod end_point;
 mod entrance;
 mod error;
+pub mod hops;
 mod hub;
 mod lasting;
 mod leaving;

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_run::hops;
+use forebay_run::hops::{VARIABLE, part_of};
 use forebay_run_emu::demo::{self, DemoPlan, DemoSummary};
+use forebay_run_emu::hops::DEMO_TOHOST;
 use forebay_run_net::Address;
 
 use crate::output::{Format, note_line, print_line};
@@ -91,10 +92,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         None => format!("shm://forebay-demo-{}", std::process::id()).parse()?,
     };
     let leak = match leak_from_env() {
-        Some(text) => Some((
-            hops::part_of(&text, &hops::DEMO_TOHOST).context(hops::VARIABLE)?,
-            text,
-        )),
+        Some(text) => Some((part_of(&text, &DEMO_TOHOST).context(VARIABLE)?, text)),
         None => None,
     };
     let plan = DemoPlan {

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_run::hops;
 use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
 use forebay_run_emu::card::{self, CardPlan, CardSummary, DmaSummary};
-use forebay_run_emu::config;
+use forebay_run_emu::{config, hops};
 
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;

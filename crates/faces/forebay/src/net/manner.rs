@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use forebay_ledger::NO_SUBSCRIBER;
 use forebay_run::StopSignals;
-use forebay_run::hops;
+use forebay_run_net::hops::NET;
 use forebay_run_net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
@@ -138,7 +138,7 @@ fn ns(time: Duration) -> u64 {
 impl CommonArgs {
     /// What the end point is told; `signals` end its waits.
     pub(crate) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
-        self.settings_with(signals, hops::NET)
+        self.settings_with(signals, NET)
     }
 
     /// The same for a program that has other hops.

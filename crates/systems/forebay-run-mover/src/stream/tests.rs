@@ -133,7 +133,7 @@ fn what_comes_what_is_written_and_what_came_elsewhere_are_counts_of_their_own() 
 fn events_that_vanish_stay_missing_whatever_the_sender_says_later() {
     for hop in ["stream", "mover"] {
         let mut bench = Bench::new();
-        let mut leak = Leak::parse(&format!("{hop}:2"), forebay_run::hops::MOVER).unwrap();
+        let mut leak = Leak::parse(&format!("{hop}:2"), crate::hops::MOVER).unwrap();
         bench.store(5, &mut leak).unwrap();
         assert_eq!(bench.residuals(), [(hop.to_owned(), 2)]);
         // No gap hides them.
@@ -261,7 +261,7 @@ fn a_file_or_a_ledger_that_somebody_removed_is_told() {
 fn the_only_event_of_a_block_does_not_leak() {
     for hop in ["stream", "mover"] {
         let mut bench = Bench::new();
-        let mut leak = Leak::parse(&format!("{hop}:5"), forebay_run::hops::MOVER).unwrap();
+        let mut leak = Leak::parse(&format!("{hop}:5"), crate::hops::MOVER).unwrap();
         bench.store(1, &mut leak).unwrap();
         assert_eq!(bench.counts(), [(1, EVENT), (1, EVENT), (0, 0)], "{hop}");
     }
