@@ -12,6 +12,8 @@
 //! | blocks of a FELIX card: E-links, subchunks, chunks of its data generator, messages about triggers; packets to its E-links | [`felix`] |
 //! | messaging: messages in a buffer, and the frames around buffers | [`netio3`], [`net`] |
 //! | what two ends say while they connect, over libfabric and over shared memory, and references to memory there | [`mod@fabric`], [`shm`] |
+//! | frames, IP packets and datagrams, as a capture holds them | [`packet`] |
+//! | how long a block of a capture file is | [`pcapng`] |
 //! | time-division UDP, and the heaps that it may carry | [`tdm`], [`mod@heap`] |
 //!
 //! ```
@@ -49,7 +51,9 @@ pub mod hld_scan;
 pub mod mover;
 pub mod net;
 pub mod netio3;
+pub mod packet;
 mod payload;
+pub mod pcapng;
 mod scan_buffer;
 mod scan_item;
 pub mod shm;

@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use forebay_wire::pcapng::{BLOCK_BYTES_MIN, SECTION_HEADER, block_length, section_order};
+use forebay_wire::unit::ByteOrder;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
@@ -11,10 +13,6 @@ use super::CaptureError;
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// Type of pcapng's section header, the same in both byte orders.
-const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// An empty pcapng block: its type, and its length twice.
-const BLOCK_BYTES_MIN: u32 = 12;
 /// More interfaces than that are not a capture but an attack.
 const INTERFACES_MAX: usize = 4_096;
 
@@ -38,41 +36,10 @@ struct Interface {
     offset_s: i64,
 }
 
-/// How pcapng writes its numbers, from the last section header on; a classic file has no blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Blocks {
-    None,
-    Little,
-    Big,
-}
-
-impl Blocks {
-    /// Length of the block that `data` begins with, if it is there.
-    fn length(self, data: &[u8]) -> Option<u32> {
-        let length = data.get(4..8)?.try_into().ok()?;
-        match self {
-            Self::None => None,
-            Self::Little => Some(u32::from_le_bytes(length)),
-            Self::Big => Some(u32::from_be_bytes(length)),
-        }
-    }
-
-    /// The byte order of the section that `data` begins with; as before when it begins with another block.
-    fn after(self, data: &[u8]) -> Self {
-        if !data.starts_with(&SECTION_HEADER) {
-            return self;
-        }
-        match data.get(8..12) {
-            Some([0x1a, 0x2b, 0x3c, 0x4d]) => Self::Big,
-            Some([0x4d, 0x3c, 0x2b, 0x1a]) => Self::Little,
-            _ => self,
-        }
-    }
-}
-
 pub(super) struct Container {
     reader: Box<dyn PcapReaderIterator + Send>,
-    blocks: Blocks,
+    /// How pcapng writes its numbers, from the last section header on.
+    order: Option<ByteOrder>,
     /// Whether the file is pcapng.
     is_ng: bool,
     interfaces: Vec<Interface>,
@@ -110,7 +77,7 @@ impl Container {
         let reader = create_reader(BUFFER_BYTES, whole).map_err(|_| CaptureError::NotACapture)?;
         Ok(Self {
             reader,
-            blocks: Blocks::None,
+            order: None,
             is_ng,
             interfaces: Vec::new(),
             pending_bytes: 0,
@@ -162,12 +129,9 @@ impl Container {
             if self.is_ng {
                 // The parser subtracts from the length of some kinds of blocks before it looks at it.
                 let data = self.reader.data();
-                self.blocks = self.blocks.after(data);
-                if self
-                    .blocks
-                    .length(data)
-                    .is_some_and(|length| length < BLOCK_BYTES_MIN)
-                {
+                self.order = section_order(data).or(self.order);
+                let length = self.order.and_then(|order| block_length(data, order));
+                if length.is_some_and(|length| length < BLOCK_BYTES_MIN) {
                     return Err(self.broken("its length is less than that of an empty block"));
                 }
             }

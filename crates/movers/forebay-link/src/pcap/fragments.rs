@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::ip::Fragment;
+use super::packet::Fragment;
 
 /// Datagrams that can be unfinished at one time; the oldest gives way.
 pub const FRAGMENTED_MAX: usize = 1_024;
@@ -33,15 +33,19 @@ enum Fit {
 
 impl Unfinished {
     fn insert(&mut self, fragment: &Fragment<'_>) -> Fit {
-        let part = (fragment.start, fragment.start + fragment.bytes.len());
+        let part = (
+            fragment.place.start,
+            fragment.place.start + fragment.bytes.len(),
+        );
         let beyond = self
             .total
-            .is_some_and(|total| part.1 > total || (fragment.is_last && part.1 != total));
-        let behind = fragment.is_last && self.parts.last().is_some_and(|last| last.1 > part.1);
+            .is_some_and(|total| part.1 > total || (fragment.place.is_last && part.1 != total));
+        let behind =
+            fragment.place.is_last && self.parts.last().is_some_and(|last| last.1 > part.1);
         if part.1 > DATAGRAM_MAX_BYTES || beyond || behind {
             return Fit::Contradiction;
         }
-        if fragment.is_last {
+        if fragment.place.is_last {
             self.total = Some(part.1);
         }
         if !self.parts.contains(&part) {
@@ -93,7 +97,7 @@ pub(super) struct Fragments {
 impl Fragments {
     /// Takes a fragment; gives the datagram, headers and all, if it is the last one missing.
     pub(super) fn insert(&mut self, now_ns: u64, fragment: &Fragment<'_>) -> Option<Vec<u8>> {
-        let key = (fragment.source, fragment.destination, fragment.id);
+        let key = (fragment.source, fragment.destination, fragment.place.id);
         self.expire(now_ns);
         if !self.unfinished.contains_key(&key) {
             self.begun += 1;
@@ -163,6 +167,7 @@ impl Fragments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_wire::packet::FragmentPlace;
     use proptest::prelude::*;
 
     fn fragment(id: u32, start: usize, is_last: bool, bytes: &[u8]) -> Fragment<'_> {
@@ -170,9 +175,7 @@ mod tests {
         Fragment {
             source,
             destination,
-            id,
-            start,
-            is_last,
+            place: FragmentPlace { id, start, is_last },
             bytes,
         }
     }

@@ -6,20 +6,21 @@
 
 mod container;
 mod fragments;
-mod frame;
-mod ip;
 mod pace;
+mod packet;
 
 use std::fs::File;
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use container::Container;
 pub use container::FRAME_MAX_BYTES;
+use forebay_wire::packet::PacketError;
 use fragments::Fragments;
 pub use fragments::{FRAGMENT_LIFE_NS, FRAGMENTED_MAX};
 pub use pace::Pace;
+use packet::{Content, FrameError, Udp};
 
 /// The most broken packets that are named; all are counted.
 pub const DEFECTS_MAX: usize = 100;
@@ -171,13 +172,10 @@ pub enum Skip {
     Truncated,
     /// The headers are wrong.
     #[error("{0}")]
-    Malformed(&'static str),
-}
-
-/// What an IP packet held.
-enum Content<'a> {
-    Datagram(ip::Udp<'a>),
-    Fragment(ip::Fragment<'a>),
+    Malformed(PacketError),
+    /// A part of an IPv6 packet.
+    #[error("IPv6 fragments are not put together")]
+    Ipv6Fragment,
 }
 
 /// A capture, read packet by packet.
@@ -265,22 +263,22 @@ impl Capture {
         &self.defects
     }
 
-    fn read_packet(&mut self) -> Result<Option<Captured>, Reject> {
+    fn read_packet(&mut self) -> Result<Option<Captured>, FrameError> {
         let frame = self.container.frame();
-        let packet = frame::network_layer(frame.link_type, frame.bytes).map_err(Reject::of)?;
-        let captured = |from: (IpAddr, u16), to: (IpAddr, u16), payload: Vec<u8>| Captured {
+        let packet = packet::network_layer(frame.link_type, frame.bytes, frame.is_cut)?;
+        let captured = |udp: &Udp<'_>| Captured {
             packet: frame.number,
             timestamp_ns: frame.timestamp_ns,
-            from: from.into(),
-            to: to.into(),
-            payload,
+            from: udp.from,
+            to: udp.to,
+            payload: udp.payload.to_vec(),
         };
-        match ip::content(packet, frame.is_cut).map_err(Reject::Skip)? {
+        match packet::content(packet, frame.is_cut).map_err(FrameError::Skip)? {
             Content::Datagram(udp) => {
                 self.counters.whole += 1;
                 self.counters.whole_frame_bytes += frame.bytes.len() as u64;
                 self.counters.whole_payload_bytes += udp.payload.len() as u64;
-                Ok(Some(captured(udp.from, udp.to, udp.payload.to_vec())))
+                Ok(Some(captured(&udp)))
             }
             Content::Fragment(fragment) => {
                 self.counters.fragments += 1;
@@ -288,11 +286,11 @@ impl Capture {
                 let Some(whole) = self.fragments.insert(frame.timestamp_ns, &fragment) else {
                     return Ok(None);
                 };
-                match ip::udp(fragment.source, fragment.destination, &whole, false) {
+                match Udp::new(fragment.source, fragment.destination, &whole) {
                     Ok(udp) => {
                         self.counters.reassembled += 1;
                         self.counters.whole_payload_bytes += udp.payload.len() as u64;
-                        Ok(Some(captured(udp.from, udp.to, udp.payload.to_vec())))
+                        Ok(Some(captured(&udp)))
                     }
                     Err(_) => {
                         self.fragments.fail();
@@ -303,12 +301,12 @@ impl Capture {
         }
     }
 
-    fn note(&mut self, reject: Reject) -> Result<(), CaptureError> {
+    fn note(&mut self, reject: FrameError) -> Result<(), CaptureError> {
         let frame = self.container.frame();
         let (packet, offset, bytes) = (frame.number, frame.offset, frame.bytes.len() as u64);
         let reason = match reject {
-            Reject::Skip(skip) => skip,
-            Reject::LinkType(link_type) => {
+            FrameError::Skip(skip) => skip,
+            FrameError::LinkType(link_type) => {
                 self.counters.malformed += 1;
                 self.counters.malformed_bytes += bytes;
                 return Err(CaptureError::LinkType {
@@ -328,7 +326,7 @@ impl Capture {
                 self.counters.truncated += 1;
                 self.counters.truncated_bytes += bytes;
             }
-            Skip::Malformed(_) => {
+            Skip::Malformed(_) | Skip::Ipv6Fragment => {
                 self.counters.malformed += 1;
                 self.counters.malformed_bytes += bytes;
             }
@@ -341,20 +339,5 @@ impl Capture {
             });
         }
         Ok(())
-    }
-}
-
-/// Why a packet is not read.
-enum Reject {
-    Skip(Skip),
-    LinkType(i32),
-}
-
-impl Reject {
-    fn of(error: frame::FrameError) -> Self {
-        match error {
-            frame::FrameError::Skip(skip) => Self::Skip(skip),
-            frame::FrameError::LinkType(number) => Self::LinkType(number),
-        }
     }
 }

@@ -1,0 +1,145 @@
+//! Headers of links: Ethernet (IEEE 802.3) with VLAN tags (802.1Q, 802.1ad), and what Linux puts in place of one when it captures on all
+//! interfaces (`LINUX_SLL` and `LINUX_SLL2` of tcpdump.org/linktypes.html).
+
+use super::PacketError;
+
+/// Bytes of an Ethernet header without tags: destination, source, type.
+pub const ETHERNET_HEADER_BYTES: usize = 14;
+/// Tags that are taken off; what has more is shown as of the type of the next one.
+pub const VLAN_TAGS_MAX: usize = 4;
+/// Bytes of a `LINUX_SLL` header; the type is at its end.
+const SLL_HEADER_BYTES: usize = 16;
+/// Bytes of a `LINUX_SLL2` header; the type is at its begin.
+const SLL2_HEADER_BYTES: usize = 20;
+/// Bytes of the address family before a packet of a BSD loopback, in the byte order of some machine.
+const FAMILY_BYTES: usize = 4;
+
+/// What a frame carries, as of the IEEE's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EtherType(pub u16);
+
+impl EtherType {
+    /// IPv4.
+    pub const IPV4: Self = Self(0x0800);
+    /// IPv6.
+    pub const IPV6: Self = Self(0x86dd);
+
+    /// Whether it is a packet of IPv4 or IPv6.
+    pub const fn is_ip(self) -> bool {
+        matches!(self, Self::IPV4 | Self::IPV6)
+    }
+
+    /// Whether a VLAN tag follows: of 802.1Q, 802.1ad, or the older double tag.
+    pub const fn is_vlan(self) -> bool {
+        matches!(self.0, 0x8100 | 0x88a8 | 0x9100)
+    }
+}
+
+/// A frame without its link header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link<'a> {
+    /// What the payload is.
+    pub ethertype: EtherType,
+    /// All behind the header and its tags, with what a short frame is filled up with.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Link<'a> {
+    /// Takes tags off the payload.
+    fn untagged(mut self) -> Result<Self, PacketError> {
+        for _ in 0..VLAN_TAGS_MAX {
+            if !self.ethertype.is_vlan() {
+                break;
+            }
+            let (&[_, _, t0, t1], payload) = take(self.payload)?;
+            self = Self {
+                ethertype: EtherType(u16::from_be_bytes([t0, t1])),
+                payload,
+            };
+        }
+        Ok(self)
+    }
+}
+
+/// Reads an Ethernet header and its tags.
+///
+/// # Errors
+/// The frame ends within them.
+#[inline]
+pub fn ethernet(frame: &[u8]) -> Result<Link<'_>, PacketError> {
+    let (&[.., t0, t1], payload) = take::<ETHERNET_HEADER_BYTES>(frame)?;
+    let ethertype = EtherType(u16::from_be_bytes([t0, t1]));
+    Link { ethertype, payload }.untagged()
+}
+
+/// Reads a `LINUX_SLL` header and the tags behind it.
+///
+/// # Errors
+/// The frame ends within them.
+pub fn linux_sll(frame: &[u8]) -> Result<Link<'_>, PacketError> {
+    let (&[.., t0, t1], payload) = take::<SLL_HEADER_BYTES>(frame)?;
+    let ethertype = EtherType(u16::from_be_bytes([t0, t1]));
+    Link { ethertype, payload }.untagged()
+}
+
+/// Reads a `LINUX_SLL2` header and the tags behind it.
+///
+/// # Errors
+/// The frame ends within them.
+pub fn linux_sll2(frame: &[u8]) -> Result<Link<'_>, PacketError> {
+    let (&[t0, t1, ..], payload) = take::<SLL2_HEADER_BYTES>(frame)?;
+    let ethertype = EtherType(u16::from_be_bytes([t0, t1]));
+    Link { ethertype, payload }.untagged()
+}
+
+/// The IP packet behind the header of a BSD loopback: the packet's own version says what the header would.
+///
+/// # Errors
+/// The frame ends within the header.
+pub fn bsd_loopback(frame: &[u8]) -> Result<&[u8], PacketError> {
+    take::<FAMILY_BYTES>(frame).map(|(_, packet)| packet)
+}
+
+fn take<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), PacketError> {
+    bytes.split_first_chunk().ok_or(PacketError::LinkHeader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_link_headers_are_taken_off() {
+        let mac = [0_u8; 12];
+        let with = |header: &[u8]| [header, b"ip packet"].concat();
+        let plain = with(&[&mac[..], &[0x08, 0x00]].concat());
+        let tags = [0x88, 0xa8, 0, 7, 0x81, 0x00, 0, 9, 0x08, 0x00];
+        let tagged = with(&[&mac[..], &tags].concat());
+        let sll = with(&[&[0_u8; 14][..], &[0x08, 0x00]].concat());
+        let sll2 = with(&[&[0x86, 0xdd][..], &[0; 18]].concat());
+        let four = Link {
+            ethertype: EtherType::IPV4,
+            payload: b"ip packet",
+        };
+        let six = Link {
+            ethertype: EtherType::IPV6,
+            ..four
+        };
+        assert_eq!(ethernet(&plain), Ok(four));
+        assert_eq!(ethernet(&tagged), Ok(four));
+        assert_eq!(linux_sll(&sll), Ok(four));
+        assert_eq!(linux_sll2(&sll2), Ok(six));
+        assert_eq!(bsd_loopback(&with(&[2, 0, 0, 0])), Ok(&b"ip packet"[..]));
+        for end in 0..22 {
+            assert_eq!(ethernet(&tagged[..end]), Err(PacketError::LinkHeader));
+        }
+    }
+
+    #[test]
+    fn the_fifth_tag_stays() {
+        let tags = [0x81, 0x00, 0, 9].repeat(5);
+        let frame = [&[0_u8; 12][..], &tags, &[0x08, 0x00]].concat();
+        let link = ethernet(&frame).unwrap();
+        assert!(link.ethertype.is_vlan() && !link.ethertype.is_ip());
+    }
+}
