@@ -23,6 +23,7 @@ pub mod board;
 mod elink;
 mod from_host;
 mod generated;
+mod l1id;
 mod subchunk;
 mod ttc;
 mod writer;
@@ -34,6 +35,7 @@ pub use from_host::{
     PACKET_PAYLOAD_BYTES, PacketFormat, PacketHead, PacketWriter, Pieces, Taken, packets_of,
 };
 pub use generated::{GENERATED_HEAD_BYTES, Generated, GeneratedError};
+pub use l1id::L1idField;
 pub use subchunk::{Flags, Kind, Layout, Subchunk};
 pub use ttc::{TTC_MESSAGE_BYTES, TtcError, TtcMessage};
 pub use writer::BlockWriter;

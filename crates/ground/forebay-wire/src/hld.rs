@@ -15,10 +15,11 @@
 //! were received (big-endian from hardware): a normal file is mixed.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::Error;
 use crate::subevent::SubEvents;
-use crate::unit::{ByteOrder, UnitHeader, alignment_bytes};
+use crate::unit::{ALIGNMENT_BYTES, ByteOrder, UnitHeader, alignment_bytes};
 
 /// Bytes of an event's header; start and stop events are just these.
 pub const EVENT_HEADER_BYTES: usize = 32;
@@ -324,7 +325,7 @@ impl EventHeader {
     pub const fn alignment(&self) -> usize {
         match alignment_bytes(self.decoding) {
             Some(bytes) => bytes,
-            None => crate::unit::ALIGNMENT_BYTES,
+            None => ALIGNMENT_BYTES,
         }
     }
 }
@@ -341,6 +342,36 @@ impl fmt::Display for EventHeader {
             self.at(),
             self.order
         )
+    }
+}
+
+/// Walks over events of this host's order that lie one behind the other, where each begins and ends; up to one whose size cannot be, or that does not
+/// end in the memory. What others may write is read once: `word` reads the word at a place.
+#[derive(Debug)]
+pub struct EventPlaces<F> {
+    word: F,
+    at: usize,
+    end: usize,
+}
+
+impl<F: FnMut(usize) -> Option<u32>> EventPlaces<F> {
+    /// Over this many bytes.
+    pub const fn new(bytes: usize, word: F) -> Self {
+        let (at, end) = (0, bytes);
+        Self { word, at, end }
+    }
+}
+
+impl<F: FnMut(usize) -> Option<u32>> Iterator for EventPlaces<F> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let size = (self.word)(self.at)? as usize;
+        let end = self.at + size.next_multiple_of(ALIGNMENT_BYTES);
+        if size < EVENT_HEADER_BYTES || end > self.end {
+            return None;
+        }
+        Some(core::mem::replace(&mut self.at, end)..end)
     }
 }
 
@@ -495,5 +526,29 @@ mod tests {
             })
         );
         assert!(with_unit(32, 1).is_ok(), "files from before the alignment");
+    }
+
+    #[test]
+    fn places_of_events_end_at_one_that_cannot_be() {
+        // Sizes of 32, 36 (padded to 40), and what comes third.
+        let places = |third: u32, bytes: usize| {
+            let words = [(0, 32), (32, 36), (72, third)];
+            let word = move |at| {
+                words
+                    .iter()
+                    .find(|(of, _)| *of == at)
+                    .map(|(_, size)| *size)
+            };
+            EventPlaces::new(bytes, word).collect::<std::vec::Vec<_>>()
+        };
+        assert_eq!(places(32, 104), [0..32, 32..72, 72..104]);
+        assert_eq!(places(33, 104), [0..32, 32..72], "beyond the memory");
+        assert_eq!(places(31, 104), [0..32, 32..72], "below a header");
+        assert_eq!(places(u32::MAX, 104), [0..32, 32..72]);
+        assert_eq!(
+            places(32, 71),
+            core::slice::from_ref(&(0..32)),
+            "the padding is a part of it"
+        );
     }
 }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use forebay_ring::View;
+use forebay_wire::hld::EventPlaces;
+use forebay_wire::unit::ByteOrder;
 
 /// One block of whole events of one file.
 #[derive(Debug)]
@@ -61,12 +63,12 @@ impl Bytes<'_> {
         self.len() == 0
     }
 
-    fn word(&self, at: usize) -> u32 {
+    fn word(&self, at: usize) -> Option<u32> {
         match self {
-            Self::Queue(view) => view.read_u32_le(at).unwrap_or(0),
+            Self::Queue(view) => view.read_u32_le(at),
             Self::Own(bytes) => {
-                let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
-                word.map_or(0, |word| u32::from_le_bytes(*word))
+                let word = bytes.get(at..)?.first_chunk()?;
+                Some(ByteOrder::Little.u32(*word))
             }
         }
     }
@@ -92,10 +94,9 @@ impl Block<'_> {
     /// The block without its last event, for the fault switch.
     #[must_use]
     pub fn without_last(self) -> Self {
-        let mut at = 0;
-        for _ in 1..self.events {
-            at += self.bytes.word(at).next_multiple_of(8) as usize;
-        }
+        let places = EventPlaces::new(self.bytes.len(), |at| self.bytes.word(at));
+        let before = places.take(self.events.saturating_sub(1) as usize).last();
+        let at = before.map_or(0, |event| event.end);
         let bytes = match self.bytes {
             Bytes::Queue(view) => Bytes::Queue(view.part(0, at).unwrap_or(view)),
             Bytes::Own(bytes) => Bytes::Own(bytes.get(..at).unwrap_or(bytes)),

@@ -1,7 +1,7 @@
 //! What a sink left in its queue, counted record by record.
 
 use forebay_ring::{Producers, RingError, RingSetMemory, RingSetSpec, View};
-use forebay_wire::hld::EVENT_HEADER_BYTES;
+use forebay_wire::hld::EventPlaces;
 
 /// What lay in a queue.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -46,16 +46,9 @@ impl Left {
 
     /// Counts the events of a record, up to one that has no size or does not end in it.
     fn find(&mut self, events: &View<'_>) {
-        let mut at = 0;
-        while let Some(size) = events.read_u32_le(at) {
-            let size = size as usize;
-            let end = at + size.next_multiple_of(8);
-            if size < EVENT_HEADER_BYTES || end > events.len() {
-                return;
-            }
+        for event in EventPlaces::new(events.len(), |at| events.read_u32_le(at)) {
             self.found.0 += 1;
-            self.found.1 += (end - at) as u64;
-            at = end;
+            self.found.1 += event.len() as u64;
         }
     }
 }

@@ -183,10 +183,7 @@ impl<'a> Check<'a> {
         let (damage, missing) = (before.damage, before.missing_blocks);
         self.blocks += 1;
         let error = self.decoder.handle_block(block).err();
-        let word = block
-            .first_chunk()
-            .map_or(0, |word| u32::from_le_bytes(*word));
-        let head = BlockHead::from_word(word);
+        let head = BlockHead::of(block).unwrap_or(BlockHead::from_word(0));
         let place = usize::from(head.elink.number());
         let has_head = !matches!(error, Some(BlockError::Marker { .. }));
         if watch.wants_blocks() && (self.tally.shown[place] || !has_head) {

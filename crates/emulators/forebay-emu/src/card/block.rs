@@ -99,7 +99,7 @@ impl Builder {
             sequence: self.sequence,
             elink: self.elink,
         };
-        self.memory[..BLOCK_HEAD_BYTES].copy_from_slice(&head.word().to_le_bytes());
+        head.emit(&mut self.memory);
         self.filled = BLOCK_HEAD_BYTES;
         self.sequence = (self.sequence + 1) % BlockHead::SEQUENCES;
         self.deadline = now.saturating_add(self.timeout);
@@ -202,15 +202,18 @@ impl Builder {
     #[cold]
     fn spoil(&mut self) -> Option<CardLoss> {
         let end = self.format.bytes();
-        if self.spoil.jumps {
-            let word = u32::from_le_bytes([0, 1, 2, 3].map(|at| self.memory[at]));
-            let mut head = BlockHead::from_word(word);
+        if self.spoil.jumps
+            && let Some(mut head) = BlockHead::of(&self.memory)
+        {
             head.sequence = (head.sequence + 1 + self.random % 31) % BlockHead::SEQUENCES;
             self.sequence = (head.sequence + 1) % BlockHead::SEQUENCES;
-            self.memory[..BLOCK_HEAD_BYTES].copy_from_slice(&head.word().to_le_bytes());
+            head.emit(&mut self.memory);
         }
-        if self.spoil.marker {
-            self.memory[2] ^= 0xff;
+        if self.spoil.marker
+            && let Some(mut head) = BlockHead::of(&self.memory)
+        {
+            head.marker ^= 0x00ff;
+            head.emit(&mut self.memory);
             return Some(CardLoss::WrongMarker);
         }
         if !self.spoil.trailer {

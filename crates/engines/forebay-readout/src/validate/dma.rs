@@ -2,6 +2,7 @@
 
 use forebay_wire::felix::board::{
     DMA_TEST_BLOCKS, DMA_TEST_HOLD, DMA_TEST_PATTERN, DMA_TEST_SEED, Pattern, TEST_HEAD_WORDS,
+    words_of,
 };
 
 use super::limits::{DmaLimits, Expected};
@@ -199,8 +200,8 @@ impl Run {
         }
         let number = self.number(block, next);
         all.missing += number - next;
-        for (place, word) in block.chunks_exact(4).take(WORDS_MOST).enumerate().skip(1) {
-            let (is, should) = (value(word), self.expected(number, place));
+        for (place, is) in words_of(block).take(WORDS_MOST).enumerate().skip(1) {
+            let should = self.expected(number, place);
             let differs = is ^ should;
             all.bits |= differs;
             all.right_ones |= is & should;
@@ -223,9 +224,9 @@ impl Run {
     /// The number of a block that is not the one that is due: one that fits wholly, or but for a bit that stays, or the best of all.
     fn number(&self, block: &[u8], next: u64) -> u64 {
         let differs = |number: u64| {
-            let words = block.chunks_exact(4).take(WORDS_MOST).enumerate().skip(1);
+            let words = words_of(block).take(WORDS_MOST).enumerate().skip(1);
             words.fold((0_u32, 0_usize), |(bits, wrong), (place, word)| {
-                let differs = value(word) ^ self.expected(number, place);
+                let differs = word ^ self.expected(number, place);
                 (bits | differs, wrong + usize::from(differs != 0))
             })
         };
@@ -297,10 +298,6 @@ impl Ways {
         let is_left = |n: &usize| (self.fit & self.moved) >> n & 1 == 1;
         left.find(|(n, _)| is_left(n)).map(|(_, (line, _))| line)
     }
-}
-
-fn value(word: &[u8]) -> u32 {
-    word.try_into().map_or(0, u32::from_le_bytes)
 }
 
 impl Seen {

@@ -137,6 +137,28 @@ impl BlockHead {
     /// Sequence numbers.
     pub const SEQUENCES: u8 = 32;
 
+    /// The head of a block; none if there is not a whole one.
+    #[inline]
+    #[must_use]
+    pub fn of(block: &[u8]) -> Option<Self> {
+        let word = block.first_chunk()?;
+        Some(Self::from_word(u32::from_le_bytes(*word)))
+    }
+
+    /// Writes the head of a block. Nothing happens where none fits.
+    #[inline]
+    pub fn emit(self, block: &mut [u8]) {
+        if let Some(word) = block.first_chunk_mut() {
+            *word = self.word().to_le_bytes();
+        }
+    }
+
+    /// The places at which a block with this marker could begin, in order; its head is whole at each.
+    pub fn places(bytes: &[u8], marker: u16) -> impl Iterator<Item = usize> {
+        let heads = bytes.windows(BLOCK_HEAD_BYTES).enumerate();
+        heads.filter_map(move |(at, head)| (Self::of(head)?.marker == marker).then_some(at))
+    }
+
     /// The fields of the word.
     #[inline]
     #[must_use]
@@ -175,13 +197,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_lies_in_memory_as_a_card_writes_it() {
+    fn golden_head_as_a_card_writes_it() {
         // 4 KiB, link 1, sequence 5: as on disk.
-        let head = BlockHead::from_word(u32::from_le_bytes([0x40, 0x28, 0xce, 0xc3]));
+        let block = [0x40, 0x28, 0xce, 0xc3, 0xff];
+        let head = BlockHead::of(&block).unwrap();
         assert_eq!(head.elink.link(), 1);
         assert_eq!((head.sequence, head.marker), (5, 0xc3ce));
-        assert_eq!(head.word().to_le_bytes(), [0x40, 0x28, 0xce, 0xc3]);
+        let mut written = [0xff; 5];
+        head.emit(&mut written);
+        assert_eq!(written, block);
+        head.emit(&mut written[1..4]);
+        assert_eq!(written, block);
+        assert_eq!(BlockHead::of(&block[..3]), None);
+        assert_eq!(BlockHead::from_word(head.word()), head);
         assert_eq!(BlockFormat::of_marker(head.marker).unwrap().bytes(), 4096);
+    }
+
+    #[test]
+    fn places_are_those_of_the_marker_behind_which_a_head_is_whole() {
+        let bytes = [0, 0, 0xce, 0xc3, 0, 0, 0, 0xce, 0xc3, 0xce, 0xc3];
+        let places: std::vec::Vec<_> = BlockHead::places(&bytes, 0xc3ce).collect();
+        assert_eq!(places, [0, 5, 7]);
+        assert_eq!(BlockHead::places(&bytes[..3], 0xc3ce).count(), 0);
     }
 
     #[test]

@@ -253,6 +253,12 @@ impl Pattern {
     }
 }
 
+/// The words of a block, the first one of its head; a last piece of less than a word is none.
+pub fn words_of(block: &[u8]) -> impl Iterator<Item = u32> {
+    let (words, _) = block.as_chunks();
+    words.iter().map(|word| u32::from_le_bytes(*word))
+}
+
 /// A bijection of 32 bits that mixes them well (the finaliser of `MurmurHash3`).
 const fn scrambled(mut x: u32) -> u32 {
     x = (x ^ x >> 16).wrapping_mul(0x85eb_ca6b);

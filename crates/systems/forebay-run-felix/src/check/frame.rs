@@ -3,14 +3,12 @@
 use std::io::{self, Read};
 
 use forebay_readout::{Config, Decoder};
-use forebay_wire::felix::{BLOCK_BYTES_MAX, BlockFormat};
+use forebay_wire::felix::{BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, BlockFormat, BlockHead};
 
 /// Bytes in memory.
 pub const WINDOW_BYTES: usize = 1 << 20;
 /// With less than so many at hand, more are read: what is looked at around a block is in it.
 const NEEDED_BYTES: usize = 4 * BLOCK_BYTES_MAX;
-/// Where the marker is in the head of a block, and where it ends.
-const MARKER: std::ops::Range<usize> = 2..4;
 
 /// A part of a stream, which is read piece by piece.
 #[derive(Debug)]
@@ -90,8 +88,7 @@ pub enum Next {
 }
 
 fn marker_at(bytes: &[u8], at: usize) -> Option<u16> {
-    let marker = bytes.get(at..)?.get(MARKER)?.first_chunk()?;
-    Some(u16::from_le_bytes(*marker))
+    Some(BlockHead::of(bytes.get(at..)?)?.marker)
 }
 
 /// The format of the first block in these bytes that is followed by another one of its format, or is all that there is.
@@ -193,21 +190,23 @@ impl Framer {
         mut is_sound: impl FnMut(&[u8]) -> bool,
     ) -> Option<usize> {
         let bytes = window.bytes();
-        let marker = self.marker.to_le_bytes();
-        let places = bytes.get(from + MARKER.start..self.searched(window) + MARKER.end)?;
-        let places = places.windows(marker.len()).enumerate();
-        let mut places = places.filter(|(_, pair)| *pair == marker);
-        let found = places.find(|(at, _)| {
-            let block = bytes.get(from + at..from + at + self.block_bytes);
-            let follower = marker_at(bytes, from + at + self.block_bytes);
+        let searched = bytes.get(from..self.searched(window) + BLOCK_HEAD_BYTES)?;
+        let mut places = BlockHead::places(searched, self.marker).map(|at| from + at);
+        places.find(|at| {
+            let block = bytes.get(*at..at + self.block_bytes);
+            let follower = marker_at(bytes, at + self.block_bytes);
             follower == Some(self.marker) || block.is_some_and(&mut is_sound)
-        });
-        found.map(|(at, _)| from + at)
+        })
     }
 
     /// The last place from which on all is at hand that is needed to say whether a block begins there.
     fn searched(&self, window: &Window) -> usize {
-        let needed = self.block_bytes + if window.has_ended { 0 } else { MARKER.end };
+        let needed = self.block_bytes
+            + if window.has_ended {
+                0
+            } else {
+                BLOCK_HEAD_BYTES
+            };
         window.bytes().len().saturating_sub(needed)
     }
 

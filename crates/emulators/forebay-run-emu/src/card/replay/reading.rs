@@ -78,8 +78,7 @@ impl Reading {
 
 /// The head of a block whose first word is one of the file's format.
 pub(super) fn head_of(block: &[u8], format: BlockFormat) -> Option<BlockHead> {
-    let head = BlockHead::from_word(u32::from_le_bytes(*block.first_chunk()?));
-    (head.marker == format.marker()).then_some(head)
+    BlockHead::of(block).filter(|head| head.marker == format.marker())
 }
 
 pub(super) fn survey(replay: &BlockReplay) -> Result<Survey, EmuError> {
@@ -128,8 +127,6 @@ impl Sequences {
         });
         let sequence = head.sequence.wrapping_add(shift) % BlockHead::SEQUENCES;
         self.next[at] = Some((sequence + 1) % BlockHead::SEQUENCES);
-        if let Some(word) = block.first_chunk_mut() {
-            *word = BlockHead { sequence, ..head }.word().to_le_bytes();
-        }
+        BlockHead { sequence, ..head }.emit(block);
     }
 }

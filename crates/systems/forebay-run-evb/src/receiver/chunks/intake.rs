@@ -14,7 +14,7 @@ use forebay_run::error::RunError;
 use forebay_run::stage::StageControl;
 use forebay_run_net::{Payload, Viewed};
 use forebay_sys::clock;
-use forebay_wire::felix::Fid;
+use forebay_wire::felix::{Fid, L1idField};
 use forebay_wire::hadtu::{QUEUE_DECODING_TRB, UNIT_HEADER_BYTES, round_up_8};
 use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES, SubEventHeader};
 use forebay_wire::unit::{ByteOrder, UnitHeader};
@@ -66,8 +66,7 @@ pub(super) struct Intake<'a> {
     /// The tag that came last, and its lane.
     last: (u64, usize),
     numbers: Unwrap,
-    /// Where the trigger number is in a chunk, and how long.
-    l1id: (usize, usize),
+    l1id: L1idField,
     trigger_mask: u32,
     chunk_bytes_max: usize,
     full: FullPolicy,
@@ -118,10 +117,6 @@ impl<'a> Intake<'a> {
                 published: Carriage::restored(&book, words.published, UNIT_HEADER_BYTES),
             });
         }
-        let (offset, bytes) = (
-            elinks.l1id_offset_bytes as usize,
-            elinks.l1id_bytes as usize,
-        );
         let window = u64::from(plan.builder.window_events);
         let mut numbers = Unwrap::new(lanes.len(), elinks.l1id_bytes * 8, window);
         numbers.resume(book.value(chunks.newest));
@@ -136,7 +131,10 @@ impl<'a> Intake<'a> {
             by_tag,
             last: (0, usize::MAX),
             numbers,
-            l1id: (offset, bytes),
+            l1id: L1idField {
+                offset: elinks.l1id_offset_bytes as usize,
+                bytes: elinks.l1id_bytes as usize,
+            },
             trigger_mask: plan.builder_config().trigger_bits.mask(),
             chunk_bytes_max: (plan.receiver.message_bytes_max as usize).saturating_sub(head),
             full: plan.receiver.full,
@@ -211,7 +209,7 @@ impl<'a> Intake<'a> {
         copy(&mut lane.gathered);
         let chunk = &lane.gathered[begin + SUB_EVENT_HEADER_BYTES..];
         let bytes = chunk.len();
-        let low = low_bits(chunk, self.l1id);
+        let low = self.l1id.low_bits(chunk);
         let incoming = self.words.sources[at].receiver.incoming;
         self.book.add_tally(incoming, 1, bytes as u64);
         let (Some(low), true) = (low, bytes <= self.chunk_bytes_max) else {
@@ -399,13 +397,4 @@ fn id_of(fid: Fid) -> u32 {
     let detector = u32::from(fid.detector() & 0xf) << DETECTOR_SHIFT;
     let connector = u32::from(fid.connector()) << CONNECTOR_SHIFT;
     detector | connector | u32::from(fid.elink().number())
-}
-
-/// The low bits of its trigger number that a chunk says, little-endian.
-#[inline]
-fn low_bits(chunk: &[u8], (offset, bytes): (usize, usize)) -> Option<u32> {
-    let mut word = [0; 4];
-    let said = chunk.get(offset..offset.checked_add(bytes)?)?;
-    word.get_mut(..bytes)?.copy_from_slice(said);
-    Some(u32::from_le_bytes(word))
 }
