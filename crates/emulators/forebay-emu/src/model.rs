@@ -127,10 +127,6 @@ impl Model {
         self.sources.len()
     }
 
-    pub(crate) fn id(&self, source: usize) -> u32 {
-        self.sources[source].id
-    }
-
     pub(crate) fn order(&self) -> ByteOrder {
         self.order
     }

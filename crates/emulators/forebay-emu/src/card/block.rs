@@ -225,15 +225,12 @@ impl Builder {
             flags: Flags::NONE,
             bytes: 0xffff,
         };
-        let word_at = match self.format.layout() {
-            Layout::Trailers16 => {
-                self.memory[end - 2..end].copy_from_slice(&word.word16().to_le_bytes());
-                return Some(CardLoss::BadTrailer);
-            }
-            Layout::Trailers32 => end - 4,
+        let layout = self.format.layout();
+        let word_at = match layout {
+            Layout::Trailers16 | Layout::Trailers32 => end - layout.word_bytes(),
             Layout::Headers32 => BLOCK_HEAD_BYTES,
         };
-        self.memory[word_at..word_at + 4].copy_from_slice(&word.word32().to_le_bytes());
+        word.emit(layout, &mut self.memory[word_at..]);
         Some(CardLoss::BadTrailer)
     }
 

@@ -1,7 +1,8 @@
 //! What chunks consist of, in pieces.
 
 use forebay_wire::felix::{
-    BLOCK_BYTES_MAX, Flags, GENERATED_HEAD_BYTES, Kind, Layout, Subchunk, TTC_MESSAGE_BYTES,
+    BLOCK_BYTES_MAX, Flags, GENERATED_HEAD_BYTES, Generated, Kind, Layout, Subchunk,
+    TTC_MESSAGE_BYTES,
 };
 
 use super::config::ElinkConfig;
@@ -116,8 +117,14 @@ impl Payload {
             Self::Generated(constant) => *constant,
             Self::Ttc(_) | Self::Looped(_) => [0; 3],
         };
-        let [high, low] = ((bytes - GENERATED_HEAD_BYTES) as u16).to_be_bytes();
-        [first, high, low, l1id as u8, elink, 0xbb, 0xaa, width]
+        let l1id = l1id as u8;
+        let chunk = Generated {
+            first,
+            l1id,
+            elink,
+            width,
+        };
+        chunk.head((bytes - GENERATED_HEAD_BYTES) as u16)
     }
 
     /// Writes the piece of a chunk that begins with its byte `done`.
@@ -187,14 +194,7 @@ pub(super) fn emit_whole(layout: Layout, head: [u8; 8], bytes: usize, to: &mut [
         flags: Flags::NONE,
         bytes: bytes as u16,
     };
-    match layout {
-        Layout::Trailers16 => {
-            to[word..word + 2].copy_from_slice(&subchunk.word16().to_le_bytes());
-        }
-        Layout::Trailers32 | Layout::Headers32 => {
-            to[word..word + 4].copy_from_slice(&subchunk.word32().to_le_bytes());
-        }
-    }
+    subchunk.emit(layout, &mut to[word..]);
     stride
 }
 
@@ -202,7 +202,7 @@ pub(super) fn emit_whole(layout: Layout, head: [u8; 8], bytes: usize, to: &mut [
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-    use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Generated};
+    use forebay_wire::felix::{BlockFormat, BlockWriter, Elink};
 
     use super::*;
 

@@ -1,11 +1,10 @@
 //! Sources with faults: a slower way that leaves the plain sources alone.
 
-use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES};
+use forebay_wire::subevent::{DATA_ERROR_BIT, SUB_EVENT_HEADER_BYTES, SubEventHeader};
 
 use super::turn::Planned;
 use super::{SoftReadouts, Source, TURN_TRIGGERS};
 use crate::fault::{SourceFaults, SubEventFault};
-use crate::model::put;
 use crate::outbox::Place;
 use crate::queue::Message;
 use crate::schedule::{Due, Schedule};
@@ -121,7 +120,6 @@ impl SoftReadouts {
             return false;
         };
         let tag = self.model.tag(number) ^ fault.tag_flip;
-        let (id, order) = (self.model.id(self.turn), self.model.order());
         let out = self.write(
             place,
             Planned {
@@ -132,11 +130,12 @@ impl SoftReadouts {
                 hash: shape.hash,
             },
         );
-        if fault.data_error {
-            put(&mut out[8..12], id | DATA_ERROR_BIT, order);
-        }
-        if let Some(size) = fault.bad_size {
-            put(&mut out[..4], size, order);
+        if let Some(head) = out.first_chunk_mut()
+            && let Ok(mut header) = SubEventHeader::parse(head)
+        {
+            header.id |= if fault.data_error { DATA_ERROR_BIT } else { 0 };
+            header.size = fault.bad_size.unwrap_or(header.size);
+            header.emit(head);
         }
         self.sources[self.turn].books.spoiled_subevents += u64::from(fault.is_spoiled());
         self.close_if_complete(place);

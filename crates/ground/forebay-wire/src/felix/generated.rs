@@ -87,6 +87,15 @@ impl GeneratedError {
 }
 
 impl Generated {
+    /// The head in front of so many bytes of the ramp.
+    #[inline]
+    #[must_use]
+    pub const fn head(&self, ramp_bytes: u16) -> [u8; GENERATED_HEAD_BYTES] {
+        let [high, low] = ramp_bytes.to_be_bytes();
+        let (l1id, elink) = (self.l1id, self.elink & 0x3f);
+        [self.first, high, low, l1id, elink, 0xbb, 0xaa, self.width]
+    }
+
     /// Writes a chunk that fills its place; false, and nothing done, when that has less than 8 bytes or more than the head can say.
     pub fn emit(&self, chunk: &mut [u8]) -> bool {
         let Some((head, ramp)) = chunk.split_first_chunk_mut::<GENERATED_HEAD_BYTES>() else {
@@ -95,17 +104,7 @@ impl Generated {
         let Ok(bytes) = u16::try_from(ramp.len()) else {
             return false;
         };
-        let [high, low] = bytes.to_be_bytes();
-        *head = [
-            self.first,
-            high,
-            low,
-            self.l1id,
-            self.elink & 0x3f,
-            0xbb,
-            0xaa,
-            self.width,
-        ];
+        *head = self.head(bytes);
         for piece in ramp.chunks_mut(256) {
             piece.copy_from_slice(&RAMP[..piece.len()]);
         }

@@ -195,6 +195,23 @@ impl Subchunk {
         (self.kind as u16) << 13 | (self.flags.bits() as u16 >> 1) << 10 | self.bytes & 0x3ff
     }
 
+    /// Writes the word at the beginning of `place`. Nothing happens where none fits.
+    #[inline]
+    pub fn emit(self, layout: Layout, place: &mut [u8]) {
+        match layout {
+            Layout::Trailers16 => {
+                if let Some(word) = place.first_chunk_mut() {
+                    *word = self.word16().to_le_bytes();
+                }
+            }
+            Layout::Trailers32 | Layout::Headers32 => {
+                if let Some(word) = place.first_chunk_mut() {
+                    *word = self.word32().to_le_bytes();
+                }
+            }
+        }
+    }
+
     /// Bytes that lie in the block: kinds without data say their length for people only.
     #[inline]
     #[must_use]
@@ -230,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_both_widths_have_their_fields_at_their_bits() {
+    fn golden_words_of_both_widths() {
         let whole = Subchunk {
             kind: Kind::Both,
             flags: Flags::NONE,
@@ -238,6 +255,18 @@ mod tests {
         };
         assert_eq!(whole.word32(), 0x6000_0010);
         assert_eq!(whole.word16(), 0x6010);
+        let written = |layout, bytes: usize| {
+            let mut place = [0xff; 5];
+            whole.emit(layout, &mut place[..bytes]);
+            place
+        };
+        assert_eq!(written(Layout::Trailers32, 5), [0x10, 0, 0, 0x60, 0xff]);
+        assert_eq!(written(Layout::Headers32, 4), [0x10, 0, 0, 0x60, 0xff]);
+        assert_eq!(
+            written(Layout::Trailers16, 5),
+            [0x10, 0x60, 0xff, 0xff, 0xff]
+        );
+        assert_eq!(written(Layout::Trailers32, 3), [0xff; 5]);
         let cut = Subchunk {
             kind: Kind::Timeout,
             flags: Flags::TRUNCATED.and(Flags::CRC),

@@ -90,13 +90,7 @@ impl<'a> BlockWriter<'a> {
             Layout::Headers32 => self.at,
             Layout::Trailers16 | Layout::Trailers32 => self.at + padded,
         };
-        let word = &mut self.block[word_at..word_at + word_bytes];
-        match self.layout {
-            Layout::Trailers16 => word.copy_from_slice(&subchunk.word16().to_le_bytes()),
-            Layout::Trailers32 | Layout::Headers32 => {
-                word.copy_from_slice(&subchunk.word32().to_le_bytes());
-            }
-        }
+        subchunk.emit(self.layout, &mut self.block[word_at..word_at + word_bytes]);
         self.at += padded + word_bytes;
         let (data, padding) = self.block[data_at..data_at + padded].split_at_mut(bytes);
         padding.fill(0);

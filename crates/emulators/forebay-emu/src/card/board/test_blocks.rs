@@ -1,7 +1,7 @@
 //! Blocks with a pattern, which go the way of data through the DMA buffers.
 
 use forebay_wire::felix::board::{Pattern, TEST_ELINK};
-use forebay_wire::felix::{BLOCK_HEAD_BYTES, BlockHead, Elink};
+use forebay_wire::felix::{BlockHead, Elink};
 
 use super::config::BoardConfig;
 use super::defect::{Defect, Fault};
@@ -123,7 +123,7 @@ impl TestBlocks {
             sequence: (number % u64::from(BlockHead::SEQUENCES)) as u8,
             elink: Elink::new(TEST_ELINK).unwrap_or_default(),
         };
-        block[..BLOCK_HEAD_BYTES].copy_from_slice(&head.word().to_le_bytes());
+        head.emit(block);
         ask.pattern.fill(ask.seed, number, block);
         let mut line = None;
         for fault in faults {
