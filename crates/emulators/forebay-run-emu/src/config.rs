@@ -16,9 +16,9 @@ use forebay_emu::card::{
 use forebay_emu::{Limit, Pick};
 use forebay_ledger::DropReason;
 use forebay_run::config::block::Block;
-use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
+use forebay_run::config::{ConfigError, Source};
 use forebay_run_felix::config::sections::{TOFLX, TOHOST_SECTIONS};
 use forebay_wire::felix::{BlockFormat, Elink};
 
@@ -67,10 +67,12 @@ pub fn kind_of(text: &str) -> Option<FileKind> {
 
 /// Reads a card's file.
 ///
+/// `said` are keys of the command line, see [`Source::read`].
+///
 /// # Errors
 /// It cannot be read, or has mistakes: all of them are told.
-pub fn load_card(path: &Path) -> Result<CardPlan, ConfigError> {
-    Ok(parse_card(&path.display().to_string(), &text_of(path)?)?)
+pub fn load_card(path: &Path, said: &[String]) -> Result<CardPlan, ConfigError> {
+    Ok(of_source(&Source::read(path, said)?)?)
 }
 
 /// Reads the text of a card's file called `file`.
@@ -78,7 +80,11 @@ pub fn load_card(path: &Path) -> Result<CardPlan, ConfigError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse_card(file: &str, text: &str) -> Result<CardPlan, Mistakes> {
-    let page = Page::new(file, text, &CARD_SECTIONS);
+    of_source(&Source::of_text(file, text))
+}
+
+fn of_source(source: &Source) -> Result<CardPlan, Mistakes> {
+    let page = Page::new(source, &CARD_SECTIONS);
     let plan = card(&page);
     page.conclude(plan)
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::doctor;
 use crate::output::{Format, note_line, print_line};
 use crate::session::run_id;
+use crate::set::SetArg;
 use forebay_report::text::bytes;
 
 /// Exit code of a file with mistakes.
@@ -33,6 +34,8 @@ pub(crate) struct CheckArgs {
     /// Prints every section and key with range and default, in Markdown.
     #[arg(long, conflicts_with = "file")]
     reference: bool,
+    #[command(flatten)]
+    set: SetArg,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -74,7 +77,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
         print_line(crate::reference::text());
         return Ok(ExitCode::SUCCESS);
     };
-    if let Some(readout) = crate::check_readout::check(file) {
+    if let Some(readout) = crate::check_readout::check(file, &args.set.keys) {
         return match readout {
             Ok(report) => {
                 match args.format {
@@ -86,7 +89,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
             Err(error) => refuse(&error, args.format),
         };
     }
-    let chain = match config::load(file, &run_id()) {
+    let chain = match config::load(file, &args.set.keys, &run_id()) {
         Ok(chain) => chain,
         Err(error) => return refuse(&error, args.format),
     };

@@ -55,7 +55,7 @@ impl fmt::Display for Report {
 }
 
 /// What a file of link readout says; none when it is no such file.
-pub(crate) fn check(file: &Path) -> Option<Result<Report, ConfigError>> {
+pub(crate) fn check(file: &Path, said: &[String]) -> Option<Result<Report, ConfigError>> {
     let text = std::fs::read_to_string(file).ok()?;
     let report = |kind| Report {
         file: file.display().to_string(),
@@ -67,7 +67,7 @@ pub(crate) fn check(file: &Path) -> Option<Result<Report, ConfigError>> {
         cards: None,
     };
     Some(match kind_of(&text)? {
-        FileKind::Card => load_card(file).map(|plan| {
+        FileKind::Card => load_card(file, said).map(|plan| {
             let (buffers, blocks) = (plan.config.buffers, plan.dma_blocks);
             let bytes = buffers as u64 * blocks * plan.config.format.bytes() as u64;
             Report {
@@ -76,18 +76,18 @@ pub(crate) fn check(file: &Path) -> Option<Result<Report, ConfigError>> {
                 ..report("card")
             }
         }),
-        FileKind::ToHost => load_tohost(file).map(|plan| Report {
+        FileKind::ToHost => load_tohost(file, said).map(|plan| Report {
             devices: Some(plan.devices.len()),
             ..report("tohost")
         }),
-        FileKind::Batch => load_batch(file).map(|plan| {
+        FileKind::Batch => load_batch(file, said).map(|plan| {
             let faulty = plan.cards.iter().filter(|card| !card.faults.is_empty());
             Report {
                 cards: Some((plan.cards.len(), faulty.count())),
                 ..report("batch")
             }
         }),
-        FileKind::ToFlx => load_toflx(file).map(|plan| Report {
+        FileKind::ToFlx => load_toflx(file, said).map(|plan| Report {
             devices: Some(plan.cards.len()),
             ..report("toflx")
         }),

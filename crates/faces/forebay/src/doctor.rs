@@ -14,6 +14,7 @@ use forebay_run_evb::presets;
 
 use crate::output::{Format, print_line};
 use crate::session::run_id;
+use crate::set::SetArg;
 
 /// Checks this host: limits of sockets, memory, files, priority; each with what it should be, why, and the command to mend it.
 ///
@@ -30,6 +31,8 @@ pub(crate) struct DoctorArgs {
     /// Take ledgers out of /dev/shm that killed processes of this user left there, and say which: audit what is still of interest before.
     #[arg(long, conflicts_with_all = ["file", "counter"])]
     clean: bool,
+    #[command(flatten)]
+    set: SetArg,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -44,7 +47,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         return counters::explain(&args.counter, args.format);
     }
     let plan = match &args.file {
-        Some(file) => config::load(file, &run_id())?.plan,
+        Some(file) => config::load(file, &args.set.keys, &run_id())?.plan,
         None => {
             let local = [127, 0, 0, 1].into();
             let mut plan = presets::plan("doctor", "forebay-run".as_ref(), local, 50000, 90);

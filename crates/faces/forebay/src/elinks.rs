@@ -90,7 +90,7 @@ struct SetArgs {
 pub(crate) fn run(args: &ElinksArgs) -> Result<ExitCode> {
     match &args.what {
         What::Show(args) => {
-            let map = ElinkMap::of(&load_card(&args.file)?.config);
+            let map = ElinkMap::of(&load_card(&args.file, &[])?.config);
             if let Some(path) = &args.svg {
                 let picture = svg(&map, &args.file.display().to_string());
                 fs::write(path, picture).with_context(|| format!("writing {}", path.display()))?;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &ElinksArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         What::Check(args) => {
-            let map = ElinkMap::of(&load_card(&args.file)?.config);
+            let map = ElinkMap::of(&load_card(&args.file, &[])?.config);
             match args.format {
                 Format::Json => print_line(serde_json::to_string(&map)?),
                 Format::Text if map.findings.is_empty() => print_line(format_args!(
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &ElinksArgs) -> Result<ExitCode> {
 fn set(args: &SetArgs) -> Result<ExitCode> {
     let file = args.file.display().to_string();
     // Also for what it says of a file that is not there, or too long.
-    load_card(&args.file)?;
+    load_card(&args.file, &[])?;
     let text = fs::read_to_string(&args.file).with_context(|| format!("reading {file}"))?;
     let all = args.links.iter().flat_map(|links| links.elinks());
     let changed = change(
@@ -150,7 +150,10 @@ fn set(args: &SetArgs) -> Result<ExitCode> {
         let _ = fs::remove_file(&new);
     }
     written.with_context(|| format!("writing {}", target.display()))?;
-    tell(&ElinkMap::of(&load_card(&args.file)?.config), args.format)?;
+    tell(
+        &ElinkMap::of(&load_card(&args.file, &[])?.config),
+        args.format,
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -22,6 +22,7 @@ use crate::range;
 use crate::session::{
     Manner, carry_out, check_leak_of_stages, conclude, leak_from_env, run_id, stall_from_env,
 };
+use crate::set::SetArg;
 
 /// Receives sub-events of many sources over UDP, or chunks of E-links that to-host publishes, builds events and records them.
 ///
@@ -35,6 +36,8 @@ use crate::session::{
 pub(crate) struct EvbArgs {
     /// Chain file in TOML.
     file: Option<PathBuf>,
+    #[command(flatten)]
+    set: SetArg,
     /// Number of sources, 1 to 1024; in the place of all sources of the file.
     #[arg(long, required_unless_present = "file", value_parser = clap::value_parser!(u16).range(1..=1024))]
     sources: Option<u16>,
@@ -328,7 +331,7 @@ impl EvbArgs {
                 memory_bytes_max: None,
             });
         };
-        Ok(config::load(file, &run_id())?)
+        Ok(config::load(file, &self.set.keys, &run_id())?)
     }
 
     /// Writes what is given into the chain.

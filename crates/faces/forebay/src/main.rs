@@ -31,6 +31,7 @@ mod reference;
 mod remedy;
 mod replay;
 mod session;
+mod set;
 mod sweep;
 mod swrod;
 mod tdm;

@@ -12,6 +12,7 @@ use forebay_run_felix::toflx::{self, ToFlxSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
+use crate::set::SetArg;
 use crate::totals::{Totals, exit_code};
 use forebay_report::text::bytes;
 
@@ -29,13 +30,15 @@ pub(crate) struct ToFlxArgs {
     /// Where to receive and which cards to write; `forebay check --reference` lists all keys.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
+    #[command(flatten)]
+    set: SetArg,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
-    let mut plan = config::load_toflx(&args.file)?;
+    let mut plan = config::load_toflx(&args.file, &args.set.keys)?;
     let signals = Arc::new(forebay_run::signals()?);
     plan.settings.leak = leak_of(TOFLX)?;
     plan.settings.signals = Some(Arc::clone(&signals));

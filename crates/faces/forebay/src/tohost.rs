@@ -12,6 +12,7 @@ use forebay_run_felix::tohost::{self, ToHostSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
+use crate::set::SetArg;
 use crate::totals::{Totals, exit_code};
 use forebay_report::text::bytes;
 
@@ -29,13 +30,15 @@ pub(crate) struct ToHostArgs {
     /// What to read and where to publish it; `forebay check --reference` lists all keys.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
+    #[command(flatten)]
+    set: SetArg,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
-    let file = config::load_tohost(&args.file)?;
+    let file = config::load_tohost(&args.file, &args.set.keys)?;
     let signals = Arc::new(forebay_run::signals()?);
     let mut plan = file.plan(|| signals.count() > 0)?;
     let leak = leak_of(TOHOST)?;

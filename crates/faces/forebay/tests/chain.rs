@@ -104,6 +104,83 @@ fn a_mistake_is_told_with_its_place_and_exits_with_2() {
 }
 
 #[test]
+fn keys_of_the_command_line_go_before_those_of_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(
+        directory.path(),
+        "[run]\nduration_s = 5\n[[sources]]\nbase_port = 50000\ncount = 2\n[[sinks]]\nkind = \"file\"\n[[sinks]]\nname = \"b\"\n",
+    );
+    let said = [
+        "run.duration_s=7",
+        "run.directory=other place",
+        "sinks[1].kind=null",
+        "builder.completion=wait",
+    ];
+    let mut arguments = vec!["check", &path, "--format", "json"];
+    arguments.extend(said.iter().flat_map(|said| ["--set", said]));
+    let (code, out, error) = run(&arguments);
+    assert_eq!(code, Some(0), "{out}{error}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["duration_s"], 7.0);
+    assert_eq!(report["directory"], "other place");
+    assert_eq!(report["completion"], "wait");
+    let kinds = [0, 1].map(|sink| report["sinks"][sink]["kind"].as_str().unwrap().to_owned());
+    assert_eq!(kinds, ["file", "null"]);
+    for (kind, said, wrong) in [
+        (
+            "hades",
+            "builder.timeout_ms=0",
+            "--set: builder.timeout_ms = 0: it is too small",
+        ),
+        (
+            "card",
+            "card.dma_buffers=9",
+            "--set: card.dma_buffers = 9: it is too large",
+        ),
+        (
+            "tohost",
+            "devices[7].socket=a",
+            "--set: devices.socket = \"a\": the file has no such block",
+        ),
+        (
+            "toflx",
+            "toflx.drain=1",
+            "--set: toflx.drain = 1: there is no such key",
+        ),
+        (
+            "batch",
+            "batch.cards=none",
+            "--set: batch.cards = \"none\": it is a text",
+        ),
+    ] {
+        let example = forebay_testing::root().join(format!("examples/{kind}.toml"));
+        let example = example.to_str().unwrap();
+        let verb: &[&str] = match kind {
+            "hades" => &["evb"],
+            "card" => &["emulate", "card"],
+            "batch" => &["card", "validate"],
+            other => &[other],
+        };
+        for verb in [&["check"], verb] {
+            let arguments = [verb, &[example, "--set", said]].concat();
+            let (code, out, error) = run(&arguments);
+            assert_eq!(
+                (code, out.as_str()),
+                (Some(2), ""),
+                "{arguments:?}: {error}"
+            );
+            assert!(
+                error.contains(wrong) && error.contains("remedy: "),
+                "{arguments:?}: {error}"
+            );
+        }
+    }
+    let (code, _, error) = run(&["evb", "--sources", "2", "--set", "run.name=a"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("FILE"), "{error}");
+}
+
+#[test]
 fn the_reference_lists_every_section() {
     let (code, out, _) = run(&["check", "--reference"]);
     assert_eq!(code, Some(0));

@@ -8,7 +8,9 @@ pub mod keys;
 pub mod mistake;
 pub mod page;
 pub mod reference;
+pub mod source;
 mod spelling;
 
 pub use file::ConfigError;
 pub use mistake::{Mistake, Mistakes};
+pub use source::Source;

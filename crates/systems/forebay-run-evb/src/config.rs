@@ -19,10 +19,9 @@ use std::time::Duration;
 
 use forebay_ledger::SchemaError;
 use forebay_run::config::block::Block;
-use forebay_run::config::file::text_of;
 use forebay_run::config::mistake::Words;
 use forebay_run::config::page::{self, Page};
-use forebay_run::config::{ConfigError, Mistakes};
+use forebay_run::config::{ConfigError, Mistakes, Source};
 
 use crate::books::Books;
 use crate::plan::Plan;
@@ -44,13 +43,12 @@ pub struct Chain {
     pub memory_bytes_max: Option<u64>,
 }
 
-/// Reads a chain file; `stamp` becomes the end of the run's name.
+/// Reads a chain file, and keys of the command line as of [`Source::read`]; `stamp` becomes the end of the run's name.
 ///
 /// # Errors
 /// The file cannot be read, or has mistakes: all of them are told.
-pub fn load(path: &Path, stamp: &str) -> Result<Chain, ConfigError> {
-    let text = text_of(path)?;
-    Ok(parse(&path.display().to_string(), &text, stamp)?)
+pub fn load(path: &Path, said: &[String], stamp: &str) -> Result<Chain, ConfigError> {
+    Ok(of_source(&Source::read(path, said)?, stamp)?)
 }
 
 /// Reads the text of a chain file called `file`.
@@ -58,7 +56,11 @@ pub fn load(path: &Path, stamp: &str) -> Result<Chain, ConfigError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse(file: &str, text: &str, stamp: &str) -> Result<Chain, Mistakes> {
-    let page = Page::new(file, text, &sections::SECTIONS);
+    of_source(&Source::of_text(file, text), stamp)
+}
+
+fn of_source(source: &Source, stamp: &str) -> Result<Chain, Mistakes> {
+    let page = Page::new(source, &sections::SECTIONS);
     let chain = read(&page, stamp);
     page.conclude(chain)
 }

@@ -41,7 +41,7 @@ fn a_short_file_is_the_plan_of_the_command_line() {
 #[test]
 fn the_example_is_a_chain() {
     let example = forebay_testing::root().join("examples/hades.toml");
-    let chain = config::load(&example, "7").unwrap();
+    let chain = config::load(&example, &[], "7").unwrap();
     let plan = &chain.plan;
     assert_eq!((plan.sources.len(), plan.ports.len()), (95, 92));
     let names: Vec<&str> = [0, 59, 60, 90, 94]

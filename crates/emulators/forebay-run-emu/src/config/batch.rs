@@ -8,9 +8,8 @@ use forebay_emu::card::board::{
 };
 use forebay_readout::validate::Limits;
 use forebay_run::config::block::Block;
-use forebay_run::config::file::{ConfigError, text_of};
-use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
+use forebay_run::config::{ConfigError, Mistakes, Source};
 use forebay_wire::felix::BlockFormat;
 
 use super::sections::{BATCH, BATCH_SECTIONS, DEFECTS};
@@ -18,10 +17,12 @@ use crate::validate::BatchPlan;
 
 /// Reads the file of a batch.
 ///
+/// `said` are keys of the command line, see [`Source::read`].
+///
 /// # Errors
 /// It cannot be read, or has mistakes: all of them are told.
-pub fn load_batch(path: &Path) -> Result<BatchPlan, ConfigError> {
-    Ok(parse_batch(&path.display().to_string(), &text_of(path)?)?)
+pub fn load_batch(path: &Path, said: &[String]) -> Result<BatchPlan, ConfigError> {
+    Ok(of_source(&Source::read(path, said)?)?)
 }
 
 /// Reads the text of a batch's file called `file`.
@@ -29,7 +30,11 @@ pub fn load_batch(path: &Path) -> Result<BatchPlan, ConfigError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse_batch(file: &str, text: &str) -> Result<BatchPlan, Mistakes> {
-    let page = Page::new(file, text, &BATCH_SECTIONS);
+    of_source(&Source::of_text(file, text))
+}
+
+fn of_source(source: &Source) -> Result<BatchPlan, Mistakes> {
+    let page = Page::new(source, &BATCH_SECTIONS);
     let plan = batch(&page);
     page.conclude(plan)
 }

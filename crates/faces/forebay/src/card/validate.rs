@@ -14,6 +14,7 @@ use super::text;
 use crate::figure::INTERRUPTED;
 use crate::output::{Format, print_line};
 use crate::session::BROKEN;
+use crate::set::SetArg;
 
 /// Validates a batch of emulated cards, of which some are faulty: tests, diagnosis, repairs, and the yield.
 ///
@@ -35,6 +36,8 @@ pub(super) struct ValidateArgs {
     /// A batch with its limits, and the faults of each card; `forebay check --reference` lists all keys.
     #[arg(value_name = "FILE.toml", conflicts_with_all = ["cards", "faulty", "seed", "links", "dma_buffers"])]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    set: SetArg,
     /// Tests the card that listens there instead, in its own time, beside its work: where `forebay emulate card` has its socket.
     ///
     /// DMA buffers that nobody reads are tested; they take test blocks only meanwhile, and data that lay in them are thrown away. Bit errors are shown to be below 1e-9, speed is not measured.
@@ -68,7 +71,7 @@ pub(super) fn run(args: &ValidateArgs) -> Result<ExitCode> {
         return run_device(args, socket);
     }
     let plan = match &args.file {
-        Some(file) => load_batch(file)?,
+        Some(file) => load_batch(file, &args.set.keys)?,
         None => BatchPlan::drawn(
             args.cards.into(),
             args.faulty.into(),

@@ -10,6 +10,7 @@ use forebay_run_emu::{config, hops};
 
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
+use crate::set::SetArg;
 use crate::totals::{exit_code, print_left};
 use forebay_report::text::{bytes, si};
 
@@ -43,6 +44,8 @@ pub(super) struct CardArgs {
     /// Where readers open the card; instead of what the file says.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    #[command(flatten)]
+    set: SetArg,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -50,7 +53,7 @@ pub(super) struct CardArgs {
 
 pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
     let mut plan = match &args.file {
-        Some(file) => config::load_card(file)?,
+        Some(file) => config::load_card(file, &args.set.keys)?,
         None => CardPlan::of_replay(),
     };
     if let Some(socket) = &args.socket {

@@ -232,7 +232,7 @@ impl<'p, 'a> Block<'p, 'a> {
     /// The line on which the block begins.
     pub fn line(&self) -> usize {
         self.page
-            .text
+            .text()
             .get(..self.span.start)
             .map_or(0, |before| before.matches('\n').count())
             + 1
@@ -259,7 +259,7 @@ impl<'p, 'a> Block<'p, 'a> {
 
     fn written(&self, value: &Spanned<DeValue<'a>>) -> String {
         self.page
-            .text
+            .text()
             .get(value.span())
             .unwrap_or_default()
             .to_owned()

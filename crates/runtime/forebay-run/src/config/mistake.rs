@@ -13,9 +13,9 @@ const VALUE_CHARS: usize = 60;
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mistake {
-    /// Line, from 1.
+    /// Line, from 1; 0 when the command line says it.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// Column in characters, from 1; 0 when the command line says it.
     pub column: usize,
     /// The key with its section, as `receiver.queue_bytes` or `sinks[1].kind`; empty for the file as a whole.
     pub key: String,
@@ -86,6 +86,15 @@ impl Mistake {
             width: meant.max(1),
         }
     }
+
+    /// A mistake in what the command line says.
+    pub(super) fn of_command_line(words: Words) -> Self {
+        Self {
+            line: 0,
+            column: 0,
+            ..Self::at("", 0..0, words)
+        }
+    }
 }
 
 /// The nearest boundary of characters at or before `at`.
@@ -125,7 +134,10 @@ impl fmt::Display for Mistake {
             text,
             width,
         } = self;
-        write!(f, "{line}:{column}: ")?;
+        match line {
+            0 => write!(f, " ")?,
+            _ => write!(f, "{line}:{column}: ")?,
+        }
         if !key.is_empty() {
             write!(f, "{key}")?;
             if !value.is_empty() {
@@ -134,7 +146,7 @@ impl fmt::Display for Mistake {
             write!(f, ": ")?;
         }
         writeln!(f, "{wrong}")?;
-        if !text.trim().is_empty() && *column <= text.chars().count() + 1 {
+        if *line > 0 && !text.trim().is_empty() && *column <= text.chars().count() + 1 {
             let number = line.to_string();
             let blank = " ".repeat(number.len());
             let width = (*width)
@@ -159,7 +171,11 @@ impl fmt::Display for Mistakes {
             if index > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}:{mistake}", self.file)?;
+            let place = match mistake.line {
+                0 => "--set",
+                _ => &self.file,
+            };
+            write!(f, "{place}:{mistake}")?;
         }
         match self.mistakes.len() {
             0..=1 => Ok(()),

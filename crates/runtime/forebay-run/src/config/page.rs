@@ -9,6 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::block::Block;
 use super::keys::Section;
 use super::mistake::{Mistake, Mistakes, Words};
+use super::source::Source;
 use super::spelling::nearest;
 
 /// Most faults in the writing of a file that are told at once: later ones often follow from the first.
@@ -16,20 +17,17 @@ const SYNTAX_FAULTS_SHOWN: usize = 3;
 
 /// The file that is read.
 pub struct Page<'a> {
-    name: &'a str,
-    /// Its text.
-    pub text: &'a str,
+    source: &'a Source,
     /// The sections that its kind of file has.
     pub sections: &'static [Section],
     mistakes: RefCell<Vec<Mistake>>,
 }
 
 impl<'a> Page<'a> {
-    /// The file called `name`.
-    pub fn new(name: &'a str, text: &'a str, sections: &'static [Section]) -> Self {
+    /// Of a kind of file with these sections.
+    pub fn new(source: &'a Source, sections: &'static [Section]) -> Self {
         Self {
-            name,
-            text,
+            source,
             sections,
             mistakes: RefCell::default(),
         }
@@ -37,9 +35,13 @@ impl<'a> Page<'a> {
 
     /// Notes a mistake.
     pub fn note(&self, span: Range<usize>, words: Words) {
-        self.mistakes
-            .borrow_mut()
-            .push(Mistake::at(self.text, span, words));
+        let file = self.source.file_text();
+        let mistake = if span.start <= file.len() {
+            Mistake::at(file, span, words)
+        } else {
+            Mistake::of_command_line(words)
+        };
+        self.mistakes.borrow_mut().push(mistake);
     }
 
     /// Whether nothing is wrong so far.
@@ -55,16 +57,21 @@ impl<'a> Page<'a> {
             _ => {
                 mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
                 Err(Mistakes {
-                    file: self.name.to_owned(),
+                    file: self.source.name().to_owned(),
                     mistakes,
                 })
             }
         }
     }
 
+    /// The text, that of the command line's keys behind that of the file.
+    pub(super) fn text(&self) -> &'a str {
+        self.source.text()
+    }
+
     /// Reads the text as TOML.
     pub fn parse(&self) -> Option<Spanned<DeTable<'a>>> {
-        let (table, errors) = DeTable::parse_recoverable(self.text);
+        let (mut table, errors) = DeTable::parse_recoverable(self.source.file_text());
         for error in errors.iter().take(SYNTAX_FAULTS_SHOWN) {
             let words = Words {
                 wrong: format!("this is not TOML: {}", error.message().replace('\n', ", ")),
@@ -74,6 +81,7 @@ impl<'a> Page<'a> {
             };
             self.note(error.span().unwrap_or(0..0), words);
         }
+        self.source.lay_over(self, table.get_mut());
         errors.is_empty().then_some(table)
     }
 

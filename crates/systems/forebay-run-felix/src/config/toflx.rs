@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use forebay_msg::Config;
 use forebay_run::config::block::Block;
-use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
+use forebay_run::config::{ConfigError, Source};
 use forebay_run_net::Settings;
 use forebay_run_net::section::security;
 
@@ -16,10 +16,12 @@ use crate::toflx::{CardTarget, ToFlxPlan};
 
 /// Reads to-flx's file.
 ///
+/// `said` are keys of the command line, see [`Source::read`].
+///
 /// # Errors
 /// It cannot be read, or has mistakes: all of them are told.
-pub fn load_toflx(path: &Path) -> Result<ToFlxPlan, ConfigError> {
-    Ok(parse_toflx(&path.display().to_string(), &text_of(path)?)?)
+pub fn load_toflx(path: &Path, said: &[String]) -> Result<ToFlxPlan, ConfigError> {
+    Ok(of_source(&Source::read(path, said)?)?)
 }
 
 /// Reads the text of to-flx's file called `file`.
@@ -27,7 +29,11 @@ pub fn load_toflx(path: &Path) -> Result<ToFlxPlan, ConfigError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse_toflx(file: &str, text: &str) -> Result<ToFlxPlan, Mistakes> {
-    let page = Page::new(file, text, &TOFLX_SECTIONS);
+    of_source(&Source::of_text(file, text))
+}
+
+fn of_source(source: &Source) -> Result<ToFlxPlan, Mistakes> {
+    let page = Page::new(source, &TOFLX_SECTIONS);
     let plan = toflx(&page);
     page.conclude(plan)
 }

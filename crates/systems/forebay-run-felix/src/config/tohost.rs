@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use forebay_msg::Config;
 use forebay_run::config::block::Block;
-use forebay_run::config::file::{ConfigError, text_of};
 use forebay_run::config::mistake::Mistakes;
 use forebay_run::config::page::Page;
+use forebay_run::config::{ConfigError, Source};
 use forebay_run_net::Settings;
 use forebay_run_net::section::security;
 
@@ -16,10 +16,12 @@ use crate::tohost::{DevicePlan, ToHostFile};
 
 /// Reads to-host's file.
 ///
+/// `said` are keys of the command line, see [`Source::read`].
+///
 /// # Errors
 /// It cannot be read, or has mistakes: all of them are told.
-pub fn load_tohost(path: &Path) -> Result<ToHostFile, ConfigError> {
-    Ok(parse_tohost(&path.display().to_string(), &text_of(path)?)?)
+pub fn load_tohost(path: &Path, said: &[String]) -> Result<ToHostFile, ConfigError> {
+    Ok(of_source(&Source::read(path, said)?)?)
 }
 
 /// Reads the text of to-host's file called `file`.
@@ -27,7 +29,11 @@ pub fn load_tohost(path: &Path) -> Result<ToHostFile, ConfigError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse_tohost(file: &str, text: &str) -> Result<ToHostFile, Mistakes> {
-    let page = Page::new(file, text, &TOHOST_SECTIONS);
+    of_source(&Source::of_text(file, text))
+}
+
+fn of_source(source: &Source) -> Result<ToHostFile, Mistakes> {
+    let page = Page::new(source, &TOHOST_SECTIONS);
     let plan = tohost(&page);
     page.conclude(plan)
 }
