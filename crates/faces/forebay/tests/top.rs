@@ -355,3 +355,55 @@ fn a_ledger_of_the_version_before_is_shown_and_audited() {
     assert_eq!(line.matches("100").count(), 2, "{sheet}");
     assert!(sheet.contains("The books close."), "{sheet}");
 }
+
+/// What stays the same from run to run: the headers of the tables, and place, owners and unit or name of each of their rows.
+fn tables(view: &str) -> Vec<String> {
+    let mut tables = Vec::new();
+    let (mut table, mut named) = ("", 0);
+    for line in view.lines().filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.first() {
+            Some(&header @ ("fill" | "place" | "histogram")) => {
+                (table, named) = (header, if header == "place" { 3 } else { 1 });
+                tables.push(words.join(" "));
+                continue;
+            }
+            Some(&"→") => named = 4,
+            _ if table == "place" => named = 3,
+            _ => {}
+        }
+        // A bar, and what it stands for, come behind the names.
+        let names = words.iter().take_while(|word| !word.contains(['░', '█']));
+        let is_fill = table == "fill";
+        if !table.is_empty() {
+            let names: Vec<&str> = if is_fill {
+                names.copied().collect()
+            } else {
+                names.take(named).copied().collect()
+            };
+            tables.push(names.join(" "));
+        }
+    }
+    tables
+}
+
+#[test]
+fn the_picture_in_the_readme_has_the_tables_of_today() {
+    let picture = forebay_testing::root().join("docs/images/top.svg");
+    let picture = std::fs::read_to_string(picture).unwrap();
+    let texts = picture.lines().filter_map(|line| {
+        let (_, text) = line.strip_prefix("<text")?.split_once('>')?;
+        text.strip_suffix("</text>")
+    });
+    let texts: Vec<&str> = texts.collect();
+    let out = tempfile::tempdir().unwrap();
+    let ran = forebay()
+        .args(["demo", "--duration", "500ms", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let shown = tables(&top(&["--once"], out.path()));
+    assert!(shown.len() > 15, "{shown:?}");
+    assert_eq!(tables(&texts.join("\n")), shown);
+}
