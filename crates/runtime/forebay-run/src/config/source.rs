@@ -8,6 +8,10 @@ use super::file::{ConfigError, text_of};
 use super::mistake::Words;
 use super::page::Page;
 
+const NO_KEY: &str = "it is no SECTION.KEY=VALUE";
+const NO_BLOCK: &str = "the file has no such block";
+const ONCE: &str = "this section stands once, without a number";
+
 /// A file's text and the keys that go before it.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -79,57 +83,52 @@ impl Source {
     /// Puts what the command line says into what the file does.
     pub(super) fn lay_over<'a>(&'a self, page: &Page<'a>, root: &mut DeTable<'a>) {
         for said in &self.said {
-            let line = said.padded.trim_start();
-            let note = |wrong: &str| page.note(self.span_of(said), malformed(line, wrong));
-            let Ok(parsed) = DeTable::parse(&said.padded) else {
-                note("it is no SECTION.KEY=VALUE");
-                continue;
-            };
-            for (section, keys) in parsed.into_inner() {
-                let is_many = |name: &str| {
-                    let declared = page.sections.iter().find(|one| one.name == name);
-                    declared.is_some_and(|section| section.many)
-                };
-                let many = is_many(section.get_ref());
-                let DeValue::Table(keys_said) = keys.get_ref() else {
-                    note("it is no SECTION.KEY=VALUE");
-                    continue;
-                };
-                match (root.get_mut(&**section.get_ref()), said.block) {
-                    (Some(there), block) => match (there.get_mut(), block) {
-                        (DeValue::Table(table), None) => insert(table, keys_said),
-                        (DeValue::Array(blocks), block) => {
-                            let wanted = |at: &usize| block.is_none_or(|block| block == *at);
-                            let mut found = false;
-                            for (_, block) in
-                                blocks.iter_mut().enumerate().filter(|(at, _)| wanted(at))
-                            {
-                                found = true;
-                                if let DeValue::Table(table) = block.get_mut() {
-                                    insert(table, keys_said);
-                                }
-                            }
-                            if !found {
-                                note("the file has no such block");
-                            }
-                        }
-                        (_, Some(_)) => note("this section stands once, without a number"),
-                        // The file is wrong there, which is told.
-                        (_, None) => {}
-                    },
-                    (None, _) if many => note("the file has no such block"),
-                    (None, Some(_)) => note("this section stands once, without a number"),
-                    (None, None) => {
-                        root.insert(section, keys);
-                    }
-                }
+            if let Err(wrong) = said.lay_over(page, root) {
+                let line = said.padded.trim_start();
+                let end = said.padded.len();
+                page.note(end - line.len()..end, malformed(line, wrong));
             }
         }
     }
+}
 
-    fn span_of(&self, said: &Said) -> std::ops::Range<usize> {
-        let end = said.padded.len();
-        end - said.padded.trim_start().len()..end
+impl Said {
+    /// Puts the key into the blocks of its section; what is wrong otherwise.
+    fn lay_over<'a>(&'a self, page: &Page<'a>, root: &mut DeTable<'a>) -> Result<(), &'static str> {
+        let parsed = DeTable::parse(&self.padded).map_err(|_| NO_KEY)?;
+        let (section, value) = parsed.into_inner().into_iter().next().ok_or(NO_KEY)?;
+        let DeValue::Table(keys) = value.get_ref() else {
+            return Err(NO_KEY);
+        };
+        let name: &str = section.get_ref();
+        let is_many = page.sections.iter().any(|one| one.name == name && one.many);
+        let Some(there) = root.get_mut(name) else {
+            if is_many {
+                return Err(NO_BLOCK);
+            }
+            if self.block.is_some() {
+                return Err(ONCE);
+            }
+            root.insert(section, value);
+            return Ok(());
+        };
+        match (there.get_mut(), self.block) {
+            (DeValue::Table(table), None) => insert(table, keys),
+            (DeValue::Array(blocks), wanted) => {
+                let blocks = blocks.iter_mut().enumerate();
+                let mut blocks = blocks.filter(|(at, _)| wanted.is_none_or(|wanted| wanted == *at));
+                let first = blocks.next().ok_or(NO_BLOCK)?;
+                for (_, block) in std::iter::once(first).chain(blocks) {
+                    if let DeValue::Table(table) = block.get_mut() {
+                        insert(table, keys);
+                    }
+                }
+            }
+            (_, Some(_)) => return Err(ONCE),
+            // The file is wrong there, which is told.
+            (_, None) => {}
+        }
+        Ok(())
     }
 }
 
