@@ -45,19 +45,18 @@ pub struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// Takes tags off the payload.
-    fn untagged(mut self) -> Result<Self, PacketError> {
+    /// What is behind a header that says this type: tags are taken off.
+    fn behind(ethertype: [u8; 2], mut payload: &'a [u8]) -> Result<Self, PacketError> {
+        let mut ethertype = EtherType(u16::from_be_bytes(ethertype));
         for _ in 0..VLAN_TAGS_MAX {
-            if !self.ethertype.is_vlan() {
+            if !ethertype.is_vlan() {
                 break;
             }
-            let (&[_, _, t0, t1], payload) = take(self.payload)?;
-            self = Self {
-                ethertype: EtherType(u16::from_be_bytes([t0, t1])),
-                payload,
-            };
+            let (&[_, _, t0, t1], rest) = take(payload)?;
+            ethertype = EtherType(u16::from_be_bytes([t0, t1]));
+            payload = rest;
         }
-        Ok(self)
+        Ok(Self { ethertype, payload })
     }
 }
 
@@ -68,8 +67,7 @@ impl<'a> Link<'a> {
 #[inline]
 pub fn ethernet(frame: &[u8]) -> Result<Link<'_>, PacketError> {
     let (&[.., t0, t1], payload) = take::<ETHERNET_HEADER_BYTES>(frame)?;
-    let ethertype = EtherType(u16::from_be_bytes([t0, t1]));
-    Link { ethertype, payload }.untagged()
+    Link::behind([t0, t1], payload)
 }
 
 /// Reads a `LINUX_SLL` header and the tags behind it.
@@ -78,8 +76,7 @@ pub fn ethernet(frame: &[u8]) -> Result<Link<'_>, PacketError> {
 /// The frame ends within them.
 pub fn linux_sll(frame: &[u8]) -> Result<Link<'_>, PacketError> {
     let (&[.., t0, t1], payload) = take::<SLL_HEADER_BYTES>(frame)?;
-    let ethertype = EtherType(u16::from_be_bytes([t0, t1]));
-    Link { ethertype, payload }.untagged()
+    Link::behind([t0, t1], payload)
 }
 
 /// Reads a `LINUX_SLL2` header and the tags behind it.
@@ -88,8 +85,7 @@ pub fn linux_sll(frame: &[u8]) -> Result<Link<'_>, PacketError> {
 /// The frame ends within them.
 pub fn linux_sll2(frame: &[u8]) -> Result<Link<'_>, PacketError> {
     let (&[t0, t1, ..], payload) = take::<SLL2_HEADER_BYTES>(frame)?;
-    let ethertype = EtherType(u16::from_be_bytes([t0, t1]));
-    Link { ethertype, payload }.untagged()
+    Link::behind([t0, t1], payload)
 }
 
 /// The IP packet behind the header of a BSD loopback: the packet's own version says what the header would.
