@@ -5,10 +5,13 @@
 
 use std::fmt::Debug;
 
-use forebay_run::config::Mistakes;
-use forebay_run_emu::config::{kind_of, parse_batch, parse_card};
+use forebay_run::config::{ConfigFile, Mistakes, parse};
+use forebay_run_emu::card::CardPlan;
+use forebay_run_emu::config::kind_of;
+use forebay_run_emu::validate::BatchPlan;
 use forebay_run_evb::config;
-use forebay_run_felix::config::{parse_toflx, parse_tohost};
+use forebay_run_felix::toflx::ToFlxPlan;
+use forebay_run_felix::tohost::ToHostFile;
 
 const FILE: &str = "file.toml";
 
@@ -19,10 +22,14 @@ pub(crate) fn check(bytes: &[u8]) {
     };
     let _ = kind_of(text);
     check_kind(text, |text| config::parse(FILE, text, "7"));
-    check_kind(text, |text| parse_card(FILE, text));
-    check_kind(text, |text| parse_tohost(FILE, text));
-    check_kind(text, |text| parse_toflx(FILE, text));
-    check_kind(text, |text| parse_batch(FILE, text));
+    check_file::<CardPlan>(text);
+    check_file::<ToHostFile>(text);
+    check_file::<ToFlxPlan>(text);
+    check_file::<BatchPlan>(text);
+}
+
+fn check_file<F: ConfigFile + Debug>(text: &str) {
+    check_kind(text, |text| parse::<F>(FILE, text));
 }
 
 fn check_kind<T: Debug>(text: &str, parse: impl Fn(&str) -> Result<T, Mistakes>) {

@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "forebay-link",
         &[
+            "forebay-settings",
             "forebay-wire",
             "forebay-sys",
             "forebay-ring",
@@ -54,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "forebay",
         &[
+            "forebay-settings",
             "forebay-sys",
             "forebay-host",
             "forebay-run",
@@ -87,6 +89,7 @@ const BELOW_RUN: &[&str] = &[
 ];
 
 const BELOW_RUN_NET: &[&str] = &[
+    "forebay-settings",
     "forebay-run",
     "forebay-wire",
     "forebay-ledger",
@@ -131,6 +134,7 @@ const BELOW_RUN_TDM: &[&str] = &[
 ];
 
 const BELOW_RUN_FELIX: &[&str] = &[
+    "forebay-settings",
     "forebay-run",
     "forebay-run-net",
     "forebay-wire",

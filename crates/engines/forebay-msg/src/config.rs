@@ -50,18 +50,27 @@ pub struct ConfigError {
 }
 
 impl Config {
+    /// Most bytes of payload of a buffer: the head of a message comes on top.
+    pub const BUFFER_BYTES_MOST: u64 = BUFFER_BYTES_MAX as u64 - HEAD_BYTES_MAX as u64;
+    /// Most buffers of a connection.
+    pub const BUFFER_COUNT_MOST: u64 = BUFFER_COUNT_MAX as u64;
+
     /// Checks the ranges.
     ///
     /// # Errors
     /// Names the first setting that is outside.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let buffer_most = u64::from(BUFFER_BYTES_MAX) - HEAD_BYTES_MAX as u64;
-        in_range("buffer_bytes", self.buffer_bytes.into(), 1, buffer_most)?;
+        in_range(
+            "buffer_bytes",
+            self.buffer_bytes.into(),
+            1,
+            Self::BUFFER_BYTES_MOST,
+        )?;
         in_range(
             "buffer_count",
             self.buffer_count.into(),
             1,
-            BUFFER_COUNT_MAX.into(),
+            Self::BUFFER_COUNT_MOST,
         )?;
         in_range(
             "water_mark_bytes",

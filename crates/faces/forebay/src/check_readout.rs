@@ -3,9 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
-use forebay_run::config::ConfigError;
-use forebay_run_emu::config::{FileKind, kind_of, load_batch, load_card};
-use forebay_run_felix::config::{load_toflx, load_tohost};
+use forebay_run::config::{ConfigError, load};
+use forebay_run_emu::card::CardPlan;
+use forebay_run_emu::config::{FileKind, kind_of};
+use forebay_run_emu::validate::BatchPlan;
+use forebay_run_felix::toflx::ToFlxPlan;
+use forebay_run_felix::tohost::ToHostFile;
 use serde::Serialize;
 
 /// What such a file says.
@@ -67,7 +70,7 @@ pub(crate) fn check(file: &Path, said: &[String]) -> Option<Result<Report, Confi
         cards: None,
     };
     Some(match kind_of(&text)? {
-        FileKind::Card => load_card(file, said).map(|plan| {
+        FileKind::Card => load(file, said).map(|plan: CardPlan| {
             let (buffers, blocks) = (plan.config.buffers, plan.dma_blocks);
             let bytes = buffers as u64 * blocks * plan.config.format.bytes() as u64;
             Report {
@@ -76,18 +79,18 @@ pub(crate) fn check(file: &Path, said: &[String]) -> Option<Result<Report, Confi
                 ..report("card")
             }
         }),
-        FileKind::ToHost => load_tohost(file, said).map(|plan| Report {
+        FileKind::ToHost => load(file, said).map(|plan: ToHostFile| Report {
             devices: Some(plan.devices.len()),
             ..report("tohost")
         }),
-        FileKind::Batch => load_batch(file, said).map(|plan| {
+        FileKind::Batch => load(file, said).map(|plan: BatchPlan| {
             let faulty = plan.cards.iter().filter(|card| !card.faults.is_empty());
             Report {
                 cards: Some((plan.cards.len(), faulty.count())),
                 ..report("batch")
             }
         }),
-        FileKind::ToFlx => load_toflx(file, said).map(|plan| Report {
+        FileKind::ToFlx => load(file, said).map(|plan: ToFlxPlan| Report {
             devices: Some(plan.cards.len()),
             ..report("toflx")
         }),

@@ -205,7 +205,7 @@ fn plan(args: &DemoArgs, base_port: u16) -> Plan {
 /// Settings of the sockets that a run can do without.
 pub(crate) fn tune(plan: &mut Plan, socket_buffer: Option<u64>, gro: bool) {
     if let Some(bytes) = socket_buffer {
-        plan.receiver.socket_buffer_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        plan.receiver.socket_buffer_bytes = usize::try_from(bytes).ok();
     }
     plan.receiver.gro |= gro;
 }

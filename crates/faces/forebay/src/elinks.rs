@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use forebay_run_emu::config::load_card;
+use forebay_run::config::load;
+use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::map::{Change, ElinkMap, change, svg};
 use forebay_wire::felix::Elink;
 
@@ -90,7 +91,7 @@ struct SetArgs {
 pub(crate) fn run(args: &ElinksArgs) -> Result<ExitCode> {
     match &args.what {
         What::Show(args) => {
-            let map = ElinkMap::of(&load_card(&args.file, &[])?.config);
+            let map = ElinkMap::of(&load::<CardPlan>(&args.file, &[])?.config);
             if let Some(path) = &args.svg {
                 let picture = svg(&map, &args.file.display().to_string());
                 fs::write(path, picture).with_context(|| format!("writing {}", path.display()))?;
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &ElinksArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         What::Check(args) => {
-            let map = ElinkMap::of(&load_card(&args.file, &[])?.config);
+            let map = ElinkMap::of(&load::<CardPlan>(&args.file, &[])?.config);
             match args.format {
                 Format::Json => print_line(serde_json::to_string(&map)?),
                 Format::Text if map.findings.is_empty() => print_line(format_args!(
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &ElinksArgs) -> Result<ExitCode> {
 fn set(args: &SetArgs) -> Result<ExitCode> {
     let file = args.file.display().to_string();
     // Also for what it says of a file that is not there, or too long.
-    load_card(&args.file, &[])?;
+    load::<CardPlan>(&args.file, &[])?;
     let text = fs::read_to_string(&args.file).with_context(|| format!("reading {file}"))?;
     let all = args.links.iter().flat_map(|links| links.elinks());
     let changed = change(
@@ -151,7 +152,7 @@ fn set(args: &SetArgs) -> Result<ExitCode> {
     }
     written.with_context(|| format!("writing {}", target.display()))?;
     tell(
-        &ElinkMap::of(&load_card(&args.file, &[])?.config),
+        &ElinkMap::of(&load::<CardPlan>(&args.file, &[])?.config),
         args.format,
     )?;
     Ok(ExitCode::SUCCESS)

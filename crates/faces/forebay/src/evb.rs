@@ -8,14 +8,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use forebay_run::ports::nth_port;
 use forebay_run_evb::config::needs::Memory;
-use forebay_run_evb::config::sections::{BUILDER, SINKS};
-use forebay_run_evb::config::{self, Chain};
-use forebay_run_evb::plan::{
-    Backpressure, Completion, FilePlan, Plan, SinkKind, SinkPlan, TcpPlan,
-};
+use forebay_run_evb::config::{self, Chain, SinkSettings};
+use forebay_run_evb::plan::{Backpressure, BuilderPlan, Plan, SinkKind, SinkPlan};
 use forebay_run_evb::presets;
 use forebay_run_evb::supervisor::Supervisor;
 
+use crate::flags::Flags;
 use crate::metrics;
 use crate::output::{Format, parse_bytes};
 use crate::range;
@@ -63,21 +61,8 @@ pub(crate) struct BuildArgs {
     /// Directory for files, ledger and record; forebay-run unless a file says otherwise.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// What becomes of events that lack a source; partial by default.
-    #[arg(long, value_enum)]
-    completion: Option<CompletionChoice>,
-    /// Whether the sub-events of an event must carry the same tag; on by default.
-    #[arg(long, value_enum)]
-    check_tag: Option<Switch>,
-    /// Width of the trigger number, 16 or 24; 24 by default.
-    #[arg(long, value_parser = parse_trigger_bits)]
-    trigger_bits: Option<u32>,
-    /// How far one trigger number is from the next, 1 to 4096; 1 by default, more where triggers are dealt out to a farm of builders.
-    #[arg(long, value_name = "N", value_parser = range::number(BUILDER, "trigger_step"))]
-    trigger_step: Option<u64>,
-    /// Longest wait for a source; 1 s unless a capture is replayed, whose time is not ours.
-    #[arg(long = "timeout", value_name = "TIME", value_parser = range::time(BUILDER, "timeout_ms"))]
-    timeout_ms: Option<u64>,
+    #[command(flatten)]
+    builder: Flags<BuilderPlan>,
     /// Where events go: file, null, or tcp://HOST:PORT for a `forebay mover`; may be given several times. Several sinks stall one
     /// another in nothing: each drops events, counted, when its queue is full. A single one holds the builder for up to
     /// 10 s before it does.
@@ -86,27 +71,8 @@ pub(crate) struct BuildArgs {
     /// What a full queue of a sink does instead: drop, or block=TIME for at most so long.
     #[arg(long, value_name = "POLICY", value_parser = parse_backpressure)]
     sink_full: Option<Backpressure>,
-    /// Largest event, 1Ki to 2Gi; 24Mi by default. A larger one is given up by name.
-    #[arg(long, value_name = "SIZE", value_parser = range::size(BUILDER, "event_bytes_max"))]
-    event_size: Option<u64>,
-    /// Size of the queue before each sink, a power of two from 64Ki to 64Gi, at least twice the largest event; 64Mi by default.
-    #[arg(long, value_name = "SIZE", value_parser = range::size(SINKS, "queue_bytes"))]
-    sink_queue: Option<u64>,
-    /// How long a silent mover is waited for; 10 s by default.
-    #[arg(long = "mover-timeout", value_name = "TIME", value_parser = range::time(SINKS, "patience_ms"))]
-    mover_timeout_ms: Option<u64>,
-    /// Letters at the front of file names; be by default.
-    #[arg(long, value_parser = range::name)]
-    prefix: Option<String>,
-    /// Size at which a new file begins, from 64Ki on: smaller ones would hold hardly an event; 2G by default, 0: never.
-    #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
-    file_size: Option<u64>,
-    /// Number of events after which a new file begins; 0, the default: never.
-    #[arg(long, value_name = "N", value_parser = range::number(SINKS, "file_events_max"))]
-    file_events: Option<u64>,
-    /// Time after which a new file begins, in whole seconds; 0, the default: never.
-    #[arg(long = "file-time", value_name = "TIME", value_parser = range::time(SINKS, "file_s_max"))]
-    file_time_s: Option<u64>,
+    #[command(flatten)]
+    sinks: Flags<SinkSettings>,
     /// Runs the stages as threads of one process.
     #[arg(long)]
     threads: bool,
@@ -122,26 +88,6 @@ pub(crate) struct BuildArgs {
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
-}
-
-/// A switch that is named on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Switch {
-    /// Yes.
-    On,
-    /// No.
-    Off,
-}
-
-/// Completion policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum CompletionChoice {
-    /// Each event waits for every source, up to the time-out.
-    Wait,
-    /// What came is written and flagged.
-    Partial,
-    /// Only complete events are written.
-    Discard,
 }
 
 /// Where events go, as named on the command line.
@@ -177,13 +123,8 @@ fn parse_backpressure(text: &str) -> Result<Backpressure, String> {
     let limit = text
         .strip_prefix("block=")
         .ok_or_else(|| format!("{text:?} is no policy; write drop or block=10s"))?;
-    let limit_ms = range::time(SINKS, "block_ms_max")(limit)?;
+    let limit_ms = range::number(range::key::<SinkSettings>("block_ms_max"), limit)?;
     Ok(Backpressure::Block { limit_ms })
-}
-
-fn parse_file_size(text: &str) -> Result<u64, String> {
-    let size = range::size(SINKS, "file_bytes_max")(text);
-    size.map_err(|wrong| format!("{wrong} (a smaller file would hold hardly an event)"))
 }
 
 pub(crate) fn parse_trigger_bits(text: &str) -> Result<u32, String> {
@@ -191,16 +132,6 @@ pub(crate) fn parse_trigger_bits(text: &str) -> Result<u32, String> {
         "16" => Ok(16),
         "24" => Ok(24),
         _ => Err(format!("{text:?} is neither 16 nor 24")),
-    }
-}
-
-impl From<CompletionChoice> for Completion {
-    fn from(choice: CompletionChoice) -> Self {
-        match choice {
-            CompletionChoice::Wait => Self::Wait,
-            CompletionChoice::Partial => Self::Partial,
-            CompletionChoice::Discard => Self::Discard,
-        }
     }
 }
 
@@ -213,21 +144,8 @@ impl BuildArgs {
     /// Writes what is given into a plan.
     pub(crate) fn apply(&self, plan: &mut Plan) {
         let builder = &mut plan.builder;
-        if let Some(completion) = self.completion {
-            builder.completion = completion.into();
-        }
-        if let Some(check_tag) = self.check_tag {
-            builder.check_tag = check_tag == Switch::On;
-        }
-        if let Some(event_size) = self.event_size {
-            builder.event_bytes_max = event_size as usize;
-        }
-        builder.trigger_bits = self.trigger_bits.unwrap_or(builder.trigger_bits);
-        if let Some(step) = self.trigger_step {
-            builder.trigger_step = u32::try_from(step).unwrap_or(u32::MAX);
-        }
+        self.builder.apply(builder);
         builder.window_events = builder.window_events.min(1 << (builder.trigger_bits - 2));
-        builder.timeout_ms = self.timeout_ms.unwrap_or(builder.timeout_ms);
         if let Some(out) = &self.out {
             move_run(plan, out);
         }
@@ -255,28 +173,9 @@ impl BuildArgs {
         for sink in &mut plan.sinks {
             if sink.kind != SinkKind::Null {
                 sink.backpressure = self.sink_full.unwrap_or(sink.backpressure);
-                sink.queue_bytes = self.sink_queue.unwrap_or(sink.queue_bytes);
             }
-            match &mut sink.kind {
-                SinkKind::File(file) => self.apply_file(file),
-                SinkKind::Tcp(tcp) => self.apply_mover(tcp),
-                SinkKind::Null => {}
-            }
+            sink.change(|said| self.sinks.apply(said));
         }
-    }
-
-    fn apply_mover(&self, tcp: &mut TcpPlan) {
-        tcp.bytes_max = self.file_size.unwrap_or(tcp.bytes_max);
-        tcp.events_max = self.file_events.unwrap_or(tcp.events_max);
-        tcp.seconds_max = self.file_time_s.unwrap_or(tcp.seconds_max);
-        tcp.patience_ms = self.mover_timeout_ms.unwrap_or(tcp.patience_ms);
-    }
-
-    fn apply_file(&self, file: &mut FilePlan) {
-        file.prefix = self.prefix.clone().unwrap_or_else(|| file.prefix.clone());
-        file.bytes_max = self.file_size.unwrap_or(file.bytes_max);
-        file.events_max = self.file_events.unwrap_or(file.events_max);
-        file.seconds_max = self.file_time_s.unwrap_or(file.seconds_max);
     }
 
     /// How the run is carried out.
@@ -355,6 +254,9 @@ impl EvbArgs {
             if self.file.is_none() {
                 plan.receiver = fresh.receiver;
             }
+        }
+        if let Some(bind) = self.bind {
+            plan.receiver.bind = bind;
         }
         let count = plan.ports.len();
         for (index, port) in plan.ports.iter_mut().enumerate() {

@@ -16,7 +16,7 @@ mod tally;
 mod text;
 mod triggers;
 
-use forebay_run_evb::config::sections::BUILDER;
+use forebay_run_evb::plan::BuilderPlan;
 
 use crate::evb::parse_trigger_bits;
 use crate::range;
@@ -50,7 +50,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, default_value_t = 24, value_parser = parse_trigger_bits)]
     pub(crate) trigger_bits: u32,
     /// How far one trigger number is from the next, 1 to 4096.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = range::number(BUILDER, "trigger_step"))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = trigger_step)]
     pub(crate) trigger_step: u64,
     /// Writes a sound file of all complete events; OUT.hld must not exist yet.
     #[arg(long, value_name = "OUT.hld")]
@@ -80,6 +80,10 @@ impl InspectArgs {
 ///
 /// # Errors
 /// When the file cannot be read, or what was asked for cannot be written. A closed pipe is no error.
+fn trigger_step(text: &str) -> Result<u64, String> {
+    range::number(range::key::<BuilderPlan>("trigger_step"), text)
+}
+
 pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let result = match args.format {

@@ -19,6 +19,7 @@ mod emulate;
 mod evb;
 mod fcheck;
 mod figure;
+mod flags;
 mod inspect;
 mod live;
 mod manual;

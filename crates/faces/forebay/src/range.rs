@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use forebay_run::config::keys::{Key, Kind, Section, name_fault};
-use forebay_run_evb::config::sections::RUN;
+use forebay_run_evb::config::RunSettings;
 use forebay_run_evb::presets;
+use forebay_settings::{Got, Key, Kind, NAME, Settings};
 
 use crate::output::{parse_bytes, parse_duration};
 
@@ -13,15 +13,15 @@ const MS: Duration = Duration::from_millis(1);
 
 /// Reads a name that enters names of files.
 pub(crate) fn name(text: &str) -> Result<String, String> {
-    match name_fault(text) {
-        Some(wrong) => Err(format!("{wrong}; write {}", Kind::Name.right(""))),
-        None => Ok(text.to_owned()),
+    match (NAME.check)(text) {
+        Err(wrong) => Err(format!("{}; write {}", wrong.wrong, NAME.right)),
+        Ok(()) => Ok(text.to_owned()),
     }
 }
 
 /// How long a run lasts: from 1 ms to what a chain file allows.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let longest_s = bounds(declared(&RUN, "duration_s")?)?.1;
+    let longest_s = bounds(key::<RunSettings>("duration_s"))?.1;
     amount(text, MS, (1, longest_s.saturating_mul(1000))).map(Duration::from_millis)
 }
 
@@ -73,64 +73,120 @@ pub(crate) fn hour_ms(text: &str) -> Result<u64, String> {
     amount(text, MS, (0, 3_600_000))
 }
 
-/// Reads a time in the range and in the unit (ms or s) of a key.
-pub(crate) fn time(
-    section: Section,
-    key: &'static str,
-) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
-    move |text| {
-        let key = declared(&section, key)?;
-        let unit = if key.unit() == " ms" { MS } else { MS * 1000 };
-        amount(text, unit, bounds(key)?)
-    }
-}
-
-/// Reads a size in bytes in the range of a key.
-pub(crate) fn size(
-    section: Section,
-    key: &'static str,
-) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
-    move |text| {
-        let key = declared(&section, key)?;
-        let (least, most) = bounds(key)?;
-        let bytes = parse_bytes(text)?;
-        let Some((wrong, _)) = key.kind.number_fault(bytes.into()) else {
-            return Ok(bytes);
-        };
-        let what = match key.kind {
-            Kind::PowerOfTwo(..) => "a power of two",
-            Kind::ZeroOr(..) => "0 or a size",
-            _ => "a size",
-        };
-        Err(format!(
-            "{wrong}; write {what} from {} to {}",
-            shown_bytes(least),
-            shown_bytes(most)
-        ))
-    }
-}
-
-/// Reads a number in the range of a key.
-pub(crate) fn number(
-    section: Section,
-    key: &'static str,
-) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
-    move |text| {
-        let key = declared(&section, key)?;
-        let right = key.kind.right("");
-        let number = text
-            .parse()
-            .map_err(|_| format!("it is no number; write {right}"))?;
-        match key.kind.number_fault(i128::from(number)) {
-            Some((wrong, _)) => Err(format!("{wrong}; write {right}")),
-            None => Ok(number),
+/// Reads a value of a key as flags write it: sizes as 4Mi, times as 1s, switches as on or off.
+pub(crate) fn value(key: &Key, text: &str) -> Result<Got, String> {
+    match key.kind {
+        Kind::Flag => match text {
+            "on" => Ok(Got::Flag(true)),
+            "off" => Ok(Got::Flag(false)),
+            _ => Err("write on or off".into()),
+        },
+        Kind::Choice(words) if words.contains(&text) => Ok(Got::Text(text.into())),
+        Kind::Choice(_) => Err(format!("write {}", key.right())),
+        Kind::Text(kind) => match (kind.check)(text) {
+            Ok(()) => Ok(Got::Text(text.into())),
+            Err(wrong) => Err(format!("{}; write {}", wrong.wrong, kind.right)),
+        },
+        Kind::Integer(..) | Kind::ZeroOr(..) | Kind::PowerOfTwo(..) | Kind::Either(..) => {
+            number(key, text).map(Got::Integer)
+        }
+        Kind::Integers(..) | Kind::Texts(_) => {
+            Err("a list stands in a file, or behind --set".into())
         }
     }
 }
 
-fn declared(section: &Section, key: &'static str) -> Result<&'static Key, String> {
-    let found = section.key(key);
-    found.ok_or_else(|| format!("{}.{key} is not declared", section.name))
+/// What a value of the key is called in the usage of its flag.
+pub(crate) fn value_name(key: &Key) -> &'static str {
+    match (key.kind, key.unit()) {
+        (Kind::Flag, _) => "SWITCH",
+        (Kind::Choice(_), _) => "WORD",
+        (Kind::Text(_) | Kind::Texts(_), _) => "TEXT",
+        (_, " bytes") => "SIZE",
+        (_, " ms" | " s") => "TIME",
+        _ => "N",
+    }
+}
+
+/// Reads a number of a key: a size, a time in the key's unit, or a plain number.
+pub(crate) fn number(key: &Key, text: &str) -> Result<u64, String> {
+    match key.unit() {
+        " bytes" => size(key, text),
+        " ms" => amount(text, MS, bounds(key)?),
+        " s" => amount(text, MS * 1000, bounds(key)?),
+        _ => {
+            let right = key.kind.right("");
+            let number = text
+                .parse()
+                .map_err(|_| format!("it is no number; write {right}"))?;
+            match key.kind.number_fault(i128::from(number)) {
+                Some((wrong, _)) => Err(format!("{wrong}; write {right}")),
+                None => Ok(number),
+            }
+        }
+    }
+}
+
+fn size(key: &Key, text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    match key.kind.number_fault(bytes.into()) {
+        Some((wrong, _)) => Err(format!("{wrong}; write {}", limits(key))),
+        None => Ok(bytes),
+    }
+}
+
+/// The limits of a number, in the units of flags.
+pub(crate) fn limits(key: &Key) -> String {
+    let Some((least, most)) = key.kind.bounds() else {
+        return match key.kind {
+            Kind::Flag => "on or off".into(),
+            Kind::Choice(words) => words.join(" or "),
+            _ => key.right(),
+        };
+    };
+    let time = |unit_ms: u64| {
+        let of = |count: u64| shown_time(Duration::from_millis(count.saturating_mul(unit_ms)));
+        format!("a time from {} to {}", of(least), of(most))
+    };
+    match (key.unit(), key.kind) {
+        (" bytes", kind) => {
+            let what = match kind {
+                Kind::PowerOfTwo(..) => "a power of two",
+                Kind::ZeroOr(..) => "0 or a size",
+                _ => "a size",
+            };
+            format!(
+                "{what} from {} to {}",
+                shown_bytes(least),
+                shown_bytes(most)
+            )
+        }
+        (" ms", _) => time(1),
+        (" s", _) => time(1000),
+        (_, kind) => kind.right(""),
+    }
+}
+
+/// What holds without the flag, as the flag would say it.
+pub(crate) fn usual<S: Settings>(key: &Key) -> Option<String> {
+    let unit_ms = if key.unit() == " s" { 1000 } else { 1 };
+    Some(match (S::default().get(key.name)?, key.unit()) {
+        (Got::Integer(bytes), " bytes") => shown_bytes(bytes),
+        (Got::Integer(count), " ms" | " s") => {
+            shown_time(Duration::from_millis(count.saturating_mul(unit_ms)))
+        }
+        (Got::Flag(true), _) => "on".into(),
+        (Got::Flag(false), _) => "off".into(),
+        (Got::Text(text), _) => text,
+        (got, _) => got.to_string(),
+    })
+}
+
+/// The key of that name.
+pub(crate) fn key<S: Settings>(name: &'static str) -> &'static Key {
+    let found = S::SECTION.key(name);
+    debug_assert!(found.is_some(), "{name} is not declared");
+    found.unwrap_or(&S::SECTION.keys[0])
 }
 
 fn bounds(key: &Key) -> Result<(u64, u64), String> {
@@ -164,36 +220,46 @@ fn shown_time(time: Duration) -> String {
 }
 
 fn shown_bytes(bytes: u64) -> String {
-    let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
-    let whole = |unit: &&(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << unit.0);
-    match units.iter().find(whole) {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+    const UNITS: [(u64, &str); 8] = [
+        (1 << 40, "Ti"),
+        (1_000_000_000_000, "T"),
+        (1 << 30, "Gi"),
+        (1_000_000_000, "G"),
+        (1 << 20, "Mi"),
+        (1_000_000, "M"),
+        (1 << 10, "Ki"),
+        (1_000, "k"),
+    ];
+    let whole = |unit: &&(u64, &str)| bytes > 0 && bytes.is_multiple_of(unit.0);
+    match UNITS.iter().find(whole) {
+        Some((scale, unit)) => format!("{}{unit}", bytes / scale),
         None => bytes.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use forebay_run_evb::config::sections::{BUILDER, SINKS};
+    use forebay_run_evb::config::SinkSettings;
+    use forebay_run_evb::plan::BuilderPlan;
 
     use super::*;
 
     #[test]
     fn what_is_refused_is_told_in_the_users_unit() {
-        let timeout = time(BUILDER, "timeout_ms");
+        let timeout = |text: &str| number(key::<BuilderPlan>("timeout_ms"), text);
         assert_eq!(timeout("1.5s"), Ok(1500));
         assert_eq!(
             timeout("0").unwrap_err(),
             "it is too small; write a time from 1ms to 1h"
         );
         assert!(timeout("1500us").unwrap_err().contains("whole ms"));
-        let queue = size(SINKS, "queue_bytes");
+        let queue = |text: &str| number(key::<SinkSettings>("queue_bytes"), text);
         assert_eq!(queue("4Mi"), Ok(4 << 20));
         assert_eq!(
             queue("3Mi").unwrap_err(),
             "it is no power of two; write a power of two from 64Ki to 64Gi"
         );
-        assert!(number(SINKS, "file_events_max")("many").is_err());
+        assert!(number(key::<SinkSettings>("file_events_max"), "many").is_err());
         for wrong in ["0", "1e308", "200000000", "nan", "inf", "-inf", "x"] {
             let error = rate(wrong).unwrap_err();
             assert!(error.contains("from 0.001 to 100000000"), "{error}");

@@ -1,36 +1,39 @@
 //! The reference of all files that `forebay` takes: `forebay check --reference` and `docs/CONFIGURATION.md`.
 
+use forebay_run::config::ConfigFile;
 use forebay_run::config::reference::{File, markdown};
-use forebay_run_emu::config::sections::{BATCH_SECTIONS, CARD_SECTIONS};
-use forebay_run_evb::config::sections::SECTIONS;
-use forebay_run_felix::config::sections::{TOFLX_SECTIONS, TOHOST_SECTIONS};
+use forebay_run_emu::card::CardPlan;
+use forebay_run_emu::validate::BatchPlan;
+use forebay_run_evb::config::SECTIONS;
+use forebay_run_felix::toflx::ToFlxPlan;
+use forebay_run_felix::tohost::ToHostFile;
 
 /// Kinds of files, and what takes them.
 const FILES: [File; 5] = [
     File {
         name: "A chain",
         command: "forebay evb FILE.toml",
-        sections: &SECTIONS,
+        sections: SECTIONS,
     },
     File {
         name: "A card",
         command: "forebay emulate card FILE.toml",
-        sections: &CARD_SECTIONS,
+        sections: CardPlan::SECTIONS,
     },
     File {
         name: "To-host",
         command: "forebay tohost FILE.toml",
-        sections: &TOHOST_SECTIONS,
+        sections: ToHostFile::SECTIONS,
     },
     File {
         name: "A batch of cards",
         command: "forebay card validate FILE.toml",
-        sections: &BATCH_SECTIONS,
+        sections: BatchPlan::SECTIONS,
     },
     File {
         name: "To-flx",
         command: "forebay toflx FILE.toml",
-        sections: &TOFLX_SECTIONS,
+        sections: ToFlxPlan::SECTIONS,
     },
 ];
 

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use forebay_run::config::load;
 use forebay_run_felix::CardEnd;
-use forebay_run_felix::config;
 use forebay_run_felix::hops::TOFLX;
-use forebay_run_felix::toflx::{self, ToFlxSummary};
+use forebay_run_felix::toflx::{self, ToFlxPlan, ToFlxSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
@@ -38,7 +38,7 @@ pub(crate) struct ToFlxArgs {
 }
 
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
-    let mut plan = config::load_toflx(&args.file, &args.set.keys)?;
+    let mut plan: ToFlxPlan = load(&args.file, &args.set.keys)?;
     let signals = Arc::new(forebay_run::signals()?);
     plan.settings.leak = leak_of(TOFLX)?;
     plan.settings.signals = Some(Arc::clone(&signals));

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use forebay_run::config::load;
 use forebay_run_felix::CardEnd;
-use forebay_run_felix::config;
 use forebay_run_felix::hops::TOHOST;
-use forebay_run_felix::tohost::{self, ToHostSummary};
+use forebay_run_felix::tohost::{self, ToHostFile, ToHostSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
@@ -38,7 +38,7 @@ pub(crate) struct ToHostArgs {
 }
 
 pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
-    let file = config::load_tohost(&args.file, &args.set.keys)?;
+    let file: ToHostFile = load(&args.file, &args.set.keys)?;
     let signals = Arc::new(forebay_run::signals()?);
     let mut plan = file.plan(|| signals.count() > 0)?;
     let leak = leak_of(TOHOST)?;

@@ -1,103 +1,52 @@
-//! What a setting is, declared once: the reader of files, errors, documentation and code have it from here.
+//! What a setting is, declared once: the reader of files, errors, documentation, flags and code have it from here.
 //!
-//! So far it has choices: settings that are one of several words.
+//! [`choices!`] declares a setting that is one of several words, [`settings!`] a section of a file with its keys. Neither knows a format of files or a parser of
+//! the command line: a reader holds what it finds against a [`Section`], and hands it over as [`Got`].
 //!
 //! ```
-//! use forebay_settings::{Choices, choices};
+//! use forebay_settings::{Got, Settings, choices, settings};
 //!
 //! choices! {
 //!     /// What becomes of an event that lacks a source.
-//!     #[derive(Default)]
 //!     pub enum Completion {
 //!         /// It waits.
 //!         Wait = "wait",
 //!         /// It is built without it.
-//!         #[default]
 //!         Partial = "partial",
 //!     }
 //! }
-//! assert_eq!(Completion::NAMES, ["wait", "partial"]);
-//! assert_eq!(Completion::named("wait"), Some(Completion::Wait));
-//! assert_eq!(Completion::named("Wait"), None);
-//! assert_eq!(Completion::default().name(), "partial");
+//!
+//! settings! {
+//!     /// The builder stage.
+//!     pub struct Builder in [builder] {
+//!         /// What becomes of an event that lacks a source.
+//!         completion: Completion = Completion::Partial,
+//!         /// Longest wait for a source.
+//!         timeout_ms: u64 [1..=3_600_000] = 1000,
+//!         /// CPU to run on.
+//!         cpu: Option<usize> [0..=8191] => "not pinned",
+//!     }
+//! }
+//!
+//! let mut builder = Builder::default();
+//! assert_eq!((builder.timeout_ms, builder.cpu), (1000, None));
+//! assert!(builder.set("completion", &Got::Text("wait".into())));
+//! assert_eq!(builder.completion, Completion::Wait);
+//!
+//! let key = Builder::SECTION.key("timeout_ms").unwrap();
+//! assert_eq!(key.right(), "an integer from 1 to 3600000 ms");
+//! assert_eq!(key.absent.to_string(), "`1000`");
 //! ```
 
-#![no_std]
 #![forbid(unsafe_code)]
 
-/// A setting that is one of several words. Made by [`choices!`].
-pub trait Choices: Copy + Sized + 'static {
-    /// All words, in the order in which they are listed.
-    const NAMES: &'static [&'static str];
+mod choices;
+mod key;
+mod kind;
+mod section;
+mod setting;
 
-    /// The one that is called so.
-    fn named(name: &str) -> Option<Self>;
-}
-
-/// Declares a setting that is one of several words, each with its name in files and on the command line, and makes it a [`Choices`].
-#[macro_export]
-macro_rules! choices {
-    ($(#[$meta:meta])* $vis:vis enum $enum:ident {
-        $($(#[$of:meta])* $choice:ident = $name:literal),+ $(,)?
-    }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $vis enum $enum {
-            $($(#[$of])* $choice),+
-        }
-
-        impl $enum {
-            /// All of them, in the order in which they are listed.
-            $vis const ALL: &'static [Self] = &[$(Self::$choice),+];
-            /// Their names.
-            $vis const NAMES: &'static [&'static str] = &[$($name),+];
-
-            /// Its name in files and on the command line.
-            #[must_use]
-            $vis const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$choice => $name),+
-                }
-            }
-
-            /// The one that is called so.
-            #[must_use]
-            $vis fn named(name: &str) -> ::core::option::Option<Self> {
-                match name {
-                    $($name => ::core::option::Option::Some(Self::$choice),)+
-                    _ => ::core::option::Option::None,
-                }
-            }
-        }
-
-        impl $crate::Choices for $enum {
-            const NAMES: &'static [&'static str] = Self::NAMES;
-
-            fn named(name: &str) -> ::core::option::Option<Self> {
-                Self::named(name)
-            }
-        }
-    };
-}
-
-#[cfg(test)]
-mod tests {
-    choices! {
-        enum Size {
-            Large = "large",
-            Small = "small",
-        }
-    }
-
-    #[test]
-    fn each_word_is_one_choice_and_back() {
-        assert_eq!(Size::ALL, [Size::Large, Size::Small]);
-        for (choice, name) in Size::ALL.iter().zip(["large", "small"]) {
-            assert_eq!(choice.name(), name);
-            assert_eq!(Size::named(name), Some(*choice));
-        }
-        for none in ["", "Large", "large ", "medium"] {
-            assert_eq!(Size::named(none), None);
-        }
-    }
-}
+pub use key::{Absent, Key, Section};
+pub use kind::{Kind, NAME, Text, Wrong, quoted};
+pub use section::{Settings, join, total};
+pub use setting::{Got, Setting};

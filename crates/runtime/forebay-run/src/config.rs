@@ -3,14 +3,15 @@
 //! Nothing is guessed: a key that is not declared is refused, a value outside of its range too.
 
 pub mod block;
+pub mod document;
 pub mod file;
-pub mod keys;
 pub mod mistake;
-pub mod page;
 pub mod reference;
 pub mod source;
 mod spelling;
 
-pub use file::ConfigError;
+pub use block::Block;
+pub use document::{Document, Sections};
+pub use file::{ConfigError, ConfigFile, load, parse};
 pub use mistake::{Mistake, Mistakes};
 pub use source::Source;

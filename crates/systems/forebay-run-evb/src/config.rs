@@ -1,6 +1,6 @@
 //! The configuration file of a chain: TOML in, a [`Plan`] out, or every mistake with its place and its remedy.
 //!
-//! Nothing is guessed: a key that is not declared in [`sections`] is refused, a value outside of its range too, and so
+//! Nothing is guessed: a key that is not declared is refused, a value outside of its range too, and so
 //! is what only disagrees with another key. The same declarations make `docs/CONFIGURATION.md`.
 //!
 //! Sizes are integers in the unit of their key (`queue_bytes = 4_194_304`): one way to write each thing.
@@ -8,25 +8,63 @@
 mod elinks;
 mod movers;
 pub mod needs;
-pub mod sections;
 mod sinks;
 mod sources;
 mod stages;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_ledger::SchemaError;
-use forebay_run::config::block::Block;
 use forebay_run::config::mistake::Words;
-use forebay_run::config::page::{self, Page};
-use forebay_run::config::{ConfigError, Mistakes, Source};
+use forebay_run::config::{Block, ConfigError, Document, Mistakes, Sections, Source};
+use forebay_settings::{Settings, choices, settings};
 
 use crate::books::Books;
-use crate::plan::Plan;
+use crate::plan::{BuilderPlan, ElinkSettings, Plan, ReceiverPlan};
 use crate::presets;
 use needs::{Memory, Need};
+pub use sinks::SinkSettings;
+pub use sources::SourceSettings;
+
+/// Sections of a chain file.
+pub const SECTIONS: Sections = &[
+    RunSettings::SECTION,
+    ReceiverPlan::SECTION,
+    SourceSettings::SECTION,
+    ElinkSettings::SECTION,
+    BuilderPlan::SECTION,
+    SinkSettings::SECTION,
+];
+
+choices! {
+    /// What stages run as.
+    pub enum StagesWord {
+        /// Each in a process of its own.
+        Processes = "processes",
+        /// As threads of one process.
+        Threads = "threads",
+    }
+}
+
+settings! {
+    /// The run as a whole.
+    pub struct RunSettings in [run] {
+        /// First part of the run's name in ledger and record; a time stamp follows. With a tcp sink 42 characters at most.
+        name: String = "run".into(),
+        /// Where ledger and record lie, and files of sinks that name no other place. Made if it is not there.
+        directory: PathBuf = "forebay-run".into(),
+        /// Ends the run after so long.
+        duration_s: Option<u64> [1..=31_536_000] => "until Ctrl-C or SIGTERM",
+        /// Processes: a stage that crashes is started again and nothing is lost. Threads: one process, for debuggers and profilers.
+        stages: StagesWord = StagesWord::Processes,
+        /// Refuses to start when rings, queues, socket buffers and ledger together can take more.
+        memory_bytes_max: Option<u64> [1 << 20..=1 << 44] => "no limit",
+        /// Serves Prometheus' text format at GET /metrics there.
+        metrics: Option<SocketAddr> => "not served",
+    }
+}
 
 /// What a chain file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,49 +98,44 @@ pub fn parse(file: &str, text: &str, stamp: &str) -> Result<Chain, Mistakes> {
 }
 
 fn of_source(source: &Source, stamp: &str) -> Result<Chain, Mistakes> {
-    let page = Page::new(source, &sections::SECTIONS);
-    let chain = read(&page, stamp);
-    page.conclude(chain)
+    Document::read(source, SECTIONS, |document| Some(read(document, stamp)))
 }
 
-fn read(page: &Page<'_>, stamp: &str) -> Option<Chain> {
-    let table = page.parse()?;
-    let root = table.get_ref();
-    page.check_sections(root);
-    let run = page.one(root, &sections::RUN);
-    let receiver = page.one(root, &sections::RECEIVER);
-    let builder = page.one(root, &sections::BUILDER);
-    let source_blocks = page.many(root, &sections::SOURCES);
-    let sink_blocks = page.many(root, &sections::SINKS);
-    let run_dir = run
-        .path("directory")
-        .unwrap_or_else(|| "forebay-run".into());
+fn read(document: &Document<'_>, stamp: &str) -> Chain {
+    let (said, run) = document.one::<RunSettings>();
+    let (mut receiver, receiver_block) = document.one::<ReceiverPlan>();
+    let (builder, builder_block) = document.one::<BuilderPlan>();
+    let (elinks, elinks_block) = document.one::<ElinkSettings>();
+    let source_blocks = document.many::<SourceSettings>();
+    let sink_blocks = document.many::<SinkSettings>();
     let sources = sources::read(&source_blocks, &receiver);
-    if source_blocks.is_empty() && page::find(root, "sources").is_none() {
-        page.note(0..0, no_sources());
+    if source_blocks.is_empty() && !document.has(SourceSettings::SECTION) {
+        document.note(0..0, no_sources());
     }
-    let name = run.name("name").unwrap_or_else(|| "run".into());
-    let run_id = format!("{name}-{stamp}");
-    let mut plan = presets::plan(&run_id, &run_dir, Ipv4Addr::LOCALHOST.into(), 0, 0);
-    plan.receiver = stages::receiver(&receiver, sources.ports.len());
-    plan.builder = stages::builder(&builder);
-    plan.sinks = sinks::read(&sink_blocks, &run_dir);
+    let run_id = format!("{}-{stamp}", said.name);
+    let run_dir = &said.directory;
+    let mut plan = presets::plan(&run_id, run_dir, Ipv4Addr::LOCALHOST.into(), 0, 0);
+    plan.builder = stages::builder(builder, &builder_block);
+    plan.sinks = sinks::read(&sink_blocks, run_dir);
     plan.ports = sources.ports;
     plan.sources = sources.sources;
-    let elinks = page.one(root, &sections::ELINKS);
-    plan.elinks = elinks::plan(&plan, sources.publishers, &elinks, &receiver);
+    let elinks = (elinks, &elinks_block);
+    plan.elinks = elinks::plan(&plan, sources.publishers, elinks, &receiver_block);
     sources::fill_queues(&mut plan.sources, &source_blocks, &receiver);
-    stages::agree(&plan, &receiver, &builder, &sink_blocks);
-    movers::agree(&plan, &name, &run, &builder, &sink_blocks);
+    let share = presets::socket_buffer_bytes(plan.ports.len());
+    receiver.socket_buffer_bytes.get_or_insert(share);
+    plan.receiver = receiver;
+    stages::agree(&plan, &receiver_block, &builder_block, &sink_blocks);
+    movers::agree(&plan, &said.name, &run, &builder_block, &sink_blocks);
     let chain = Chain {
-        duration: run.integer("duration_s").map(Duration::from_secs),
-        processes: run.choice("stages") != Some("threads"),
-        metrics: run.socket("metrics"),
-        memory_bytes_max: run.integer("memory_bytes_max"),
+        duration: said.duration_s.map(Duration::from_secs),
+        processes: said.stages == StagesWord::Processes,
+        metrics: said.metrics,
+        memory_bytes_max: said.memory_bytes_max,
         plan,
     };
-    check_memory(&chain, &run, &receiver);
-    Some(chain)
+    check_memory(&chain, &run, &receiver_block);
+    chain
 }
 
 /// The sum of the run's memory against its limit, and its names against the ledger's rules.
@@ -110,7 +143,7 @@ fn check_memory(chain: &Chain, run: &Block<'_, '_>, receiver: &Block<'_, '_>) {
     let memory = match Memory::of(&chain.plan) {
         Ok(memory) => memory,
         // It may follow from what was said already.
-        Err(_) if !receiver.page.is_clean() => return,
+        Err(_) if !receiver.document.is_clean() => return,
         Err(error) => return undeclarable(&error, receiver),
     };
     if let Err(Need {

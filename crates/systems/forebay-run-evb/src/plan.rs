@@ -1,6 +1,7 @@
 //! The plan of one run: everything a stage must know, fixed before the first process starts.
 
 mod fit;
+pub(crate) mod stages;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,13 @@ pub use forebay_evb::Completion;
 use forebay_evb::Config as BuilderConfig;
 use forebay_host::doctor::Needs;
 use forebay_ring::RingSetSpec;
-use forebay_settings::choices;
 pub use forebay_sink::{FilePlan, MoverLimit, Stall, TcpPlan};
 use forebay_wire::subevent::TriggerBits;
 use serde::{Deserialize, Serialize};
 
+use crate::presets;
 pub use fit::QueueTooSmall;
+pub use stages::{BuilderPlan, ElinkSettings, FullPolicy, ReceiverPlan};
 
 /// How datagrams of one port are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,72 +44,6 @@ pub struct SourcePlan {
     pub key: SourceKey,
     /// Size of its queue in bytes, a power of two of at least 64 KiB.
     pub ring_bytes: u64,
-}
-
-choices! {
-    /// What the receiver does when a source's queue is full.
-    #[derive(Default, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    pub enum FullPolicy {
-        /// Leave the data in the socket buffer; what overflows there the kernel counts. The default for a port with one source.
-        #[default]
-        Hold = "hold",
-        /// Receive and drop, charged to the source; the others on the port go on.
-        Drop = "drop",
-    }
-}
-
-/// Settings of the receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReceiverPlan {
-    /// Receive buffer asked of the kernel for each socket, in bytes.
-    pub socket_buffer_bytes: usize,
-    /// Longest message accepted, in bytes.
-    pub message_bytes_max: u32,
-    /// Datagrams taken from one socket before the next one has its turn.
-    pub batch_datagrams: usize,
-    /// How long to look for data before sleeping, in µs.
-    pub spin_us: u64,
-    /// How long to let datagrams gather in the socket buffers after a round that found few, in µs; 0: not at all.
-    /// Each wake-up then serves more of them: less CPU for as much latency.
-    pub gather_us: u64,
-    /// Whether the kernel stamps each datagram.
-    pub stamps: bool,
-    /// Whether the kernel may merge datagrams; its drop counter is then a lower bound.
-    pub gro: bool,
-    /// What to do when a queue is full.
-    pub full: FullPolicy,
-    /// CPU to run on.
-    pub cpu: Option<usize>,
-    /// Real-time priority, 1 to 99; none by default.
-    pub real_time: Option<u8>,
-}
-
-/// Settings of the builder, in a form that can be passed on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BuilderPlan {
-    /// `wait`, `partial` or `discard`.
-    pub completion: Completion,
-    /// 16 or 24.
-    pub trigger_bits: u32,
-    /// How far one trigger number is from the next.
-    pub trigger_step: u32,
-    /// Whether tags must agree.
-    pub check_tag: bool,
-    /// Longest wait for a source, in ms.
-    pub timeout_ms: u64,
-    /// Longest wait for a source, in events.
-    pub timeout_events: u32,
-    /// Largest believable distance between sources, in events.
-    pub window_events: u32,
-    /// Largest event, in bytes.
-    pub event_bytes_max: usize,
-    /// How long to let messages gather in the rings after a round that built nothing, in µs; 0: not at all.
-    pub gather_us: u64,
-    /// CPU to run on.
-    pub cpu: Option<usize>,
-    /// Real-time priority, 1 to 99; none by default.
-    pub real_time: Option<u8>,
 }
 
 /// Where built events go.
@@ -164,18 +100,9 @@ pub struct ReplayPlan {
 pub struct ElinksPlan {
     /// Where to-host publishes, as messaging writes addresses.
     pub publishers: Vec<String>,
-    /// Where in a chunk its trigger number (L1ID) begins, in bytes; little-endian.
-    pub l1id_offset_bytes: u32,
-    /// How many bytes of it a chunk has, 1 to 4. With fewer than the builder matches by, the rest is counted.
-    pub l1id_bytes: u32,
-    /// Size of a buffer of a connection, in bytes.
-    pub buffer_bytes: u32,
-    /// Buffers of a connection.
-    pub buffer_count: u32,
-    /// No encryption beyond this host.
-    pub plain: bool,
-    /// Files of this side's certificate, of its key, and of the authority.
-    pub certificates: Option<[PathBuf; 3]>,
+    /// How their chunks are read.
+    #[serde(flatten)]
+    pub said: ElinkSettings,
 }
 
 /// The whole run.
@@ -213,6 +140,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Receive buffer asked of the kernel for each socket, in bytes.
+    #[must_use]
+    pub fn socket_buffer_bytes(&self) -> usize {
+        let share = || presets::socket_buffer_bytes(self.ports.len());
+        self.receiver.socket_buffer_bytes.unwrap_or_else(share)
+    }
+
     /// Settings of the builder engine.
     #[must_use]
     pub fn builder_config(&self) -> BuilderConfig {
@@ -313,7 +247,7 @@ impl Plan {
         Memory {
             source_rings_bytes: self.sources.iter().map(|source| source.ring_bytes).sum(),
             sink_queues_bytes: self.sinks.iter().map(|sink| sink.queue_bytes).sum(),
-            socket_buffers_bytes: 2 * (self.receiver.socket_buffer_bytes * self.ports.len()) as u64,
+            socket_buffers_bytes: 2 * (self.socket_buffer_bytes() * self.ports.len()) as u64,
         }
     }
 
@@ -322,7 +256,7 @@ impl Plan {
     pub fn host_needs(&self, memory_bytes: u64) -> Needs {
         Needs {
             sockets: self.ports.len() as u64,
-            socket_buffer_bytes: self.receiver.socket_buffer_bytes as u64,
+            socket_buffer_bytes: self.socket_buffer_bytes() as u64,
             memory_bytes,
             message_bytes_max: self.receiver.message_bytes_max.into(),
             real_time: self.receiver.real_time.is_some() || self.builder.real_time.is_some(),
@@ -385,7 +319,6 @@ impl Plan {
 #[cfg(test)]
 mod limits_tests {
     use super::*;
-    use crate::presets;
 
     #[test]
     fn sinks_hold_together_and_end_one_after_the_other() {

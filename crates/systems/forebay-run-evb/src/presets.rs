@@ -11,9 +11,9 @@ pub use forebay_emu::{
 use forebay_sys::cgroup;
 use forebay_sys::host::Host;
 
+use crate::config::SinkSettings;
 use crate::plan::{
-    Backpressure, BuilderPlan, Completion, FilePlan, FullPolicy, Plan, ReceiverPlan, SinkKind,
-    SinkPlan, SourceKey, SourcePlan,
+    Backpressure, BuilderPlan, Plan, ReceiverPlan, SinkKind, SinkPlan, SourceKey, SourcePlan,
 };
 
 /// Least and largest ring of a source, in bytes. The largest holds twice the default time-out at 8 MB/s.
@@ -23,8 +23,6 @@ const RINGS_BYTES_MAX: u64 = 2 << 30;
 const RINGS_OF_MEMORY: u64 = 4;
 /// Largest ring where a full one holds the input back, so that there is no time-out that it must last; in bytes.
 const HOLDING_RING_BYTES: u64 = 4 << 20;
-/// Least ring of a source whose messages come in several datagrams.
-const LONGEST_MESSAGE_BYTES: u32 = 1 << 20;
 /// Receive buffer asked of the kernel for each socket, and for all of them.
 const SOCKET_BUFFER_BYTES: (u64, u64) = (4 << 20, 1 << 30);
 
@@ -87,8 +85,12 @@ pub fn plan(run_id: &str, run_dir: &Path, bind: IpAddr, base_port: u16, sources:
             .map(|index| SocketAddr::new(bind, port(index)))
             .collect(),
         sources: (0..sources).map(source).collect(),
-        receiver: receiver(sources),
-        builder: builder(),
+        receiver: ReceiverPlan {
+            bind,
+            socket_buffer_bytes: Some(socket_buffer_bytes(sources)),
+            ..ReceiverPlan::default()
+        },
+        builder: BuilderPlan::default(),
         sinks: Vec::new(),
         generator: None,
         leak: None,
@@ -99,69 +101,31 @@ pub fn plan(run_id: &str, run_dir: &Path, bind: IpAddr, base_port: u16, sources:
     }
 }
 
-/// The receiver's defaults.
-#[must_use]
-pub fn receiver(ports: usize) -> ReceiverPlan {
-    ReceiverPlan {
-        socket_buffer_bytes: socket_buffer_bytes(ports),
-        message_bytes_max: LONGEST_MESSAGE_BYTES / 4,
-        batch_datagrams: 64,
-        spin_us: 0,
-        gather_us: 200,
-        stamps: true,
-        gro: false,
-        full: FullPolicy::Hold,
-        cpu: None,
-        real_time: None,
-    }
-}
-
-/// The builder's defaults.
-#[must_use]
-pub fn builder() -> BuilderPlan {
-    let config = forebay_evb::Config::new(1);
-    BuilderPlan {
-        completion: Completion::Partial,
-        trigger_bits: 24,
-        trigger_step: config.trigger_step,
-        check_tag: config.check_tag,
-        timeout_ms: config.timeout_ns / 1_000_000,
-        timeout_events: config.timeout_events,
-        window_events: config.window_events,
-        event_bytes_max: 24 << 20,
-        gather_us: 500,
-        cpu: None,
-        real_time: None,
-    }
-}
-
 /// A sink of files in `directory`.
 #[must_use]
 pub fn file_sink(directory: PathBuf, prefix: &str) -> SinkPlan {
-    let file = FilePlan {
-        directory,
+    let said = SinkSettings {
         prefix: prefix.to_owned(),
-        builder_number: 1,
-        bytes_max: 2_000_000_000,
-        events_max: 0,
-        seconds_max: 0,
-        sync: false,
+        ..SinkSettings::default()
     };
     SinkPlan {
         name: "file".into(),
-        kind: SinkKind::File(file),
-        queue_bytes: 64 << 20,
-        backpressure: Backpressure::Block { limit_ms: 10_000 },
+        kind: SinkKind::File(said.file(directory)),
+        queue_bytes: said.queue_bytes,
+        backpressure: Backpressure::Block {
+            limit_ms: said.block_ms_max,
+        },
     }
 }
 
 /// A sink at the remote mover `peer`. One that stalls loses its own events by name, and holds nobody up.
 #[must_use]
 pub fn tcp_sink(peer: SocketAddr) -> SinkPlan {
+    let said = SinkSettings::default();
     SinkPlan {
         name: "tcp".into(),
-        kind: SinkKind::Tcp(peer.into()),
-        queue_bytes: 64 << 20,
+        kind: SinkKind::Tcp(said.tcp(peer)),
+        queue_bytes: said.queue_bytes,
         backpressure: Backpressure::Drop,
     }
 }
@@ -182,12 +146,12 @@ pub fn null_sink() -> SinkPlan {
 pub(crate) fn elinks(publishers: &[&str]) -> crate::plan::ElinksPlan {
     crate::plan::ElinksPlan {
         publishers: publishers.iter().copied().map(str::to_owned).collect(),
-        l1id_offset_bytes: 0,
-        l1id_bytes: 4,
-        buffer_bytes: 1 << 16,
-        buffer_count: 8,
-        plain: false,
-        certificates: None,
+        said: crate::plan::ElinkSettings {
+            l1id_offset_bytes: 0,
+            l1id_bytes: 4,
+            buffer_count: 8,
+            ..Default::default()
+        },
     }
 }
 
@@ -213,7 +177,7 @@ mod tests {
     /// Twice the default time-out of 4,000 sub-events of 1,170 bytes in a second, as they lie in a ring.
     #[test]
     fn the_default_holds_twice_the_time_out_of_the_demonstration() {
-        let seconds = 2.0 * builder().timeout_ms as f64 / 1e3;
+        let seconds = 2.0 * BuilderPlan::default().timeout_ms as f64 / 1e3;
         assert!(ring_bytes_in(8 * GIB, 90) as f64 > seconds * 4_000.0 * 1_200.0);
     }
 }

@@ -80,7 +80,7 @@ pub fn plan(
             Key::Sender(from) => (source.port, source.key) = (0, SourceKey::Sender(from)),
         }
     }
-    plan.receiver.socket_buffer_bytes = 0;
+    plan.receiver.socket_buffer_bytes = Some(0);
     plan.builder.timeout_ms = TIMEOUT_MS;
     let speed_milli = selection
         .speed

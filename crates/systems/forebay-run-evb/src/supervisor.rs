@@ -470,7 +470,7 @@ fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, RunError> {
 /// Binds every port of the plan and writes the real ones back.
 fn bind(plan: &mut Plan, warnings: &mut Vec<String>) -> Result<Vec<OwnedFd>, RunError> {
     let options = UdpOptions {
-        receive_buffer_bytes: Some(plan.receiver.socket_buffer_bytes),
+        receive_buffer_bytes: Some(plan.socket_buffer_bytes()),
         stamps: plan.receiver.stamps,
         gro: plan.receiver.gro,
         ..UdpOptions::default()

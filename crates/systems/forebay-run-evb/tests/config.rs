@@ -6,11 +6,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_run::config::keys::{Default, Kind};
-use forebay_run_evb::config;
-use forebay_run_evb::config::sections::SECTIONS;
+use forebay_run_evb::config::{self, SECTIONS};
 use forebay_run_evb::plan::{Backpressure, Completion, FullPolicy, SinkKind, SourceKey, TcpPlan};
 use forebay_run_evb::presets;
+use forebay_settings::{Absent, Kind};
 use proptest::prelude::*;
 
 const SMALL: &str = "[[sources]]\nbase_port = 50000\ncount = 2\n";
@@ -126,8 +125,14 @@ fn e_links_are_sources_that_are_subscribed_to() {
     let plan = parse(text).plan;
     let elinks = plan.elinks.unwrap();
     assert_eq!(elinks.publishers, ["shm://felix", "tcp://10.0.0.1:7200"]);
-    assert_eq!((elinks.l1id_offset_bytes, elinks.l1id_bytes), (4, 3));
-    assert_eq!((elinks.buffer_count, elinks.plain), (9, true));
+    assert_eq!(
+        (elinks.said.l1id_offset_bytes, elinks.said.l1id_bytes),
+        (4, 3)
+    );
+    assert_eq!(
+        (elinks.said.buffer_count, elinks.said.security.plain),
+        (9, true)
+    );
     let of = |source: usize| (plan.sources[source].name.as_str(), plan.sources[source].key);
     assert_eq!(of(0), ("elink0", SourceKey::Elink(0x1000_0030_0000_0000)));
     assert_eq!(of(1), ("elink64", SourceKey::Elink(0x1000_0030_0040_0000)));
@@ -184,7 +189,7 @@ fn every_key_arrives_in_the_plan() {
     let receiver = &plan.receiver;
     assert_eq!(
         (receiver.socket_buffer_bytes, receiver.message_bytes_max),
-        (100_000, 500_000)
+        (Some(100_000), 500_000)
     );
     assert_eq!((receiver.batch_datagrams, receiver.spin_us), (8, 9));
     assert_eq!(
@@ -261,8 +266,8 @@ fn with_defaults(sources: &str, apart: &[(&str, &str)]) -> String {
         };
         writeln!(text, "{}", section.header()).unwrap();
         for key in section.keys.iter().filter(|key| !is_apart(key.name)) {
-            if let Default::Value(value) = key.default {
-                writeln!(text, "{} = {value}", key.name).unwrap();
+            if let Absent::Value(value) = key.absent {
+                writeln!(text, "{} = {}", key.name, value()).unwrap();
             }
         }
         match section.name {
@@ -402,19 +407,21 @@ fn value(kind: Kind) -> BoxedStrategy<String> {
         Kind::Choice(words) => prop::sample::select(words)
             .prop_map(|word| format!("{word:?}"))
             .boxed(),
-        Kind::Name | Kind::Path => "\"[a-zäß./-]{0,60}\"".boxed(),
-        Kind::Address => prop_oneof![Just("\"127.0.0.1\""), Just("\"::1\"")]
-            .prop_map(String::from)
-            .boxed(),
-        Kind::Socket => "\"127\\.0\\.0\\.1:[0-9]{1,6}\"".boxed(),
-        Kind::Link => "\"(tcp|shm|fabric\\+tcp|x)://[a-z0-9.:]{0,9}\"".boxed(),
-        Kind::Sockets => "\\[\"127\\.0\\.0\\.[12]:[0-9]{1,4}\"\\]".boxed(),
+        Kind::Text(_) => prop_oneof![
+            "\"[a-zäß./-]{0,60}\"",
+            Just("\"127.0.0.1\"".to_owned()),
+            Just("\"::1\"".to_owned()),
+            "\"127\\.0\\.0\\.1:[0-9]{1,6}\"",
+            "\"(tcp|shm|fabric\\+tcp|x)://[a-z0-9.:]{0,9}\"",
+        ]
+        .boxed(),
+        Kind::Texts(_) => "\\[\"127\\.0\\.0\\.[12]:[0-9]{1,4}\"\\]".boxed(),
     };
     prop_oneof![8 => right, 1 => "[-0-9.\"\\[\\]{}=a-zäß]{0,12}"].boxed()
 }
 
 fn any_file() -> impl Strategy<Value = String> {
-    let block = prop::sample::select(&SECTIONS[..]).prop_flat_map(|section| {
+    let block = prop::sample::select(SECTIONS).prop_flat_map(|section| {
         let keys: Vec<_> = section.keys.iter().collect();
         let lines = prop::sample::subsequence(keys.clone(), 0..=keys.len()).prop_flat_map(|keys| {
             let lines: Vec<_> = keys

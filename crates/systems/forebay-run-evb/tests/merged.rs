@@ -43,7 +43,7 @@ fn send(to: SocketAddr, bursts: u32) -> bool {
 fn take(buffer_bytes: usize, gro: bool, bursts: u32) -> Option<Summary> {
     let folder = TempDir::new().unwrap();
     let mut plan = plan(folder.path(), 1);
-    plan.receiver.socket_buffer_bytes = buffer_bytes;
+    plan.receiver.socket_buffer_bytes = Some(buffer_bytes);
     plan.receiver.gro = gro;
     let mut segmented = false;
     let summary = run(plan, Duration::from_millis(500), |plan| {

@@ -1,9 +1,8 @@
 //! The files of to-host and to-flx: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of
 //! [configuration files](forebay_run::config) with other sections.
 
-pub mod sections;
 mod toflx;
 mod tohost;
 
-pub use toflx::{load_toflx, parse_toflx};
-pub use tohost::{load_tohost, parse_tohost};
+pub use toflx::{CardSettings, ToFlxSettings};
+pub use tohost::{DeviceSettings, ToHostSettings};

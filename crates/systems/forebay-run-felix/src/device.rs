@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use forebay_ring::{BlockConsumer, BlockRingSpec};
-use forebay_run::config::keys::name_fault;
+use forebay_settings::NAME;
 use forebay_sys::SysError;
 use forebay_sys::seqpacket::{Arrived, SeqSocket};
 use forebay_wire::felix::board::BOARD_LINKS;
@@ -196,7 +196,8 @@ impl DeviceInfo {
             ));
         }
         let from_host = self.from_host.as_ref().and_then(FromHostInfo::fault);
-        from_host.or_else(|| name_fault(&self.name).map(|wrong| format!("its name: {wrong}")))
+        let name = (NAME.check)(&self.name).err();
+        from_host.or_else(|| name.map(|name| format!("its name: {}", name.wrong)))
     }
 
     /// The shape of a DMA buffer; none when there is no such buffer or no such format.

@@ -11,8 +11,6 @@ mod card;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
@@ -23,6 +21,7 @@ use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
 use forebay_wire::felix::Fid;
 
+use crate::config::ToFlxSettings;
 use crate::device::DeviceError;
 use crate::error::ReadoutError;
 use books::{Books, Unrouted, Unwritten};
@@ -42,24 +41,20 @@ const ROUTED_BITS: u64 = !0x7fff;
 /// What to-flx does.
 #[derive(Clone, Debug)]
 pub struct ToFlxPlan {
+    /// The section of the whole.
+    pub said: ToFlxSettings,
     /// The cards.
     pub cards: Vec<CardTarget>,
     /// Where senders connect.
     pub address: Address,
     /// How.
     pub settings: Settings,
-    /// Directory of the run; none: nothing is kept.
-    pub out: Option<PathBuf>,
-    /// Where Prometheus is answered.
-    pub metrics: Option<SocketAddr>,
-    /// Longest message, beside what each card takes.
-    pub message_bytes_max: Option<usize>,
-    /// How long a card that is not there is waited for.
-    pub card_wait: Duration,
-    /// How long the end may take until the cards have taken everything.
-    pub drain: Duration,
-    /// Ends after so long.
-    pub duration: Option<Duration>,
+}
+
+impl ToFlxPlan {
+    fn card_wait(&self) -> Duration {
+        Duration::from_secs(self.said.card_wait_s)
+    }
 }
 
 /// To-flx at work.
@@ -87,15 +82,20 @@ pub fn run(
     let begun = Instant::now();
     let mut warnings = Vec::new();
     let leak = plan.settings.leak.clone();
-    let books = Books::open(plan.out.as_deref(), plan.cards.len(), leak, &mut warnings)?;
+    let books = Books::open(
+        Some(&plan.said.directory),
+        plan.cards.len(),
+        leak,
+        &mut warnings,
+    )?;
     warnings.iter().for_each(|warning| warn(warning));
     let shown = Shown::from(books.ledger.reader()?);
-    let _metrics = match plan.metrics {
+    let _metrics = match plan.said.metrics {
         Some(address) => Some(MetricsServer::start(address, shown.clone())?),
         None => None,
     };
     let cards = plan.cards.iter().cloned().enumerate();
-    let cards = cards.map(|(number, card)| Card::new(number, card, plan.message_bytes_max));
+    let cards = cards.map(|(number, card)| Card::new(number, card, plan.said.message_bytes_max));
     let cards: Vec<Card> = cards.collect();
     for (number, card) in cards.iter().enumerate() {
         let (elinks, owner) = (card.by_elink(), format!("card{number}"));
@@ -118,7 +118,8 @@ pub fn run(
     ready(&receiver.address()?);
     let parent = Parent::from_env();
     let over = || {
-        let too_late = plan.duration.is_some_and(|most| begun.elapsed() >= most);
+        let most = plan.said.duration_s.map(Duration::from_secs);
+        let too_late = most.is_some_and(|most| begun.elapsed() >= most);
         too_late || signals.count() > 0 || parent.is_gone()
     };
     let worked = toflx.work(&mut receiver, &over);
@@ -136,7 +137,7 @@ impl ToFlx<'_> {
                 card.tend(&mut self.books);
             }
             let stops = signals.count() > 0;
-            let gives_up = stops || begun.elapsed() >= self.plan.card_wait;
+            let gives_up = stops || begun.elapsed() >= self.plan.card_wait();
             for card in &mut self.cards {
                 if (gives_up || !card.may_come())
                     && let Some(failed) = card.take_failure()
@@ -164,7 +165,7 @@ impl ToFlx<'_> {
     ) -> Result<(), ReadoutError> {
         while !over() {
             self.turn(receiver)?;
-            let wait = self.plan.card_wait;
+            let wait = self.plan.card_wait();
             if self.cards.iter().all(|card| card.is_over(wait)) {
                 break;
             }
@@ -270,7 +271,7 @@ impl ToFlx<'_> {
         warn: &mut dyn FnMut(&str),
     ) -> Result<NetSummary, ReadoutError> {
         let (begun, before) = (Instant::now(), signals.count());
-        let drain = self.plan.drain;
+        let drain = Duration::from_secs(self.plan.said.drain_s);
         let goes_on = || begun.elapsed() < drain && signals.count() == before;
         receiver.begin_end();
         while receiver.senders() > 0 && goes_on() {

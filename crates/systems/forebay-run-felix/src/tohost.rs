@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::books;
 use crate::buffer_summary::{BufferSummary, CardEnd};
+use crate::config::ToHostSettings;
 use crate::device::{Device, DeviceError, DeviceInfo};
 use crate::error::ReadoutError;
 use crate::reader::{self, ReaderPlan};
@@ -29,22 +30,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a file of to-host says. Which DMA buffers there are, the cards know: see [`plan`](Self::plan).
 #[derive(Clone, Debug)]
 pub struct ToHostFile {
-    /// Directory of the run.
-    pub out: Option<PathBuf>,
-    /// Where Prometheus is answered.
-    pub metrics: Option<SocketAddr>,
-    /// Ends after so long.
-    pub duration: Option<Duration>,
-    /// Detector in the fids.
-    pub detector: u8,
-    /// Connector in the fids.
-    pub connector: u16,
-    /// A DMA buffer is opened when so many have subscribed.
-    pub subscribers_min: usize,
-    /// How long a card that is not there is waited for.
-    pub card_wait: Duration,
-    /// Limits of the decoder.
-    pub decoder: forebay_readout::Config,
+    /// The section of the whole.
+    pub said: ToHostSettings,
     /// The cards.
     pub devices: Vec<DevicePlan>,
 }
@@ -70,20 +57,21 @@ impl ToHostFile {
     /// # Errors
     /// A card is not there, or there are not so many ports.
     pub fn plan(&self, stops: impl Fn() -> bool) -> Result<ToHostPlan, ReadoutError> {
+        let said = &self.said;
+        let card_wait = Duration::from_secs(said.card_wait_s);
         let mut readers = Vec::new();
         for device in &self.devices {
             let buffers = match &device.buffers {
                 Some(buffers) => buffers.clone(),
                 None => {
-                    let described = described(&device.socket, self.card_wait, &stops)?;
+                    let described = described(&device.socket, card_wait, &stops)?;
                     (0..described.blocks.len()).collect()
                 }
             };
             for (n, buffer) in buffers.into_iter().enumerate() {
                 let number = readers.len();
                 let mut settings = device.settings.clone();
-                let publisher = |out: &PathBuf| out.join(format!("publisher{number}"));
-                settings.out = self.out.as_ref().map(publisher);
+                settings.out = Some(said.directory.join(format!("publisher{number}")));
                 readers.push(ReaderPlan {
                     number,
                     socket: device.socket.clone(),
@@ -93,20 +81,22 @@ impl ToHostFile {
                         n => device.address.nth(n as u16)?,
                     },
                     settings,
-                    detector: self.detector,
-                    connector: self.connector,
-                    decoder: self.decoder,
-                    subscribers_min: self.subscribers_min,
-                    card_wait: self.card_wait,
+                    detector: said.detector,
+                    connector: said.connector,
+                    decoder: forebay_readout::Config {
+                        chunk_bytes_max: said.chunk_bytes_max,
+                    },
+                    subscribers_min: said.subscribers_min,
+                    card_wait,
                     by_reference_bytes: device.by_reference_bytes,
                 });
             }
         }
         Ok(ToHostPlan {
             readers,
-            out: self.out.clone(),
-            metrics: self.metrics,
-            duration: self.duration,
+            out: Some(said.directory.clone()),
+            metrics: said.metrics,
+            duration: said.duration_s.map(Duration::from_secs),
         })
     }
 }

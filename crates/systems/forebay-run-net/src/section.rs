@@ -1,53 +1,79 @@
 //! Whether `tcp://` is encrypted, as a section of a file says it.
 
-use forebay_run::config::block::Block;
-use forebay_run::config::keys::CERTIFICATES;
+use std::path::PathBuf;
+
+use forebay_run::config::Block;
+use forebay_settings::settings;
+use serde::{Deserialize, Serialize};
 
 use crate::{CertificateFiles, Certificates, Security};
 
-/// Where this side's certificates are, if the block names them.
-pub fn certificate_files(block: &Block<'_, '_>) -> Option<CertificateFiles> {
-    let [certificate, key, authority] = CERTIFICATES.map(|key| block.path(key.name));
-    let named = [&certificate, &key, &authority];
-    if named.iter().all(|path| path.is_none()) {
-        return None;
+/// Most bytes of payload of a network buffer.
+pub const BUFFER_BYTES_MOST: u64 = forebay_msg::Config::BUFFER_BYTES_MOST;
+
+settings! {
+    /// How a TCP address beyond loopback is secured.
+    #[derive(Serialize, Deserialize)]
+    pub struct SecuritySettings in [] {
+        /// Whether a TCP address beyond loopback may go without TLS.
+        plain: bool = false,
+        /// This side's certificate as PEM: tcp:// is then encrypted by TLS, and both sides prove who they are. With `tls_key` and `tls_authority`.
+        tls_certificate: Option<PathBuf> => "plain on loopback, refused elsewhere",
+        /// The key of that certificate as PEM.
+        tls_key: Option<PathBuf> => "none",
+        /// Certificates of the authority that both sides' certificates are of, as PEM.
+        tls_authority: Option<PathBuf> => "none",
     }
-    for (of, _) in CERTIFICATES
-        .iter()
-        .zip(named)
-        .filter(|(of, _)| !block.has(of.name))
-    {
-        block.complain_whole(
-            &format!("{} is not named", of.name),
-            "all of tls_certificate, tls_key and tls_authority, or none of them",
-            &format!("add {} = \"FILE.pem\"", of.name),
-        );
-    }
-    block.idle(
-        "plain",
-        "certificates are named, and what is sent is encrypted",
-    );
-    Some(CertificateFiles {
-        certificate: certificate?,
-        key: key?,
-        authority: authority?,
-    })
 }
 
-/// How `tcp://` is secured: by the certificates that the block names, which are read.
-pub fn security(block: &Block<'_, '_>) -> Security {
-    match certificate_files(block) {
-        Some(files) => match read(block, &files) {
+impl SecuritySettings {
+    /// Where this side's certificates are, if they are named.
+    #[must_use]
+    pub fn files(&self) -> Option<CertificateFiles> {
+        Some(CertificateFiles {
+            certificate: self.tls_certificate.clone()?,
+            key: self.tls_key.clone()?,
+            authority: self.tls_authority.clone()?,
+        })
+    }
+
+    /// Reads the certificates that the block names; what is wrong with them is a mistake.
+    pub fn certificates(&self, block: &Block<'_, '_>) -> Option<Certificates> {
+        let named = [
+            ("tls_certificate", &self.tls_certificate),
+            ("tls_key", &self.tls_key),
+            ("tls_authority", &self.tls_authority),
+        ];
+        if named.iter().all(|(_, path)| path.is_none()) {
+            return None;
+        }
+        for (key, _) in named.iter().filter(|(key, _)| !block.has(key)) {
+            block.complain_whole(
+                &format!("{key} is not named"),
+                "all of tls_certificate, tls_key and tls_authority, or none of them",
+                &format!("add {key} = \"FILE.pem\""),
+            );
+        }
+        block.idle(
+            "plain",
+            "certificates are named, and what is sent is encrypted",
+        );
+        read(block, &self.files()?)
+    }
+
+    /// How `tcp://` is secured when these are the certificates.
+    #[must_use]
+    pub fn with(&self, certificates: Option<Certificates>) -> Security {
+        match certificates {
             Some(certificates) => Security::Tls(certificates),
+            None if self.plain => Security::Plain,
             None => Security::PlainOnLoopback,
-        },
-        None if block.flag("plain") == Some(true) => Security::Plain,
-        None => Security::PlainOnLoopback,
+        }
     }
 }
 
 /// Reads certificates; complains when they cannot be used.
-pub fn read(block: &Block<'_, '_>, files: &CertificateFiles) -> Option<Certificates> {
+fn read(block: &Block<'_, '_>, files: &CertificateFiles) -> Option<Certificates> {
     let read = Certificates::load(files).map_err(|error| {
         block.complain(
             "tls_certificate",

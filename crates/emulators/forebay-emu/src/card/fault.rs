@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use forebay_ledger::{DropReason, PerReason, reasons};
+use forebay_settings::{Got, Kind, Setting};
 use forebay_wire::felix::{Elink, Flags, Layout};
 
 use super::config::CardConfigError;
@@ -110,6 +111,19 @@ reasons! {
         StoppedLink = "stopped_link",
         /// [`CardFault::XoffIgnored`].
         XoffIgnored = "xoff_ignored",
+    }
+}
+
+/// A kind is a word of a file.
+impl Setting for CardFaultKind {
+    const KIND: Kind = Kind::Choice(&CardFault::NAMES);
+
+    fn of(got: &Got) -> Option<Self> {
+        Self::named(got.text()?)
+    }
+
+    fn got(&self) -> Option<Got> {
+        Some(Got::Text(self.name().into()))
     }
 }
 

@@ -4,7 +4,7 @@ use forebay_settings::choices;
 
 choices! {
     /// What blocks a card makes.
-    pub(crate) enum BlockWord {
+    pub enum BlockWord {
         /// Those of phase 2, of any size.
         Phase2 = "phase2",
         /// Those of phase 1, with words of 16 bits.
@@ -16,7 +16,7 @@ choices! {
 
 choices! {
     /// What a block of links is about.
-    pub(crate) enum LinkWord {
+    pub enum LinkWord {
         /// Links in FULL mode.
         Full = "full",
         /// E-links of GBT links.
@@ -26,7 +26,7 @@ choices! {
 
 choices! {
     /// How triggers are spread in time.
-    pub(crate) enum SpreadWord {
+    pub enum SpreadWord {
         /// All at one distance.
         Fixed = "fixed",
         /// At random.
@@ -38,7 +38,7 @@ choices! {
 
 choices! {
     /// How long chunks are.
-    pub(crate) enum SizeWord {
+    pub enum SizeWord {
         /// All of one length.
         Fixed = "fixed",
         /// Any length between two.
@@ -49,5 +49,35 @@ choices! {
         LogNormal = "lognormal",
         /// From one length to another over a number of triggers.
         Ramp = "ramp",
+    }
+}
+
+choices! {
+    /// How packets to front ends say their length.
+    pub enum PacketWord {
+        /// In bytes.
+        Rm5 = "rm5",
+        /// In words of 16 bits.
+        Rm4 = "rm4",
+    }
+}
+
+choices! {
+    /// What helps against a defect.
+    pub enum CureWord {
+        /// Nothing.
+        None = "none",
+        /// Taking the card out and putting it in.
+        Reseat = "reseat",
+        /// Loading the firmware.
+        Reprogram = "reprogram",
+        /// Cleaning fibres.
+        CleanFibre = "clean_fibre",
+        /// Plugging fibres as they should be.
+        Replug = "replug",
+        /// Another transceiver.
+        Transceiver = "transceiver",
+        /// Soldering.
+        Resolder = "resolder",
     }
 }

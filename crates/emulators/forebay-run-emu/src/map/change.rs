@@ -1,11 +1,11 @@
 //! Changes the map in the text of a card's file; what it does not change stays as it was written, remarks too.
 
-use forebay_run::config::mistake::Mistakes;
+use forebay_run::config::{Mistakes, parse};
 use forebay_wire::felix::Elink;
 use thiserror::Error;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 
-use crate::config::parse_card;
+use crate::card::CardPlan;
 
 /// What is to become of some E-links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub fn change(file: &str, text: &str, change: &Change) -> Result<String, ChangeE
     if change.links.is_empty() && change.elinks.is_empty() {
         return Err(ChangeError::Nothing);
     }
-    parse_card(file, text)?;
+    parse::<CardPlan>(file, text)?;
     let mut document: DocumentMut = text.parse().map_err(|source| ChangeError::Toml {
         file: file.to_owned(),
         source,
@@ -94,7 +94,7 @@ pub fn change(file: &str, text: &str, change: &Change) -> Result<String, ChangeE
         }
     }
     let changed = document.to_string();
-    parse_card(file, &changed)?;
+    parse::<CardPlan>(file, &changed)?;
     Ok(changed)
 }
 
@@ -157,7 +157,7 @@ mod tests {
         "# A card.\n[card]\ndma_buffers = 2 # two of them\n\n[[links]]\nlinks = [0, 1, 2]\n";
 
     fn map(text: &str) -> Vec<(u16, usize)> {
-        let plan = parse_card("card.toml", text).unwrap();
+        let plan = parse::<CardPlan>("card.toml", text).unwrap();
         let elinks = plan.config.elinks.iter();
         let mut map: Vec<_> = elinks.map(|one| (one.elink.number(), one.buffer)).collect();
         map.sort_unstable();

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use forebay_run_emu::config::load_batch;
+use forebay_run::config::load;
 use forebay_run_emu::validate::{self, BatchPlan, BatchReport, Step, Verdict};
 
 use super::text;
@@ -71,7 +71,7 @@ pub(super) fn run(args: &ValidateArgs) -> Result<ExitCode> {
         return run_device(args, socket);
     }
     let plan = match &args.file {
-        Some(file) => load_batch(file, &args.set.keys)?,
+        Some(file) => load(file, &args.set.keys)?,
         None => BatchPlan::drawn(
             args.cards.into(),
             args.faulty.into(),

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use forebay_run::config::load;
 use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
 use forebay_run_emu::card::{self, CardPlan, CardSummary, DmaSummary};
-use forebay_run_emu::{config, hops};
+use forebay_run_emu::hops;
 
 use crate::output::{Format, counted, note_line, print_line};
 use crate::session::leak_of;
@@ -53,7 +54,7 @@ pub(super) struct CardArgs {
 
 pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
     let mut plan = match &args.file {
-        Some(file) => config::load_card(file, &args.set.keys)?,
+        Some(file) => load(file, &args.set.keys)?,
         None => CardPlan::of_replay(),
     };
     if let Some(socket) = &args.socket {

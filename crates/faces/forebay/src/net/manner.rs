@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use forebay_ledger::NO_SUBSCRIBER;
 use forebay_run::StopSignals;
 use forebay_run_net::hops::NET;
+use forebay_run_net::section::BUFFER_BYTES_MOST;
 use forebay_run_net::{Config, NetSummary, Settings, Slow};
 
 use crate::metrics;
@@ -27,8 +28,6 @@ use super::security::SecurityArgs;
 pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
 /// Shortest time that a peer is waited for.
 const BLOCK_MIN: Duration = Duration::from_millis(1);
-/// Largest buffer: 64 MiB with what stands in front of a message.
-const BUFFER_BYTES_MAX: u64 = (64 << 20) - 13;
 
 /// Buffers and books.
 #[derive(Clone, Debug, clap::Args)]
@@ -96,7 +95,7 @@ impl From<SlowArg> for Slow {
 }
 
 fn buffer_bytes(text: &str) -> Result<u32, String> {
-    size(text, BUFFER_BYTES_MAX)
+    size(text, BUFFER_BYTES_MOST)
 }
 
 /// Without any time to wait nobody could be connected to.
@@ -111,7 +110,7 @@ fn block(text: &str) -> Result<Duration, String> {
 
 /// Reads the size of a message.
 pub(super) fn message_bytes(text: &str) -> Result<u32, String> {
-    size(text, BUFFER_BYTES_MAX)
+    size(text, BUFFER_BYTES_MOST)
 }
 
 fn size(text: &str, most: u64) -> Result<u32, String> {

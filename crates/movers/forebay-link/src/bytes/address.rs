@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use forebay_settings::{Got, Kind, Setting, Text, Wrong};
 use thiserror::Error;
 
 /// Longest name of a place in shared memory, in bytes: it has to fit into a Unix socket's address.
@@ -151,6 +152,31 @@ impl Address {
                 host_and_port("", place).is_ok_and(|(host, _)| is_here(&host))
             }
         }
+    }
+}
+
+static LINK: Text = Text {
+    right: "a text: an address of messaging, as \"tcp://127.0.0.1:7100\" or \"shm://felix\"",
+    right_list: "a list of different addresses of messaging, as [\"tcp://127.0.0.1:7100\"]",
+    check: |text| match text.parse::<Address>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Wrong::new(
+            "it is no address of messaging",
+            error.to_string(),
+        )),
+    },
+};
+
+/// An address is a key of a file.
+impl Setting for Address {
+    const KIND: Kind = Kind::Text(&LINK);
+
+    fn of(got: &Got) -> Option<Self> {
+        got.text()?.parse().ok()
+    }
+
+    fn got(&self) -> Option<Got> {
+        Some(Got::Text(self.to_string()))
     }
 }
 

@@ -1,24 +1,19 @@
 //! One block of a file: its keys, read against their declarations.
 
-use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::path::PathBuf;
 
-use forebay_link::bytes::{Address, AddressError};
+use forebay_settings::{Got, Key, Kind, Section, Settings, Text, Wrong};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use forebay_settings::Choices;
-
-use super::keys::{Key, Kind, Section, name_fault};
+use super::document::{Document, find};
 use super::mistake::Words;
-use super::page::{Page, find};
 use super::spelling::nearest;
 
 /// One block.
 pub struct Block<'p, 'a> {
     /// The file that it is in.
-    pub page: &'p Page<'a>,
+    pub document: &'p Document<'a>,
     /// What it may have.
     pub section: &'static Section,
     name: String,
@@ -28,9 +23,9 @@ pub struct Block<'p, 'a> {
 
 impl<'p, 'a> Block<'p, 'a> {
     /// A block that the file leaves out.
-    pub fn empty(page: &'p Page<'a>, section: &'static Section) -> Self {
+    pub(super) fn empty(document: &'p Document<'a>, section: &'static Section) -> Self {
         Self {
-            page,
+            document,
             section,
             name: section.name.to_owned(),
             table: None,
@@ -39,15 +34,15 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A block of the file. Keys that the section does not have are mistakes.
-    pub fn new(
-        page: &'p Page<'a>,
+    pub(super) fn new(
+        document: &'p Document<'a>,
         section: &'static Section,
         name: String,
         table: &'p DeTable<'a>,
         span: Range<usize>,
     ) -> Self {
         let block = Self {
-            page,
+            document,
             section,
             name,
             table: Some(table),
@@ -66,9 +61,37 @@ impl<'p, 'a> Block<'p, 'a> {
         self.value(name).is_some()
     }
 
-    /// Whether something is on.
-    pub fn flag(&self, name: &str) -> Option<bool> {
-        let (key, value) = self.read(name)?;
+    /// What the block says, with what holds where it says nothing. Each value that its key does not take is a mistake, and then stays what it is without it.
+    pub fn read<S: Settings>(&self) -> S {
+        let mut settings = S::default();
+        for key in S::SECTION.keys {
+            if let Some(got) = self.value(key.name).and_then(|value| self.got(key, value)) {
+                let is_taken = settings.set(key.name, &got);
+                debug_assert!(is_taken, "{} does not take {got}", self.path_of(key.name));
+            }
+        }
+        settings
+    }
+
+    /// The value of a key, if it is one that the key takes.
+    fn got(&self, key: &Key, value: &Spanned<DeValue<'a>>) -> Option<Got> {
+        match key.kind {
+            Kind::Flag => self.flag(key, value).map(Got::Flag),
+            Kind::Integer(..) | Kind::ZeroOr(..) | Kind::PowerOfTwo(..) | Kind::Either(..) => {
+                self.integer(key, value).map(Got::Integer)
+            }
+            Kind::Integers(..) => self.list(key, value, |entry| {
+                self.integer(key, entry).map(Got::Integer)
+            }),
+            Kind::Choice(words) => self.word(key, value, words).map(Got::Text),
+            Kind::Text(kind) => self.text(key, value, kind).map(Got::Text),
+            Kind::Texts(kind) => self.list(key, value, |entry| {
+                self.text(key, entry, kind).map(Got::Text)
+            }),
+        }
+    }
+
+    fn flag(&self, key: &Key, value: &Spanned<DeValue<'a>>) -> Option<bool> {
         match value.get_ref() {
             DeValue::Boolean(flag) => Some(*flag),
             DeValue::String(text) if matches!(&**text, "true" | "false" | "on" | "off") => {
@@ -84,103 +107,28 @@ impl<'p, 'a> Block<'p, 'a> {
         }
     }
 
-    /// An integer in the range of its key.
-    pub fn integer(&self, name: &str) -> Option<u64> {
-        let (key, value) = self.read(name)?;
-        self.integer_of(key, value)
-    }
-
-    /// Several different integers in the range of their key.
-    pub fn integers(&self, name: &str) -> Option<Vec<u64>> {
-        self.list(name, |key, value| self.integer_of(key, value))
-    }
-
-    /// One of the words of its key.
-    pub fn choice(&self, name: &str) -> Option<&'static str> {
-        let (key, value) = self.read(name)?;
-        let Kind::Choice(words) = key.kind else {
-            return None;
-        };
+    fn word(
+        &self,
+        key: &Key,
+        value: &Spanned<DeValue<'a>>,
+        words: &[&'static str],
+    ) -> Option<String> {
         let text = self.text_of(key, value)?;
-        let chosen = words.iter().find(|word| **word == text);
-        if chosen.is_none() {
-            let remedy = match nearest(&text, words.iter().copied()) {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None => "choose one of them".into(),
-            };
-            return self.refuse(key, value, "there is no such choice", &remedy);
-        }
-        chosen.copied()
-    }
-
-    /// One of the words of its key, which are those of the choice.
-    pub fn one_of<C: Choices>(&self, name: &str) -> Option<C> {
-        self.choice(name).and_then(C::named)
-    }
-
-    /// A name that can enter accounts and file names.
-    pub fn name(&self, name: &str) -> Option<String> {
-        let (key, value) = self.read(name)?;
-        let text = self.text_of(key, value)?;
-        let Some(wrong) = name_fault(&text) else {
+        if words.contains(&text.as_str()) {
             return Some(text);
+        }
+        let remedy = match nearest(&text, words.iter().copied()) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "choose one of them".into(),
         };
-        self.refuse(
-            key,
-            value,
-            &wrong,
-            "choose another name, beginning with a letter or digit",
-        )
+        self.refuse(key, value, "there is no such choice", &remedy)
     }
 
-    /// A path, as it is written.
-    pub fn path(&self, name: &str) -> Option<PathBuf> {
-        let (key, value) = self.read(name)?;
+    fn text(&self, key: &Key, value: &Spanned<DeValue<'a>>, kind: &Text) -> Option<String> {
         let text = self.text_of(key, value)?;
-        if text.is_empty() || text.contains('\0') {
-            return self.refuse(key, value, "it is no path", "name a directory, as \"data\"");
-        }
-        Some(PathBuf::from(text))
-    }
-
-    /// An IP address.
-    pub fn address(&self, name: &str) -> Option<IpAddr> {
-        let (key, value) = self.read(name)?;
-        let text = self.text_of(key, value)?;
-        let parsed = text.parse().ok();
-        if parsed.is_none() {
-            let remedy = "write the address in numbers; a name of a host is not looked up";
-            return self.refuse(key, value, "it is no IP address", remedy);
-        }
-        parsed
-    }
-
-    /// An IP address and a port.
-    pub fn socket(&self, name: &str) -> Option<SocketAddr> {
-        let (key, value) = self.read(name)?;
-        self.socket_of(key, value)
-    }
-
-    /// Several of these.
-    pub fn sockets(&self, name: &str) -> Option<Vec<SocketAddr>> {
-        self.list(name, |key, value| self.socket_of(key, value))
-    }
-
-    /// An address of messaging.
-    pub fn link(&self, name: &str) -> Option<Address> {
-        let (key, value) = self.read(name)?;
-        let text = self.text_of(key, value)?;
-        match text.parse() {
-            Ok(address) => Some(address),
-            Err(error) => {
-                let error: AddressError = error;
-                self.refuse(
-                    key,
-                    value,
-                    "it is no address of messaging",
-                    &error.to_string(),
-                )
-            }
+        match (kind.check)(&text) {
+            Ok(()) => Some(text),
+            Err(Wrong { wrong, remedy }) => self.refuse(key, value, &wrong, &remedy),
         }
     }
 
@@ -191,7 +139,7 @@ impl<'p, 'a> Block<'p, 'a> {
             None => (self.span.clone(), String::new()),
         };
         let (wrong, right, remedy) = (wrong.into(), right.into(), remedy.into());
-        self.page.note(
+        self.document.note(
             span,
             Words {
                 key: self.path_of(name),
@@ -213,7 +161,7 @@ impl<'p, 'a> Block<'p, 'a> {
             right,
             remedy,
         };
-        self.page.note(self.span.clone(), words);
+        self.document.note(self.span.clone(), words);
     }
 
     /// A key that has no meaning here, because of another key.
@@ -231,7 +179,7 @@ impl<'p, 'a> Block<'p, 'a> {
 
     /// The line on which the block begins.
     pub fn line(&self) -> usize {
-        self.page
+        self.document
             .text()
             .get(..self.span.start)
             .map_or(0, |before| before.matches('\n').count())
@@ -243,22 +191,13 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     fn value(&self, name: &str) -> Option<&'p Spanned<DeValue<'a>>> {
+        let key = self.section.key(name);
+        debug_assert!(key.is_some(), "{} is not declared", self.path_of(name));
         find(self.table?, name).map(|(_, value)| value)
     }
 
-    /// Declaration and value of a key.
-    fn read(&self, name: &str) -> Option<(&'static Key, &'p Spanned<DeValue<'a>>)> {
-        let key = self.section.key(name);
-        debug_assert!(
-            key.is_some(),
-            "{}.{name} is not declared",
-            self.section.name
-        );
-        Some((key?, self.value(name)?))
-    }
-
     fn written(&self, value: &Spanned<DeValue<'a>>) -> String {
-        self.page
+        self.document
             .text()
             .get(value.span())
             .unwrap_or_default()
@@ -280,7 +219,7 @@ impl<'p, 'a> Block<'p, 'a> {
             right: key.right(),
             remedy: remedy.into(),
         };
-        self.page.note(value.span(), words);
+        self.document.note(value.span(), words);
         None
     }
 
@@ -318,7 +257,7 @@ impl<'p, 'a> Block<'p, 'a> {
         }
     }
 
-    fn integer_of(&self, key: &Key, value: &Spanned<DeValue<'a>>) -> Option<u64> {
+    fn integer(&self, key: &Key, value: &Spanned<DeValue<'a>>) -> Option<u64> {
         match value.get_ref() {
             DeValue::Integer(integer) => self.in_range(key, value, integer),
             DeValue::String(text) => {
@@ -353,28 +292,13 @@ impl<'p, 'a> Block<'p, 'a> {
         u64::try_from(number).ok()
     }
 
-    fn socket_of(&self, key: &Key, value: &Spanned<DeValue<'a>>) -> Option<SocketAddr> {
-        let text = self.text_of(key, value)?;
-        let parsed = text.parse::<SocketAddr>().ok();
-        if parsed.is_none() {
-            let remedy = match text.parse::<IpAddr>() {
-                Ok(address) => format!("add the port: \"{}\"", SocketAddr::new(address, 50000)),
-                Err(_) => {
-                    "write address and port in numbers; a name of a host is not looked up".into()
-                }
-            };
-            return self.refuse(key, value, "it is no address with a port", &remedy);
-        }
-        parsed
-    }
-
     /// All entries of a list, which must be different from each other.
-    fn list<T: PartialEq>(
+    fn list(
         &self,
-        name: &str,
-        read: impl Fn(&Key, &Spanned<DeValue<'a>>) -> Option<T>,
-    ) -> Option<Vec<T>> {
-        let (key, value) = self.read(name)?;
+        key: &Key,
+        value: &Spanned<DeValue<'a>>,
+        read: impl Fn(&Spanned<DeValue<'a>>) -> Option<Got>,
+    ) -> Option<Got> {
         let DeValue::Array(entries) = value.get_ref() else {
             let remedy = format!("write it in brackets: [{}]", self.written(value));
             return self.refuse(key, value, "it is no list", &remedy);
@@ -385,7 +309,7 @@ impl<'p, 'a> Block<'p, 'a> {
         let mut all = Vec::new();
         let mut good = true;
         for entry in entries {
-            match read(key, entry) {
+            match read(entry) {
                 Some(one) if all.contains(&one) => {
                     good = false;
                     self.refuse::<()>(
@@ -399,12 +323,12 @@ impl<'p, 'a> Block<'p, 'a> {
                 None => good = false,
             }
         }
-        good.then_some(all)
+        good.then_some(Got::List(all))
     }
 
     fn unknown(&self, name: &str, span: Range<usize>, value: &Spanned<DeValue<'a>>) {
         let guess = nearest(name, self.section.keys.iter().map(|key| key.name));
-        let home = self.page.home(name);
+        let home = self.document.home(name);
         let remedy = match (guess, home) {
             (_, Some(home)) => format!("it belongs below {}", home.header()),
             (Some(guess), None) => format!("did you mean {guess}?"),
@@ -418,7 +342,7 @@ impl<'p, 'a> Block<'p, 'a> {
             right: keys.join(", "),
             remedy,
         };
-        self.page.note(span, words);
+        self.document.note(span, words);
     }
 }
 

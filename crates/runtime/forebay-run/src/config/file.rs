@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::document::{Document, Sections};
 use super::mistake::Mistakes;
+use super::source::Source;
 
 /// Longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -31,6 +33,32 @@ pub enum ConfigError {
     /// It says something that is wrong.
     #[error("{0}")]
     Mistakes(#[from] Mistakes),
+}
+
+/// What a kind of configuration file comes to.
+pub trait ConfigFile: Sized {
+    /// Its sections, in the order in which they are documented.
+    const SECTIONS: Sections;
+
+    /// What a file says; none when it has mistakes, all of which are noted.
+    fn of(document: &Document<'_>) -> Option<Self>;
+}
+
+/// Reads a file; `said` are keys of the command line, see [`Source::read`].
+///
+/// # Errors
+/// It cannot be read, or has mistakes: all of them are told.
+pub fn load<F: ConfigFile>(path: &Path, said: &[String]) -> Result<F, ConfigError> {
+    let source = Source::read(path, said)?;
+    Ok(Document::read(&source, F::SECTIONS, F::of)?)
+}
+
+/// Reads the text of a file called `file`.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn parse<F: ConfigFile>(file: &str, text: &str) -> Result<F, Mistakes> {
+    Document::read(&Source::of_text(file, text), F::SECTIONS, F::of)
 }
 
 /// The text of a configuration file.

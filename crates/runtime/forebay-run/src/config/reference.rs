@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::keys::{Default, Key, Section};
+use forebay_settings::Section;
+
+use super::document::Sections;
 
 /// A kind of files.
 #[derive(Debug, Clone, Copy)]
@@ -12,14 +14,14 @@ pub struct File {
     /// The command that takes it.
     pub command: &'static str,
     /// Its sections, in the order of the document.
-    pub sections: &'static [Section],
+    pub sections: Sections,
 }
 
 /// Tables of all sections of these kinds of files in Markdown.
 #[must_use]
 pub fn markdown(files: &[File]) -> String {
     let files = files.iter().map(|file| {
-        let tables: Vec<String> = file.sections.iter().map(table).collect();
+        let tables: Vec<String> = file.sections.iter().map(|section| table(section)).collect();
         let (name, command) = (file.name, file.command);
         format!("## {name}: `{command}`\n\n{}", tables.join("\n"))
     });
@@ -39,11 +41,11 @@ fn table(section: &Section) -> String {
     );
     text += "| key | takes | default | what it does |\n|---|---|---|---|\n";
     for key in section.keys {
-        let (takes, default) = (key.right(), default(key));
+        let (takes, absent) = (key.right(), key.absent);
         // Writing to a text cannot fail.
         let _ = writeln!(
             text,
-            "| `{}` | {takes} | {default} | {} |",
+            "| `{}` | {takes} | {absent} | {} |",
             key.name, key.says
         );
     }
@@ -56,13 +58,5 @@ fn says(section: &Section, times: &str) -> &'static str {
         section.says
     } else {
         section.says.trim_end_matches('.')
-    }
-}
-
-fn default(key: &Key) -> String {
-    match key.default {
-        Default::Value(value) => format!("`{value}`"),
-        Default::Depends(words) => words.to_owned(),
-        Default::Required => "required".to_owned(),
     }
 }

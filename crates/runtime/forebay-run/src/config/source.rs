@@ -4,9 +4,9 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
+use super::document::Document;
 use super::file::{ConfigError, text_of};
 use super::mistake::Words;
-use super::page::Page;
 
 const NO_KEY: &str = "it is no SECTION.KEY=VALUE";
 const NO_BLOCK: &str = "the file has no such block";
@@ -81,12 +81,12 @@ impl Source {
     }
 
     /// Puts what the command line says into what the file does.
-    pub(super) fn lay_over<'a>(&'a self, page: &Page<'a>, root: &mut DeTable<'a>) {
+    pub(super) fn lay_over<'a>(&'a self, document: &Document<'a>, root: &mut DeTable<'a>) {
         for said in &self.said {
-            if let Err(wrong) = said.lay_over(page, root) {
+            if let Err(wrong) = said.lay_over(document, root) {
                 let line = said.padded.trim_start();
                 let end = said.padded.len();
-                page.note(end - line.len()..end, malformed(line, wrong));
+                document.note(end - line.len()..end, malformed(line, wrong));
             }
         }
     }
@@ -94,14 +94,21 @@ impl Source {
 
 impl Said {
     /// Puts the key into the blocks of its section; what is wrong otherwise.
-    fn lay_over<'a>(&'a self, page: &Page<'a>, root: &mut DeTable<'a>) -> Result<(), &'static str> {
+    fn lay_over<'a>(
+        &'a self,
+        document: &Document<'a>,
+        root: &mut DeTable<'a>,
+    ) -> Result<(), &'static str> {
         let parsed = DeTable::parse(&self.padded).map_err(|_| NO_KEY)?;
         let (section, value) = parsed.into_inner().into_iter().next().ok_or(NO_KEY)?;
         let DeValue::Table(keys) = value.get_ref() else {
             return Err(NO_KEY);
         };
         let name: &str = section.get_ref();
-        let is_many = page.sections.iter().any(|one| one.name == name && one.many);
+        let is_many = document
+            .sections
+            .iter()
+            .any(|one| one.name == name && one.many);
         let Some(there) = root.get_mut(name) else {
             if is_many {
                 return Err(NO_BLOCK);
@@ -193,42 +200,47 @@ mod tests {
         }
     }
 
-    use super::super::keys::Default::Depends;
-    use super::super::keys::Kind::{Integer, Name};
-    use super::super::keys::{Section, key};
+    use super::super::document::Sections;
+    use forebay_settings::{Settings, settings};
     use proptest::prelude::*;
 
-    const RUN: Section = Section {
-        name: "run",
-        many: false,
-        says: "",
-        keys: &[
-            key("n", Integer(0, 9), Depends(""), ""),
-            key("name", Name, Depends(""), ""),
-        ],
-    };
-    const CARDS: Section = Section {
-        name: "cards",
-        many: true,
-        ..RUN
-    };
-    static SECTIONS: [Section; 2] = [RUN, CARDS];
+    settings! {
+        /// What stands once.
+        struct Run in [run] {
+            /// A number.
+            n: Option<u64> [0..=9] => "",
+            /// A name.
+            name: Option<String> => "",
+        }
+    }
+
+    settings! {
+        /// What stands several times.
+        struct Card in [[cards]] {
+            /// A number.
+            n: Option<u64> [0..=9] => "",
+            /// A name.
+            name: Option<String> => "",
+        }
+    }
+
+    const SECTIONS: Sections = &[Run::SECTION, Card::SECTION];
 
     /// Numbers of `[run]` and of each of `[[cards]]`, or the mistakes.
     fn read(text: &str, said: &[&str]) -> Result<Vec<Option<u64>>, String> {
         let said: Vec<String> = said.iter().map(|one| (*one).to_owned()).collect();
         let source = Source::of_text("a.toml", text).with(&said);
-        let page = Page::new(&source, &SECTIONS);
-        let numbers = page.parse().map(|table| {
-            let root = table.get_ref();
-            page.check_sections(root);
-            let cards = page.many(root, &SECTIONS[1]);
-            let mut blocks = vec![page.one(root, &SECTIONS[0])];
-            blocks.extend(cards);
-            blocks.iter().map(|block| block.integer("n")).collect()
+        let read = Document::read(&source, SECTIONS, |document| {
+            let (run, _) = document.one::<Run>();
+            let cards = document.many::<Card>().into_iter();
+            Some(
+                [run.n]
+                    .into_iter()
+                    .chain(cards.map(|(card, _)| card.n))
+                    .collect(),
+            )
         });
-        page.conclude(numbers)
-            .map_err(|mistakes| mistakes.to_string())
+        read.map_err(|mistakes| mistakes.to_string())
     }
 
     const FILE: &str = "[run]\nn = 1\n[[cards]]\nn = 2\n[[cards]]\n";

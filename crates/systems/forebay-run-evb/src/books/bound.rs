@@ -26,7 +26,7 @@ pub(super) fn of_socket(link: LinkSpec, plan: &Plan, sources: usize) -> LinkSpec
 /// of the emulated senders and the most that they send between two commits.
 fn unseen_datagrams(plan: &Plan, sources: usize) -> u64 {
     let receiver = &plan.receiver;
-    let buffer_bytes = SOCKET_BUFFER_FACTOR * receiver.socket_buffer_bytes as u64;
+    let buffer_bytes = SOCKET_BUFFER_FACTOR * plan.socket_buffer_bytes() as u64;
     let queued = buffer_bytes / DATAGRAM_KERNEL_BYTES + 1;
     let merged = if receiver.gro {
         MERGED_DATAGRAMS_MAX
@@ -67,7 +67,7 @@ mod tests {
         let mut generator = GeneratorPlan::test2(plan.ports[0], 1_000.0);
         generator.groups = vec![(1, 116, 0.0)];
         plan.generator = Some(generator);
-        plan.receiver.socket_buffer_bytes = 576 * 500;
+        plan.receiver.socket_buffer_bytes = Some(576 * 500);
         plan.receiver.gro = false;
         plan.receiver.batch_datagrams = 64;
         plan.sinks = vec![presets::null_sink()];

@@ -1,11 +1,10 @@
 //! Sources that are E-links, and how their chunks are read.
 
-use forebay_run::config::block::Block;
-use forebay_run_net::section::{certificate_files, read};
+use forebay_run::config::Block;
 use forebay_wire::felix::{Elink, Fid};
 
-use crate::config::sources::Sources;
-use crate::plan::{ElinksPlan, Plan, SourceKey, SourcePlan};
+use crate::config::sources::{SourceSettings, Sources};
+use crate::plan::{ElinkSettings, ElinksPlan, Plan, SourceKey, SourcePlan};
 
 /// Keys of a block of sources that only datagrams need.
 const OF_DATAGRAMS: [&str; 7] = [
@@ -36,11 +35,16 @@ pub(super) fn idle(block: &Block<'_, '_>) {
 
 impl Sources {
     /// Adds the E-links of one block.
-    pub(super) fn add_elinks(&mut self, block: &Block<'_, '_>, index: usize) {
+    pub(super) fn add_elinks(
+        &mut self,
+        said: &SourceSettings,
+        block: &Block<'_, '_>,
+        index: usize,
+    ) {
         for key in OF_DATAGRAMS {
             block.idle(key, "E-links are subscribed to, and no datagrams");
         }
-        let Some(address) = block.link("address") else {
+        let Some(address) = &said.address else {
             if !block.has("address") {
                 block.complain_whole(
                     "it does not say where its E-links are published",
@@ -54,19 +58,17 @@ impl Sources {
         if !self.publishers.contains(&address) {
             self.publishers.push(address);
         }
-        let detector = block.integer("detector").unwrap_or(0) as u8;
-        let connector = block.integer("connector").unwrap_or(0) as u16;
-        let numbers = block.integers("elinks").unwrap_or_default();
+        let (detector, connector) = (said.detector, said.connector);
+        let numbers = &said.elinks;
         if !self.has_room(block, numbers.len()) {
             return;
         }
-        let given = block.name("name");
         let alone = numbers.len() == 1;
-        for (place, number) in numbers.into_iter().enumerate() {
-            let Some(elink) = u16::try_from(number).ok().and_then(Elink::new) else {
+        for (place, number) in numbers.iter().copied().enumerate() {
+            let Some(elink) = Elink::new(number) else {
                 continue;
             };
-            let name = match &given {
+            let name = match &said.name {
                 None => format!("elink{number}"),
                 Some(name) if alone => name.clone(),
                 Some(name) => format!("{name}{place}"),
@@ -96,23 +98,12 @@ impl Sources {
 pub(super) fn plan(
     plan: &Plan,
     publishers: Vec<String>,
-    block: &Block<'_, '_>,
+    (said, block): (ElinkSettings, &Block<'_, '_>),
     receiver: &Block<'_, '_>,
 ) -> Option<ElinksPlan> {
-    let usual = forebay_msg::Config::default();
-    let of = |name, otherwise: u32| block.integer(name).map_or(otherwise, |value| value as u32);
-    let elinks = ElinksPlan {
-        l1id_offset_bytes: of("l1id_offset_bytes", 3),
-        l1id_bytes: of("l1id_bytes", 1),
-        buffer_bytes: of("buffer_bytes", usual.buffer_bytes),
-        buffer_count: of("buffer_count", usual.buffer_count),
-        plain: block.flag("plain").unwrap_or(false),
-        certificates: certificate_files(block).map(|files| {
-            read(block, &files);
-            [files.certificate, files.key, files.authority]
-        }),
-        publishers,
-    };
+    // They are read by the stage, and here for their mistakes.
+    said.security.certificates(block);
+    let elinks = ElinksPlan { publishers, said };
     if elinks.publishers.is_empty() {
         for key in block.section.keys {
             block.idle(key.name, "no source has elinks");

@@ -1,9 +1,10 @@
 //! What a remote mover takes, held against the file that names one.
 
-use forebay_run::config::block::Block;
+use forebay_run::config::Block;
 use forebay_sink::RUN_NAME_BYTES_MAX;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, SINK_BYTES_MAX};
 
+use super::SinkSettings;
 use crate::plan::{Plan, SinkKind};
 
 /// Names and events that a mover would refuse; `name` is the run's, without its stamp.
@@ -12,7 +13,7 @@ pub(super) fn agree(
     name: &str,
     run: &Block<'_, '_>,
     builder: &Block<'_, '_>,
-    sinks: &[Block<'_, '_>],
+    sinks: &[(SinkSettings, Block<'_, '_>)],
 ) {
     let pairs = plan.sinks.iter().zip(sinks);
     let movers: Vec<_> = pairs
@@ -22,7 +23,7 @@ pub(super) fn agree(
         // There is none, or a block is wrong in itself, which was said.
         return;
     }
-    for (sink, block) in movers {
+    for (sink, (_, block)) in movers {
         if sink.name.len() > SINK_BYTES_MAX {
             block.complain(
                 "name",

@@ -1,18 +1,19 @@
 //! The `[[sinks]]` blocks.
 
-use forebay_run::config::block::Block;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use forebay_settings::choices;
+use forebay_run::config::Block;
+use forebay_settings::{choices, settings};
 
+use crate::plan::stages::QUEUE_BYTES_MAX;
 use crate::plan::{Backpressure, FilePlan, SinkKind, SinkPlan, TcpPlan};
 use crate::presets;
 
 choices! {
     /// What kind of sink it is.
-    pub(super) enum SinkWord {
+    pub enum SinkWord {
         /// HLD files here.
         File = "file",
         /// Nothing is kept.
@@ -24,11 +25,54 @@ choices! {
 
 choices! {
     /// What happens when its queue is full.
-    pub(super) enum FullWord {
+    pub enum FullWord {
         /// The builder waits.
         Block = "block",
         /// Events are dropped.
         Drop = "drop",
+    }
+}
+
+/// Least size of a file before the next one: below it, each event would begin a file of its own.
+const FILE_BYTES_MIN: u64 = 64 << 10;
+
+settings! {
+    /// Where events go, any number of them; without a block: HLD files in the run's directory. Each has a queue of its own, so that a stalled sink stalls no other.
+    pub struct SinkSettings in [[sinks]] {
+        /// HLD files; nothing (counted and forgotten); another host, where `forebay mover` writes.
+        kind: Option<SinkWord>,
+        /// Name in accounts and reports. Of a tcp sink 32 characters at most.
+        name: Option<String> => "its kind, numbered from the second on",
+        /// Queue before the sink: the data rate times the longest stall that shall lose nothing. Not for null.
+        #[flag = "sink-queue"]
+        queue_bytes: u64 [pow2 forebay_ring::CAPACITY_BYTES_MIN..=QUEUE_BYTES_MAX] = 64 << 20,
+        /// When the queue is full. Block: hold the builder for at most `block_ms_max`, then drop events for this sink until it has room again. Drop: at once. Not for null.
+        full: Option<FullWord> => "`\"block\"` for files, `\"drop\"` for tcp",
+        /// Longest hold of the builder by this sink; with full = "block".
+        block_ms_max: u64 [1..=3_600_000] = 10_000,
+        /// For files: where. Made if it is not there.
+        directory: Option<PathBuf> => "that of [run]",
+        /// For files: first letters of the name, two by custom.
+        #[flag = "prefix"]
+        prefix: String = "be".into(),
+        /// For files: number of this event builder, in the name.
+        builder_number: u8 [0..=99] = 1,
+        /// For files, here or at the mover: a new one before this one grows beyond. 0: never. Smaller files than these would hold hardly an event.
+        #[flag = "file-size"]
+        file_bytes_max: u64 [zero or FILE_BYTES_MIN..=1 << 44] = 2_000_000_000,
+        /// For files, here or at the mover: a new one after so many events. 0: never.
+        #[flag = "file-events"]
+        file_events_max: u64 [0..=1 << 44] = 0,
+        /// For files, here or at the mover: a new one after so long. 0: never.
+        #[flag = "file-time"]
+        file_s_max: u64 [0..=31_536_000] = 0,
+        /// For files: flush each block to the device before it counts as written, against power loss.
+        sync: bool = false,
+        /// For tcp: where the mover listens.
+        address: Option<SocketAddr> => "required for tcp",
+        /// For tcp: how long a silent mover is waited for; then the connection is made anew, and at the end of a run what it has not acknowledged is a named loss.
+        #[flag = "mover-timeout"]
+        patience_ms: u64 [1..=3_600_000] = 10_000 => "`10000` for tcp",
     }
 }
 
@@ -44,11 +88,11 @@ const TCP_KEYS: [&str; 2] = ["address", "patience_ms"];
 const QUEUE_KEYS: [&str; 3] = ["queue_bytes", "full", "block_ms_max"];
 
 /// All sinks; files in the run's directory where the file names none.
-pub(super) fn read(blocks: &[Block<'_, '_>], run_dir: &Path) -> Vec<SinkPlan> {
+pub(super) fn read(blocks: &[(SinkSettings, Block<'_, '_>)], run_dir: &Path) -> Vec<SinkPlan> {
     if blocks.is_empty() {
         return vec![presets::file_sink(run_dir.to_path_buf(), "be")];
     }
-    if let Some(block) = blocks.get(SINKS_MAX) {
+    if let Some((_, block)) = blocks.get(SINKS_MAX) {
         block.complain_whole(
             &format!("{} sinks are too many", blocks.len()),
             &format!("at most {SINKS_MAX} sinks"),
@@ -57,8 +101,8 @@ pub(super) fn read(blocks: &[Block<'_, '_>], run_dir: &Path) -> Vec<SinkPlan> {
     }
     let mut kinds: HashMap<&str, usize> = HashMap::new();
     let mut sinks = Vec::new();
-    for block in blocks {
-        let Some(kind) = block.one_of::<SinkWord>("kind") else {
+    for (said, block) in blocks {
+        let Some(kind) = said.kind else {
             if !block.has("kind") {
                 let right = "kind = \"file\", \"null\" or \"tcp\"";
                 block.complain_whole(
@@ -76,19 +120,35 @@ pub(super) fn read(blocks: &[Block<'_, '_>], run_dir: &Path) -> Vec<SinkPlan> {
         } else {
             format!("{}{number}", kind.name())
         };
-        sinks.push(one(block, kind, default_name, run_dir));
+        sinks.push(one(said, block, kind, default_name, run_dir));
     }
     refuse_twins(blocks, &sinks);
     sinks
 }
 
-fn one(block: &Block<'_, '_>, kind: SinkWord, default_name: String, run_dir: &Path) -> SinkPlan {
+fn one(
+    said: &SinkSettings,
+    block: &Block<'_, '_>,
+    kind: SinkWord,
+    default_name: String,
+    run_dir: &Path,
+) -> SinkPlan {
     let mut sink = match kind {
         SinkWord::Null => presets::null_sink(),
-        SinkWord::Tcp => presets::tcp_sink(address(block)),
-        SinkWord::File => presets::file_sink(run_dir.to_path_buf(), "be"),
+        SinkWord::Tcp => SinkPlan {
+            kind: SinkKind::Tcp(said.tcp(peer(said, block))),
+            ..presets::tcp_sink(NOBODY.into())
+        },
+        SinkWord::File => {
+            let directory = said.directory.clone();
+            let directory = directory.unwrap_or_else(|| run_dir.to_path_buf());
+            SinkPlan {
+                kind: SinkKind::File(said.file(directory)),
+                ..presets::file_sink(PathBuf::new(), "")
+            }
+        }
     };
-    sink.name = block.name("name").unwrap_or(default_name);
+    sink.name = said.name.clone().unwrap_or(default_name);
     let idle = |keys: &[&str], because| keys.iter().for_each(|key| block.idle(key, because));
     if kind != SinkWord::File {
         idle(&FILE_KEYS, "this sink writes no files here");
@@ -101,19 +161,14 @@ fn one(block: &Block<'_, '_>, kind: SinkWord, default_name: String, run_dir: &Pa
         idle(&QUEUE_KEYS, "a null sink takes everything at once");
         return sink;
     }
-    sink.queue_bytes = block.integer("queue_bytes").unwrap_or(sink.queue_bytes);
-    sink.backpressure = backpressure(block, sink.backpressure);
-    match &mut sink.kind {
-        SinkKind::Null => {}
-        SinkKind::File(file) => read_file(block, file),
-        SinkKind::Tcp(tcp) => read_tcp(block, tcp),
-    }
+    sink.queue_bytes = said.queue_bytes;
+    sink.backpressure = backpressure(said, block, sink.backpressure);
     sink
 }
 
 /// What `full` says, or what the kind of sink does without it.
-fn backpressure(block: &Block<'_, '_>, usual: Backpressure) -> Backpressure {
-    let drops = match block.one_of("full") {
+fn backpressure(said: &SinkSettings, block: &Block<'_, '_>, usual: Backpressure) -> Backpressure {
+    let drops = match said.full {
         Some(FullWord::Drop) => true,
         Some(FullWord::Block) => false,
         None => usual == Backpressure::Drop,
@@ -122,12 +177,16 @@ fn backpressure(block: &Block<'_, '_>, usual: Backpressure) -> Backpressure {
         block.idle("block_ms_max", "full = \"drop\" never blocks");
         return Backpressure::Drop;
     }
-    let limit_ms = block.integer("block_ms_max").unwrap_or(10_000);
-    Backpressure::Block { limit_ms }
+    Backpressure::Block {
+        limit_ms: said.block_ms_max,
+    }
 }
 
+/// Stands for an address that is not said.
+const NOBODY: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
+
 /// Where a remote mover listens.
-fn address(block: &Block<'_, '_>) -> SocketAddr {
+fn peer(said: &SinkSettings, block: &Block<'_, '_>) -> SocketAddr {
     if !block.has("address") {
         block.complain_whole(
             "it does not say where to connect to",
@@ -135,8 +194,7 @@ fn address(block: &Block<'_, '_>) -> SocketAddr {
             "add address",
         );
     }
-    let given = block.socket("address");
-    if given.is_some_and(|address| address.port() == 0) {
+    if said.address.is_some_and(|address| address.port() == 0) {
         block.complain(
             "address",
             "port 0 is none that can be connected to",
@@ -144,41 +202,75 @@ fn address(block: &Block<'_, '_>) -> SocketAddr {
             "write the port of the mover's --listen",
         );
     }
-    given.unwrap_or_else(|| ([127, 0, 0, 1], 1).into())
+    said.address.unwrap_or_else(|| NOBODY.into())
 }
 
-fn read_tcp(block: &Block<'_, '_>, tcp: &mut TcpPlan) {
-    let set = |name, value: &mut u64| *value = block.integer(name).unwrap_or(*value);
-    set("file_bytes_max", &mut tcp.bytes_max);
-    set("file_events_max", &mut tcp.events_max);
-    set("file_s_max", &mut tcp.seconds_max);
-    set("patience_ms", &mut tcp.patience_ms);
+impl SinkSettings {
+    /// A sink at the remote mover `peer`.
+    pub(crate) fn tcp(&self, peer: SocketAddr) -> TcpPlan {
+        TcpPlan {
+            peer,
+            bytes_max: self.file_bytes_max,
+            events_max: self.file_events_max,
+            seconds_max: self.file_s_max,
+            patience_ms: self.patience_ms,
+        }
+    }
+
+    /// A sink of files in `directory`.
+    pub(crate) fn file(&self, directory: PathBuf) -> FilePlan {
+        FilePlan {
+            directory,
+            prefix: self.prefix.clone(),
+            builder_number: self.builder_number,
+            bytes_max: self.file_bytes_max,
+            events_max: self.file_events_max,
+            seconds_max: self.file_s_max,
+            sync: self.sync,
+        }
+    }
 }
 
-fn read_file(block: &Block<'_, '_>, file: &mut FilePlan) {
-    let set = |name, value: &mut u64| *value = block.integer(name).unwrap_or(*value);
-    set("file_bytes_max", &mut file.bytes_max);
-    set("file_events_max", &mut file.events_max);
-    set("file_s_max", &mut file.seconds_max);
-    if let Some(directory) = block.path("directory") {
-        file.directory = directory;
+impl SinkPlan {
+    /// Changes what a block of the file would say of the sink. Keys of other kinds of sinks change nothing.
+    pub fn change(&mut self, change: impl FnOnce(&mut SinkSettings)) {
+        let mut said = SinkSettings {
+            queue_bytes: self.queue_bytes,
+            ..SinkSettings::default()
+        };
+        match &mut self.kind {
+            SinkKind::Null => return,
+            SinkKind::File(file) => {
+                said.prefix.clone_from(&file.prefix);
+                said.builder_number = file.builder_number;
+                said.file_bytes_max = file.bytes_max;
+                said.file_events_max = file.events_max;
+                said.file_s_max = file.seconds_max;
+                said.sync = file.sync;
+                change(&mut said);
+                *file = said.file(file.directory.clone());
+            }
+            SinkKind::Tcp(tcp) => {
+                said.file_bytes_max = tcp.bytes_max;
+                said.file_events_max = tcp.events_max;
+                said.file_s_max = tcp.seconds_max;
+                said.patience_ms = tcp.patience_ms;
+                change(&mut said);
+                *tcp = said.tcp(tcp.peer);
+            }
+        }
+        self.queue_bytes = said.queue_bytes;
     }
-    if let Some(prefix) = block.name("prefix") {
-        file.prefix = prefix;
-    }
-    let number = block.integer("builder_number").map(u8::try_from);
-    file.builder_number = number.and_then(Result::ok).unwrap_or(file.builder_number);
-    file.sync = block.flag("sync").unwrap_or(file.sync);
 }
 
 /// Two sinks of one name, or two that would write the same files.
-fn refuse_twins(blocks: &[Block<'_, '_>], sinks: &[SinkPlan]) {
+fn refuse_twins(blocks: &[(SinkSettings, Block<'_, '_>)], sinks: &[SinkPlan]) {
     if blocks.len() != sinks.len() {
         return;
     }
     let mut names: HashMap<&str, usize> = HashMap::new();
     let mut files: HashMap<(&PathBuf, &str, u8), usize> = HashMap::new();
-    for (block, sink) in blocks.iter().zip(sinks) {
+    for ((_, block), sink) in blocks.iter().zip(sinks) {
         if let Some(line) = names.insert(&sink.name, block.line()) {
             let wrong = format!("the sink of line {line} is called {:?} too", sink.name);
             block.complain(

@@ -1,14 +1,49 @@
 //! The `[[sources]]` blocks: who sends, on which port, told apart how.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use forebay_evb::SOURCES_MAX;
-use forebay_run::config::block::Block;
+use forebay_run::config::Block;
+use forebay_run_net::Address;
+use forebay_settings::settings;
 
 use crate::config::elinks;
-use crate::plan::{SourceKey, SourcePlan};
+use crate::plan::stages::SOURCE_QUEUE_BYTES;
+use crate::plan::{ReceiverPlan, SourceKey, SourcePlan};
 use crate::presets;
+
+settings! {
+    /// Who sends. A block is one source or several alike: on ports of their own (`base_port` with `count`, or `ports`), or together on one `port`, told apart by `sub_event_ids` or `senders`; or they are the `elinks` of a link readout.
+    pub struct SourceSettings in [[sources]] {
+        /// Name in accounts and reports; a block of several numbers them from 0. Unnamed blocks are numbered through.
+        name: Option<String> => "`\"source\"`",
+        /// How many, on ports one after the other; with `base_port`.
+        count: usize [1..=1024] = 1,
+        /// First port. 0: any free ports.
+        base_port: Option<u16> [0..=65535] => "—",
+        /// A port for each source, when they do not follow each other.
+        ports: Vec<u16> [1..=65535] = Vec::new() => "—",
+        /// One port: of one source, or of all sources of `sub_event_ids` or `senders`. 0: any free port.
+        port: Option<u16> [0..=65535] => "—",
+        /// Sources on `port` told apart by the id of the first sub-event in a message.
+        sub_event_ids: Vec<u32> [0..=0xffff_ffff] = Vec::new() => "—",
+        /// Sources on `port` told apart by the sender's address and port.
+        senders: Vec<SocketAddr> = Vec::new() => "—",
+        /// E-links of link readout, each of them a source: `forebay tohost` publishes their chunks at `address`.
+        elinks: Vec<u16> [0..=2047] = Vec::new() => "—",
+        /// Where they are published.
+        address: Option<Address> => "required with elinks",
+        /// With elinks: the detector in their fids, as to-host is told.
+        detector: u8 [0..=255] = 0,
+        /// With elinks: the connector in their fids, as to-host is told.
+        connector: u16 [0..=65535] = 0,
+        /// Address to listen on.
+        bind: Option<IpAddr> => "that of [receiver]",
+        /// Queue of each source of the block.
+        queue_bytes: Option<u64> [pow2 SOURCE_QUEUE_BYTES] => "that of [receiver]",
+    }
+}
 
 /// Ports and sources of a file.
 #[derive(Debug, Default)]
@@ -30,23 +65,20 @@ struct Draft {
 }
 
 /// All sources; their queues are filled in later, when it is known how many there are.
-pub(super) fn read(blocks: &[Block<'_, '_>], receiver: &Block<'_, '_>) -> Sources {
-    let bind = receiver
-        .address("bind")
-        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+pub(super) fn read(blocks: &[(SourceSettings, Block<'_, '_>)], receiver: &ReceiverPlan) -> Sources {
     let mut all = Sources::default();
-    for (index, block) in blocks.iter().enumerate() {
+    for (index, (said, block)) in blocks.iter().enumerate() {
         if block.has("elinks") {
-            all.add_elinks(block, index);
+            all.add_elinks(said, block, index);
             continue;
         }
         elinks::idle(block);
-        let bind = block.address("bind").unwrap_or(bind);
-        let drafts = drafts(block);
+        let bind = said.bind.unwrap_or(receiver.bind);
+        let drafts = drafts(said, block);
         if !all.has_room(block, drafts.len()) {
             return all;
         }
-        all.add(block, index, bind, &drafts);
+        all.add((said, block), index, bind, &drafts);
     }
     all
 }
@@ -66,12 +98,17 @@ impl Sources {
     }
 
     /// Adds the sources of one block; `ring_bytes` holds the block's number until the queues are filled in.
-    fn add(&mut self, block: &Block<'_, '_>, index: usize, bind: IpAddr, drafts: &[Draft]) {
-        let given = block.name("name");
+    fn add(
+        &mut self,
+        (said, block): (&SourceSettings, &Block<'_, '_>),
+        index: usize,
+        bind: IpAddr,
+        drafts: &[Draft],
+    ) {
         // Port 0 is any free port: one for all of a block told apart by a key, one for each source else.
         let mut shared = None;
         for (number, draft) in drafts.iter().enumerate() {
-            let name = match &given {
+            let name = match &said.name {
                 None => format!("source{}", self.sources.len()),
                 Some(name) if drafts.len() == 1 => name.clone(),
                 Some(name) => format!("{name}{number}"),
@@ -183,16 +220,16 @@ impl Sources {
 }
 
 /// The sources of one block.
-fn drafts(block: &Block<'_, '_>) -> Vec<Draft> {
+fn drafts(said: &SourceSettings, block: &Block<'_, '_>) -> Vec<Draft> {
     let ways: Vec<&str> = ["base_port", "ports", "port"]
         .into_iter()
         .filter(|key| block.has(key))
         .collect();
     let right = "base_port with count, or ports, or port";
     match ways.as_slice() {
-        ["base_port"] => row_of_ports(block),
-        ["ports"] => list_of_ports(block),
-        [_] => one_port(block),
+        ["base_port"] => row_of_ports(said, block),
+        ["ports"] => list_of_ports(said, block),
+        [_] => one_port(said, block),
         [] => {
             block.complain_whole(
                 "it does not say on which port",
@@ -214,25 +251,23 @@ fn drafts(block: &Block<'_, '_>) -> Vec<Draft> {
     }
 }
 
-fn row_of_ports(block: &Block<'_, '_>) -> Vec<Draft> {
+fn row_of_ports(said: &SourceSettings, block: &Block<'_, '_>) -> Vec<Draft> {
     no_keys(block, "each source has a port of its own");
-    let (Some(base), count) = (
-        block.integer("base_port"),
-        block.integer("count").unwrap_or(1),
-    ) else {
+    let Some(base) = said.base_port else {
         return Vec::new();
     };
+    let count = said.count;
     if base == 0 {
         return vec![
             Draft {
                 port: 0,
                 key: SourceKey::Port
             };
-            count as usize
+            count
         ];
     }
-    let last = base + count - 1;
-    if last > u64::from(u16::MAX) {
+    let last = usize::from(base) + count - 1;
+    if last > usize::from(u16::MAX) {
         let wrong = format!("the last of {count} ports would be {last}");
         let right = format!("at most {} with this count", 65_536 - count);
         block.complain(
@@ -243,7 +278,7 @@ fn row_of_ports(block: &Block<'_, '_>) -> Vec<Draft> {
         );
         return Vec::new();
     }
-    let ports = (base..=last).filter_map(|port| u16::try_from(port).ok());
+    let ports = (base..=u16::MAX).take(count);
     ports
         .map(|port| Draft {
             port,
@@ -252,16 +287,13 @@ fn row_of_ports(block: &Block<'_, '_>) -> Vec<Draft> {
         .collect()
 }
 
-fn list_of_ports(block: &Block<'_, '_>) -> Vec<Draft> {
+fn list_of_ports(said: &SourceSettings, block: &Block<'_, '_>) -> Vec<Draft> {
     no_keys(block, "each source has a port of its own");
     block.idle("count", "ports names each");
-    let ports = block.integers("ports").unwrap_or_default();
-    let ports = ports
-        .into_iter()
-        .filter_map(|port| u16::try_from(port).ok());
+    let ports = said.ports.iter();
     ports
         .map(|port| Draft {
-            port,
+            port: *port,
             key: SourceKey::Port,
         })
         .collect()
@@ -272,30 +304,25 @@ fn no_keys(block: &Block<'_, '_>, because: &str) {
     block.idle("senders", because);
 }
 
-fn one_port(block: &Block<'_, '_>) -> Vec<Draft> {
+fn one_port(said: &SourceSettings, block: &Block<'_, '_>) -> Vec<Draft> {
     block.idle(
         "count",
         "a port is of one source, or of those of sub_event_ids or senders",
     );
-    let Some(port) = block
-        .integer("port")
-        .and_then(|port| u16::try_from(port).ok())
-    else {
+    let Some(port) = said.port else {
         return Vec::new();
     };
     let draft = |key| Draft { port, key };
     match (block.has("sub_event_ids"), block.has("senders")) {
         (false, false) => vec![draft(SourceKey::Port)],
         (true, false) => {
-            let ids = block.integers("sub_event_ids").unwrap_or_default();
-            let ids = ids.into_iter().filter_map(|id| u32::try_from(id).ok());
-            ids.map(|id| draft(SourceKey::SubEventId(id))).collect()
+            let ids = said.sub_event_ids.iter();
+            ids.map(|id| draft(SourceKey::SubEventId(*id))).collect()
         }
         (false, true) => {
-            let senders = block.sockets("senders").unwrap_or_default();
+            let senders = said.senders.iter();
             senders
-                .into_iter()
-                .map(|sender| draft(SourceKey::Sender(sender)))
+                .map(|sender| draft(SourceKey::Sender(*sender)))
                 .collect()
         }
         (true, true) => {
@@ -314,19 +341,13 @@ fn one_port(block: &Block<'_, '_>) -> Vec<Draft> {
 /// Gives each source its queue: that of its block, of the receiver, or a share of what all may take.
 pub(super) fn fill_queues(
     sources: &mut [SourcePlan],
-    blocks: &[Block<'_, '_>],
-    receiver: &Block<'_, '_>,
+    blocks: &[(SourceSettings, Block<'_, '_>)],
+    receiver: &ReceiverPlan,
 ) {
     let share = presets::ring_bytes(sources.len());
-    let general = receiver.integer("queue_bytes").unwrap_or(share);
-    let sizes: Vec<u64> = blocks
-        .iter()
-        .map(|block| block.integer("queue_bytes").unwrap_or(general))
-        .collect();
+    let general = receiver.queue_bytes.unwrap_or(share);
+    let own = |block: u64| blocks.get(block as usize)?.0.queue_bytes;
     for source in sources {
-        source.ring_bytes = sizes
-            .get(source.ring_bytes as usize)
-            .copied()
-            .unwrap_or(general);
+        source.ring_bytes = own(source.ring_bytes).unwrap_or(general);
     }
 }

@@ -11,9 +11,7 @@ use forebay_ledger::{Leak, Words};
 use forebay_link::bytes::{Address, Security};
 use forebay_run::error::RunError;
 use forebay_run::stage::{Report, StageControl};
-use forebay_run_net::{
-    CertificateFiles, Certificates, Entry, NetError, NetSummary, Settings, Subscriber,
-};
+use forebay_run_net::{Certificates, Entry, NetError, NetSummary, Settings, Subscriber};
 use forebay_sys::clock;
 
 use super::{DRAIN_LIMIT_NS, SLEEP};
@@ -72,8 +70,8 @@ fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> 
         gathers: true,
         ..Settings::default()
     };
-    settings.messages.buffer_bytes = elinks.buffer_bytes;
-    settings.messages.buffer_count = elinks.buffer_count;
+    settings.messages.buffer_bytes = elinks.said.buffer_bytes;
+    settings.messages.buffer_count = elinks.said.buffer_count;
     // A stage that was killed has left its own behind.
     settings.out = Some(plan.run_dir.join(format!("elinks-{}", std::process::id())));
     settings.security = security(elinks)?;
@@ -87,20 +85,11 @@ fn subscriber(plan: &Plan, elinks: &ElinksPlan) -> Result<Subscriber, RunError> 
 }
 
 fn security(elinks: &ElinksPlan) -> Result<Security, RunError> {
-    let Some([certificate, key, authority]) = elinks.certificates.clone() else {
-        return Ok(match elinks.plain {
-            true => Security::Plain,
-            false => Security::PlainOnLoopback,
-        });
-    };
-    let files = CertificateFiles {
-        certificate,
-        key,
-        authority,
-    };
-    let certificates =
-        Certificates::load(&files).map_err(|error| EvbError::from(Box::new(error)))?;
-    Ok(Security::Tls(certificates))
+    let said = &elinks.said.security;
+    let certificates = said.files().map(|files| Certificates::load(&files));
+    let certificates = certificates.transpose();
+    let certificates = certificates.map_err(|error| EvbError::from(Box::new(error)))?;
+    Ok(said.with(certificates))
 }
 
 fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), RunError> {

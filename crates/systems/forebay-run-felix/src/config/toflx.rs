@@ -1,103 +1,101 @@
 //! To-flx's file.
 
-use std::path::Path;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use forebay_msg::Config;
-use forebay_run::config::block::Block;
-use forebay_run::config::mistake::Mistakes;
-use forebay_run::config::page::Page;
-use forebay_run::config::{ConfigError, Source};
-use forebay_run_net::Settings;
-use forebay_run_net::section::security;
+use forebay_run::config::{Block, ConfigFile, Document, Sections};
+use forebay_run_net::section::SecuritySettings;
+use forebay_run_net::{Address, Settings};
+use forebay_settings::{Settings as _, settings};
 
-use super::sections::{TOFLX, TOFLX_DEVICES, TOFLX_SECTIONS};
 use crate::toflx::{CardTarget, ToFlxPlan};
 
-/// Reads to-flx's file.
-///
-/// `said` are keys of the command line, see [`Source::read`].
-///
-/// # Errors
-/// It cannot be read, or has mistakes: all of them are told.
-pub fn load_toflx(path: &Path, said: &[String]) -> Result<ToFlxPlan, ConfigError> {
-    Ok(of_source(&Source::read(path, said)?)?)
-}
-
-/// Reads the text of to-flx's file called `file`.
-///
-/// # Errors
-/// All mistakes in it.
-pub fn parse_toflx(file: &str, text: &str) -> Result<ToFlxPlan, Mistakes> {
-    of_source(&Source::of_text(file, text))
-}
-
-fn of_source(source: &Source) -> Result<ToFlxPlan, Mistakes> {
-    let page = Page::new(source, &TOFLX_SECTIONS);
-    let plan = toflx(&page);
-    page.conclude(plan)
-}
-
-fn toflx(page: &Page<'_>) -> Option<ToFlxPlan> {
-    let table = page.parse()?;
-    let root = table.get_ref();
-    page.check_sections(root);
-    let whole = page.one(root, &TOFLX);
-    let blocks = page.many(root, &TOFLX_DEVICES);
-    if blocks.is_empty() {
-        whole.complain_whole(
-            "no card is named",
-            "one [[devices]] block or more",
-            "add [[devices]] with socket = \"card0.sock\"",
-        );
+settings! {
+    /// To-flx as a whole.
+    pub struct ToFlxSettings in [toflx] {
+        /// Where senders connect (`forebay net send`), over any backend. Tags are 64-bit fids, with the bit of the direction to the front end.
+        address: Option<Address>,
+        /// Where ledger and record lie, and below it those of the end point. Made if it is not there.
+        directory: PathBuf = "forebay-toflx".into(),
+        /// Serves Prometheus' text format at GET /metrics there.
+        metrics: Option<SocketAddr> => "not served",
+        /// Longest message; a longer one is lost by name. What a card takes is its limit, too.
+        message_bytes_max: Option<usize> [1..=1 << 20] => "what each card takes",
+        /// How long a card that is not there yet is waited for, and one that was lost.
+        card_wait_s: u64 [0..=1_000_000] = 10,
+        /// How long the end may take until the cards have taken everything.
+        drain_s: u64 [0..=3600] = 10,
+        /// Network buffers of each sender: the longest message that can come.
+        buffer_bytes: u32 [64..=Config::BUFFER_BYTES_MOST] = Config::default().buffer_bytes,
+        /// How many of them: so much is on its way when a full card holds a sender back.
+        buffer_count: u32 [1..=Config::BUFFER_COUNT_MOST] = Config::default().buffer_count,
+        /// Senders at a time.
+        senders_max: usize [1..=4096] = 128,
+        /// Ends the run after so long.
+        duration_s: Option<u64> [1..=31_536_000] => "until the cards end, Ctrl-C or SIGTERM",
+        ..security: SecuritySettings,
     }
-    if !whole.has("address") {
-        whole.complain_whole(
-            "its address is not named",
-            "the address at which senders connect",
-            "add address = \"shm://toflx\"",
-        );
+}
+
+settings! {
+    /// Cards that are written. A fid names its card by detector and connector.
+    pub struct CardSettings in [[devices]] {
+        /// Where the card is opened.
+        socket: Option<PathBuf>,
+        /// Detector in the fids of its E-links.
+        detector: u8 [0..=255] = 0,
+        /// Connector in the fids of its E-links.
+        connector: u16 [0..=65_535] = 0,
     }
-    let mut cards: Vec<CardTarget> = Vec::new();
-    for block in &blocks {
-        if let Some(card) = device(block, &cards) {
-            cards.push(card);
+}
+
+impl ConfigFile for ToFlxPlan {
+    const SECTIONS: Sections = &[ToFlxSettings::SECTION, CardSettings::SECTION];
+
+    fn of(document: &Document<'_>) -> Option<Self> {
+        let (said, whole) = document.one::<ToFlxSettings>();
+        let blocks = document.many::<CardSettings>();
+        if blocks.is_empty() {
+            whole.complain_whole(
+                "no card is named",
+                "one [[devices]] block or more",
+                "add [[devices]] with socket = \"card0.sock\"",
+            );
         }
+        if !whole.has("address") {
+            whole.complain_whole(
+                "its address is not named",
+                "the address at which senders connect",
+                "add address = \"shm://toflx\"",
+            );
+        }
+        let mut cards: Vec<CardTarget> = Vec::new();
+        for (card, block) in blocks {
+            if let Some(card) = target(card, &block, &cards) {
+                cards.push(card);
+            }
+        }
+        Some(Self {
+            cards,
+            address: said.address.clone()?,
+            settings: Settings {
+                messages: Config {
+                    buffer_bytes: said.buffer_bytes,
+                    buffer_count: said.buffer_count,
+                    ..Config::default()
+                },
+                connections_max: said.senders_max,
+                security: said.security.with(said.security.certificates(&whole)),
+                out: Some(said.directory.join("receiver")),
+                ..Settings::default()
+            },
+            said,
+        })
     }
-    let usual = Config::default();
-    let of = |name, otherwise: u32| whole.integer(name).map_or(otherwise, |value| value as u32);
-    let messages = Config {
-        buffer_bytes: of("buffer_bytes", usual.buffer_bytes),
-        buffer_count: of("buffer_count", usual.buffer_count),
-        ..usual
-    };
-    let seconds = |name| whole.integer(name).map(Duration::from_secs);
-    let usual_wait = Duration::from_secs(10);
-    let out = whole
-        .path("directory")
-        .unwrap_or_else(|| "forebay-toflx".into());
-    Some(ToFlxPlan {
-        cards,
-        address: whole.link("address")?,
-        settings: Settings {
-            messages,
-            connections_max: of("senders_max", 128) as usize,
-            security: security(&whole),
-            out: Some(out.join("receiver")),
-            ..Settings::default()
-        },
-        out: Some(out),
-        metrics: whole.socket("metrics"),
-        message_bytes_max: whole
-            .integer("message_bytes_max")
-            .map(|bytes| bytes as usize),
-        card_wait: seconds("card_wait_s").unwrap_or(usual_wait),
-        drain: seconds("drain_s").unwrap_or(usual_wait),
-        duration: seconds("duration_s"),
-    })
 }
 
-fn device(block: &Block<'_, '_>, before: &[CardTarget]) -> Option<CardTarget> {
+fn target(card: CardSettings, block: &Block<'_, '_>, before: &[CardTarget]) -> Option<CardTarget> {
     if !block.has("socket") {
         block.complain_whole(
             "its socket is not named",
@@ -106,9 +104,9 @@ fn device(block: &Block<'_, '_>, before: &[CardTarget]) -> Option<CardTarget> {
         );
     }
     let card = CardTarget {
-        detector: block.integer("detector").unwrap_or(0) as u8,
-        connector: block.integer("connector").unwrap_or(0) as u16,
-        socket: block.path("socket")?,
+        detector: card.detector,
+        connector: card.connector,
+        socket: card.socket?,
     };
     let same = |one: &&CardTarget| {
         [u16::from(one.detector), one.connector] == [u16::from(card.detector), card.connector]
@@ -125,34 +123,43 @@ fn device(block: &Block<'_, '_>, before: &[CardTarget]) -> Option<CardTarget> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_run::config::parse;
+
     use super::*;
 
     #[test]
     fn the_example_is_as_it_says() {
         let text = include_str!("../../../../../examples/toflx.toml");
-        let plan = parse_toflx("toflx.toml", text).unwrap();
+        let plan = parse::<ToFlxPlan>("toflx.toml", text).unwrap();
         assert_eq!(
             (plan.cards.len(), plan.address.to_string()),
             (1, "shm://toflx".into())
         );
-        assert_eq!((plan.cards[0].detector, plan.message_bytes_max), (0, None));
+        assert_eq!(
+            (plan.cards[0].detector, plan.said.message_bytes_max),
+            (0, None)
+        );
         // What is commented out is the default: it changes nothing.
         let lines = text.lines().map(|line| match line.strip_prefix("# ") {
             Some(key) if key.contains(" = ") && !key.contains('`') => key,
             _ => line,
         });
         let written: Vec<&str> = lines.collect();
-        let same = parse_toflx("toflx.toml", &written.join("\n")).unwrap();
-        assert_eq!(same.settings.messages, plan.settings.messages);
-        assert_eq!(
-            (same.card_wait, same.drain, same.out),
-            (plan.card_wait, plan.drain, plan.out)
-        );
+        let same = parse::<ToFlxPlan>("toflx.toml", &written.join("\n")).unwrap();
+        let without_metrics = ToFlxSettings {
+            metrics: None,
+            ..same.said
+        };
+        assert_eq!(without_metrics, plan.said);
     }
 
     #[test]
     fn mistakes_are_told_with_what_would_be_right() {
-        let told = |text: &str| parse_toflx("toflx.toml", text).unwrap_err().to_string();
+        let told = |text: &str| {
+            parse::<ToFlxPlan>("toflx.toml", text)
+                .unwrap_err()
+                .to_string()
+        };
         let empty = told("[toflx]\n");
         assert!(empty.contains("no card is named"), "{empty}");
         assert!(empty.contains("its address is not named"), "{empty}");

@@ -1,78 +1,85 @@
 //! To-host's file.
 
-use std::path::Path;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use forebay_msg::Config;
-use forebay_run::config::block::Block;
-use forebay_run::config::mistake::Mistakes;
-use forebay_run::config::page::Page;
-use forebay_run::config::{ConfigError, Source};
-use forebay_run_net::Settings;
-use forebay_run_net::section::security;
+use forebay_run::config::{Block, ConfigFile, Document, Sections};
+use forebay_run_net::section::SecuritySettings;
+use forebay_run_net::{Address, Settings};
+use forebay_settings::{Settings as _, settings};
 
-use super::sections::{DEVICES, TOHOST, TOHOST_SECTIONS};
 use crate::tohost::{DevicePlan, ToHostFile};
 
-/// Reads to-host's file.
-///
-/// `said` are keys of the command line, see [`Source::read`].
-///
-/// # Errors
-/// It cannot be read, or has mistakes: all of them are told.
-pub fn load_tohost(path: &Path, said: &[String]) -> Result<ToHostFile, ConfigError> {
-    Ok(of_source(&Source::read(path, said)?)?)
-}
-
-/// Reads the text of to-host's file called `file`.
-///
-/// # Errors
-/// All mistakes in it.
-pub fn parse_tohost(file: &str, text: &str) -> Result<ToHostFile, Mistakes> {
-    of_source(&Source::of_text(file, text))
-}
-
-fn of_source(source: &Source) -> Result<ToHostFile, Mistakes> {
-    let page = Page::new(source, &TOHOST_SECTIONS);
-    let plan = tohost(&page);
-    page.conclude(plan)
-}
-
-fn tohost(page: &Page<'_>) -> Option<ToHostFile> {
-    let table = page.parse()?;
-    let root = table.get_ref();
-    page.check_sections(root);
-    let whole = page.one(root, &TOHOST);
-    let blocks = page.many(root, &DEVICES);
-    if blocks.is_empty() {
-        whole.complain_whole(
-            "no card is named",
-            "one [[devices]] block or more",
-            "add [[devices]] with socket = \"card0.sock\" and address = \"shm://felix\"",
-        );
+settings! {
+    /// To-host as a whole.
+    pub struct ToHostSettings in [tohost] {
+        /// Where ledger and record lie, and below it those of each publisher. Made if it is not there.
+        directory: PathBuf = "forebay-tohost".into(),
+        /// Serves Prometheus' text format at GET /metrics there.
+        metrics: Option<SocketAddr> => "not served",
+        /// Detector in the 64-bit fids, which are the tags.
+        detector: u8 [0..=255] = 0,
+        /// Connector in the fids.
+        connector: u16 [0..=65_535] = 0,
+        /// Opens a DMA buffer when so many have subscribed to it: what comes before is dropped by name otherwise.
+        subscribers_min: usize [0..=4096] = 0,
+        /// How long a card that is not there yet is waited for.
+        card_wait_s: u64 [0..=1_000_000] = 10,
+        /// Longest chunk that is joined of several blocks; what is beyond is dropped by name.
+        chunk_bytes_max: usize [1..=64 << 20] = forebay_readout::Config::default().chunk_bytes_max,
+        /// Ends the run after so long.
+        duration_s: Option<u64> [1..=31_536_000] => "until the cards end, Ctrl-C or SIGTERM",
     }
-    let out = whole.path("directory");
-    let mut devices: Vec<DevicePlan> = Vec::new();
-    for block in &blocks {
-        devices.extend(device(block, &devices));
-    }
-    let seconds = |name| whole.integer(name).map(Duration::from_secs);
-    Some(ToHostFile {
-        out: Some(out.unwrap_or_else(|| "forebay-tohost".into())),
-        metrics: whole.socket("metrics"),
-        duration: seconds("duration_s"),
-        detector: whole.integer("detector").unwrap_or(0) as u8,
-        connector: whole.integer("connector").unwrap_or(0) as u16,
-        subscribers_min: whole.integer("subscribers_min").unwrap_or(0) as usize,
-        card_wait: seconds("card_wait_s").unwrap_or(Duration::from_secs(10)),
-        decoder: forebay_readout::Config {
-            chunk_bytes_max: whole.integer("chunk_bytes_max").unwrap_or(1 << 20) as usize,
-        },
-        devices,
-    })
 }
 
-fn device(block: &Block<'_, '_>, before: &[DevicePlan]) -> Option<DevicePlan> {
+settings! {
+    /// Cards that are read. Each DMA buffer has a thread and an address of its own.
+    pub struct DeviceSettings in [[devices]] {
+        /// Where the card is opened.
+        socket: Option<PathBuf>,
+        /// Which of its buffers: others may be read by other processes.
+        dma_buffers: Option<Vec<usize>> [0..=7] => "all that the card has",
+        /// Where the first of them is published; the n-th further one n ports higher, or with `-n` behind the name.
+        address: Option<Address>,
+        /// Network buffers of each subscriber: chunks are gathered in them.
+        buffer_bytes: u32 [64..=Config::BUFFER_BYTES_MOST] = Config::default().buffer_bytes,
+        /// How many of them.
+        buffer_count: u32 [1..=Config::BUFFER_COUNT_MOST] = Config::default().buffer_count,
+        /// Over shared memory: chunks from so many bytes on, within one block, are not copied; subscribers look at them in the card's DMA buffer, and the block is given back when all have. 0: all are copied.
+        by_reference_bytes: usize [zero or 1..=65_535] = 0,
+        /// A network buffer goes out at the latest so long after its first chunk.
+        flush_us: u64 [1..=10_000_000] = Config::default().flush_ns / 1000,
+        /// How long a subscriber of the policy block may hold the card up before it is let go.
+        block_ms: u64 [1..=3_600_000] = Config::default().block_ns / 1_000_000,
+        /// Subscribers of each buffer at a time.
+        subscribers_max: usize [1..=4096] = 128,
+        ..security: SecuritySettings,
+    }
+}
+
+impl ConfigFile for ToHostFile {
+    const SECTIONS: Sections = &[ToHostSettings::SECTION, DeviceSettings::SECTION];
+
+    fn of(document: &Document<'_>) -> Option<Self> {
+        let (said, whole) = document.one::<ToHostSettings>();
+        let blocks = document.many::<DeviceSettings>();
+        if blocks.is_empty() {
+            whole.complain_whole(
+                "no card is named",
+                "one [[devices]] block or more",
+                "add [[devices]] with socket = \"card0.sock\" and address = \"shm://felix\"",
+            );
+        }
+        let mut devices: Vec<DevicePlan> = Vec::new();
+        for (device, block) in blocks {
+            devices.extend(read(device, &block, &devices));
+        }
+        Some(Self { said, devices })
+    }
+}
+
+fn read(said: DeviceSettings, block: &Block<'_, '_>, before: &[DevicePlan]) -> Option<DevicePlan> {
     for name in ["socket", "address"] {
         if !block.has(name) {
             block.complain_whole(
@@ -82,32 +89,23 @@ fn device(block: &Block<'_, '_>, before: &[DevicePlan]) -> Option<DevicePlan> {
             );
         }
     }
-    let usual = Config::default();
-    let of = |name, otherwise: u32| block.integer(name).map_or(otherwise, |value| value as u32);
-    let messages = Config {
-        buffer_bytes: of("buffer_bytes", usual.buffer_bytes),
-        buffer_count: of("buffer_count", usual.buffer_count),
-        flush_ns: block.integer("flush_us").unwrap_or(1000) * 1000,
-        block_ns: block.integer("block_ms").unwrap_or(10_000) * 1_000_000,
-        ..usual
-    };
-    let subscribers_max = of("subscribers_max", 128) as usize;
-    let buffers = block.integers("dma_buffers");
-    let buffers = buffers.map(|all| all.iter().map(|number| *number as usize).collect());
     let device = DevicePlan {
-        socket: block.path("socket")?,
-        buffers,
-        by_reference_bytes: block
-            .integer("by_reference_bytes")
-            .filter(|bytes| *bytes > 0)
-            .map(|bytes| bytes as usize),
-        address: block.link("address")?,
         settings: Settings {
-            messages,
-            connections_max: subscribers_max,
-            security: security(block),
+            messages: Config {
+                buffer_bytes: said.buffer_bytes,
+                buffer_count: said.buffer_count,
+                flush_ns: said.flush_us * 1000,
+                block_ns: said.block_ms * 1_000_000,
+                ..Config::default()
+            },
+            connections_max: said.subscribers_max,
+            security: said.security.with(said.security.certificates(block)),
             ..Settings::default()
         },
+        socket: said.socket?,
+        buffers: said.dma_buffers,
+        by_reference_bytes: Some(said.by_reference_bytes).filter(|bytes| *bytes > 0),
+        address: said.address?,
     };
     if !device.address.is_shown() {
         block.idle(
@@ -144,13 +142,15 @@ fn is_read_by(one: &DevicePlan, other: &DevicePlan) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use forebay_run::config::parse;
+
     use super::*;
 
     #[test]
     fn what_two_blocks_cannot_both_have_is_told() {
         let told = |more: &str| {
             let text = format!("[[devices]]\nsocket = \"a\"\naddress = \"shm://x\"\n{more}");
-            parse_tohost("tohost.toml", &text).map_err(|mistakes| mistakes.to_string())
+            parse::<ToHostFile>("tohost.toml", &text).map_err(|mistakes| mistakes.to_string())
         };
         let other = "[[devices]]\nsocket = \"b\"\naddress = \"shm://y\"\n";
         assert_eq!(told(other).unwrap().devices.len(), 2);

@@ -6,8 +6,8 @@ use forebay_ring::{BlockProducer, BlockRingMemory};
 use forebay_wire::felix::{BlockFormat, BlockWriter, Elink, Flags};
 
 use super::*;
-use crate::config::parse_tohost;
 use crate::device::Door;
+use crate::tohost::ToHostFile;
 
 const BLOCKS: u64 = 10;
 const BUFFERS: usize = 2;
@@ -91,7 +91,7 @@ fn what_was_done_before_a_reader_failed_is_told() {
         "[tohost]\ndirectory = {:?}\n[[devices]]\nsocket = {path:?}\ndma_buffers = [0, 1]\naddress = {address:?}\n",
         directory.path().join("out"),
     );
-    let file = parse_tohost("tohost.toml", &text).unwrap();
+    let file = forebay_run::config::parse::<ToHostFile>("tohost.toml", &text).unwrap();
     let plan = file.plan(|| false).unwrap();
     let signals = Arc::new(StopSignals::install().unwrap());
     let tohost = std::thread::spawn(move || run(&plan, &signals, |_, _| {}, |_| {}));

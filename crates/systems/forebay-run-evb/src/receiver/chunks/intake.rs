@@ -118,7 +118,7 @@ impl<'a> Intake<'a> {
             });
         }
         let window = u64::from(plan.builder.window_events);
-        let mut numbers = Unwrap::new(lanes.len(), elinks.l1id_bytes * 8, window);
+        let mut numbers = Unwrap::new(lanes.len(), elinks.said.l1id_bytes * 8, window);
         numbers.resume(book.value(chunks.newest));
         let head = UNIT_HEADER_BYTES + SUB_EVENT_HEADER_BYTES;
         Ok(Self {
@@ -132,8 +132,8 @@ impl<'a> Intake<'a> {
             last: (0, usize::MAX),
             numbers,
             l1id: L1idField {
-                offset: elinks.l1id_offset_bytes as usize,
-                bytes: elinks.l1id_bytes as usize,
+                offset: elinks.said.l1id_offset_bytes as usize,
+                bytes: elinks.said.l1id_bytes as usize,
             },
             trigger_mask: plan.builder_config().trigger_bits.mask(),
             chunk_bytes_max: (plan.receiver.message_bytes_max as usize).saturating_sub(head),

@@ -1,13 +1,13 @@
-//! One file while it is read: its text, and the mistakes found so far.
+//! One file while it is read: its text, its blocks, and the mistakes found so far.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
+use forebay_settings::{Section, Settings};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::block::Block;
-use super::keys::Section;
 use super::mistake::{Mistake, Mistakes, Words};
 use super::source::Source;
 use super::spelling::nearest;
@@ -15,22 +15,46 @@ use super::spelling::nearest;
 /// Most faults in the writing of a file that are told at once: later ones often follow from the first.
 const SYNTAX_FAULTS_SHOWN: usize = 3;
 
+/// The sections of a kind of file.
+pub type Sections = &'static [&'static Section];
+
 /// The file that is read.
-pub struct Page<'a> {
+pub struct Document<'a> {
     source: &'a Source,
     /// The sections that its kind of file has.
-    pub sections: &'static [Section],
+    pub(super) sections: Sections,
+    root: DeTable<'a>,
     mistakes: RefCell<Vec<Mistake>>,
 }
 
-impl<'a> Page<'a> {
-    /// Of a kind of file with these sections.
-    pub fn new(source: &'a Source, sections: &'static [Section]) -> Self {
-        Self {
+impl<'a> Document<'a> {
+    /// What `make` finds in a file with these sections, or all mistakes in it. It is not asked about a file that is no TOML.
+    ///
+    /// # Errors
+    /// All mistakes.
+    pub fn read<T>(
+        source: &'a Source,
+        sections: Sections,
+        make: impl FnOnce(&Self) -> Option<T>,
+    ) -> Result<T, Mistakes> {
+        let (table, errors) = DeTable::parse_recoverable(source.file_text());
+        let mut document = Self {
             source,
             sections,
+            root: DeTable::new(),
             mistakes: RefCell::default(),
-        }
+        };
+        document.note_syntax(&errors);
+        let mut root = table.into_inner();
+        source.lay_over(&document, &mut root);
+        document.root = root;
+        let made = if errors.is_empty() {
+            document.check_sections();
+            make(&document)
+        } else {
+            None
+        };
+        document.conclude(made)
     }
 
     /// Notes a mistake.
@@ -49,8 +73,7 @@ impl<'a> Page<'a> {
         self.mistakes.borrow().is_empty()
     }
 
-    /// What the file says, unless there are mistakes.
-    pub fn conclude<T>(self, value: Option<T>) -> Result<T, Mistakes> {
+    fn conclude<T>(self, value: Option<T>) -> Result<T, Mistakes> {
         let mut mistakes = self.mistakes.into_inner();
         match value {
             Some(value) if mistakes.is_empty() => Ok(value),
@@ -69,9 +92,7 @@ impl<'a> Page<'a> {
         self.source.text()
     }
 
-    /// Reads the text as TOML.
-    pub fn parse(&self) -> Option<Spanned<DeTable<'a>>> {
-        let (mut table, errors) = DeTable::parse_recoverable(self.source.file_text());
+    fn note_syntax(&self, errors: &[toml::de::Error]) {
         for error in errors.iter().take(SYNTAX_FAULTS_SHOWN) {
             let words = Words {
                 wrong: format!("this is not TOML: {}", error.message().replace('\n', ", ")),
@@ -81,13 +102,11 @@ impl<'a> Page<'a> {
             };
             self.note(error.span().unwrap_or(0..0), words);
         }
-        self.source.lay_over(self, table.get_mut());
-        errors.is_empty().then_some(table)
     }
 
     /// Finds what is no section of such a file.
-    pub fn check_sections(&self, root: &DeTable<'a>) {
-        for (key, value) in root {
+    fn check_sections(&self) {
+        for (key, value) in &self.root {
             let name: &str = key.get_ref();
             if self.sections.iter().any(|section| section.name == name) {
                 continue;
@@ -100,7 +119,8 @@ impl<'a> Page<'a> {
                 (_, Some(guess)) => format!("did you mean {}?", self.header(guess)),
                 _ => "take it out; `forebay check --reference` lists all keys".into(),
             };
-            let headers: Vec<_> = self.sections.iter().map(Section::header).collect();
+            let headers = self.sections.iter().map(|section| section.header());
+            let headers: Vec<_> = headers.collect();
             let wrong = if is_table {
                 "there is no such section"
             } else {
@@ -119,21 +139,38 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Whether the file has a section of that name, right or wrong.
+    pub fn has(&self, section: &Section) -> bool {
+        find(&self.root, section.name).is_some()
+    }
+
     /// The section that has a key of that name.
-    pub fn home(&self, name: &str) -> Option<&'static Section> {
-        self.sections
-            .iter()
+    pub(super) fn home(&self, name: &str) -> Option<&'static Section> {
+        let mut sections = self.sections.iter();
+        sections
             .find(|section| section.key(name).is_some())
+            .copied()
     }
 
     fn header(&self, name: &str) -> String {
         let section = self.sections.iter().find(|section| section.name == name);
-        section.map_or_else(String::new, Section::header)
+        section.map_or_else(String::new, |section| section.header())
     }
 
-    /// The one block of a section; an empty one where the file has none.
-    pub fn one<'p>(&'p self, root: &'p DeTable<'a>, section: &'static Section) -> Block<'p, 'a> {
-        let found = find(root, section.name);
+    /// What the one block of a section says, and the block for its rules; an empty one where the file has none.
+    pub fn one<'p, S: Settings>(&'p self) -> (S, Block<'p, 'a>) {
+        let block = self.block(S::SECTION);
+        (block.read(), block)
+    }
+
+    /// The same of all blocks of a section that may stand several times.
+    pub fn many<'p, S: Settings>(&'p self) -> Vec<(S, Block<'p, 'a>)> {
+        let blocks = self.blocks(S::SECTION).into_iter();
+        blocks.map(|block| (block.read(), block)).collect()
+    }
+
+    fn block<'p>(&'p self, section: &'static Section) -> Block<'p, 'a> {
+        let found = find(&self.root, section.name);
         let Some((key, value)) = found else {
             return Block::empty(self, section);
         };
@@ -152,13 +189,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// All blocks of a section that may stand several times.
-    pub fn many<'p>(
-        &'p self,
-        root: &'p DeTable<'a>,
-        section: &'static Section,
-    ) -> Vec<Block<'p, 'a>> {
-        let Some((key, value)) = find(root, section.name) else {
+    fn blocks<'p>(&'p self, section: &'static Section) -> Vec<Block<'p, 'a>> {
+        let Some((key, value)) = find(&self.root, section.name) else {
             return Vec::new();
         };
         let DeValue::Array(blocks) = value.get_ref() else {
@@ -196,6 +228,6 @@ impl<'a> Page<'a> {
 type Entry<'p, 'a> = (&'p Spanned<DeString<'a>>, &'p Spanned<DeValue<'a>>);
 
 /// Key and value of that name.
-pub fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
+pub(super) fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
     table.iter().find(|(key, _)| &**key.get_ref() == name)
 }
