@@ -1,6 +1,6 @@
 //! Settings that are one of several words.
 
-/// Declares a setting that is one of several words, each with its name in files and on the command line, and makes it a [`Choices`].
+/// Declares a setting that is one of several words, each with its name in files and on the command line, and makes it a [`Setting`](crate::Setting).
 #[macro_export]
 macro_rules! choices {
     ($(#[$meta:meta])* $vis:vis enum $enum:ident {
