@@ -16,14 +16,13 @@ use forebay_emu::card::board::Fault;
 use forebay_emu::card::{Card, CardConfig, Dma};
 use forebay_ledger::{Condition, Leak, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
-use forebay_run::child::Parent;
+use forebay_run::Stop;
 use forebay_run::metrics::MetricsServer;
 use forebay_run_felix::device::{
     DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec,
 };
 use forebay_run_felix::trigger_times::{self, TriggerTimes};
 use forebay_sys::clock;
-use forebay_sys::signals::StopSignals;
 
 use crate::card_books::{CardBooks, CardTime};
 use crate::diagnostics::ServedBoard;
@@ -206,10 +205,7 @@ struct Process<'a> {
     door: Door<ServedBoard>,
     warn: &'a mut dyn FnMut(&str),
     books: CardBooks,
-    signals: &'a StopSignals,
-    parent: Parent,
-    /// Who started it as a part of a chain is gone.
-    orphaned: bool,
+    stop: &'a Stop,
     tended_ns: u64,
     /// So far has the board's time come.
     board_ns: u64,
@@ -218,13 +214,13 @@ struct Process<'a> {
     card_ns: u64,
 }
 
-/// Makes the card, and lets it work until it ends or `signals` say so. `ready` is called when it can be opened.
+/// Makes the card, and lets it work until it ends or `stop` say so. `ready` is called when it can be opened.
 ///
 /// # Errors
 /// It cannot be made: the socket, its memory, or the configuration.
 pub fn run(
     plan: &CardPlan,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(&Path),
     mut warn: impl FnMut(&str),
 ) -> Result<CardSummary, EmuError> {
@@ -274,9 +270,7 @@ pub fn run(
         door,
         warn: &mut warn,
         books,
-        signals,
-        parent: Parent::from_env(),
-        orphaned: false,
+        stop,
         tended_ns: 0,
         board_ns: clock::monotonic_ns(),
         committed_ns: 0,
@@ -355,7 +349,7 @@ impl Process<'_> {
     }
 
     fn stops(&self) -> bool {
-        self.signals.count() > 0 || self.orphaned
+        self.stop.is_asked()
     }
 
     /// Notes when triggers were due, before anybody can see their chunks.
@@ -402,7 +396,6 @@ impl Process<'_> {
             self.tend_board(now_ns);
             self.door.serve()?;
             self.hold_buffers();
-            self.orphaned = self.parent.is_gone();
             self.rings.check()?;
         }
         if now_ns >= self.committed_ns + COMMIT_NS {
@@ -428,7 +421,7 @@ impl Process<'_> {
 
     /// Everything goes out and is read, as long as that may take: whether all went out.
     fn finish(&mut self, card_ns: u64) -> Result<bool, EmuError> {
-        let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
+        let (begun, before, asked) = (Instant::now(), self.stop.urgency(), self.stops());
         let mut is_out = false;
         self.from_host.begin_end(&mut self.door);
         loop {
@@ -448,7 +441,7 @@ impl Process<'_> {
             self.tend(now_ns)?;
             let nobody = self.door.readers() == 0;
             let done = is_out && (self.rings.unread() == 0 || nobody && asked);
-            if done || begun.elapsed() >= self.plan.drain || self.signals.count() > stops {
+            if done || begun.elapsed() >= self.plan.drain || self.stop.urgency() > before {
                 return Ok(is_out);
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use forebay_ledger::Closed;
-use forebay_sys::signals::StopSignals;
+use forebay_run::{Stop, Urgency};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use forebay_run_net::Address;
 
 /// How long the chain may take to end after its triggers have.
 const END_LIMIT: Duration = Duration::from_secs(90);
-/// How long an end may take that was asked for once more; who asks a third time does not wait.
+/// How long the processes may take to close their books once they are hurried: they take 3 s at most.
 const HASTE: Duration = Duration::from_secs(5);
 /// Longest path of a socket, in bytes (`sun_path` of Linux without its end).
 const SOCKET_PATH_MAX: usize = 107;
@@ -210,11 +210,11 @@ fn write(path: &Path, text: &str) -> Result<String, RunError> {
     Ok(path.display().to_string())
 }
 
-/// Runs the chain until its triggers have come, or `signals` say so.
+/// Runs the chain until its triggers have come, or `stop` says so.
 ///
 /// # Errors
 /// Files cannot be written, an address is one too many, or a process cannot be started.
-pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, crate::EmuError> {
+pub fn run(plan: &DemoPlan, stop: &Stop) -> Result<DemoSummary, crate::EmuError> {
     fs::create_dir_all(&plan.out).map_err(RunError::file("creating directory", &plan.out))?;
     let plan = &DemoPlan {
         out: plan
@@ -266,7 +266,7 @@ pub fn run(plan: &DemoPlan, signals: &StopSignals) -> Result<DemoSummary, crate:
     }
     swrod.extend(addresses.iter().map(Address::to_string));
     let swrod = start("swrod", &swrod)?;
-    Ok(judge(plan, &watch([card, tohost, swrod], signals)))
+    Ok(judge(plan, &watch([card, tohost, swrod], stop)))
 }
 
 /// Where the DMA buffers are published.
@@ -286,14 +286,14 @@ fn addresses(plan: &DemoPlan) -> Result<Vec<Address>, crate::EmuError> {
 }
 
 /// Waits until the chain has ended, and hands orders on: the card is asked to end, and the others follow.
-fn watch(mut parts: [Part; 3], signals: &StopSignals) -> [Ended; 3] {
-    let mut told = 0;
+fn watch(mut parts: [Part; 3], stop: &Stop) -> [Ended; 3] {
+    let mut told = Urgency::Go;
     let mut until: Option<Instant> = None;
     while !parts.iter_mut().all(Part::has_ended) {
-        let stops = signals.count();
-        if stops > told {
-            told = stops;
-            if stops == 1 {
+        let urgency = stop.urgency();
+        if urgency > told {
+            told = urgency;
+            if urgency == Urgency::Drain {
                 parts[0].stop();
                 until = Some(Instant::now() + END_LIMIT);
             } else {
@@ -315,14 +315,13 @@ fn watch(mut parts: [Part; 3], signals: &StopSignals) -> [Ended; 3] {
             swrod.stop();
         }
         let is_late = until.is_some_and(|until| Instant::now() >= until);
-        if is_late || told > 2 {
+        if is_late || told == Urgency::Now {
             parts.iter().for_each(Part::stop);
             break;
         }
         std::thread::sleep(LOOK);
     }
-    let patience = if told > 2 { Duration::ZERO } else { HASTE };
-    parts.map(|part| part.finish(patience))
+    parts.map(|part| part.finish(HASTE))
 }
 
 /// Holds what the processes say against each other.

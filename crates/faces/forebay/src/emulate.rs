@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Subcommand;
 use forebay_ledger::Reason;
+use forebay_run::Stop;
 use forebay_run_evb::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
 use forebay_run_hades::{self as generator, Booked, FaultRule, GeneratorPlan, GeneratorReport};
 
@@ -193,18 +194,18 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
 
 /// Sends, with books of its own where a directory is named.
 fn send(plan: &GeneratorPlan, out: Option<&Path>) -> Result<GeneratorReport> {
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let leak = forebay_ledger::Leak::off();
     let Some(out) = out else {
-        return Ok(generator::run(plan, None, leak, || signals.count() > 0)?);
+        return Ok(generator::run(plan, None, leak, || stop.is_asked())?);
     };
     let mut warnings = Vec::new();
     let mut books = Booked::of_sender(plan, out, &mut warnings)?;
     for warning in warnings {
         note_line(format_args!("forebay: warning: {warning}"));
     }
-    let report = generator::run(plan, Some(&mut books), leak, || signals.count() > 0)?;
-    let reason = if signals.count() > 0 {
+    let report = generator::run(plan, Some(&mut books), leak, || stop.is_asked())?;
+    let reason = if stop.is_asked() {
         Reason::Requested
     } else {
         Reason::LimitReached

@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use forebay_run::Stop;
 use forebay_run_felix::hops::SWROD;
 use forebay_run_felix::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
 use forebay_run_net::bus::Bus;
@@ -134,7 +134,7 @@ enum PayloadArg {
 }
 
 impl SwrodArgs {
-    fn plan(&self, signals: &Arc<forebay_run::StopSignals>) -> Result<SwrodPlan> {
+    fn plan(&self, stop: &Stop) -> Result<SwrodPlan> {
         let (tags, patterns) = self.which.entries();
         if self.fragments && (tags.is_empty() || !patterns.is_empty()) {
             bail!(
@@ -147,7 +147,7 @@ impl SwrodArgs {
         if self.trigger_times.is_some() && self.payload == PayloadArg::None {
             bail!("--trigger-times needs trigger numbers, which --payload none does not read");
         }
-        let mut settings = self.common.settings_with(Arc::clone(signals), SWROD)?;
+        let mut settings = self.common.settings_with(stop.clone(), SWROD)?;
         settings.messages.slow = self.slow.into();
         Ok(SwrodPlan {
             publishers: match &self.bus {
@@ -170,9 +170,9 @@ impl SwrodArgs {
 }
 
 pub(crate) fn run(args: &SwrodArgs) -> Result<ExitCode> {
-    let signals = Arc::new(forebay_run::signals()?);
-    let plan = args.plan(&signals)?;
-    let report = subscribe(&plan, &signals, |publishers| {
+    let stop = Stop::of_process()?;
+    let plan = args.plan(&stop)?;
+    let report = subscribe(&plan, &stop, |publishers| {
         let publishers = counted(publishers as u64, "publisher");
         note_line(format_args!("forebay: subscribed at {publishers}"));
     })?;

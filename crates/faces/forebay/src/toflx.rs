@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Result;
+use forebay_run::Stop;
 use forebay_run::config::load;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::hops::TOFLX;
@@ -39,12 +39,12 @@ pub(crate) struct ToFlxArgs {
 
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
     let mut plan: ToFlxPlan = load(&args.file, &args.set.keys)?;
-    let signals = Arc::new(forebay_run::signals()?);
+    let stop = Stop::of_process()?;
     plan.settings.leak = leak_of(TOFLX)?;
-    plan.settings.signals = Some(Arc::clone(&signals));
+    plan.settings.stop = Some(stop.clone());
     let summary = toflx::run(
         &plan,
-        &signals,
+        &stop,
         |address| note_line(format_args!("forebay: messages are taken at {address}")),
         |warning| note_line(format_args!("forebay: warning: {warning}")),
     )?;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Result;
+use forebay_run::Stop;
 use forebay_run::config::load;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::hops::TOHOST;
@@ -39,19 +39,19 @@ pub(crate) struct ToHostArgs {
 
 pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
     let file: ToHostFile = load(&args.file, &args.set.keys)?;
-    let signals = Arc::new(forebay_run::signals()?);
-    let mut plan = file.plan(|| signals.count() > 0)?;
+    let stop = Stop::of_process()?;
+    let mut plan = file.plan(|| stop.is_asked())?;
     let leak = leak_of(TOHOST)?;
     for reader in &mut plan.readers {
         // So many items in all, and not in each buffer.
         if reader.number == 0 {
             reader.settings.leak = leak.clone();
         }
-        reader.settings.signals = Some(Arc::clone(&signals));
+        reader.settings.stop = Some(stop.clone());
     }
     let summary = tohost::run(
         &plan,
-        &signals,
+        &stop,
         |buffer, address| {
             note_line(format_args!(
                 "forebay: DMA buffer {buffer} is published at {address}"

@@ -13,13 +13,14 @@ use forebay_report::top::page::{self, Wish};
 use forebay_report::top::sample::Sample;
 use forebay_report::top::terminal;
 use forebay_report::top::view::{State, View, Watch};
+use forebay_run::Stop;
 use forebay_run::run_dir::open_ledger;
 
 use crate::output::{Format, parse_duration};
 
 /// Shortest and longest time between two looks.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(3600));
-/// How often a waiting `--follow` looks for signals.
+/// How often a waiting `--follow` looks for stop.
 const REACTION: Duration = Duration::from_millis(50);
 
 /// Shows a run live: rates, fills, losses by reason and owner, residual, latencies; also after its end.
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
 
 /// One page, or one per interval.
 fn print(args: &TopArgs, reader: &LedgerReader) -> Result<()> {
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let mut watch = Watch::default();
     let first = watch.view(Sample::take(reader)?);
     if first.state != State::Live {
@@ -82,7 +83,7 @@ fn print(args: &TopArgs, reader: &LedgerReader) -> Result<()> {
     let mut next = Instant::now() + args.interval;
     loop {
         // Asked at least once per look, also when a look takes longer than the interval.
-        if signals.count() > 0 {
+        if stop.is_asked() {
             return Ok(());
         }
         let left = next.saturating_duration_since(Instant::now());

@@ -27,6 +27,12 @@ impl Parent {
         Self(named.and_then(|text| text.parse().ok()))
     }
 
+    /// Of what nobody has started.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
     /// Whether there was one, and it is gone.
     #[must_use]
     pub fn is_gone(self) -> bool {

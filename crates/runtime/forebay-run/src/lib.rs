@@ -14,6 +14,7 @@ pub mod ports;
 pub mod removed;
 pub mod run_dir;
 pub mod stage;
+pub mod stop;
 pub mod teller;
 pub mod warming;
 pub mod whole_file;
@@ -25,6 +26,7 @@ pub use forebay_sys::input::{Input, wait_input};
 pub use forebay_sys::process::is_alive;
 pub use forebay_sys::signals::{StopSignals, let_writes_fail};
 pub use forebay_sys::stdio::stdout_was_closed;
+pub use stop::{Stop, Urgency};
 
 /// Turns the signals that ask a process to end into a count.
 ///

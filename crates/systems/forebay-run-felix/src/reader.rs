@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use forebay_ledger::PerReason;
 use forebay_readout::{Chunk, Config, Decoder, FETCHED_BLOCKS};
+use forebay_run::{Stop, Urgency};
 use forebay_run_net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
 use forebay_sys::clock;
 use forebay_wire::felix::{ELINKS, Elink, Fid};
@@ -382,8 +383,8 @@ impl Reader<'_> {
 
     /// The card waits for the blocks that subscribers still look at.
     fn wait_for_subscribers(&mut self, plan: &ReaderPlan, begun: Instant) -> Result<(), NetError> {
-        let signals = plan.settings.signals.as_ref();
-        let asked = || signals.map_or(0, |signals| signals.count());
+        let stop = plan.settings.stop.as_ref();
+        let asked = || stop.map_or(Urgency::Go, Stop::urgency);
         let before = asked();
         self.outlet.publisher.begin_end();
         while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT && asked() == before {

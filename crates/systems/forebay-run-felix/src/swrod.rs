@@ -9,13 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_ledger::{Leak, Reason};
+use forebay_run::Stop;
 use forebay_sys::clock;
-use forebay_sys::signals::StopSignals;
 
 use books::SwrodBooks;
 pub use forebay_readout::fragments::{FragmentAccount, Fragments};
 pub use forebay_readout::payload::Payload;
-use forebay_run::child::Parent;
 use forebay_run::error::RunError;
 use forebay_run_net::bus::Bus;
 use forebay_run_net::{Address, Entry, NetError, Payload as Lying, Settings, Subscriber, Viewed};
@@ -193,7 +192,7 @@ impl Session {
     fn carry(
         &mut self,
         plan: &SwrodPlan,
-        signals: &StopSignals,
+        stop: &Stop,
         ready: impl FnOnce(usize),
     ) -> Result<(), NetError> {
         let expected = match &plan.publishers {
@@ -203,8 +202,7 @@ impl Session {
         let mut ready = Some(ready);
         let most_ns = plan.duration.map_or(u64::MAX, nanoseconds);
         let most = plan.count.unwrap_or(u64::MAX);
-        let parent = Parent::from_env();
-        while signals.count() == 0 && !self.subscriber.has_ended() && !parent.is_gone() {
+        while !stop.is_asked() && !self.subscriber.has_ended() {
             let now_ns = self.turn()?;
             // One may have published all that it has before another one is there.
             let publishers = self.subscriber.publishers() + self.subscriber.publishers_ended();
@@ -222,11 +220,11 @@ impl Session {
     }
 
     /// Ends in order: what is on its way comes.
-    fn end(&mut self, signals: &StopSignals) -> Result<(), NetError> {
-        let stops = signals.count();
+    fn end(&mut self, stop: &Stop) -> Result<(), NetError> {
+        let before = stop.urgency();
         let until_ns = clock::monotonic_ns().saturating_add(nanoseconds(END_LIMIT));
         self.subscriber.begin_end();
-        while self.subscriber.publishers() > 0 && signals.count() == stops {
+        while self.subscriber.publishers() > 0 && stop.urgency() == before {
             if self.turn()? >= until_ns {
                 break;
             }
@@ -248,16 +246,16 @@ fn nanoseconds(time: Duration) -> u64 {
 /// The system refuses something, or all publishers refuse for good what was asked for.
 pub fn subscribe(
     plan: &SwrodPlan,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(usize),
 ) -> Result<SwrodReport, NetError> {
     let begun_cpu_ns = clock::process_cpu_ns();
     let mut session = Session::begin(plan)?;
-    session.carry(plan, signals, ready)?;
+    session.carry(plan, stop, ready)?;
     let subscriber = &session.subscriber;
     let trouble = (subscriber.connections_made() == 0).then(|| subscriber.trouble());
     let has_all = subscriber.has_ended();
-    session.end(signals)?;
+    session.end(stop)?;
     session.show(clock::monotonic_ns());
     let Session {
         subscriber,

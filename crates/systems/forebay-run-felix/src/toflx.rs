@@ -14,10 +14,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
-use forebay_run::child::Parent;
+use forebay_run::Stop;
 use forebay_run::metrics::{MetricsServer, Shown};
 use forebay_run_net::{Address, Delivered, NetSummary, Receiver, Settings};
-use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
 use forebay_wire::felix::Fid;
 
@@ -69,13 +68,13 @@ struct ToFlx<'a> {
     tended_ns: u64,
 }
 
-/// Opens the cards and writes what comes, until the cards end or `signals` say so. `ready` is told the address, and `warn` what an operator should know.
+/// Opens the cards and writes what comes, until the cards end or `stop` say so. `ready` is told the address, and `warn` what an operator should know.
 ///
 /// # Errors
 /// A card is not there, or the address cannot be listened at; what fails later ends the run with its books closed, and is in the summary.
 pub fn run(
     plan: &ToFlxPlan,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(&Address),
     mut warn: impl FnMut(&str),
 ) -> Result<ToFlxSummary, ReadoutError> {
@@ -110,33 +109,31 @@ pub fn run(
         held_up_ns: 0,
         tended_ns: 0,
     };
-    toflx.open(signals)?;
+    toflx.open(stop)?;
     let mut settings = plan.settings.clone();
     settings.gathers = true;
     settings.shown = Some(shown.labelled("receiver", "toflx"));
     let mut receiver = Receiver::listen(&plan.address, &settings)?;
     ready(&receiver.address()?);
-    let parent = Parent::from_env();
-    let over = || {
-        let most = plan.said.duration_s.map(Duration::from_secs);
-        let too_late = most.is_some_and(|most| begun.elapsed() >= most);
-        too_late || signals.count() > 0 || parent.is_gone()
-    };
+    if let Some(seconds) = plan.said.duration_s {
+        stop.end_after(Duration::from_secs(seconds));
+    }
+    let over = || stop.is_asked();
     let worked = toflx.work(&mut receiver, &over);
-    let ended = worked.and(toflx.finish(receiver, signals, &mut warn));
+    let ended = worked.and(toflx.finish(receiver, stop, &mut warn));
     toflx.conclude(ended, begun, over())
 }
 
 impl ToFlx<'_> {
     /// Opens every card, waiting for those that are not there yet.
-    fn open(&mut self, signals: &StopSignals) -> Result<(), ReadoutError> {
+    fn open(&mut self, stop: &Stop) -> Result<(), ReadoutError> {
         let begun = Instant::now();
         self.cards.iter_mut().for_each(Card::ask);
         while !self.cards.iter().all(Card::is_here) {
             for card in &mut self.cards {
                 card.tend(&mut self.books);
             }
-            let stops = signals.count() > 0;
+            let stops = stop.is_asked();
             let gives_up = stops || begun.elapsed() >= self.plan.card_wait();
             for card in &mut self.cards {
                 if (gives_up || !card.may_come())
@@ -267,12 +264,12 @@ impl ToFlx<'_> {
     fn finish(
         &mut self,
         mut receiver: Receiver,
-        signals: &StopSignals,
+        stop: &Stop,
         warn: &mut dyn FnMut(&str),
     ) -> Result<NetSummary, ReadoutError> {
-        let (begun, before) = (Instant::now(), signals.count());
+        let (begun, before) = (Instant::now(), stop.urgency());
         let drain = Duration::from_secs(self.plan.said.drain_s);
-        let goes_on = || begun.elapsed() < drain && signals.count() == before;
+        let goes_on = || begun.elapsed() < drain && stop.urgency() == before;
         receiver.begin_end();
         while receiver.senders() > 0 && goes_on() {
             self.turn(&mut receiver)?;

@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Closed, Condition, Reason};
-use forebay_run::child::Parent;
+use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::metrics::{MetricsServer, Shown};
 use forebay_run::run_dir::KeptLedger;
 use forebay_run_net::{Address, Settings};
 use forebay_sys::process;
-use forebay_sys::signals::StopSignals;
 use serde::Serialize;
 
 use crate::books;
@@ -175,13 +173,13 @@ impl ToHostSummary {
     }
 }
 
-/// Reads until the cards end or `signals` say so. `ready` is told of each address as soon as it is listened at, and `warn` what an operator should know.
+/// Reads until the cards end or `stop` says so. `ready` is told of each address as soon as it is listened at, and `warn` what an operator should know.
 ///
 /// # Errors
 /// Nothing could be read at all; what fails later ends the run with its books closed, and is in the summary.
 pub fn run(
     plan: &ToHostPlan,
-    signals: &Arc<StopSignals>,
+    stop: &Stop,
     ready: impl Fn(usize, &Address) + Sync,
     mut warn: impl FnMut(&str),
 ) -> Result<ToHostSummary, ReadoutError> {
@@ -196,12 +194,14 @@ pub fn run(
         Some(address) => Some(MetricsServer::start(address, shown.clone())?),
         None => None,
     };
-    let parent = Parent::from_env();
-    let stop = AtomicBool::new(false);
-    let over = || plan.duration.is_some_and(|most| begun.elapsed() >= most);
-    let stops = || stop.load(Ordering::Relaxed) || signals.count() > 0 || over();
+    if let Some(most) = plan.duration {
+        stop.end_after(most);
+    }
+    // One that fails ends the others.
+    let failed = AtomicBool::new(false);
+    let stops = || failed.load(Ordering::Relaxed) || stop.is_asked();
     let results: Vec<Result<BufferSummary, ReadoutError>> = std::thread::scope(|scope| {
-        let (ready, stops, stop) = (&ready, &stops, &stop);
+        let (ready, stops, failed) = (&ready, &stops, &failed);
         let threads: Vec<_> = plan
             .readers
             .iter()
@@ -211,12 +211,12 @@ pub fn run(
                 let mut reader = reader.clone();
                 reader.settings.shown = Some(shown.labelled("publisher", &owner(&reader)));
                 let work = move || {
-                    let _guard = StopAtPanic(stop);
+                    let _guard = StopAtPanic(failed);
                     process::name_thread(&format!("fb-dma{number}"));
                     let result =
                         reader::run(&reader, book, |address| ready(number, address), stops);
                     if !result.as_ref().is_ok_and(|done| done.failed.is_none()) {
-                        stop.store(true, Ordering::Relaxed);
+                        failed.store(true, Ordering::Relaxed);
                     }
                     result
                 };
@@ -225,9 +225,6 @@ pub fn run(
             .collect();
         while threads.iter().any(|thread| !thread.is_finished()) {
             books.heartbeat();
-            if parent.is_gone() {
-                stop.store(true, Ordering::Relaxed);
-            }
             std::thread::sleep(LOOK);
         }
         let panicked = || ReadoutError::from(RunError::Panicked { stage: "reader" });
@@ -236,7 +233,7 @@ pub fn run(
             .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
             .collect()
     });
-    conclude(&mut books, results, begun, signals.count() > 0 || over())
+    conclude(&mut books, results, begun, stop.is_asked())
 }
 
 /// A thread that panics ends the others, whose books are to be closed.

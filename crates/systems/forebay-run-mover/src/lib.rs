@@ -21,11 +21,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_ledger::Leak;
+use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_sink::FilePlan;
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
-use forebay_sys::signals::StopSignals;
 use forebay_sys::watched::LOOK;
 use forebay_wire::mover::{BlockFields, Frame, Hello, Refusal, Totals};
 
@@ -60,7 +60,7 @@ pub struct Mover {
     plan: MoverPlan,
     door: Door,
     poller: Poller,
-    signals: StopSignals,
+    stop: Stop,
     /// Held as long as this mover lives: two would write the same files.
     _lock: File,
     connections: HashMap<u64, Connection>,
@@ -91,7 +91,7 @@ impl Mover {
             plan,
             door,
             poller,
-            signals: StopSignals::install()?,
+            stop: Stop::of_process()?,
             _lock: lock,
             connections: HashMap::new(),
             streams: Streams::default(),
@@ -150,7 +150,7 @@ impl Mover {
 
     fn is_done(&self) -> bool {
         let served = self.plan.once && self.streams.ended > 0 && self.connections.is_empty();
-        served || self.signals.count() > 0
+        served || self.stop.is_asked()
     }
 
     fn accept(&mut self, now_ns: u64) {

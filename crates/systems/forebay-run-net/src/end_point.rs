@@ -11,6 +11,7 @@ use forebay_ledger::{Condition, Reason};
 use forebay_link::bytes::{Address, listen};
 use forebay_msg::session::{Session, SessionError};
 use forebay_msg::{Entry, Refusal};
+use forebay_run::{Stop, Urgency};
 use forebay_sys::clock;
 
 use crate::books::{Books, Untaken};
@@ -205,10 +206,10 @@ impl<R: Role> EndPoint<R> {
         self.dials.iter().filter(|dial| dial.has_ended).count()
     }
 
-    /// Signals so far.
-    pub(super) fn stops(&self) -> u32 {
-        let signals = self.settings.signals.as_ref();
-        signals.map_or(0, |signals| signals.count())
+    /// How fast it shall end.
+    pub(super) fn urgency(&self) -> Urgency {
+        let stop = self.settings.stop.as_ref();
+        stop.map_or(Urgency::Go, Stop::urgency)
     }
 
     /// One round over everything; whether anything happened.
@@ -731,8 +732,10 @@ impl<R: Role> EndPoint<R> {
         let until_ns = clock::monotonic_ns().saturating_add(limit.as_nanos() as u64);
         // Whoever has not greeted by now has nothing to say.
         let known = |connection: &Connection| connection.session.agreed().is_some();
-        let stops = self.stops();
-        while self.connections.iter().any(known) && self.now_ns < until_ns && self.stops() == stops
+        let before = self.urgency();
+        while self.connections.iter().any(known)
+            && self.now_ns < until_ns
+            && self.urgency() == before
         {
             self.wait(Duration::from_millis(10), on)?;
         }

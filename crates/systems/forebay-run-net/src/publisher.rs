@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay_link::bytes::{Address, Piece};
 use forebay_msg::session::Agreed;
 use forebay_msg::{ConfigError, Entry, PeerId as EngineId, Published, Refusal, Role as Wants};
+use forebay_run::Urgency;
 use forebay_sys::clock;
 
 use crate::buffers::{Buffers, Outbound};
@@ -290,7 +291,7 @@ impl Publisher {
 
     #[cold]
     fn wait_for_room(&mut self) -> Result<(), NetError> {
-        if self.end_point.stops() > 0 {
+        if self.end_point.urgency() > Urgency::Go {
             return Err(NetError::Stopped);
         }
         self.end_point.wait(ROOM_WAIT, &mut |_| {}).map(drop)

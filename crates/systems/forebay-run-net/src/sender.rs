@@ -7,6 +7,7 @@ use std::time::Duration;
 use forebay_link::bytes::Address;
 use forebay_msg::session::Agreed;
 use forebay_msg::{Config, ConfigError, Pushed, Role as Wants, Slow};
+use forebay_run::Urgency;
 use forebay_sys::clock;
 
 use crate::buffers::{Buffers, Outbound};
@@ -304,7 +305,7 @@ impl Sender {
     #[cold]
     fn wait_for_room(&mut self, begun_ns: &mut Option<u64>) -> Result<(), NetError> {
         let begun_ns = *begun_ns.get_or_insert_with(clock::monotonic_ns);
-        if self.end_point.stops() > 0 {
+        if self.end_point.urgency() > Urgency::Go {
             return Err(NetError::Stopped);
         }
         self.end_point.wait_unheard(ROOM_WAIT)?;

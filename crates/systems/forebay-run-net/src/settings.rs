@@ -1,13 +1,12 @@
 //! What an end point is told.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use forebay_ledger::Leak;
 use forebay_link::bytes::{Room, Security, Terms};
 use forebay_msg::Config;
 use forebay_msg::session::{Limits, Timing};
-use forebay_sys::signals::StopSignals;
+use forebay_run::Stop;
 use forebay_wire::net::{DATA_FIELDS_BYTES, HEAD_BYTES};
 use forebay_wire::netio3::HEAD_BYTES_MAX;
 
@@ -42,8 +41,8 @@ pub struct Settings {
     pub out: Option<PathBuf>,
     /// The page of metrics that its ledger shall be on.
     pub shown: Option<Shown>,
-    /// Signals that end waiting: the first one a wait for room or for a receiver, a further one the wait for the end.
-    pub signals: Option<Arc<StopSignals>>,
+    /// What ends waiting: once it is asked to end, a wait for room or for a receiver; when its urgency rises, the wait for the end.
+    pub stop: Option<Stop>,
     /// The fault switch of the tests, at `send` or `deliver`; off.
     pub leak: Leak,
 }
@@ -61,7 +60,7 @@ impl Default for Settings {
             gathers: false,
             out: None,
             shown: None,
-            signals: None,
+            stop: None,
             leak: Leak::off(),
         }
     }

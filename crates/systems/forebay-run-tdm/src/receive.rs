@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 use forebay_run::metrics::{MetricsServer, Shown};
 use forebay_run::teller::Teller;
+use forebay_run::{Stop, Urgency};
 use forebay_sys::cpu_latency::Awake;
 use forebay_sys::gso::GroReceive;
-use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, DropCounter, UdpOptions};
 use forebay_sys::stamped::Stamped;
 use forebay_sys::{clock, sched, wait};
@@ -105,13 +105,13 @@ struct Work<'a> {
     failed: Option<String>,
 }
 
-/// Receives one session, until its senders have ended, or `signals` say so. `ready` is told the address, `tell` what an operator should know, and `watches` what happens.
+/// Receives one session, until its senders have ended, or `stop` say so. `ready` is told the address, `tell` what an operator should know, and `watches` what happens.
 ///
 /// # Errors
 /// The address cannot be listened at, or a file not be made; what fails later ends the session with its books closed, and is in the summary.
 pub fn run(
     plan: &ReceivePlan,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(SocketAddr),
     tell: impl FnMut(&str) + Send + 'static,
     watches: Vec<&mut dyn Watch>,
@@ -209,9 +209,9 @@ pub fn run(
     };
     super::await_stamps(&mut tell);
     ready(bound.address);
-    let worked = work.go(plan, signals, epoch, &mut tell);
+    let worked = work.go(plan, stop, epoch, &mut tell);
     work.lines_untold = teller.flush(TELL);
-    work.conclude(plan, worked, begun, signals)
+    work.conclude(plan, worked, begun, stop)
 }
 
 /// What the engine is told of a plan.
@@ -234,21 +234,21 @@ impl Work<'_> {
     fn go(
         &mut self,
         plan: &ReceivePlan,
-        signals: &StopSignals,
+        stop: &Stop,
         epoch: u64,
         tell: &mut impl FnMut(&str),
     ) -> Result<(), TdmError> {
         let mut receive = GroReceive::new(BUFFERS)?;
         let mut control = [0; CONTROL_BYTES_MAX];
-        let mut asked = 0;
+        let mut asked = Urgency::Go;
         let mut leave_ns = None;
         let mut awake = Awake::new(!plan.cpus_may_sleep);
         let (mut came_ns, mut is_brisk) = (0, false);
         loop {
-            if signals.count() > asked {
-                asked = signals.count();
-                signals.drain();
-                if asked >= 3 {
+            if stop.urgency() > asked {
+                asked = stop.urgency();
+                stop.drain();
+                if asked == Urgency::Now {
                     return Ok(());
                 }
                 self.receiver.stop(self.clock.now_ns());
@@ -288,8 +288,9 @@ impl Work<'_> {
             if matches!(self.receiver.phase(), Phase::Over(_) | Phase::Failed(_)) {
                 // One that did not hear the last answer asks again; one that waits for it hears it when all is written.
                 let is_written = self.writer.is_idle() && self.ending.is_empty();
-                let is_written = is_written || asked > 0 || !self.writer.is_there();
-                if is_written && now_ns >= *leave_ns.get_or_insert(now_ns + LINGER_NS) || asked >= 2
+                let is_written = is_written || asked > Urgency::Go || !self.writer.is_there();
+                if is_written && now_ns >= *leave_ns.get_or_insert(now_ns + LINGER_NS)
+                    || asked >= Urgency::Hurry
                 {
                     return Ok(());
                 }
@@ -303,7 +304,7 @@ impl Work<'_> {
                 let now_ns = self.clock.now_ns();
                 let due_ns = self.receiver.poll_timeout().unwrap_or(u64::MAX);
                 let until_ns = due_ns.min(self.tended_ns + TEND_NS).min(now_ns + WAIT_NS);
-                wait::sleep_until_or([self.socket.as_fd(), signals.as_fd()], until_ns, 0)?;
+                wait::sleep_until_or([self.socket.as_fd(), stop.as_fd()], until_ns, 0)?;
             }
         }
     }

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Leak, Reason};
+use forebay_run::{Stop, Urgency};
 use forebay_run_net::Address;
 use forebay_sys::cpu_latency::Awake;
 use forebay_sys::gso::{GsoSend, SEGMENTS_MAX};
-use forebay_sys::signals::StopSignals;
 use forebay_sys::socket::{self, UdpOptions};
 use forebay_sys::stamped::Stamped;
 use forebay_sys::{clock, sched, txtime, wait};
@@ -123,13 +123,13 @@ struct Work {
     truth: summary::Truth,
 }
 
-/// Sends until its input or its windows end, or `signals` say so. `tell` is told what an operator should know.
+/// Sends until its input or its windows end, or `stop` say so. `tell` is told what an operator should know.
 ///
 /// # Errors
 /// The socket cannot be made, or the input not be read; what the network does ends in the summary.
 pub fn run(
     plan: &SendPlan,
-    signals: &StopSignals,
+    stop: &Stop,
     mut tell: impl FnMut(&str),
 ) -> Result<SendSummary, TdmError> {
     let begun = Instant::now();
@@ -222,7 +222,7 @@ pub fn run(
         truth: summary::Truth::default(),
     };
     super::await_stamps(&mut tell);
-    work.go(plan, signals, &mut tell)?;
+    work.go(plan, stop, &mut tell)?;
     let failed = work
         .input
         .failure()
@@ -234,12 +234,12 @@ impl Work {
     fn go(
         &mut self,
         plan: &SendPlan,
-        signals: &StopSignals,
+        stop: &Stop,
         tell: &mut impl FnMut(&str),
     ) -> Result<(), TdmError> {
         let mut control = [0; CONTROL_BYTES_MAX];
         let mut came = [0; CONTROL_BYTES_MAX];
-        let mut asked = 0;
+        let mut asked = Urgency::Go;
         let (mut phase, mut repeats, mut lost) = (Phase::Hello, 0, 0);
         let mut patience = Patience::default();
         self.awake.keep(false, tell);
@@ -250,10 +250,10 @@ impl Work {
             let true_ns = clock::monotonic_ns();
             let mut now_ns = self.clock.shows(true_ns);
             if !std::mem::take(&mut due) {
-                if signals.count() > asked {
-                    asked = signals.count();
-                    signals.drain();
-                    if asked >= 3 {
+                if stop.urgency() > asked {
+                    asked = stop.urgency();
+                    stop.drain();
+                    if asked == Urgency::Now {
                         return Ok(());
                     }
                     self.sender.stop();
@@ -295,7 +295,7 @@ impl Work {
                     continue;
                 }
                 is_held_up = true;
-                self.wait_for_room(became, signals)?;
+                self.wait_for_room(became, stop)?;
             }
             let heard = self.hear(&mut came);
             if self.sender.phase() != phase {
@@ -326,7 +326,7 @@ impl Work {
                 // It may be a window that is granted, or the time of another one.
                 continue;
             }
-            due = self.wait(next, signals)?;
+            due = self.wait(next, stop)?;
         }
     }
 
@@ -401,7 +401,7 @@ impl Work {
     }
 
     /// Waits for what comes next; true when it is a burst, and its instant has come.
-    fn wait(&self, next: Next, signals: &StopSignals) -> Result<bool, TdmError> {
+    fn wait(&self, next: Next, stop: &Stop) -> Result<bool, TdmError> {
         let now_ns = self.clock.now_ns();
         let timeout_ns = self.sender.poll_timeout().unwrap_or(now_ns);
         let (data_ns, precise) = match next {
@@ -423,11 +423,11 @@ impl Work {
         let spin_ns = if near && !is_ahead { self.spin_ns } else { 0 };
         let woken = match (next, self.input.arrived()) {
             (Next::Input(_), Some(arrived)) => wait::sleep_until_or(
-                [self.socket.as_fd(), signals.as_fd(), arrived],
+                [self.socket.as_fd(), stop.as_fd(), arrived],
                 until_ns,
                 spin_ns,
             )?,
-            _ => wait::sleep_until_or([self.socket.as_fd(), signals.as_fd()], until_ns, spin_ns)?,
+            _ => wait::sleep_until_or([self.socket.as_fd(), stop.as_fd()], until_ns, spin_ns)?,
         };
         Ok(is_burst && matches!(woken, wait::Woken::Due { .. }))
     }

@@ -15,7 +15,7 @@ mod tdm_long;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use forebay_run::StopSignals;
+use forebay_run::Stop;
 use forebay_sys::host::CpuTicks;
 
 use forebay_report::conditions::Conditions;
@@ -36,13 +36,13 @@ pub struct Options {
 /// One call of [`run`].
 struct Session {
     options: Options,
-    signals: StopSignals,
+    stop: Stop,
 }
 
 impl Session {
     /// Fails when the user wants the bench to end.
     fn go_on(&self) -> Result<()> {
-        if self.signals.count() > 0 {
+        if self.stop.is_asked() {
             bail!("interrupted");
         }
         Ok(())
@@ -199,7 +199,7 @@ pub fn run(names: &[String], options: &Options, mut show: impl FnMut(&Line)) -> 
     };
     let session = Session {
         options,
-        signals: forebay_run::signals()?,
+        stop: Stop::of_process()?,
     };
     let wanted = PARTS
         .iter()
@@ -278,7 +278,7 @@ mod tests {
                 work: PathBuf::new(),
                 program: PathBuf::new(),
             },
-            signals: forebay_run::signals()?,
+            stop: Stop::of_process()?,
         };
         let mut shown = Vec::new();
         let report = carry_out(parts.iter(), &session, &mut |line| {

@@ -19,6 +19,7 @@ mod sources;
 pub(crate) mod tdm;
 mod test2;
 
+use forebay_run::Stop;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -65,14 +66,14 @@ pub fn make(ids: &[String], options: &Options) -> Result<Vec<Report>> {
         ..options.clone()
     };
     let conditions = Conditions::now();
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let mut scanned: BTreeMap<&str, Scanned> = BTreeMap::new();
     let mut reports = Vec::new();
     for definition in chosen {
         let scan = (definition.scan)(options.quick);
         if !scanned.contains_key(scan.name) {
             let file = options.out.join(format!("{}.csv", definition.id));
-            let done = scan::carry_out(&scan, &file, &options, &conditions, &signals)?;
+            let done = scan::carry_out(&scan, &file, &options, &conditions, &stop)?;
             scanned.insert(scan.name, done);
         }
         let done = &scanned[scan.name];

@@ -4,13 +4,12 @@ mod memory;
 mod publishing;
 mod sending;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_ledger::Closed;
+use forebay_run::Stop;
 use forebay_run_net::{Address, NetError, NetSummary, Payload, PeerId, Receiver, Sent, Settings};
 use forebay_sys::clock;
-use forebay_sys::signals::StopSignals;
 use forebay_wire::netio3::Message;
 use hdrhistogram::Histogram;
 pub use memory::{Memory, Occupied};
@@ -226,21 +225,21 @@ impl Meter {
 /// # Errors
 /// A setting is out of range, the address cannot be had, nobody takes anything, or the system refuses to wait.
 pub fn measure(plan: &PerfPlan, ready: impl FnOnce(&Address)) -> Result<PerfResult, NetError> {
-    let signals = Arc::new(StopSignals::install()?);
+    let stop = Stop::of_process()?;
     let mut plan = plan.clone();
-    plan.settings.signals = Some(Arc::clone(&signals));
+    plan.settings.stop = Some(stop.clone());
     match plan.role {
-        PerfRole::Send => sending::send(&plan, &signals),
-        PerfRole::Recv => receive(&plan, &signals, ready),
-        PerfRole::Echo => echo(&plan, &signals, ready),
-        PerfRole::Pub => publishing::publish(&plan, &signals, ready),
-        PerfRole::Sub => publishing::subscribe(&plan, &signals),
+        PerfRole::Send => sending::send(&plan, &stop),
+        PerfRole::Recv => receive(&plan, &stop, ready),
+        PerfRole::Echo => echo(&plan, &stop, ready),
+        PerfRole::Pub => publishing::publish(&plan, &stop, ready),
+        PerfRole::Sub => publishing::subscribe(&plan, &stop),
     }
 }
 
 fn receive(
     plan: &PerfPlan,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(&Address),
 ) -> Result<PerfResult, NetError> {
     let mut receiver = Receiver::listen(&plan.address, &plan.settings)?;
@@ -249,7 +248,7 @@ fn receive(
     let mut meter = Meter::new()?;
     let mut read = 0_u64;
     let mut patience = Patience::new(plan.duration);
-    while !receiver.has_ended() && signals.count() == 0 && !patience.is_over(receiver.senders()) {
+    while !receiver.has_ended() && !stop.is_asked() && !patience.is_over(receiver.senders()) {
         let before = meter.messages;
         receiver.poll_viewed(WAIT, |viewed| {
             meter.first_ns.get_or_insert_with(clock::monotonic_ns);
@@ -347,7 +346,7 @@ impl Patience {
 
 fn echo(
     plan: &PerfPlan,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(&Address),
 ) -> Result<PerfResult, NetError> {
     let mut receiver = Receiver::listen_and_answer(&plan.address, &plan.settings)?;
@@ -357,7 +356,7 @@ fn echo(
     let mut patience = Patience::new(plan.duration);
     let (mut back, mut later) = (Answers::default(), Answers::default());
     let mut sent_ns = None;
-    while !receiver.has_ended() && signals.count() == 0 && !patience.is_over(receiver.senders()) {
+    while !receiver.has_ended() && !stop.is_asked() && !patience.is_over(receiver.senders()) {
         let wait = if back.is_empty() {
             WAIT
         } else {

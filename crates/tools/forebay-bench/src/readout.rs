@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_ledger::LedgerReader;
-use forebay_run::StopSignals;
+use forebay_run::Stop;
 use forebay_run::run_dir::open_ledger;
 use forebay_run_emu::demo::{self, DemoPlan, DemoSummary};
 
@@ -98,10 +98,10 @@ impl Setup {
         mut self,
         slower: Slower,
         directory: &Path,
-        signals: &StopSignals,
+        stop: &Stop,
     ) -> Result<(Self, Measured)> {
         loop {
-            let measured = measure(&self, directory, signals)?;
+            let measured = measure(&self, directory, stop)?;
             if !measured.summary.host_limited || self.dilation >= slower.most {
                 return Ok((self, measured));
             }
@@ -163,9 +163,9 @@ impl Setup {
 ///
 /// # Errors
 /// It cannot be run, a process of it failed, or it was [`Interrupted`].
-pub(crate) fn measure(setup: &Setup, directory: &Path, signals: &StopSignals) -> Result<Measured> {
+pub(crate) fn measure(setup: &Setup, directory: &Path, stop: &Stop) -> Result<Measured> {
     let look = |over: &AtomicBool| look(setup, directory, over);
-    let (summary, seen) = beside(setup, directory, signals, look)?;
+    let (summary, seen) = beside(setup, directory, stop, look)?;
     Ok(Measured { summary, seen })
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn measure(setup: &Setup, directory: &Path, signals: &StopSignals) ->
 pub(crate) fn beside<T: Send>(
     setup: &Setup,
     directory: &Path,
-    signals: &StopSignals,
+    stop: &Stop,
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> Result<(DemoSummary, T)> {
     static RUNS: AtomicU64 = AtomicU64::new(0);
@@ -199,14 +199,14 @@ pub(crate) fn beside<T: Send>(
     let over = AtomicBool::new(false);
     let (summary, worked) = std::thread::scope(|scope| {
         let working = scope.spawn(|| work(&over));
-        let summary = demo::run(&plan, signals);
+        let summary = demo::run(&plan, stop);
         over.store(true, Ordering::Relaxed);
         (summary, working.join())
     });
     let removed = std::fs::remove_dir_all(directory);
     let summary = summary.context("running card, to-host and subscriber")?;
     removed.with_context(|| format!("removing {}", directory.display()))?;
-    if signals.count() > 0 {
+    if stop.is_asked() {
         return Err(Interrupted.into());
     }
     if let Some(failed) = summary.failed.first() {

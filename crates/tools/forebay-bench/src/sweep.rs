@@ -4,6 +4,7 @@ mod grid;
 mod store;
 mod summary;
 
+use forebay_run::Stop;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ pub struct Options {
 /// # Errors
 /// A directory or a file that cannot be had, rows that another version wrote, namespaces without the privilege.
 pub fn run(options: &Options, say: impl Fn(&str)) -> Result<Report> {
-    let signals = forebay_run::signals()?;
-    let stop = || signals.count() > 0;
+    let asked = Stop::of_process()?;
+    let stop = || asked.is_asked();
     let conditions = Conditions::now();
     let program = options.program.clone();
     let ground = match &options.peer {

@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 use forebay_emu::card::Dma;
 use forebay_ledger::{Closed, Condition, Reason};
 use forebay_ring::BlockProducer;
-use forebay_run::child::Parent;
+use forebay_run::Stop;
 use forebay_run::metrics::MetricsServer;
 use forebay_run_felix::check::frame::Next;
 use forebay_run_felix::device::{DeviceInfo, Door};
-use forebay_sys::signals::StopSignals;
 use forebay_sys::{clock, process};
 use forebay_wire::felix::{BlockFormat, BlockHead};
 use serde::Serialize;
@@ -88,23 +87,21 @@ struct Player<'a> {
     door: Door,
     books: Books,
     sequences: Sequences,
-    signals: &'a StopSignals,
-    parent: Parent,
-    orphaned: bool,
+    stop: &'a Stop,
     /// Blocks that were committed and not shown.
     hidden: u64,
     begun_ns: u64,
     blocks: u64,
 }
 
-/// Replays the file as the card of `plan`, until it has ended and is read, or `signals` say so. `ready` is called when the card can be opened.
+/// Replays the file as the card of `plan`, until it has ended and is read, or `stop` say so. `ready` is called when the card can be opened.
 ///
 /// # Errors
 /// There are no blocks in the file, or the card cannot be made: its socket or its memory.
 pub fn run(
     plan: &CardPlan,
     replay: &BlockReplay,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(&Path),
     mut warn: impl FnMut(&str),
 ) -> Result<ReplaySummary, EmuError> {
@@ -148,9 +145,7 @@ pub fn run(
         door,
         books,
         sequences: Sequences::new(),
-        signals,
-        parent: Parent::from_env(),
-        orphaned: false,
+        stop,
         hidden: 0,
         begun_ns: 0,
         blocks: 0,
@@ -162,7 +157,7 @@ pub fn run(
 
 impl Player<'_> {
     fn stops(&self) -> bool {
-        self.signals.count() > 0 || self.orphaned
+        self.stop.is_asked()
     }
 
     fn play(&mut self) -> Result<(), EmuError> {
@@ -304,7 +299,6 @@ impl Player<'_> {
     /// Readers and books.
     fn tend(&mut self) -> Result<(), EmuError> {
         self.door.serve()?;
-        self.orphaned = self.parent.is_gone();
         self.rings.check()?;
         let now_ns = clock::monotonic_ns();
         if now_ns >= self.books.committed_ns + COMMIT_NS {
@@ -316,13 +310,13 @@ impl Player<'_> {
 
     /// Waits until everything is read, as long as that may take.
     fn finish(&mut self) -> Result<(), EmuError> {
-        let (begun, stops, asked) = (Instant::now(), self.signals.count(), self.stops());
+        let (begun, before, asked) = (Instant::now(), self.stop.urgency(), self.stops());
         self.rings.close();
         loop {
             self.tend()?;
             let nobody = self.door.readers() == 0;
             let done = self.rings.unread() == 0 || nobody && asked;
-            if done || begun.elapsed() >= self.plan.drain || self.signals.count() > stops {
+            if done || begun.elapsed() >= self.plan.drain || self.stop.urgency() > before {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use forebay_run::Stop;
 use forebay_run::config::load;
 use forebay_run_emu::validate::{self, BatchPlan, BatchReport, Step, Verdict};
 
@@ -84,9 +85,9 @@ pub(super) fn run(args: &ValidateArgs) -> Result<ExitCode> {
     if let Some(out) = &args.out {
         fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     }
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let mut progress = Progress::new();
-    let report = validate::run(&plan, |step| progress.show(step), || signals.count() > 0)?;
+    let report = validate::run(&plan, |step| progress.show(step), || stop.is_asked())?;
     progress.end();
     if let Some(out) = &args.out {
         write(out, &report)?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use forebay_run::Stop;
 use forebay_run::hops::{VARIABLE, part_of};
 use forebay_run_emu::demo::{self, DemoPlan, DemoSummary};
 use forebay_run_emu::hops::DEMO_TOHOST;
@@ -128,8 +129,8 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
             plan.out.display(),
         ));
     }
-    let signals = forebay_run::signals()?;
-    let summary = demo::run(&plan, &signals)?;
+    let stop = Stop::of_process()?;
+    let summary = demo::run(&plan, &stop)?;
     match args.format {
         Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print(&summary),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use forebay_run::Stop;
 use forebay_run::config::load;
 use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
 use forebay_run_emu::card::{self, CardPlan, CardSummary, DmaSummary};
@@ -64,7 +65,7 @@ pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
         Some(_) => hops::CARD_REPLAY,
         None => hops::CARD,
     })?;
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let ready = |socket: &Path| {
         note_line(format_args!(
             "forebay: {} is at {}",
@@ -80,10 +81,10 @@ pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
             loops: args.loops,
             headers: args.subchunk_headers,
         };
-        let summary = replay::run(&plan, &replay, &signals, ready, warn)?;
+        let summary = replay::run(&plan, &replay, &stop, ready, warn)?;
         return conclude_replay(&summary, args.format);
     }
-    let summary = card::run(&plan, &signals, ready, warn)?;
+    let summary = card::run(&plan, &stop, ready, warn)?;
     match args.format {
         Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print(&summary),

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use forebay_run::Stop;
 use forebay_run_net::Address;
 use forebay_run_net::bus::{Registry, RegistrySummary};
 
@@ -35,13 +36,13 @@ pub(crate) fn run(args: &BusArgs) -> Result<ExitCode> {
     if !matches!(args.address, Address::Tcp { .. }) {
         bail!("{}: a registry listens on tcp://HOST:PORT", args.address);
     }
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let mut registry = Registry::listen(&args.address, &args.security.read()?)?;
     note_line(format_args!(
         "forebay: listening on {}",
         registry.address()?
     ));
-    while signals.count() == 0 {
+    while !stop.is_asked() {
         registry.serve(TURN)?;
     }
     let summary = registry.summary();

@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
 use forebay_ledger::NO_SUBSCRIBER;
-use forebay_run::StopSignals;
+use forebay_run::Stop;
 use forebay_run_net::hops::NET;
 use forebay_run_net::section::BUFFER_BYTES_MOST;
 use forebay_run_net::{Config, NetSummary, Settings, Slow};
@@ -135,17 +134,13 @@ fn ns(time: Duration) -> u64 {
 }
 
 impl CommonArgs {
-    /// What the end point is told; `signals` end its waits.
-    pub(crate) fn settings(&self, signals: Arc<StopSignals>) -> Result<Settings> {
-        self.settings_with(signals, NET)
+    /// What the end point is told; `stop` end its waits.
+    pub(crate) fn settings(&self, stop: Stop) -> Result<Settings> {
+        self.settings_with(stop, NET)
     }
 
     /// The same for a program that has other hops.
-    pub(crate) fn settings_with(
-        &self,
-        signals: Arc<StopSignals>,
-        hops: &[&str],
-    ) -> Result<Settings> {
+    pub(crate) fn settings_with(&self, stop: Stop, hops: &[&str]) -> Result<Settings> {
         let leak = leak_of(hops)?;
         Ok(Settings {
             messages: Config {
@@ -161,7 +156,7 @@ impl CommonArgs {
             per_tag: self.per_tag,
             out: self.out.clone(),
             shown: self.metrics.map(metrics::show).transpose()?,
-            signals: Some(signals),
+            stop: Some(stop),
             leak,
             security: self.security.read()?,
             ..Settings::default()

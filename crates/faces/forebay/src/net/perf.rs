@@ -1,12 +1,12 @@
 //! `forebay net perf`.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use forebay_bench::messaging::{PerfMode, PerfPlan, PerfResult, PerfRole, measure};
+use forebay_run::Stop;
 use forebay_run_net::{Address, ConnectionSummary};
 
 use super::manner::{CommonArgs, message_bytes, rate, residual};
@@ -79,7 +79,7 @@ enum ModeArg {
 }
 
 pub(crate) fn run(args: &PerfArgs) -> Result<ExitCode> {
-    let settings = args.common.settings(Arc::new(forebay_run::signals()?))?;
+    let settings = args.common.settings(Stop::of_process()?)?;
     let mode = match args.mode {
         Some(ModeArg::Buffered) => PerfMode::Buffered,
         Some(ModeArg::InPlace) => PerfMode::InPlace,

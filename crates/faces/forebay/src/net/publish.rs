@@ -1,11 +1,10 @@
 //! `forebay net pub` and `forebay net send`.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use forebay_run::StopSignals;
+use forebay_run::Stop;
 use forebay_run_net::bus::{Announcer, Bus, Offer};
 use forebay_run_net::{Address, NetError, Publisher, Sender};
 
@@ -90,10 +89,10 @@ impl Out for Sender {
 }
 
 /// Until the input ends or a signal comes.
-fn carry(source: &mut Source, out: &mut impl Out, signals: &StopSignals) -> Result<()> {
+fn carry(source: &mut Source, out: &mut impl Out, stop: &Stop) -> Result<()> {
     source.begin();
     let mut number = 0_u64;
-    while signals.count() == 0 {
+    while !stop.is_asked() {
         match source.next()? {
             Next::Message(tag, payload) => match out.put(tag, payload) {
                 // An order to end.
@@ -113,8 +112,8 @@ fn carry(source: &mut Source, out: &mut impl Out, signals: &StopSignals) -> Resu
 
 pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
     let mut source = args.source.open()?;
-    let signals = Arc::new(forebay_run::signals()?);
-    let settings = args.common.settings(Arc::clone(&signals))?;
+    let stop = Stop::of_process()?;
+    let settings = args.common.settings(stop.clone())?;
     let mut publisher = Publisher::listen(&args.address, &settings)?;
     note_line(format_args!(
         "forebay: publishing on {}",
@@ -137,21 +136,21 @@ pub(crate) fn publish(args: &PubArgs) -> Result<ExitCode> {
             counted(args.subscribers as u64, "subscriber")
         ));
     }
-    while publisher.ready_subscribers() < args.subscribers && signals.count() == 0 {
+    while publisher.ready_subscribers() < args.subscribers && !stop.is_asked() {
         publisher.poll(WAIT)?;
     }
-    let carried = carry(&mut source, &mut publisher, &signals);
+    let carried = carry(&mut source, &mut publisher, &stop);
     // Nobody shall come any more.
     drop(announced);
-    say_what_is_waited_for(&signals);
+    say_what_is_waited_for(&stop);
     let summary = publisher.finish(END_LIMIT)?;
     let code = tell(&summary, args.common.format, false)?;
     sent(&summary, carried, code)
 }
 
 /// Who asked for the end shall not wonder why it takes its time.
-fn say_what_is_waited_for(signals: &StopSignals) {
-    if signals.count() > 0 {
+fn say_what_is_waited_for(stop: &Stop) {
+    if stop.is_asked() {
         note_line(format_args!(
             "forebay: ending; the other side has {} s to take what is on its way, a second signal ends at once",
             END_LIMIT.as_secs()
@@ -161,11 +160,11 @@ fn say_what_is_waited_for(signals: &StopSignals) {
 
 pub(crate) fn send(args: &SendArgs) -> Result<ExitCode> {
     let mut source = args.source.open()?;
-    let signals = Arc::new(forebay_run::signals()?);
-    let mut sender = Sender::connect(&args.address, &args.common.settings(Arc::clone(&signals))?)?;
-    sender.connected(|| signals.count() > 0)?;
-    let carried = carry(&mut source, &mut sender, &signals);
-    say_what_is_waited_for(&signals);
+    let stop = Stop::of_process()?;
+    let mut sender = Sender::connect(&args.address, &args.common.settings(stop.clone())?)?;
+    sender.connected(|| stop.is_asked())?;
+    let carried = carry(&mut source, &mut sender, &stop);
+    say_what_is_waited_for(&stop);
     let summary = sender.finish(END_LIMIT)?;
     let code = tell(&summary, args.common.format, false)?;
     sent(&summary, carried, code)

@@ -1,11 +1,10 @@
 //! `forebay net sub` and `forebay net recv`.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use forebay_run::StopSignals;
+use forebay_run::Stop;
 use forebay_run_net::bus::Bus;
 use forebay_run_net::{
     Address, Delivered, Entry, NetError, Receiver, Settings, Subscriber, Untaken,
@@ -231,8 +230,8 @@ impl<I: In> Flow<'_, I> {
     }
 
     /// Until the end that was asked for.
-    fn carry(&mut self, once: bool, signals: &StopSignals) -> Result<()> {
-        while signals.count() == 0 && self.left > 0 && !(once && self.from.has_ended()) {
+    fn carry(&mut self, once: bool, stop: &Stop) -> Result<()> {
+        while !stop.is_asked() && self.left > 0 && !(once && self.from.has_ended()) {
             self.turn(WAIT)?;
             self.tell();
             if !self.sink.check()? {
@@ -243,11 +242,11 @@ impl<I: In> Flow<'_, I> {
     }
 
     /// Ends in order: what is on its way comes, and what is written counts as taken.
-    fn end(&mut self, signals: &StopSignals) -> Result<(), NetError> {
-        let (begun, stops) = (Instant::now(), signals.count());
+    fn end(&mut self, stop: &Stop) -> Result<(), NetError> {
+        let (begun, stops) = (Instant::now(), stop.urgency());
         self.from.begin_end();
         let (mut waits_since, mut told) = (begun, false);
-        while signals.count() == stops {
+        while stop.urgency() == stops {
             if self.sink.is_behind() {
                 // Nothing is read meanwhile: whoever sent it is not late.
                 waits_since = Instant::now();
@@ -275,12 +274,7 @@ impl<I: In> Flow<'_, I> {
 }
 
 /// Carries messages until the end that was asked for, and ends in order; what went wrong meanwhile.
-fn carry(
-    from: &mut impl In,
-    sink: &mut Sink,
-    end: &EndArgs,
-    signals: &StopSignals,
-) -> Result<Result<()>> {
+fn carry(from: &mut impl In, sink: &mut Sink, end: &EndArgs, stop: &Stop) -> Result<Result<()>> {
     let mut flow = Flow {
         from,
         sink,
@@ -289,23 +283,23 @@ fn carry(
         begun: Instant::now(),
         told: false,
     };
-    let carried = flow.carry(end.once, signals);
-    flow.end(signals)?;
+    let carried = flow.carry(end.once, stop);
+    flow.end(stop)?;
     Ok(carried.and_then(|()| sink.check().map(drop)))
 }
 
 /// What this side is told: the books hold what the sink has not written.
-fn settings(common: &CommonArgs, signals: &Arc<StopSignals>) -> Result<Settings> {
+fn settings(common: &CommonArgs, stop: &Stop) -> Result<Settings> {
     Ok(Settings {
         gathers: true,
-        ..common.settings(Arc::clone(signals))?
+        ..common.settings(stop.clone())?
     })
 }
 
 pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
-    let signals = Arc::new(forebay_run::signals()?);
-    let mut settings = settings(&args.common, &signals)?;
+    let stop = Stop::of_process()?;
+    let mut settings = settings(&args.common, &stop)?;
     settings.messages.slow = args.slow.into();
     let mut subscriber = match &args.bus {
         Some(bus) => Subscriber::find(bus, &settings)?,
@@ -317,7 +311,7 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
     } else {
         &args.tags
     });
-    let carried = carry(&mut subscriber, &mut sink, &args.end, &signals)?;
+    let carried = carry(&mut subscriber, &mut sink, &args.end, &stop)?;
     // Whoever was there has gone, or had his time.
     subscriber.acknowledge().decline();
     let summary = subscriber.finish(Duration::ZERO, |_| {})?;
@@ -327,13 +321,13 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<ExitCode> {
 
 pub(crate) fn receive(args: &RecvArgs) -> Result<ExitCode> {
     let mut sink = args.sink.open()?;
-    let signals = Arc::new(forebay_run::signals()?);
-    let mut receiver = Receiver::listen(&args.address, &settings(&args.common, &signals)?)?;
+    let stop = Stop::of_process()?;
+    let mut receiver = Receiver::listen(&args.address, &settings(&args.common, &stop)?)?;
     note_line(format_args!(
         "forebay: listening on {}",
         receiver.address()?
     ));
-    let carried = carry(&mut receiver, &mut sink, &args.end, &signals)?;
+    let carried = carry(&mut receiver, &mut sink, &args.end, &stop)?;
     receiver.acknowledge().decline();
     let summary = receiver.finish(Duration::ZERO, |_| {})?;
     let code = tell(&summary, args.common.format, sink.is_stdout())?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_report::tdm::{SessionReport, WindowFile};
+use forebay_run::Stop;
 use forebay_run_net::Address;
 use forebay_run_tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
@@ -222,7 +223,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         bail!("--plain is --no-gro now: it takes each datagram by itself");
     }
     check_settle(args)?;
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let output = match &args.output {
         Some(path) if path.as_os_str() == "-" => Output::Stdout,
         Some(path) if path.to_string_lossy().contains("://") => messages(&path.to_string_lossy())?,
@@ -277,7 +278,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     watches.extend(report.as_mut().map(|it| it as &mut dyn Watch));
     let summary = receive::run(
         &plan,
-        &signals,
+        &stop,
         |address| {
             note_line(format_args!(
                 "forebay: waiting for {} at {address}",

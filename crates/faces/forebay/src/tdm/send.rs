@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use forebay_run::Stop;
 use forebay_run_net::Address;
 use forebay_run_tdm::read_key;
 use forebay_run_tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
@@ -171,7 +172,7 @@ fn input(args: &SendArgs) -> Result<(Option<PathBuf>, Option<MessageInput>)> {
 }
 
 pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
-    let signals = forebay_run::signals()?;
+    let stop = Stop::of_process()?;
     let name = args.id.clone().unwrap_or_else(send::default_name);
     let (input, messages) = input(args)?;
     let plan = SendPlan {
@@ -199,7 +200,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         leak: leak_of(hops::SEND)?,
         clock: args.emulate_clock,
     };
-    let summary = send::run(&plan, &signals, |text| {
+    let summary = send::run(&plan, &stop, |text| {
         note_line(format_args!("forebay: {text}"))
     })?;
     match args.format {

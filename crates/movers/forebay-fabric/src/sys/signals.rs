@@ -1,4 +1,4 @@
-//! Keeps the program's own handling of signals.
+//! Keeps the program's own handling of stop.
 //!
 //! libfabric's libraries put handlers of theirs in the place of the program's while they are loaded (`psm`, `psm2`: a handler that prints and exits).
 //! What a signal does is the program's business.
@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// The signals that those libraries take.
+/// The stop that those libraries take.
 const TAKEN: [libc::c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -17,7 +17,7 @@ const TAKEN: [libc::c_int; 7] = [
     libc::SIGTERM,
 ];
 
-/// Runs something after which all signals are handled as before. Handlers that another thread installs meanwhile are lost.
+/// Runs something after which all stop are handled as before. Handlers that another thread installs meanwhile are lost.
 pub(super) fn kept<T>(run: impl FnOnce() -> T) -> T {
     let before = TAKEN.map(handling);
     let result = run();

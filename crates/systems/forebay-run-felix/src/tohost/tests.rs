@@ -93,8 +93,8 @@ fn what_was_done_before_a_reader_failed_is_told() {
     );
     let file = forebay_run::config::parse::<ToHostFile>("tohost.toml", &text).unwrap();
     let plan = file.plan(|| false).unwrap();
-    let signals = Arc::new(StopSignals::install().unwrap());
-    let tohost = std::thread::spawn(move || run(&plan, &signals, |_, _| {}, |_| {}));
+    let stop = Stop::of_library().unwrap();
+    let tohost = std::thread::spawn(move || run(&plan, &stop, |_, _| {}, |_| {}));
     card.work(|| tohost.is_finished());
     let summary = tohost.join().unwrap().unwrap();
     let failed = summary.failed.clone().unwrap();

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
-use forebay_sys::signals::StopSignals;
+use forebay_run::{Stop, Urgency};
 use forebay_tdm::receiver::{PeerState, PeerTotals, Phase};
 use forebay_wire::tdm::EndReason;
 
@@ -22,15 +22,15 @@ const KEEP: Duration = Duration::from_secs(2);
 
 /// How long the end waits for the writer: without end, unless it is told twice to end and nothing is written any more.
 struct Patience<'a> {
-    signals: &'a StopSignals,
+    stop: &'a Stop,
     taken: u64,
     since: Instant,
 }
 
 impl<'a> Patience<'a> {
-    fn new(signals: &'a StopSignals) -> Self {
+    fn new(stop: &'a Stop) -> Self {
         Self {
-            signals,
+            stop,
             taken: 0,
             since: Instant::now(),
         }
@@ -42,10 +42,10 @@ impl<'a> Patience<'a> {
             (self.taken, self.since) = (taken, Instant::now());
         }
         let [second, third] = GIVE_UP;
-        match self.signals.count() {
-            0 | 1 => true,
-            2 => self.since.elapsed() < second,
-            _ => self.since.elapsed() < third,
+        match self.stop.urgency() {
+            Urgency::Go | Urgency::Drain => true,
+            Urgency::Hurry => self.since.elapsed() < second,
+            Urgency::Now => self.since.elapsed() < third,
         }
     }
 }
@@ -71,7 +71,7 @@ impl Work<'_> {
         plan: &ReceivePlan,
         worked: Result<(), TdmError>,
         begun: Instant,
-        signals: &StopSignals,
+        stop: &Stop,
     ) -> Result<ReceiveSummary, TdmError> {
         if let Err(error) = worked {
             self.failed.get_or_insert(error.to_string());
@@ -81,7 +81,7 @@ impl Work<'_> {
         let totals = |peer: &PeerTotals| peer.own.map(|own| own.heaps);
         let heaps_sent: Vec<Option<u64>> = self.receiver.peers().map(totals).collect();
         self.books.handed_over(self.writer.sums());
-        let mut patience = Patience::new(signals);
+        let mut patience = Patience::new(stop);
         let finished = self
             .writer
             .finish(heaps_sent, |taken| patience.waits(taken));
@@ -112,7 +112,7 @@ impl Work<'_> {
         self.books.queue(self.writer.bytes());
         self.books.commit(self.writer.sums());
         let (removed, is_homeless) = self.books.is_removed()?;
-        let (condition, reason) = match self.verdict(plan, signals.count() > 0) {
+        let (condition, reason) = match self.verdict(plan, stop.is_asked()) {
             (Condition::Ended, _) if removed.any() || is_homeless => {
                 (Condition::Tainted, Reason::OutputRemoved)
             }

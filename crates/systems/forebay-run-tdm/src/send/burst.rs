@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
+use forebay_run::Stop;
 use forebay_sys::gso::{SEGMENTS_MAX, Segment, burst_segments_max};
-use forebay_sys::signals::StopSignals;
 use forebay_sys::udp_batch::SendStop;
 use forebay_sys::wait;
 use forebay_wire::tdm::DATA_HEAD_BYTES;
@@ -118,22 +118,18 @@ impl Work {
     }
 
     /// Waits until the kernel may take what it did not, at most up to the window's end.
-    pub(super) fn wait_for_room(
-        &self,
-        became: Burst,
-        signals: &StopSignals,
-    ) -> Result<(), TdmError> {
+    pub(super) fn wait_for_room(&self, became: Burst, stop: &Stop) -> Result<(), TdmError> {
         let now_ns = self.clock.now_ns();
         let end_ns = self.sender.window_ends_ns().unwrap_or(now_ns);
         let until_ns = |at_ns: u64| self.clock.true_ns(at_ns.min(end_ns));
         match became {
             Burst::Left => {}
             Burst::NoRoom => {
-                let (socket, stop) = (self.socket.as_fd(), signals.as_fd());
-                wait::sleep_until_room(socket, stop, until_ns(now_ns + WAIT_NS))?;
+                let until_ns = until_ns(now_ns + WAIT_NS);
+                wait::sleep_until_room(self.socket.as_fd(), stop.as_fd(), until_ns)?;
             }
             Burst::Refused => {
-                wait::sleep_until_or([signals.as_fd()], until_ns(now_ns + AGAIN_NS), 0)?;
+                wait::sleep_until_or([stop.as_fd()], until_ns(now_ns + AGAIN_NS), 0)?;
             }
         }
         Ok(())

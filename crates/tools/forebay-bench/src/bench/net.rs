@@ -45,7 +45,7 @@ enum Turn<'a> {
 }
 
 pub(super) fn net(session: &Session, lines: &mut Lines<'_>) -> Result<()> {
-    let stop = || session.signals.count() > 0;
+    let stop = || session.stop.is_asked();
     let ground = Ground::host(session.program.clone(), &stop);
     let wanted = [
         Peer::Iperf3,

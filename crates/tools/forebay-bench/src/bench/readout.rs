@@ -160,7 +160,7 @@ fn run(setup: &Setup, session: &Session) -> Result<Measured> {
     let directory = session
         .work
         .join(format!(".readout-{}", std::process::id()));
-    readout::measure(setup, &directory, &session.signals)
+    readout::measure(setup, &directory, &session.stop)
 }
 
 /// Nothing lost, nothing held back by this host, nothing wrong, nothing left over.

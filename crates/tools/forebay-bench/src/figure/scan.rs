@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use forebay_run::StopSignals;
+use forebay_run::Stop;
 
 use super::Options;
 use super::batch::Batch;
@@ -99,12 +99,12 @@ pub(super) fn carry_out(
     file: &Path,
     options: &Options,
     conditions: &Conditions,
-    signals: &StopSignals,
+    stop: &Stop,
 ) -> Result<Scanned> {
     let repeats = if options.quick { 1 } else { REPEATS };
     let program = std::env::current_exe().context("finding this program")?;
-    let stop = || signals.count() > 0;
-    let ground = Ground::host(program, &stop);
+    let is_asked = || stop.is_asked();
+    let ground = Ground::host(program, &is_asked);
     let mut csv = CsvFile::create(file)?;
     let mut done = Scanned {
         rows: Vec::new(),
@@ -131,11 +131,11 @@ pub(super) fn carry_out(
             row.add("runs", repeats);
             row.extend(&point.labels);
             row.add("load_before", Conditions::load());
-            let measured = match perform(&point.task, run, options, &ground, signals) {
+            let measured = match perform(&point.task, run, options, &ground, stop) {
                 Err(error) if error.is::<Interrupted>() => Vec::new(),
                 measured => measured.with_context(|| format!("measuring {}", point.name))?,
             };
-            if measured.is_empty() || stop() {
+            if measured.is_empty() || stop.is_asked() {
                 done.interrupted = true;
                 break 'runs;
             }
@@ -198,7 +198,7 @@ fn perform(
     run: usize,
     options: &Options,
     ground: &Ground<'_>,
-    signals: &StopSignals,
+    stop: &Stop,
 ) -> Result<Vec<Row>> {
     let directory = options.out.join(format!(".run-{}", std::process::id()));
     let mut row = Row::default();
@@ -208,10 +208,10 @@ fn perform(
             row.extend(&perf.measure(ground)?);
         }
         Task::Batch(batch) => {
-            let measured = batch.measure(run, &|| signals.count() > 0)?;
+            let measured = batch.measure(run, &|| stop.is_asked())?;
             row.extend(&measured.ok_or(Interrupted)?);
         }
-        Task::Tdm(task) => return task.measure(run, &|| signals.count() > 0),
+        Task::Tdm(task) => return task.measure(run, &|| stop.is_asked()),
         Task::Loss(offer) => {
             let outcome = udp::exchange(offer)?;
             row.add("seconds", outcome.seconds);
@@ -226,23 +226,18 @@ fn perform(
             row.extend(&measured.row());
         }
         Task::Readout(setup, slower) => {
-            let (setup, measured) = setup.measure_slower(*slower, &directory, signals)?;
+            let (setup, measured) = setup.measure_slower(*slower, &directory, stop)?;
             row.extend(&setup.row(&measured));
         }
-        Task::Profile(setup) => return profiled(setup, options, &directory, signals),
+        Task::Profile(setup) => return profiled(setup, options, &directory, stop),
     }
     Ok(vec![row])
 }
 
 /// A row for each stack of to-host.
-fn profiled(
-    setup: &Readout,
-    options: &Options,
-    directory: &Path,
-    signals: &StopSignals,
-) -> Result<Vec<Row>> {
+fn profiled(setup: &Readout, options: &Options, directory: &Path, stop: &Stop) -> Result<Vec<Row>> {
     let file = options.out.join(format!(".perf-{}", std::process::id()));
-    let recorded = readout::beside(setup, directory, signals, |over| {
+    let recorded = readout::beside(setup, directory, stop, |over| {
         profile::record("tohost", "fb-dma", &file, over)
     });
     let stacks = recorded.and_then(|(summary, recorded)| {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use forebay_run::Stop;
 use forebay_run_net::{Address, Entry, NetSummary, Publisher, Settings, Slow, Subscriber};
 use forebay_sys::clock;
-use forebay_sys::signals::StopSignals;
 
 use super::sending::{CLOCK_EVERY, TAG};
 use super::{
@@ -52,7 +52,7 @@ fn settings(plan: &PerfPlan) -> Settings {
 
 pub(super) fn publish(
     plan: &PerfPlan,
-    signals: &StopSignals,
+    stop: &Stop,
     ready: impl FnOnce(&Address),
 ) -> Result<PerfResult, NetError> {
     let mut publisher = Publisher::listen(&plan.address, &settings(plan))?;
@@ -63,7 +63,7 @@ pub(super) fn publish(
         ..Memory::default()
     };
     let mut patience = Patience::new(SUBSCRIBERS_LIMIT);
-    while (publisher.subscriptions() as u64) < subscriptions(plan) && signals.count() == 0 {
+    while (publisher.subscriptions() as u64) < subscriptions(plan) && !stop.is_asked() {
         publisher.poll(WAIT)?;
         if patience.is_over(0) {
             return Err(NetError::TooFewSubscribers {
@@ -76,7 +76,7 @@ pub(super) fn publish(
     memory.connected = Occupied::now();
     let mut meter = Meter::new()?;
     let until_ns = clock::monotonic_ns().saturating_add(plan.duration.as_nanos() as u64);
-    match stream(plan, &mut publisher, &mut meter, until_ns, signals) {
+    match stream(plan, &mut publisher, &mut meter, until_ns, stop) {
         // An order to end is an end like another.
         Ok(()) | Err(NetError::Stopped) => {}
         Err(error) => {
@@ -101,7 +101,7 @@ fn stream(
     publisher: &mut Publisher,
     meter: &mut Meter,
     until_ns: u64,
-    signals: &StopSignals,
+    stop: &Stop,
 ) -> Result<(), NetError> {
     let payload = vec![0x5a_u8; plan.message_bytes as usize];
     let tags = plan.tags.max(1);
@@ -109,7 +109,7 @@ fn stream(
     let mut now_ns = clock::monotonic_ns();
     let mut work_ns = now_ns;
     meter.first_ns = Some(now_ns);
-    while now_ns < until_ns && signals.count() == 0 {
+    while now_ns < until_ns && !stop.is_asked() {
         for _ in 0..CLOCK_EVERY {
             publisher.publish(TAG + tag, 0, &payload)?;
             meter.messages += 1;
@@ -127,7 +127,7 @@ fn stream(
     Ok(())
 }
 
-pub(super) fn subscribe(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult, NetError> {
+pub(super) fn subscribe(plan: &PerfPlan, stop: &Stop) -> Result<PerfResult, NetError> {
     let settings = settings(plan);
     let addresses = [plan.address.clone()];
     let mut memory = Memory {
@@ -145,7 +145,7 @@ pub(super) fn subscribe(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfRe
     let mut read = 0_u64;
     let mut patience = Patience::new(plan.duration);
     let mut next = 0;
-    while signals.count() == 0 && !subscribers.iter().all(Subscriber::has_ended) {
+    while !stop.is_asked() && !subscribers.iter().all(Subscriber::has_ended) {
         let before = meter.messages;
         let mut busy = false;
         let alone = subscribers.len() == 1;

@@ -1,26 +1,26 @@
 //! The side that sends.
 
+use forebay_run::{Stop, Urgency};
 use forebay_run_net::{Memory, MemoryId, Sender};
 use forebay_sys::clock;
-use forebay_sys::signals::StopSignals;
 
 use super::{END_LIMIT, Meter, NetError, PerfMode, PerfPlan, PerfResult, ROUNDS_BEFORE, WAIT};
 
 /// The tag of what is sent, when it is one.
 pub(super) const TAG: u64 = 1;
-/// Messages between two looks at clock and signals.
+/// Messages between two looks at clock and stop.
 pub(super) const CLOCK_EVERY: u64 = 256;
 
-pub(super) fn send(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult, NetError> {
+pub(super) fn send(plan: &PerfPlan, stop: &Stop) -> Result<PerfResult, NetError> {
     let mut sender = Sender::connect(&plan.address, &plan.settings)?;
-    sender.connected(|| signals.count() > 0)?;
+    sender.connected(|| stop.is_asked())?;
     let mut meter = Meter::new()?;
     let until_ns = clock::monotonic_ns().saturating_add(plan.duration.as_nanos() as u64);
     meter.first_ns = Some(clock::monotonic_ns());
     let done = if sender.is_answered() {
-        ping(plan, &mut sender, &mut meter, until_ns, signals)
+        ping(plan, &mut sender, &mut meter, until_ns, stop)
     } else {
-        stream(plan, &mut sender, &mut meter, until_ns, signals)
+        stream(plan, &mut sender, &mut meter, until_ns, stop)
     };
     match done {
         // An order to end, or a receiver that has enough, is an end like another.
@@ -33,7 +33,7 @@ pub(super) fn send(plan: &PerfPlan, signals: &StopSignals) -> Result<PerfResult,
     }
     meter.bytes = meter.messages * u64::from(plan.message_bytes);
     sender.flush()?;
-    while !sender.is_done() && sender.is_connected() && signals.count() < 2 {
+    while !sender.is_done() && sender.is_connected() && stop.urgency() < Urgency::Hurry {
         sender.poll(WAIT, |_| {})?;
     }
     meter.last_ns = clock::monotonic_ns();
@@ -47,7 +47,7 @@ fn stream(
     sender: &mut Sender,
     meter: &mut Meter,
     until_ns: u64,
-    signals: &StopSignals,
+    stop: &Stop,
 ) -> Result<(), NetError> {
     let payload = vec![0x5a_u8; plan.message_bytes as usize];
     let memory = match plan.mode {
@@ -68,7 +68,7 @@ fn stream(
             meter.messages += 1;
             tag = if tag + 1 < tags { tag + 1 } else { 0 };
         }
-        if clock::monotonic_ns() >= until_ns || signals.count() > 0 {
+        if clock::monotonic_ns() >= until_ns || stop.is_asked() {
             break;
         }
     }
@@ -103,18 +103,18 @@ fn ping(
     sender: &mut Sender,
     meter: &mut Meter,
     until_ns: u64,
-    signals: &StopSignals,
+    stop: &Stop,
 ) -> Result<(), NetError> {
     let payload = vec![0x5a_u8; plan.message_bytes as usize];
     for round in 0_u64.. {
         let sent_ns = clock::monotonic_ns();
-        if sent_ns >= until_ns || signals.count() > 0 {
+        if sent_ns >= until_ns || stop.is_asked() {
             break;
         }
         sender.send(TAG, 0, &payload)?;
         sender.flush()?;
         let mut came = false;
-        while !came && signals.count() == 0 {
+        while !came && !stop.is_asked() {
             sender.poll(WAIT, |_| came = true)?;
             if !sender.is_connected() {
                 return Err(sender.stuck(sent_ns));

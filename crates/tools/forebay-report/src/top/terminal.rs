@@ -1,14 +1,13 @@
-//! The live view: looks at the ledger now and then, draws, and listens to keys and signals.
+//! The live view: looks at the ledger now and then, draws, and listens to keys and stop.
 
 use std::mem::ManuallyDrop;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_ledger::LedgerReader;
 use forebay_run::run_dir::open_ledger;
-use forebay_run::{Input, StopSignals, wait_input};
+use forebay_run::{Input, Stop, wait_input};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
@@ -27,8 +26,8 @@ const ENDED_BY_SIGNAL: i32 = 129;
 /// Shows the run until a key or a signal ends it, or the terminal is gone. The terminal is restored then, and also when the program
 /// fails.
 pub fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Result<()> {
-    let signals = Arc::new(forebay_run::signals()?);
-    guard(Arc::clone(&signals))?;
+    let stop = Stop::of_process()?;
+    guard(stop.clone())?;
     // Also sets a hook that restores the terminal before a panic is told.
     let terminal = match ratatui::try_init() {
         // It hung up while it was taken.
@@ -43,7 +42,7 @@ pub fn watch(path: &Path, reader: LedgerReader, interval: Duration) -> Result<()
         watch: Watch::default(),
         interval,
     };
-    let end = run(&mut terminal, &mut looker, &signals);
+    let end = run(&mut terminal, &mut looker, &stop);
     if matches!(end, Ok(End::Gone)) || gone() {
         // Nobody is there whose terminal could be restored; an error is that of writing to it.
         return Ok(());
@@ -61,10 +60,10 @@ fn gone() -> bool {
 }
 
 /// Ends the program some time after a signal or a hang-up: the reader of keys turns for ever when its terminal vanishes while it reads.
-fn guard(signals: Arc<StopSignals>) -> Result<()> {
+fn guard(stop: Stop) -> Result<()> {
     let wait = move || {
         let code = loop {
-            if signals.count() > 0 {
+            if stop.is_asked() {
                 break ENDED_BY_SIGNAL;
             }
             if gone() {
@@ -87,11 +86,7 @@ enum End {
     Gone,
 }
 
-fn run(
-    terminal: &mut DefaultTerminal,
-    looker: &mut Looker<'_>,
-    signals: &StopSignals,
-) -> Result<End> {
+fn run(terminal: &mut DefaultTerminal, looker: &mut Looker<'_>, stop: &Stop) -> Result<End> {
     let mut screen = Screen::default();
     let mut view = looker.look()?;
     let mut next = Instant::now() + looker.interval;
@@ -99,7 +94,7 @@ fn run(
         terminal.draw(|frame| screen.draw(frame, &view))?;
         let left = next.saturating_duration_since(Instant::now());
         let input = wait_input(std::io::stdin(), left.min(REACTION));
-        if signals.count() > 0 {
+        if stop.is_asked() {
             return Ok(End::Asked);
         }
         if input == Input::Gone {

@@ -66,8 +66,8 @@ fn a_block_in_hand_has_a_name_when_a_reader_ends_it() {
         };
         let socket = plan.socket.clone();
         let reader = std::thread::spawn(move || hostile(&socket, shown));
-        let signals = StopSignals::install().unwrap();
-        let ended = run(&plan, &replay, &signals, |_| {}, |_| {});
+        let stop = Stop::of_library().unwrap();
+        let ended = run(&plan, &replay, &stop, |_| {}, |_| {});
         let error = ended.unwrap_err().to_string();
         assert!(error.contains("hostile"), "{error}");
         reader.join().unwrap();
