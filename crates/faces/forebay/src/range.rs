@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_run_evb::config::RunSettings;
 use forebay_run_evb::presets;
-use forebay_settings::{Got, Key, Kind, NAME, Settings};
+use forebay_settings::{Got, Key, Kind, NAME, Settings, Text};
 
 use crate::output::{parse_bytes, parse_duration};
 
@@ -13,9 +13,13 @@ const MS: Duration = Duration::from_millis(1);
 
 /// Reads a name that enters names of files.
 pub(crate) fn name(text: &str) -> Result<String, String> {
-    match (NAME.check)(text) {
-        Err(wrong) => Err(format!("{}; write {}", wrong.wrong, NAME.right)),
+    text_of(&NAME, text)
+}
+
+fn text_of(kind: &Text, text: &str) -> Result<String, String> {
+    match (kind.check)(text) {
         Ok(()) => Ok(text.to_owned()),
+        Err(wrong) => Err(format!("{}; write {}", wrong.wrong, kind.right)),
     }
 }
 
@@ -83,10 +87,7 @@ pub(crate) fn value(key: &Key, text: &str) -> Result<Got, String> {
         },
         Kind::Choice(words) if words.contains(&text) => Ok(Got::Text(text.into())),
         Kind::Choice(_) => Err(format!("write {}", key.right())),
-        Kind::Text(kind) => match (kind.check)(text) {
-            Ok(()) => Ok(Got::Text(text.into())),
-            Err(wrong) => Err(format!("{}; write {}", wrong.wrong, kind.right)),
-        },
+        Kind::Text(kind) => text_of(kind, text).map(Got::Text),
         Kind::Integer(..) | Kind::ZeroOr(..) | Kind::PowerOfTwo(..) | Kind::Either(..) => {
             number(key, text).map(Got::Integer)
         }

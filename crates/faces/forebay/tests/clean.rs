@@ -12,16 +12,16 @@ mod rig;
 use std::path::Path;
 use std::process::Command;
 
-use rig::{Ended, forebay, free_ports, start};
+use rig::{Ended, forebay, start};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// One run that is killed and one that lives, in a `/dev/shm` of their own: other tests have ledgers of killed processes, too.
 const SCRIPT: &str = r#"
 mount -t tmpfs none /dev/shm || exit 99
-out=$1; port=$2; shift 2
-"$@" evb --sources 1 --base-port "$port" --out "$out/dead" >/dev/null 2>&1 & dead=$!
-"$@" evb --sources 1 --base-port $((port + 1)) --out "$out/lives" >/dev/null 2>&1 & lives=$!
+out=$1; shift
+"$@" evb --sources 1 --base-port 0 --out "$out/dead" >/dev/null 2>&1 & dead=$!
+"$@" evb --sources 1 --base-port 0 --out "$out/lives" >/dev/null 2>&1 & lives=$!
 until [ -e "$out/dead/ledger" ] && [ -e "$out/lives/ledger" ]; do sleep 0.02; done
 live_ledger=$(readlink "$out/lives/ledger")
 stat -c %a "$live_ledger"
@@ -40,7 +40,7 @@ rm -r "$out/gone"; kill -9 $gone; wait $gone
 kill -INT $lives; wait $lives; echo $?
 "#;
 
-/// A script's end, where `/dev/shm` can be its own: it is given the folder, the first of two free ports, and the program.
+/// A script's end, where `/dev/shm` can be its own: it is given the folder and the program.
 fn in_memory_of_its_own(script: &str, folder: &Path) -> Option<Ended> {
     let probe = Command::new("unshare").args(["--mount", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
@@ -49,7 +49,7 @@ fn in_memory_of_its_own(script: &str, folder: &Path) -> Option<Ended> {
     }
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]);
-    command.arg(folder).arg(free_ports(2).to_string());
+    command.arg(folder);
     Some(start(command.arg(forebay().get_program())).end())
 }
 
@@ -80,9 +80,9 @@ fn the_doctor_takes_away_what_is_dead_and_leaves_what_lives() {
 /// A run that is killed, then one of another kind in another directory, in a `/dev/shm` of their own.
 const NEXT_SCRIPT: &str = r#"
 mount -t tmpfs none /dev/shm || exit 99
-out=$1; port=$2; shift 2
-"$@" evb --sources 1 --base-port "$port" --out "$out/dead" >/dev/null 2>&1 & dead=$!
-"$@" evb --sources 1 --base-port $((port + 1)) --out "$out/lives" >/dev/null 2>&1 & lives=$!
+out=$1; shift
+"$@" evb --sources 1 --base-port 0 --out "$out/dead" >/dev/null 2>&1 & dead=$!
+"$@" evb --sources 1 --base-port 0 --out "$out/lives" >/dev/null 2>&1 & lives=$!
 until [ -e "$out/dead/ledger" ] && [ -e "$out/lives/ledger" ]; do sleep 0.02; done
 readlink "$out/dead/ledger"
 live_ledger=$(readlink "$out/lives/ledger")

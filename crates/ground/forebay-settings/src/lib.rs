@@ -49,4 +49,4 @@ mod setting;
 pub use key::{Absent, Key, Section};
 pub use kind::{Kind, NAME, Text, Wrong, quoted};
 pub use section::{Settings, join, total};
-pub use setting::{Got, Setting};
+pub use setting::{Got, Many, Setting};

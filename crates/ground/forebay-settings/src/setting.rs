@@ -165,27 +165,33 @@ static SOCKET: Text = Text {
     },
 };
 
-macro_rules! addresses {
-    ($($type:ty: $text:ident),+) => {$(
-        impl Setting for $type {
-            const KIND: Kind = Kind::Text(&$text);
+/// Makes a type that a file has as a text a [`Setting`](crate::Setting), alone and in lists: `text_setting!(Type, TEXT)`, where `TEXT` is a static
+/// [`Text`](crate::Text) that says what is right. The type is read by `FromStr`, and shown by `Display`.
+#[macro_export]
+macro_rules! text_setting {
+    ($type:ty, $text:expr) => {
+        impl $crate::Setting for $type {
+            const KIND: $crate::Kind = $crate::Kind::Text(&$text);
 
-            fn of(got: &Got) -> Option<Self> {
+            fn of(got: &$crate::Got) -> ::core::option::Option<Self> {
                 got.text()?.parse().ok()
             }
 
-            fn got(&self) -> Option<Got> {
-                Some(Got::Text(self.to_string()))
+            fn got(&self) -> ::core::option::Option<$crate::Got> {
+                ::core::option::Option::Some($crate::Got::Text(::std::string::ToString::to_string(
+                    self,
+                )))
             }
         }
 
-        impl Many for $type {
-            const LIST: Kind = Kind::Texts(&$text);
+        impl $crate::Many for $type {
+            const LIST: $crate::Kind = $crate::Kind::Texts(&$text);
         }
-    )+};
+    };
 }
 
-addresses!(IpAddr: ADDRESS, SocketAddr: SOCKET);
+text_setting!(IpAddr, ADDRESS);
+text_setting!(SocketAddr, SOCKET);
 
 /// A key that may be left out.
 impl<T: Setting> Setting for Option<T> {

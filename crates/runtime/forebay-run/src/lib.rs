@@ -24,14 +24,6 @@ pub mod worker;
 pub use error::RunError;
 pub use forebay_sys::input::{Input, wait_input};
 pub use forebay_sys::process::is_alive;
-pub use forebay_sys::signals::{StopSignals, let_writes_fail};
+pub use forebay_sys::signals::let_writes_fail;
 pub use forebay_sys::stdio::stdout_was_closed;
 pub use stop::{Stop, Urgency};
-
-/// Turns the signals that ask a process to end into a count.
-///
-/// # Errors
-/// The kernel refuses a handler.
-pub fn signals() -> Result<StopSignals, RunError> {
-    Ok(StopSignals::install()?)
-}

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use forebay_ledger::Reason;
 use forebay_sys::clock;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::signals::StopSignals;
@@ -151,6 +152,15 @@ impl Stop {
         self.0.cause.get().copied()
     }
 
+    /// The reason that the ledger keeps, once it shall end.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        Some(match self.cause()? {
+            Cause::TimeOver => Reason::LimitReached,
+            Cause::Signal | Cause::ParentGone | Cause::Order => Reason::Requested,
+        })
+    }
+
     /// Asks it to end so fast.
     pub fn order(&self, urgency: Urgency) {
         self.0.raise(urgency, Cause::Order);
@@ -243,6 +253,7 @@ mod tests {
         stop.order(Urgency::Go);
         assert_eq!(stop.urgency(), Urgency::Drain);
         assert_eq!(stop.cause(), Some(Cause::Order));
+        assert_eq!(stop.reason(), Some(Reason::Requested));
     }
 
     #[test]
@@ -261,5 +272,9 @@ mod tests {
         stop.end_after(Duration::from_millis(1));
         assert_eq!(risen(&stop), Urgency::Drain);
         assert_eq!(stop.cause(), Some(Cause::TimeOver));
+        assert_eq!(stop.reason(), Some(Reason::LimitReached));
+        // Why it ends is not what hurries it.
+        stop.order(Urgency::Hurry);
+        assert_eq!(stop.reason(), Some(Reason::LimitReached));
     }
 }

@@ -268,7 +268,7 @@ pub fn subscribe(
     let cpu_ns = clock::process_cpu_ns().saturating_sub(begun_cpu_ns);
     let verdict = books.close(match has_all {
         true => Reason::InputEnded,
-        false => Reason::Requested,
+        false => stop.reason().unwrap_or(Reason::LimitReached),
     })?;
     let latency_ns = match &watcher.table.latency {
         Some(latency) => latency.report(&books.reader()?)?,

@@ -121,7 +121,7 @@ pub fn run(
     let over = || stop.is_asked();
     let worked = toflx.work(&mut receiver, &over);
     let ended = worked.and(toflx.finish(receiver, stop, &mut warn));
-    toflx.conclude(ended, begun, over())
+    toflx.conclude(ended, begun, stop.reason())
 }
 
 impl ToFlx<'_> {
@@ -300,14 +300,13 @@ impl ToFlx<'_> {
         mut self,
         ended: Result<NetSummary, ReadoutError>,
         begun: Instant,
-        stopped: bool,
+        asked: Option<Reason>,
     ) -> Result<ToFlxSummary, ReadoutError> {
         self.books.commit();
         let lost = self.cards.iter().any(|card| card.summary.times_lost > 0);
         let (condition, reason) = match (&ended, lost) {
             (Err(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
-            (Ok(_), false) if stopped => (Condition::Ended, Reason::Requested),
-            (Ok(_), false) => (Condition::Ended, Reason::InputEnded),
+            (Ok(_), false) => (Condition::Ended, asked.unwrap_or(Reason::InputEnded)),
         };
         self.books.ledger.close(condition, reason);
         let summary = self.summary(ended, begun)?;

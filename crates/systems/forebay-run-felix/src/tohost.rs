@@ -233,7 +233,7 @@ pub fn run(
             .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
             .collect()
     });
-    conclude(&mut books, results, begun, stop.is_asked())
+    conclude(&mut books, results, begun, stop.reason())
 }
 
 /// A thread that panics ends the others, whose books are to be closed.
@@ -251,7 +251,7 @@ fn conclude(
     books: &mut KeptLedger,
     results: Vec<Result<BufferSummary, ReadoutError>>,
     begun: Instant,
-    stopped: bool,
+    asked: Option<Reason>,
 ) -> Result<ToHostSummary, ReadoutError> {
     let (mut buffers, mut refused) = (Vec::new(), None);
     for result in results {
@@ -265,8 +265,7 @@ fn conclude(
     let lost = buffers.iter().any(|buffer| buffer.end == CardEnd::Lost);
     let (condition, reason) = match (&failed, lost) {
         (Some(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
-        (None, false) if stopped => (Condition::Ended, Reason::Requested),
-        (None, false) => (Condition::Ended, Reason::InputEnded),
+        (None, false) => (Condition::Ended, asked.unwrap_or(Reason::InputEnded)),
     };
     books.close(condition, reason);
     let summary = summary(books, buffers, begun, failed)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use forebay_settings::{Got, Kind, Setting, Text, Wrong};
+use forebay_settings::{Text, Wrong, text_setting};
 use thiserror::Error;
 
 /// Longest name of a place in shared memory, in bytes: it has to fit into a Unix socket's address.
@@ -167,18 +167,7 @@ static LINK: Text = Text {
     },
 };
 
-/// An address is a key of a file.
-impl Setting for Address {
-    const KIND: Kind = Kind::Text(&LINK);
-
-    fn of(got: &Got) -> Option<Self> {
-        got.text()?.parse().ok()
-    }
-
-    fn got(&self) -> Option<Got> {
-        Some(Got::Text(self.to_string()))
-    }
-}
+text_setting!(Address, LINK);
 
 impl FromStr for Address {
     type Err = AddressError;
