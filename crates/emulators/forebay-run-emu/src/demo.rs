@@ -112,7 +112,7 @@ pub struct DemoSummary {
     /// Chunks received per second of real time, while triggers came.
     pub chunk_rate_hz: f64,
     /// Processes.
-    pub pids: BTreeMap<&'static str, u32>,
+    pub pids: BTreeMap<String, u32>,
     /// How much slower than real time the card lived.
     pub time_dilation: u64,
     /// The budget of a link held triggers back.
@@ -124,7 +124,7 @@ pub struct DemoSummary {
     /// Trigger to subscriber, percentiles in ns; none where it was not measured.
     pub latency_ns: Option<Value>,
     /// CPU time by process, in seconds.
-    pub cpu_seconds: BTreeMap<&'static str, f64>,
+    pub cpu_seconds: BTreeMap<String, f64>,
     /// What went wrong with a process.
     pub failed: Vec<String>,
 }
@@ -398,8 +398,10 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
     }
 }
 
-fn of_all<T>(all: &[Ended; 3], of: impl Fn(&Ended) -> T) -> BTreeMap<&'static str, T> {
-    all.iter().map(|ended| (ended.name, of(ended))).collect()
+fn of_all<T>(all: &[Ended; 3], of: impl Fn(&Ended) -> T) -> BTreeMap<String, T> {
+    all.iter()
+        .map(|ended| (ended.name.clone(), of(ended)))
+        .collect()
 }
 
 /// The last line that a process wrote into its log.

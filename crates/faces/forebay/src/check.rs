@@ -1,11 +1,12 @@
 //! `forebay check`: what a chain file says, before anything runs.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use forebay_host::doctor::{Check, Facts, Standing, examine};
+use forebay_run::chain;
 use forebay_run::config::ConfigError;
 use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::{self, Chain};
@@ -77,6 +78,18 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
         print_line(crate::reference::text());
         return Ok(ExitCode::SUCCESS);
     };
+    if let Some(chain) = check_chain(file, &args.set) {
+        return match chain {
+            Ok(chain) => {
+                match args.format {
+                    Format::Json => print_line(serde_json::to_string(&ChainReport::of(&chain))?),
+                    Format::Text => print_chain(&chain),
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => refuse(&error, args.format),
+        };
+    }
     if let Some(readout) = crate::check_readout::check(file, &args.set.keys) {
         return match readout {
             Ok(report) => {
@@ -99,6 +112,77 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
         Format::Text => report.print(),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A chain, with all of its members; none when the file is no chain.
+fn check_chain(file: &Path, set: &SetArg) -> Option<Result<chain::Chain, ConfigError>> {
+    let text = std::fs::read_to_string(file).ok()?;
+    // Keys of the command line are for one program's file.
+    let is_chain = chain::is_chain(&text) && set.keys.is_empty();
+    is_chain.then(|| chain::Chain::load(file, crate::run::KINDS))
+}
+
+/// What a chain comes to.
+#[derive(Debug, Serialize)]
+struct ChainReport<'a> {
+    file: String,
+    good: bool,
+    /// `chain`.
+    kind: &'static str,
+    directory: &'a Path,
+    duration_s: Option<f64>,
+    members: Vec<MemberReport<'a>>,
+    /// Members and addresses of programs outside of the chain.
+    open_ends: Vec<(&'a str, &'a str)>,
+}
+
+#[derive(Debug, Serialize)]
+struct MemberReport<'a> {
+    name: &'a str,
+    kind: &'a str,
+    connects: &'a [String],
+    listens: &'a [String],
+}
+
+impl<'a> ChainReport<'a> {
+    fn of(chain: &'a chain::Chain) -> Self {
+        let members = chain.members.iter().map(|one| MemberReport {
+            name: &one.name,
+            kind: one.kind,
+            connects: &one.joints.connects,
+            listens: &one.joints.listens,
+        });
+        Self {
+            file: chain.file.display().to_string(),
+            good: true,
+            kind: "chain",
+            directory: &chain.directory,
+            duration_s: chain.duration.map(|duration| duration.as_secs_f64()),
+            members: members.collect(),
+            open_ends: chain.open_ends(),
+        }
+    }
+}
+
+fn print_chain(chain: &chain::Chain) {
+    let (file, directory) = (chain.file.display(), chain.directory.display());
+    print_line(format_args!("{file}: good\n  a chain in {directory}"));
+    for one in &chain.members {
+        print_line(format_args!("  {} ({})", one.name, one.kind));
+        for (what, addresses) in [
+            ("listens at", &one.joints.listens),
+            ("connects to", &one.joints.connects),
+        ] {
+            if !addresses.is_empty() {
+                print_line(format_args!("    {what} {}", addresses.join(", ")));
+            }
+        }
+    }
+    for (name, address) in chain.open_ends() {
+        print_line(format_args!(
+            "  warning: {name} connects to {address}, where no member of this chain listens"
+        ));
+    }
 }
 
 fn refuse(error: &ConfigError, format: Format) -> Result<ExitCode> {

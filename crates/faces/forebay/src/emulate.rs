@@ -14,6 +14,7 @@ use forebay_run::Stop;
 use forebay_run_evb::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
 use forebay_run_hades::{self as generator, Booked, FaultRule, GeneratorPlan, GeneratorReport};
 
+pub(crate) use self::card::{CardArgs, run as run_card};
 use crate::evb::parse_trigger_bits;
 use crate::output::{Format, note_line, print_line};
 use crate::range;

@@ -33,9 +33,9 @@ use crate::set::SetArg;
   forebay evb examples/chunks.toml")]
 pub(crate) struct EvbArgs {
     /// Chain file in TOML.
-    file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
-    set: SetArg,
+    pub(crate) set: SetArg,
     /// Number of sources, 1 to 1024; in the place of all sources of the file.
     #[arg(long, required_unless_present = "file", value_parser = clap::value_parser!(u16).range(1..=1024))]
     sources: Option<u16>,
@@ -136,6 +136,18 @@ pub(crate) fn parse_trigger_bits(text: &str) -> Result<u32, String> {
 }
 
 impl BuildArgs {
+    fn says_flags(&self) -> bool {
+        self.out.is_some()
+            || !self.builder.is_empty()
+            || !self.sink.is_empty()
+            || self.sink_full.is_some()
+            || !self.sinks.is_empty()
+            || self.threads
+            || self.strict
+            || self.socket_buffer.is_some()
+            || self.gro
+    }
+
     /// Directory of the run, unless a file names another.
     pub(crate) fn out(&self) -> &Path {
         self.out.as_deref().unwrap_or(Path::new("forebay-run"))
@@ -218,6 +230,21 @@ fn move_run(plan: &mut Plan, out: &Path) {
 }
 
 impl EvbArgs {
+    /// Text or JSON.
+    pub(crate) fn format(&self) -> Format {
+        self.build.format
+    }
+
+    /// Whether a flag says something of an event builder.
+    pub(crate) fn says_flags(&self) -> bool {
+        self.sources.is_some()
+            || self.base_port.is_some()
+            || self.bind.is_some()
+            || self.duration.is_some()
+            || self.metrics.is_some()
+            || self.build.says_flags()
+    }
+
     /// What the file says, or as much as a run without one.
     fn chain(&self) -> Result<Chain> {
         let Some(file) = &self.file else {
@@ -230,7 +257,7 @@ impl EvbArgs {
                 memory_bytes_max: None,
             });
         };
-        Ok(config::load(file, &self.set.keys, &run_id())?)
+        Ok(config::of_source(&self.set.source(file)?, &run_id())?)
     }
 
     /// Writes what is given into the chain.

@@ -23,6 +23,11 @@ impl<S: Settings> Flags<S> {
         }
     }
 
+    /// Whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+
     fn declared() -> impl Iterator<Item = (&'static Key, &'static str)> {
         let keys = S::SECTION.keys.iter();
         keys.filter_map(|key| Some((key, key.flag?)))

@@ -31,6 +31,7 @@ mod range;
 mod reference;
 mod remedy;
 mod replay;
+mod run;
 mod session;
 mod set;
 mod sweep;
@@ -57,12 +58,7 @@ struct Cli {
 enum Verb {
     Demo(demo::DemoArgs),
     Evb(evb::EvbArgs),
-    #[command(
-        about = "Runs a chain file: another name of evb",
-        long_about = "Runs a chain file, as `forebay evb` does: it receives sub-events of many sources over UDP, builds events and records them.",
-        after_help = "Example: forebay run examples/hades.toml"
-    )]
-    Run(evb::EvbArgs),
+    Run(run::RunArgs),
     Replay(replay::ReplayArgs),
     Mover(mover::MoverArgs),
     Net(net::NetArgs),
@@ -109,7 +105,8 @@ fn run(cli: Cli) -> ExitCode {
     forebay_run::let_writes_fail();
     let done = match cli.verb {
         Verb::Demo(args) => demo::run(&args),
-        Verb::Evb(args) | Verb::Run(args) => evb::run(&args),
+        Verb::Evb(args) => evb::run(&args),
+        Verb::Run(args) => run::run(args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Mover(args) => mover::run(&args),
         Verb::Net(args) => net::run(&args),

@@ -1,5 +1,6 @@
 //! The reference of all files that `forebay` takes: `forebay check --reference` and `docs/CONFIGURATION.md`.
 
+use forebay_run::chain;
 use forebay_run::config::ConfigFile;
 use forebay_run::config::reference::{File, markdown};
 use forebay_run_emu::card::CardPlan;
@@ -9,11 +10,16 @@ use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
 
 /// Kinds of files, and what takes them.
-const FILES: [File; 5] = [
+const FILES: [File; 6] = [
     File {
         name: "A chain",
         command: "forebay evb FILE.toml",
         sections: SECTIONS,
+    },
+    File {
+        name: "A chain of programs",
+        command: "forebay run FILE.toml",
+        sections: chain::SECTIONS,
     },
     File {
         name: "A card",

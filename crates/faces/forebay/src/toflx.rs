@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::Stop;
-use forebay_run::config::load;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::hops::TOFLX;
 use forebay_run_felix::toflx::{self, ToFlxPlan, ToFlxSummary};
@@ -29,16 +28,16 @@ use forebay_report::text::bytes;
 pub(crate) struct ToFlxArgs {
     /// Where to receive and which cards to write; `forebay check --reference` lists all keys.
     #[arg(value_name = "FILE.toml")]
-    file: PathBuf,
+    pub(crate) file: PathBuf,
     #[command(flatten)]
-    set: SetArg,
+    pub(crate) set: SetArg,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    pub(crate) format: Format,
 }
 
 pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
-    let mut plan: ToFlxPlan = load(&args.file, &args.set.keys)?;
+    let mut plan: ToFlxPlan = args.set.load(&args.file)?;
     let stop = Stop::of_process()?;
     plan.settings.leak = leak_of(TOFLX)?;
     plan.settings.stop = Some(stop.clone());

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::Stop;
-use forebay_run::config::load;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::hops::TOHOST;
 use forebay_run_felix::tohost::{self, ToHostFile, ToHostSummary};
@@ -29,16 +28,16 @@ use forebay_report::text::bytes;
 pub(crate) struct ToHostArgs {
     /// What to read and where to publish it; `forebay check --reference` lists all keys.
     #[arg(value_name = "FILE.toml")]
-    file: PathBuf,
+    pub(crate) file: PathBuf,
     #[command(flatten)]
-    set: SetArg,
+    pub(crate) set: SetArg,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    pub(crate) format: Format,
 }
 
 pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
-    let file: ToHostFile = load(&args.file, &args.set.keys)?;
+    let file: ToHostFile = args.set.load(&args.file)?;
     let stop = Stop::of_process()?;
     let mut plan = file.plan(|| stop.is_asked())?;
     let leak = leak_of(TOHOST)?;

@@ -44,7 +44,7 @@ impl Parent {
 /// A process of the chain. One that is left alone is killed.
 #[derive(Debug)]
 pub struct Part {
-    name: &'static str,
+    name: String,
     child: Child,
     status: Option<ExitStatus>,
     output: Option<std::thread::JoinHandle<Vec<u8>>>,
@@ -53,7 +53,7 @@ pub struct Part {
 impl Part {
     /// Starts `forebay ARGUMENTS`. Its standard error is this process's, or goes into a file. The fault switch is for it alone, if it is given one.
     pub fn start(
-        name: &'static str,
+        name: &str,
         arguments: &[String],
         errors: Option<PathBuf>,
         leak: Option<&str>,
@@ -91,11 +91,16 @@ impl Part {
             })
         });
         Ok(Self {
-            name,
+            name: name.to_owned(),
             child,
             status: None,
             output,
         })
+    }
+
+    /// Its name in the chain.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Asks it to end in order.
@@ -139,7 +144,7 @@ impl Part {
             None => "was lost sight of".into(),
         };
         Ended {
-            name: self.name,
+            name: self.name.clone(),
             pid: self.child.id(),
             code: self.status.and_then(|status| status.code()),
             how,
@@ -161,7 +166,7 @@ impl Drop for Part {
 #[derive(Debug)]
 pub struct Ended {
     /// Its name in the chain.
-    pub name: &'static str,
+    pub name: String,
     /// Its process.
     pub pid: u32,
     /// Its exit code; none when a signal ended it.

@@ -12,6 +12,6 @@ mod spelling;
 
 pub use block::Block;
 pub use document::{Document, Sections};
-pub use file::{ConfigError, ConfigFile, load, parse};
+pub use file::{ConfigError, ConfigFile, load, parse, read};
 pub use mistake::{Mistake, Mistakes};
 pub use source::Source;

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod child;
 pub mod config;
 pub mod error;

@@ -17,8 +17,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_ledger::SchemaError;
+use forebay_run::chain::{Joints, Member};
 use forebay_run::config::mistake::Words;
-use forebay_run::config::{Block, ConfigError, Document, Mistakes, Sections, Source};
+use forebay_run::config::{
+    self, Block, ConfigError, ConfigFile, Document, Mistakes, Sections, Source,
+};
 use forebay_settings::{Settings, choices, settings};
 
 use crate::books::Books;
@@ -97,11 +100,45 @@ pub fn parse(file: &str, text: &str, stamp: &str) -> Result<Chain, Mistakes> {
     of_source(&Source::of_text(file, text), stamp)
 }
 
-fn of_source(source: &Source, stamp: &str) -> Result<Chain, Mistakes> {
-    Document::read(source, SECTIONS, |document| Some(read(document, stamp)))
+/// Reads what a source says.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn of_source(source: &Source, stamp: &str) -> Result<Chain, Mistakes> {
+    let mut chain = config::read::<Chain>(source)?;
+    chain.plan.run_id = format!("{}-{stamp}", chain.plan.run_id);
+    Ok(chain)
 }
 
-fn read(document: &Document<'_>, stamp: &str) -> Chain {
+impl ConfigFile for Chain {
+    const SECTIONS: Sections = SECTIONS;
+
+    /// The run's name has no stamp yet.
+    fn of(document: &Document<'_>) -> Option<Self> {
+        Some(read(document))
+    }
+}
+
+impl Member for Chain {
+    const KIND: &'static str = "evb";
+    const DIRECTORY: &'static str = "run.directory";
+
+    fn joints(&self) -> Joints {
+        let publishers = self
+            .plan
+            .elinks
+            .iter()
+            .flat_map(|elinks| &elinks.publishers);
+        let ports = self.plan.ports.iter().filter(|port| port.port() != 0);
+        Joints {
+            connects: publishers.cloned().collect(),
+            listens: ports.map(|port| format!("udp://{port}")).collect(),
+            may_listen: Vec::new(),
+        }
+    }
+}
+
+fn read(document: &Document<'_>) -> Chain {
     let (said, run) = document.one::<RunSettings>();
     let (mut receiver, receiver_block) = document.one::<ReceiverPlan>();
     let (builder, builder_block) = document.one::<BuilderPlan>();
@@ -112,9 +149,8 @@ fn read(document: &Document<'_>, stamp: &str) -> Chain {
     if source_blocks.is_empty() && !document.has(SourceSettings::SECTION) {
         document.note(0..0, no_sources());
     }
-    let run_id = format!("{}-{stamp}", said.name);
     let run_dir = &said.directory;
-    let mut plan = presets::plan(&run_id, run_dir, Ipv4Addr::LOCALHOST.into(), 0, 0);
+    let mut plan = presets::plan(&said.name, run_dir, Ipv4Addr::LOCALHOST.into(), 0, 0);
     plan.builder = stages::builder(builder, &builder_block);
     plan.sinks = sinks::read(&sink_blocks, run_dir);
     plan.ports = sources.ports;

@@ -12,6 +12,7 @@ use forebay_host::{Changes, Reading};
 use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
 use forebay_link::RecvBatch;
 use forebay_ring::RingSetMemory;
+use forebay_run::child::Parent;
 use forebay_run::error::RunError;
 use forebay_run::host_losses::HostBook;
 use forebay_run::patience::Patience;
@@ -93,6 +94,8 @@ pub struct Supervisor {
     outcome: Outcome,
     queues: QueueWatch,
     signals: StopSignals,
+    /// The process that started it as a member of a chain.
+    parent: Parent,
     /// The host's counters when the run began.
     host: Reading,
     /// The ledger says how the run ended.
@@ -177,6 +180,7 @@ impl Supervisor {
             outcome,
             queues: watch,
             signals,
+            parent: Parent::from_env(),
             host,
             closed,
         })
@@ -250,7 +254,7 @@ impl Supervisor {
     ) -> Result<End, RunError> {
         loop {
             self.look_around(tick)?;
-            if self.signals.count() > 0 {
+            if self.signals.count() > 0 || self.parent.is_gone() {
                 return Ok(End::Requested);
             }
             if self.is_lost(Role::Receiver) || self.is_lost(Role::Builder) {

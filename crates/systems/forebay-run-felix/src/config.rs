@@ -4,5 +4,12 @@
 mod toflx;
 mod tohost;
 
+use std::path::Path;
+
 pub use toflx::{CardSettings, ToFlxSettings};
 pub use tohost::{DeviceSettings, ToHostSettings};
+
+/// A card's socket as an address.
+fn text_of(socket: &Path) -> String {
+    socket.display().to_string()
+}

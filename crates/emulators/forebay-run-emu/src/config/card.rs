@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_emu::card::CardConfig;
+use forebay_run::chain::{Joints, Member};
 use forebay_run::config::{Block, ConfigFile, Document, Sections};
 use forebay_settings::{Settings, settings};
 use forebay_wire::felix::BlockFormat;
@@ -134,6 +135,18 @@ impl ConfigFile for CardPlan {
             drain: Duration::from_secs(said.drain_s),
             leak: forebay_ledger::Leak::off(),
         })
+    }
+}
+
+impl Member for CardPlan {
+    const KIND: &'static str = "card";
+    const DIRECTORY: &'static str = "card.directory";
+
+    fn joints(&self) -> Joints {
+        Joints {
+            listens: vec![self.socket.display().to_string()],
+            ..Joints::default()
+        }
     }
 }
 

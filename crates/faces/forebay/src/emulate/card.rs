@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::Stop;
-use forebay_run::config::load;
 use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
 use forebay_run_emu::card::{self, CardPlan, CardSummary, DmaSummary};
 use forebay_run_emu::hops;
@@ -26,7 +25,7 @@ use forebay_report::text::{bytes, si};
 #[command(
     after_help = "Examples:\n  forebay emulate card examples/card.toml\n  forebay emulate card --replay blocks.dat --socket card0.sock --loops 10\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, or its readers left something unread."
 )]
-pub(super) struct CardArgs {
+pub(crate) struct CardArgs {
     /// What the card is; `forebay check --reference` lists all keys. With --replay it may be left out, and says only the card's name, socket, DMA buffers and
     /// which E-links go into which of them.
     #[arg(value_name = "FILE.toml", required_unless_present = "replay")]
@@ -53,9 +52,25 @@ pub(super) struct CardArgs {
     format: Format,
 }
 
-pub(super) fn run(args: &CardArgs) -> Result<ExitCode> {
+impl CardArgs {
+    /// The card of a file, as the file says.
+    pub(crate) fn of_file(file: PathBuf, set: SetArg, format: Format) -> Self {
+        Self {
+            file: Some(file),
+            replay: None,
+            blocks_hz: None,
+            loops: 1,
+            subchunk_headers: false,
+            socket: None,
+            set,
+            format,
+        }
+    }
+}
+
+pub(crate) fn run(args: &CardArgs) -> Result<ExitCode> {
     let mut plan = match &args.file {
-        Some(file) => load(file, &args.set.keys)?,
+        Some(file) => args.set.load(file)?,
         None => CardPlan::of_replay(),
     };
     if let Some(socket) = &args.socket {

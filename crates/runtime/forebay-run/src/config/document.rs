@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use forebay_settings::{Section, Settings};
+use forebay_settings::{NAME, Section, Settings, quoted};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -15,6 +15,13 @@ use super::spelling::nearest;
 /// Most faults in the writing of a file that are told at once: later ones often follow from the first.
 const SYNTAX_FAULTS_SHOWN: usize = 3;
 
+/// The table that has the members of a chain.
+const MEMBERS: &str = "members";
+/// The section of one of them, as the reference calls it.
+pub(crate) const MEMBER: &str = "members.NAME";
+/// The key that says what a member is.
+const KIND: &str = "kind";
+
 /// The sections of a kind of file.
 pub type Sections = &'static [&'static Section];
 
@@ -24,6 +31,10 @@ pub struct Document<'a> {
     /// The sections that its kind of file has.
     pub(super) sections: Sections,
     root: DeTable<'a>,
+    /// What stands below `[members]` of a chain.
+    members: Option<Spanned<DeValue<'a>>>,
+    /// In front of each key of a member.
+    prefix: String,
     mistakes: RefCell<Vec<Mistake>>,
 }
 
@@ -42,10 +53,18 @@ impl<'a> Document<'a> {
             source,
             sections,
             root: DeTable::new(),
+            members: None,
+            prefix: String::new(),
             mistakes: RefCell::default(),
         };
         document.note_syntax(&errors);
         let mut root = table.into_inner();
+        if let Some(member) = source.member() {
+            document.prefix = format!("{MEMBERS}.{member}.");
+            root = document.member(root, member);
+        } else if sections.iter().any(|section| section.name == MEMBER) {
+            document.members = root.remove(MEMBERS);
+        }
         source.lay_over(&document, &mut root);
         document.root = root;
         let made = if errors.is_empty() {
@@ -90,6 +109,109 @@ impl<'a> Document<'a> {
     /// The text, that of the command line's keys behind that of the file.
     pub(super) fn text(&self) -> &'a str {
         self.source.text()
+    }
+
+    /// The sections of a member; none, and a mistake, when there is no such member.
+    fn member(&self, mut root: DeTable<'a>, name: &str) -> DeTable<'a> {
+        let members = root.remove(MEMBERS).map(Spanned::into_inner);
+        let mut names = Vec::new();
+        if let Some(DeValue::Table(mut members)) = members {
+            let found = members.remove(name).map(Spanned::into_inner);
+            if let Some(DeValue::Table(mut member)) = found {
+                member.remove(KIND);
+                return member;
+            }
+            names.extend(members.keys().map(|name| name.get_ref().to_string()));
+        }
+        let right = match names.is_empty() {
+            true => "a file with [members.NAME]".to_owned(),
+            false => names.join(", "),
+        };
+        self.note(
+            0..0,
+            Words {
+                key: format!("{MEMBERS}.{name}"),
+                wrong: "the file has no such member".into(),
+                right,
+                remedy: "name another one behind --only".into(),
+                ..Words::default()
+            },
+        );
+        DeTable::new()
+    }
+
+    /// Names and kinds of the members of a chain, in the order of the file, each with its place.
+    pub(crate) fn members(
+        &self,
+        kinds: &[&'static str],
+    ) -> Vec<(String, &'static str, Range<usize>)> {
+        let Some(members) = &self.members else {
+            return Vec::new();
+        };
+        let DeValue::Table(members) = members.get_ref() else {
+            self.refuse_member(
+                members.span(),
+                MEMBERS,
+                "it is no section",
+                "write [members.NAME]",
+            );
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for (name, member) in members {
+            let (span, name) = (name.span(), name.get_ref().to_string());
+            let key = format!("{MEMBERS}.{name}");
+            if let Err(wrong) = (NAME.check)(&name) {
+                self.refuse_member(span, &key, &wrong.wrong, &wrong.remedy);
+                continue;
+            }
+            let DeValue::Table(member) = member.get_ref() else {
+                self.refuse_member(span, &key, "it is no section", &format!("write [{key}]"));
+                continue;
+            };
+            let Some((_, kind)) = find(member, KIND) else {
+                let remedy = format!("add kind = \"{}\"", kinds[0]);
+                self.refuse_member(span, &key, "it does not say what it is", &remedy);
+                continue;
+            };
+            let text = kind.get_ref().as_str().unwrap_or_default();
+            match kinds.iter().find(|one| **one == text) {
+                Some(one) => found.push((name, *one, span)),
+                None => self.note(
+                    kind.span(),
+                    Words {
+                        key: format!("{key}.{KIND}"),
+                        value: self.text().get(kind.span()).unwrap_or_default().to_owned(),
+                        wrong: "there is no such kind".into(),
+                        right: quoted(kinds, " or "),
+                        remedy: match nearest(text, kinds.iter().copied()) {
+                            Some(near) => format!("did you mean \"{near}\"?"),
+                            None => "choose one of them".into(),
+                        },
+                    },
+                ),
+            }
+        }
+        found.sort_by_key(|(_, _, span)| span.start);
+        found
+    }
+
+    fn refuse_member(&self, span: Range<usize>, key: &str, wrong: &str, remedy: &str) {
+        self.note(
+            span,
+            Words {
+                key: key.to_owned(),
+                wrong: wrong.into(),
+                right: "[members.NAME] with kind and the sections of that kind below it".into(),
+                remedy: remedy.into(),
+                ..Words::default()
+            },
+        );
+    }
+
+    /// Notes the mistakes of a part of the file that was read apart.
+    pub(crate) fn take_over(&self, mistakes: Mistakes) {
+        self.mistakes.borrow_mut().extend(mistakes.mistakes);
     }
 
     fn note_syntax(&self, errors: &[toml::de::Error]) {
@@ -176,7 +298,8 @@ impl<'a> Document<'a> {
         };
         match value.get_ref() {
             DeValue::Table(table) => {
-                Block::new(self, section, section.name.to_owned(), table, key.span())
+                let name = format!("{}{}", self.prefix, section.name);
+                Block::new(self, section, name, table, key.span())
             }
             other => {
                 let wrong = match other {
@@ -201,7 +324,7 @@ impl<'a> Document<'a> {
         for (index, block) in blocks.iter().enumerate() {
             match block.get_ref() {
                 DeValue::Table(table) => {
-                    let name = format!("{}[{index}]", section.name);
+                    let name = format!("{}{}[{index}]", self.prefix, section.name);
                     found.push(Block::new(self, section, name, table, block.span()));
                 }
                 _ => self.wrong_shape(section, block.span(), "it is a list of blocks"),

@@ -44,13 +44,20 @@ pub trait ConfigFile: Sized {
     fn of(document: &Document<'_>) -> Option<Self>;
 }
 
+/// Reads what a source says.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn read<F: ConfigFile>(source: &Source) -> Result<F, Mistakes> {
+    Document::read(source, F::SECTIONS, F::of)
+}
+
 /// Reads a file; `said` are keys of the command line, see [`Source::read`].
 ///
 /// # Errors
 /// It cannot be read, or has mistakes: all of them are told.
 pub fn load<F: ConfigFile>(path: &Path, said: &[String]) -> Result<F, ConfigError> {
-    let source = Source::read(path, said)?;
-    Ok(Document::read(&source, F::SECTIONS, F::of)?)
+    Ok(read(&Source::read(path, said)?)?)
 }
 
 /// Reads the text of a file called `file`.
@@ -58,7 +65,7 @@ pub fn load<F: ConfigFile>(path: &Path, said: &[String]) -> Result<F, ConfigErro
 /// # Errors
 /// All mistakes in it.
 pub fn parse<F: ConfigFile>(file: &str, text: &str) -> Result<F, Mistakes> {
-    Document::read(&Source::of_text(file, text), F::SECTIONS, F::of)
+    read(&Source::of_text(file, text))
 }
 
 /// The text of a configuration file.

@@ -20,6 +20,8 @@ pub struct Source {
     text: String,
     file_bytes: usize,
     said: Vec<Said>,
+    /// The member of a chain that is meant.
+    member: Option<String>,
 }
 
 /// A key that the command line says, as a line of TOML.
@@ -40,6 +42,7 @@ impl Source {
             text: text.to_owned(),
             file_bytes: text.len(),
             said: Vec::new(),
+            member: None,
         }
     }
 
@@ -63,6 +66,18 @@ impl Source {
             self.said.push(Said { block, padded });
         }
         self
+    }
+
+    /// Only what stands below `[members.NAME]` of a chain, if a member is named.
+    #[must_use]
+    pub fn only(mut self, member: Option<&str>) -> Self {
+        self.member = member.map(str::to_owned);
+        self
+    }
+
+    /// The member that is meant.
+    pub(super) fn member(&self) -> Option<&str> {
+        self.member.as_deref()
     }
 
     /// What the file is called.

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use forebay_msg::Config;
+use forebay_run::chain::{Joints, Member};
 use forebay_run::config::{Block, ConfigFile, Document, Sections};
 use forebay_run_net::section::SecuritySettings;
 use forebay_run_net::{Address, Settings};
 use forebay_settings::{Settings as _, settings};
 
+use super::text_of;
 use crate::toflx::{CardTarget, ToFlxPlan};
 
 settings! {
@@ -119,6 +121,20 @@ fn target(card: CardSettings, block: &Block<'_, '_>, before: &[CardTarget]) -> O
         );
     }
     Some(card)
+}
+
+impl Member for ToFlxPlan {
+    const KIND: &'static str = "toflx";
+    const DIRECTORY: &'static str = "toflx.directory";
+
+    fn joints(&self) -> Joints {
+        let cards = self.cards.iter();
+        Joints {
+            connects: cards.map(|card| text_of(&card.socket)).collect(),
+            listens: vec![self.address.to_string()],
+            may_listen: Vec::new(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use forebay_msg::Config;
+use forebay_run::chain::{Joints, Member};
 use forebay_run::config::{Block, ConfigFile, Document, Sections};
 use forebay_run_net::section::SecuritySettings;
 use forebay_run_net::{Address, Settings};
 use forebay_settings::{Settings as _, settings};
+use forebay_wire::felix::DMA_BUFFERS_MAX;
 
+use super::text_of;
 use crate::tohost::{DevicePlan, ToHostFile};
 
 settings! {
@@ -138,6 +141,37 @@ fn is_read_by(one: &DevicePlan, other: &DevicePlan) -> bool {
         _ => true,
     };
     one.socket == other.socket && shares
+}
+
+impl Member for ToHostFile {
+    const KIND: &'static str = "tohost";
+    const DIRECTORY: &'static str = "tohost.directory";
+
+    fn joints(&self) -> Joints {
+        let mut joints = Joints::default();
+        for device in &self.devices {
+            joints.connects.push(text_of(&device.socket));
+            let (sure, buffers) = match &device.buffers {
+                Some(buffers) => (buffers.len(), buffers.len()),
+                None => (1, DMA_BUFFERS_MAX),
+            };
+            for n in 0..buffers {
+                let address = match n {
+                    0 => Ok(device.address.clone()),
+                    n => device.address.nth(n as u16),
+                };
+                // One that is beyond the last port is found when the card says how many it has.
+                let Ok(address) = address else { break };
+                let at = if n < sure {
+                    &mut joints.listens
+                } else {
+                    &mut joints.may_listen
+                };
+                at.push(address.to_string());
+            }
+        }
+        joints
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,198 @@
+//! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, or a chain of them.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use forebay_run::Stop;
+use forebay_run::chain::{self, Chain, Kind, MemberEnd};
+use forebay_run_emu::card::CardPlan;
+use forebay_run_emu::config::{FileKind, kind_of};
+use forebay_run_felix::toflx::ToFlxPlan;
+use forebay_run_felix::tohost::ToHostFile;
+use serde_json::{Value, json};
+
+use crate::emulate::{self, CardArgs};
+use crate::evb::{self, EvbArgs};
+use crate::output::{Format, note_line, print_line};
+use crate::session::BROKEN;
+use crate::set::SetArg;
+use crate::toflx::{self, ToFlxArgs};
+use crate::tohost::{self, ToHostArgs};
+use crate::totals::exit_code;
+
+/// What can be a member of a chain.
+pub(crate) const KINDS: &[Kind] = &[
+    Kind::of::<CardPlan>(),
+    Kind::of::<ToHostFile>(),
+    Kind::of::<ToFlxPlan>(),
+    Kind::of::<forebay_run_evb::config::Chain>(),
+];
+
+/// Runs what a file describes: an event builder, a card, to-host, to-flx, or a chain of them.
+///
+/// A chain names its members, each with its sections below `[members.NAME]`. They are started together, each in a directory of its own below that of the chain, and end in the order of
+/// the data: the first Ctrl-C goes to those that connect to no other member, a second one to all; a member that dies ends the chain. Flags are those of
+/// `forebay evb`, for its files alone.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  forebay run examples/hades.toml\n  forebay run examples/chain.toml\n  forebay run examples/chain.toml --only card\n\nExit codes of a chain: 0 the books of all members close, 1 they do not, 2 a member could not do it, or died."
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    evb: EvbArgs,
+    /// Runs this member of a chain alone, here and now.
+    #[arg(long, value_name = "NAME", requires = "file")]
+    only: Option<String>,
+}
+
+pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
+    let RunArgs { mut evb, only } = args;
+    let Some(file) = evb.file.clone() else {
+        return evb::run(&evb);
+    };
+    // What cannot be read is told by what reads it.
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let is_chain = chain::is_chain(&text);
+    let kind = match (&only, is_chain) {
+        (Some(name), _) => {
+            let (kind, directory) = member(&file, name)?;
+            // What the command line says itself stands behind it, and holds.
+            evb.set.keys.insert(0, directory);
+            Some(kind)
+        }
+        (None, true) => None,
+        (None, false) => match kind_of(&text) {
+            Some(FileKind::Card) => Some("card"),
+            Some(FileKind::ToHost) => Some("tohost"),
+            Some(FileKind::ToFlx) => Some("toflx"),
+            Some(FileKind::Batch) => bail!(
+                "{}: a batch of cards is for `forebay card validate`",
+                file.display()
+            ),
+            None => Some("evb"),
+        },
+    };
+    if kind != Some("evb") && evb.says_flags() {
+        bail!(
+            "{}: flags are those of the event builder, and this is none; say keys of a file with --set, or write them into it",
+            file.display()
+        );
+    }
+    let format = evb.format();
+    let Some(kind) = kind else {
+        if !evb.set.keys.is_empty() {
+            bail!("--set is for one member of a chain: name it with --only");
+        }
+        return run_chain(&Chain::load(&file, KINDS)?, format);
+    };
+    evb.set.only = only;
+    let set: SetArg = evb.set.clone();
+    match kind {
+        "card" => emulate::run_card(&CardArgs::of_file(file, set, format)),
+        "tohost" => tohost::run(&ToHostArgs { file, set, format }),
+        "toflx" => toflx::run(&ToFlxArgs { file, set, format }),
+        _ => evb::run(&evb),
+    }
+}
+
+/// The kind of a member, and its directory as a key of the command line.
+fn member(file: &Path, name: &str) -> Result<(&'static str, String)> {
+    let chain = Chain::load(file, KINDS)?;
+    let names: Vec<&str> = chain.members.iter().map(|one| &*one.name).collect();
+    match chain.members.iter().find(|one| one.name == name) {
+        Some(member) => Ok((member.kind, chain.directory_of(member))),
+        None => bail!(
+            "{}: there is no member {name:?}; its members are {}",
+            file.display(),
+            names.join(", ")
+        ),
+    }
+}
+
+fn run_chain(chain: &Chain, format: Format) -> Result<ExitCode> {
+    for (name, address) in chain.open_ends() {
+        note_line(format_args!(
+            "forebay: {name} connects to {address}, where no member of this chain listens"
+        ));
+    }
+    let stop = Stop::of_process()?;
+    let members = chain::run(chain, &stop, |text| {
+        note_line(format_args!("forebay: {text}"))
+    })?;
+    for member in &members {
+        if let Some(failed) = &member.failed {
+            note_line(format_args!("forebay: {failed}"));
+        }
+    }
+    match format {
+        Format::Json => print_line(json_of(chain, &members)),
+        Format::Text => print(chain, &members),
+    }
+    let has_code = |code| members.iter().any(|one| one.ended.code == Some(code));
+    let is_closed = !has_code(i32::from(BROKEN)) && left_over(&members) == [0; 4];
+    Ok(exit_code(
+        is_closed,
+        members.iter().all(|one| one.failed.is_none()),
+    ))
+}
+
+const BOOKS: [&str; 4] = [
+    "residual_items",
+    "residual_bytes",
+    "left_items",
+    "left_bytes",
+];
+
+/// What the books of all members leave over, and still hold.
+fn left_over(members: &[MemberEnd]) -> [u64; 4] {
+    let sum = |key: &str| {
+        let of_member = |one: &MemberEnd| one.ended.real(&format!("/{key}")).abs() as u64;
+        members.iter().map(of_member).sum()
+    };
+    BOOKS.map(sum)
+}
+
+fn json_of(chain: &Chain, members: &[MemberEnd]) -> Value {
+    let members_json: Vec<Value> = members
+        .iter()
+        .map(|one| {
+            json!({
+                "name": one.ended.name,
+                "kind": one.kind,
+                "pid": one.ended.pid,
+                "exit_code": one.ended.code,
+                "failed": one.failed,
+                "record": one.ended.said,
+            })
+        })
+        .collect();
+    let mut all = json!({ "directory": chain.directory, "members": members_json });
+    for (key, sum) in BOOKS.iter().zip(left_over(members)) {
+        all[*key] = sum.into();
+    }
+    all
+}
+
+fn print(chain: &Chain, members: &[MemberEnd]) {
+    for one in members {
+        let own = left_over(std::slice::from_ref(one));
+        let books = match (&one.ended.said, own) {
+            (None, _) => "it left no record".to_owned(),
+            (Some(_), [0, 0, 0, 0]) => "its books close".to_owned(),
+            (Some(_), [items, bytes, left, _]) => {
+                format!(
+                    "its books leave over {items} items and {bytes} bytes, and still hold {left} items"
+                )
+            }
+        };
+        print_line(format_args!(
+            "{} ({}): {}; {books}",
+            one.ended.name, one.kind, one.ended.how
+        ));
+    }
+    print_line(format_args!(
+        "records and ledgers: {}",
+        chain.directory.display()
+    ));
+}

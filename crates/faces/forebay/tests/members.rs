@@ -1,0 +1,327 @@
+//! A chain of members: one file, one command, the books of all.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at what must not be"
+)]
+
+mod rig;
+
+use std::fs;
+use std::path::Path;
+
+use rig::{Run, forebay, hld, number, signal, start};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MEMBERS: [&str; 3] = ["card", "tohost", "builder"];
+
+/// A card, its reader and a builder of its two E-links, in `folder`; `name` tells shared memory apart, and `limit` ends the triggers.
+fn chain(folder: &Path, name: &str, limit: &str) {
+    let name = format!("{name}-{}", std::process::id());
+    let text = format!(
+        r#"
+[chain]
+directory = "run"
+[members.card]
+kind = "card"
+[members.card.card]
+name = "{name}"
+socket = "card.sock"
+[members.card.ttc]
+rate_hz = 2000
+{limit}
+[[members.card.links]]
+links = [0, 1]
+[members.tohost]
+kind = "tohost"
+[members.tohost.tohost]
+subscribers_min = 1
+[[members.tohost.devices]]
+socket = "card.sock"
+address = "shm://{name}"
+[members.builder]
+kind = "evb"
+[[members.builder.sources]]
+address = "shm://{name}"
+elinks = [0, 64]
+[members.builder.receiver]
+queue_bytes = 1048576
+"#
+    );
+    fs::write(folder.join("chain.toml"), text).unwrap();
+}
+
+fn run(folder: &Path, more: &[&str]) -> Run {
+    let mut command = forebay();
+    command.current_dir(folder).args(["run", "chain.toml"]);
+    start(command.args(more))
+}
+
+fn record(folder: &Path, member: &str) -> Value {
+    let path = folder.join("run").join(member).join("run.json");
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let record: Value = serde_json::from_str(&text).unwrap();
+    // That of the event builder has more around it.
+    match record.get("summary") {
+        Some(summary) => summary.clone(),
+        None => record,
+    }
+}
+
+/// The process of a member.
+fn pid_of(chain: u32, member: &str) -> u32 {
+    let is_it = |pid: &u32| {
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.contains(&format!("--only\0{member}\0"))
+    };
+    let mut children = rig::children_of(chain).into_iter();
+    children.find(is_it).unwrap()
+}
+
+/// Waits until events are in the builder's file.
+fn wait_until_at_work(folder: &Path) {
+    rig::wait_items(
+        &folder.join("run/builder"),
+        ("sink", "events"),
+        "outgoing",
+        100,
+    );
+}
+
+#[test]
+fn every_trigger_of_the_card_is_an_event_in_the_builders_file() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "whole", "triggers = 3000");
+    let json = run(folder.path(), &["--format", "json"]).end().json_of(0);
+    let members = json["members"].as_array().unwrap();
+    let names: Vec<&str> = members
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, MEMBERS);
+    for one in members {
+        assert_eq!(
+            (&one["exit_code"], &one["failed"]),
+            (&0.into(), &Value::Null),
+            "{one}"
+        );
+    }
+    for key in [
+        "residual_items",
+        "residual_bytes",
+        "left_items",
+        "left_bytes",
+    ] {
+        assert_eq!(number(&json, key), 0, "{key}");
+    }
+    let records = MEMBERS.map(|member| record(folder.path(), member));
+    assert_eq!(number(&records[0], "triggers"), 3000);
+    assert_eq!(number(&records[1], "chunks"), 6000);
+    let directory = folder.path().join("run/builder");
+    let files = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let files: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|of| of == "hld"))
+        .collect();
+    assert_eq!(hld::events(&files).len(), 3000, "read from the file");
+    for member in MEMBERS {
+        assert!(
+            folder
+                .path()
+                .join("run")
+                .join(member)
+                .join("ledger")
+                .exists(),
+            "{member}"
+        );
+        let audited = forebay()
+            .current_dir(folder.path().join("run"))
+            .args(["audit", member])
+            .output()
+            .unwrap();
+        assert_eq!(audited.status.code(), Some(0), "{member}");
+    }
+}
+
+#[test]
+fn the_first_control_c_ends_a_chain_in_the_order_of_the_data() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "asked", "");
+    let run = run(folder.path(), &[]);
+    wait_until_at_work(folder.path());
+    assert!(signal("INT", run.pid()));
+    let ended = run.end();
+    assert_eq!(ended.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
+    for member in MEMBERS {
+        let line = format!(
+            "{member} ({}): exit status: 0; its books close",
+            match member {
+                "builder" => "evb",
+                other => other,
+            }
+        );
+        assert!(ended.stdout.contains(&line), "{}", ended.stdout);
+    }
+    // Nobody but the card was asked to end: the others ended with their input.
+    let [card, _, builder] = MEMBERS.map(|member| record(folder.path(), member));
+    assert_eq!(builder["reason"], "input ended", "{builder}");
+    assert_eq!(number(&card, "triggers"), number(&builder, "events_built"));
+}
+
+#[test]
+fn a_member_that_is_killed_is_named_and_the_others_close_their_books() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "killed", "");
+    let run = run(folder.path(), &[]);
+    wait_until_at_work(folder.path());
+    let card = pid_of(run.pid(), "card");
+    assert!(signal("KILL", card));
+    let ended = run.end();
+    assert_eq!(ended.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
+    assert!(
+        ended.stderr.contains("card has failed, and the chain ends"),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains("card: signal: 9"), "{}", ended.stderr);
+    assert!(
+        ended
+            .stdout
+            .contains("card (card): signal: 9 (SIGKILL); it left no record"),
+        "{}",
+        ended.stdout
+    );
+    for member in ["tohost", "builder"] {
+        assert_eq!(
+            number(&record(folder.path(), member), "residual_items"),
+            0,
+            "{member}"
+        );
+    }
+}
+
+#[test]
+fn members_end_with_the_process_that_started_them() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "orphans", "");
+    let run = run(folder.path(), &[]);
+    wait_until_at_work(folder.path());
+    let pids = MEMBERS.map(|member| pid_of(run.pid(), member));
+    assert!(signal("KILL", run.pid()));
+    drop(run.end());
+    rig::wait_for("members that end", || {
+        let is_over = !pids.iter().any(|pid| rig::is_alive(*pid));
+        is_over.then_some(())
+    });
+    for member in MEMBERS {
+        assert_eq!(
+            number(&record(folder.path(), member), "residual_items"),
+            0,
+            "{member}"
+        );
+    }
+}
+
+#[test]
+fn a_builder_of_datagrams_ends_with_the_process_that_started_it() {
+    let folder = TempDir::new().unwrap();
+    let text = "[chain]\ndirectory = \"run\"\n[members.builder]\nkind = \"evb\"\n[[members.builder.sources]]\nbase_port = 0\n";
+    fs::write(folder.path().join("chain.toml"), text).unwrap();
+    let run = run(folder.path(), &[]);
+    let ledger = folder.path().join("run/builder/ledger");
+    rig::wait_for("the ledger", || ledger.exists().then_some(()));
+    let builder = pid_of(run.pid(), "builder");
+    rig::wait_for("the stages", || {
+        (rig::stages_of(builder).len() == 2).then_some(())
+    });
+    assert!(signal("KILL", run.pid()));
+    drop(run.end());
+    rig::wait_for("the builder's end", || {
+        (!rig::is_alive(builder)).then_some(())
+    });
+    assert_eq!(record(folder.path(), "builder")["reason"], "requested");
+}
+
+#[test]
+fn one_member_runs_alone_with_keys_of_the_command_line() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "alone", "triggers = 100");
+    let only = [
+        "--only",
+        "card",
+        "--set",
+        "card.wait_for_readers=false",
+        "--set",
+        "card.drain_s=0",
+        "--format",
+        "json",
+    ];
+    let ended = run(folder.path(), &only).end();
+    let card: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(number(&card, "triggers"), 100, "{card}");
+    assert_eq!(
+        record(folder.path(), "card"),
+        card,
+        "it lies where that of the chain does"
+    );
+    let nobody = run(folder.path(), &["--only", "crd"]).end();
+    assert_eq!(nobody.code(), Some(2));
+    assert!(
+        nobody
+            .stderr
+            .contains("its members are card, tohost, builder"),
+        "{}",
+        nobody.stderr
+    );
+    let flags = run(folder.path(), &["--completion", "wait"]).end();
+    assert_eq!(flags.code(), Some(2));
+    assert!(
+        flags
+            .stderr
+            .contains("flags are those of the event builder"),
+        "{}",
+        flags.stderr
+    );
+}
+
+#[test]
+fn check_tells_who_is_joined_to_whom_and_what_is_not() {
+    let example = forebay_testing::root().join("examples/chain.toml");
+    let check =
+        |file: &Path, more: &[&str]| start(forebay().arg("check").arg(file).args(more)).end();
+    let json = check(&example, &["--format", "json"]).json_of(0);
+    assert_eq!(json["open_ends"], serde_json::json!([]), "{json}");
+    assert_eq!(
+        json["members"][1]["connects"],
+        serde_json::json!(["card0.sock"])
+    );
+    assert_eq!(
+        json["members"][2]["connects"],
+        json["members"][1]["listens"]
+    );
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("chain.toml");
+    let text = fs::read_to_string(&example).unwrap();
+    fs::write(
+        &file,
+        text.replacen("\"shm://chain\"", "\"shm://other\"", 1),
+    )
+    .unwrap();
+    let ended = check(&file, &[]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let told = "warning: builder connects to shm://chain, where no member of this chain listens";
+    assert!(ended.stdout.contains(told), "{}", ended.stdout);
+    fs::write(&file, text.replace("rate_hz = 10_000", "rate_hz = 0")).unwrap();
+    let ended = check(&file, &[]);
+    assert_eq!(ended.code(), Some(2), "{}", ended.stdout);
+    assert!(
+        ended
+            .stderr
+            .contains("members.card.ttc.rate_hz = 0: it is too small"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -1,0 +1,235 @@
+//! A chain: several programs of one host that one file describes and one command runs.
+//!
+//! A member is a program with a file of its own; its sections stand below `[members.NAME]`, and it is started as `forebay run FILE --only NAME`. Members are joined by equal
+//! addresses: where one listens, another one connects. Each has a directory below that of the chain, with its ledger and its record.
+
+mod run;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_settings::{Section, Settings, settings};
+
+use crate::config::document::MEMBER;
+use crate::config::mistake::Words;
+use crate::config::{self, ConfigError, ConfigFile, Document, Mistakes, Sections, Source};
+pub use run::{MemberEnd, run};
+
+settings! {
+    /// A chain as a whole: programs of this host that are joined by equal addresses, and run and ended together.
+    pub struct ChainSettings in [chain] {
+        /// Where the directory of each member lies, called as the member, with its ledger and its record. Made if it is not there.
+        directory: PathBuf = "forebay-run".into(),
+        /// Ends the chain after so long: members that connect to no other one are told to, and the others end with them.
+        duration_s: Option<u64> [1..=31_536_000] => "until its members end, Ctrl-C or SIGTERM",
+    }
+}
+
+settings! {
+    /// What a member is; its sections are those of the kind's own file, as `[members.card.ttc]`. Its `directory` is that of the chain with its name.
+    struct MemberSettings in [] {
+        /// The kind of its file: `card`, `tohost`, `toflx` or `evb`.
+        kind: Option<String>,
+    }
+}
+
+/// Sections of a chain.
+pub const SECTIONS: Sections = &[
+    ChainSettings::SECTION,
+    &Section {
+        name: MEMBER,
+        ..*MemberSettings::SECTION
+    },
+];
+
+/// Where a member meets others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joints {
+    /// Where it connects to another program, with which it then ends.
+    pub connects: Vec<String>,
+    /// Where others connect to it.
+    pub listens: Vec<String>,
+    /// Where it may listen beside that: what it finds at its start decides.
+    pub may_listen: Vec<String>,
+}
+
+impl Joints {
+    fn is_at(&self, address: &String) -> bool {
+        self.listens.contains(address) || self.may_listen.contains(address)
+    }
+}
+
+/// A file that can be a member of a chain.
+pub trait Member: ConfigFile {
+    /// What the kind is called.
+    const KIND: &'static str;
+    /// The key of its directory, as `section.key`.
+    const DIRECTORY: &'static str;
+
+    /// Where it meets others.
+    fn joints(&self) -> Joints;
+}
+
+/// A kind of members.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    name: &'static str,
+    directory: &'static str,
+    joints: fn(&Source) -> Result<Joints, Mistakes>,
+}
+
+impl Kind {
+    /// The kind of such files.
+    #[must_use]
+    pub const fn of<M: Member>() -> Self {
+        fn joints<M: Member>(source: &Source) -> Result<Joints, Mistakes> {
+            config::read::<M>(source).map(|member| member.joints())
+        }
+        Self {
+            name: M::KIND,
+            directory: M::DIRECTORY,
+            joints: joints::<M>,
+        }
+    }
+}
+
+/// One program of a chain.
+#[derive(Clone, Debug)]
+pub struct MemberPlan {
+    /// What it is called.
+    pub name: String,
+    /// What it is.
+    pub kind: &'static str,
+    /// Where it meets others.
+    pub joints: Joints,
+    directory_key: &'static str,
+}
+
+/// A chain.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    /// Its file.
+    pub file: PathBuf,
+    /// Where the directories of its members lie.
+    pub directory: PathBuf,
+    /// It ends after so long.
+    pub duration: Option<Duration>,
+    /// Its members, in the order of the file.
+    pub members: Vec<MemberPlan>,
+}
+
+/// Whether the text is the file of a chain.
+#[must_use]
+pub fn is_chain(text: &str) -> bool {
+    let (table, _) = toml::de::DeTable::parse_recoverable(text);
+    let mut keys = table.get_ref().keys();
+    keys.any(|key| ["chain", "members"].contains(&&**key.get_ref()))
+}
+
+impl Chain {
+    /// Reads the file of a chain, and those of all members in it.
+    ///
+    /// # Errors
+    /// It cannot be read, or has mistakes: all of them are told, those of its members too.
+    pub fn load(path: &Path, kinds: &'static [Kind]) -> Result<Self, ConfigError> {
+        let source = Source::read(path, &[])?;
+        Ok(Self::of(path, &source, kinds)?)
+    }
+
+    fn of(path: &Path, source: &Source, kinds: &'static [Kind]) -> Result<Self, Mistakes> {
+        Document::read(source, SECTIONS, |document| {
+            let (said, whole) = document.one::<ChainSettings>();
+            let names: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
+            let mut members = Vec::new();
+            let found = document.members(&names);
+            if found.is_empty() && document.is_clean() {
+                whole.complain_whole(
+                    "it has no member",
+                    "one [members.NAME] or more",
+                    "add [members.card] with kind = \"card\", and the sections of a card below it",
+                );
+            }
+            for (name, kind, span) in found {
+                let kind = kinds.iter().find(|one| one.name == kind)?;
+                let own = source.clone().only(Some(&name));
+                match (kind.joints)(&own) {
+                    Ok(joints) => members.push((
+                        span,
+                        MemberPlan {
+                            name,
+                            kind: kind.name,
+                            joints,
+                            directory_key: kind.directory,
+                        },
+                    )),
+                    Err(mistakes) => document.take_over(mistakes),
+                }
+            }
+            refuse_twins(document, &members);
+            Some(Self {
+                file: path.to_path_buf(),
+                directory: said.directory,
+                duration: said.duration_s.map(Duration::from_secs),
+                members: members.into_iter().map(|(_, member)| member).collect(),
+            })
+        })
+    }
+
+    /// Members that connect to an address at which no member listens, with the address: somebody outside of the chain has to.
+    #[must_use]
+    pub fn open_ends(&self) -> Vec<(&str, &str)> {
+        let members = self.members.iter();
+        let ends =
+            members.flat_map(|one| one.joints.connects.iter().map(move |at| (&*one.name, at)));
+        let open = ends.filter(|(_, address)| !self.is_at(address));
+        open.map(|(name, address)| (name, &**address)).collect()
+    }
+
+    /// Where the ledger and the record of a member lie, as `SECTION.KEY=VALUE` of the command line.
+    #[must_use]
+    pub fn directory_of(&self, member: &MemberPlan) -> String {
+        let own = self.directory.join(&member.name);
+        let directory = toml::Value::from(own.display().to_string());
+        format!("{}={directory}", member.directory_key)
+    }
+
+    /// Whether a member connects to another one, with which it then ends.
+    fn has_input(&self, member: &MemberPlan) -> bool {
+        member
+            .joints
+            .connects
+            .iter()
+            .any(|address| self.is_at(address))
+    }
+
+    fn is_at(&self, address: &String) -> bool {
+        self.members.iter().any(|one| one.joints.is_at(address))
+    }
+}
+
+/// Two members that listen at the same address.
+fn refuse_twins(document: &Document<'_>, members: &[(Range<usize>, MemberPlan)]) {
+    let mut listeners: HashMap<&str, &str> = HashMap::new();
+    for (span, member) in members {
+        for address in &member.joints.listens {
+            let Some(other) = listeners.insert(address, &member.name) else {
+                continue;
+            };
+            document.note(
+                span.clone(),
+                Words {
+                    key: format!("members.{}", member.name),
+                    wrong: format!("{other} listens at {address} already"),
+                    right: "an address of its own for each member".into(),
+                    remedy: "choose another address for one of them".into(),
+                    ..Words::default()
+                },
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

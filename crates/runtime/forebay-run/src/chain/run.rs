@@ -1,0 +1,125 @@
+//! A chain at work: its members are started, watched, and ended in the order of the data.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Chain, MemberPlan};
+use crate::child::{Ended, Part};
+use crate::error::RunError;
+use crate::run_dir::{in_use, lock_or};
+use crate::stop::{Stop, Urgency};
+
+/// One look at the members.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the others may take to end by the end of their input.
+const END_LIMIT: Duration = Duration::from_secs(90);
+/// How long members may take to close their books once they are hurried: they take 3 s at most.
+const HURRY_LIMIT: Duration = Duration::from_secs(5);
+
+/// How a member ended.
+#[derive(Debug)]
+pub struct MemberEnd {
+    /// How its process ended, and the record that it printed.
+    pub ended: Ended,
+    /// Its kind.
+    pub kind: &'static str,
+    /// What went wrong, with the last line of its log; none when it ended well.
+    pub failed: Option<String>,
+}
+
+/// Runs a chain until its members have ended, or `stop` says so. `tell` is told which member the chain ends for.
+///
+/// # Errors
+/// Its directory cannot be used, or a member cannot be started.
+pub fn run(
+    chain: &Chain,
+    stop: &Stop,
+    mut tell: impl FnMut(&str),
+) -> Result<Vec<MemberEnd>, RunError> {
+    let directory = &chain.directory;
+    fs::create_dir_all(directory).map_err(RunError::file("creating directory", directory))?;
+    let _lock = lock_or(directory, || {
+        let text = "another chain is at work there; give this one another directory";
+        in_use(directory, text.into())
+    })?;
+    if let Some(duration) = chain.duration {
+        stop.end_after(duration);
+    }
+    let started = chain.members.iter().map(|member| {
+        let part = start(chain, member)?;
+        Ok((part, chain.has_input(member)))
+    });
+    let mut parts = started.collect::<Result<Vec<_>, RunError>>()?;
+    watch(&mut parts, stop, &mut tell);
+    let ended = parts.into_iter().zip(&chain.members);
+    Ok(ended
+        .map(|((part, _), member)| {
+            let ended = part.finish(HURRY_LIMIT);
+            MemberEnd {
+                failed: failure(&ended, &log(directory, &member.name)),
+                ended,
+                kind: member.kind,
+            }
+        })
+        .collect())
+}
+
+fn log(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.log"))
+}
+
+fn start(chain: &Chain, member: &MemberPlan) -> Result<Part, RunError> {
+    let words = [
+        "run".to_owned(),
+        chain.file.display().to_string(),
+        "--only".to_owned(),
+        member.name.clone(),
+        "--format".to_owned(),
+        "json".to_owned(),
+    ];
+    let log = log(&chain.directory, &member.name);
+    Part::start(&member.name, &words, Some(log), None)
+}
+
+/// Waits until all have ended. The first order to end goes to those that connect to no other one; a further one, or the death of a member, to all.
+fn watch(parts: &mut [(Part, bool)], stop: &Stop, tell: &mut impl FnMut(&str)) {
+    let mut told = Urgency::Go;
+    let mut until: Option<Instant> = None;
+    while !parts.iter_mut().all(|(part, _)| part.has_ended()) {
+        let mut wanted = stop.urgency();
+        for (part, _) in parts.iter_mut() {
+            if part.has_ended() && !part.ended_well() && told < Urgency::Hurry {
+                tell(&format!("{} has failed, and the chain ends", part.name()));
+                wanted = wanted.max(Urgency::Hurry);
+            } else if part.has_ended() {
+                // Without one of them the others have less to do: those that it fed end with it, and the others are told to.
+                wanted = wanted.max(Urgency::Drain);
+            }
+        }
+        if wanted > told {
+            told = wanted;
+            let all = wanted >= Urgency::Hurry;
+            let asked = parts.iter().filter(|(_, has_input)| all || !has_input);
+            asked.for_each(|(part, _)| part.stop());
+            let limit = if all { HURRY_LIMIT } else { END_LIMIT };
+            until = Some(Instant::now() + limit);
+        }
+        if told == Urgency::Now || until.is_some_and(|until| Instant::now() >= until) {
+            parts.iter().for_each(|(part, _)| part.stop());
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What went wrong with a member, and the last line of its log.
+fn failure(ended: &Ended, log: &Path) -> Option<String> {
+    if ended.code == Some(0) && ended.said.is_some() {
+        return None;
+    }
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().last();
+    let last = last.map_or_else(String::new, |line| format!(" ({line})"));
+    Some(format!("{}: {}{last}", ended.name, ended.how))
+}
