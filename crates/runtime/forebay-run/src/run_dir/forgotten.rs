@@ -49,7 +49,8 @@ pub(super) fn tidy() {
             Fate::Homeless | Fate::InUse => {}
         }
     }
-    for cleaned in remove_in(memory, KEPT, clock::realtime_ns()) {
+    let may_go = |path: &Path| !home::is_awaited(path);
+    for cleaned in remove_in(memory, KEPT, clock::realtime_ns(), may_go) {
         let (path, bytes) = (cleaned.path.display(), cleaned.bytes);
         tracing::warn!(
             "{path} ({bytes} bytes) of a process that was killed more than a day ago was removed from memory"
@@ -71,28 +72,39 @@ fn bring_home(memory: &Path) -> Vec<(PathBuf, u64, Fate)> {
 #[must_use]
 pub fn clean_memory() -> Vec<Cleaned> {
     let memory = Path::new(MEMORY);
-    let brought = bring_home(memory).into_iter();
-    let mut cleaned: Vec<_> = brought
-        .filter_map(|(path, bytes, fate)| match fate {
-            Fate::Brought(kept) => Some(Cleaned {
+    take_away(memory, bring_home(memory), clock::realtime_ns())
+}
+
+/// What was brought home, and what has no home and is removed now. What was in use stays: its process may have died since, and then its directory waits for it.
+fn take_away(memory: &Path, fates: Vec<(PathBuf, u64, Fate)>, now_ns: u64) -> Vec<Cleaned> {
+    let (mut cleaned, mut homeless) = (Vec::new(), Vec::new());
+    for (path, bytes, fate) in fates {
+        match fate {
+            Fate::Brought(kept) => cleaned.push(Cleaned {
                 path,
                 bytes,
                 kept: Some(kept),
             }),
-            Fate::Homeless | Fate::InUse | Fate::Stays(_) => None,
-        })
-        .collect();
-    cleaned.extend(remove_in(memory, Duration::ZERO, clock::realtime_ns()));
+            Fate::Homeless | Fate::Stays(_) => homeless.push(path),
+            Fate::InUse => {}
+        }
+    }
+    let may_go = |path: &Path| homeless.iter().any(|one| one == path);
+    cleaned.extend(remove_in(memory, Duration::ZERO, now_ns, may_go));
     cleaned
 }
 
-/// Removes what has shown no life for `kept`, unless a directory waits for it; with 0, that as well.
-fn remove_in(memory: &Path, kept: Duration, now_ns: u64) -> Vec<Cleaned> {
+/// Removes what has shown no life for `kept`, and may go.
+fn remove_in(
+    memory: &Path,
+    kept: Duration,
+    now_ns: u64,
+    may_go: impl Fn(&Path) -> bool,
+) -> Vec<Cleaned> {
     let cleaned = ledgers_in(memory).filter_map(|(path, bytes)| {
         // One that another one has removed meanwhile is as good.
-        let gone = is_forgotten(&path, kept, now_ns)
-            && (kept.is_zero() || !home::is_awaited(&path))
-            && fs::remove_file(&path).is_ok();
+        let gone =
+            is_forgotten(&path, kept, now_ns) && may_go(&path) && fs::remove_file(&path).is_ok();
         gone.then_some(Cleaned {
             path,
             bytes,
@@ -198,7 +210,8 @@ mod tests {
             names.sort();
             names
         };
-        let remove = |kept| remove_in(memory.path(), kept, NOW_NS).len();
+        let may_go = |path: &Path| !home::is_awaited(path);
+        let remove = |kept| remove_in(memory.path(), kept, NOW_NS, may_go).len();
         assert_eq!(remove(KEPT), 3);
         let mut left = [
             "forebay-net-receiver-2-2.ledger",
@@ -227,8 +240,31 @@ mod tests {
         fs::remove_file(&link).unwrap();
         assert_eq!(remove(KEPT), 1);
         // The doctor takes what died just now, too.
-        let cleaned = remove_in(memory.path(), Duration::ZERO, NOW_NS);
+        let cleaned = take_away(memory.path(), bring_home(memory.path()), NOW_NS);
         assert_eq!(cleaned.len(), 2, "{cleaned:?}");
         assert_eq!(names(), ["other-net-receiver-4.ledger"]);
+    }
+
+    #[test]
+    fn what_dies_while_the_doctor_looks_is_not_removed() {
+        let (memory, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let schema = SchemaBuilder::new("net-receiver-1").finish().unwrap();
+        let path = memory.path().join("forebay-net-receiver-1-1.ledger");
+        let (mapping, file) = Mapping::create_file(&path, schema.bytes_needed() as u64).unwrap();
+        RunWriter::format(&schema, &Words::new(mapping), 1, NOW_NS - HOUR_NS).unwrap();
+        let end = file.metadata().unwrap().len();
+        file.write_all_at(&home::trailer(folder.path()), end)
+            .unwrap();
+        std::os::unix::fs::symlink(&path, folder.path().join("ledger")).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_nanos(NOW_NS - HOUR_NS))
+            .unwrap();
+        file.try_lock().unwrap();
+        let fates = bring_home(memory.path());
+        drop(file);
+        assert_eq!(take_away(memory.path(), fates, NOW_NS), []);
+        assert!(path.exists(), "its directory waits for it");
+        let cleaned = take_away(memory.path(), bring_home(memory.path()), NOW_NS);
+        assert_eq!(cleaned[0].kept, Some(folder.path().join("ledger")));
+        assert!(!path.exists());
     }
 }
