@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use forebay_run::config::{ConfigFile, Mistakes, parse};
+use forebay_config::{ConfigFile, Mistakes, parse};
 use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::config::kind_of;
 use forebay_run_emu::validate::BatchPlan;

@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-readout", ENGINE),
     ("forebay-tdm", ENGINE),
     ("forebay-emu", ENGINE),
+    ("forebay-config", &["forebay-settings"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-run-net", BELOW_RUN_NET),
     ("forebay-run-hades", BELOW_RUN_HADES),
@@ -55,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "forebay",
         &[
+            "forebay-config",
             "forebay-settings",
             "forebay-sys",
             "forebay-host",
@@ -80,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const ENGINE: &[&str] = &["forebay-wire", "forebay-ledger", "forebay-settings"];
 
 const BELOW_RUN: &[&str] = &[
+    "forebay-config",
     "forebay-settings",
     "forebay-ledger",
     "forebay-sys",
@@ -89,6 +92,7 @@ const BELOW_RUN: &[&str] = &[
 ];
 
 const BELOW_RUN_NET: &[&str] = &[
+    "forebay-config",
     "forebay-settings",
     "forebay-run",
     "forebay-wire",
@@ -99,6 +103,7 @@ const BELOW_RUN_NET: &[&str] = &[
 ];
 
 const BELOW_RUN_EVB: &[&str] = &[
+    "forebay-config",
     "forebay-settings",
     "forebay-run",
     "forebay-run-net",
@@ -134,6 +139,7 @@ const BELOW_RUN_TDM: &[&str] = &[
 ];
 
 const BELOW_RUN_FELIX: &[&str] = &[
+    "forebay-config",
     "forebay-settings",
     "forebay-run",
     "forebay-run-net",
@@ -148,6 +154,7 @@ const BELOW_RUN_FELIX: &[&str] = &[
 
 /// Cards are emulated for the readers of cards, whose protocol they speak.
 const BELOW_RUN_EMU: &[&str] = &[
+    "forebay-config",
     "forebay-settings",
     "forebay-run",
     "forebay-run-net",

@@ -17,7 +17,7 @@ use forebay_emu::card::{Card, CardConfig, Dma};
 use forebay_ledger::{Condition, Leak, Reason};
 use forebay_ring::{BlockProducer, BlockRingMemory};
 use forebay_run::Stop;
-use forebay_run::metrics::MetricsServer;
+use forebay_run::record::Record;
 use forebay_run_felix::device::{
     DeviceError, DeviceInfo, Door, FromHostInfo, Writer, from_host_spec,
 };
@@ -214,7 +214,7 @@ struct Process<'a> {
     card_ns: u64,
 }
 
-/// Makes the card, and lets it work until it ends or `stop` say so. `ready` is called when it can be opened.
+/// Makes the card, and lets it work until it ends or `stop` says so. `ready` is called when it can be opened.
 ///
 /// # Errors
 /// It cannot be made: the socket, its memory, or the configuration.
@@ -223,7 +223,7 @@ pub fn run(
     stop: &Stop,
     ready: impl FnOnce(&Path),
     mut warn: impl FnMut(&str),
-) -> Result<CardSummary, EmuError> {
+) -> Result<Record<CardSummary>, EmuError> {
     let mut card = Card::new(&plan.config)?;
     let times = match &plan.trigger_times {
         Some(path) => {
@@ -234,24 +234,19 @@ pub fn run(
     };
     let info = describe(plan);
     let (memories, rings) = Rings::create(&info)?;
-    let mut warnings = Vec::new();
     let account = card.account();
     let (books, from_host_book) = CardBooks::open(
         &plan.name,
         plan.out.as_deref(),
         &account,
         rings.rings.len(),
-        &mut warnings,
+        &mut warn,
     )?;
-    let (books, from_host_book) = (
+    let (mut books, from_host_book) = (
         books.leaking(&plan.leak),
         from_host_book.leaking(&plan.leak),
     );
-    warnings.iter().for_each(|warning| warn(warning));
-    let _metrics = match plan.metrics {
-        Some(address) => Some(MetricsServer::start(address, books.ledger.reader()?)?),
-        None => None,
-    };
+    books.ledger.page(plan.metrics)?;
     let (from_host, memory) = FromHostSide::open(
         from_host_spec(&plan.name, plan.from_host_packets),
         from_host_book,
@@ -448,7 +443,7 @@ impl Process<'_> {
         }
     }
 
-    fn conclude(mut self, ended: Result<Ended, EmuError>) -> Result<CardSummary, EmuError> {
+    fn conclude(mut self, ended: Result<Ended, EmuError>) -> Result<Record<CardSummary>, EmuError> {
         // What came into the buffer before its end and was not read in time stays there.
         self.from_host.close(&mut self.card);
         self.show_books();
@@ -458,10 +453,21 @@ impl Process<'_> {
             Ok(ended) if ended.stopped => (Condition::Ended, Reason::Requested),
             Ok(_) => (Condition::Ended, Reason::LimitReached),
         };
-        self.books.ledger.close(condition, reason);
         let card_ns = ended.as_ref().map_or(0, |ended| ended.card_ns);
-        let summary = self.summary(card_ns)?;
-        self.books.ledger.keep_summary(&summary)?;
-        ended.map(|_| summary)
+        let summary = self.summary(card_ns);
+        let ledger = &mut self.books.ledger;
+        let (_, mut envelope) = ledger.end(condition, reason, Vec::new())?;
+        envelope.failed = match &ended {
+            Ok(_) => summary.unread(),
+            Err(error) => Some(error.to_string()),
+        };
+        // The engine's own sums see one thing more: that each trigger made a chunk on each E-link.
+        let [of_triggers, of_chunks, of_bytes] = self.card.account().residual();
+        let books = &mut envelope.books;
+        books.residual_items = books.residual_items.max(of_triggers + of_chunks);
+        books.residual_bytes = books.residual_bytes.max(of_bytes);
+        let mut record = Record { envelope, summary };
+        self.books.ledger.keep(&mut record)?;
+        ended.map(|_| record)
     }
 }

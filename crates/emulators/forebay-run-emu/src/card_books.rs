@@ -115,7 +115,7 @@ impl CardBooks {
         out: Option<&Path>,
         account: &CardAccount,
         buffers: usize,
-        warnings: &mut Vec<String>,
+        tell: &mut dyn FnMut(&str),
     ) -> Result<(Self, FromHostBook), RunError> {
         let run_id = format!("card-{name}-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
@@ -152,7 +152,7 @@ impl CardBooks {
         let from_host = from_host::declare(&mut schema);
         let schema = schema.finish()?;
         let elinks_of = account.elinks.len();
-        let ledger = KeptLedger::open(&schema, &run_id, out, elinks_of, warnings)?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, elinks_of, tell)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
         let from_host = FromHostBook::attach(&schema, ledger.words(), from_host)?;
         let books = Self {
@@ -259,8 +259,7 @@ mod tests {
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let card = Card::new(&CardConfig::full_mode(2, 1000.0, 64)).unwrap();
-        let (books, _) =
-            CardBooks::open("card", None, &card.account(), 2, &mut Vec::new()).unwrap();
+        let (books, _) = CardBooks::open("card", None, &card.account(), 2, &mut |_| {}).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
         forebay_testing::accounts::assert_section("card", &[outline]);
     }
@@ -310,7 +309,7 @@ mod tests {
     fn each_count_is_in_its_own_term_and_once() {
         let card = Card::new(&CardConfig::full_mode(2, 1000.0, 64)).unwrap();
         let account = card.account();
-        let opened = CardBooks::open("card", None, &account, 1, &mut Vec::new());
+        let opened = CardBooks::open("card", None, &account, 1, &mut |_| {});
         let mut books = opened.unwrap().0;
         let last = filled(&account, 3);
         for (n, now) in [filled(&account, 1), filled(&account, 2), last.clone()]
@@ -369,7 +368,7 @@ mod tests {
     fn chunks_that_leak_are_missing_in_what_went_out() {
         let card = Card::new(&CardConfig::full_mode(1, 1000.0, 64)).unwrap();
         let account = card.account();
-        let opened = CardBooks::open("card", None, &account, 1, &mut Vec::new());
+        let opened = CardBooks::open("card", None, &account, 1, &mut |_| {});
         let leak = "card:1000000".parse().unwrap();
         let mut books = opened.unwrap().0.leaking(&leak);
         for times in 1..=2 {

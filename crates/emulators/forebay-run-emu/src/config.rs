@@ -1,4 +1,4 @@
-//! The files of cards and of batches of them: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of [configuration files](forebay_run::config) with
+//! The files of cards and of batches of them: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of [configuration files](forebay_config) with
 //! other sections.
 
 mod batch;
@@ -10,7 +10,7 @@ mod queues;
 mod ttc;
 mod words;
 
-use forebay_run::config::{ConfigFile, Sections};
+use forebay_config::{ConfigFile, Sections};
 use forebay_run_felix::config::ToFlxSettings;
 use forebay_run_felix::tohost::ToHostFile;
 use forebay_settings::Settings;
@@ -63,9 +63,9 @@ fn positive(number: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_config::parse;
     use forebay_emu::Pick;
     use forebay_emu::card::CardFault;
-    use forebay_run::config::parse;
     use forebay_settings::Absent;
     use forebay_wire::felix::Elink;
 

@@ -123,8 +123,8 @@ pub struct DemoSummary {
     pub busy_fraction: f64,
     /// Trigger to subscriber, percentiles in ns; none where it was not measured.
     pub latency_ns: Option<Value>,
-    /// CPU time by process, in seconds.
-    pub cpu_seconds: BTreeMap<String, f64>,
+    /// CPU time by process, in s.
+    pub cpu_s: BTreeMap<String, f64>,
     /// What went wrong with a process.
     pub failed: Vec<String>,
 }
@@ -247,10 +247,14 @@ pub fn run(plan: &DemoPlan, stop: &Stop) -> Result<DemoSummary, crate::EmuError>
         let all = words.iter().chain(&json);
         all.map(|word| (*word).to_owned()).collect()
     };
-    let log = |name: &str| Some(plan.out.join(format!("{name}.log")));
     let start = |name: &'static str, words: &[String]| {
         let leak = plan.leak.as_ref().filter(|(part, _)| *part == name);
-        Part::start(name, words, log(name), leak.map(|(_, text)| &**text))
+        Part::start(
+            name,
+            words,
+            Some(log(plan, name)),
+            leak.map(|(_, text)| &**text),
+        )
     };
     let card = start("card", &words(&["emulate", "card", &card]))?;
     let tohost = start("tohost", &words(&["tohost", &tohost]))?;
@@ -330,14 +334,7 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
     let mut residuals = between(card, tohost, swrod);
     let mut failed = Vec::new();
     for ended in all {
-        if ended.said.is_none() || ended.code != Some(0) {
-            failed.push(format!(
-                "{}: {}{}",
-                ended.name,
-                ended.how,
-                last_word(plan, ended)
-            ));
-        }
+        failed.extend(ended.failure(&log(plan, &ended.name)));
         for unit in ["items", "bytes"] {
             let own = ended.number(&format!("/residual_{unit}"));
             residuals.insert(format!("{}, {unit}", ended.name), own.into());
@@ -356,7 +353,7 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
         let sum: u128 = of_unit.map(|(_, rest)| rest.unsigned_abs()).sum();
         u64::try_from(sum).unwrap_or(u64::MAX)
     };
-    let seconds = card.real("/seconds") * plan.time_dilation as f64;
+    let seconds = card.real("/trigger_time_s") * plan.time_dilation as f64;
     let received = swrod.number("/chunks");
     DemoSummary {
         triggers: card.number("/triggers"),
@@ -389,7 +386,7 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
             || card.number("/held_by_dma") > 0,
         busy_fraction: card.real("/busy_fraction"),
         latency_ns: swrod.value("/latency_ns").cloned(),
-        cpu_seconds: of_all(all, |ended| ended.real("/cpu_seconds")),
+        cpu_s: of_all(all, |ended| ended.real(&format!("/cpu_s/{}", ended.name))),
         failed,
         residuals: residuals
             .into_iter()
@@ -404,12 +401,9 @@ fn of_all<T>(all: &[Ended; 3], of: impl Fn(&Ended) -> T) -> BTreeMap<String, T> 
         .collect()
 }
 
-/// The last line that a process wrote into its log.
-fn last_word(plan: &DemoPlan, ended: &Ended) -> String {
-    let log = plan.out.join(format!("{}.log", ended.name));
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let last = text.lines().last();
-    last.map_or_else(String::new, |line| format!(" ({line})"))
+/// Where a process writes what it has to say.
+fn log(plan: &DemoPlan, name: &str) -> PathBuf {
+    plan.out.join(format!("{name}.log"))
 }
 
 /// The sum of a field over a list.
@@ -473,10 +467,15 @@ fn between(card: &Ended, tohost: &Ended, swrod: &Ended) -> BTreeMap<String, i128
 /// Chunks lost, by place and reason.
 fn drops(card: &Ended, tohost: &Ended) -> BTreeMap<String, u64> {
     let mut drops = BTreeMap::new();
-    for (ended, path) in [(card, "/dropped"), (tohost, "/drops")] {
-        for (reason, count) in ended.counts(path) {
-            drops.insert(format!("{}.{reason}", ended.name), count);
-        }
+    for (reason, count) in card.counts("/dropped") {
+        drops.insert(format!("{}.{reason}", card.name), count);
+    }
+    let lost = tohost.value("/drops").and_then(Value::as_object);
+    for (name, lost) in lost.into_iter().flatten() {
+        let items = lost["items"].as_u64().unwrap_or(0);
+        let reason: Vec<&str> = name.split('.').take(2).collect();
+        let name = format!("{}.{}", tohost.name, reason.join("."));
+        *drops.entry(name).or_default() += items;
     }
     let missing = sum(tohost, "/buffers", "/publisher/missing_at_peers");
     if missing > 0 {

@@ -4,13 +4,18 @@ use std::path::Path;
 
 use forebay_emu::{Behind, Totals};
 use forebay_ledger::{
-    Book, Condition, Counter, GroupId, GroupWriter, Reason, Schema, SchemaBuilder, Words,
+    Book, Condition, Counter, GroupId, GroupWriter, Leak, Reason, Schema, SchemaBuilder, Words,
     join::DESTINATION_PORT,
 };
+use forebay_run::Stop;
 use forebay_run::error::RunError;
+use forebay_run::record::Record;
 use forebay_run::run_dir::KeptLedger;
 
-use super::{GeneratorPlan, GeneratorReport};
+use super::{GeneratorPlan, GeneratorReport, run};
+
+/// The name of the program in ledgers and records.
+const PROGRAM: &str = "emulate-hades";
 
 /// Words of the emulator.
 #[derive(Debug, Clone)]
@@ -61,8 +66,6 @@ pub struct Booked {
     words: GeneratorWords,
     writer: GroupWriter,
     book: Book,
-    /// Where the ledger is its own.
-    kept: Option<KeptLedger>,
 }
 
 impl Booked {
@@ -80,61 +83,7 @@ impl Booked {
             book: writer.restore(),
             writer,
             words,
-            kept: None,
         })
-    }
-
-    /// Those of an emulator that sends to a run of somebody else: a ledger and a record in `out`. What an operator should know goes to `warnings`.
-    ///
-    /// # Errors
-    /// The directory cannot be written, or another run uses it.
-    pub fn of_sender(
-        plan: &GeneratorPlan,
-        out: &Path,
-        warnings: &mut Vec<String>,
-    ) -> Result<Self, RunError> {
-        let run_id = format!("emulate-{}", std::process::id());
-        let mut schema = SchemaBuilder::new(&run_id);
-        schema.program("emulate-hades");
-        let words = GeneratorWords::declare(&mut schema, plan.sources());
-        words.accounts.headline(&mut schema);
-        let help = "UDP port that the source sends to";
-        let ports = (0..plan.sources()).map(|source| {
-            let owner = format!("source{source}");
-            schema.gauge(words.group, DESTINATION_PORT, &owner, help)
-        });
-        let ports: Vec<_> = ports.collect();
-        let schema = schema.finish()?;
-        let ledger = KeptLedger::open(&schema, &run_id, Some(out), plan.sources(), warnings)?;
-        let mut writer = GroupWriter::attach(&schema, ledger.words(), words.group)?;
-        let mut book = writer.restore();
-        for (source, gauge) in ports.into_iter().enumerate() {
-            book.set(gauge, plan.address(source)?.port().into());
-        }
-        writer.commit(&book);
-        Ok(Self {
-            words,
-            writer,
-            book,
-            kept: Some(ledger),
-        })
-    }
-
-    /// Closes books of its own, as the emulator ended, and leaves the record.
-    ///
-    /// # Errors
-    /// The directory cannot be written.
-    pub fn close(
-        self,
-        plan: &GeneratorPlan,
-        report: &GeneratorReport,
-        reason: Reason,
-    ) -> Result<(), RunError> {
-        let Some(mut ledger) = self.kept else {
-            return Ok(());
-        };
-        ledger.close(Condition::Ended, reason);
-        ledger.keep_summary(&Record { report, plan })
     }
 
     pub(super) fn begin(&mut self, start_ns: u64) {
@@ -148,18 +97,88 @@ impl Booked {
         book.set(words.lag_ns_max, behind.lag_ns_max);
         book.set(words.limited, u64::from(behind.generator_limited));
         self.writer.commit(book);
-        if let Some(kept) = &self.kept {
-            kept.heartbeat();
-        }
     }
 }
 
-/// What stands in the record.
-#[derive(serde::Serialize)]
-struct Record<'a> {
+/// The books of an emulator that sends to a run of somebody else, in a ledger of their own.
+#[derive(Debug)]
+pub struct SenderBooks {
+    booked: Booked,
+    ledger: KeptLedger,
+}
+
+impl SenderBooks {
+    /// In the directory `out`, or nowhere but here. `tell` is told what an operator should know.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or another run uses it.
+    pub fn open(
+        plan: &GeneratorPlan,
+        out: Option<&Path>,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Self, RunError> {
+        let run_id = format!("{PROGRAM}-{}", std::process::id());
+        let mut schema = SchemaBuilder::new(&run_id);
+        schema.program(PROGRAM);
+        let words = GeneratorWords::declare(&mut schema, plan.sources());
+        words.accounts.headline(&mut schema);
+        let help = "UDP port that the source sends to";
+        let ports = (0..plan.sources()).map(|source| {
+            let owner = format!("source{source}");
+            schema.gauge(words.group, DESTINATION_PORT, &owner, help)
+        });
+        let ports: Vec<_> = ports.collect();
+        let schema = schema.finish()?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, plan.sources(), tell)?;
+        let mut booked = Booked::of_run(&schema, words, ledger.words())?;
+        for (source, gauge) in ports.into_iter().enumerate() {
+            let port = plan.address(source)?.port();
+            booked.book.set(gauge, port.into());
+        }
+        booked.writer.commit(&booked.book);
+        Ok(Self { booked, ledger })
+    }
+
+    /// Sends until the plan's limit, or until `stop` says so, and closes them.
+    ///
+    /// # Errors
+    /// The settings are out of range, a socket cannot be made, or the record cannot be written.
+    pub fn send(
+        mut self,
+        plan: &GeneratorPlan,
+        stop: &Stop,
+    ) -> Result<Record<SenderSummary>, RunError> {
+        let (booked, ledger) = (&mut self.booked, &self.ledger);
+        let report = run(plan, Some(booked), Leak::off(), || {
+            ledger.heartbeat();
+            stop.is_asked()
+        })?;
+        self.close(plan.clone(), report, stop.reason())
+    }
+
+    fn close(
+        mut self,
+        plan: GeneratorPlan,
+        report: GeneratorReport,
+        asked: Option<Reason>,
+    ) -> Result<Record<SenderSummary>, RunError> {
+        let reason = asked.unwrap_or(Reason::LimitReached);
+        let (_, envelope) = self.ledger.end(Condition::Ended, reason, Vec::new())?;
+        let summary = SenderSummary { report, plan };
+        let mut record = Record { envelope, summary };
+        self.ledger.keep(&mut record)?;
+        Ok(record)
+    }
+}
+
+/// What an emulator with books of its own has to say at its end.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct SenderSummary {
+    /// What it sent.
     #[serde(flatten)]
-    report: &'a GeneratorReport,
-    plan: &'a GeneratorPlan,
+    pub report: GeneratorReport,
+    /// What it was told.
+    pub plan: GeneratorPlan,
 }
 
 #[cfg(test)]
@@ -176,15 +195,16 @@ mod page {
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
         let out = tempfile::tempdir().unwrap();
-        let books = Booked::of_sender(&plan(), out.path(), &mut Vec::new()).unwrap();
-        let outline = books.kept.unwrap().reader().unwrap().outline();
+        let books = SenderBooks::open(&plan(), Some(out.path()), &mut |_| {}).unwrap();
+        let outline = books.ledger.reader().unwrap().outline();
         forebay_testing::accounts::assert_section("emulator", &[outline]);
     }
 
     #[test]
     fn an_emulator_leaves_what_it_has_counted() {
         let (plan, out) = (plan(), tempfile::tempdir().unwrap());
-        let mut books = Booked::of_sender(&plan, out.path(), &mut Vec::new()).unwrap();
+        let mut sender = SenderBooks::open(&plan, Some(out.path()), &mut |_| {}).unwrap();
+        let books = &mut sender.booked;
         let counters = [
             books.words.start_ns,
             books.words.events,
@@ -220,10 +240,8 @@ mod page {
             datagrams_refused: 0,
             behind: true,
             lag_ns_max: 55,
-            duration_s: 1.5,
-            cpu_seconds: 0.5,
         };
-        books.close(&plan, &report, Reason::LimitReached).unwrap();
+        sender.close(plan.clone(), report, None).unwrap();
 
         let ledger = forebay_run::run_dir::open_ledger(out.path()).unwrap();
         let snapshot = ledger.snapshot().unwrap();
@@ -238,9 +256,7 @@ mod page {
         assert_eq!(sums, vec![[(9, 900); 2]; plan.sources()]);
         let record = std::fs::read(out.path().join("run.json")).unwrap();
         let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
-        assert_eq!(
-            (&record["bytes_sent"], &record["duration_s"]),
-            (&800.into(), &1.5.into())
-        );
+        assert_eq!(record["bytes_sent"], 800);
+        assert_eq!(record["program"], "emulate-hades");
     }
 }

@@ -24,7 +24,7 @@ use forebay_wire::subevent::TriggerBits;
 
 use thiserror::Error;
 
-pub use books::{Booked, GeneratorWords};
+pub use books::{Booked, GeneratorWords, SenderBooks, SenderSummary};
 
 /// Datagrams of one source per system call.
 const BATCH: usize = 64;
@@ -195,10 +195,6 @@ pub struct GeneratorReport {
     pub behind: bool,
     /// Largest lag of a trigger, in ns.
     pub lag_ns_max: u64,
-    /// Length of the run in s.
-    pub duration_s: f64,
-    /// CPU time in s.
-    pub cpu_seconds: f64,
 }
 
 /// Sends until the plan's limit, or until `stop` says so.
@@ -260,8 +256,7 @@ pub fn run(
         }
     }
     commit(booked, &readouts);
-    let duration_s = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
-    Ok(report(&readouts, duration_s))
+    Ok(report(&readouts))
 }
 
 fn connect(generator: &GeneratorPlan) -> Result<Vec<OwnedFd>, RunError> {
@@ -322,11 +317,10 @@ fn commit(booked: Option<&mut Booked>, readouts: &SoftReadouts) {
     }
 }
 
-fn report(readouts: &SoftReadouts, duration_s: f64) -> GeneratorReport {
+fn report(readouts: &SoftReadouts) -> GeneratorReport {
     let totals = readouts.totals();
     let behind = readouts.behind();
     let sum = |of: fn(&forebay_emu::SourceTotals) -> u64| totals.by_source.iter().map(of).sum();
-    let cpu = forebay_sys::process::own_cpu_time();
     GeneratorReport {
         events_sent: totals.events,
         subevents_sent: sum(|books| books.sent.items),
@@ -335,8 +329,6 @@ fn report(readouts: &SoftReadouts, duration_s: f64) -> GeneratorReport {
         datagrams_refused: sum(|books| books.datagrams_refused.items),
         behind: behind.generator_limited,
         lag_ns_max: behind.lag_ns_max,
-        duration_s,
-        cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
     }
 }
 

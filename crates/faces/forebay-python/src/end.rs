@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_run_net::{NetError, NetSummary};
+use forebay_run_net::{NetError, NetRecord};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -43,7 +43,7 @@ pub(crate) trait End: Send + 'static {
     fn begin_end(&mut self);
     fn connections(&self) -> usize;
     /// Closes the books; who is still connected is left.
-    fn finish(self, to: &mut Gathered) -> Result<NetSummary, NetError>;
+    fn finish(self, to: &mut Gathered) -> Result<NetRecord, NetError>;
 }
 
 /// An end point that sends.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_run_net as net;
-use forebay_run_net::{NetError, NetSummary};
+use forebay_run_net::{NetError, NetRecord};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
@@ -36,7 +36,7 @@ impl End for Sending {
         usize::from(self.end.is_connected())
     }
 
-    fn finish(self, _to: &mut Gathered) -> Result<NetSummary, NetError> {
+    fn finish(self, _to: &mut Gathered) -> Result<NetRecord, NetError> {
         self.end.finish(Duration::ZERO)
     }
 }

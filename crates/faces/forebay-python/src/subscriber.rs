@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_run_net as net;
-use forebay_run_net::{NetError, NetSummary};
+use forebay_run_net::{NetError, NetRecord};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
@@ -40,7 +40,7 @@ impl End for net::Subscriber {
         self.publishers()
     }
 
-    fn finish(self, to: &mut Gathered) -> Result<NetSummary, NetError> {
+    fn finish(self, to: &mut Gathered) -> Result<NetRecord, NetError> {
         self.finish(Duration::ZERO, |delivered| to.push(&delivered))
     }
 }

@@ -38,6 +38,15 @@ def wait_until(holds, what):
         time.sleep(0.001)
 
 
+def lost(record):
+    """Items lost by reason."""
+    sums = {}
+    for name, one in record["drops"].items():
+        reason = name.split(".")[1]
+        sums[reason] = sums.get(reason, 0) + one["items"]
+    return sums
+
+
 def receive_all(end, count):
     """So many messages as (tag, status, bytes)."""
     got = []

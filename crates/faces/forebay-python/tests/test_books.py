@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from conftest import LIMIT, receive_all, wait_until
+from conftest import LIMIT, lost, receive_all, wait_until
 
 from forebay.net import Publisher, Sender, Subscriber
 
-KEYS = """messages bytes dropped dropped_by_reason held residual_items residual_bytes left_items left_bytes connections_made attempts not_followed parted turned_away accept_errors unconfirmed
+KEYS = """record_version program run_id condition reason failed taints warnings duration_s cpu_s pids drops host_counters messages bytes dropped held residual_items residual_bytes left_items left_bytes connections_made attempts not_followed parted turned_away accept_errors unconfirmed
 unconfirmed_bytes dropped_at_peers missing_at_peers missing_bytes_at_peers connections unlisted_connections""".split()
 
 
@@ -30,7 +30,8 @@ def test_the_books_of_both_ends_close_and_the_summary_has_the_agreed_keys(addres
         assert (summary["messages"], summary["bytes"]) == (500, 5000)
         assert (summary["residual_items"], summary["residual_bytes"], summary["missing_at_peers"]) == (0, 0, 0)
         assert (summary["held"], summary["parted"]) == (0, {})
-    assert publisher.summary["dropped_by_reason"] == {"no_subscriber": 500}
+    assert lost(publisher.summary) == {"no_subscriber": 500}
+    assert publisher.summary["record_version"] == 2
     assert publisher.summary["tags"] == [{"tag": 1, "messages": 500, "bytes": 5000}]
     assert publisher.close() == publisher.summary
 

@@ -15,6 +15,7 @@ use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
 use forebay_ledger::join::Party;
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
+use forebay_run::record::RecordView;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{is_live, open_ledger};
 use serde_json::{Map, Value};
@@ -73,7 +74,7 @@ fn no_ledger(run: &Path) -> String {
 }
 
 /// Directories below `run` that have a ledger, where it has none itself: the parts of a chain, or the runs of one place.
-fn parts(run: &Path) -> Vec<PathBuf> {
+pub(crate) fn parts(run: &Path) -> Vec<PathBuf> {
     if !run.is_dir() || run.join("ledger").symlink_metadata().is_ok() {
         return Vec::new();
     }
@@ -186,7 +187,7 @@ fn judge(run: &Path) -> Result<Judged> {
     let record = directory.and_then(|directory| host::record(directory, snapshot.run_id()));
     Ok(Judged {
         senders: record.as_ref().map(Senders::of).unwrap_or_default(),
-        host: record.as_ref().and_then(host::counters),
+        host: record.as_ref().and_then(RecordView::host_counters),
         triggers: Triggers::of(&snapshot),
         silent: Heard::by_trouble(Heard::all(&snapshot)),
         removed: Removed::of(&snapshot),

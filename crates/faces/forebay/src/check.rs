@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use forebay_config::ConfigError;
 use forebay_host::doctor::{Check, Facts, Standing, examine};
 use forebay_run::chain;
-use forebay_run::config::ConfigError;
 use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::{self, Chain};
 use forebay_run_evb::plan::{Plan, SinkKind};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use forebay_run::config::{ConfigError, load};
+use forebay_config::{ConfigError, load};
 use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::config::{FileKind, kind_of};
 use forebay_run_emu::validate::BatchPlan;

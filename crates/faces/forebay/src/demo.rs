@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use forebay_ledger::TaintKind;
 use forebay_run::RunError;
 use forebay_run::ports::nth_port;
 use forebay_run_evb::plan::Plan;
@@ -119,9 +120,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let supervisor = open(args, manner.processes)?;
     let _metrics = crate::metrics::serve(args.metrics, supervisor.reader())?;
     let done = carry_out(supervisor, &manner)?;
-    let found = verify::verify(&done.summary.files, done.plan.generator.as_ref())?;
-    let events = done.summary.events_built + done.summary.events_partial;
+    let found = verify::verify(&done.record.files, done.details.plan.generator.as_ref())?;
+    let events = done.record.events_built + done.record.events_partial;
     let lost = done
+        .details
         .verdict
         .balance
         .accounts
@@ -133,8 +135,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         .sum();
     let whole = args.sink == SinkChoice::Null || found.events + lost == events;
     // Without its emulator a demo shows nothing.
-    let lost_stage = |taint: &String| taint.starts_with("stage_lost");
-    let complete = !done.summary.taints.iter().any(lost_stage);
+    let complete = !done.record.envelope.is_tainted(TaintKind::StageLost);
     let good = found.is_good() && whole && complete;
     let text = (args.sink == SinkChoice::File).then(|| {
         format!(

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use forebay_run::config::load;
+use forebay_config::load;
 use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::map::{Change, ElinkMap, change, svg};
 use forebay_wire::felix::Elink;

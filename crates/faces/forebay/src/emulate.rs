@@ -3,21 +3,21 @@
 mod card;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
-use forebay_ledger::Reason;
 use forebay_run::Stop;
 use forebay_run_evb::presets::{EMULATED_SOURCES_MAX, SUBEVENT_BYTES};
-use forebay_run_hades::{self as generator, Booked, FaultRule, GeneratorPlan, GeneratorReport};
+use forebay_run_hades::{FaultRule, GeneratorPlan, SenderBooks};
 
 pub(crate) use self::card::{CardArgs, run as run_card};
 use crate::evb::parse_trigger_bits;
 use crate::output::{Format, note_line, print_line};
 use crate::range;
+use crate::record::{To, conclude};
 use forebay_report::text::bytes;
 
 /// Sends what real sources would.
@@ -172,47 +172,27 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     plan.spill_ms = args.spill;
     plan.faults.clone_from(&args.fault);
     plan.seed = args.seed;
-    let report = send(&plan, args.out.as_deref())?;
-    match args.format {
-        Format::Json => print_line(format_args!("{}", serde_json::to_string(&report)?)),
-        Format::Text => print_line(format_args!(
+    let stop = Stop::of_process()?;
+    let mut tell = |warning: &str| note_line(format_args!("forebay: warning: {warning}"));
+    let books = SenderBooks::open(&plan, args.out.as_deref(), &mut tell)?;
+    let record = books.send(&plan, &stop)?;
+    conclude(&record, args.format, To::Stdout, |record| {
+        let report = &record.report;
+        print_line(format_args!(
             "{} events, {} sub-events, {} datagrams ({} refused), {} in {:.2} s{}",
             report.events_sent,
             report.subevents_sent,
             report.datagrams_sent,
             report.datagrams_refused,
             bytes(report.bytes_sent as f64),
-            report.duration_s,
+            record.envelope.duration_s,
             if report.behind {
                 "; the emulator could not keep up"
             } else {
                 ""
             },
-        )),
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Sends, with books of its own where a directory is named.
-fn send(plan: &GeneratorPlan, out: Option<&Path>) -> Result<GeneratorReport> {
-    let stop = Stop::of_process()?;
-    let leak = forebay_ledger::Leak::off();
-    let Some(out) = out else {
-        return Ok(generator::run(plan, None, leak, || stop.is_asked())?);
-    };
-    let mut warnings = Vec::new();
-    let mut books = Booked::of_sender(plan, out, &mut warnings)?;
-    for warning in warnings {
-        note_line(format_args!("forebay: warning: {warning}"));
-    }
-    let report = generator::run(plan, Some(&mut books), leak, || stop.is_asked())?;
-    let reason = if stop.is_asked() {
-        Reason::Requested
-    } else {
-        Reason::LimitReached
-    };
-    books.close(plan, &report, reason)?;
-    Ok(report)
+        ));
+    })
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod mover;
 mod net;
 mod output;
 mod range;
+mod record;
 mod reference;
 mod remedy;
 mod replay;

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use forebay_run::record::Record;
 use forebay_run_evb::plan::FilePlan;
 use forebay_run_mover::hops::MOVER;
 use forebay_run_mover::{Mover, MoverPlan, MoverSummary};
 
 use crate::output::{Format, note_line, parse_duration, print_line};
-use crate::session::{BROKEN, closing, leak_of};
+use crate::record::{To, conclude};
+use crate::session::{closing, leak_of};
 use forebay_report::text::bytes;
 
 /// Least time that a silent connection is kept.
@@ -84,32 +86,23 @@ pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
         "forebay: the mover listens on {}",
         mover.address()?
     ));
-    let summary = mover.run()?;
-    match args.format {
-        Format::Json => print_line(serde_json::to_string(&summary)?),
-        Format::Text => print_text(&summary),
-    }
-    Ok(if summary.is_closed() && !summary.is_removed() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(BROKEN)
-    })
+    conclude(&mover.run()?, args.format, To::Stdout, print_text)
 }
 
-fn print_text(summary: &MoverSummary) {
+fn print_text(summary: &Record<MoverSummary>) {
     for stream in &summary.streams {
         print_line(format_args!(
             "{} {}: {}; {} events in, {} written ({})",
-            stream.run_id,
+            stream.envelope.run_id,
             stream.sink,
-            stream.condition,
+            stream.envelope.condition.name(),
             stream.events_in,
             stream.events_written,
             bytes(stream.bytes_written as f64),
         ));
         let closing = closing(&stream.verdict, None, &stream.output_removed);
         print_line(format_args!("{}\n{closing}", stream.verdict.tables()));
-        for taint in &stream.taints {
+        for taint in &stream.envelope.taints {
             print_line(format_args!("TAINTED: {taint}"));
         }
         for file in &stream.files {

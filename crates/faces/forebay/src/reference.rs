@@ -1,8 +1,8 @@
 //! The reference of all files that `forebay` takes: `forebay check --reference` and `docs/CONFIGURATION.md`.
 
+use forebay_config::ConfigFile;
+use forebay_config::reference::{File, markdown};
 use forebay_run::chain;
-use forebay_run::config::ConfigFile;
-use forebay_run::config::reference::{File, markdown};
 use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::validate::BatchPlan;
 use forebay_run_evb::config::SECTIONS;

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use forebay_run::Stop;
-use forebay_run::chain::{self, Chain, Kind, MemberEnd};
+use forebay_run::chain::{self, Chain, Kind, Member, MemberEnd};
+use forebay_run::child::{BY_STDIN, take_orders_by_stdin};
 use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::config::{FileKind, kind_of};
+use forebay_run_evb::config::Chain as EvbFile;
 use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
 use serde_json::{Value, json};
@@ -26,7 +28,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::of::<CardPlan>(),
     Kind::of::<ToHostFile>(),
     Kind::of::<ToFlxPlan>(),
-    Kind::of::<forebay_run_evb::config::Chain>(),
+    Kind::of::<EvbFile>(),
 ];
 
 /// Runs what a file describes: an event builder, a card, to-host, to-flx, or a chain of them.
@@ -44,10 +46,20 @@ pub(crate) struct RunArgs {
     /// Runs this member of a chain alone, here and now.
     #[arg(long, value_name = "NAME", requires = "file")]
     only: Option<String>,
+    /// Of a member behind a launcher: it is told by standard input when it shall end.
+    #[arg(long = BY_STDIN.trim_start_matches('-'), hide = true, requires = "only")]
+    orders_by_stdin: bool,
 }
 
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
-    let RunArgs { mut evb, only } = args;
+    let RunArgs {
+        mut evb,
+        only,
+        orders_by_stdin,
+    } = args;
+    if orders_by_stdin {
+        take_orders_by_stdin()?;
+    }
     let Some(file) = evb.file.clone() else {
         return evb::run(&evb);
     };
@@ -63,17 +75,17 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         }
         (None, true) => None,
         (None, false) => match kind_of(&text) {
-            Some(FileKind::Card) => Some("card"),
-            Some(FileKind::ToHost) => Some("tohost"),
-            Some(FileKind::ToFlx) => Some("toflx"),
+            Some(FileKind::Card) => Some(CardPlan::KIND),
+            Some(FileKind::ToHost) => Some(ToHostFile::KIND),
+            Some(FileKind::ToFlx) => Some(ToFlxPlan::KIND),
             Some(FileKind::Batch) => bail!(
                 "{}: a batch of cards is for `forebay card validate`",
                 file.display()
             ),
-            None => Some("evb"),
+            None => Some(EvbFile::KIND),
         },
     };
-    if kind != Some("evb") && evb.says_flags() {
+    if kind != Some(EvbFile::KIND) && evb.says_flags() {
         bail!(
             "{}: flags are those of the event builder, and this is none; say keys of a file with --set, or write them into it",
             file.display()
@@ -89,10 +101,14 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     evb.set.only = only;
     let set: SetArg = evb.set.clone();
     match kind {
-        "card" => emulate::run_card(&CardArgs::of_file(file, set, format)),
-        "tohost" => tohost::run(&ToHostArgs { file, set, format }),
-        "toflx" => toflx::run(&ToFlxArgs { file, set, format }),
-        _ => evb::run(&evb),
+        CardPlan::KIND => emulate::run_card(&CardArgs::of_file(file, set, format)),
+        ToHostFile::KIND => tohost::run(&ToHostArgs { file, set, format }),
+        ToFlxPlan::KIND => toflx::run(&ToFlxArgs { file, set, format }),
+        EvbFile::KIND => evb::run(&evb),
+        other => bail!(
+            "{}: nothing runs a member of kind {other:?}",
+            file.display()
+        ),
     }
 }
 

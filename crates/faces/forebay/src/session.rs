@@ -9,24 +9,23 @@ use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
 use forebay_ledger::{Leak, Verdict, grouped};
 use forebay_run::hops::VARIABLE;
+use forebay_run::record::{Exit, Record};
 use forebay_run::removed::Removed;
 use forebay_run_evb::books::Books;
 use forebay_run_evb::hops::EVB;
 use forebay_run_evb::plan::Plan;
-use forebay_run_evb::summary::Summary;
+use forebay_run_evb::summary::{Detailed, Details, Summary};
 use forebay_run_evb::supervisor::Supervisor;
-use forebay_sys::watched::OUTPUT_REMOVED;
 
 use crate::live::Live;
 use crate::output::{Format, note_line, print_line};
+use crate::record::{To, conclude as conclude_record};
 use forebay_report::text::bytes;
 
 /// Exit code when books do not close or a file is broken.
-pub(crate) const BROKEN: u8 = 1;
+pub(crate) const BROKEN: u8 = Exit::Broken as u8;
 /// Exit code of `--strict` when anything was lost, even by name.
-pub(crate) const LOST: u8 = 3;
-/// Exit code of a sender that has sent all and does not know what came.
-pub(crate) const UNCONFIRMED: u8 = 4;
+pub(crate) const LOST: u8 = Exit::Lost as u8;
 
 /// Rings from this size on are told at the start: taking their memory is work for many seconds.
 const RINGS_TOLD_BYTES: u64 = 1 << 30;
@@ -46,13 +45,9 @@ pub(crate) struct Manner {
 
 /// A run that has ended.
 pub(crate) struct Done {
-    pub(crate) plan: Plan,
-    pub(crate) summary: Summary,
-    pub(crate) verdict: Verdict,
-    /// What the whole host counted below the sockets.
-    pub(crate) host: Changes,
-    /// The run's record, where it could not be written.
-    pub(crate) record: Option<serde_json::Value>,
+    pub(crate) record: Record<Summary>,
+    /// What stands beside the summary in the run's directory.
+    pub(crate) details: Details,
 }
 
 /// The fault switch, for tests of the books.
@@ -110,24 +105,24 @@ pub(crate) fn carry_out(supervisor: Supervisor, manner: &Manner) -> Result<Done>
     let plan = supervisor.plan().clone();
     let books = Books::declare(&plan)?;
     let snapshot = supervisor.reader().snapshot()?;
-    let (summary, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
-    let record = serde_json::json!({ "summary": summary, "verdict": verdict, "losses": snapshot.losses, "sources": Heard::all(&snapshot), "plan": plan, "host_counters": outcome.host });
-    let text = serde_json::to_string_pretty(&record).context("writing the run's record")?;
-    let mut summary = summary;
-    let written = supervisor.run_dir().write_record(&text);
-    let unwritten = written.err().map(|error| {
-        let text = format!("{error}; the record goes to standard output");
-        note_line(format_args!("forebay: warning: {text}"));
-        summary.warnings.push(text);
-        record
-    });
-    Ok(Done {
-        plan,
-        summary,
+    let (mut record, verdict) = Summary::of(&plan, &books, &snapshot, &outcome)?;
+    let details = Details {
         verdict,
-        host: outcome.host,
-        record: unwritten,
-    })
+        losses: snapshot.losses.clone(),
+        sources: Heard::all(&snapshot),
+        plan,
+    };
+    let whole = Record {
+        envelope: record.envelope.clone(),
+        summary: Detailed {
+            summary: &record.summary,
+            details: &details,
+        },
+    };
+    if let Err(error) = supervisor.run_dir().write_record(&whole) {
+        record.envelope.leave(&error);
+    }
+    Ok(Done { record, details })
 }
 
 fn announce(plan: &Plan) {
@@ -157,39 +152,37 @@ pub(crate) fn conclude(
     (good, found): (bool, Option<&str>),
     extra: serde_json::Value,
 ) -> Result<ExitCode> {
-    match manner.format {
-        Format::Json => print_json(done, extra)?,
-        Format::Text => print_text(done, found),
+    let summary = &done.record.summary;
+    let details = &done.details;
+    let mut told = match done.record.envelope.unkept {
+        true => serde_json::to_value(Detailed { summary, details })?,
+        false => serde_json::to_value(summary)?,
+    };
+    if let (Some(told), serde_json::Value::Object(extra)) = (told.as_object_mut(), extra) {
+        told.extend(extra);
     }
-    let lost = !done.summary.drops.is_empty()
-        || done.summary.triggers.triggers_missing > 0
-        || done.summary.events_partial > 0
-        || done.summary.events_discarded > 0;
-    let mut taints = done.summary.taints.iter();
-    let removed = taints.any(|text| text.starts_with(OUTPUT_REMOVED));
-    let good = good && done.verdict.closed && !removed;
-    Ok(match (good, manner.strict && lost) {
-        (false, _) => ExitCode::from(BROKEN),
-        (true, true) => ExitCode::from(LOST),
-        (true, false) => ExitCode::SUCCESS,
+    let told = Record {
+        envelope: done.record.envelope.clone(),
+        summary: told,
+    };
+    let code = conclude_record(&told, manner.format, To::Stdout, |_| {
+        print_text(done, found);
+    })?;
+    let lost = !told.envelope.drops.is_empty()
+        || summary.triggers.triggers_missing > 0
+        || summary.events_partial > 0
+        || summary.events_discarded > 0;
+    Ok(match manner.strict && lost {
+        _ if !good => ExitCode::from(BROKEN),
+        true if code == ExitCode::SUCCESS => ExitCode::from(LOST),
+        _ => code,
     })
 }
 
-fn print_json(done: &Done, extra: serde_json::Value) -> Result<()> {
-    let mut object = serde_json::to_value(&done.summary)?;
-    if let (Some(object), serde_json::Value::Object(extra)) = (object.as_object_mut(), extra) {
-        object.extend(extra);
-        if let Some(record) = &done.record {
-            object.insert("record".into(), record.clone());
-        }
-    }
-    print_line(format_args!("{object}"));
-    Ok(())
-}
-
 fn print_text(done: &Done, found: Option<&str>) {
-    let summary = &done.summary;
-    print_line(format_args!("{}", done.verdict.tables()));
+    let Record { envelope, summary } = &done.record;
+    let verdict = &done.details.verdict;
+    print_line(format_args!("{}", verdict.tables()));
     print_line(format_args!(
         "{} complete events, {} incomplete, {} discarded; {:.0} Hz, {}/s",
         summary.events_built,
@@ -208,8 +201,8 @@ fn print_text(done: &Done, found: Option<&str>) {
             summary.odd_decoding
         ));
     }
-    let cpu: Vec<String> = summary
-        .cpu_seconds
+    let cpu: Vec<String> = envelope
+        .cpu_s
         .iter()
         .map(|(stage, seconds)| format!("{stage} {seconds:.2} s"))
         .collect();
@@ -219,22 +212,19 @@ fn print_text(done: &Done, found: Option<&str>) {
             "The emulator was the limit of this run: a higher rate may be possible."
         ));
     }
-    done.host.lines().iter().for_each(print_line);
-    for taint in &summary.taints {
+    let host = envelope.host_counters.iter();
+    host.flat_map(Changes::lines).for_each(print_line);
+    for taint in &envelope.taints {
         print_line(format_args!("TAINTED: {taint}"));
     }
     for file in &summary.files {
         print_line(format_args!("{}", file.display()));
     }
-    if let Some(record) = &done.record {
-        print_line("The record could not be written into the run's directory; this is it:");
-        print_line(format_args!("{record:#}"));
-    }
     if let Some(found) = found {
         print_line(found);
     }
     let removed = &summary.output_removed;
-    let closing = closing(&done.verdict, Some(&summary.triggers), removed);
+    let closing = closing(verdict, Some(&summary.triggers), removed);
     print_line(closing.trim_end());
 }
 

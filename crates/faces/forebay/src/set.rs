@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forebay_run::config::{ConfigError, ConfigFile, Source, read};
+use forebay_config::{ConfigError, ConfigFile, Source, read};
 
 /// `--set` of the commands that take a file.
 #[derive(Debug, Clone, clap::Args)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use forebay_run::Stop;
+use forebay_run::record::Record;
 use forebay_run_felix::hops::SWROD;
 use forebay_run_felix::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
 use forebay_run_net::bus::Bus;
@@ -19,7 +20,8 @@ mod text;
 
 use crate::elink_text::{Links, elink, links};
 use crate::net::manner::{CommonArgs, SlowArg, tag};
-use crate::output::{Format, counted, note_line, print_line};
+use crate::output::{counted, note_line, print_line};
+use crate::record::{To, conclude};
 use crate::session::BROKEN;
 
 /// The bits of a number that say version, detector and connector.
@@ -176,21 +178,14 @@ pub(crate) fn run(args: &SwrodArgs) -> Result<ExitCode> {
         let publishers = counted(publishers as u64, "publisher");
         note_line(format_args!("forebay: subscribed at {publishers}"));
     })?;
-    match args.common.format {
-        Format::Json => print_line(serde_json::to_string(&report)?),
-        Format::Text => print_line(text::summary(&report).trim_end()),
-    }
-    judge(&report)
-}
-
-fn judge(report: &SwrodReport) -> Result<ExitCode> {
+    let print = |record: &Record<SwrodReport>| print_line(text::summary(record).trim_end());
+    let code = conclude(&report, args.common.format, To::Stdout, print)?;
     if let Some(why) = &report.nothing_came {
         bail!("no chunk came, and nothing was checked; {why}");
     }
-    Ok(if report.is_closed() && !report.has_loss() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(BROKEN)
+    Ok(match report.has_loss() {
+        true if code == ExitCode::SUCCESS => ExitCode::from(BROKEN),
+        _ => code,
     })
 }
 

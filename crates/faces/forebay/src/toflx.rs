@@ -5,14 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::Stop;
+use forebay_run::record::Record;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::hops::TOFLX;
 use forebay_run_felix::toflx::{self, ToFlxPlan, ToFlxSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
+use crate::record::{To, conclude};
 use crate::session::leak_of;
 use crate::set::SetArg;
-use crate::totals::{Totals, exit_code};
+use crate::totals::print_totals;
 use forebay_report::text::bytes;
 
 /// Receives messages and writes them to the E-links of cards, in from-host packets.
@@ -41,26 +43,20 @@ pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
     let stop = Stop::of_process()?;
     plan.settings.leak = leak_of(TOFLX)?;
     plan.settings.stop = Some(stop.clone());
-    let summary = toflx::run(
+    let record = toflx::run(
         &plan,
         &stop,
         |address| note_line(format_args!("forebay: messages are taken at {address}")),
         |warning| note_line(format_args!("forebay: warning: {warning}")),
     )?;
-    match args.format {
-        Format::Json => print_line(serde_json::to_string(&summary)?),
-        Format::Text => print(&summary),
-    }
-    if let Some(failed) = &summary.failed {
-        note_line(format_args!("forebay: {failed}"));
-    }
-    for card in summary.cards.iter().filter(|card| card.times_lost > 0) {
+    let code = conclude(&record, args.format, To::Stdout, print)?;
+    for card in record.cards.iter().filter(|card| card.times_lost > 0) {
         note_line(format_args!(
             "forebay: the card at {} went without a farewell; what was in its buffer is lost, and the books are closed",
             card.socket
         ));
     }
-    for card in &summary.cards {
+    for card in &record.cards {
         if let Some(fault) = &card.broken {
             note_line(format_args!(
                 "forebay: the card at {} is broken or hostile: {fault}",
@@ -68,12 +64,11 @@ pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
             ));
         }
     }
-    let is_whole = summary.failed.is_none() && !summary.lost_card();
-    Ok(exit_code(summary.is_closed(), is_whole))
+    Ok(code)
 }
 
-fn print(summary: &ToFlxSummary) {
-    for card in &summary.cards {
+fn print(record: &Record<ToFlxSummary>) {
+    for card in &record.cards {
         let end = match card.end {
             CardEnd::InOrder => "ended in order",
             CardEnd::Lost => "LOST",
@@ -91,19 +86,12 @@ fn print(summary: &ToFlxSummary) {
             card.packets_left,
         ));
     }
-    if summary.held_up_seconds > 0.0 {
+    if record.held_up_s > 0.0 {
         print_line(format_args!(
             "senders were held up by full cards for {:.3} s",
-            summary.held_up_seconds
+            record.held_up_s
         ));
     }
-    Totals {
-        drops: &summary.drops,
-        items: (summary.messages, "message"),
-        bytes: summary.bytes,
-        seconds: summary.seconds,
-        cpu_seconds: summary.cpu_seconds,
-        books: summary.books,
-    }
-    .print();
+    let items = (record.messages, "message");
+    print_totals(&record.envelope, items, record.bytes);
 }

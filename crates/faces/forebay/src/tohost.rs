@@ -5,14 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::Stop;
+use forebay_run::record::Record;
 use forebay_run_felix::CardEnd;
 use forebay_run_felix::hops::TOHOST;
 use forebay_run_felix::tohost::{self, ToHostFile, ToHostSummary};
 
 use crate::output::{Format, counted, note_line, print_line};
+use crate::record::{To, conclude};
 use crate::session::leak_of;
 use crate::set::SetArg;
-use crate::totals::{Totals, exit_code};
+use crate::totals::print_totals;
 use forebay_report::text::bytes;
 
 /// Reads the DMA buffers of cards and publishes their chunks by E-link.
@@ -48,7 +50,7 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         }
         reader.settings.stop = Some(stop.clone());
     }
-    let summary = tohost::run(
+    let record = tohost::run(
         &plan,
         &stop,
         |buffer, address| {
@@ -58,24 +60,11 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         },
         |warning| note_line(format_args!("forebay: warning: {warning}")),
     )?;
-    match args.format {
-        Format::Json => print_line(serde_json::to_string(&summary)?),
-        Format::Text => print(&summary),
-    }
-    if let Some(failed) = &summary.failed {
-        note_line(format_args!("forebay: {failed}"));
-    }
-    if summary.lost_card() {
-        note_line(
-            "forebay: the card is gone without a farewell; what it had shown was read, and the books are closed",
-        );
-    }
-    let is_whole = summary.failed.is_none() && !summary.lost_card();
-    Ok(exit_code(summary.is_closed(), is_whole))
+    conclude(&record, args.format, To::Stdout, print)
 }
 
-fn print(summary: &ToHostSummary) {
-    for buffer in &summary.buffers {
+fn print(record: &Record<ToHostSummary>) {
+    for buffer in &record.buffers {
         let end = match buffer.end {
             CardEnd::InOrder => "ended in order",
             CardEnd::Lost => "LOST ITS CARD",
@@ -94,20 +83,13 @@ fn print(summary: &ToHostSummary) {
         for (what, count) in buffer.damage.iter().chain(&buffer.chunks_flagged) {
             print_line(format_args!("  {what}: {count}"));
         }
-        if buffer.held_up_seconds > 0.0 {
+        if buffer.held_up_s > 0.0 {
             print_line(format_args!(
                 "  held up by subscribers for {:.3} s",
-                buffer.held_up_seconds
+                buffer.held_up_s
             ));
         }
     }
-    Totals {
-        drops: &summary.drops,
-        items: (summary.chunks, "chunk"),
-        bytes: summary.chunk_bytes,
-        seconds: summary.seconds,
-        cpu_seconds: summary.cpu_seconds,
-        books: summary.books,
-    }
-    .print();
+    let items = (record.chunks, "chunk");
+    print_totals(&record.envelope, items, record.chunk_bytes);
 }

@@ -1,47 +1,33 @@
 //! How the two directions of link readout end: what was lost, what there was in all, and the exit code.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use forebay_ledger::Closed;
+use forebay_ledger::{Closed, NO_SUBSCRIBER};
+use forebay_run::record::Envelope;
 
 use crate::output::{counted, print_line};
 use crate::session::BROKEN;
 use forebay_report::text::{bytes, si};
 
-/// What there was in all.
-pub(crate) struct Totals<'a> {
-    /// Lost, by place and reason.
-    pub(crate) drops: &'a BTreeMap<String, u64>,
-    /// So many of these.
-    pub(crate) items: (u64, &'static str),
-    pub(crate) bytes: u64,
-    pub(crate) seconds: f64,
-    pub(crate) cpu_seconds: f64,
-    pub(crate) books: Closed,
-}
-
-impl Totals<'_> {
-    pub(crate) fn print(&self) {
-        for (reason, count) in self.drops {
-            match reason.ends_with("no_subscriber") {
-                true => print_line(format_args!("not subscribed ({reason}): {count}")),
-                false => print_line(format_args!("lost at {reason}: {count}")),
-            }
+/// What was lost, and what there was in all: so many items of so many bytes.
+pub(crate) fn print_totals(envelope: &Envelope, (items, name): (u64, &str), all_bytes: u64) {
+    for (reason, count) in envelope.drops_by_reason() {
+        match reason.ends_with(NO_SUBSCRIBER) {
+            true => print_line(format_args!("not subscribed ({reason}): {count}")),
+            false => print_line(format_args!("lost at {reason}: {count}")),
         }
-        let (items, name) = self.items;
-        print_line(format_args!(
-            "{} of {} in {:.2} s ({}); CPU {:.2} s; residual {} items, {} bytes",
-            counted(items, name),
-            bytes(self.bytes as f64),
-            self.seconds,
-            si(items as f64 / self.seconds.max(1e-9), "Hz"),
-            self.cpu_seconds,
-            self.books.residual_items,
-            self.books.residual_bytes,
-        ));
-        print_left(&self.books);
     }
+    print_line(format_args!(
+        "{} of {} in {:.2} s ({}); CPU {:.2} s; residual {} items, {} bytes",
+        counted(items, name),
+        bytes(all_bytes as f64),
+        envelope.duration_s,
+        si(items as f64 / envelope.duration_s.max(1e-9), "Hz"),
+        envelope.cpu_s(),
+        envelope.books.residual_items,
+        envelope.books.residual_bytes,
+    ));
+    print_left(&envelope.books);
 }
 
 /// What an ended run still says to be inside, if anything.

@@ -53,7 +53,7 @@ fn the_json_has_every_promised_key() {
     assert!(json["generator_limited"].is_boolean());
     let stages = BTreeSet::from(["generator", "receiver", "builder"]);
     for (key, of) in [
-        ("cpu_seconds", Value::is_f64 as fn(&Value) -> bool),
+        ("cpu_s", Value::is_f64 as fn(&Value) -> bool),
         ("pids", Value::is_u64),
     ] {
         let by_stage = json[key].as_object().unwrap();

@@ -101,7 +101,7 @@ fn a_second_run_keeps_ledger_record_and_files_of_the_first() {
         &std::fs::read(folder.path().join(format!("run-{id}.json"))).unwrap(),
     )
     .unwrap();
-    assert_eq!(record["summary"]["run_id"], first["run_id"]);
+    assert_eq!(record["run_id"], first["run_id"]);
     let kept = audit(&folder.path().join(format!("ledger-{id}")));
     assert_eq!(kept.code(), Some(0), "{}", kept.stdout);
     assert!(kept.stdout.contains(id));

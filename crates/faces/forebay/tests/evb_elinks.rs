@@ -14,7 +14,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_run_net::{Address, NetSummary, Publisher, Settings};
+use forebay_run_net::{Address, NetRecord, Publisher, Settings};
 use forebay_wire::felix::{Elink, Fid, Generated};
 use forebay_wire::hld::{Event, EventHeader};
 use forebay_wire::subevent::SUB_EVENT_HEADER_BYTES;
@@ -48,7 +48,7 @@ fn chunk(link: u16, l1id: u64, bytes: usize) -> Vec<u8> {
 fn publish(
     address: &str,
     what: impl FnOnce(&mut Publisher) + Send + 'static,
-) -> (String, JoinHandle<NetSummary>) {
+) -> (String, JoinHandle<NetRecord>) {
     let address: Address = address.parse().unwrap();
     let mut publisher = Publisher::listen(&address, &Settings::default()).unwrap();
     let at = publisher.address().unwrap().to_string();
@@ -166,7 +166,7 @@ fn chunks_of_a_trigger_become_one_event_with_every_byte() {
     let json = ended.json_of(0);
     let published = [one, other].map(|thread| thread.join().unwrap().messages);
     assert_eq!(published, [3 * 3000 - 201, 3 * 3000]);
-    assert_eq!(json["reason"], "input ended", "{json}");
+    assert_eq!(json["reason"], "input_ended", "{json}");
     assert_closed(&json, &directory.path().join("out"));
     let short = dropped_in_all(&json, "receiver.no_l1id");
     assert_eq!(short, 1, "{json}");

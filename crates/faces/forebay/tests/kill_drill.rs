@@ -364,13 +364,7 @@ fn a_killed_generator_taints_the_run() {
     let ended = run.end();
     let json = ended.json();
     assert_eq!(json["condition"], "tainted", "{json}");
-    assert!(
-        json["taints"][0]
-            .as_str()
-            .unwrap()
-            .contains("generator died"),
-        "{json}"
-    );
+    assert!(rig::taint(&json).contains("generator died"), "{json}");
 }
 
 #[test]
@@ -507,14 +501,11 @@ fn a_stage_that_keeps_dying_is_given_up_and_the_run_ends() {
     let json = run.end().json();
     assert_eq!(
         (&json["condition"], &json["reason"]),
-        (&"tainted".into(), &"a stage was lost".into()),
+        (&"tainted".into(), &"stage_lost".into()),
         "{json}"
     );
     assert!(
-        json["taints"][0]
-            .as_str()
-            .unwrap()
-            .contains("the builder died 10 times at once"),
+        rig::taint(&json).contains("the builder died 10 times at once"),
         "{json}"
     );
     assert_closed(&json, folder.path());

@@ -62,12 +62,7 @@ fn record(folder: &Path, member: &str) -> Value {
     let path = folder.join("run").join(member).join("run.json");
     let text =
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let record: Value = serde_json::from_str(&text).unwrap();
-    // That of the event builder has more around it.
-    match record.get("summary") {
-        Some(summary) => summary.clone(),
-        None => record,
-    }
+    serde_json::from_str(&text).unwrap()
 }
 
 /// The process of a member.
@@ -167,7 +162,7 @@ fn the_first_control_c_ends_a_chain_in_the_order_of_the_data() {
     }
     // Nobody but the card was asked to end: the others ended with their input.
     let [card, _, builder] = MEMBERS.map(|member| record(folder.path(), member));
-    assert_eq!(builder["reason"], "input ended", "{builder}");
+    assert_eq!(builder["reason"], "input_ended", "{builder}");
     assert_eq!(number(&card, "triggers"), number(&builder, "events_built"));
 }
 
@@ -264,7 +259,7 @@ fn one_member_runs_alone_with_keys_of_the_command_line() {
     assert_eq!(number(&card, "triggers"), 100, "{card}");
     let kept = record(folder.path(), "card");
     assert_eq!(
-        kept["pid"], card["pid"],
+        kept["pids"], card["pids"],
         "it lies where that of the chain does"
     );
     let nobody = run(folder.path(), &["--only", "crd"]).end();
@@ -324,4 +319,109 @@ fn check_tells_who_is_joined_to_whom_and_what_is_not() {
         "{}",
         ended.stderr
     );
+}
+
+/// A shell that stays between the chain and its member, and says in the log which command it has.
+const LAUNCH: &str =
+    r#"launch = ["sh", "-c", 'echo "launched $2 $3" >&2; "$@"; exit $?', "launcher"]"#;
+
+/// The same chain with that in front of a member.
+fn launched(folder: &Path, name: &str, member: &str) {
+    chain(folder, name, "");
+    let path = folder.join("chain.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let head = format!("[members.{member}]\n");
+    assert!(text.contains(&head));
+    fs::write(&path, text.replace(&head, &format!("{head}{LAUNCH}\n"))).unwrap();
+}
+
+#[test]
+fn a_member_behind_a_command_ends_in_its_order_by_control_c() {
+    for member in ["card", "builder"] {
+        let folder = TempDir::new().unwrap();
+        launched(folder.path(), &format!("launched-{member}"), member);
+        let chain = run(folder.path(), &["--format", "json"]);
+        wait_until_at_work(folder.path());
+        signal("INT", chain.pid());
+        let json = chain.end().json_of(0);
+        let log = fs::read_to_string(folder.path().join(format!("run/{member}.log"))).unwrap();
+        assert!(log.contains("launched run chain.toml"), "{log}");
+        let [card, builder] = ["card", "builder"].map(|name| record(folder.path(), name));
+        assert_eq!(card["reason"], "requested", "{json}");
+        assert_eq!(builder["reason"], "input_ended", "{json}");
+        assert_eq!(number(&card, "triggers"), number(&builder, "events_built"));
+    }
+}
+
+#[test]
+fn a_member_behind_a_command_closes_its_books_when_the_chain_is_killed() {
+    let folder = TempDir::new().unwrap();
+    launched(folder.path(), "launched-killed", "builder");
+    let chain = run(folder.path(), &[]);
+    wait_until_at_work(folder.path());
+    signal("KILL", chain.pid());
+    for member in MEMBERS {
+        let directory = folder.path().join("run").join(member);
+        rig::wait_for("the record", || {
+            directory.join("run.json").exists().then_some(())
+        });
+        let verdict = rig::audit_json(&directory);
+        assert_eq!(verdict["closed"], true, "{member}: {verdict}");
+    }
+}
+
+#[test]
+fn a_command_that_is_none_is_told_with_its_place() {
+    let folder = TempDir::new().unwrap();
+    launched(folder.path(), "launched-wrong", "card");
+    let path = folder.path().join("chain.toml");
+    let right = fs::read_to_string(&path).unwrap();
+    for (launch, said) in [
+        (r#"launch = "nice""#, "members.card.launch"),
+        (r#"launch = [1]"#, "a list of words"),
+        (r#"launch = []"#, "or leave it out"),
+    ] {
+        fs::write(&path, right.replace(LAUNCH, launch)).unwrap();
+        let ended = run(folder.path(), &[]).end();
+        assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+    fs::write(
+        &path,
+        right.replace(LAUNCH, r#"launch = ["no-such-program"]"#),
+    )
+    .unwrap();
+    let ended = run(folder.path(), &[]).end();
+    assert_eq!(ended.code(), Some(2));
+    assert!(
+        ended.stderr.contains("starting card by no-such-program"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn audit_and_top_of_the_chain_show_all_members() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "shown", "triggers = 500");
+    let ended = run(folder.path(), &[]).end();
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let directory = folder.path().join("run");
+    let of = |verb: &str, more: &[&str]| {
+        let mut command = forebay();
+        start(command.arg(verb).arg(&directory).args(more)).end()
+    };
+    let audited = of("audit", &["--format", "json"]).json();
+    let shown = of("top", &["--once", "--format", "json"]).json();
+    let page = of("top", &["--once"]).stdout;
+    assert_eq!(audited["closed"], true, "{audited}");
+    for member in MEMBERS {
+        let is_member = |name: &&String| name.split('/').next() == Some(member);
+        for told in [&audited["runs"], &shown["runs"]] {
+            let names = told.as_object().unwrap().keys();
+            assert!(names.filter(is_member).count() > 0, "{member}: {told}");
+        }
+        assert_eq!(shown["runs"][member]["condition"], "ended", "{shown}");
+        assert!(page.contains(&format!("== {member} ==\n")), "{page}");
+    }
 }

@@ -226,7 +226,7 @@ fn a_file_of_the_mover_that_somebody_removes_is_told_with_what_was_in_it() {
     assert_eq!(code, Some(1), "{moved}");
     let stream = &moved["streams"][0];
     assert_eq!(stream["condition"], "tainted", "{moved}");
-    let taint = stream["taints"][0].as_str().unwrap();
+    let taint = rig::taint(stream);
     assert!(taint.starts_with("output_removed: "), "{moved}");
     let removed = stream["output_removed"]["events"].as_u64().unwrap();
     let left: usize = files(&moved).iter().map(|path| events(path).len()).sum();
@@ -301,7 +301,7 @@ fn a_mover_that_never_comes_costs_its_own_events_by_name() {
     let summary = json(&output);
     assert_eq!(output.status.code(), Some(0), "{summary}");
     assert_eq!(dropped(&summary, "sink.peer_lost.tcp"), 26);
-    let taint = summary["taints"][0].as_str().unwrap();
+    let taint = rig::taint(&summary);
     assert!(taint.starts_with("peer_lost: 26 events"), "{taint}");
 }
 
@@ -375,7 +375,7 @@ fn events_lost_between_the_books_are_found_by_both_sides() {
     let mut command = replay_command(&data("six_sources.pcap"), &folder.path().join("o"), &args);
     let output = command.env("FOREBAY_LEAK", "stream:1").output().unwrap();
     let summary = json(&output);
-    let taint = summary["taints"][0].as_str().unwrap();
+    let taint = rig::taint(&summary);
     assert!(taint.starts_with("mover_mismatch: 26 events"), "{taint}");
     assert_eq!(summary["condition"], "tainted");
     let (code, moved) = mover.end();
@@ -749,10 +749,10 @@ fn a_full_disk_at_the_mover_is_told_at_both_ends_and_harms_nothing_written() {
     let lost = dropped(stream, "mover.disk_full.tcp");
     assert!(lost > 0, "{stream}");
     assert_eq!(stream["condition"], "tainted");
-    let taint = stream["taints"][0].as_str().unwrap();
+    let taint = rig::taint(stream);
     assert!(taint.starts_with("disk_full: "), "{taint}");
     let told = format!("could not write {lost} events");
-    let taint = summary["taints"][0].as_str().unwrap();
+    let taint = rig::taint(&summary);
     assert!(taint.contains(&told), "{taint}");
     assert_eq!(stream["events_written"], 8_000 - lost);
     assert_eq!(moved["residual_items"], 0);

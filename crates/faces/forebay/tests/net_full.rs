@@ -54,8 +54,7 @@ fn nothing_written(ended: &Ended, out: &Path) -> [u64; 2] {
     assert_eq!(residual, [0; 3], "{summary}");
     assert_eq!(summary["connections"][0]["end"], "over", "{summary}");
     let came = pair(&summary, "messages", "bytes");
-    let by_name = &summary["dropped_by_reason"];
-    let lost = ["not_written", "not_wanted"].map(|name| by_name[name].as_u64().unwrap_or(0));
+    let lost = ["not_written", "not_wanted"].map(|name| rig::lost(&summary, name));
     assert_eq!(lost.iter().sum::<u64>(), came[0], "{summary}");
     assert!(lost[0] > 0, "{summary}");
     let verdict = rig::audit_json(out);
@@ -172,7 +171,7 @@ fn what_is_confirmed_is_on_the_disk(address: &str) {
         confirmed_by_both += confirmed;
     }
     assert!(confirmed_by_both > 10_000, "{sent:?}");
-    let lost = number(&received["dropped_by_reason"], "not_written");
+    let lost = rig::lost(&received, "not_written");
     assert_eq!(number(&received, "messages") - lost, confirmed_by_both);
     assert_eq!(number(&received, "residual_items"), 0, "{received}");
 }

@@ -250,10 +250,7 @@ fn a_record_without_its_directory_goes_to_standard_output() {
         let (ended, _folder) = taking.end();
         assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
         assert!(ended.stderr.contains("goes to standard output"));
-        let record = match format {
-            "json" => ended.json()["record"].clone(),
-            _ => ended.json(),
-        };
+        let record = ended.json();
         assert_eq!(number(&record, "messages"), 20, "{record}");
         // The ledger is where the warning says.
         let memory = ended.stderr.split("forebay audit ").nth(1).unwrap();

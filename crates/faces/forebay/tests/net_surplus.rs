@@ -61,7 +61,7 @@ fn what_comes_after_the_last_one_that_was_asked_for_is_lost_by_name() {
     closed(&summary);
     let came = number(&summary, "messages");
     assert!(came > 5, "{summary}");
-    let lost = number(&summary["dropped_by_reason"], "not_wanted");
+    let lost = rig::lost(&summary, "not_wanted");
     assert_eq!((lost, number(&summary, "dropped")), (came - 5, came - 5));
     assert_eq!(deliver(&out), [came, 5]);
     assert_eq!(std::fs::read_to_string(&to).unwrap().lines().count(), 5);
@@ -92,7 +92,7 @@ fn what_a_closed_pipe_does_not_take_is_lost_by_name() {
     sender.join().unwrap();
     closed(&summary);
     let came = number(&summary, "messages");
-    let lost = number(&summary["dropped_by_reason"], "not_wanted");
+    let lost = rig::lost(&summary, "not_wanted");
     assert!(lost > 0 && lost < came, "{summary}");
     // A pipe holds 64 KiB.
     assert!(came - lost <= 2 + (64 << 10) / 8, "{summary}");
@@ -122,6 +122,6 @@ fn what_a_full_disk_does_not_take_is_lost_by_name() {
     closed(&summary);
     let came = number(&summary, "messages");
     assert!(came > 0, "{summary}");
-    assert_eq!(number(&summary["dropped_by_reason"], "not_written"), came);
+    assert_eq!(rig::lost(&summary, "not_written"), came);
     assert_eq!(deliver(&out), [came, 0]);
 }

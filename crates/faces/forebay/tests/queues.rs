@@ -80,7 +80,7 @@ fn a_queue_that_is_too_short_for_the_time_out_is_said() {
     assert!(said.contains(warning), "{said}");
     let record = std::fs::read(folder.path().join("run/run.json")).unwrap();
     let record: Value = serde_json::from_slice(&record).unwrap();
-    assert_eq!(warnings(&record["summary"]), [warning]);
+    assert_eq!(warnings(&record), [warning]);
 }
 
 #[test]

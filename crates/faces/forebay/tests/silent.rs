@@ -180,10 +180,7 @@ fn a_source_that_stops_is_named_with_its_numbers_everywhere() {
         .collect();
     assert_eq!(owners[1], Some("source17"), "{audited}");
     let audited = audit_json(&to);
-    assert_eq!(
-        audited["silent_sources"],
-        record["summary"]["silent_sources"]
-    );
+    assert_eq!(audited["silent_sources"], record["silent_sources"]);
     let mut top = forebay();
     let top = start(top.args(["top", "--once", "--sources"]).arg(&to)).end();
     assert_eq!(
@@ -196,7 +193,7 @@ fn a_source_that_stops_is_named_with_its_numbers_everywhere() {
 
 /// The typed fields of each source, against the emulator's books and the events in the files.
 fn told_in_the_record(record: &Value, sent: &[u64]) {
-    let events = hld::events(&files(&record["summary"]));
+    let events = hld::events(&files(record));
     assert_eq!(events.len() as u64, TRIGGERS);
     let ids = &events[0].subs;
     assert_eq!(ids.len(), usize::from(SOURCES));
@@ -240,7 +237,7 @@ fn told_in_the_record(record: &Value, sent: &[u64]) {
         (triggers_s * 0.8..triggers_s + 20.0).contains(&silent_s),
         "{silent_s} of {triggers_s}"
     );
-    let named = record["summary"]["silent_sources"].as_array().unwrap();
+    let named = record["silent_sources"].as_array().unwrap();
     let named: Vec<&str> = named
         .iter()
         .map(|of| of["source"].as_str().unwrap())

@@ -284,7 +284,7 @@ fn what_has_nowhere_to_go_is_lost_by_name_and_the_rest_goes_on() {
         "route.unknown_fid": 30, "route.wrong_direction": 10,
         "encode.unknown_elink": 10, "encode.too_long": 10,
     });
-    assert_eq!(toflx["drops"], expected);
+    assert_eq!(rig::lost_by_reason(&toflx), expected);
     assert_eq!(
         (number(&toflx, "/messages"), number(&toflx, "/written")),
         (70, 10)
@@ -387,7 +387,7 @@ fn a_full_card_holds_senders_back_and_loses_nothing() {
     let card = ends(card, 0);
     tohost.end().json_of(0);
     assert_eq!(number(&subscriber.end().json_of(0), "/bytes"), 12_000_000);
-    assert!(toflx["held_up_seconds"].as_f64().unwrap() > 0.0);
+    assert!(toflx["held_up_s"].as_f64().unwrap() > 0.0);
     assert_eq!(toflx["drops"], serde_json::json!({}));
     assert_eq!(number(&card, "/from_host/looped"), 6000);
     assert!(number(&card, "/from_host/held_up") > 0);
@@ -415,7 +415,7 @@ fn what_a_full_card_did_not_take_until_the_end_is_confirmed_as_lost() {
     let sent: Value = serde_json::from_str(&sender.end().stdout).unwrap();
     assert!(signal("KILL", card.pid()));
     card.end();
-    assert!(number(&toflx, "/drops/encode.stopped") > 0, "{toflx}");
+    assert!(rig::lost(&toflx, "stopped") > 0, "{toflx}");
     assert_eq!(number(&toflx, "/receiver/held"), 0, "{toflx}");
     // What it did not come to is unconfirmed, and nothing else.
     let came = number(&toflx, "/messages");
@@ -427,7 +427,7 @@ fn what_a_full_card_did_not_take_until_the_end_is_confirmed_as_lost() {
     // What is in the ring is named there: the card may still take it.
     let left = number(&toflx["cards"][0], "/packets_left");
     assert!(left > 0, "{toflx}");
-    assert_eq!(number(&toflx, "/drops/ring.not_taken"), left, "{toflx}");
+    assert_eq!(rig::lost(&toflx, "not_taken"), left, "{toflx}");
     chain.assert_closed(&["toflx", "toflx/receiver"]);
 }
 
@@ -565,7 +565,7 @@ fn one_of_two_cards_goes_and_the_other_one_is_written_on() {
     one.sender(of_second, &count).end().json_of(0);
     let toflx = ends(toflx, 0);
     let second = ends(second, 2);
-    let lost = number(&toflx, "/drops/encode.no_card");
+    let lost = rig::lost(&toflx, "no_card");
     assert!(lost > 0, "{toflx}");
     let sunk = ["/from_host/sunk"; 2];
     assert_eq!(

@@ -343,7 +343,7 @@ fn a_subscriber_that_comes_and_goes_a_hundred_times_costs_no_other_one() {
         if visit % 2 == 0 {
             let limit = std::time::Duration::from_secs(5);
             let summary = guest.finish(limit, |_| {}).unwrap();
-            assert_eq!(summary.books.residual_items, 0);
+            assert_eq!(summary.envelope.books.residual_items, 0);
         }
     }
     assert!(signal("INT", card.pid()));
@@ -420,7 +420,7 @@ fn a_slow_subscriber_that_blocks_raises_busy_and_loses_nothing() {
     let times = card["dma"].as_array().unwrap().iter();
     let times: u64 = times.map(|dma| number(dma, "/busy")).sum();
     assert!(times > 0, "{card}");
-    let held_up = |buffer: usize| tohost["buffers"][buffer]["held_up_seconds"].as_f64();
+    let held_up = |buffer: usize| tohost["buffers"][buffer]["held_up_s"].as_f64();
     assert!(held_up(0).unwrap() + held_up(1).unwrap() > 0.0, "{tohost}");
     let chunks = number(&card, "/triggers") * LINKS;
     assert_eq!(number(&slow, "/messages"), chunks);

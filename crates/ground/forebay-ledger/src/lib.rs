@@ -80,6 +80,7 @@ mod sheet;
 mod snapshot;
 mod sync;
 mod table;
+mod taint;
 mod unit;
 mod words;
 
@@ -110,5 +111,6 @@ pub use schema::{
 };
 pub use snapshot::{LedgerReader, MetricLine, Snapshot};
 pub use table::items as grouped;
+pub use taint::{Taint, TaintKind};
 pub use unit::Unit;
 pub use words::Words;

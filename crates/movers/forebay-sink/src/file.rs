@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use forebay_ledger::{Taint, TaintKind};
 use forebay_sys::clock;
 use forebay_sys::watched::{Fate, Identity, fate, find, identity, moved_to};
 use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
@@ -207,10 +208,11 @@ impl HldWriter {
             self.removed_told += 1;
             let path = path.display();
             let text = format!(
-                "output_removed: {path} was {how} while it was written: {events} events ({bytes} bytes) that were in it are gone"
+                "{path} was {how} while it was written: {events} events ({bytes} bytes) that were in it are gone"
             );
-            tracing::error!("{text}; further events go into a new file");
-            self.reports.push(Told::Tainted(text));
+            tracing::error!("output_removed: {text}; further events go into a new file");
+            let taint = Taint::new(TaintKind::OutputRemoved, text);
+            self.reports.push(Told::Tainted(taint));
         }
     }
 
@@ -303,17 +305,15 @@ impl HldWriter {
         if self.tainted != Some(reason) {
             tracing::error!(%error, path = %path.display(), "writing failed; events are dropped and counted until it works again");
             self.tainted = Some(reason);
-            let condition = match reason {
-                SinkDrop::DiskFull => "disk_full",
+            let kind = match reason {
+                SinkDrop::DiskFull => TaintKind::DiskFull,
                 SinkDrop::WriteError
                 | SinkDrop::PeerLost
                 | SinkDrop::Stalled
-                | SinkDrop::TooLong => "write_error",
+                | SinkDrop::TooLong => TaintKind::WriteError,
             };
-            self.reports.push(Told::Tainted(format!(
-                "{condition}: {}: {error}",
-                path.display()
-            )));
+            let text = format!("{}: {error}", path.display());
+            self.reports.push(Told::Tainted(Taint::new(kind, text)));
         }
         reason
     }

@@ -10,7 +10,7 @@ mod link;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use forebay_ledger::{Carriage, Leak};
+use forebay_ledger::{Carriage, Leak, Taint, TaintKind};
 use forebay_ring::{Consumers, Record};
 use forebay_sys::clock;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, BlockFields, Frame, Hello, Totals};
@@ -447,8 +447,9 @@ impl TcpSink {
         }
         if lost > 0 {
             let peer = self.plan.peer;
-            let text = format!("peer_lost: {lost} events were not taken by the mover at {peer}");
-            self.to_builder.report(Told::Tainted(text));
+            let text = format!("{lost} events were not taken by the mover at {peer}");
+            let taint = Taint::new(TaintKind::PeerLost, text);
+            self.to_builder.report(Told::Tainted(taint));
         }
     }
 

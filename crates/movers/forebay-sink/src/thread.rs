@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_ledger::{Carriage, Leak};
+use forebay_ledger::{Carriage, Leak, Taint, TaintKind};
 use forebay_ring::{Carried, Consumers, Record, RingSetSpec};
 use forebay_sys::clock;
 use forebay_sys::watched::LOOK;
@@ -171,10 +171,9 @@ impl SinkHandle {
                 // The sink is through.
                 Err(RecvTimeoutError::Disconnected) => {
                     if self.thread.join().is_err() {
-                        reports.push(Told::Tainted(format!(
-                            "write_error: sink {} died",
-                            self.name
-                        )));
+                        let text = format!("sink {} died", self.name);
+                        let taint = Taint::new(TaintKind::WriteError, text);
+                        reports.push(Told::Tainted(taint));
                     }
                     return reports;
                 }
@@ -184,10 +183,12 @@ impl SinkHandle {
                 (progress, waited) = (now, Duration::ZERO);
             }
         }
-        reports.push(Told::Tainted(format!(
-            "sink_stalled: sink {} wrote nothing for {limit:?} at the end of the run",
+        let text = format!(
+            "sink {} wrote nothing for {limit:?} at the end of the run",
             self.name
-        )));
+        );
+        let taint = Taint::new(TaintKind::SinkStalled, text);
+        reports.push(Told::Tainted(taint));
         reports
     }
 }

@@ -1,5 +1,7 @@
 //! What every way of writing events has in common.
 
+use forebay_ledger::Taint;
+
 use crate::block::Block;
 use crate::books::SinkBooks;
 
@@ -8,8 +10,8 @@ use crate::books::SinkBooks;
 pub enum Told {
     /// Something an operator should know.
     Warning(String),
-    /// It taints the run, by this name.
-    Tainted(String),
+    /// It taints the run.
+    Tainted(Taint),
 }
 
 /// What writes blocks of events somewhere.

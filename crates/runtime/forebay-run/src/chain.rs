@@ -10,11 +10,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_settings::{Section, Settings, settings};
+use forebay_settings::{self as settings, Got, Section, Setting, Settings, Text, settings};
 
-use crate::config::document::MEMBER;
-use crate::config::mistake::Words;
-use crate::config::{self, ConfigError, ConfigFile, Document, Mistakes, Sections, Source};
+use forebay_config::document::{FoundMember, LAUNCHER, MEMBER};
+use forebay_config::mistake::Words;
+use forebay_config::{
+    self as config, ConfigError, ConfigFile, Document, Mistakes, Sections, Source,
+};
 pub use run::{MemberEnd, run};
 
 settings! {
@@ -32,6 +34,39 @@ settings! {
     struct MemberSettings in [] {
         /// The kind of its file: `card`, `tohost`, `toflx` or `evb`.
         kind: Option<String>,
+        /// Command in front of it, as `["taskset", "-c", "3"]`, `["ip", "netns", "exec", "NAME"]` or `["ssh", "HOST"]`: words, not a line of a shell. It gets its orders by standard
+        /// input. On another host the program, the file and the directory have the same paths, and addresses are of the network.
+        launch: Option<Launcher> => "it is started as it is",
+    }
+}
+
+/// The command in front of a member, word by word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Launcher(Vec<String>);
+
+static WORDS: Text = Text {
+    right: "a word",
+    right_list: LAUNCHER,
+    check: |_| Ok(()),
+};
+
+impl Setting for Launcher {
+    const KIND: settings::Kind = settings::Kind::Texts(&WORDS);
+
+    fn of(got: &Got) -> Option<Self> {
+        match got {
+            Got::List(words) => words
+                .iter()
+                .map(|word| word.text().map(str::to_owned))
+                .collect::<Option<_>>()
+                .map(Self),
+            Got::Flag(_) | Got::Integer(_) | Got::Text(_) => None,
+        }
+    }
+
+    fn got(&self) -> Option<Got> {
+        let words = self.0.iter().map(|word| Got::Text(word.clone()));
+        Some(Got::List(words.collect()))
     }
 }
 
@@ -102,6 +137,8 @@ pub struct MemberPlan {
     pub name: String,
     /// What it is.
     pub kind: &'static str,
+    /// The command in front of it.
+    pub launch: Vec<String>,
     /// Where it meets others.
     pub joints: Joints,
     directory_key: &'static str,
@@ -151,7 +188,13 @@ impl Chain {
                     "add [members.card] with kind = \"card\", and the sections of a card below it",
                 );
             }
-            for (name, kind, span) in found {
+            for found in found {
+                let FoundMember {
+                    name,
+                    kind,
+                    launch,
+                    span,
+                } = found;
                 let kind = kinds.iter().find(|one| one.name == kind)?;
                 let own = source.clone().only(Some(&name));
                 match (kind.joints)(&own) {
@@ -160,6 +203,7 @@ impl Chain {
                         MemberPlan {
                             name,
                             kind: kind.name,
+                            launch,
                             joints,
                             directory_key: kind.directory,
                         },

@@ -1,6 +1,7 @@
 //! Processes of a readout chain that one command starts: each is a command of its own, which a user could have typed.
 
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,10 @@ use crate::hops;
 
 /// Names the process without which a child has nothing to do.
 const PARENT: &str = "FOREBAY_PARENT";
+/// The argument of a command that is told by its standard input when it shall end.
+pub const BY_STDIN: &str = "--orders-by-stdin";
+/// What is written there for each order to end.
+const ORDER: u8 = b'\n';
 /// One look at a child.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -41,6 +46,31 @@ impl Parent {
     }
 }
 
+/// Takes orders by standard input: each byte is as a signal to end, and its end as the death of the process that started the chain.
+///
+/// # Errors
+/// Threads run out.
+pub fn take_orders_by_stdin() -> Result<(), RunError> {
+    let own = std::process::id();
+    let listen = move || {
+        let mut orders = std::io::stdin();
+        let mut order = [0];
+        while orders.read_exact(&mut order).is_ok() {
+            let _ = process::terminate(own);
+        }
+        // As a second signal: nobody else is waited for.
+        for _ in 0..2 {
+            let _ = process::terminate(own);
+            // Two of them at once would be one.
+            std::thread::sleep(LOOK);
+        }
+    };
+    let thread = std::thread::Builder::new().name("fb-orders".into());
+    let started = thread.spawn(listen);
+    started.map_err(RunError::file("starting", "the thread that takes orders"))?;
+    Ok(())
+}
+
 /// A process of the chain. One that is left alone is killed.
 #[derive(Debug)]
 pub struct Part {
@@ -58,35 +88,56 @@ impl Part {
         errors: Option<PathBuf>,
         leak: Option<&str>,
     ) -> Result<Self, RunError> {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(arguments)
+            .env(PARENT, std::process::id().to_string())
+            .env_remove(hops::VARIABLE)
+            .envs(leak.map(|text| (hops::VARIABLE, text)))
+            .stdin(Stdio::null());
+        Self::spawn(name, command, errors)
+    }
+
+    /// Starts the same behind a command, to which it may not be the next of kin, or which may run it on another host: `arguments` say that it is told by its standard
+    /// input what this process has to say, and that this process is gone.
+    pub fn launch(
+        name: &str,
+        command: &[String],
+        arguments: &[String],
+        errors: Option<PathBuf>,
+    ) -> Result<Self, RunError> {
+        let own = std::env::current_exe();
+        let own = own.map_err(RunError::file("finding", "the program of this process"))?;
+        let mut words = command.iter();
+        let mut launcher = Command::new(words.next().map_or("", String::as_str));
+        launcher
+            .args(words)
+            .arg(own)
+            .args(arguments)
+            .env_remove(PARENT)
+            .env_remove(hops::VARIABLE)
+            .stdin(Stdio::piped());
+        Self::spawn(name, launcher, errors)
+    }
+
+    fn spawn(name: &str, mut command: Command, errors: Option<PathBuf>) -> Result<Self, RunError> {
         use std::os::unix::process::CommandExt;
-        let failed = |source| RunError::File {
-            what: "starting",
-            path: name.into(),
-            source,
-        };
+        let program = command.get_program().to_owned();
+        let failed = RunError::file("starting", format!("{name} by {}", program.display()));
         let errors = match errors {
             Some(path) => {
                 Stdio::from(std::fs::File::create(&path).map_err(RunError::file("writing", &path))?)
             }
             None => Stdio::inherit(),
         };
-        let mut child = Command::new("/proc/self/exe")
-            .args(arguments)
-            .env(PARENT, std::process::id().to_string())
-            .env_remove(hops::VARIABLE)
-            .envs(leak.map(|text| (hops::VARIABLE, text)))
-            // Ctrl-C at a terminal is for the whole chain: its head tells the others.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .spawn()
-            .map_err(failed)?;
+        // Ctrl-C at a terminal is for the whole chain: its head tells the others.
+        command.process_group(0).stdout(Stdio::piped());
+        let mut child = command.stderr(errors).spawn().map_err(failed)?;
         let output = child.stdout.take().map(|mut stdout| {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
                 // What came before a failure is looked at all the same.
-                let _ = std::io::Read::read_to_end(&mut stdout, &mut text);
+                let _ = stdout.read_to_end(&mut text);
                 text
             })
         });
@@ -107,7 +158,13 @@ impl Part {
     pub fn stop(&self) {
         if self.status.is_none() {
             // It may have ended meanwhile.
-            let _ = process::terminate(self.child.id());
+            let _ = match &self.child.stdin {
+                Some(orders) => {
+                    let mut orders = orders;
+                    orders.write_all(&[ORDER]).is_ok()
+                }
+                None => process::terminate(self.child.id()).is_ok(),
+            };
         }
     }
 
@@ -191,6 +248,17 @@ impl Ended {
     /// What it said, by its path (RFC 6901).
     pub fn value(&self, path: &str) -> Option<&Value> {
         self.said.as_ref()?.pointer(path)
+    }
+
+    /// What went wrong with it, and the last line of its log; none when it ended well and said what it came to.
+    pub fn failure(&self, log: &Path) -> Option<String> {
+        if self.code == Some(0) && self.said.is_some() {
+            return None;
+        }
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        let last = text.lines().last();
+        let last = last.map_or_else(String::new, |line| format!(" ({line})"));
+        Some(format!("{}: {}{last}", self.name, self.how))
     }
 
     /// What it counted by name.

@@ -5,13 +5,13 @@
 
 pub mod chain;
 pub mod child;
-pub mod config;
 pub mod error;
 pub mod hops;
 pub mod host_losses;
 pub mod metrics;
 pub mod patience;
 pub mod ports;
+pub mod record;
 pub mod removed;
 pub mod run_dir;
 pub mod stage;

@@ -27,10 +27,12 @@ use forebay_ledger::{LedgerReader, RunWriter, Schema, Words};
 use forebay_sys::clock;
 use forebay_sys::mapping::{Access, Mapping};
 use forebay_sys::process::is_alive;
+use serde::Serialize;
 
 use crate::error::RunError;
+use crate::record::Record;
 pub use forgotten::{Cleaned, clean_memory};
-pub use kept::{KeptLedger, Unkept};
+pub use kept::KeptLedger;
 use older::Older;
 
 const LEDGER: &str = "ledger";
@@ -242,14 +244,16 @@ impl RunDir {
     /// Writes the run's record.
     ///
     /// # Errors
-    /// The directory cannot be written.
-    pub fn write_record(&self, json: &str) -> Result<PathBuf, RunError> {
+    /// The directory cannot be written, or is not this run's any more; or the record cannot be written down.
+    pub fn write_record<S: Serialize>(&self, record: &Record<S>) -> Result<(), RunError> {
+        let json = serde_json::to_vec_pretty(record);
+        let json = json.map_err(RunError::not_sayable("record"))?;
         self.refuse_when_gone()?;
-        self.replace(RECORD, json.as_bytes())
+        self.replace(RECORD, &json)
     }
 
     /// Writes a file into the room that was taken for it, and gives it its name when it is whole.
-    fn replace(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), RunError> {
         let (new, path) = (self.new_path(name), self.path.join(name));
         let open = || {
             File::options()
@@ -266,8 +270,7 @@ impl RunDir {
             let _ = fs::remove_file(&new);
             return Err(RunError::file("writing", &path)(error));
         }
-        fs::rename(&new, &path).map_err(RunError::file("renaming", &new))?;
-        Ok(path)
+        fs::rename(&new, &path).map_err(RunError::file("renaming", &new))
     }
 
     /// The ledger that a run of this directory has in memory.

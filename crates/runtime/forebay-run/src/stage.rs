@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use forebay_ledger::Taint;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +52,8 @@ pub enum Report {
     Ready,
     /// Something an operator should know.
     Warning(String),
-    /// It taints the run, by this name.
-    Tainted(String),
+    /// It taints the run.
+    Tainted(Taint),
 }
 
 /// Lets `stage` run with the supervisor at the other end of this process's standard input.

@@ -234,7 +234,7 @@ fn watch(state: &Weak<State>, signals: Option<&StopSignals>, parent: Parent) {
 mod tests {
     use super::*;
 
-    /// Waits for a rise, as those do who sleep.
+    /// Waits for a rise of the urgency.
     fn risen(stop: &Stop) -> Urgency {
         let until_ns = clock::monotonic_ns() + 60_000_000_000;
         wait::sleep_until_or([stop.as_fd()], until_ns, 0).unwrap();

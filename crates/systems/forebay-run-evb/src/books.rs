@@ -20,6 +20,9 @@ use crate::plan::Plan;
 pub use capture::{CaptureDrop, CaptureWords, ReassemblyDrop};
 pub use chunks::{ArrivalDrop, ChunkDrop, ChunkWords};
 
+/// The name of the program in ledgers and records.
+pub const PROGRAM: &str = "evb";
+
 /// Why the receiver drops datagrams.
 pub type ReceiverDrop = OneOf<Reject, CrashDrop>;
 
@@ -143,7 +146,7 @@ impl Books {
     /// A name in the plan is too long or used twice.
     pub fn declare(plan: &Plan) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(&plan.run_id);
-        schema.program("evb");
+        schema.program(PROGRAM);
         let (generator, senders) = declare_generator(&mut schema, plan);
         let builder = declare(&mut schema, &plan.owners());
         schema.headline(builder.events_id);

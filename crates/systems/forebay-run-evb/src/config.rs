@@ -16,12 +16,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forebay_config::mistake::Words;
+use forebay_config::{Block, ConfigError, ConfigFile, Document, Mistakes, Sections, Source};
 use forebay_ledger::SchemaError;
 use forebay_run::chain::{Joints, Member};
-use forebay_run::config::mistake::Words;
-use forebay_run::config::{
-    self, Block, ConfigError, ConfigFile, Document, Mistakes, Sections, Source,
-};
 use forebay_settings::{Settings, choices, settings};
 
 use crate::books::Books;
@@ -105,7 +103,7 @@ pub fn parse(file: &str, text: &str, stamp: &str) -> Result<Chain, Mistakes> {
 /// # Errors
 /// All mistakes in it.
 pub fn of_source(source: &Source, stamp: &str) -> Result<Chain, Mistakes> {
-    let mut chain = config::read::<Chain>(source)?;
+    let mut chain = forebay_config::read::<Chain>(source)?;
     chain.plan.run_id = format!("{}-{stamp}", chain.plan.run_id);
     Ok(chain)
 }

@@ -62,6 +62,6 @@ pub fn start(
 pub(crate) fn report(told: Told) -> Report {
     match told {
         Told::Warning(text) => Report::Warning(text),
-        Told::Tainted(text) => Report::Tainted(text),
+        Told::Tainted(taint) => Report::Tainted(taint),
     }
 }

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use forebay_ledger::{
-    Closed, Counter, Lost, Percentiles, Snapshot, Supervisor as Life, Verdict, audit,
+    Counter, LossTable, Percentiles, Snapshot, Supervisor as Life, Verdict, audit,
 };
 use forebay_run::error::RunError;
+use forebay_run::record::{Envelope, Record};
 use forebay_run::removed::Removed;
 use forebay_sink::files::files_of_runs;
 
-use crate::books::Books;
+use crate::books::{Books, PROGRAM};
 use crate::error::EvbError;
 use crate::plan::{Memory, Plan, SinkKind};
 use crate::supervisor::Outcome;
@@ -22,12 +23,6 @@ use forebay_evb::triggers::Triggers;
 /// Summary of one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
-    /// Name of the run.
-    pub run_id: String,
-    /// `complete`, `tainted` or `interrupted`.
-    pub condition: String,
-    /// Why it ended.
-    pub reason: String,
     /// Complete events.
     pub events_built: u64,
     /// Incomplete events written and flagged; on top of the complete ones.
@@ -40,15 +35,10 @@ pub struct Summary {
     pub bytes_in: u64,
     /// Bytes written to files, headers included.
     pub bytes_written: u64,
-    /// What is left over in the books, and what is left inside; all 0 when they close.
-    #[serde(flatten)]
-    pub books: Closed,
     /// Sub-events that never came, by the trigger numbers around them: an inference. What came and was dropped is in `drops` alone.
     pub subevents_missing: u64,
     /// Sub-events in events with a decoding word that no reader can follow; they are kept as they came.
     pub odd_decoding: u64,
-    /// Losses by `place.reason.owner`.
-    pub drops: BTreeMap<String, Lost>,
     /// What was written and somebody removed: no drop of any account, since it had been written.
     pub output_removed: Removed,
     /// Events per second, from the first message (with an emulator of our own: its first trigger) to the last event built; 0 with
@@ -63,24 +53,14 @@ pub struct Summary {
     pub silent_sources: Vec<Heard>,
     /// Files written, absolute.
     pub files: Vec<PathBuf>,
-    /// CPU time by stage.
-    pub cpu_seconds: BTreeMap<&'static str, f64>,
-    /// Process ids by stage.
-    pub pids: BTreeMap<&'static str, u32>,
     /// How often stages were started again.
     pub restarts: BTreeMap<&'static str, u32>,
     /// Whether the emulator was the limit.
     pub generator_limited: bool,
-    /// From the first stage ready to the order to stop, in s.
-    pub duration_s: f64,
     /// First receive stamp of an event to the sink's queue, in ns.
     pub event_latency_ns: Percentiles,
     /// Event sizes in bytes.
     pub event_bytes: Percentiles,
-    /// What taints the run.
-    pub taints: Vec<String>,
-    /// What an operator should know.
-    pub warnings: Vec<String>,
     /// Upper bounds of memory.
     pub memory: Memory,
 }
@@ -95,7 +75,7 @@ impl Summary {
         books: &Books,
         snapshot: &Snapshot,
         outcome: &Outcome,
-    ) -> Result<(Self, Verdict), RunError> {
+    ) -> Result<(Record<Self>, Verdict), RunError> {
         let verdict = audit(snapshot, Life::Alive);
         let balance = &verdict.balance;
         let value = |counter| snapshot.value(counter);
@@ -126,41 +106,64 @@ impl Summary {
             sources.map(|source| value(word(source))).sum()
         };
         let summary = Self {
-            run_id: plan.run_id.clone(),
-            condition: verdict.condition.name().to_owned(),
-            reason: verdict.reason.name().to_owned(),
             events_built: complete,
             events_partial: partial,
             events_discarded: discarded,
             subevents_in: sum("builder", |line| line.incoming.items),
             bytes_in: sum("receiver", |line| line.incoming.bytes),
             bytes_written: books.sinks.iter().map(|sink| value(sink.written)).sum(),
-            books: verdict.closed_books(),
             subevents_missing: by_source(|source| source.missing),
             odd_decoding: by_source(|source| source.odd_decoding),
-            drops: verdict.balance.drops(),
             output_removed: Removed::of(snapshot),
             event_rate_hz: rate(complete + partial),
             data_rate_bytes_per_s: rate(event_bytes),
             triggers: Triggers::of(snapshot).unwrap_or_default(),
             silent_sources: Heard::by_trouble(Heard::all(snapshot)),
             files: files(plan, books, snapshot)?,
-            cpu_seconds: outcome.cpu_seconds.clone(),
-            pids: outcome.pids.clone(),
             restarts: outcome.restarts.clone(),
             generator_limited: books
                 .generator
                 .as_ref()
                 .is_some_and(|words| value(words.limited) != 0),
-            duration_s: outcome.duration_s,
             event_latency_ns: Percentiles::of(snapshot, "event_latency_ns"),
             event_bytes: Percentiles::of(snapshot, "event_bytes"),
-            taints: outcome.taints.clone(),
-            warnings: outcome.warnings.clone(),
             memory: plan.memory(),
         };
-        Ok((summary, verdict))
+        let envelope = Envelope {
+            taints: outcome.taints.clone(),
+            warnings: outcome.warnings.clone(),
+            cpu_s: outcome.cpu_s.clone(),
+            pids: outcome.pids.clone(),
+            host_counters: Some(outcome.host.clone()),
+            ..Envelope::of_process(PROGRAM, &plan.run_id, outcome.duration_s)
+        };
+        let envelope = envelope.with(&verdict);
+        Ok((Record { envelope, summary }, verdict))
     }
+}
+
+/// What the record of a run has beside its summary.
+#[derive(Debug, Clone, Serialize)]
+pub struct Details {
+    /// What `forebay audit` says of its books.
+    pub verdict: Verdict,
+    /// Losses one by one, as far as they are listed.
+    pub losses: Vec<LossTable>,
+    /// What was heard of each source.
+    pub sources: Vec<Heard>,
+    /// What the run was told.
+    pub plan: Plan,
+}
+
+/// A summary with its details.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Detailed<'a> {
+    /// What the run came to.
+    #[serde(flatten)]
+    pub summary: &'a Summary,
+    /// The rest.
+    #[serde(flatten)]
+    pub details: &'a Details,
 }
 
 /// Time in which the events came, in s: from the first message, or from the emulator's first trigger where it is known, to the

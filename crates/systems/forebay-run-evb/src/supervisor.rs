@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use forebay_evb::QueueWatch;
 use forebay_host::{Changes, Reading};
-use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter};
+use forebay_ledger::{Condition, LedgerReader, Reason, RunWriter, Taint, TaintKind};
 use forebay_link::RecvBatch;
 use forebay_ring::RingSetMemory;
 use forebay_run::child::Parent;
@@ -60,13 +60,13 @@ pub struct Outcome {
     /// Why it ended.
     pub end: End,
     /// CPU time by stage, in s, all lives of a stage together.
-    pub cpu_seconds: BTreeMap<&'static str, f64>,
+    pub cpu_s: BTreeMap<String, f64>,
     /// Process ids by stage, the last life of each.
-    pub pids: BTreeMap<&'static str, u32>,
+    pub pids: BTreeMap<String, u32>,
     /// How often stages were started again.
     pub restarts: BTreeMap<&'static str, u32>,
     /// What taints the run.
-    pub taints: Vec<String>,
+    pub taints: Vec<Taint>,
     /// What an operator should know.
     pub warnings: Vec<String>,
     /// From the first stage ready to the order to stop, in s.
@@ -151,7 +151,7 @@ impl Supervisor {
         let sinks = queues.collect::<Result<_, _>>()?;
         let outcome = Outcome {
             end: End::Requested,
-            cpu_seconds: BTreeMap::new(),
+            cpu_s: BTreeMap::new(),
             pids: BTreeMap::new(),
             restarts: BTreeMap::new(),
             taints: Vec::new(),
@@ -299,10 +299,8 @@ impl Supervisor {
 
     /// Kills what does not end.
     fn give_up(&mut self, role: Role) {
-        self.taint(format!(
-            "stage_lost: the {} did not end and was killed",
-            role.name()
-        ));
+        let text = format!("the {} did not end and was killed", role.name());
+        self.taint(TaintKind::StageLost, text);
         if let Some(stage) = self.stages.get_mut(&role) {
             stage.kill();
             stage.quick_deaths = QUICK_DEATHS_MAX;
@@ -354,14 +352,15 @@ impl Supervisor {
                 }
             }
             Report::Warning(text) => self.outcome.warnings.push(text),
-            Report::Tainted(text) => self.taint(text),
+            Report::Tainted(taint) => self.taint(taint.kind, taint.text),
         }
     }
 
     /// Says once what taints the run. The condition in the ledger changes at its end: until then the run goes on.
-    fn taint(&mut self, text: String) {
-        if !self.outcome.taints.contains(&text) {
-            self.outcome.taints.push(text);
+    fn taint(&mut self, kind: TaintKind, text: String) {
+        let taint = Taint { kind, text };
+        if !self.outcome.taints.contains(&taint) {
+            self.outcome.taints.push(taint);
         }
     }
 
@@ -380,7 +379,11 @@ impl Supervisor {
         tracing::warn!(stage = role.name(), how = ended.how, "stage died");
         if role == Role::Generator {
             // Its clock and its random numbers died with it: no successor can go on where it stopped.
-            self.taint(format!("stage_lost: the generator died: {}; what it had sent and not yet booked is unknown", ended.how));
+            let text = format!(
+                "the generator died: {}; what it had sent and not yet booked is unknown",
+                ended.how
+            );
+            self.taint(TaintKind::StageLost, text);
             return Ok(());
         }
         let young = stage
@@ -390,11 +393,11 @@ impl Supervisor {
         stage.quick_deaths = if quick { stage.quick_deaths + 1 } else { 0 };
         if stage.quick_deaths >= QUICK_DEATHS_MAX {
             let text = format!(
-                "stage_lost: the {} died {QUICK_DEATHS_MAX} times at once: {}",
+                "the {} died {QUICK_DEATHS_MAX} times at once: {}",
                 role.name(),
                 ended.how
             );
-            self.taint(text);
+            self.taint(TaintKind::StageLost, text);
             return Ok(());
         }
         stage.restarts += 1;

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use forebay_run::record::Record;
 use forebay_run_evb::summary::Summary;
 use forebay_sys::socket::{UdpOptions, connect_udp};
 use forebay_sys::udp_batch::{Outgoing, SendBatch};
@@ -40,7 +41,7 @@ fn send(to: SocketAddr, bursts: u32) -> bool {
 }
 
 /// A run with `bursts` sent to a socket buffer of `buffer_bytes`.
-fn take(buffer_bytes: usize, gro: bool, bursts: u32) -> Option<Summary> {
+fn take(buffer_bytes: usize, gro: bool, bursts: u32) -> Option<Record<Summary>> {
     let folder = TempDir::new().unwrap();
     let mut plan = plan(folder.path(), 1);
     plan.receiver.socket_buffer_bytes = Some(buffer_bytes);
@@ -62,10 +63,10 @@ fn merged_datagrams_are_messages_of_their_own_again() {
             return;
         };
         assert_eq!(
-            (summary.events_built, summary.drops.len()),
+            (summary.events_built, summary.envelope.drops.len()),
             (u64::from(20 * SEGMENTS), 0),
             "gro {gro}: {:?}",
-            summary.drops
+            summary.envelope.drops
         );
         assert_eq!(summary.subevents_in, u64::from(20 * SEGMENTS));
     }
@@ -80,6 +81,7 @@ fn drops_are_exact_without_merging_and_a_bound_with_it() {
         };
         let lost = u64::from(BURSTS * SEGMENTS) - summary.subevents_in;
         let dropped = summary
+            .envelope
             .drops
             .get("socket.buffer_full.source0")
             .copied()
@@ -93,11 +95,12 @@ fn drops_are_exact_without_merging_and_a_bound_with_it() {
             );
             assert!(
                 summary
+                    .envelope
                     .warnings
                     .iter()
                     .any(|text| text.contains("lower bound")),
                 "{:?}",
-                summary.warnings
+                summary.envelope.warnings
             );
         } else {
             assert_eq!((dropped.items, dropped.items_max), (lost, lost));

@@ -50,15 +50,21 @@ fn by_sub_event_id() {
         (summary.events_built, summary.events_partial),
         (401, 0),
         "{:?}",
-        summary.drops
+        summary.envelope.drops
     );
     let stray: u64 = summary
+        .envelope
         .drops
         .iter()
         .filter(|(name, _)| name.starts_with("receiver.unknown_source.port"))
         .map(|(_, lost)| lost.items)
         .sum();
-    assert_eq!((stray, summary.drops.len()), (40, 1), "{:?}", summary.drops);
+    assert_eq!(
+        (stray, summary.envelope.drops.len()),
+        (40, 1),
+        "{:?}",
+        summary.envelope.drops
+    );
     assert!(verify(&summary.files, None).unwrap().is_good());
 }
 
@@ -89,9 +95,14 @@ fn by_sender() {
         (summary.events_built, summary.events_partial),
         (300, 0),
         "{:?}",
-        summary.drops
+        summary.envelope.drops
     );
-    assert_eq!(summary.drops.len(), 1, "the stranger: {:?}", summary.drops);
+    assert_eq!(
+        summary.envelope.drops.len(),
+        1,
+        "the stranger: {:?}",
+        summary.envelope.drops
+    );
 }
 
 #[test]
@@ -125,6 +136,6 @@ fn a_full_queue_of_one_source_costs_the_others_on_the_port_nothing() {
         dropped(&summary, "receiver.ring_full.source1"),
         0,
         "{:?}",
-        summary.drops
+        summary.envelope.drops
     );
 }

@@ -121,11 +121,11 @@ fn declare(run_id: &str, buffers: &[String]) -> Result<(Schema, Vec<BufferWords>
 pub(crate) fn open(
     out: Option<&Path>,
     buffers: &[String],
-    warnings: &mut Vec<String>,
+    tell: &mut dyn FnMut(&str),
 ) -> Result<(KeptLedger, Vec<BufferBook>), RunError> {
     let run_id = format!("tohost-{}", std::process::id());
     let (schema, declared) = declare(&run_id, buffers)?;
-    let ledger = KeptLedger::open(&schema, &run_id, out, buffers.len(), warnings)?;
+    let ledger = KeptLedger::open(&schema, &run_id, out, buffers.len(), tell)?;
     let attach = |at| BufferBook::attach(&schema, ledger.words(), at);
     let books = declared.into_iter().map(attach).collect::<Result<_, _>>()?;
     Ok((ledger, books))
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn each_count_is_in_its_own_term_and_once() {
         let owners = ["dma0".to_owned()];
-        let (_ledger, mut books) = open(None, &owners, &mut Vec::new()).unwrap();
+        let (_ledger, mut books) = open(None, &owners, &mut |_| {}).unwrap();
         let mut book = books.pop().unwrap();
         book.begin(50, &Leak::off());
         let last = decoded(3);
@@ -364,7 +364,7 @@ mod tests {
 
     /// Books of one buffer, and the ledger that they are in.
     fn opened() -> (KeptLedger, BufferBook) {
-        let (ledger, mut books) = open(None, &["dma0".to_owned()], &mut Vec::new()).unwrap();
+        let (ledger, mut books) = open(None, &["dma0".to_owned()], &mut |_| {}).unwrap();
         (ledger, books.pop().unwrap())
     }
 

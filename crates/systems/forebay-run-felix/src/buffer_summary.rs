@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay_readout::{Account as Decoded, Status};
 use serde::Serialize;
 
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 
 /// How reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,10 +63,10 @@ pub struct BufferSummary {
     pub copied_bytes: u64,
     /// Chunks that stayed where they were.
     pub chunks_by_reference: u64,
-    /// For how long subscribers held the buffer up, in seconds.
-    pub held_up_seconds: f64,
-    /// The publisher's own summary.
-    pub publisher: NetSummary,
+    /// For how long subscribers held the buffer up, in s.
+    pub held_up_s: f64,
+    /// The publisher's own record; none where it failed.
+    pub publisher: Option<NetRecord>,
 }
 
 /// Those that happened.
@@ -105,7 +105,7 @@ pub(crate) fn of_decoder(decoded: &Decoded) -> BufferSummary {
         joined_bytes: decoded.copied_bytes,
         copied_bytes: 0,
         chunks_by_reference: 0,
-        held_up_seconds: 0.0,
-        publisher: NetSummary::default(),
+        held_up_s: 0.0,
+        publisher: None,
     }
 }

@@ -1,5 +1,5 @@
 //! The files of to-host and to-flx: TOML in, plans out, or every mistake with its place and its remedy. It is the machinery of
-//! [configuration files](forebay_run::config) with other sections.
+//! [configuration files](forebay_config) with other sections.
 
 mod toflx;
 mod tohost;

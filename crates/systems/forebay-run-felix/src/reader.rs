@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use forebay_ledger::PerReason;
 use forebay_readout::{Chunk, Config, Decoder, FETCHED_BLOCKS};
 use forebay_run::{Stop, Urgency};
-use forebay_run_net::{Address, Memory, NetError, NetSummary, Publisher, Settings};
+use forebay_run_net::{Address, Memory, NetError, Publisher, Settings};
 use forebay_sys::clock;
 use forebay_wire::felix::{ELINKS, Elink, Fid};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -352,8 +352,8 @@ impl Reader<'_> {
         let limit = END_LIMIT.saturating_sub(begun.elapsed());
         let published = self.outlet.publisher.finish(limit);
         let (publisher, finished) = match published {
-            Ok(publisher) => (publisher, None),
-            Err(error) => (NetSummary::default(), Some(error)),
+            Ok(publisher) => (Some(publisher), None),
+            Err(error) => (None, Some(error)),
         };
         let later = offered.or(waited.err()).or(finished);
         let (end, failed) = match (ended, later) {
@@ -375,7 +375,7 @@ impl Reader<'_> {
             chunks_dropped: counted(dropped.map(|(why, count)| (why.name(), count))),
             copied_bytes: total.copied_bytes,
             chunks_by_reference: total.by_reference,
-            held_up_seconds: total.held_up_ns as f64 / 1e9,
+            held_up_s: total.held_up_ns as f64 / 1e9,
             publisher,
             ..of_decoder(&self.decoder.account())
         }

@@ -16,6 +16,7 @@ use books::SwrodBooks;
 pub use forebay_readout::fragments::{FragmentAccount, Fragments};
 pub use forebay_readout::payload::Payload;
 use forebay_run::error::RunError;
+use forebay_run::record::Record;
 use forebay_run_net::bus::Bus;
 use forebay_run_net::{Address, Entry, NetError, Payload as Lying, Settings, Subscriber, Viewed};
 use latency::Latency;
@@ -248,8 +249,7 @@ pub fn subscribe(
     plan: &SwrodPlan,
     stop: &Stop,
     ready: impl FnOnce(usize),
-) -> Result<SwrodReport, NetError> {
-    let begun_cpu_ns = clock::process_cpu_ns();
+) -> Result<Record<SwrodReport>, NetError> {
     let mut session = Session::begin(plan)?;
     session.carry(plan, stop, ready)?;
     let subscriber = &session.subscriber;
@@ -263,25 +263,26 @@ pub fn subscribe(
         mut books,
         last_ns,
     } = session;
-    let summary = subscriber.finish(Duration::ZERO, |_| {})?;
+    let end_point = subscriber.finish(Duration::ZERO, |_| {})?;
     let elapsed_ns = last_ns.saturating_sub(watcher.first_ns.unwrap_or(last_ns));
-    let cpu_ns = clock::process_cpu_ns().saturating_sub(begun_cpu_ns);
-    let verdict = books.close(match has_all {
-        true => Reason::InputEnded,
-        false => stop.reason().unwrap_or(Reason::LimitReached),
-    })?;
     let latency_ns = match &watcher.table.latency {
         Some(latency) => latency.report(&books.reader()?)?,
         None => None,
     };
-    let own = verdict.closed_books();
-    let report = SwrodReport {
+    let summary = SwrodReport {
         latency_ns,
         nothing_came: nothing_came(watcher.came[0], trouble),
-        ..report::make(watcher.table, has_all, elapsed_ns, cpu_ns, own, summary)
+        ..report::make(watcher.table, has_all, elapsed_ns, end_point)
     };
-    books.keep(&report)?;
-    Ok(report)
+    let reason = match has_all {
+        true => Reason::InputEnded,
+        false => stop.reason().unwrap_or(Reason::LimitReached),
+    };
+    let mut envelope = books.close(reason, summary.taint().into_iter().collect())?;
+    envelope.include(&summary.end_point.envelope, |_| false);
+    let mut record = Record { envelope, summary };
+    books.keep(&mut record)?;
+    Ok(record)
 }
 
 fn entries(plan: &SwrodPlan) -> Vec<Entry> {

@@ -10,14 +10,13 @@ mod books;
 mod card;
 mod summary;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
 use forebay_run::Stop;
-use forebay_run::metrics::{MetricsServer, Shown};
-use forebay_run_net::{Address, Delivered, NetSummary, Receiver, Settings};
-use forebay_sys::{clock, process};
+use forebay_run::record::Record;
+use forebay_run_net::{Address, Delivered, NetRecord, Receiver, Settings};
+use forebay_sys::clock;
 use forebay_wire::felix::Fid;
 
 use crate::config::ToFlxSettings;
@@ -28,6 +27,8 @@ use card::Card;
 pub use card::CardTarget;
 pub use summary::{ToFlxCardSummary, ToFlxSummary};
 
+/// What is said of a run one of whose cards went without a farewell.
+const CARD_LOST: &str = "a card is gone without a farewell; what it had not taken is lost by name, and the books are closed";
 /// Longest wait for messages: so long after its end a card that was killed is noticed.
 const WAIT: Duration = Duration::from_millis(20);
 /// Longest wait for room in a ring, before senders are told that somebody is there.
@@ -68,7 +69,7 @@ struct ToFlx<'a> {
     tended_ns: u64,
 }
 
-/// Opens the cards and writes what comes, until the cards end or `stop` say so. `ready` is told the address, and `warn` what an operator should know.
+/// Opens the cards and writes what comes, until the cards end or `stop` says so. `ready` is told the address, and `warn` what an operator should know.
 ///
 /// # Errors
 /// A card is not there, or the address cannot be listened at; what fails later ends the run with its books closed, and is in the summary.
@@ -77,22 +78,11 @@ pub fn run(
     stop: &Stop,
     ready: impl FnOnce(&Address),
     mut warn: impl FnMut(&str),
-) -> Result<ToFlxSummary, ReadoutError> {
-    let begun = Instant::now();
-    let mut warnings = Vec::new();
+) -> Result<Record<ToFlxSummary>, ReadoutError> {
     let leak = plan.settings.leak.clone();
-    let books = Books::open(
-        Some(&plan.said.directory),
-        plan.cards.len(),
-        leak,
-        &mut warnings,
-    )?;
-    warnings.iter().for_each(|warning| warn(warning));
-    let shown = Shown::from(books.ledger.reader()?);
-    let _metrics = match plan.said.metrics {
-        Some(address) => Some(MetricsServer::start(address, shown.clone())?),
-        None => None,
-    };
+    let directory = Some(plan.said.directory.as_path());
+    let mut books = Books::open(directory, plan.cards.len(), leak, &mut warn)?;
+    let shown = books.ledger.page(plan.said.metrics)?;
     let cards = plan.cards.iter().cloned().enumerate();
     let cards = cards.map(|(number, card)| Card::new(number, card, plan.said.message_bytes_max));
     let cards: Vec<Card> = cards.collect();
@@ -121,7 +111,7 @@ pub fn run(
     let over = || stop.is_asked();
     let worked = toflx.work(&mut receiver, &over);
     let ended = worked.and(toflx.finish(receiver, stop, &mut warn));
-    toflx.conclude(ended, begun, stop.reason())
+    toflx.conclude(ended, stop.reason())
 }
 
 impl ToFlx<'_> {
@@ -266,7 +256,7 @@ impl ToFlx<'_> {
         mut receiver: Receiver,
         stop: &Stop,
         warn: &mut dyn FnMut(&str),
-    ) -> Result<NetSummary, ReadoutError> {
+    ) -> Result<NetRecord, ReadoutError> {
         let (begun, before) = (Instant::now(), stop.urgency());
         let drain = Duration::from_secs(self.plan.said.drain_s);
         let goes_on = || begun.elapsed() < drain && stop.urgency() == before;
@@ -298,61 +288,40 @@ impl ToFlx<'_> {
 
     fn conclude(
         mut self,
-        ended: Result<NetSummary, ReadoutError>,
-        begun: Instant,
+        ended: Result<NetRecord, ReadoutError>,
         asked: Option<Reason>,
-    ) -> Result<ToFlxSummary, ReadoutError> {
+    ) -> Result<Record<ToFlxSummary>, ReadoutError> {
         self.books.commit();
         let lost = self.cards.iter().any(|card| card.summary.times_lost > 0);
-        let (condition, reason) = match (&ended, lost) {
-            (Err(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
-            (Ok(_), false) => (Condition::Ended, asked.unwrap_or(Reason::InputEnded)),
-        };
-        self.books.ledger.close(condition, reason);
-        let summary = self.summary(ended, begun)?;
-        self.books.ledger.keep_summary(&summary)?;
-        Ok(summary)
-    }
-
-    fn summary(
-        &self,
-        ended: Result<NetSummary, ReadoutError>,
-        begun: Instant,
-    ) -> Result<ToFlxSummary, ReadoutError> {
-        let verdict = self.books.ledger.verdict()?;
-        let mut drops = BTreeMap::new();
-        for account in &verdict.balance.accounts {
-            for line in account.dropped.iter().filter(|line| line.items > 0) {
-                let name = format!("{}.{}", account.place, line.reason);
-                *drops.entry(name).or_default() += line.items;
-            }
-        }
+        let lost = lost.then(|| CARD_LOST.to_owned());
         let (receiver, failed) = match ended {
-            Ok(receiver) => (receiver, None),
-            Err(error) => (NetSummary::default(), Some(error.to_string())),
+            Ok(receiver) => (Some(receiver), lost),
+            Err(error) => (None, Some(error.to_string())),
         };
-        for (reason, count) in &receiver.dropped_by_reason {
-            *drops.entry(reason.clone()).or_default() += count;
+        let (condition, reason) = match &failed {
+            Some(_) => (Condition::Interrupted, Reason::ConnectionLost),
+            None => (Condition::Ended, asked.unwrap_or(Reason::InputEnded)),
+        };
+        let ledger = &mut self.books.ledger;
+        let (_, mut envelope) = ledger.end(condition, reason, Vec::new())?;
+        envelope.failed = failed;
+        if let Some(receiver) = &receiver {
+            envelope.include(&receiver.envelope, |_| false);
         }
-        let of_cards = |one: fn(&ToFlxCardSummary) -> u64| {
-            let cards = self.cards.iter();
-            cards.map(|card| one(&card.summary)).sum::<u64>()
+        let cards: Vec<_> = self.cards.into_iter().map(|card| card.summary).collect();
+        let mut record = Record {
+            envelope,
+            summary: ToFlxSummary {
+                messages: self.came[0],
+                bytes: self.came[1],
+                written: cards.iter().map(|card| card.written).sum(),
+                packets: cards.iter().map(|card| card.packets).sum(),
+                held_up_s: self.held_up_ns as f64 / 1e9,
+                cards,
+                receiver,
+            },
         };
-        let cpu = process::own_cpu_time();
-        Ok(ToFlxSummary {
-            messages: self.came[0],
-            bytes: self.came[1],
-            written: of_cards(|card| card.written),
-            packets: of_cards(|card| card.packets),
-            drops,
-            held_up_seconds: self.held_up_ns as f64 / 1e9,
-            books: verdict.closed_books().with(&receiver.books),
-            seconds: begun.elapsed().as_secs_f64(),
-            cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
-            pid: std::process::id(),
-            failed,
-            cards: self.cards.iter().map(|card| card.summary.clone()).collect(),
-            receiver,
-        })
+        ledger.keep(&mut record)?;
+        Ok(record)
     }
 }

@@ -1,15 +1,14 @@
 //! To-host as a whole: the DMA buffers of one card or several, each in a thread of its own, and one ledger of all.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_ledger::{Closed, Condition, Reason};
+use forebay_ledger::{Condition, Reason};
 use forebay_run::Stop;
 use forebay_run::error::RunError;
-use forebay_run::metrics::{MetricsServer, Shown};
+use forebay_run::record::Record;
 use forebay_run::run_dir::KeptLedger;
 use forebay_run_net::{Address, Settings};
 use forebay_sys::process;
@@ -22,6 +21,9 @@ use crate::device::{Device, DeviceError, DeviceInfo};
 use crate::error::ReadoutError;
 use crate::reader::{self, ReaderPlan};
 
+/// What is said of a run whose card went without a farewell.
+pub(crate) const CARD_LOST: &str =
+    "the card is gone without a farewell; what it had shown was read, and the books are closed";
 /// The main thread looks after the others so often.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -140,36 +142,20 @@ pub struct ToHostSummary {
     pub chunk_bytes: u64,
     /// Chunks that went to a subscriber or to several.
     pub chunks_published: u64,
-    /// What was lost, by place and reason.
-    pub drops: BTreeMap<String, u64>,
-    /// What the books leave over, in blocks, subchunks, chunks and messages together, and what they still say to be inside.
-    #[serde(flatten)]
-    pub books: Closed,
-    /// How long it ran, in seconds.
-    pub seconds: f64,
-    /// CPU time of the process, in seconds.
-    pub cpu_seconds: f64,
-    /// Its process.
-    pub pid: u32,
-    /// Why the others were ended: what the first that failed said.
-    pub failed: Option<String>,
     /// The buffers.
     pub buffers: Vec<BufferSummary>,
 }
 
 impl ToHostSummary {
-    /// Whether nothing is left over, and nothing left inside.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.books.is_closed()
-    }
-
-    /// Whether a card was lost.
-    #[must_use]
-    pub fn lost_card(&self) -> bool {
-        self.buffers
-            .iter()
-            .any(|buffer| buffer.end == CardEnd::Lost)
+    fn of(buffers: Vec<BufferSummary>) -> Self {
+        let sum = |one: fn(&BufferSummary) -> u64| buffers.iter().map(one).sum::<u64>();
+        Self {
+            blocks: sum(|buffer| buffer.blocks),
+            chunks: sum(|buffer| buffer.chunks),
+            chunk_bytes: sum(|buffer| buffer.chunk_bytes),
+            chunks_published: sum(|buffer| buffer.chunks_published),
+            buffers,
+        }
     }
 }
 
@@ -182,18 +168,11 @@ pub fn run(
     stop: &Stop,
     ready: impl Fn(usize, &Address) + Sync,
     mut warn: impl FnMut(&str),
-) -> Result<ToHostSummary, ReadoutError> {
-    let begun = Instant::now();
+) -> Result<Record<ToHostSummary>, ReadoutError> {
     let owner = |reader: &ReaderPlan| format!("dma{}", reader.number);
     let owners: Vec<String> = plan.readers.iter().map(owner).collect();
-    let mut warnings = Vec::new();
-    let (mut books, buffer_books) = books::open(plan.out.as_deref(), &owners, &mut warnings)?;
-    warnings.iter().for_each(|warning| warn(warning));
-    let shown = Shown::from(books.reader()?);
-    let _metrics = match plan.metrics {
-        Some(address) => Some(MetricsServer::start(address, shown.clone())?),
-        None => None,
-    };
+    let (mut books, buffer_books) = books::open(plan.out.as_deref(), &owners, &mut warn)?;
+    let shown = books.page(plan.metrics)?;
     if let Some(most) = plan.duration {
         stop.end_after(most);
     }
@@ -233,7 +212,7 @@ pub fn run(
             .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
             .collect()
     });
-    conclude(&mut books, results, begun, stop.reason())
+    conclude(&mut books, results, stop.reason())
 }
 
 /// A thread that panics ends the others, whose books are to be closed.
@@ -250,9 +229,8 @@ impl Drop for StopAtPanic<'_> {
 fn conclude(
     books: &mut KeptLedger,
     results: Vec<Result<BufferSummary, ReadoutError>>,
-    begun: Instant,
     asked: Option<Reason>,
-) -> Result<ToHostSummary, ReadoutError> {
+) -> Result<Record<ToHostSummary>, ReadoutError> {
     let (mut buffers, mut refused) = (Vec::new(), None);
     for result in results {
         match result {
@@ -260,61 +238,34 @@ fn conclude(
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    let of_buffers = buffers.iter().find_map(|buffer| buffer.failed.clone());
-    let failed = of_buffers.or_else(|| Some(refused.as_ref()?.to_string()));
     let lost = buffers.iter().any(|buffer| buffer.end == CardEnd::Lost);
-    let (condition, reason) = match (&failed, lost) {
-        (Some(_), _) | (_, true) => (Condition::Interrupted, Reason::ConnectionLost),
-        (None, false) => (Condition::Ended, asked.unwrap_or(Reason::InputEnded)),
+    let failed = buffers.iter().find_map(|buffer| buffer.failed.clone());
+    let failed = failed
+        .or_else(|| Some(refused.as_ref()?.to_string()))
+        .or_else(|| lost.then(|| CARD_LOST.to_owned()));
+    let (condition, reason) = match &failed {
+        Some(_) => (Condition::Interrupted, Reason::ConnectionLost),
+        None => (Condition::Ended, asked.unwrap_or(Reason::InputEnded)),
     };
-    books.close(condition, reason);
-    let summary = summary(books, buffers, begun, failed)?;
-    books.keep_summary(&summary)?;
+    let (_, mut envelope) = books.end(condition, reason, Vec::new())?;
+    envelope.failed = failed;
+    for publisher in buffers
+        .iter()
+        .filter_map(|buffer| buffer.publisher.as_ref())
+    {
+        // Those without a subscriber are in the account of the chunks.
+        let is_counted = |name: &str| name.contains(".no_subscriber.");
+        envelope.include(&publisher.envelope, is_counted);
+    }
+    let mut record = Record {
+        envelope,
+        summary: ToHostSummary::of(buffers),
+    };
+    books.keep(&mut record)?;
     match refused {
-        Some(error) if summary.buffers.is_empty() => Err(error),
-        _ => Ok(summary),
+        Some(error) if record.buffers.is_empty() => Err(error),
+        _ => Ok(record),
     }
-}
-
-fn summary(
-    books: &KeptLedger,
-    buffers: Vec<BufferSummary>,
-    begun: Instant,
-    failed: Option<String>,
-) -> Result<ToHostSummary, ReadoutError> {
-    let verdict = books.verdict()?;
-    let mut drops = BTreeMap::new();
-    for account in &verdict.balance.accounts {
-        for line in &account.dropped {
-            let name = format!("{}.{}", account.place, line.reason);
-            *drops.entry(name).or_default() += line.items;
-        }
-    }
-    let of_publishers = |one: fn(&BufferSummary) -> u64| buffers.iter().map(one).sum::<u64>();
-    for buffer in &buffers {
-        for (reason, count) in &buffer.publisher.dropped_by_reason {
-            // Those without a subscriber are in the account of the chunks.
-            if !reason.ends_with("no_subscriber") {
-                *drops.entry(reason.clone()).or_default() += count;
-            }
-        }
-    }
-    let cpu = process::own_cpu_time();
-    Ok(ToHostSummary {
-        blocks: of_publishers(|buffer| buffer.blocks),
-        chunks: of_publishers(|buffer| buffer.chunks),
-        chunk_bytes: of_publishers(|buffer| buffer.chunk_bytes),
-        chunks_published: of_publishers(|buffer| buffer.chunks_published),
-        drops,
-        books: buffers.iter().fold(verdict.closed_books(), |sum, buffer| {
-            sum.with(&buffer.publisher.books)
-        }),
-        seconds: begun.elapsed().as_secs_f64(),
-        cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
-        pid: std::process::id(),
-        failed,
-        buffers,
-    })
 }
 
 #[cfg(test)]

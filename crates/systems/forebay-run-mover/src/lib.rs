@@ -20,9 +20,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_ledger::Leak;
+use forebay_ledger::{Leak, Reason};
 use forebay_run::Stop;
 use forebay_run::error::RunError;
+use forebay_run::record::Record;
 use forebay_sink::FilePlan;
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
@@ -33,7 +34,7 @@ use connection::{Connection, Dropped};
 use door::Door;
 use stream::Stream;
 use streams::Streams;
-pub use summary::{MoverSummary, StreamSummary, Unlisted};
+pub use summary::{MoverSummary, StreamRecord, StreamSummary, Unlisted};
 
 /// Most connections at a time.
 const CONNECTIONS_MAX: usize = 16;
@@ -121,7 +122,8 @@ impl Mover {
     ///
     /// # Errors
     /// The system refuses to wait, or a ledger cannot be read at the end.
-    pub fn run(mut self) -> Result<MoverSummary, RunError> {
+    pub fn run(mut self) -> Result<Record<MoverSummary>, RunError> {
+        let begun_ns = clock::monotonic_ns();
         let mut ready = Vec::with_capacity(CONNECTIONS_MAX);
         while !self.is_done() {
             ready.clear();
@@ -145,7 +147,11 @@ impl Mover {
             }
         }
         self.streams.close_all()?;
-        Ok(MoverSummary::of(self.streams, &self.door, self.refused))
+        let duration_s = (clock::monotonic_ns() - begun_ns) as f64 / 1e9;
+        let reason = self.stop.reason().unwrap_or(Reason::InputEnded);
+        let ended = (duration_s, reason);
+        let (streams, door) = (self.streams, &self.door);
+        Ok(summary::record(streams, door, self.refused, ended))
     }
 
     fn is_done(&self) -> bool {

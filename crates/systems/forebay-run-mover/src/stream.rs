@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_ledger::{
     Account, Condition, Counter, Leak, LedgerReader, LinkSpec, Lossless, Reason, RunWriter, Schema,
-    SchemaBuilder, SchemaError, Tally, Unit, Words,
+    SchemaBuilder, SchemaError, Taint, TaintKind, Tally, Unit, Words,
 };
 use forebay_run::error::RunError;
 use forebay_sink::{
@@ -36,7 +36,7 @@ pub(crate) struct StreamWords {
 impl StreamWords {
     fn declare(run_id: &str, sink: &str) -> Result<Self, SchemaError> {
         let mut schema = SchemaBuilder::new(run_id);
-        schema.program("mover");
+        schema.program(PROGRAM);
         let (words, mover_id) = declare_writer(&mut schema, "mover", sink);
         schema.headline(mover_id);
         let group = words.group;
@@ -62,6 +62,9 @@ impl StreamWords {
     }
 }
 
+/// The name of the program in ledgers and records.
+pub(crate) const PROGRAM: &str = "mover";
+
 /// A stream of one sink of one run.
 pub(crate) struct Stream {
     pub(crate) run_id: String,
@@ -75,7 +78,9 @@ pub(crate) struct Stream {
     files: HldWriter,
     /// Events and bytes that were written when it was opened.
     written_before: (u64, u64),
-    pub(crate) taints: Vec<String>,
+    pub(crate) taints: Vec<Taint>,
+    pub(crate) warnings: Vec<String>,
+    opened_ns: u64,
 }
 
 impl Stream {
@@ -105,6 +110,8 @@ impl Stream {
             files,
             written_before,
             taints: Vec::new(),
+            warnings: Vec::new(),
+            opened_ns: clock::monotonic_ns(),
         })
     }
 
@@ -257,12 +264,17 @@ impl Stream {
         }
     }
 
+    /// How long it has been open, in s.
+    pub(crate) fn open_s(&self) -> f64 {
+        (clock::monotonic_ns() - self.opened_ns) as f64 / 1e9
+    }
+
     /// Says once that its ledger is gone from the disk.
     pub(crate) fn look_for_ledger(&mut self) {
         if !self.ledger.exists() {
             let ledger = self.ledger.display();
-            let text = format!("output_removed: the ledger {ledger} was removed or renamed");
-            self.taints.push(text);
+            let text = format!("the ledger {ledger} was removed or renamed");
+            self.taints.push(Taint::new(TaintKind::OutputRemoved, text));
         }
     }
 
@@ -290,8 +302,10 @@ impl Stream {
 
     fn take_reports(&mut self) {
         for report in self.files.reports() {
-            let (Told::Tainted(text) | Told::Warning(text)) = report;
-            self.taints.push(text);
+            match report {
+                Told::Tainted(taint) => self.taints.push(taint),
+                Told::Warning(text) => self.warnings.push(text),
+            }
         }
     }
 }

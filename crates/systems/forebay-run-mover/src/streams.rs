@@ -7,7 +7,7 @@ use forebay_sink::FilePlan;
 use forebay_wire::mover::{Hello, Refusal};
 
 use crate::stream::Stream;
-use crate::summary::{StreamSummary, Unlisted};
+use crate::summary::{self, StreamRecord, Unlisted};
 
 /// Most streams that are open at a time. For one more, the one that was longest without a connection is closed; when it
 /// comes again it is opened from its ledger.
@@ -27,7 +27,7 @@ struct Open {
 pub(crate) struct Streams {
     open: BTreeMap<u64, Open>,
     next_id: u64,
-    pub(crate) listed: VecDeque<StreamSummary>,
+    pub(crate) listed: VecDeque<StreamRecord>,
     pub(crate) unlisted: Unlisted,
     /// How often senders ended a stream: one that did not hear the farewell does it again.
     pub(crate) ended: u64,
@@ -59,10 +59,11 @@ impl Streams {
         })?;
         let listed = self.listed.iter();
         let listed = listed
-            .map(|past| (past.run_id.as_str(), past.sink.as_str()))
+            .map(|past| (past.envelope.run_id.as_str(), past.sink.as_str()))
             .position(|past| past == (hello.run_id, hello.sink));
         if let Some(past) = listed.and_then(|at| self.listed.remove(at)) {
-            stream.taints = past.taints;
+            stream.taints = past.envelope.taints;
+            stream.warnings = past.envelope.warnings;
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -118,7 +119,7 @@ impl Streams {
         let written = open.stream.written_since_opened();
         self.written.0 += written.0;
         self.written.1 += written.1;
-        match StreamSummary::of(&open.stream) {
+        match summary::of_stream(&open.stream) {
             Ok(summary) => self.listed.push_back(summary),
             Err(error) => {
                 tracing::error!(%error, run = open.stream.run_id, "the ledger of a stream cannot be read");

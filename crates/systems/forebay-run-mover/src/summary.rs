@@ -5,24 +5,26 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use forebay_ledger::{Closed, Lost, Supervisor as Life, Verdict, audit};
+use forebay_ledger::{
+    Closed, Condition, Reason, Supervisor as Life, Taint, TaintKind, Verdict, audit,
+};
 use forebay_run::error::RunError;
+use forebay_run::record::{Envelope, Record};
 use forebay_run::removed::Removed;
 use forebay_sink::files::files_of_runs;
 
 use crate::door::Door;
-use crate::stream::{Stream, refused};
+use crate::stream::{PROGRAM, Stream, refused};
 use crate::streams::Streams;
+
+/// The record of a stream: of a sender's run, as its id says.
+pub type StreamRecord = Record<StreamSummary>;
 
 /// One stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamSummary {
-    /// The sender's run.
-    pub run_id: String,
     /// The sender's sink.
     pub sink: String,
-    /// `complete`, `tainted`, or `interrupted` when the sender has not ended it.
-    pub condition: String,
     /// Events that the sender says it delivered.
     pub events_sent: u64,
     /// Events that came in.
@@ -31,19 +33,12 @@ pub struct StreamSummary {
     pub events_written: u64,
     /// Bytes of these.
     pub bytes_written: u64,
-    /// What is left over between the sender's books and these, and within these, and what is left inside.
-    #[serde(flatten)]
-    pub books: Closed,
-    /// Losses by `place.reason.owner`.
-    pub drops: BTreeMap<String, Lost>,
     /// What was written and somebody removed.
     pub output_removed: Removed,
     /// Files written, absolute.
     pub files: Vec<PathBuf>,
     /// The stream's ledger, for `forebay audit`.
     pub ledger: PathBuf,
-    /// What taints it.
-    pub taints: Vec<String>,
     /// The audit.
     #[serde(skip)]
     pub verdict: Verdict,
@@ -64,11 +59,11 @@ pub struct Unlisted {
 }
 
 impl Unlisted {
-    pub(crate) fn add(&mut self, summary: &StreamSummary) {
+    pub(crate) fn add(&mut self, stream: &StreamRecord) {
         self.streams += 1;
-        self.unclosed += u64::from(!summary.books.is_closed());
-        self.removed += u64::from(summary.is_removed());
-        self.books = self.books.with(&summary.books);
+        self.unclosed += u64::from(!stream.is_closed());
+        self.removed += u64::from(is_removed(stream));
+        self.books = self.books.with(&stream.envelope.books);
     }
 }
 
@@ -76,7 +71,7 @@ impl Unlisted {
 #[derive(Debug, Clone, Serialize)]
 pub struct MoverSummary {
     /// The streams, in the order in which they were closed; the last 256.
-    pub streams: Vec<StreamSummary>,
+    pub streams: Vec<StreamRecord>,
     /// Those closed before.
     pub unlisted: Unlisted,
     /// How often senders ended a stream.
@@ -95,104 +90,110 @@ pub struct MoverSummary {
     pub events_written: u64,
     /// Their bytes.
     pub bytes_written: u64,
-    /// What is left over, over all streams, and what is left inside.
-    #[serde(flatten)]
-    pub books: Closed,
     /// All files of the streams that are listed.
     pub files: Vec<PathBuf>,
 }
 
-impl MoverSummary {
-    /// `streams` are closed.
-    pub(crate) fn of(streams: Streams, door: &Door, refused: BTreeMap<&'static str, u64>) -> Self {
-        let Streams {
-            listed, unlisted, ..
-        } = streams;
-        let listed = Vec::from(listed);
-        let books = listed
-            .iter()
-            .fold(unlisted.books, |sum, stream| sum.with(&stream.books));
-        let files = listed.iter().flat_map(|stream| stream.files.clone());
-        Self {
-            unlisted,
-            streams_ended: streams.ended,
-            streams_evicted: streams.evicted,
-            connections: door.accepted,
-            accept_errors: door.errors,
-            accept_rounds_full: door.full_rounds,
-            refused,
-            events_written: streams.written.0,
-            bytes_written: streams.written.1,
-            books,
-            files: files.collect(),
-            streams: listed,
+/// The record of a mover whose `streams` are closed.
+pub(crate) fn record(
+    streams: Streams,
+    door: &Door,
+    refused: BTreeMap<&'static str, u64>,
+    (duration_s, reason): (f64, Reason),
+) -> Record<MoverSummary> {
+    let run_id = format!("{PROGRAM}-{}", std::process::id());
+    let mut envelope = Envelope::of_process(PROGRAM, &run_id, duration_s);
+    let Streams {
+        listed, unlisted, ..
+    } = streams;
+    let listed = Vec::from(listed);
+    envelope.books = unlisted.books;
+    if unlisted.removed > 0 {
+        let text = format!("of {} streams before the listed ones", unlisted.removed);
+        let taint = Taint::new(TaintKind::OutputRemoved, text);
+        envelope.taints.push(taint);
+    }
+    for stream in &listed {
+        envelope.include(&stream.envelope, |_| false);
+        let (run_id, sink) = (&stream.envelope.run_id, &stream.sink);
+        if is_removed(stream) {
+            let taint = Taint::new(TaintKind::OutputRemoved, format!("{run_id} {sink}"));
+            envelope.taints.push(taint);
+        } else if let Some(taint) = stream.envelope.taints.first() {
+            let text = format!("{run_id} {sink}: {}", taint.text);
+            envelope.taints.push(Taint::new(taint.kind, text));
         }
     }
-
-    /// Whether somebody removed a part of what was written.
-    #[must_use]
-    pub fn is_removed(&self) -> bool {
-        self.unlisted.removed > 0 || self.streams.iter().any(StreamSummary::is_removed)
-    }
-
-    /// Whether all books close.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.books.is_closed()
-    }
+    let (condition, reason) = Taint::taint(&envelope.taints, Condition::Ended, reason);
+    (envelope.condition, envelope.reason) = (condition, reason);
+    let files = listed.iter().flat_map(|stream| stream.files.clone());
+    let summary = MoverSummary {
+        unlisted,
+        streams_ended: streams.ended,
+        streams_evicted: streams.evicted,
+        connections: door.accepted,
+        accept_errors: door.errors,
+        accept_rounds_full: door.full_rounds,
+        refused,
+        events_written: streams.written.0,
+        bytes_written: streams.written.1,
+        files: files.collect(),
+        streams: listed,
+    };
+    Record { envelope, summary }
 }
 
-impl StreamSummary {
-    /// Whether somebody removed a part of what was written, or its ledger.
-    fn is_removed(&self) -> bool {
-        let mut taints = self.taints.iter();
-        self.output_removed.any() || taints.any(|text| text.starts_with("output_removed:"))
-    }
+/// Whether somebody removed a part of what was written, or its ledger.
+fn is_removed(stream: &StreamRecord) -> bool {
+    stream.output_removed.any() || stream.envelope.is_tainted(TaintKind::OutputRemoved)
+}
 
-    pub(crate) fn of(stream: &Stream) -> Result<Self, RunError> {
-        let snapshot = stream.reader.snapshot()?;
-        let verdict = audit(&snapshot, Life::Alive);
-        let line = |place: &str| {
-            let lines = verdict.balance.accounts.iter();
-            lines.filter(|line| line.place == place).fold(
-                ((0, 0), (0, 0)),
-                |((in_items, in_bytes), (out_items, out_bytes)), line| {
+/// The record of a stream that is closed.
+pub(crate) fn of_stream(stream: &Stream) -> Result<StreamRecord, RunError> {
+    let snapshot = stream.reader.snapshot()?;
+    let verdict = audit(&snapshot, Life::Alive);
+    let line = |place: &str| {
+        let lines = verdict.balance.accounts.iter();
+        lines.filter(|line| line.place == place).fold(
+            ((0, 0), (0, 0)),
+            |((in_items, in_bytes), (out_items, out_bytes)), line| {
+                (
                     (
-                        (
-                            in_items + line.incoming.items,
-                            in_bytes + line.incoming.bytes,
-                        ),
-                        (
-                            out_items + line.outgoing.items,
-                            out_bytes + line.outgoing.bytes,
-                        ),
-                    )
-                },
-            )
-        };
-        let ((events_in, _), (events_written, bytes_written)) = line("mover");
-        let (_, (events_sent, _)) = line("sender");
-        let [first, last] = stream.words.runs.map(|word| snapshot.value(word) as u32);
-        let files = if first == 0 {
-            Vec::new()
-        } else {
-            files_of_runs(&stream.directory, first..=last).map_err(refused)?
-        };
-        Ok(Self {
-            run_id: stream.run_id.clone(),
-            sink: stream.sink.clone(),
-            condition: verdict.condition.name().to_owned(),
-            events_sent,
-            events_in,
-            events_written,
-            bytes_written,
-            books: verdict.closed_books(),
-            drops: verdict.balance.drops(),
-            output_removed: Removed::of(&snapshot),
-            files,
-            ledger: stream.ledger.clone(),
-            taints: stream.taints.clone(),
-            verdict,
-        })
-    }
+                        in_items + line.incoming.items,
+                        in_bytes + line.incoming.bytes,
+                    ),
+                    (
+                        out_items + line.outgoing.items,
+                        out_bytes + line.outgoing.bytes,
+                    ),
+                )
+            },
+        )
+    };
+    let ((events_in, _), (events_written, bytes_written)) = line("mover");
+    let (_, (events_sent, _)) = line("sender");
+    let [first, last] = stream.words.runs.map(|word| snapshot.value(word) as u32);
+    let files = if first == 0 {
+        Vec::new()
+    } else {
+        files_of_runs(&stream.directory, first..=last).map_err(refused)?
+    };
+    let envelope = Envelope {
+        taints: stream.taints.clone(),
+        warnings: stream.warnings.clone(),
+        ..Envelope::of_process(PROGRAM, &stream.run_id, stream.open_s())
+    };
+    let summary = StreamSummary {
+        sink: stream.sink.clone(),
+        events_sent,
+        events_in,
+        events_written,
+        bytes_written,
+        output_removed: Removed::of(&snapshot),
+        files,
+        ledger: stream.ledger.clone(),
+        verdict: verdict.clone(),
+    };
+    let envelope = envelope.with(&verdict);
+    Ok(Record { envelope, summary })
 }

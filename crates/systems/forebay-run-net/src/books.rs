@@ -17,19 +17,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_ledger::{
     Account, Book, Condition, GroupId, GroupWriter, Leak, LedgerReader, LinkSpec, Reason, Schema,
-    SchemaBuilder, Tally, Unit, Verdict, reasons,
+    SchemaBuilder, Taint, Tally, Unit, Verdict, reasons,
 };
 use forebay_msg::Pushed;
 use forebay_run::error::RunError;
+use forebay_run::record::Envelope;
 use forebay_run::removed::{Removed, RemovedWords};
-use forebay_run::run_dir::{KeptLedger, Unkept};
+use forebay_run::run_dir::KeptLedger;
 use forebay_sys::clock;
 
 use crate::buffers::Outbound;
 use crate::counts::Counts;
 use crate::sender::Sent;
 use crate::settings::Settings;
-use crate::summary::NetSummary;
+use crate::summary::NetRecord;
 use crate::tags::{TagSummary, Tags};
 
 reasons! {
@@ -192,12 +193,9 @@ impl Books {
     pub(super) fn open(role: &str, places: usize, settings: &Settings) -> Result<Self, RunError> {
         let run_id = run_id(role);
         let (schema, declared) = declare(&run_id, places)?;
-        let mut warnings = Vec::new();
         let out = settings.out.as_deref();
-        let ledger = KeptLedger::open(&schema, &run_id, out, places, &mut warnings)?;
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
+        let mut warn = |warning: &str| tracing::warn!("{warning}");
+        let ledger = KeptLedger::open(&schema, &run_id, out, places, &mut warn)?;
         let group = GroupWriter::attach(&schema, ledger.words(), declared.group)?;
         Ok(Self {
             book: group.restore(),
@@ -405,21 +403,23 @@ impl Books {
         self.ledger.verdict_at_end()
     }
 
-    /// What of the caller's files is gone, as the books were last shown, and whether the directory of the record is.
-    pub(super) fn is_removed(&self) -> Result<(Removed, bool), RunError> {
-        let removed = Removed::of(&self.ledger.reader()?.snapshot()?);
-        Ok((removed, self.ledger.is_homeless()))
+    /// What of the caller's files is gone, as the books were last shown.
+    pub(super) fn removed_output(&self) -> Result<Removed, RunError> {
+        Ok(Removed::of(&self.ledger.reader()?.snapshot()?))
     }
 
     /// Closes them.
-    pub(super) fn close(&mut self, condition: Condition, reason: Reason) {
+    pub(super) fn close(&mut self, taints: Vec<Taint>) -> Result<Envelope, RunError> {
         self.commit(clock::monotonic_ns());
-        self.ledger.close(condition, reason);
+        let ended = self
+            .ledger
+            .end(Condition::Ended, Reason::Requested, taints)?;
+        Ok(ended.1)
     }
 
     /// Leaves the ledger and the record in the run's directory, if there is one.
-    pub(super) fn keep(&mut self, summary: &NetSummary) -> Result<Option<Unkept>, RunError> {
-        self.ledger.keep_or_tell(summary)
+    pub(super) fn keep(&mut self, record: &mut NetRecord) -> Result<(), RunError> {
+        self.ledger.keep(record)
     }
 }
 

@@ -3,6 +3,7 @@
 use forebay_link::bytes::Piece;
 
 use super::*;
+use crate::summary::NetSummary;
 
 fn books() -> Books {
     let settings = Settings {
@@ -130,7 +131,7 @@ fn what_comes_and_what_its_caller_makes_of_it_are_counts_of_their_own() {
     assert_eq!(dropped, [(1 + 1, 6 + 5), (2, 12)]);
     // They are shown when it is time, and what is gone of files is told as shown.
     let gone = |books: &Books| {
-        let removed = books.is_removed().unwrap().0;
+        let removed = books.removed_output().unwrap();
         (removed.files, removed.messages.unwrap_or(0))
     };
     assert!(books.is_due(0));
@@ -193,7 +194,7 @@ fn what_was_counted_last_is_shown_and_kept_at_the_end() {
     let mut books = Books::open("test", 1, &settings).unwrap();
     books.arrived(1, 70);
     let reader = books.reader().unwrap();
-    books.close(Condition::Ended, Reason::Requested);
+    let envelope = books.close(Vec::new()).unwrap();
     let status = reader.run_status().unwrap();
     assert_eq!(
         (status.condition, status.reason),
@@ -201,7 +202,8 @@ fn what_was_counted_last_is_shown_and_kept_at_the_end() {
     );
     let shown = reader.snapshot().unwrap();
     assert_eq!(shown.tally(books.deliver.incoming), (1, 70));
-    assert!(books.keep(&NetSummary::default()).unwrap().is_none());
+    let summary = NetSummary::default();
+    books.keep(&mut NetRecord { envelope, summary }).unwrap();
     for kept in ["run.json", "ledger"] {
         assert!(directory.path().join(kept).exists(), "{kept}");
     }

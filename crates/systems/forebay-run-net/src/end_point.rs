@@ -7,7 +7,6 @@ mod waiting;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use forebay_ledger::{Condition, Reason};
 use forebay_link::bytes::{Address, listen};
 use forebay_msg::session::{Session, SessionError};
 use forebay_msg::{Entry, Refusal};
@@ -26,7 +25,7 @@ use crate::lasting::Lasting;
 use crate::leaving::Leaving;
 use crate::lends::Lends;
 use crate::settings::{Backoff, Settings};
-use crate::summary::NetSummary;
+use crate::summary::{NetRecord, NetSummary};
 use crate::viewed::{ApartCopier, Delivered, Viewed};
 pub(super) use role::Role;
 pub use waiting::Doze;
@@ -725,7 +724,7 @@ impl<R: Role> EndPoint<R> {
         &mut self,
         limit: Duration,
         on: &mut impl FnMut(Viewed<'_>),
-    ) -> Result<NetSummary, NetError> {
+    ) -> Result<NetRecord, NetError> {
         if !self.ending {
             self.end();
         }
@@ -756,22 +755,16 @@ impl<R: Role> EndPoint<R> {
         summary.connections_made = self.made;
         let attempts = self.dials.iter().map(|dial| dial.attempts);
         summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
-        let (removed, is_homeless) = self.books.is_removed()?;
-        summary.output_removed = removed;
+        summary.output_removed = self.books.removed_output()?;
         // Everything is counted now: what the audit will say.
-        summary.take(&self.books.verdict_at_end()?);
-        let (condition, reason) = match in_order && !self.tainted {
-            _ if !summary.is_closed() => (Condition::Tainted, Reason::Residual),
-            _ if removed.any() || is_homeless => (Condition::Tainted, Reason::OutputRemoved),
-            _ if self.unwritten => (Condition::Tainted, Reason::WriteFailed),
-            false => (Condition::Tainted, Reason::ConnectionLost),
-            true => (Condition::Ended, Reason::Requested),
-        };
-        self.books.close(condition, reason);
-        if let Some(unkept) = self.books.keep(&summary)? {
-            summary.warnings.push(unkept.why);
-            summary.record = Some(unkept.record);
-        }
-        Ok(summary)
+        let verdict = self.books.verdict_at_end()?;
+        summary.take(&verdict);
+        let in_order = in_order && !self.tainted;
+        let is_closed = verdict.closed_books().is_closed();
+        let taints = summary.taints(is_closed, !self.unwritten, in_order);
+        let envelope = self.books.close(taints)?;
+        let mut record = NetRecord { envelope, summary };
+        self.books.keep(&mut record)?;
+        Ok(record)
     }
 }

@@ -69,6 +69,6 @@ pub use receiver::Receiver;
 pub use sender::{Sender, Sent};
 pub use settings::{Backoff, Settings};
 pub use subscriber::Subscriber;
-pub use summary::{ConnectionSummary, NetSummary};
+pub use summary::{ConnectionSummary, NetRecord, NetSummary, absorb};
 pub use tags::TagSummary;
 pub use viewed::{Delivered, Payload, Viewed};

@@ -14,7 +14,7 @@ use crate::end_point::{Doze, EndPoint, Role};
 use crate::error::NetError;
 use crate::lends::{Memory, MemoryId};
 use crate::settings::Settings;
-use crate::summary::NetSummary;
+use crate::summary::NetRecord;
 
 /// Messages between two looks at the clock.
 const CLOCK_EVERY: u32 = 32;
@@ -396,7 +396,7 @@ impl Publisher {
     ///
     /// # Errors
     /// The system refuses to wait, or the books cannot be written.
-    pub fn finish(mut self, limit: Duration) -> Result<NetSummary, NetError> {
+    pub fn finish(mut self, limit: Duration) -> Result<NetRecord, NetError> {
         self.end_point.finish(limit, &mut |_| {})
     }
 }

@@ -12,7 +12,7 @@ use crate::end_point::{Doze, EndPoint, PeerId, Role};
 use crate::error::NetError;
 use crate::sender::{Ends, Sent};
 use crate::settings::Settings;
-use crate::summary::NetSummary;
+use crate::summary::NetRecord;
 use crate::viewed::{Delivered, Viewed};
 
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl Receiver {
         mut self,
         limit: Duration,
         mut on: impl FnMut(Delivered<'_>),
-    ) -> Result<NetSummary, NetError> {
+    ) -> Result<NetRecord, NetError> {
         self.end_point.finish_copied(limit, &mut on)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_run::config::Block;
+use forebay_config::Block;
 use forebay_settings::settings;
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,7 @@ use crate::buffers::{Buffers, Outbound};
 use crate::end_point::{Doze, EndPoint, PeerId, Role};
 use crate::error::NetError;
 use crate::settings::Settings;
-use crate::summary::NetSummary;
+use crate::summary::NetRecord;
 use crate::viewed::Delivered;
 
 /// Messages between two looks at the clock.
@@ -436,7 +436,7 @@ impl Sender {
     ///
     /// # Errors
     /// The system refuses to wait, or the books cannot be written.
-    pub fn finish(mut self, limit: Duration) -> Result<NetSummary, NetError> {
+    pub fn finish(mut self, limit: Duration) -> Result<NetRecord, NetError> {
         self.end_point.declines = true;
         self.end_point.finish(limit, &mut |_| {})
     }

@@ -12,7 +12,7 @@ use crate::bus::{Bus, Finder};
 use crate::end_point::{Doze, EndPoint, Role};
 use crate::error::NetError;
 use crate::settings::Settings;
-use crate::summary::NetSummary;
+use crate::summary::NetRecord;
 use crate::viewed::{Delivered, Viewed};
 
 #[derive(Debug)]
@@ -221,7 +221,7 @@ impl Subscriber {
         mut self,
         limit: Duration,
         mut on: impl FnMut(Delivered<'_>),
-    ) -> Result<NetSummary, NetError> {
+    ) -> Result<NetRecord, NetError> {
         self.end_point.finish_copied(limit, &mut on)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_ledger::{Closed, Verdict};
+use forebay_ledger::{Taint, TaintKind, Verdict};
+use forebay_run::record::Record;
 use forebay_run::removed::Removed;
 use serde::Serialize;
 
@@ -55,13 +56,8 @@ pub struct NetSummary {
     pub bytes: u64,
     /// Messages lost by name, here or on the way here.
     pub dropped: u64,
-    /// The same by reason.
-    pub dropped_by_reason: BTreeMap<String, u64>,
     /// Messages that are still inside: at an end that gathers, those that its caller has not taken.
     pub held: u64,
-    /// What the audit says of the closed books: what they leave over, and what they still say to be inside, in messages and bytes.
-    #[serde(flatten)]
-    pub books: Closed,
     /// Connections that were made.
     pub connections_made: u64,
     /// Attempts to connect.
@@ -91,32 +87,52 @@ pub struct NetSummary {
     /// Messages that were written, and went with files that somebody removed or cut.
     #[serde(skip_serializing_if = "Removed::is_none")]
     pub output_removed: Removed,
-    /// What the operator should know.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-    /// The record of this end, where it could not be written into its directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub record: Option<serde_json::Value>,
     /// Messages and bytes by tag, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<TagSummary>>,
 }
 
+/// The record of an end point.
+pub type NetRecord = Record<NetSummary>;
+
 /// Connections whose summary is kept.
 const LISTED_MAX: usize = 1000;
 
 impl NetSummary {
-    /// Whether nothing is left over or left inside here, or left over at a receiver that said what it took.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        let missing = [self.missing_at_peers, self.missing_bytes_at_peers];
-        self.books.is_closed() && missing == [0; 2]
-    }
-
-    /// Whether somebody removed what this end wrote, or the directory of its record.
-    #[must_use]
-    pub fn is_removed(&self) -> bool {
-        self.output_removed.any() || self.record.is_some()
+    /// What a user of the data must know, where everything else came to its end: `is_closed` says that nothing is left over here, `wrote_all` that its caller could
+    /// write what came, and `in_order` that no connection was lost.
+    pub(super) fn taints(&self, is_closed: bool, wrote_all: bool, in_order: bool) -> Vec<Taint> {
+        let mut taints = Vec::new();
+        let mut add = |is_so: bool, kind, text: &dyn Fn() -> String| {
+            if is_so {
+                taints.push(Taint::new(kind, text()));
+            }
+        };
+        let [missing, bytes] = [self.missing_at_peers, self.missing_bytes_at_peers];
+        let is_missing = missing > 0 || bytes > 0;
+        add(is_missing, TaintKind::Residual, &|| {
+            format!(
+                "receivers say that they took {missing} messages, {bytes} bytes less than was sent"
+            )
+        });
+        add(!is_closed, TaintKind::Residual, &|| {
+            "the books of this end do not close".into()
+        });
+        add(self.output_removed.any(), TaintKind::OutputRemoved, &|| {
+            let messages = self.output_removed.messages.unwrap_or(0);
+            format!("{messages} messages that were written are gone")
+        });
+        add(!wrote_all, TaintKind::WriteError, &|| {
+            "not everything that came could be written".into()
+        });
+        add(!in_order, TaintKind::PeerLost, &|| {
+            "a connection did not end in order".into()
+        });
+        let unconfirmed = self.unconfirmed;
+        add(unconfirmed > 0, TaintKind::Unconfirmed, &|| {
+            format!("nobody has said what became of {unconfirmed} messages")
+        });
+        taints
     }
 
     pub(super) fn add(&mut self, one: ConnectionSummary) {
@@ -141,15 +157,11 @@ impl NetSummary {
     }
 
     /// Takes in what another end point of this process did. Tags are not told apart over several.
-    pub fn absorb(&mut self, other: Self) {
+    fn absorb(&mut self, other: Self) {
         self.messages += other.messages;
         self.bytes += other.bytes;
         self.dropped += other.dropped;
-        for (reason, items) in other.dropped_by_reason {
-            *self.dropped_by_reason.entry(reason).or_default() += items;
-        }
         self.held += other.held;
-        self.books = self.books.with(&other.books);
         self.connections_made += other.connections_made;
         self.attempts += other.attempts;
         self.not_followed = self.not_followed.max(other.not_followed);
@@ -169,22 +181,21 @@ impl NetSummary {
 
     /// Takes the sums from the books.
     pub(super) fn take(&mut self, verdict: &Verdict) {
-        self.books = verdict.closed_books();
         for line in &verdict.balance.accounts {
             self.held += line.held.items.unsigned_abs();
             if line.place == "send" || line.place == "receive" {
                 self.messages += line.outgoing.items;
                 self.bytes += line.outgoing.bytes;
             }
-            for lost in line.dropped.iter().filter(|lost| lost.items > 0) {
-                *self
-                    .dropped_by_reason
-                    .entry(lost.reason.clone())
-                    .or_default() += lost.items;
-                self.dropped += lost.items;
-            }
+            self.dropped += line.dropped.iter().map(|lost| lost.items).sum::<u64>();
         }
     }
+}
+
+/// Takes in the record of another end point of this process.
+pub fn absorb(into: &mut NetRecord, other: NetRecord) {
+    into.envelope.include(&other.envelope, |_| false);
+    into.summary.absorb(other.summary);
 }
 
 fn add(sum: &mut u64, one: Option<u64>) {

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Amount, Condition, Reason, Supervisor, Verdict, audit};
 use forebay_run::run_dir::open_ledger;
 use forebay_run_net::{
-    Address, Entry, NetSummary, PeerId, Publisher, Receiver, Sender, Settings, Subscriber, Untaken,
+    Address, Entry, NetRecord, PeerId, Publisher, Receiver, Sender, Settings, Subscriber, Untaken,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -83,7 +82,7 @@ fn come(publisher: &mut Publisher, subscriber: &mut Subscriber, messages: u32) {
 }
 
 /// Both ends' summaries; the publisher waits no longer than that for its subscriber.
-fn ended(mut publisher: Publisher, mut subscriber: Subscriber) -> [NetSummary; 2] {
+fn ended(mut publisher: Publisher, mut subscriber: Subscriber) -> [NetRecord; 2] {
     publisher.begin_end();
     let begun = Instant::now();
     while publisher.subscribers() > 0 && begun.elapsed() < Duration::from_millis(300) {
@@ -92,10 +91,6 @@ fn ended(mut publisher: Publisher, mut subscriber: Subscriber) -> [NetSummary; 2
     }
     let subscribed = subscriber.finish(ZERO, |_| {}).unwrap();
     [publisher.finish(ZERO).unwrap(), subscribed]
-}
-
-fn drops(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    of.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect()
 }
 
 #[test]
@@ -117,8 +112,10 @@ fn what_became_of_each_message_is_counted_once() {
             assert_eq!((summary.messages, summary.bytes), (13, 355), "{summary:?}");
             assert_eq!((summary.held, summary.unconfirmed), (0, 0), "{summary:?}");
         }
-        assert_eq!(published.dropped_by_reason, drops(&[("no_subscriber", 1)]));
-        assert_eq!(subscribed.dropped_by_reason, drops(&[("not_wanted", 5)]));
+        assert_eq!(published.envelope.lost("no_subscriber"), 1, "{published:?}");
+        assert_eq!(published.dropped, 1);
+        assert_eq!(subscribed.envelope.lost("not_wanted"), 5, "{subscribed:?}");
+        assert_eq!(subscribed.dropped, 5);
     }
 }
 
@@ -128,7 +125,7 @@ fn what_nobody_has_taken_is_left_in_the_books_and_unconfirmed_at_its_sender() {
         let (publisher, mut subscriber) = ten_came(&address);
         subscriber.acknowledge().taken(4, 10);
         let [published, subscribed] = ended(publisher, subscriber);
-        let books = subscribed.books;
+        let books = subscribed.envelope.books;
         assert_eq!((books.residual_items, books.residual_bytes), (0, 0));
         assert_eq!((books.left_items, books.left_bytes), (6, 45));
         assert!(!subscribed.is_closed() && subscribed.held == 6);
@@ -145,7 +142,7 @@ fn who_says_more_of_it_than_came_leaves_books_that_do_not_close() {
         let (publisher, mut subscriber) = ten_came(&address);
         subscriber.acknowledge().taken(messages, bytes);
         let [_, subscribed] = ended(publisher, subscriber);
-        let books = subscribed.books;
+        let books = subscribed.envelope.books;
         let residual = [books.residual_items, books.residual_bytes];
         let lie = [messages.abs_diff(10), bytes.abs_diff(55)];
         assert_eq!(residual, lie, "{subscribed:?}");
@@ -235,7 +232,8 @@ fn answers_that_nobody_listens_to_are_lost_by_name() {
             assert!(summary.is_closed(), "{summary:?}");
             assert_eq!((summary.messages, summary.bytes), (2, 50), "{summary:?}");
         }
-        assert_eq!(sent.dropped_by_reason, drops(&[("not_wanted", 1)]));
+        assert_eq!(sent.envelope.lost("not_wanted"), 1, "{sent:?}");
+        assert_eq!(sent.dropped, 1);
     }
 }
 
@@ -269,7 +267,8 @@ fn answers_and_those_that_are_given_up_are_counted_once() {
             assert!(summary.is_closed(), "{summary:?}");
             assert_eq!((summary.messages, summary.bytes), (2, 50), "{summary:?}");
         }
-        assert_eq!(received.dropped_by_reason, drops(&[("not_answered", 1)]));
+        assert_eq!(received.envelope.lost("not_answered"), 1, "{received:?}");
+        assert_eq!(received.dropped, 1);
         let verdict = audited(&out.path().join("at"));
         let mut lines = verdict.balance.accounts.iter();
         let answers = lines.find(|line| line.place == "answers").unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_msg::session::{Dialer, Event, Limits, Session, Timing};
 use forebay_msg::{Outbound, Role, Slow};
-use forebay_run_net::{NetSummary, Receiver, Settings};
+use forebay_run_net::{NetRecord, Receiver, Settings};
 use forebay_wire::net::{DataFields, Frame};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const NOBODY: Option<&mut Outbound> = None;
 const MESSAGES: &[u8] = b"\x03\0\0\x80\x01\0\0\0\0\0\0\0one\x03\0\0\0two\x03\0\0\0six";
 
 /// What a receiver has to say of a sender that says so many messages and bytes and then gives it these; and what it delivered.
-fn received(said: [u64; 2], messages: &[u8]) -> (NetSummary, Vec<Vec<u8>>) {
+fn received(said: [u64; 2], messages: &[u8]) -> (NetRecord, Vec<Vec<u8>>) {
     let address = "tcp://127.0.0.1:0".parse().unwrap();
     let mut receiver = Receiver::listen(&address, &Settings::default()).unwrap();
     let at = receiver.address().unwrap().to_string();
@@ -92,7 +92,10 @@ fn what_is_good_is_delivered_and_the_connection_ends_by_name() {
         let parted: Vec<_> = summary.parted.iter().collect();
         assert_eq!(parted, [(&reason, &1)], "{said:?}: {summary:?}");
         assert_eq!(got, [b"one", b"two", b"six"][..good], "{reason}");
-        let residual = [summary.books.residual_items, summary.books.residual_bytes];
+        let residual = [
+            summary.envelope.books.residual_items,
+            summary.envelope.books.residual_bytes,
+        ];
         assert_eq!(residual, [0, 0], "{summary:?}");
         assert!(summary.is_closed());
         assert_eq!(summary.dropped, dropped[0], "{summary:?}");

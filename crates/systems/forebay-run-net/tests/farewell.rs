@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_msg::session::{Dialer, Event, Limits, Session, Timing};
 use forebay_msg::{Outbound, Role, Slow, Totals};
-use forebay_run_net::{Address, Entry, NetSummary, Publisher, Receiver, Settings};
+use forebay_run_net::{Address, Entry, NetRecord, Publisher, Receiver, Settings};
 use forebay_wire::net::Frame;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ fn until(mut work: impl FnMut() -> bool) {
 }
 
 /// What a publisher says of subscribers that took all of two messages with 10 bytes, and say otherwise.
-fn published(lies: &[fn(&mut Totals)]) -> NetSummary {
+fn published(lies: &[fn(&mut Totals)]) -> NetRecord {
     let address = "tcp://127.0.0.1:0".parse().unwrap();
     let mut publisher = Publisher::listen(&address, &Settings::default()).unwrap();
     let address = publisher.address().unwrap();

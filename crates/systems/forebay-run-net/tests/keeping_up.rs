@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use forebay_run_net::{
-    Address, Entry, NetSummary, Publisher, Receiver, Sender, Settings, Slow, Subscriber,
+    Address, Entry, NetRecord, Publisher, Receiver, Sender, Settings, Slow, Subscriber,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -27,7 +27,7 @@ fn addresses(name: &str) -> [Address; 2] {
 }
 
 /// Nearly all: how often credit may be looked for has a bound.
-fn kept_up(summary: &NetSummary, came: u64) {
+fn kept_up(summary: &NetRecord, came: u64) {
     assert!(summary.is_closed(), "{summary:?}");
     assert!(came > MESSAGES / 2, "only {came} came: {summary:?}");
 }

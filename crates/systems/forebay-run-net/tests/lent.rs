@@ -117,11 +117,17 @@ fn a_receiver_reads_them_where_they_lie() {
         assert_eq!(apart, if stays { 500 } else { 0 });
         let (sent, received) = finish(sender, receiver);
         assert_eq!(
-            (sent.books.residual_items, received.books.residual_items),
+            (
+                sent.envelope.books.residual_items,
+                received.envelope.books.residual_items
+            ),
             (0, 0)
         );
         assert_eq!(
-            (sent.books.residual_bytes, received.books.residual_bytes),
+            (
+                sent.envelope.books.residual_bytes,
+                received.envelope.books.residual_bytes
+            ),
             (0, 0)
         );
         assert_eq!(sent.unconfirmed, 0);
@@ -131,7 +137,7 @@ fn a_receiver_reads_them_where_they_lie() {
 fn finish(
     sender: Sender,
     receiver: Receiver,
-) -> (forebay_run_net::NetSummary, forebay_run_net::NetSummary) {
+) -> (forebay_run_net::NetRecord, forebay_run_net::NetRecord) {
     std::thread::scope(|scope| {
         let sent = scope.spawn(|| sender.finish(LIMIT).unwrap());
         let mut receiver = receiver;
@@ -230,7 +236,10 @@ fn a_receiver_that_is_gone_gives_the_memory_back() {
         assert_eq!(returned, [0, 1, 2]);
         let summary = sender.finish(Duration::ZERO).unwrap();
         assert_eq!(
-            (summary.books.residual_items, summary.books.residual_bytes),
+            (
+                summary.envelope.books.residual_items,
+                summary.envelope.books.residual_bytes
+            ),
             (0, 0)
         );
         assert_eq!(summary.unconfirmed + summary.dropped, 3, "{summary:?}");

@@ -42,7 +42,10 @@ fn send(address: &Address) {
         sender.poll(Duration::ZERO, |_| {}).unwrap();
     }
     let summary = sender.finish(LIMIT).unwrap();
-    assert_eq!((summary.books.residual_items, summary.unconfirmed), (0, 0));
+    assert_eq!(
+        (summary.envelope.books.residual_items, summary.unconfirmed),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn it_is_woken_by_what_comes_and_not_before() {
         }
         sending.join().unwrap();
         let summary = receiver.finish(LIMIT, |_| {}).unwrap();
-        assert_eq!((came, summary.books.residual_items), (MESSAGES, 0));
+        assert_eq!((came, summary.envelope.books.residual_items), (MESSAGES, 0));
         // While nothing comes, every 50 ms of silence cost a round, and the books some: nothing spins. How many rounds a message costs that is on its way
         // depends on how long its sender is kept from its CPU.
         let most = 40 + u64::try_from(silence.as_millis()).unwrap() / 10;

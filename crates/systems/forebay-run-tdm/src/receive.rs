@@ -18,9 +18,9 @@ mod writer;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use forebay_run::metrics::{MetricsServer, Shown};
+use forebay_run::record::Record;
 use forebay_run::teller::Teller;
 use forebay_run::{Stop, Urgency};
 use forebay_sys::cpu_latency::Awake;
@@ -44,7 +44,7 @@ pub use original::{CsvOf, OriginalCsv};
 use outputs::{Files, Outputs};
 pub use plan::ReceivePlan;
 pub use streams::Output;
-pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary};
+pub use summary::{ReceiveSummary, SchemeSummary, SenderSummary, closing};
 pub use watch::{Came, Watch};
 use writer::{PANICKED, Told, Writer};
 pub use writer::{QUEUE_BYTES_MAX, QUEUE_BYTES_MIN, default_queue_bytes};
@@ -105,7 +105,7 @@ struct Work<'a> {
     failed: Option<String>,
 }
 
-/// Receives one session, until its senders have ended, or `stop` say so. `ready` is told the address, `tell` what an operator should know, and `watches` what happens.
+/// Receives one session, until its senders have ended, or `stop` says so. `ready` is told the address, `tell` what an operator should know, and `watches` what happens.
 ///
 /// # Errors
 /// The address cannot be listened at, or a file not be made; what fails later ends the session with its books closed, and is in the summary.
@@ -115,8 +115,7 @@ pub fn run(
     ready: impl FnOnce(SocketAddr),
     tell: impl FnMut(&str) + Send + 'static,
     watches: Vec<&mut dyn Watch>,
-) -> Result<ReceiveSummary, TdmError> {
-    let begun = Instant::now();
+) -> Result<Record<ReceiveSummary>, TdmError> {
     let teller = Teller::start(tell);
     let teller = teller.map_err(TdmError::file("starting a thread for", "messages"))?;
     let mut tell = |line: &str| teller.tell(line);
@@ -155,15 +154,9 @@ pub fn run(
         Output::Directory(directory) => Some(directory.as_path()),
         _ => None,
     });
-    let mut warnings = Vec::new();
-    let (books, writer_books) = Books::open(
-        out,
-        plan.senders,
-        !plan.no_gro,
-        plan.leak.clone(),
-        &mut warnings,
-    )?;
-    warnings.iter().for_each(|warning| tell(warning));
+    let leak = plan.leak.clone();
+    let opened = Books::open(out, plan.senders, !plan.no_gro, leak, &mut tell)?;
+    let (mut books, writer_books) = opened;
     if let Output::Directory(directory) = &plan.output {
         std::fs::create_dir_all(directory)
             .map_err(TdmError::file("making the directory", directory))?;
@@ -172,11 +165,7 @@ pub fn run(
     let files = Files::create(plan)?;
     let bytes = plan.writer_queue_bytes;
     let writer = Writer::start(plan.output.clone(), bytes, files, writer_books)?;
-    let shown = Shown::from(books.reader()?);
-    let _metrics = match plan.metrics {
-        Some(address) => Some(MetricsServer::start(address, shown)?),
-        None => None,
-    };
+    books.page(plan.metrics)?;
     let epoch = socket::cookie(&bound.fd)?;
     let drops = DropCounter::starting_at(epoch, socket::mem_info(&bound.fd)?.drops);
     // The other threads run where they may.
@@ -211,7 +200,7 @@ pub fn run(
     ready(bound.address);
     let worked = work.go(plan, stop, epoch, &mut tell);
     work.lines_untold = teller.flush(TELL);
-    work.conclude(plan, worked, begun, stop)
+    work.conclude(plan, worked, stop)
 }
 
 /// What the engine is told of a plan.

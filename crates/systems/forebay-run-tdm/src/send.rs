@@ -10,9 +10,10 @@ mod words;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_ledger::{Condition, Leak, Reason};
+use forebay_run::record::Record;
 use forebay_run::{Stop, Urgency};
 use forebay_run_net::Address;
 use forebay_sys::cpu_latency::Awake;
@@ -37,6 +38,7 @@ pub use input::HeapsSent;
 use input::Input;
 pub use name::default_name;
 pub use summary::{ClockSummary, SendSummary};
+pub use words::closing;
 
 /// Nothing is waited for longer than this at once.
 const WAIT_NS: u64 = 100_000_000;
@@ -123,7 +125,7 @@ struct Work {
     truth: summary::Truth,
 }
 
-/// Sends until its input or its windows end, or `stop` say so. `tell` is told what an operator should know.
+/// Sends until its input or its windows end, or `stop` says so. `tell` is told what an operator should know.
 ///
 /// # Errors
 /// The socket cannot be made, or the input not be read; what the network does ends in the summary.
@@ -131,22 +133,13 @@ pub fn run(
     plan: &SendPlan,
     stop: &Stop,
     mut tell: impl FnMut(&str),
-) -> Result<SendSummary, TdmError> {
-    let begun = Instant::now();
+) -> Result<Record<SendSummary>, TdmError> {
     name::check(&plan.name)?;
     if let Some(cpu) = plan.cpu {
         sched::pin_to_cpu(cpu)?;
     }
-    let mut warnings = Vec::new();
-    let out = plan.out.as_deref();
-    let books = Books::open(
-        &plan.name,
-        out,
-        plan.metrics,
-        plan.leak.clone(),
-        &mut warnings,
-    )?;
-    warnings.iter().for_each(|warning| tell(warning));
+    let (out, leak) = (plan.out.as_deref(), plan.leak.clone());
+    let books = Books::open(&plan.name, out, plan.metrics, leak, &mut tell)?;
     let input = Input::of(plan)?;
     // After the input's thread has begun: that one has no need of it.
     let mut real_time = false;
@@ -227,7 +220,7 @@ pub fn run(
         .input
         .failure()
         .map(|error| format!("reading the input: {error}"));
-    work.conclude(plan, lateness, begun.elapsed(), failed)
+    work.conclude(plan, lateness, failed)
 }
 
 impl Work {
@@ -436,46 +429,40 @@ impl Work {
         mut self,
         plan: &SendPlan,
         lateness: lateness::Lateness,
-        took: Duration,
         failed: Option<String>,
-    ) -> Result<SendSummary, TdmError> {
+    ) -> Result<Record<SendSummary>, TdmError> {
         let is_finite = !self.input.is_endless();
         let input = self.input.end();
-        let verdict = match self.sender.phase() {
+        let ended = match self.sender.phase() {
             _ if failed.is_some() => (Condition::Interrupted, Reason::ConnectionLost),
-            // What it sent it knows; what came of it nobody has said.
-            _ if self.sender.ends_unconfirmed() => (Condition::Tainted, Reason::ConnectionLost),
+            _ if self.sender.ends_unconfirmed() => (Condition::Ended, Reason::ConnectionLost),
             _ if self.sender.was_stopped_early() => (Condition::Interrupted, Reason::Requested),
             Phase::Over(Over::NoReceiver) => (Condition::Interrupted, Reason::ConnectionLost),
-            // A stream that went on at another receiver, and is not all confirmed.
-            _ if self.sender.sessions().unconfirmed > 0 => {
-                (Condition::Tainted, Reason::ConnectionLost)
-            }
             _ => (Condition::Ended, Reason::InputEnded),
         };
-        let closed = self.books.close(&self.sender, input.heaps, verdict);
-        let summary = summary::of(
-            &self.sender,
-            &self.clock,
-            &self.truth,
-            summary::Host {
-                name: plan.name.clone(),
-                receiver: plan.receiver,
-                is_finite,
-                lateness,
-                launches: self.launches.summary(),
-                cpus: self.awake.why_not().map(str::to_owned),
-                mode: self.bursts.mode(),
-                datagrams_in_vain: self.in_vain + self.outbound.refused,
-                network_errors: self.outbound.errors,
-                seconds: took.as_secs_f64(),
-                failed,
-                hardware: summary::hardware_of(&self.socket),
-                input,
-                books: closed?,
-            },
-        );
-        self.books.keep(&summary)?;
-        Ok(summary)
+        let heaps = input.heaps;
+        let host = summary::Host {
+            name: plan.name.clone(),
+            receiver: plan.receiver,
+            is_finite,
+            lateness,
+            launches: self.launches.summary(),
+            cpus: self.awake.why_not().map(str::to_owned),
+            mode: self.bursts.mode(),
+            datagrams_in_vain: self.in_vain + self.outbound.refused,
+            network_errors: self.outbound.errors,
+            hardware: summary::hardware_of(&self.socket),
+            input,
+        };
+        let summary = summary::of(&self.sender, &self.clock, &self.truth, host);
+        let taints = summary.taints(&self.sender);
+        let mut envelope = self.books.close(&self.sender, heaps, ended, taints)?;
+        if let Some(messages) = &summary.messages {
+            envelope.include(&messages.envelope, |_| false);
+        }
+        envelope.failed = failed.or_else(|| summary.failed(&self.sender));
+        let mut record = Record { envelope, summary };
+        self.books.keep(&mut record)?;
+        Ok(record)
     }
 }

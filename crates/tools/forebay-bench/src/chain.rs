@@ -166,7 +166,15 @@ fn carry_out(setup: &Setup, directory: &Path) -> Result<Measured> {
     let mut probe = Probe::new(setup, &plan, &books);
     let (supervisor, outcome) = supervisor.run(None, |reader| probe.tick(reader))?;
     if outcome.end == End::StageLost {
-        bail!("a stage was lost: {}", outcome.taints.join("; "));
+        bail!(
+            "a stage was lost: {}",
+            outcome
+                .taints
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; ")
+        );
     }
     let snapshot = supervisor.reader().snapshot()?;
     let first_ns = snapshot.value(books.span[0]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_ledger::Closed;
 use forebay_run::Stop;
-use forebay_run_net::{Address, NetError, NetSummary, Payload, PeerId, Receiver, Sent, Settings};
+use forebay_run_net::{Address, NetError, NetRecord, Payload, PeerId, Receiver, Sent, Settings};
 use forebay_sys::clock;
 use forebay_wire::netio3::Message;
 use hdrhistogram::Histogram;
@@ -136,12 +136,12 @@ pub struct PerfResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
     /// Processor time of this process over the measurement, in s.
-    pub cpu_seconds: f64,
+    pub cpu_s: f64,
     /// Why there is nothing to measure, on a side that takes and to which nobody came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nobody_came: Option<String>,
     /// Everything else that the end point has to say.
-    pub end_point: NetSummary,
+    pub end_point: NetRecord,
 }
 
 /// Times and counts of a measurement as it goes on.
@@ -184,7 +184,7 @@ impl Meter {
         })
     }
 
-    fn result(self, plan: &PerfPlan, address: &Address, end_point: NetSummary) -> PerfResult {
+    fn result(self, plan: &PerfPlan, address: &Address, end_point: NetRecord) -> PerfResult {
         let elapsed_s = self.elapsed_s();
         let per_second = |amount: f64| {
             if elapsed_s > 0.0 {
@@ -211,9 +211,9 @@ impl Meter {
             rtt_ns: self.percentiles(),
             dropped: end_point.dropped,
             unconfirmed: end_point.unconfirmed,
-            books: end_point.books,
+            books: end_point.envelope.books,
             memory: None,
-            cpu_seconds: (clock::process_cpu_ns() - self.begun_cpu_ns) as f64 / 1e9,
+            cpu_s: (clock::process_cpu_ns() - self.begun_cpu_ns) as f64 / 1e9,
             nobody_came: None,
             end_point,
         }
@@ -454,7 +454,8 @@ mod tests {
         answers.send(&mut receiver, &mut later).unwrap();
         assert!(answers.is_empty() && later.is_empty());
         let summary = receiver.finish(Duration::ZERO, |_| {}).unwrap();
-        assert_eq!(summary.dropped_by_reason["not_answered"], 2, "{summary:?}");
+        let drops = summary.envelope.drops_by_reason();
+        assert_eq!(drops["answers.not_answered"], 2, "{summary:?}");
         assert_eq!(summary.dropped, 2);
         assert!(summary.is_closed(), "{summary:?}");
     }

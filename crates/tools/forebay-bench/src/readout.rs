@@ -75,11 +75,7 @@ pub(crate) struct Seen {
 impl Measured {
     /// CPU time of a process, in s.
     pub(crate) fn cpu_s(&self, process: &str) -> f64 {
-        self.summary
-            .cpu_seconds
-            .get(process)
-            .copied()
-            .unwrap_or(f64::NAN)
+        self.summary.cpu_s.get(process).copied().unwrap_or(f64::NAN)
     }
 
     /// How long triggers came, in s of the card's time.

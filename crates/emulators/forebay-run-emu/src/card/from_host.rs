@@ -213,7 +213,7 @@ mod tests {
             let path = directory.path().join("card.sock");
             let card = Card::new(config).unwrap();
             let (books, book) =
-                CardBooks::open("card", None, &card.account(), 1, &mut Vec::new()).unwrap();
+                CardBooks::open("card", None, &card.account(), 1, &mut |_| {}).unwrap();
             let (side, memory) = FromHostSide::open(from_host_spec("card", 2048), book).unwrap();
             let info = DeviceInfo {
                 name: "card".into(),

@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use forebay_emu::card::Dma;
-use forebay_ledger::{Closed, Condition, Reason};
+use forebay_ledger::{Condition, Reason};
 use forebay_ring::BlockProducer;
 use forebay_run::Stop;
-use forebay_run::metrics::MetricsServer;
+use forebay_run::record::Record;
 use forebay_run_felix::check::frame::Next;
 use forebay_run_felix::device::{DeviceInfo, Door};
-use forebay_sys::{clock, process};
+use forebay_sys::clock;
 use forebay_wire::felix::{BlockFormat, BlockHead};
 use serde::Serialize;
 
+use super::summary::unread;
 use super::{CardPlan, DmaSummary, Rings};
 use crate::error::EmuError;
 use books::{Books, FileDrop};
@@ -61,17 +62,10 @@ pub struct ReplaySummary {
     pub loops: u64,
     /// E-links that the blocks are of.
     pub elinks: Vec<u16>,
-    /// Time for which a DMA buffer without room held the file back.
-    pub held_up_seconds: f64,
+    /// Time for which a DMA buffer without room held the file back, in s.
+    pub held_up_s: f64,
     /// From the first block to the last, in s.
-    pub seconds: f64,
-    /// What the books leave over, in blocks, and what they still say to be inside.
-    #[serde(flatten)]
-    pub books: Closed,
-    /// CPU time of this process, in s.
-    pub cpu_seconds: f64,
-    /// This process.
-    pub pid: u32,
+    pub replay_s: f64,
     /// The DMA buffers.
     pub dma: Vec<DmaSummary>,
 }
@@ -94,7 +88,7 @@ struct Player<'a> {
     blocks: u64,
 }
 
-/// Replays the file as the card of `plan`, until it has ended and is read, or `stop` say so. `ready` is called when the card can be opened.
+/// Replays the file as the card of `plan`, until it has ended and is read, or `stop` says so. `ready` is called when the card can be opened.
 ///
 /// # Errors
 /// There are no blocks in the file, or the card cannot be made: its socket or its memory.
@@ -104,7 +98,7 @@ pub fn run(
     stop: &Stop,
     ready: impl FnOnce(&Path),
     mut warn: impl FnMut(&str),
-) -> Result<ReplaySummary, EmuError> {
+) -> Result<Record<ReplaySummary>, EmuError> {
     let Survey { format, elinks } = survey(replay)?;
     let mut buffers: Box<[usize]> = vec![0; forebay_wire::felix::ELINKS].into();
     for one in &plan.config.elinks {
@@ -128,12 +122,8 @@ pub fn run(
         pid: std::process::id(),
     };
     let (memories, rings) = Rings::create(&info)?;
-    let mut warnings = Vec::new();
-    let books = Books::open(plan, format.bytes(), &mut warnings)?;
-    warnings.iter().for_each(|warning| warn(warning));
-    let reader = books.ledger.reader()?;
-    let metrics = plan.metrics.map(|at| MetricsServer::start(at, reader));
-    let _metrics = metrics.transpose()?;
+    let mut books = Books::open(plan, format.bytes(), &mut warn)?;
+    books.ledger.page(plan.metrics)?;
     let door = Door::open(&plan.socket, info, memories)?;
     ready(&plan.socket);
     let mut player = Player {
@@ -327,7 +317,7 @@ impl Player<'_> {
         &mut self,
         ended: &Result<(), EmuError>,
         elinks: BTreeSet<u16>,
-    ) -> Result<ReplaySummary, EmuError> {
+    ) -> Result<Record<ReplaySummary>, EmuError> {
         // What failed may have failed before what was placed could be seen.
         self.show();
         self.books.commit(&mut self.rings);
@@ -336,23 +326,27 @@ impl Player<'_> {
             Ok(()) if self.stops() => (Condition::Ended, Reason::Requested),
             Ok(()) => (Condition::Ended, Reason::InputEnded),
         };
-        self.books.ledger.close(condition, reason);
-        let summary = self.summary(elinks)?;
-        self.books.ledger.keep_summary(&summary)?;
-        Ok(summary)
+        let ledger = &mut self.books.ledger;
+        let (_, mut envelope) = ledger.end(condition, reason, Vec::new())?;
+        let summary = self.summary(elinks);
+        envelope.failed = match ended {
+            Ok(()) => unread(&summary.dma, 0),
+            Err(error) => Some(error.to_string()),
+        };
+        let mut record = Record { envelope, summary };
+        self.books.ledger.keep(&mut record)?;
+        Ok(record)
     }
 
-    fn summary(&mut self, elinks: BTreeSet<u16>) -> Result<ReplaySummary, EmuError> {
-        let verdict = self.books.ledger.verdict()?;
+    fn summary(&mut self, elinks: BTreeSet<u16>) -> ReplaySummary {
         let (books, file) = (&self.books, &self.books.file);
         let accounts = books.dma.iter().map(|(account, _)| account);
         let [blocks, bytes] = books.sum(accounts.map(|account| account.outgoing));
         let lost = |why: FileDrop| books.book.tally(file.lost(why)).1;
-        let cpu = process::own_cpu_time();
         let nanoseconds = |ns: u64| ns as f64 / 1e9;
         let since_ns = clock::monotonic_ns().saturating_sub(self.begun_ns);
         let dma = self.rings.rings.iter_mut();
-        Ok(ReplaySummary {
+        ReplaySummary {
             blocks_format: self.format.to_string(),
             blocks,
             bytes,
@@ -360,13 +354,10 @@ impl Player<'_> {
             tail_bytes: lost(FileDrop::CutOff),
             loops: books.book.value(books.loops),
             elinks: elinks.into_iter().collect(),
-            held_up_seconds: nanoseconds(books.book.value(books.held_up_ns)),
-            seconds: nanoseconds(if self.begun_ns > 0 { since_ns } else { 0 }),
-            books: verdict.closed_books(),
-            cpu_seconds: nanoseconds(cpu.user_ns + cpu.system_ns),
-            pid: std::process::id(),
+            held_up_s: nanoseconds(books.book.value(books.held_up_ns)),
+            replay_s: nanoseconds(if self.begun_ns > 0 { since_ns } else { 0 }),
             dma: dma.map(|ring| of_ring(ring, self.format)).collect(),
-        })
+        }
     }
 }
 

@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 
 use forebay_emu::Behind;
 use forebay_emu::card::{CardAccount, FromHostBooks};
-use forebay_ledger::Closed;
-use forebay_run::error::RunError;
-use forebay_sys::process;
 use serde::Serialize;
 
 use super::Process;
@@ -143,33 +140,40 @@ pub struct CardSummary {
     pub busy_fraction: f64,
     /// Triggers given per second of the card's time.
     pub trigger_rate_hz: f64,
-    /// How long triggers came, in seconds of the card's time.
-    pub seconds: f64,
+    /// How long triggers came, in s of the card's time.
+    pub trigger_time_s: f64,
     /// How much slower than real time it lived.
     pub time_dilation: u64,
     /// Whether the host was too slow for the card, so that rates are not the card's own limit.
     pub host_limited: bool,
     /// 99th percentile of the lateness of triggers, in ns of the card's time.
     pub lag_ns_p99: u64,
-    /// What the books leave over, in triggers, chunks, packets and messages, and what they still say to be inside.
-    #[serde(flatten)]
-    pub books: Closed,
     /// Readers that were turned away.
     pub readers_refused: u64,
-    /// CPU time of the process, in seconds.
-    pub cpu_seconds: f64,
-    /// Its process.
-    pub pid: u32,
     /// The DMA buffers.
     pub dma: Vec<DmaSummary>,
     /// The E-links, then that of messages about triggers, then those that send back what they are sent.
     pub elinks: Vec<ElinkSummary>,
 }
 
+/// What is said of blocks that nobody has read, and of chunks in front of them.
+pub(super) fn unread(dma: &[DmaSummary], held: u64) -> Option<String> {
+    let blocks: u64 = dma.iter().map(|dma| dma.blocks_unread).sum();
+    let said = format!(
+        "{blocks} blocks and {held} chunks in front of them were left: nobody has read them"
+    );
+    (blocks > 0).then_some(said)
+}
+
+impl CardSummary {
+    pub(super) fn unread(&self) -> Option<String> {
+        unread(&self.dma, self.held)
+    }
+}
+
 impl Process<'_> {
     /// After so much of the card's time.
-    pub(super) fn summary(&mut self, card_ns: u64) -> Result<CardSummary, RunError> {
-        let mut books = self.books.ledger.verdict()?.closed_books();
+    pub(super) fn summary(&mut self, card_ns: u64) -> CardSummary {
         let account: CardAccount = self.card.account();
         let Behind {
             lag_ns_p99,
@@ -180,11 +184,6 @@ impl Process<'_> {
         // What is sent and read after the last trigger is not its time.
         let card_ns = if run_ns > 0 { run_ns } else { card_ns };
         let (triggers, chunks) = (account.triggers, account.chunks);
-        // The engine's own sums see one thing more: that each trigger made a chunk on each E-link.
-        let [of_triggers, of_chunks, of_bytes] = account.residual();
-        books.residual_items = books.residual_items.max(of_triggers + of_chunks);
-        books.residual_bytes = books.residual_bytes.max(of_bytes);
-        let cpu = process::own_cpu_time();
         let block_bytes = self.plan.config.format.bytes() as u64;
         let rings = self.rings.rings.iter_mut().zip(&account.dma_busy);
         let dma = rings.map(|(ring, busy)| DmaSummary {
@@ -213,7 +212,7 @@ impl Process<'_> {
                 0.0
             }
         };
-        Ok(CardSummary {
+        CardSummary {
             triggers_requested: triggers.requested,
             triggers: triggers.accepted,
             held_by_link: triggers.held_by_link,
@@ -232,17 +231,14 @@ impl Process<'_> {
             busy: triggers.busy,
             busy_fraction: per_second(triggers.busy_ns) / 1e9,
             trigger_rate_hz: per_second(triggers.accepted),
-            seconds,
+            trigger_time_s: seconds,
             time_dilation: self.plan.time_dilation,
             host_limited: generator_limited,
             lag_ns_p99,
-            books,
             readers_refused: self.door.refused(),
-            cpu_seconds: (cpu.user_ns + cpu.system_ns) as f64 / 1e9,
-            pid: std::process::id(),
             dma,
             elinks: account.elinks.iter().map(of_elink).collect(),
-        })
+        }
     }
 }
 

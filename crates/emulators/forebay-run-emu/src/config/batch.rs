@@ -1,11 +1,11 @@
 //! The file of a batch of cards, and what is broken in a card.
 
+use forebay_config::{Block, ConfigFile, Document, Sections};
 use forebay_emu::card::CardConfig;
 use forebay_emu::card::board::{
     BOARD_FIRMWARE, BOARD_LINKS, BoardConfig, Defect, DefectKind, Fault, Firmware, Repair,
 };
 use forebay_readout::validate::Limits;
-use forebay_run::config::{Block, ConfigFile, Document, Sections};
 use forebay_settings::{Settings, settings};
 use forebay_wire::felix::BlockFormat;
 
@@ -259,7 +259,7 @@ impl DefectSettings {
 
 #[cfg(test)]
 mod tests {
-    use forebay_run::config::parse;
+    use forebay_config::parse;
 
     use super::*;
 

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_config::{Block, ConfigFile, Document, Sections};
 use forebay_emu::card::CardConfig;
 use forebay_run::chain::{Joints, Member};
-use forebay_run::config::{Block, ConfigFile, Document, Sections};
 use forebay_settings::{Settings, settings};
 use forebay_wire::felix::BlockFormat;
 

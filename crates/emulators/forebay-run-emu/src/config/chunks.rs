@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use forebay_config::Block;
 use forebay_emu::card::ChunkSizes;
-use forebay_run::config::Block;
 use forebay_settings::settings;
 
 use super::words::SizeWord;

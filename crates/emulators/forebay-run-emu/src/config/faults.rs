@@ -1,8 +1,8 @@
 //! What goes wrong, where and when.
 
+use forebay_config::Block;
 use forebay_emu::Pick;
 use forebay_emu::card::{CardFault, CardFaultKind, CardFaultRule};
-use forebay_run::config::Block;
 use forebay_settings::settings;
 use forebay_wire::felix::Elink;
 

@@ -1,7 +1,7 @@
 //! Links and E-links.
 
+use forebay_config::Block;
 use forebay_emu::card::{ElinkConfig, Speed};
-use forebay_run::config::Block;
 use forebay_settings::settings;
 use forebay_wire::felix::Elink;
 

@@ -1,7 +1,7 @@
 //! What is in front of links and behind them.
 
+use forebay_config::Block;
 use forebay_emu::card::{FrontEnd, LinkFifo};
-use forebay_run::config::Block;
 use forebay_settings::settings;
 use forebay_wire::felix::{PACKET_BYTES, PacketFormat, packets_of};
 
@@ -146,7 +146,7 @@ impl FromHostSettings {
 
 #[cfg(test)]
 mod tests {
-    use forebay_run::config::parse;
+    use forebay_config::parse;
 
     use crate::card::CardPlan;
 

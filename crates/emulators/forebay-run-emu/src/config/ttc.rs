@@ -1,8 +1,8 @@
 //! When triggers come.
 
+use forebay_config::Block;
 use forebay_emu::Limit;
 use forebay_emu::card::{Spread, Trains, TtcConfig};
-use forebay_run::config::Block;
 use forebay_settings::settings;
 
 use super::positive;

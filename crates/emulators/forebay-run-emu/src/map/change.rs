@@ -1,6 +1,6 @@
 //! Changes the map in the text of a card's file; what it does not change stays as it was written, remarks too.
 
-use forebay_run::config::{Mistakes, parse};
+use forebay_config::{Mistakes, parse};
 use forebay_wire::felix::Elink;
 use thiserror::Error;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use forebay_ledger::Verdict;
+use forebay_run::record::RecordView;
 use serde_json::{Value, json};
 
 /// Of each, what the record says; none where a ledger is of something else, or its run has left no record yet.
@@ -10,8 +11,8 @@ pub(super) struct Senders(Vec<Value>);
 
 impl Senders {
     /// By the record of the run.
-    pub(super) fn of(record: &Value) -> Self {
-        let senders = record["by_sender"].as_array();
+    pub(super) fn of(record: &RecordView) -> Self {
+        let senders = record.get("by_sender").as_array();
         Self(senders.cloned().unwrap_or_default())
     }
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use forebay_config::load;
 use forebay_run::Stop;
-use forebay_run::config::load;
 use forebay_run_emu::validate::{self, BatchPlan, BatchReport, Step, Verdict};
 
 use super::text;

@@ -186,7 +186,7 @@ fn print(summary: &DemoSummary) {
             p99 / 1e6
         ));
     }
-    let cpu = summary.cpu_seconds.iter();
+    let cpu = summary.cpu_s.iter();
     let cpu: Vec<String> = cpu.map(|(name, s)| format!("{name} {s:.2} s")).collect();
     print_line(format_args!("CPU: {}", cpu.join(", ")));
     print_line(summary.closing());

@@ -5,14 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use forebay_run::Stop;
+use forebay_run::record::Record;
 use forebay_run_emu::card::replay::{self, BlockReplay, ReplaySummary};
-use forebay_run_emu::card::{self, CardPlan, CardSummary, DmaSummary};
+use forebay_run_emu::card::{self, CardPlan, CardSummary};
 use forebay_run_emu::hops;
 
 use crate::output::{Format, counted, note_line, print_line};
+use crate::record::{To, conclude};
 use crate::session::leak_of;
 use crate::set::SetArg;
-use crate::totals::{exit_code, print_left};
+use crate::totals::print_left;
 use forebay_report::text::{bytes, si};
 
 /// A card of detector links: front ends, links, blocks and DMA buffers in shared memory, which `forebay tohost` opens.
@@ -96,51 +98,23 @@ pub(crate) fn run(args: &CardArgs) -> Result<ExitCode> {
             loops: args.loops,
             headers: args.subchunk_headers,
         };
-        let summary = replay::run(&plan, &replay, &stop, ready, warn)?;
-        return conclude_replay(&summary, args.format);
+        let record = replay::run(&plan, &replay, &stop, ready, warn)?;
+        return conclude(&record, args.format, To::Stdout, print_replay);
     }
-    let summary = card::run(&plan, &stop, ready, warn)?;
-    match args.format {
-        Format::Json => print_line(serde_json::to_string(&summary)?),
-        Format::Text => print(&summary),
-    }
-    let unread = unread(&summary.dma);
-    if unread > 0 || summary.held > 0 {
-        note_line(format_args!(
-            "forebay: {} and {} in front of them were left: nobody has read them",
-            counted(unread, "block"),
-            counted(summary.held, "chunk"),
-        ));
-    }
-    Ok(exit_code(summary.books.is_closed(), unread == 0))
+    let record = card::run(&plan, &stop, ready, warn)?;
+    conclude(&record, args.format, To::Stdout, print)
 }
 
-fn unread(dma: &[DmaSummary]) -> u64 {
-    dma.iter().map(|dma| dma.blocks_unread).sum()
-}
-
-fn conclude_replay(summary: &ReplaySummary, format: Format) -> Result<ExitCode> {
-    match format {
-        Format::Json => print_line(serde_json::to_string(summary)?),
-        Format::Text => print_replay(summary),
-    }
-    let unread = unread(&summary.dma);
-    if unread > 0 {
-        let unread = counted(unread, "block");
-        note_line(format_args!("forebay: {unread} left: nobody has read them"));
-    }
-    Ok(exit_code(summary.books.is_closed(), unread == 0))
-}
-
-fn print_replay(summary: &ReplaySummary) {
+fn print_replay(record: &Record<ReplaySummary>) {
+    let Record { envelope, summary } = record;
     print_line(format_args!(
         "{} ({}) of {}, {} in {:.2} s; the file held back for {:.2} s by DMA buffers without room",
         counted(summary.blocks, "block"),
         summary.blocks_format,
         counted(summary.elinks.len() as u64, "E-link"),
         bytes(summary.bytes as f64),
-        summary.seconds,
-        summary.held_up_seconds,
+        summary.replay_s,
+        summary.held_up_s,
     ));
     let lost = [
         (summary.skipped_bytes, "in which no block begins"),
@@ -154,12 +128,15 @@ fn print_replay(summary: &ReplaySummary) {
     }
     print_line(format_args!(
         "CPU {:.2} s; residual {} blocks, {} bytes",
-        summary.cpu_seconds, summary.books.residual_items, summary.books.residual_bytes
+        envelope.cpu_s(),
+        envelope.books.residual_items,
+        envelope.books.residual_bytes
     ));
-    print_left(&summary.books);
+    print_left(&envelope.books);
 }
 
-fn print(summary: &CardSummary) {
+fn print(record: &Record<CardSummary>) {
+    let Record { envelope, summary } = record;
     print_line(format_args!(
         "{} ({} asked for, {} held back by links, {} by DMA buffers that are full or nearly, {} by dead time) at {}; BUSY {:.2} % of the time",
         counted(summary.triggers, "trigger"),
@@ -210,7 +187,9 @@ fn print(summary: &CardSummary) {
     }
     print_line(format_args!(
         "CPU {:.2} s; residual {} items, {} bytes",
-        summary.cpu_seconds, summary.books.residual_items, summary.books.residual_bytes
+        envelope.cpu_s(),
+        envelope.books.residual_items,
+        envelope.books.residual_bytes
     ));
-    print_left(&summary.books);
+    print_left(&envelope.books);
 }

@@ -11,14 +11,13 @@ use forebay_ledger::NO_SUBSCRIBER;
 use forebay_run::Stop;
 use forebay_run_net::hops::NET;
 use forebay_run_net::section::BUFFER_BYTES_MOST;
-use forebay_run_net::{Config, NetSummary, Settings, Slow};
+use forebay_run_net::{Config, NetRecord, NetSummary, Settings, Slow};
 
 use crate::metrics;
-use crate::output::{
-    Format, counted, note_line, parse_bytes, parse_duration, print_line, result_to_stderr,
-};
+use crate::output::{Format, counted, note_line, parse_bytes, parse_duration};
+use crate::record::{To, conclude};
 use crate::remedy::told;
-use crate::session::{BROKEN, UNCONFIRMED, gone, leak_of};
+use crate::session::{gone, leak_of};
 use forebay_report::text::{bytes, si};
 
 use super::security::SecurityArgs;
@@ -165,31 +164,8 @@ impl CommonArgs {
 }
 
 /// Tells how it went; `data_on_stdout` leaves standard output alone.
-pub(super) fn tell(summary: &NetSummary, format: Format, data_on_stdout: bool) -> Result<ExitCode> {
-    for warning in &summary.warnings {
-        note_line(format_args!("forebay: warning: {warning}"));
-    }
-    match format {
-        Format::Json => {
-            let line = serde_json::to_string(summary)?;
-            if data_on_stdout {
-                result_to_stderr(line);
-            } else {
-                print_line(line);
-            }
-        }
-        Format::Text => {
-            tell_people(summary);
-            if let Some(record) = &summary.record {
-                tell_record(record, data_on_stdout);
-            }
-        }
-    }
-    Ok(match summary.is_closed() && !summary.is_removed() {
-        false => ExitCode::from(BROKEN),
-        true if summary.unconfirmed > 0 => ExitCode::from(UNCONFIRMED),
-        true => ExitCode::SUCCESS,
-    })
+pub(super) fn tell(record: &NetRecord, format: Format, data_on_stdout: bool) -> Result<ExitCode> {
+    conclude(record, format, To::beside(data_on_stdout), tell_people)
 }
 
 /// The exit code of an end that sends: where messages are unconfirmed that is what its caller has to know, also when the receiver wanted no more.
@@ -203,41 +179,33 @@ pub(super) fn sent(summary: &NetSummary, carried: Result<()>, code: ExitCode) ->
     }
 }
 
-/// The record of a run whose directory is gone.
-fn tell_record(record: &serde_json::Value, data_on_stdout: bool) {
-    note_line("forebay: the record could not be written into its directory; this is it:");
-    if data_on_stdout {
-        result_to_stderr(format_args!("{record:#}"));
-    } else {
-        print_line(format_args!("{record:#}"));
-    }
-}
-
 /// What the books leave over, for people: messages alone, unless there is more to say.
-pub(super) fn residual(summary: &NetSummary) -> String {
-    let mut text = summary.books.residual_items.to_string();
-    if summary.books.residual_bytes > 0 {
-        text += &format!(" and {}", counted(summary.books.residual_bytes, "byte"));
+pub(super) fn residual(record: &NetRecord) -> String {
+    let books = &record.envelope.books;
+    let mut text = books.residual_items.to_string();
+    if books.residual_bytes > 0 {
+        text += &format!(" and {}", counted(books.residual_bytes, "byte"));
     }
-    if summary.books.left_items > 0 || summary.books.left_bytes > 0 {
-        let left = counted(summary.books.left_items, "message");
+    if books.left_items > 0 || books.left_bytes > 0 {
+        let left = counted(books.left_items, "message");
         text += &format!(
             ", {left} of {} left inside",
-            counted(summary.books.left_bytes, "byte")
+            counted(books.left_bytes, "byte")
         );
     }
-    if !summary.is_closed() {
+    if !record.is_closed() {
         text += ": THE BOOKS DO NOT CLOSE";
     }
     text
 }
 
 /// What became of the messages: how many there were, how many were lost, and how many nobody had subscribed to, which is no loss.
-fn fates(summary: &NetSummary) -> Vec<String> {
-    let by_reason = summary.dropped_by_reason.iter();
-    let (unwanted, lost): (Vec<_>, Vec<_>) =
-        by_reason.partition(|(reason, _)| reason.ends_with(NO_SUBSCRIBER));
-    let not_subscribed: u64 = unwanted.iter().map(|(_, items)| **items).sum();
+fn fates(summary: &NetRecord) -> Vec<String> {
+    let by_reason = summary.envelope.drops_by_reason();
+    let (unwanted, lost): (Vec<_>, Vec<_>) = by_reason
+        .into_iter()
+        .partition(|(reason, _)| reason.ends_with(NO_SUBSCRIBER));
+    let not_subscribed: u64 = unwanted.iter().map(|(_, items)| *items).sum();
     let mut lines = vec![format!(
         "forebay: {} ({}), {} lost by name, residual {}",
         counted(summary.messages, "message"),
@@ -255,13 +223,14 @@ fn fates(summary: &NetSummary) -> Vec<String> {
         ));
     }
     for (reason, items) in lost {
-        let messages = counted(*items, "message");
+        let messages = counted(items, "message");
+        let reason = reason.split('.').next_back().unwrap_or(reason);
         lines.push(format!("forebay: {messages} lost: {reason}"));
     }
     lines
 }
 
-fn tell_people(summary: &NetSummary) {
+fn tell_people(summary: &NetRecord) {
     fates(summary).iter().for_each(note_line);
     if summary.dropped_at_peers > 0 {
         note_line(format_args!(
@@ -317,19 +286,27 @@ pub(super) fn rate(hz: f64, bps: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use forebay_ledger::Lost;
+    use forebay_run::record::Envelope;
+
     use super::*;
 
     #[test]
     fn what_nobody_subscribed_to_is_not_lost() {
-        let dropped = [("no_subscriber", 500), ("slow", 3)];
-        let dropped = dropped.map(|(reason, items)| (reason.to_owned(), items));
+        let mut envelope = Envelope::of_process("net", "net-1", 1.0);
+        for (name, items) in [("publish.no_subscriber.all", 500), ("send.slow.peer0", 3)] {
+            let lost = Lost {
+                items,
+                ..Lost::default()
+            };
+            envelope.drops.insert(name.to_owned(), lost);
+        }
         let summary = NetSummary {
             messages: 7,
             dropped: 503,
-            dropped_by_reason: dropped.into(),
             ..NetSummary::default()
         };
-        let lines = fates(&summary);
+        let lines = fates(&NetRecord { envelope, summary });
         assert!(
             lines[0].contains("7 messages") && lines[0].contains(" 3 lost by name"),
             "{lines:?}"

@@ -144,7 +144,7 @@ fn tell(result: &PerfResult) {
         result.message_bytes,
         result.elapsed_s,
         rate(result.message_rate_hz, result.goodput_bps),
-        result.cpu_seconds,
+        result.cpu_s,
     ));
     if let Some(rtt) = &result.rtt_ns {
         print_line(format_args!(

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use forebay_run::record::Record;
 use forebay_run_felix::swrod::{ByName, ElinkReport, SwrodReport};
 
 use forebay_report::text::{bytes, si};
@@ -11,13 +12,14 @@ const COLUMNS: [&str; 8] = [
 ];
 
 /// What came, a line for each E-link, and what was wrong.
-pub(super) fn summary(report: &SwrodReport) -> String {
+pub(super) fn summary(report: &Record<SwrodReport>) -> String {
     let (chunks, size) = (report.chunks, bytes(report.bytes as f64));
     let rate = si(report.chunk_rate_hz, "chunks/s");
     let goodput = si(report.goodput_bps, "bit/s");
     let mut text = format!(
         "{chunks} chunks ({size}) in {:.3} s: {rate}, {goodput}; {:.2} s of CPU\n",
-        report.elapsed_s, report.cpu_seconds
+        report.elapsed_s,
+        report.envelope.cpu_s()
     );
     table(&mut text, &report.elinks);
     let _ = writeln!(
@@ -27,7 +29,7 @@ pub(super) fn summary(report: &SwrodReport) -> String {
         report.repeated,
         report.dropped,
         report.dropped_at_peers,
-        report.books.residual_items
+        report.envelope.books.residual_items
     );
     let lines = [
         ("bad payload", &report.bad_payload),

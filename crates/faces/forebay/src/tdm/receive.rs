@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use forebay_report::tdm::{SessionReport, WindowFile};
 use forebay_run::Stop;
+use forebay_run::record::Record;
 use forebay_run_net::Address;
 use forebay_run_tdm::receive::{
     self, CsvOf, OriginalCsv, Output, ReceivePlan, ReceiveSummary, SenderSummary, Watch,
@@ -16,9 +17,10 @@ use forebay_run_tdm::{PORT, hops, read_key};
 
 use super::port::PortArgs;
 use crate::output::{
-    Format, counted, note_line, note_now, parse_bytes, parse_duration, print_line, result_to_stderr,
+    Format, counted, note_line, note_now, parse_bytes, parse_duration, print_line,
 };
-use crate::session::{BROKEN, LOST, gone, leak_of};
+use crate::record::{To, conclude};
+use crate::session::{LOST, gone, leak_of};
 use forebay_report::text::{bytes, si};
 
 /// Least and most time of silence.
@@ -276,7 +278,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
     let mut watches: Vec<&mut dyn Watch> = Vec::new();
     watches.extend(rows.as_mut().map(|it| it as &mut dyn Watch));
     watches.extend(report.as_mut().map(|it| it as &mut dyn Watch));
-    let summary = receive::run(
+    let record = receive::run(
         &plan,
         &stop,
         |address| {
@@ -288,60 +290,23 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<ExitCode> {
         |text| note_now(format_args!("forebay: {text}")),
         watches,
     )?;
-    for warning in &summary.warnings {
-        note_line(format_args!("forebay: warning: {warning}"));
-    }
-    match args.format {
-        // Standard output is the stream's.
-        Format::Json if to_stdout => result_to_stderr(serde_json::to_string(&summary)?),
-        Format::Json => print_line(serde_json::to_string(&summary)?),
-        Format::Text => print(&summary, to_stdout),
-    }
-    let wrongs = wrongs(&summary);
-    for wrong in &wrongs {
-        note_line(format_args!("forebay: {wrong}"));
-    }
-    let lost = summary
+    let to = To::beside(to_stdout);
+    let tables = |record: &Record<ReceiveSummary>| print(record, to_stdout);
+    let code = conclude(&record, args.format, to, tables)?;
+    let lost = record
         .schemes
         .iter()
         .any(|scheme| scheme.sent > scheme.received);
     let unwritten = |it: &SenderSummary| it.not_written.values().any(|packets| *packets > 0);
-    let lost = lost || summary.by_sender.iter().any(unwritten);
-    Ok(match summary.end {
-        _ if !summary.is_closed() || summary.is_removed() => ExitCode::from(BROKEN),
-        "ended" | "interrupted" if wrongs.is_empty() => {
-            if args.strict && lost {
-                ExitCode::from(LOST)
-            } else {
-                ExitCode::SUCCESS
-            }
-        }
-        _ => ExitCode::from(2),
+    let lost = lost || record.by_sender.iter().any(unwritten);
+    Ok(match args.strict && lost {
+        true if code == ExitCode::SUCCESS => ExitCode::from(LOST),
+        _ => code,
     })
 }
 
-/// Why the exit code is 2, in lines.
-fn wrongs(summary: &ReceiveSummary) -> Vec<String> {
-    let mut wrongs = Vec::new();
-    if summary.wrong_payloads > 0 {
-        let differ = if summary.wrong_payloads == 1 {
-            "packet differs"
-        } else {
-            "packets differ"
-        };
-        wrongs.push(format!(
-            "{} {differ} from the test stream; was a sender started with --input?",
-            summary.wrong_payloads
-        ));
-    }
-    let senders = summary.by_sender.iter();
-    let died = senders.filter(|it| it.state == "dead" && !it.sent_known);
-    wrongs.extend(died.map(|it| format!("{} died: what it sent last is not known", it.name)));
-    wrongs.extend(summary.failed.clone());
-    wrongs
-}
-
-fn print(summary: &ReceiveSummary, to_stderr: bool) {
+fn print(record: &Record<ReceiveSummary>, to_stderr: bool) {
+    let Record { envelope, summary } = record;
     let say = |line: std::fmt::Arguments<'_>| {
         if to_stderr {
             note_line(line);
@@ -418,19 +383,14 @@ fn print(summary: &ReceiveSummary, to_stderr: bool) {
         "{}: {} in {:.2} s; CPU {:.2} s; {} lost in {}; residual {} items, {} bytes",
         summary.end,
         counted(summary.windows, "window"),
-        summary.seconds,
-        summary.cpu_seconds,
+        envelope.duration_s,
+        envelope.cpu_s(),
         bytes(summary.lost_bytes as f64),
         counted(summary.lost_ranges, "range"),
-        summary.books.residual_items,
-        summary.books.residual_bytes,
+        envelope.books.residual_items,
+        envelope.books.residual_bytes,
     ));
-    if let Some(record) = &summary.record {
-        say(format_args!(
-            "The record could not be written into its directory; this is it:\n{record:#}"
-        ));
-    }
-    let closing = summary.closing_behind(gone(&summary.output_removed));
+    let closing = receive::closing(record, gone(&summary.output_removed));
     say(format_args!("{closing}"));
 }
 

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_run::Stop;
+use forebay_run::record::Record;
 use forebay_run_net::Address;
 use forebay_run_tdm::read_key;
 use forebay_run_tdm::send::{self, LaunchTimes, MessageInput, SendPlan, SendSummary};
 use forebay_run_tdm::{EmulatedClock, PORT, hops};
 
 use crate::output::{Format, counted, note_line, parse_bytes, parse_duration, print_line};
-use crate::session::{BROKEN, UNCONFIRMED, leak_of};
+use crate::record::{To, conclude};
+use crate::session::leak_of;
 use forebay_report::text::bytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -200,27 +202,19 @@ pub(crate) fn run(args: &SendArgs) -> Result<ExitCode> {
         leak: leak_of(hops::SEND)?,
         clock: args.emulate_clock,
     };
-    let summary = send::run(&plan, &stop, |text| {
+    let record = send::run(&plan, &stop, |text| {
         note_line(format_args!("forebay: {text}"))
     })?;
-    match args.format {
-        Format::Json => print_line(serde_json::to_string(&summary)?),
-        Format::Text => print(&summary),
-    }
-    if let Some(why) = summary.failed.as_ref().or(summary.why.as_ref()) {
+    let code = conclude(&record, args.format, To::Stdout, print)?;
+    let untold = record.why.as_ref();
+    if let Some(why) = untold.filter(|_| record.envelope.failed.is_none()) {
         note_line(format_args!("forebay: {why}"));
     }
-    Ok(match &summary {
-        it if !it.is_closed() => ExitCode::from(BROKEN),
-        it if it.sessions_stopped > 0 || it.failed.is_some() => ExitCode::from(2),
-        it if it.ends_unconfirmed => ExitCode::from(UNCONFIRMED),
-        it if it.stopped_early => ExitCode::from(2),
-        it if it.is_complete() => ExitCode::SUCCESS,
-        _ => ExitCode::from(2),
-    })
+    Ok(code)
 }
 
-fn print(summary: &SendSummary) {
+fn print(record: &Record<SendSummary>) {
+    let Record { envelope, summary } = record;
     let received = match (summary.received, summary.lost) {
         (Some(received), Some(lost)) => format!("{received} came, {lost} lost"),
         _ => "the receiver has not said what came".to_owned(),
@@ -271,8 +265,8 @@ fn print(summary: &SendSummary) {
         summary.clock.skew_ppb,
         summary.clock.error_ns,
         summary.lateness.p99_ns as f64 / 1e3,
-        summary.seconds,
-        summary.cpu_seconds,
+        envelope.duration_s,
+        envelope.cpu_s(),
     ));
-    print_line(summary.closing());
+    print_line(send::closing(record));
 }

@@ -44,6 +44,21 @@ fn the_record_of_each_program_has_the_keys_that_were_agreed() {
     assert_agreed("record", &TAKEN.records);
 }
 
+/// The keys that every record has, with the kinds of their values.
+const ENVELOPE: &str = "condition: text, cpu_s: object, drops: object, duration_s: float, host_counters: object, left_bytes: integer, left_items: integer, \
+    pids: object, program: text, reason: text, record_version: integer, residual_bytes: integer, residual_items: integer, run_id: text, taints: list, warnings: list";
+
+#[test]
+fn each_record_has_the_keys_that_all_have() {
+    assert!(TAKEN.records.len() >= 16);
+    for (program, keys) in &TAKEN.records {
+        for key in ENVELOPE.split(", ") {
+            assert!(keys.lines().any(|line| line == key), "{program}: {key}");
+        }
+        assert!(keys.contains("\nfailed: "), "{program}");
+    }
+}
+
 #[test]
 fn the_metrics_of_each_program_are_those_that_were_agreed() {
     assert_agreed("metrics", &TAKEN.pages);

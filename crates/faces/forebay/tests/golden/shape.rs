@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 /// Objects whose keys are data: `*` stands for any of them.
 const OPEN: [&str; 4] = ["chunks_dropped", "drops", "event_ids", "ids"];
 
 /// Lists and objects that have something in them only on some hosts, or when something went wrong: looked into where a run is made to have it.
-const NOW_AND_THEN: &str = "alarms appeared bad_payload blocks_dropped broken chunks_dropped chunks_flagged counters damage dropped dropped_by_reason \
+const NOW_AND_THEN: &str = "alarms appeared bad_payload blocks_dropped broken chunks_dropped chunks_flagged counters damage dropped \
                             dropped_bytes dropped_packets drops errors faults findings first_errors flagged hellos_refused host_counters.lost offenders parted \
                             records refused restarted silent_sources standing taints triggers_missing_ranges turned_away unconfirmed underway unknown_links \
                             unread vanished warnings";
@@ -83,4 +84,43 @@ pub(crate) fn of(value: &Value, sure: &[&str]) -> String {
     };
     let keys = shape.kinds.iter().filter(|(path, _)| !path.is_empty());
     keys.map(line).collect()
+}
+
+/// An object none of whose keys stands there twice: a key of the summary that is one of the envelope, too, would be lost in silence.
+pub(crate) struct NoKeyTwice;
+
+impl<'de> Deserialize<'de> for NoKeyTwice {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Keys).map(|()| Self)
+    }
+}
+
+struct Keys;
+
+impl<'de> Visitor<'de> for Keys {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut keys = BTreeSet::new();
+        while let Some((key, _)) = map.next_entry::<String, IgnoredAny>()? {
+            if keys.contains(&key) {
+                return Err(serde::de::Error::custom(format!(
+                    "{key:?} stands there twice"
+                )));
+            }
+            keys.insert(key);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_key_that_stands_twice_is_found() {
+    let parse = |text: &str| serde_json::from_str::<NoKeyTwice>(text);
+    assert!(parse(r#"{"a": 1, "b": {"a": 2}}"#).is_ok());
+    assert!(parse(r#"{"a": 1, "b": 2, "a": 3}"#).is_err());
 }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::agreed::Texts;
 use crate::rig::{Run, forebay, free_ports, scrape, signal, start, wait_for};
+use crate::shape::NoKeyTwice;
 use crate::{events, layout, messages, page, readout, settings, shape, small, windows};
 
 /// All of it, by the names of verbs and programs.
@@ -87,6 +88,9 @@ impl Taken {
     pub(crate) fn left(&mut self, program: &str, out: &Path, sure: &[&str]) {
         self.ledger(program, &out.join("ledger"));
         let record = std::fs::read(out.join("run.json")).unwrap();
+        if let Err(error) = serde_json::from_slice::<NoKeyTwice>(&record) {
+            panic!("the record of {program}: {error}");
+        }
         let record: Value = serde_json::from_slice(&record).unwrap();
         put(&mut self.records, program, shape::of(&record, sure));
         if let Some(plan) = record.get("plan") {

@@ -498,3 +498,29 @@ pub(crate) fn socket_drops(address: &str) -> u64 {
         .unwrap();
     line.last().unwrap().parse().unwrap()
 }
+
+/// Items that a record says were lost for this reason, at all places.
+pub(crate) fn lost(record: &Value, reason: &str) -> u64 {
+    let drops = record["drops"].as_object().unwrap();
+    let drops = drops
+        .iter()
+        .filter(|(name, _)| name.split('.').nth(1) == Some(reason));
+    drops.map(|(_, lost)| lost["items"].as_u64().unwrap()).sum()
+}
+
+/// The first taint of a record, as people are told it.
+pub(crate) fn taint(record: &Value) -> String {
+    let taint = &record["taints"][0];
+    let part = |key: &str| taint[key].as_str().unwrap().to_owned();
+    format!("{}: {}", part("kind"), part("text"))
+}
+
+/// Items lost by `place.reason`, over all owners.
+pub(crate) fn lost_by_reason(record: &Value) -> Value {
+    let mut sums = BTreeMap::<String, u64>::new();
+    for (name, lost) in record["drops"].as_object().unwrap() {
+        let reason: Vec<&str> = name.split('.').take(2).collect();
+        *sums.entry(reason.join(".")).or_default() += lost["items"].as_u64().unwrap();
+    }
+    serde_json::to_value(sums).unwrap()
+}

@@ -1,5 +1,6 @@
 //! What a mover says at the end, held against the sink's own books.
 
+use forebay_ledger::{Taint, TaintKind};
 use forebay_wire::mover::Totals;
 
 use super::TcpSink;
@@ -14,17 +15,19 @@ impl TcpSink {
         };
         if (theirs.events, theirs.bytes) != (ours.events, ours.bytes) {
             let text = format!(
-                "mover_mismatch: {} events ({} bytes) were delivered to {peer}, which took {} ({} bytes)",
+                "{} events ({} bytes) were delivered to {peer}, which took {} ({} bytes)",
                 ours.events, ours.bytes, theirs.events, theirs.bytes
             );
-            self.to_builder.report(Told::Tainted(text));
+            let taint = Taint::new(TaintKind::MoverMismatch, text);
+            self.to_builder.report(Told::Tainted(taint));
         }
         if theirs.events_lost > 0 {
             let text = format!(
-                "write_error: the mover at {peer} could not write {} events",
+                "the mover at {peer} could not write {} events",
                 theirs.events_lost
             );
-            self.to_builder.report(Told::Tainted(text));
+            let taint = Taint::new(TaintKind::WriteError, text);
+            self.to_builder.report(Told::Tainted(taint));
         }
     }
 }

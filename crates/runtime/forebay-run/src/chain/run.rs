@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Chain, MemberPlan};
-use crate::child::{Ended, Part};
+use crate::child::{BY_STDIN, Ended, Part};
 use crate::error::RunError;
 use crate::run_dir::{in_use, lock_or};
 use crate::stop::{Stop, Urgency};
@@ -57,7 +57,7 @@ pub fn run(
         .map(|((part, _), member)| {
             let ended = part.finish(HURRY_LIMIT);
             MemberEnd {
-                failed: failure(&ended, &log(directory, &member.name)),
+                failed: ended.failure(&log(directory, &member.name)),
                 ended,
                 kind: member.kind,
             }
@@ -70,16 +70,15 @@ fn log(directory: &Path, name: &str) -> PathBuf {
 }
 
 fn start(chain: &Chain, member: &MemberPlan) -> Result<Part, RunError> {
-    let words = [
-        "run".to_owned(),
-        chain.file.display().to_string(),
-        "--only".to_owned(),
-        member.name.clone(),
-        "--format".to_owned(),
-        "json".to_owned(),
-    ];
-    let log = log(&chain.directory, &member.name);
-    Part::start(&member.name, &words, Some(log), None)
+    let file = chain.file.display().to_string();
+    let words = ["run", &file, "--only", &member.name, "--format", "json"];
+    let mut words = words.map(str::to_owned).to_vec();
+    let log = Some(log(&chain.directory, &member.name));
+    if member.launch.is_empty() {
+        return Part::start(&member.name, &words, log, None);
+    }
+    words.push(BY_STDIN.to_owned());
+    Part::launch(&member.name, &member.launch, &words, log)
 }
 
 /// Waits until all have ended. The first order to end goes to those that connect to no other one; a further one, or the death of a member, to all.
@@ -111,15 +110,4 @@ fn watch(parts: &mut [(Part, bool)], stop: &Stop, tell: &mut impl FnMut(&str)) {
         }
         std::thread::sleep(LOOK);
     }
-}
-
-/// What went wrong with a member, and the last line of its log.
-fn failure(ended: &Ended, log: &Path) -> Option<String> {
-    if ended.code == Some(0) && ended.said.is_some() {
-        return None;
-    }
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let last = text.lines().last();
-    let last = last.map_or_else(String::new, |line| format!(" ({line})"));
-    Some(format!("{}: {}{last}", ended.name, ended.how))
 }

@@ -1,17 +1,20 @@
 //! The ledger of one process and where it stays.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use forebay_host::{Changes, Reading};
 use forebay_ledger::{
-    Condition, LedgerReader, Reason, RunWriter, Schema, Supervisor, Verdict, Words, audit,
-    audit_at_end,
+    Condition, LedgerReader, Reason, RunWriter, Schema, Supervisor, Taint, TaintKind, Verdict,
+    Words, audit, audit_at_end,
 };
 use forebay_sys::clock;
 use serde::Serialize;
 
 use super::RunDir;
 use crate::error::RunError;
+use crate::metrics::{MetricsServer, Shown};
+use crate::record::{Envelope, Record};
 
 /// A ledger in a run directory, or nowhere but in this process.
 pub struct KeptLedger {
@@ -22,6 +25,10 @@ pub struct KeptLedger {
     directory: Option<RunDir>,
     /// The host's counters at the start, for the record.
     host: Option<Reading>,
+    /// What the operator was told.
+    warnings: Vec<String>,
+    /// The page, where one was asked for.
+    server: Option<MetricsServer>,
 }
 
 impl std::fmt::Debug for KeptLedger {
@@ -33,7 +40,8 @@ impl std::fmt::Debug for KeptLedger {
 }
 
 impl KeptLedger {
-    /// Makes it, in the run directory `out` if there is one, with room for a record of so many sources.
+    /// Makes it, in the run directory `out` if there is one, with room for a record of so many sources. `tell` is told what an operator should know; it is in the
+    /// record, too.
     ///
     /// # Errors
     /// The directory cannot be made or written, or a live run uses it; or the schema has no place in a ledger.
@@ -42,12 +50,12 @@ impl KeptLedger {
         run_id: &str,
         out: Option<&Path>,
         sources: usize,
-        warnings: &mut Vec<String>,
+        tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
-        let mut directory = None;
+        let (mut directory, mut warnings) = (None, Vec::new());
         let (words, run) = match out {
             Some(out) => {
-                let mut made = RunDir::prepare(out, run_id, warnings)?;
+                let mut made = RunDir::prepare(out, run_id, &mut warnings)?;
                 made.reserve(schema.bytes_needed() as u64, sources)?;
                 let (words, _, run) = made.create_ledger(schema)?;
                 directory = Some(made);
@@ -61,12 +69,15 @@ impl KeptLedger {
             }
         };
         run.set_condition(Condition::Running, Reason::None);
+        warnings.iter().for_each(|warning| tell(warning));
         Ok(Self {
             words,
             run,
             began_ns: clock::monotonic_ns(),
             host: directory.is_some().then(Reading::take),
             directory,
+            warnings,
+            server: None,
         })
     }
 
@@ -84,6 +95,17 @@ impl KeptLedger {
         Ok(LedgerReader::open(&self.words)?)
     }
 
+    /// The content of its metrics page, which answers at `address` as long as the ledger lives; without an address nobody is answered.
+    ///
+    /// # Errors
+    /// The address is in use.
+    pub fn page(&mut self, address: Option<SocketAddr>) -> Result<Shown, RunError> {
+        let shown = Shown::from(self.reader()?);
+        let server = address.map(|address| MetricsServer::start(address, shown.clone()));
+        self.server = server.transpose()?;
+        Ok(shown)
+    }
+
     /// A sign of life, with how long the run has lasted by the monotonic clock.
     pub fn heartbeat(&self) {
         self.run.heartbeat(clock::realtime_ns());
@@ -94,8 +116,7 @@ impl KeptLedger {
         self.run.lasted(clock::monotonic_ns() - self.began_ns);
     }
 
-    /// Closes it, with how the run ended and why.
-    pub fn close(&mut self, condition: Condition, reason: Reason) {
+    fn close(&mut self, condition: Condition, reason: Reason) {
         self.lasted();
         self.run.finish(condition, reason, clock::realtime_ns());
     }
@@ -113,69 +134,54 @@ impl KeptLedger {
         Ok(audit_at_end(&self.reader()?.snapshot()?))
     }
 
-    /// Whether there was a run directory, and somebody removed or renamed it.
-    #[must_use]
-    pub fn is_homeless(&self) -> bool {
-        self.directory.as_ref().is_some_and(RunDir::is_gone)
-    }
-
-    /// Leaves the ledger, and the summary with the run's name as its record, in the run's directory, if there is one.
+    /// Closes it: what the audit will say of it, and what every record says. A run that ended is tainted by the first of `taints`, and by the loss of its directory.
     ///
     /// # Errors
-    /// They cannot be written there, or the summary cannot be written down.
-    pub fn keep_summary(&mut self, summary: &impl Serialize) -> Result<(), RunError> {
-        if let Some(directory) = &mut self.directory {
-            let record = Record::of(directory, self.host.as_ref(), summary);
-            let record = serde_json::to_string_pretty(&record);
-            let record = record.map_err(RunError::not_sayable("record"))?;
-            directory.keep_ledger()?;
-            directory.write_record(&record)?;
+    /// The memory is no ledger any more.
+    pub fn end(
+        &mut self,
+        condition: Condition,
+        reason: Reason,
+        mut taints: Vec<Taint>,
+    ) -> Result<(Verdict, Envelope), RunError> {
+        if let Some(gone) = self.directory.as_ref().filter(|it| it.is_gone()) {
+            let directory = gone.path().display();
+            let text = format!("{directory} was removed or renamed during the run");
+            taints.insert(0, Taint::new(TaintKind::OutputRemoved, text));
         }
-        Ok(())
-    }
-
-    /// The same; what cannot lie there, since somebody removed or renamed the directory, is the caller's to tell.
-    ///
-    /// # Errors
-    /// As of [`Self::keep_summary`].
-    pub fn keep_or_tell(&mut self, summary: &impl Serialize) -> Result<Option<Unkept>, RunError> {
-        let left = self.directory.as_mut();
-        let left = left.and_then(|it| Some((it.leave_ledger()?, it)));
-        let Some((why, directory)) = left else {
-            return self.keep_summary(summary).map(|()| None);
-        };
-        let why = format!("{why}; the record goes to standard output");
-        let record = Record::of(directory, self.host.as_ref(), summary);
-        let record = serde_json::to_value(&record).map_err(RunError::not_sayable("record"))?;
-        Ok(Some(Unkept { why, record }))
-    }
-}
-
-/// What could not be left in a run's directory.
-#[derive(Debug)]
-pub struct Unkept {
-    /// For the operator: why, and where the ledger lies.
-    pub why: String,
-    /// The run's record, which goes to standard output instead.
-    pub record: serde_json::Value,
-}
-
-/// A summary and the run that it is of: by that name the next run in the directory finds what belongs together.
-#[derive(Serialize)]
-struct Record<'a, T: Serialize> {
-    run_id: &'a str,
-    #[serde(flatten)]
-    summary: &'a T,
-    host_counters: Option<Changes>,
-}
-
-impl<'a, T: Serialize> Record<'a, T> {
-    fn of(directory: &'a RunDir, host: Option<&Reading>, summary: &'a T) -> Self {
-        Self {
-            run_id: directory.run_id(),
-            summary,
+        let (condition, reason) = Taint::taint(&taints, condition, reason);
+        self.close(condition, reason);
+        let reader = self.reader()?;
+        let snapshot = reader.snapshot()?;
+        let verdict = audit(&snapshot, Supervisor::Alive);
+        let program = snapshot.program().unwrap_or_default().to_owned();
+        let duration_s = (clock::monotonic_ns() - self.began_ns) as f64 / 1e9;
+        let host = self.host.as_ref();
+        let envelope = Envelope {
+            taints,
+            warnings: self.warnings.clone(),
             host_counters: host.map(|before| Changes::between(before, &Reading::take())),
+            ..Envelope::of_process(&program, reader.run_id(), duration_s)
+        };
+        let envelope = envelope.with(&verdict);
+        Ok((verdict, envelope))
+    }
+
+    /// Leaves the ledger and the record in the run's directory, if there is one. Where somebody removed or renamed it, the record says that it is
+    /// [`unkept`](Envelope::unkept), and warns of that.
+    ///
+    /// # Errors
+    /// They cannot be written there, or the record cannot be written down.
+    pub fn keep<S: Serialize>(&mut self, record: &mut Record<S>) -> Result<(), RunError> {
+        let Some(directory) = &mut self.directory else {
+            return Ok(());
+        };
+        if let Some(why) = directory.leave_ledger() {
+            record.envelope.leave(&why);
+            return Ok(());
         }
+        directory.keep_ledger()?;
+        directory.write_record(record)
     }
 }
 
@@ -222,12 +228,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path();
         for run_id in ["together", "after"] {
-            let mut warnings = Vec::new();
-            let mut kept = KeptLedger::open(&schema, run_id, Some(out), 1, &mut warnings).unwrap();
-            assert_eq!(warnings, Vec::<String>::new());
-            kept.close(Condition::Ended, Reason::InputEnded);
+            let mut warn = |warning: &str| panic!("{warning}");
+            let mut kept = KeptLedger::open(&schema, run_id, Some(out), 1, &mut warn).unwrap();
+            let ended = kept.end(Condition::Ended, Reason::InputEnded, Vec::new());
+            let (_, envelope) = ended.unwrap();
             let summary = std::collections::BTreeMap::from([("items", 7)]);
-            kept.keep_summary(&summary).unwrap();
+            kept.keep(&mut Record { envelope, summary }).unwrap();
         }
         let record = fs::read_to_string(out.join("run-together.json")).unwrap();
         assert!(record.contains("\"items\": 7"), "{record}");
@@ -243,7 +249,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let open = |name: &str| {
             let out = directory.path().join(name);
-            let opened = KeptLedger::open(&schema, run_id, Some(&out), 1, &mut Vec::new());
+            let opened = KeptLedger::open(&schema, run_id, Some(&out), 1, &mut |_| {});
             (opened.unwrap(), fs::read_link(out.join("ledger")).unwrap())
         };
         // Killed: nothing of it is tidied up.

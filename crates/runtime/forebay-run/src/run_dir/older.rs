@@ -5,10 +5,9 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
 use super::{LEDGER, MEMORY, MEMORY_PREFIX, RECORD, busy, open_ledger};
 use crate::error::RunError;
+use crate::record::RecordView;
 
 /// How many names are tried for one file.
 const NAMES_MAX: u32 = 10_000;
@@ -22,21 +21,6 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 pub(super) struct Older {
     /// From, to.
     moved: Vec<(PathBuf, PathBuf)>,
-}
-
-/// What a record is read for.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Record {
-    /// Of a run that builds events.
-    Events { summary: Named },
-    /// Of an end point of messaging.
-    Messages(Named),
-}
-
-#[derive(Deserialize)]
-struct Named {
-    run_id: String,
 }
 
 impl Older {
@@ -188,9 +172,9 @@ fn run_of(record: &Path) -> Option<String> {
     if fs::metadata(record).ok()?.len() > RECORD_BYTES_MAX {
         return None;
     }
-    let record: Record = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
-    let (Record::Events { summary: named } | Record::Messages(named)) = record;
-    Some(named.run_id).filter(|id| is_plain(id))
+    let record = RecordView::parse(&fs::read(record).ok()?)?;
+    let id = record.run_id()?;
+    is_plain(id).then(|| id.to_owned())
 }
 
 /// A name that nothing has.

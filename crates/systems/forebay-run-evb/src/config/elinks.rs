@@ -1,6 +1,6 @@
 //! Sources that are E-links, and how their chunks are read.
 
-use forebay_run::config::Block;
+use forebay_config::Block;
 use forebay_wire::felix::{Elink, Fid};
 
 use crate::config::sources::{SourceSettings, Sources};

@@ -1,6 +1,6 @@
 //! What a remote mover takes, held against the file that names one.
 
-use forebay_run::config::Block;
+use forebay_config::Block;
 use forebay_sink::RUN_NAME_BYTES_MAX;
 use forebay_wire::mover::{BLOCK_BYTES_MAX, SINK_BYTES_MAX};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use forebay_run::config::Block;
+use forebay_config::Block;
 use forebay_settings::{choices, settings};
 
 use crate::plan::stages::QUEUE_BYTES_MAX;

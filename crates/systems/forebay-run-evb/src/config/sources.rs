@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
+use forebay_config::Block;
 use forebay_evb::SOURCES_MAX;
-use forebay_run::config::Block;
 use forebay_run_net::Address;
 use forebay_settings::settings;
 

@@ -1,6 +1,6 @@
 //! What must agree within the sections of the stages, and between sections.
 
-use forebay_run::config::Block;
+use forebay_config::Block;
 
 use super::SinkSettings;
 use crate::plan::{BuilderPlan, Plan};

@@ -4,14 +4,15 @@
 
 mod intake;
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use forebay_ledger::{Leak, Words};
+use forebay_ledger::{Leak, Taint, TaintKind, Words};
 use forebay_link::bytes::{Address, Security};
 use forebay_run::error::RunError;
 use forebay_run::stage::{Report, StageControl};
-use forebay_run_net::{Certificates, Entry, NetError, NetSummary, Settings, Subscriber};
+use forebay_run_net::{Certificates, Entry, NetError, NetRecord, Settings, Subscriber};
 use forebay_sys::clock;
 
 use super::{DRAIN_LIMIT_NS, SLEEP};
@@ -122,25 +123,27 @@ fn serve(subscriber: &mut Subscriber, intake: &mut Intake<'_>) -> Result<(), Run
     Ok(())
 }
 
-/// What an operator should know of the way here.
-fn tell(control: &StageControl, summary: &NetSummary) {
-    let lost = summary.dropped + summary.dropped_at_peers;
+/// What an operator should know of the way here, and whether the books of this end close.
+fn tell(control: &StageControl, record: &NetRecord) {
+    let lost = record.dropped + record.dropped_at_peers;
     if lost > 0 {
-        let mut reasons = summary.dropped_by_reason.clone();
-        if summary.dropped_at_peers > 0 {
-            reasons.insert("dropped_by_publisher".into(), summary.dropped_at_peers);
+        let drops = record.envelope.drops.iter();
+        let mut reasons: BTreeMap<&str, u64> = drops
+            .map(|(name, lost)| (name.as_str(), lost.items))
+            .collect();
+        if record.dropped_at_peers > 0 {
+            reasons.insert("dropped_by_publisher", record.dropped_at_peers);
         }
         let text = format!("E-links: {lost} chunks were lost on their way here: {reasons:?}");
         control.tell(&Report::Warning(text));
     }
-    let books = summary.books;
-    for (what, items, bytes) in [
-        ("residual", books.residual_items, books.residual_bytes),
-        ("left", books.left_items, books.left_bytes),
-    ] {
-        if items > 0 || bytes > 0 {
-            let text = format!("elinks_{what}: {items} chunks, {bytes} bytes");
-            control.tell(&Report::Tainted(text));
-        }
+    let books = &record.envelope.books;
+    if !books.is_closed() {
+        let text = format!(
+            "E-links: {} chunks, {} bytes are left over, {} chunks, {} bytes are left inside",
+            books.residual_items, books.residual_bytes, books.left_items, books.left_bytes
+        );
+        let taint = Taint::new(TaintKind::Residual, text);
+        control.tell(&Report::Tainted(taint));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use forebay_ledger::{Book, GroupWriter, Leak, Tally, Words};
+use forebay_ledger::{Book, GroupWriter, Leak, Taint, TaintKind, Tally, Words};
 use forebay_link::pcap::{Capture, CaptureError, Captured, Pace};
 use forebay_ring::Producers;
 use forebay_run::error::RunError;
@@ -227,8 +227,8 @@ impl<'a> Stage<'a> {
         }
         self.producers.notify();
         if let End::Broken(error) = end {
-            self.control
-                .tell(&Report::Tainted(format!("capture_broken: {error}")));
+            let taint = Taint::new(TaintKind::CaptureBroken, error.to_string());
+            self.control.tell(&Report::Tainted(taint));
         }
         if let Some(first) = self.capture.defects().first() {
             let counters = self.capture.counters();

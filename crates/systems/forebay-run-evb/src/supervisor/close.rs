@@ -1,7 +1,9 @@
 //! The end of a run: its condition, what its books say about it, and the ledger's last place.
 
 use forebay_host::{Changes, Reading};
-use forebay_ledger::{Condition, GroupWriter, Reason, RunStatus, Snapshot, Words};
+use forebay_ledger::{
+    Condition, GroupWriter, Reason, RunStatus, Snapshot, Taint, TaintKind, Words,
+};
 use forebay_run::error::RunError;
 use forebay_run::stage::Order;
 use forebay_sink::Left;
@@ -17,18 +19,16 @@ impl Supervisor {
     /// Closes the ledger.
     pub(super) fn close(mut self) -> Result<(Self, Outcome), RunError> {
         for (role, stage) in &self.stages {
-            self.outcome
-                .cpu_seconds
-                .insert(role.name(), stage.cpu_ns as f64 / 1e9);
+            let cpu_s = stage.cpu_ns as f64 / 1e9;
+            self.outcome.cpu_s.insert(role.name().to_owned(), cpu_s);
             self.outcome.restarts.insert(role.name(), stage.restarts);
         }
         self.outcome.host = Changes::between(&self.host, &Reading::take());
         self.settle_sinks()?;
         if self.run_dir.is_gone() {
             let directory = self.run_dir.path().display();
-            self.taint(format!(
-                "output_removed: {directory} was removed or renamed during the run"
-            ));
+            let text = format!("{directory} was removed or renamed during the run");
+            self.taint(TaintKind::OutputRemoved, text);
         }
         let reason = match self.outcome.end {
             End::Limit => Reason::LimitReached,
@@ -36,13 +36,8 @@ impl Supervisor {
             End::InputEnded => Reason::InputEnded,
             End::StageLost => Reason::StageLost,
         };
-        let taint = self.outcome.taints.first().map(|text| taint_reason(text));
-        let condition = if taint.is_some() {
-            Condition::Tainted
-        } else {
-            Condition::Ended
-        };
-        self.finish(condition, taint.unwrap_or(reason));
+        let (condition, reason) = Taint::taint(&self.outcome.taints, Condition::Ended, reason);
+        self.finish(condition, reason);
         let outcome = self.outcome.clone();
         Ok((self, outcome))
     }
@@ -68,21 +63,21 @@ impl Supervisor {
         for (sink, plan) in self.plan.sinks.clone().into_iter().enumerate() {
             let name = plan.name;
             for (why, lost) in books.sinks[sink].account.losses() {
-                let condition = match why {
-                    SinkDrop::DiskFull => "disk_full",
-                    SinkDrop::WriteError => "write_error",
-                    SinkDrop::Stalled => "sink_stalled",
-                    SinkDrop::TooLong => "too_long",
+                let kind = match why {
+                    SinkDrop::DiskFull => TaintKind::DiskFull,
+                    SinkDrop::WriteError => TaintKind::WriteError,
+                    SinkDrop::Stalled => TaintKind::SinkStalled,
+                    SinkDrop::TooLong => TaintKind::TooLong,
                     // The sink itself has said so.
                     SinkDrop::PeerLost => continue,
                 };
-                self.taint_for(condition, &name, snapshot.tally(lost).0);
+                self.taint_for(kind, &name, snapshot.tally(lost).0);
             }
             let removed = snapshot.tally(books.sinks[sink].removed).0;
-            self.taint_for("output_removed", &name, removed);
+            self.taint_for(TaintKind::OutputRemoved, &name, removed);
             if matches!(plan.backpressure, Backpressure::Block { .. }) {
                 self.taint_for(
-                    "sink_stalled",
+                    TaintKind::SinkStalled,
                     &name,
                     snapshot
                         .tally(books.offers[sink].account.lost(OfferDrop::QueueFull))
@@ -94,10 +89,10 @@ impl Supervisor {
     }
 
     /// Taints the run unless the stage itself said so.
-    fn taint_for(&mut self, condition: &str, sink: &str, lost: u64) {
-        let said = |text: &String| text.starts_with(&format!("{condition}:"));
-        if lost > 0 && !self.outcome.taints.iter().any(said) {
-            self.taint(format!("{condition}: sink {sink} lost {lost} events"));
+    fn taint_for(&mut self, kind: TaintKind, sink: &str, lost: u64) {
+        let is_said = self.outcome.taints.iter().any(|it| it.kind == kind);
+        if lost > 0 && !is_said {
+            self.taint(kind, format!("sink {sink} lost {lost} events"));
         }
     }
 
@@ -193,17 +188,5 @@ impl Drop for Supervisor {
         if !self.closed && self.reader.run_status().is_ok_and(begun) {
             self.finish(Condition::Interrupted, Reason::StageLost);
         }
-    }
-}
-
-fn taint_reason(text: &str) -> Reason {
-    match text.split(':').next() {
-        Some("disk_full") => Reason::DiskFull,
-        Some("write_error" | "too_long") => Reason::WriteFailed,
-        Some("sink_stalled") => Reason::SinkStalled,
-        Some("output_removed") => Reason::OutputRemoved,
-        Some("capture_broken") => Reason::InputEnded,
-        Some("peer_lost" | "mover_mismatch") => Reason::SinkStalled,
-        _ => Reason::StageLost,
     }
 }

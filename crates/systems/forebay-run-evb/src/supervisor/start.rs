@@ -47,7 +47,9 @@ impl Supervisor {
             run: run_stage,
         };
         let worker = Worker::start(entry, &hello, &parts, self.own_processes)?;
-        self.outcome.pids.insert(role.name(), worker.pid());
+        self.outcome
+            .pids
+            .insert(role.name().to_owned(), worker.pid());
         let fresh = Stage {
             worker: None,
             started_ns: 0,

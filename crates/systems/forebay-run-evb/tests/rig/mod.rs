@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_ledger::LedgerReader;
+use forebay_run::record::Record;
 use forebay_run_evb::books::Books;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::presets;
@@ -24,7 +25,7 @@ pub(crate) fn plan(folder: &Path, sources: usize) -> Plan {
 }
 
 /// Carries `plan` out for `duration`; `send` is called once, when the sockets are bound and the stages are at work.
-pub(crate) fn run(plan: Plan, duration: Duration, send: impl FnOnce(&Plan)) -> Summary {
+pub(crate) fn run(plan: Plan, duration: Duration, send: impl FnOnce(&Plan)) -> Record<Summary> {
     let supervisor = Supervisor::open(plan, false).unwrap();
     let plan = supervisor.plan().clone();
     let mut send = Some(send);
@@ -68,6 +69,10 @@ pub(crate) fn socket() -> UdpSocket {
 }
 
 /// Items lost by this name.
-pub(crate) fn dropped(summary: &Summary, name: &str) -> u64 {
-    summary.drops.get(name).map_or(0, |lost| lost.items)
+pub(crate) fn dropped(summary: &Record<Summary>, name: &str) -> u64 {
+    summary
+        .envelope
+        .drops
+        .get(name)
+        .map_or(0, |lost| lost.items)
 }

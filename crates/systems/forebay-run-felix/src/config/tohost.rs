@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use forebay_config::{Block, ConfigFile, Document, Sections};
 use forebay_msg::Config;
 use forebay_run::chain::{Joints, Member};
-use forebay_run::config::{Block, ConfigFile, Document, Sections};
 use forebay_run_net::section::SecuritySettings;
 use forebay_run_net::{Address, Settings};
 use forebay_settings::{Settings as _, settings};
@@ -176,7 +176,7 @@ impl Member for ToHostFile {
 
 #[cfg(test)]
 mod tests {
-    use forebay_run::config::parse;
+    use forebay_config::parse;
 
     use super::*;
 

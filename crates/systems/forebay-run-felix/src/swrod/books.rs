@@ -11,11 +11,12 @@ use std::path::Path;
 
 use forebay_ledger::{
     Account, Book, Condition, Counter, GroupId, GroupWriter, HistogramId, HistogramWriter,
-    LedgerReader, Reason, Schema, SchemaBuilder, Unit, Verdict,
+    LedgerReader, Reason, Schema, SchemaBuilder, Taint, Unit,
 };
 use forebay_readout::Status;
 use forebay_readout::payload::{PerWrong, WrongKind};
 use forebay_run::error::RunError;
+use forebay_run::record::{Envelope, Record};
 use forebay_run::run_dir::KeptLedger;
 
 use super::report::SwrodReport;
@@ -101,11 +102,8 @@ impl SwrodBooks {
     ) -> Result<(Self, Option<HistogramWriter>), RunError> {
         let run_id = format!("swrod-{}", std::process::id());
         let (schema, words) = declare(&run_id, with_latency)?;
-        let mut warnings = Vec::new();
-        let ledger = KeptLedger::open(&schema, &run_id, out, 0, &mut warnings)?;
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
+        let mut warn = |warning: &str| tracing::warn!("{warning}");
+        let ledger = KeptLedger::open(&schema, &run_id, out, 0, &mut warn)?;
         let group = GroupWriter::attach(&schema, ledger.words(), words.group)?;
         let latency = match words.latency {
             Some((at, _)) => Some(HistogramWriter::attach(&schema, ledger.words(), at)?),
@@ -167,26 +165,23 @@ impl SwrodBooks {
         self.ledger.heartbeat();
     }
 
-    /// Closes them, and says what the audit says of them.
-    pub(super) fn close(&mut self, reason: Reason) -> Result<Verdict, RunError> {
-        self.ledger.close(Condition::Ended, reason);
-        self.ledger.verdict()
+    /// Closes them.
+    pub(super) fn close(
+        &mut self,
+        reason: Reason,
+        taints: Vec<Taint>,
+    ) -> Result<Envelope, RunError> {
+        Ok(self.ledger.end(Condition::Ended, reason, taints)?.1)
     }
 
     /// Leaves ledger and record in the run's directory, if there is one.
-    pub(super) fn keep(&mut self, report: &SwrodReport) -> Result<(), RunError> {
-        self.ledger.keep_summary(report)
+    pub(super) fn keep(&mut self, record: &mut Record<SwrodReport>) -> Result<(), RunError> {
+        self.ledger.keep(record)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use forebay_ledger::Closed;
-    use forebay_readout::payload::Payload;
-    use forebay_run_net::NetSummary;
-
-    use super::super::report;
-    use super::super::table::Table;
     use super::*;
 
     #[test]
@@ -236,10 +231,5 @@ mod tests {
         let expected = (11..=15).chain(20..28);
         assert!(values.eq(expected.chain([61, 62])));
         assert_eq!(shown.value(words.latency.unwrap().1), 63);
-        let table = Table::new(Payload::Generated, &[], None);
-        let (own, end_point) = (Closed::default(), NetSummary::default());
-        let report = report::make(table, true, 0, 0, own, end_point);
-        books.keep(&report).unwrap();
-        assert!(directory.path().join("run.json").exists());
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use forebay_ledger::Closed;
+use forebay_ledger::{Taint, TaintKind};
 use forebay_readout::fragments::Fragments;
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use serde::Serialize;
 
 use super::latency::LatencyReport;
@@ -48,16 +48,11 @@ pub struct SwrodReport {
     pub dropped: u64,
     /// Messages that publishers dropped, as this side was too slow, where they said it.
     pub dropped_at_peers: u64,
-    /// What the books leave over, of this side and of its end point, and what they still say to be inside: chunks that came and were not looked at included.
-    #[serde(flatten)]
-    pub books: Closed,
-    /// Processor time of this process, from its first wait to its end, in s.
-    pub cpu_seconds: f64,
     /// Why nothing was checked, when nothing came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing_came: Option<String>,
-    /// Everything else that the end point has to say.
-    pub end_point: NetSummary,
+    /// The end point's own record.
+    pub end_point: NetRecord,
 }
 
 /// What came of one E-link.
@@ -116,9 +111,7 @@ pub(super) fn make(
     mut table: Table,
     has_all: bool,
     elapsed_ns: u64,
-    cpu_ns: u64,
-    own: Closed,
-    end_point: NetSummary,
+    end_point: NetRecord,
 ) -> SwrodReport {
     let fragments = table.fragments.as_mut();
     let fragments = fragments.map(|it| FragmentReport::of(it, has_all));
@@ -147,8 +140,6 @@ pub(super) fn make(
         latency_ns: None,
         dropped: end_point.dropped,
         dropped_at_peers: end_point.dropped_at_peers,
-        books: own.with(&end_point.books),
-        cpu_seconds: cpu_ns as f64 / 1e9,
         nothing_came: None,
         end_point,
     };
@@ -186,11 +177,11 @@ impl FragmentReport {
 }
 
 impl SwrodReport {
-    /// Whether every chunk is accounted for.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        let fragments = self.fragments.is_none_or(|it| it.residual_chunks == 0);
-        self.books.is_closed() && fragments
+    /// Says that chunks are in no fragment and not lost either.
+    pub(super) fn taint(&self) -> Option<Taint> {
+        let chunks = self.fragments.map_or(0, |it| it.residual_chunks);
+        let text = format!("{chunks} chunks are in no fragment, and not lost by name");
+        (chunks != 0).then(|| Taint::new(TaintKind::Residual, text))
     }
 
     /// Whether anything was lost, came twice or came damaged. That a front end was busy is neither.

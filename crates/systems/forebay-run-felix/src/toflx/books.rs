@@ -93,7 +93,7 @@ impl Books {
         out: Option<&Path>,
         cards: usize,
         leak: Leak,
-        warnings: &mut Vec<String>,
+        tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
         let run_id = format!("toflx-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
@@ -131,7 +131,7 @@ impl Books {
             ),
         };
         let schema = schema.finish()?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, cards, warnings)?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, cards, tell)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
         Ok(Self {
             book: group.restore(),
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
-        let books = Books::open(None, 2, Leak::off(), &mut Vec::new()).unwrap();
+        let books = Books::open(None, 2, Leak::off(), &mut |_| {}).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
         forebay_testing::accounts::assert_section("to-flx", &[outline]);
     }
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn packets_have_their_size_and_those_that_leak_are_not_counted() {
         let leak = "ring:3".parse().unwrap();
-        let mut books = Books::open(None, 2, leak, &mut Vec::new()).unwrap();
+        let mut books = Books::open(None, 2, leak, &mut |_| {}).unwrap();
         assert!(!books.leaks("route"));
         books.packets(1, 5);
         books.filled(1, 5);
@@ -295,13 +295,13 @@ mod tests {
             [Untaken::CardGone, Untaken::NotTaken].map(|why| of(ring.lost(why))),
             [(0, 0), (1, 32)]
         );
-        let mut books = Books::open(None, 1, "route:1".parse().unwrap(), &mut Vec::new()).unwrap();
+        let mut books = Books::open(None, 1, "route:1".parse().unwrap(), &mut |_| {}).unwrap();
         assert!(!books.leaks("ring") && books.leaks("route") && !books.leaks("route"));
     }
 
     #[test]
     fn gauges_and_waits_are_shown_with_a_commit() {
-        let mut books = Books::open(None, 2, Leak::off(), &mut Vec::new()).unwrap();
+        let mut books = Books::open(None, 2, Leak::off(), &mut |_| {}).unwrap();
         books.fill(1, [7, 64]);
         books.opened(1);
         books.opened(1);

@@ -54,7 +54,7 @@ impl Bench {
             memory_of_reader,
             packets,
             card: Card::new(0, target, None),
-            books: Books::open(None, 1, Leak::off(), &mut Vec::new()).unwrap(),
+            books: Books::open(None, 1, Leak::off(), &mut |_| {}).unwrap(),
             _directory: directory,
         };
         bench.card.ask();

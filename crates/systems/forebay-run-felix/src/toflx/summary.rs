@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use forebay_ledger::Closed;
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use serde::Serialize;
 
 use super::books::Unwritten;
@@ -80,37 +79,10 @@ pub struct ToFlxSummary {
     pub written: u64,
     /// Packets of them.
     pub packets: u64,
-    /// What was lost, by place and reason.
-    pub drops: BTreeMap<String, u64>,
-    /// For how long full rings held senders up, in seconds.
-    pub held_up_seconds: f64,
-    /// What the books leave over, in messages and packets together, and what they still say to be inside.
-    #[serde(flatten)]
-    pub books: Closed,
-    /// How long it ran, in seconds.
-    pub seconds: f64,
-    /// CPU time of the process, in seconds.
-    pub cpu_seconds: f64,
-    /// Its process.
-    pub pid: u32,
-    /// Why it ended, if something failed.
-    pub failed: Option<String>,
+    /// For how long full rings held senders up, in s.
+    pub held_up_s: f64,
     /// The cards.
     pub cards: Vec<ToFlxCardSummary>,
-    /// The end point's own summary.
-    pub receiver: NetSummary,
-}
-
-impl ToFlxSummary {
-    /// Whether nothing is left over, and nothing left inside.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.books.is_closed()
-    }
-
-    /// Whether a card went without a farewell.
-    #[must_use]
-    pub fn lost_card(&self) -> bool {
-        self.cards.iter().any(|card| card.times_lost > 0)
-    }
+    /// The end point's own record; none where it failed.
+    pub receiver: Option<NetRecord>,
 }

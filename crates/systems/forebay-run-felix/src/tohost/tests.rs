@@ -91,19 +91,19 @@ fn what_was_done_before_a_reader_failed_is_told() {
         "[tohost]\ndirectory = {:?}\n[[devices]]\nsocket = {path:?}\ndma_buffers = [0, 1]\naddress = {address:?}\n",
         directory.path().join("out"),
     );
-    let file = forebay_run::config::parse::<ToHostFile>("tohost.toml", &text).unwrap();
+    let file = forebay_config::parse::<ToHostFile>("tohost.toml", &text).unwrap();
     let plan = file.plan(|| false).unwrap();
     let stop = Stop::of_library().unwrap();
     let tohost = std::thread::spawn(move || run(&plan, &stop, |_, _| {}, |_| {}));
     card.work(|| tohost.is_finished());
     let summary = tohost.join().unwrap().unwrap();
-    let failed = summary.failed.clone().unwrap();
+    let failed = summary.envelope.failed.clone().unwrap();
     assert!(failed.contains("index"), "{failed}");
     let ends: Vec<CardEnd> = summary.buffers.iter().map(|buffer| buffer.end).collect();
     assert_eq!(ends, [CardEnd::Failed, CardEnd::Stopped]);
     assert_eq!(summary.buffers[0].failed.as_ref(), Some(&failed));
     assert_eq!(summary.blocks, BLOCKS * BUFFERS as u64);
     assert_eq!(summary.chunks, 3 * BLOCKS * BUFFERS as u64);
-    assert_eq!(summary.drops["publish.no_subscriber"], summary.chunks);
+    assert_eq!(summary.envelope.lost("no_subscriber"), summary.chunks);
     assert!(summary.is_closed(), "{summary:?}");
 }

@@ -214,7 +214,8 @@ fn what_was_told_lost_or_removed_taints_the_end() {
         bench.stream.books.book.add_tally(lost, events, bytes);
     };
     let mut told = Bench::new();
-    told.stream.taints.push("it was told".into());
+    let taint = Taint::new(TaintKind::WriteError, "it was told");
+    told.stream.taints.push(taint);
     told.end();
     assert_eq!(told.condition(), Condition::Tainted);
 
@@ -246,11 +247,10 @@ fn a_file_or_a_ledger_that_somebody_removed_is_told() {
     let [file, ledger] = bench.stream.taints.as_slice() else {
         panic!("{:?}", bench.stream.taints)
     };
-    assert!(
-        file.starts_with("output_removed:") && file.contains(".hld"),
-        "{file}"
-    );
-    assert!(ledger.starts_with("output_removed: the ledger"), "{ledger}");
+    for (taint, word) in [(file, ".hld"), (ledger, "the ledger")] {
+        assert_eq!(taint.kind, TaintKind::OutputRemoved, "{taint}");
+        assert!(taint.text.contains(word), "{taint}");
+    }
     let removed = bench.stream.words.sink.removed;
     let snapshot = bench.stream.reader.snapshot().unwrap();
     assert_eq!(snapshot.tally(removed), (1, EVENT));

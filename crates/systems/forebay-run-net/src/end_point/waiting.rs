@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_sys::clock;
 
-use super::{Delivered, EndPoint, NetSummary, Role, SLEEP_NS, Viewed};
+use super::{Delivered, EndPoint, NetRecord, Role, SLEEP_NS, Viewed};
 use crate::connection::Connection;
 use crate::dial::Dial;
 use crate::entrance::Entrance;
@@ -47,7 +47,7 @@ impl<R: Role> EndPoint<R> {
         &mut self,
         limit: Duration,
         on: &mut impl FnMut(Delivered<'_>),
-    ) -> Result<NetSummary, NetError> {
+    ) -> Result<NetRecord, NetError> {
         let mut copier = std::mem::take(&mut self.copier);
         self.finish(limit, &mut |viewed| copier.deliver(viewed, on))
     }

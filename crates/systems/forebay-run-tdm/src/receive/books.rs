@@ -22,19 +22,22 @@
 //! A heap is in `heaps` when a piece of it was taken off the queue. Of what a writer that was given up never took nobody knows how many heaps it is: it is
 //! lost as packets, in `write`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Condition, Counter, GroupWriter, Leak, LedgerReader, LinkSpec, OneOf, Reason,
-    Schema, SchemaBuilder, Tally, Unit, Verdict, reasons,
+    Account, Book, Condition, Counter, GroupWriter, Leak, LinkSpec, OneOf, Reason, Schema,
+    SchemaBuilder, Taint, Tally, Unit, Verdict, reasons,
 };
 use forebay_run::error::RunError;
+use forebay_run::record::{Envelope, Record};
 use forebay_run::removed::Removed;
-use forebay_run::run_dir::{KeptLedger, Unkept};
+use forebay_run::run_dir::KeptLedger;
 use forebay_sys::gso::{DATAGRAM_BYTES, MERGED_DATAGRAMS_MAX};
 use forebay_tdm::came::Came;
 use forebay_tdm::receiver::{Arrival, Dropped, LossCause, Row};
 
+use super::ReceiveSummary;
 use super::heaps::HeapTally;
 use super::streams::{WriteDrop, Written};
 use super::writer::{Ended, Given, Sum, WriterBooks, WriterWords};
@@ -108,7 +111,7 @@ impl Books {
         senders: u16,
         is_merged: bool,
         leak: Leak,
-        warnings: &mut Vec<String>,
+        tell: &mut dyn FnMut(&str),
     ) -> Result<(Self, WriterBooks), RunError> {
         let run_id = format!("tdm-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
@@ -160,7 +163,7 @@ impl Books {
         ];
         let queue = queue.map(|(name, help)| schema.gauge(group, name, "", help));
         let schema = schema.finish()?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, places, warnings)?;
+        let ledger = KeptLedger::open(&schema, &run_id, out, places, tell)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
         let far = WriterBooks::open(&schema, ledger.words(), writer.clone(), leak.clone())?;
         let books = Self {
@@ -367,9 +370,9 @@ impl Books {
         self.ledger.heartbeat();
     }
 
-    /// For whoever shows them.
-    pub(super) fn reader(&self) -> Result<LedgerReader, RunError> {
-        self.ledger.reader()
+    /// Answers Prometheus at an address.
+    pub(super) fn page(&mut self, address: Option<SocketAddr>) -> Result<(), RunError> {
+        self.ledger.page(address).map(|_| ())
     }
 
     /// Closes them; what the audit will say.
@@ -377,22 +380,18 @@ impl Books {
         &mut self,
         condition: Condition,
         reason: Reason,
-    ) -> Result<Verdict, RunError> {
-        self.ledger.close(condition, reason);
-        self.ledger.verdict()
+        taints: Vec<Taint>,
+    ) -> Result<(Verdict, Envelope), RunError> {
+        self.ledger.end(condition, reason, taints)
     }
 
-    /// What is gone of the files, as the books were last shown, and whether the directory of the record is.
-    pub(super) fn is_removed(&self) -> Result<(Removed, bool), RunError> {
-        let removed = Removed::of(&self.reader()?.snapshot()?);
-        Ok((removed, self.ledger.is_homeless()))
+    /// What is gone of the files, as the books were last shown.
+    pub(super) fn removed_output(&self) -> Result<Removed, RunError> {
+        Ok(Removed::of(&self.ledger.reader()?.snapshot()?))
     }
 
-    pub(super) fn keep(
-        &mut self,
-        summary: &impl serde::Serialize,
-    ) -> Result<Option<Unkept>, RunError> {
-        self.ledger.keep_or_tell(summary)
+    pub(super) fn keep(&mut self, record: &mut Record<ReceiveSummary>) -> Result<(), RunError> {
+        self.ledger.keep(record)
     }
 }
 

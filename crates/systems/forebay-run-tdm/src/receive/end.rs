@@ -5,8 +5,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use forebay_ledger::{Condition, Reason};
+use forebay_run::record::Record;
 use forebay_run::{Stop, Urgency};
-use forebay_tdm::receiver::{PeerState, PeerTotals, Phase};
+use forebay_tdm::receiver::{PeerTotals, Phase};
 use forebay_wire::tdm::EndReason;
 
 use super::super::TdmError;
@@ -51,18 +52,25 @@ impl<'a> Patience<'a> {
 }
 
 /// Record and ledger go to a directory that may not answer: where it does not, the ledger stays in memory.
-fn keep_or_leave(mut books: Books, summary: &mut ReceiveSummary) {
+fn keep_or_leave(mut books: Books, record: &mut Record<ReceiveSummary>) {
     let (done, kept) = channel();
-    let record = summary.clone();
-    std::thread::spawn(move || done.send(books.keep(&record)));
+    let mut own = record.clone();
+    std::thread::spawn(move || {
+        let kept = books.keep(&mut own).map_err(|error| error.to_string());
+        // Who waited may have gone.
+        let _ = done.send(kept.map(|()| own.envelope));
+    });
     let failed = match kept.recv_timeout(KEEP) {
-        Ok(Ok(None)) => return,
-        Ok(Ok(Some(unkept))) => return summary.not_kept(unkept),
-        Ok(Err(error)) => error.to_string(),
+        Ok(Ok(envelope)) => {
+            record.envelope = envelope;
+            return;
+        }
+        Ok(Err(error)) => error,
         Err(_) => "the directory of the record does not answer: the record is not there, and the ledger stays in memory until the next run of any program can bring it home".to_owned(),
     };
-    let before = summary.failed.take();
-    summary.failed = Some(before.map_or(failed.clone(), |before| format!("{before}; {failed}")));
+    let before = record.envelope.failed.take();
+    let all = before.map_or(failed.clone(), |before| format!("{before}; {failed}"));
+    record.envelope.failed = Some(all);
 }
 
 impl Work<'_> {
@@ -70,9 +78,8 @@ impl Work<'_> {
         mut self,
         plan: &ReceivePlan,
         worked: Result<(), TdmError>,
-        begun: Instant,
         stop: &Stop,
-    ) -> Result<ReceiveSummary, TdmError> {
+    ) -> Result<Record<ReceiveSummary>, TdmError> {
         if let Err(error) = worked {
             self.failed.get_or_insert(error.to_string());
         }
@@ -111,44 +118,37 @@ impl Work<'_> {
         self.sums.lost_ranges += ended.unwritten.1;
         self.books.queue(self.writer.bytes());
         self.books.commit(self.writer.sums());
-        let (removed, is_homeless) = self.books.is_removed()?;
-        let (condition, reason) = match self.verdict(plan, stop.is_asked()) {
-            (Condition::Ended, _) if removed.any() || is_homeless => {
-                (Condition::Tainted, Reason::OutputRemoved)
-            }
-            other => other,
+        let host = summary::Host {
+            plan,
+            wrong: ended.wrong,
+            heaps: ended.heaps,
+            handed_on: ended.handed_on,
+            not_written: not_written(&ended.written, self.books.missed_by_sender()),
+            output_removed: self.books.removed_output()?,
+            stalls: self.stalls.summary(),
+            grants_held: self.receiver.grants_held(),
+            queue_bytes: self.writer.bytes(),
+            refused: self.outbound.refused + self.receiver.unsent(),
+            lines_untold: self.lines_untold,
+            wall_clock_steps: self.clock.steps(),
         };
-        let verdict = self.books.close(condition, reason)?;
-        let mut summary = summary::of(
-            &self.receiver,
-            &self.sums,
-            verdict.closed_books(),
-            summary::Host {
-                plan,
-                wrong: ended.wrong,
-                heaps: ended.heaps,
-                handed_on: ended.handed_on,
-                not_written: not_written(&ended.written, self.books.missed_by_sender()),
-                output_removed: removed,
-                stalls: self.stalls.summary(),
-                grants_held: self.receiver.grants_held(),
-                queue_bytes: self.writer.bytes(),
-                refused: self.outbound.refused + self.receiver.unsent(),
-                lines_untold: self.lines_untold,
-                wall_clock_steps: self.clock.steps(),
-                seconds: begun.elapsed().as_secs_f64(),
-                failed: self.failed.clone(),
-            },
-        );
-        if is_given_up {
-            keep_or_leave(self.books, &mut summary);
-        } else {
-            self.outputs.conclude(&mut summary, &verdict.balance);
-            if let Some(unkept) = self.books.keep(&summary)? {
-                summary.not_kept(unkept);
-            }
+        let summary = summary::of(&self.receiver, &self.sums, host);
+        let (condition, reason) = self.verdict(plan, stop.is_asked());
+        let taints = summary.taints(self.failed.as_deref());
+        let (verdict, mut envelope) = self.books.close(condition, reason, taints)?;
+        let handed_on = summary.by_sender.iter();
+        for handed_on in handed_on.filter_map(|sender| sender.handed_on.as_ref()) {
+            envelope.include(&handed_on.envelope, |_| false);
         }
-        Ok(summary)
+        envelope.failed = summary.failed(self.failed.as_deref());
+        let mut record = Record { envelope, summary };
+        if is_given_up {
+            keep_or_leave(self.books, &mut record);
+        } else {
+            self.outputs.conclude(&mut record, &verdict.balance);
+            self.books.keep(&mut record)?;
+        }
+        Ok(record)
     }
 
     /// How the session ended, for whoever finds its books.
@@ -161,14 +161,10 @@ impl Work<'_> {
             };
             return (Condition::Interrupted, reason);
         }
-        let is_untold = |peer: &PeerTotals| peer.state == PeerState::Dead && !peer.sent_is_known();
-        let mut peers = self.receiver.peers();
         match self.receiver.phase() {
             Phase::Over(EndReason::Complete) => (Condition::Ended, Reason::InputEnded),
-            // Who is silent has not told its totals: nobody knows what it sent last.
-            Phase::Over(_) if peers.any(is_untold) => (Condition::Tainted, Reason::ConnectionLost),
             Phase::Over(EndReason::Interrupted) => (Condition::Ended, Reason::Requested),
-            Phase::Over(EndReason::Failed) => (Condition::Tainted, Reason::ConnectionLost),
+            Phase::Over(EndReason::Failed) => (Condition::Ended, Reason::ConnectionLost),
             // It was left while windows were open.
             _ if stopped => (Condition::Interrupted, Reason::Requested),
             _ => (Condition::Interrupted, Reason::ConnectionLost),

@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 
 use forebay_ledger::{DropReason, OneOf, PerReason, reasons};
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use forebay_sys::watched::WatchedFile;
 use forebay_tdm::heaps::{Event, Heap, Joiner, Why};
 
@@ -326,7 +326,7 @@ impl HeapStream {
     }
 
     /// Nothing more comes; `heaps` were sent, if its sender has said so. What the end of messaging has to say, where there is one.
-    pub(super) fn finish(&mut self, heaps: Option<u64>) -> Option<NetSummary> {
+    pub(super) fn finish(&mut self, heaps: Option<u64>) -> Option<NetRecord> {
         self.joiner.finish(heaps);
         self.settle();
         self.flush();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_ledger::Balance;
+use forebay_run::record::Record;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 
@@ -91,11 +92,11 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// The books are closed: what tells of them is written, and its failure goes into the summary.
-    pub(super) fn conclude(&mut self, summary: &mut ReceiveSummary, balance: &Balance) {
+    /// The books are closed: what tells of them is written, and its failure goes into the record.
+    pub(super) fn conclude(&mut self, record: &mut Record<ReceiveSummary>, balance: &Balance) {
         for watch in &mut self.watches {
-            if let Err(error) = watch.finish(summary, balance) {
-                summary.failed.get_or_insert(error);
+            if let Err(error) = watch.finish(record, balance) {
+                record.envelope.failed.get_or_insert(error);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use forebay_run::whole_file::BeginError;
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use forebay_sys::watched;
 use forebay_tdm::ordered::Ordered;
 use forebay_tdm::pattern;
@@ -48,7 +48,7 @@ pub(super) struct Streams {
     pub(super) wrong: u64,
     /// What has become of heaps of each sender, until the books ask; and what messaging had to say at the end.
     heaps: Vec<HeapTally>,
-    pub(super) handed_on: Vec<Option<NetSummary>>,
+    pub(super) handed_on: Vec<Option<NetRecord>>,
     /// The first thing that failed of starts that are over.
     failed: Option<String>,
     /// What somebody did to files, until it is asked for.

@@ -5,10 +5,9 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use forebay_ledger::{Closed, DropReason, OneOf};
+use forebay_ledger::{DropReason, OneOf, Taint, TaintKind};
 use forebay_run::removed::Removed;
-use forebay_run::run_dir::Unkept;
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use forebay_sys::watched::OUTPUT_REMOVED;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::{Lost, PeerTotals, Phase, Receiver, Row};
@@ -19,6 +18,7 @@ use serde::Serialize;
 use super::heaps::HeapTally;
 use super::{ReceivePlan, StallSummary};
 pub use senders::SenderSummary;
+pub use words::closing;
 
 /// Longest time that the histograms tell apart, in ns.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -172,24 +172,9 @@ pub struct ReceiveSummary {
     pub lines_untold: u64,
     /// How often somebody has set the wall clock here.
     pub wall_clock_steps: u64,
-    /// What the books leave over or inside, in items and in bytes.
-    #[serde(flatten)]
-    pub books: Closed,
-    /// How long it ran, in seconds.
-    pub seconds: f64,
-    /// CPU time, in seconds.
-    pub cpu_seconds: f64,
-    /// What failed.
-    pub failed: Option<String>,
     /// What was written, and went with files that somebody removed or cut.
     #[serde(skip_serializing_if = "Removed::is_none")]
     pub output_removed: Removed,
-    /// What the operator should know.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-    /// The record, where it could not be written into its directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub record: Option<serde_json::Value>,
 }
 
 /// What a number of packets that the socket dropped is worth where datagrams are merged.
@@ -214,25 +199,56 @@ impl ReceiveSummary {
         (!is_known).then(|| format!("socket_overflow is a lower bound: {LOWER_BOUND}."))
     }
 
-    /// Whether somebody removed what was written, or the directory of the record.
-    #[must_use]
-    pub fn is_removed(&self) -> bool {
-        let failed = self.failed.as_ref();
-        let of_whole_file = failed.is_some_and(|why| why.contains(OUTPUT_REMOVED));
-        self.output_removed.any() || self.record.is_some() || of_whole_file
+    /// What a user of the data must know; `failed` is what failed here.
+    pub(super) fn taints(&self, failed: Option<&str>) -> Vec<Taint> {
+        let schemes = self.schemes.iter().map(|scheme| scheme.residual_items);
+        let heaps = |it: &SenderSummary| it.heaps.as_ref().map_or(0, |it| it.residual_items);
+        let heaps = self.by_sender.iter().map(heaps).map(i64::unsigned_abs);
+        let left: u64 = schemes.chain(heaps).sum();
+        let mut taints = Vec::new();
+        if left > 0 {
+            let text = format!("{left} packets or heaps were neither written nor lost by name");
+            taints.push(Taint::new(TaintKind::Residual, text));
+        }
+        let of_whole_file = failed.filter(|why| why.contains(OUTPUT_REMOVED));
+        if self.output_removed.any() || of_whole_file.is_some() {
+            let text = of_whole_file.unwrap_or("what was written is gone");
+            taints.push(Taint::new(TaintKind::OutputRemoved, text));
+        }
+        // Who is silent has not told its totals: nobody knows what it sent last.
+        let lost = self.lost_senders().next();
+        if lost.is_some() || self.end == "incomplete" {
+            let text = lost.unwrap_or_else(|| "a sender was lost".to_owned());
+            taints.push(Taint::new(TaintKind::PeerLost, text));
+        }
+        taints
     }
 
-    pub(super) fn not_kept(&mut self, unkept: Unkept) {
-        self.warnings.push(unkept.why);
-        self.record = Some(unkept.record);
+    fn lost_senders(&self) -> impl Iterator<Item = String> {
+        let died = self.by_sender.iter();
+        let died = died.filter(|it| it.state == "dead" && !it.sent_known);
+        died.map(|it| format!("{} died: what it sent last is not known", it.name))
     }
 
-    /// Whether nothing is left over, and nothing inside.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.books.is_closed()
-            && self.schemes.iter().all(|scheme| scheme.residual_items == 0)
-            && self.by_sender.iter().all(SenderSummary::is_closed)
+    /// Why it did not do its work.
+    pub(super) fn failed(&self, failed: Option<&str>) -> Option<String> {
+        let mut all = Vec::new();
+        if self.wrong_payloads > 0 {
+            let differ = match self.wrong_payloads {
+                1 => "packet differs",
+                _ => "packets differ",
+            };
+            all.push(format!(
+                "{} {differ} from the test stream; was a sender started with --input?",
+                self.wrong_payloads
+            ));
+        }
+        all.extend(self.lost_senders());
+        all.extend(failed.map(str::to_owned));
+        if all.is_empty() && !matches!(self.end, "ended" | "interrupted") {
+            all.push(format!("the session is {}", self.end));
+        }
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
@@ -240,7 +256,7 @@ pub(super) struct Host<'a> {
     pub(super) plan: &'a ReceivePlan,
     pub(super) wrong: u64,
     pub(super) heaps: Vec<HeapTally>,
-    pub(super) handed_on: Vec<Option<NetSummary>>,
+    pub(super) handed_on: Vec<Option<NetRecord>>,
     /// By sender and reason.
     pub(super) not_written: Vec<BTreeMap<&'static str, u64>>,
     pub(super) output_removed: Removed,
@@ -250,8 +266,6 @@ pub(super) struct Host<'a> {
     pub(super) refused: u64,
     pub(super) lines_untold: u64,
     pub(super) wall_clock_steps: u64,
-    pub(super) seconds: f64,
-    pub(super) failed: Option<String>,
 }
 
 /// A plan in one line.
@@ -289,12 +303,7 @@ fn by_cause(lost: &Lost) -> BTreeMap<&'static str, u64> {
         .collect()
 }
 
-pub(super) fn of(
-    receiver: &Receiver,
-    sums: &Sums,
-    books: Closed,
-    host: Host<'_>,
-) -> ReceiveSummary {
+pub(super) fn of(receiver: &Receiver, sums: &Sums, host: Host<'_>) -> ReceiveSummary {
     let end = match receiver.phase() {
         Phase::Over(EndReason::Complete) => "ended",
         Phase::Over(EndReason::Interrupted) => "interrupted",
@@ -341,13 +350,7 @@ pub(super) fn of(
         lines_untold: host.lines_untold,
         hellos_unanswered: receiver.hellos_unanswered(),
         wall_clock_steps: host.wall_clock_steps,
-        books,
-        seconds: host.seconds,
-        cpu_seconds: forebay_sys::clock::process_cpu_ns() as f64 / 1e9,
-        failed: host.failed,
         output_removed: host.output_removed,
-        warnings: Vec::new(),
-        record: None,
     }
 }
 

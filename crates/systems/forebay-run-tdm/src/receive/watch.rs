@@ -1,6 +1,7 @@
 //! Whoever is told what happens in a session: files and pictures that are made of it elsewhere.
 
 use forebay_ledger::Balance;
+use forebay_run::record::Record;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 
@@ -44,5 +45,5 @@ pub trait Watch {
     ///
     /// # Errors
     /// A file cannot be written.
-    fn finish(&mut self, summary: &ReceiveSummary, balance: &Balance) -> Result<(), String>;
+    fn finish(&mut self, record: &Record<ReceiveSummary>, balance: &Balance) -> Result<(), String>;
 }

@@ -13,15 +13,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use forebay_ledger::{
-    Account, Book, Closed, Condition, Counter, GroupWriter, Leak, Reason, SchemaBuilder, Tally,
+    Account, Book, Condition, Counter, GroupWriter, Leak, Reason, SchemaBuilder, Taint, Tally,
     Unit, reasons,
 };
 use forebay_run::error::RunError;
-use forebay_run::metrics::{MetricsServer, Shown};
+use forebay_run::record::{Envelope, Record};
 use forebay_run::run_dir::KeptLedger;
 use forebay_sys::gso::SEGMENTS_MAX;
 use forebay_tdm::sender::{Sender, Sent};
 
+use super::SendSummary;
 use super::input::HeapsSent;
 
 /// Books are shown so often, in ns.
@@ -63,7 +64,6 @@ pub(super) struct Books {
     counted_heaps: HeapsSent,
     committed_ns: u64,
     leak: Leak,
-    _metrics: Option<MetricsServer>,
 }
 
 /// A sender may have a name that no owner of accounts may have: what a label of metrics cannot hold is an underscore there.
@@ -81,7 +81,7 @@ impl Books {
         out: Option<&Path>,
         metrics: Option<SocketAddr>,
         leak: Leak,
-        warnings: &mut Vec<String>,
+        tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
         let run_id = format!("tdm-send-{}", std::process::id());
         let name = &owner(name);
@@ -98,10 +98,9 @@ impl Books {
         let help = "Packets that went with a later window";
         let carried = schema.counter(group, "packets_carried", name, help);
         let schema = schema.finish()?;
-        let ledger = KeptLedger::open(&schema, &run_id, out, 1, warnings)?;
+        let mut ledger = KeptLedger::open(&schema, &run_id, out, 1, tell)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
-        let shown = Shown::from(ledger.reader()?);
-        let server = metrics.map(|address| MetricsServer::start(address, shown));
+        ledger.page(metrics)?;
         Ok(Self {
             book: group.restore(),
             group,
@@ -117,7 +116,6 @@ impl Books {
             counted_heaps: HeapsSent::default(),
             committed_ns: 0,
             leak,
-            _metrics: server.transpose()?,
         })
     }
 
@@ -207,7 +205,8 @@ impl Books {
         sender: &Sender,
         heaps: Option<HeapsSent>,
         (condition, reason): (Condition, Reason),
-    ) -> Result<Closed, RunError> {
+        taints: Vec<Taint>,
+    ) -> Result<Envelope, RunError> {
         self.withdraw();
         if let Some(heaps) = heaps {
             self.heaps(heaps.came, heaps.sent, 0);
@@ -215,12 +214,11 @@ impl Books {
             self.book.add_tally(place, heaps.not_sent, 0);
         }
         self.commit(sender);
-        self.ledger.close(condition, reason);
-        Ok(self.ledger.verdict()?.closed_books())
+        Ok(self.ledger.end(condition, reason, taints)?.1)
     }
 
-    pub(super) fn keep(&mut self, summary: &impl serde::Serialize) -> Result<(), RunError> {
-        self.ledger.keep_summary(summary)
+    pub(super) fn keep(&mut self, record: &mut Record<SendSummary>) -> Result<(), RunError> {
+        self.ledger.keep(record)
     }
 }
 
@@ -239,7 +237,7 @@ mod tests {
 
     fn open(leak: &str) -> Books {
         let leak = Leak::parse(leak, crate::hops::SEND).unwrap();
-        Books::open("north", None, None, leak, &mut Vec::new()).unwrap()
+        Books::open("north", None, None, leak, &mut |_| {}).unwrap()
     }
 
     fn lines(books: &mut Books) -> Vec<forebay_ledger::AccountLine> {
@@ -305,7 +303,7 @@ mod tests {
     fn windows_are_counted_once_and_the_page_is_brought_up_to_date_in_time() {
         let directory = tempfile::tempdir().unwrap();
         let (out, leak) = (Some(directory.path()), Leak::off());
-        let mut books = Books::open("north", out, None, leak, &mut Vec::new()).unwrap();
+        let mut books = Books::open("north", out, None, leak, &mut |_| {}).unwrap();
         let reader = books.ledger.reader().unwrap();
         let shown = |books: &Books| {
             let snapshot = reader.snapshot().unwrap();
@@ -353,15 +351,12 @@ mod tests {
         assert_eq!(reader.snapshot().unwrap().tally(made), (0, 0));
         books.tend(begin + COMMIT_NS, &sender);
         assert_eq!(reader.snapshot().unwrap().tally(made), (1, 50));
-        books.keep(&serde_json::json!({})).unwrap();
-        assert!(directory.path().join("run.json").exists());
     }
 
     #[test]
     fn a_sender_of_any_name_has_books() {
         for name in ["north", "a<b>&\"c\"", "C:\\data", "Süd 7", &"é".repeat(32)] {
-            let mut warnings = Vec::new();
-            let books = Books::open(name, None, None, Leak::default(), &mut warnings).unwrap();
+            let books = Books::open(name, None, None, Leak::default(), &mut |_| {}).unwrap();
             let snapshot = books.ledger.reader().unwrap().snapshot().unwrap();
             assert_eq!(snapshot.balance().residual_items, 0, "{name}");
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::input::{Input as Waited, wait_input};
 use forebay_tdm::heaps::{Cutter, Heap};
@@ -74,7 +74,7 @@ pub struct HeapsSent {
 #[derive(Default)]
 pub(super) struct Ended {
     pub(super) heaps: Option<HeapsSent>,
-    pub(super) messages: Option<NetSummary>,
+    pub(super) messages: Option<NetRecord>,
 }
 
 impl Input {

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use forebay_ledger::Closed;
-use forebay_run_net::NetSummary;
+use forebay_ledger::{Taint, TaintKind};
+use forebay_run_net::NetRecord;
 use forebay_sys::clock;
 use forebay_sys::gso::GsoMode;
 use forebay_sys::socket;
@@ -132,40 +132,52 @@ pub struct SendSummary {
     pub cpus_may_sleep: Option<String>,
     /// Clocks.
     pub clock: ClockSummary,
-    /// How long it ran, in seconds.
-    pub seconds: f64,
-    /// CPU time, in seconds.
-    pub cpu_seconds: f64,
-    /// What its own books leave over or inside, in packets and heaps, and in bytes.
-    #[serde(flatten)]
-    pub books: Closed,
     /// Heaps, where its input are messages that keep their boundaries.
     pub heaps: Option<HeapsSent>,
     /// What the end of messaging has to say, where its input are messages.
-    pub messages: Option<NetSummary>,
+    pub messages: Option<NetRecord>,
     /// Somebody asked for the end while it waited for a receiver, or for the start of a session, and it was not to repeat.
     pub stopped_early: bool,
-    /// It ended without knowing what came of packets that it sent.
-    #[serde(skip)]
-    pub ends_unconfirmed: bool,
-    /// What failed.
-    pub failed: Option<String>,
 }
 
 impl SendSummary {
-    /// Whether nothing is left over or inside: of its own books, of what receivers told, and of messages that it took.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.books.is_closed()
-            && self.sessions_residual_items.is_none_or(|left| left == 0)
-            && self.messages.as_ref().is_none_or(NetSummary::is_closed)
+    /// What a user of the data must know.
+    pub(super) fn taints(&self, sender: &Sender) -> Vec<Taint> {
+        let mut taints = Vec::new();
+        if let Some(left) = self.sessions_residual_items.filter(|left| *left > 0) {
+            let text = format!("{left} packets neither came nor were lost, by what receivers say");
+            taints.push(Taint::new(TaintKind::Residual, text));
+        }
+        let (sessions, packets) = (self.sessions_unconfirmed, self.packets_unconfirmed);
+        let text = format!("what came of {packets} packets of {sessions} sessions is not known");
+        if sender.ends_unconfirmed() {
+            taints.push(Taint::new(TaintKind::Unconfirmed, text));
+        } else if sessions > 0 {
+            // A stream that went on at another receiver, and is not all confirmed.
+            taints.push(Taint::new(TaintKind::PeerLost, text));
+        }
+        taints
+    }
+
+    /// Why it did not do its work, apart from its input: that it knows only what it sent is no failure.
+    pub(super) fn failed(&self, sender: &Sender) -> Option<String> {
+        let is_whole = matches!(self.end, "ended" | "interrupted") && !self.stopped_early;
+        let is_well = is_whole || sender.ends_unconfirmed();
+        let stopped = self.sessions_stopped > 0;
+        let why = self.why.clone().unwrap_or_else(|| match stopped {
+            true => format!(
+                "{} sessions were ended by their receiver",
+                self.sessions_stopped
+            ),
+            false => self.end.to_owned(),
+        });
+        (stopped || !is_well).then_some(why)
     }
 
     /// Whether it sent all it had in each session, and the receiver said so of the last one. Of those before it the receiver may have died: the stream went on.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let has_ended = matches!(self.end, "ended" | "interrupted");
-        self.failed.is_none() && has_ended && self.sessions_stopped == 0
+        matches!(self.end, "ended" | "interrupted") && self.sessions_stopped == 0
     }
 }
 
@@ -180,10 +192,7 @@ pub(super) struct Host {
     pub(super) mode: GsoMode,
     pub(super) datagrams_in_vain: u64,
     pub(super) network_errors: u64,
-    pub(super) seconds: f64,
-    pub(super) failed: Option<String>,
     pub(super) hardware: String,
-    pub(super) books: Closed,
     pub(super) input: Ended,
 }
 
@@ -363,13 +372,8 @@ pub(super) fn of(sender: &Sender, local: &LocalClock, truth: &Truth, host: Host)
                 .filter(|found| found.synchronised)
                 .map(|found| found.error_max_ns),
         },
-        seconds: host.seconds,
-        cpu_seconds: clock::process_cpu_ns() as f64 / 1e9,
-        books: host.books,
         heaps: host.input.heaps,
         messages: host.input.messages,
         stopped_early: sender.was_stopped_early(),
-        ends_unconfirmed: sender.ends_unconfirmed(),
-        failed: host.failed,
     }
 }

@@ -1,22 +1,27 @@
 //! The last words of a sender.
 
 use forebay_ledger::last_words;
+use forebay_run::record::Record;
 use forebay_run::words::part_of;
 
 use super::SendSummary;
 
+/// What was lost and what nobody knows of, and then whether all of it is accounted for.
+#[must_use]
+pub fn closing(record: &Record<SendSummary>) -> String {
+    if record.is_closed() {
+        return record.summary.closing();
+    }
+    let books = &record.envelope.books;
+    let over = record.sessions_residual_items.unwrap_or(0) + books.residual_items;
+    format!(
+        "THE BOOKS DO NOT CLOSE: {over} packets or heaps and {} bytes are left over; {} and {} bytes are left inside.",
+        books.residual_bytes, books.left_items, books.left_bytes
+    )
+}
+
 impl SendSummary {
-    /// What was lost and what nobody knows of, and then whether all of it is accounted for.
-    #[must_use]
-    pub fn closing(&self) -> String {
-        if !self.is_closed() {
-            let books = &self.books;
-            let over = self.sessions_residual_items.unwrap_or(0) + books.residual_items;
-            return format!(
-                "THE BOOKS DO NOT CLOSE: {over} packets or heaps and {} bytes are left over; {} and {} bytes are left inside.",
-                books.residual_bytes, books.left_items, books.left_bytes
-            );
-        }
+    fn closing(&self) -> String {
         let mut said = Vec::new();
         if self.packets == 0 {
             said.push("Nothing was sent".to_owned());

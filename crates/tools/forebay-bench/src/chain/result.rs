@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_ledger::Verdict;
+use forebay_run::record::Record;
 use forebay_run_evb::plan::Memory;
 use forebay_run_evb::summary::Summary;
 
@@ -80,7 +81,7 @@ impl Measured {
     pub(super) fn of(
         setup: &Setup,
         probe: &Probe<'_>,
-        summary: &Summary,
+        summary: &Record<Summary>,
         verdict: &Verdict,
         events_sent: u64,
     ) -> Self {
@@ -126,7 +127,10 @@ impl Measured {
                 f64::NAN
             },
             drops: by_reason(verdict),
-            residual: [summary.books.residual_items, summary.books.residual_bytes],
+            residual: [
+                summary.envelope.books.residual_items,
+                summary.envelope.books.residual_bytes,
+            ],
             offered_hz,
             offered_bytes_per_s: offered_hz * setup.event_bytes(),
             built_hz,

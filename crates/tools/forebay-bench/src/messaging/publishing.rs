@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_run::Stop;
-use forebay_run_net::{Address, Entry, NetSummary, Publisher, Settings, Slow, Subscriber};
+use forebay_run_net::{Address, Entry, Publisher, Settings, Slow, Subscriber, absorb};
 use forebay_sys::clock;
 
 use super::sending::{CLOCK_EVERY, TAG};
@@ -189,13 +189,18 @@ pub(super) fn subscribe(plan: &PerfPlan, stop: &Stop) -> Result<PerfResult, NetE
     // Kept, so that reading every byte is not optimized away.
     std::hint::black_box(read);
     let why = subscribers.first().map(Subscriber::trouble);
-    let mut end_point = NetSummary::default();
+    let mut ended = Vec::with_capacity(subscribers.len());
     for subscriber in subscribers {
-        end_point.absorb(subscriber.finish(END_LIMIT, |delivered| {
+        ended.push(subscriber.finish(END_LIMIT, |delivered| {
             meter.messages += 1;
             meter.bytes += delivered.message.payload.len() as u64;
         })?);
     }
+    // There is one at least.
+    let mut end_point = ended.remove(0);
+    ended
+        .into_iter()
+        .for_each(|other| absorb(&mut end_point, other));
     let result = PerfResult {
         memory: Some(memory),
         ..meter.result(plan, &plan.address, end_point)

@@ -244,8 +244,8 @@ impl Perf {
                 row.add(&name, value.as_f64().unwrap_or_default());
             }
         }
-        row.add("cpu_sender_s", number(sent, "cpu_seconds"));
-        row.add("cpu_receiver_s", number(received, "cpu_seconds"));
+        row.add("cpu_sender_s", number(sent, "cpu_s"));
+        row.add("cpu_receiver_s", number(received, "cpu_s"));
         for name in ["dropped", "unconfirmed", "residual_items", "residual_bytes"] {
             row.add(name, both(name));
         }

@@ -103,8 +103,16 @@ pub(crate) fn one_sender(program: &Path, seconds: f64, plain: bool) -> Result<On
         sent: number("sent"),
         received: number("received"),
         lost_part: 1.0 - number("received") / number("sent").max(1.0),
-        sender_cpu_s: sent["cpu_seconds"].as_f64().unwrap_or(f64::NAN),
-        receiver_cpu_s: received["cpu_seconds"].as_f64().unwrap_or(f64::NAN),
+        sender_cpu_s: cpu_s(&sent),
+        receiver_cpu_s: cpu_s(&received),
         residual_items: left,
+    })
+}
+
+/// CPU time by a record, in s.
+fn cpu_s(record: &Value) -> f64 {
+    let stages = record["cpu_s"].as_object();
+    stages.map_or(f64::NAN, |stages| {
+        stages.values().filter_map(Value::as_f64).sum()
     })
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use forebay_ledger::{Balance, DropLine};
+use forebay_run::record::Record;
 use forebay_run::whole_file::WholeFile;
-use forebay_run_tdm::receive::{Came, ReceiveSummary, Row, SenderSummary, Watch};
+use forebay_run_tdm::receive::{Came, ReceiveSummary, Row, SenderSummary, Watch, closing};
 use forebay_run_tdm::{Mode, Plan};
 use serde_json::Value;
 
@@ -50,17 +51,18 @@ impl SessionReport {
         })
     }
 
-    fn page(&self, summary: &ReceiveSummary, balance: &Balance) -> Result<String> {
-        let told = serde_json::to_value(summary).context("telling the summary")?;
+    fn page(&self, record: &Record<ReceiveSummary>, balance: &Balance) -> Result<String> {
+        let told = serde_json::to_value(record).context("telling the record")?;
+        let summary = &record.summary;
         let mut page = HEAD.to_owned();
         let end = escaped(summary.end);
-        let closed = escaped(&summary.closing());
+        let closed = escaped(&closing(record, None));
         page += &format!(
             "<h1>Time-division UDP: a session of {} senders, {end}</h1>\n<p>{}. {closed}</p>\n",
             summary.by_sender.len(),
             escaped(&self.conditions.line()),
         );
-        if let Some(failed) = &summary.failed {
+        if let Some(failed) = &record.envelope.failed {
             page += &format!("<p><strong>{}</strong></p>\n", escaped(failed));
         }
         page += "<h2>Summary</h2>\n";
@@ -147,13 +149,13 @@ impl Watch for SessionReport {
         Ok(())
     }
 
-    fn finish(&mut self, summary: &ReceiveSummary, balance: &Balance) -> Result<(), String> {
+    fn finish(&mut self, record: &Record<ReceiveSummary>, balance: &Balance) -> Result<(), String> {
         let Some(file) = self.file.take() else {
             return Ok(());
         };
         let path = file.path().display().to_string();
         let write = || -> Result<()> {
-            let page = self.page(summary, balance)?;
+            let page = self.page(record, balance)?;
             file.handle()?.write_all(page.as_bytes())?;
             Ok(file.finish()?)
         };

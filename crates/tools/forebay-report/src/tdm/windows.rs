@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use forebay_ledger::Balance;
+use forebay_run::record::Record;
 use forebay_run::whole_file::{BeginError, WholeFile};
 use forebay_run_tdm::Plan;
 use forebay_run_tdm::receive::{Came, LossCause, ReceiveSummary, Row, Watch};
@@ -190,7 +191,7 @@ impl Watch for WindowFile {
         self.hand_over(Duration::ZERO)
     }
 
-    fn finish(&mut self, _: &ReceiveSummary, _: &Balance) -> Result<(), String> {
+    fn finish(&mut self, _: &Record<ReceiveSummary>, _: &Balance) -> Result<(), String> {
         // Nothing is to be received any more: the last ones may wait.
         self.hand_over(END)?;
         self.end()

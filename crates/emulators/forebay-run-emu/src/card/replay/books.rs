@@ -51,7 +51,7 @@ impl Books {
     pub(super) fn open(
         plan: &CardPlan,
         block_bytes: usize,
-        warnings: &mut Vec<String>,
+        tell: &mut dyn FnMut(&str),
     ) -> Result<Self, RunError> {
         let run_id = format!("card-{}-{}", plan.name, std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
@@ -74,7 +74,7 @@ impl Books {
         let help = "Time for which a DMA buffer without room held the file back";
         let held_up_ns = schema.counter(group, "replay_held_up_ns", "", help);
         let schema = schema.finish()?;
-        let ledger = KeptLedger::open(&schema, &run_id, plan.out.as_deref(), dma.len(), warnings)?;
+        let ledger = KeptLedger::open(&schema, &run_id, plan.out.as_deref(), dma.len(), tell)?;
         let group = GroupWriter::attach(&schema, ledger.words(), group)?;
         Ok(Self {
             book: group.restore(),
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_page_of_accounts_has_this_ledger() {
-        let books = Books::open(&CardPlan::of_replay(), 4096, &mut Vec::new()).unwrap();
+        let books = Books::open(&CardPlan::of_replay(), 4096, &mut |_| {}).unwrap();
         let outline = books.ledger.reader().unwrap().outline();
         forebay_testing::accounts::assert_section("card-replay", &[outline]);
     }
@@ -173,7 +173,7 @@ mod tests {
     fn blocks_in_the_ring_are_counted_once_and_those_that_leak_not_at_all() {
         let mut plan = CardPlan::of_replay();
         plan.leak = "card:3".parse().unwrap();
-        let mut books = Books::open(&plan, 4096, &mut Vec::new()).unwrap();
+        let mut books = Books::open(&plan, 4096, &mut |_| {}).unwrap();
         let spec = BlockRingSpec {
             name: "dma0".into(),
             block_bytes: 4096,

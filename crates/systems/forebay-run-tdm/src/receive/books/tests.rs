@@ -9,7 +9,7 @@ use super::*;
 
 fn open(leak: &str) -> (Books, WriterBooks) {
     let leak = Leak::parse(leak, crate::hops::RECEIVE).unwrap();
-    Books::open(None, 1, true, leak, &mut Vec::new()).unwrap()
+    Books::open(None, 1, true, leak, &mut |_| {}).unwrap()
 }
 
 fn balance(books: &mut Books) -> Balance {
@@ -330,7 +330,7 @@ fn a_datagram_that_is_malformed_has_the_reason_of_its_format() {
 fn sums_stalls_and_the_queue_are_shown_and_kept() {
     let directory = tempfile::tempdir().unwrap();
     let out = Some(directory.path());
-    let (mut books, _writer) = Books::open(out, 2, true, Leak::off(), &mut Vec::new()).unwrap();
+    let (mut books, _writer) = Books::open(out, 2, true, Leak::off(), &mut |_| {}).unwrap();
     for bytes in [40, 50, 60] {
         books.published(1, bytes);
         books.missed(0, 2 * bytes);
@@ -340,7 +340,7 @@ fn sums_stalls_and_the_queue_are_shown_and_kept() {
     books.stalled(2, 700);
     books.stalled(1, 50);
     books.queue((4_096, 96));
-    let reader = books.reader().unwrap();
+    let reader = books.ledger.reader().unwrap();
     books.commit(std::iter::empty());
     let snapshot = reader.snapshot().unwrap();
     let words = [books.stalls, books.queue].concat();
@@ -349,18 +349,13 @@ fn sums_stalls_and_the_queue_are_shown_and_kept() {
     let before = reader.run_status().unwrap().heartbeat_ns;
     books.heartbeat();
     assert!(reader.run_status().unwrap().heartbeat_ns > before);
-    let (removed, is_homeless) = books.is_removed().unwrap();
-    assert_eq!((removed.packets, is_homeless), (Some(0), false));
-    assert!(books.keep(&serde_json::json!({})).unwrap().is_none());
-    assert!(directory.path().join("run.json").exists());
-    std::fs::remove_dir_all(directory.path()).unwrap();
-    assert!(books.is_removed().unwrap().1);
+    assert_eq!(books.removed_output().unwrap().packets, Some(0));
 }
 
 /// What found no room is in the sum of what is not written, and one range for each sender of which any did.
 #[test]
 fn what_found_no_room_is_not_written_either() {
-    let (mut books, _writer) = Books::open(None, 3, true, Leak::off(), &mut Vec::new()).unwrap();
+    let (mut books, _writer) = Books::open(None, 3, true, Leak::off(), &mut |_| {}).unwrap();
     books.missed(0, 40);
     books.missed(0, 50);
     books.missed(2, 60);

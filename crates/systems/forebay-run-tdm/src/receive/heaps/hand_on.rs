@@ -6,7 +6,7 @@ use std::sync::mpsc::{
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_run_net::{Address, Config, NetError, NetSummary, Sender, Settings};
+use forebay_run_net::{Address, Config, NetError, NetRecord, Sender, Settings};
 use forebay_tdm::heaps::Heap;
 use forebay_wire::heap::HEAP_BYTES_MAX;
 use forebay_wire::netio3::HEAD_BYTES_MAX;
@@ -35,7 +35,7 @@ pub(super) struct HandOn {
     outcomes: Heaps<Outcome>,
     /// Those of which nobody has said what became of them.
     waiting: Sum,
-    thread: Option<JoinHandle<Option<NetSummary>>>,
+    thread: Option<JoinHandle<Option<NetRecord>>>,
     failed: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl HandOn {
     }
 
     /// What waits is sent, and the connection ends in order.
-    pub(super) fn end(&mut self) -> Option<NetSummary> {
+    pub(super) fn end(&mut self) -> Option<NetRecord> {
         drop(self.give.take());
         let Ok(summary) = self.thread.take()?.join() else {
             self.failed = Some("the thread that hands heaps on has panicked".to_owned());
@@ -146,7 +146,7 @@ struct Carrier {
 }
 
 impl Carrier {
-    fn run(mut self, heaps: &Heaps<Heap>) -> Option<NetSummary> {
+    fn run(mut self, heaps: &Heaps<Heap>) -> Option<NetRecord> {
         loop {
             let heap = match heaps.try_recv() {
                 Ok(heap) => Ok(heap),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_ledger::DropReason;
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use forebay_tdm::receiver::{PeerState, PeerTotals, Receiver};
 use forebay_wire::tdm::Carries;
 use serde::Serialize;
@@ -67,7 +67,7 @@ pub struct SenderSummary {
     /// Heaps, where its stream is of heaps.
     pub heaps: Option<HeapSummary>,
     /// What the end of messaging has to say, where its heaps go on as messages.
-    pub handed_on: Option<NetSummary>,
+    pub handed_on: Option<NetRecord>,
 }
 
 /// What became of a sender's heaps.
@@ -104,15 +104,6 @@ impl HeapSummary {
             broken_packets: tally.broken_packets,
             residual_items: left - lost.cast_signed(),
         }
-    }
-}
-
-impl SenderSummary {
-    pub(super) fn is_closed(&self) -> bool {
-        let heaps = self.heaps.as_ref();
-        let handed_on = self.handed_on.as_ref();
-        heaps.is_none_or(|heaps| heaps.residual_items == 0)
-            && handed_on.is_none_or(NetSummary::is_closed)
     }
 }
 

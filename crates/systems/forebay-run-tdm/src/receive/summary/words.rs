@@ -1,6 +1,7 @@
 //! The last words of a receiver.
 
 use forebay_ledger::last_words;
+use forebay_run::record::Record;
 use forebay_run::words::part_of;
 
 use super::ReceiveSummary;
@@ -67,23 +68,21 @@ impl Lacks {
     }
 }
 
-impl ReceiveSummary {
-    /// What was lost and what is not whole, and then whether all of it is accounted for.
-    #[must_use]
-    pub fn closing(&self) -> String {
-        self.closing_behind(None)
+/// What is gone of what was written, what was lost and what is not whole, and then whether all of it is accounted for.
+#[must_use]
+pub fn closing(record: &Record<ReceiveSummary>, gone: Option<String>) -> String {
+    if record.is_closed() {
+        return record.summary.closing(gone);
     }
+    let books = &record.envelope.books;
+    format!(
+        "THE BOOKS DO NOT CLOSE: {} items and {} bytes are left over; {} items and {} bytes are left inside.",
+        books.residual_items, books.residual_bytes, books.left_items, books.left_bytes
+    )
+}
 
-    /// The same, behind what is gone of what was written.
-    #[must_use]
-    pub fn closing_behind(&self, gone: Option<String>) -> String {
-        if !self.is_closed() {
-            let books = &self.books;
-            return format!(
-                "THE BOOKS DO NOT CLOSE: {} items and {} bytes are left over; {} items and {} bytes are left inside.",
-                books.residual_items, books.residual_bytes, books.left_items, books.left_bytes
-            );
-        }
+impl ReceiveSummary {
+    fn closing(&self, gone: Option<String>) -> String {
         let mut lacks = Lacks {
             senders: self.by_sender.len() as u64,
             wrong: self.wrong_payloads,

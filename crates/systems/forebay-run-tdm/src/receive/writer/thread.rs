@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use forebay_run_net::NetSummary;
+use forebay_run_net::NetRecord;
 use forebay_sys::watched::LOOK;
 
 use super::super::found::Found;
@@ -39,7 +39,7 @@ pub(in super::super) struct Ended {
     /// Bytes and ranges of streams that came and are missing in what was written.
     pub(in super::super) unwritten: (u64, u64),
     pub(in super::super) wrong: u64,
-    pub(in super::super) handed_on: Vec<Option<NetSummary>>,
+    pub(in super::super) handed_on: Vec<Option<NetRecord>>,
     pub(in super::super) failed: Option<String>,
 }
 

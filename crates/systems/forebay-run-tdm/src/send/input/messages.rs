@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver as Blocks, SyncSender, TrySendError, sync_channel
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_run_net::{Address, Config, NetError, NetSummary, Receiver, Settings, Untaken};
+use forebay_run_net::{Address, Config, NetError, NetRecord, Receiver, Settings, Untaken};
 use forebay_sys::eventfd::EventFd;
 use forebay_sys::{clock, wait};
 use forebay_tdm::heaps::Heap;
@@ -59,7 +59,7 @@ impl Gather for Vec<Heap> {
 pub(super) struct Messages {
     stop: Arc<AtomicBool>,
     room: EventFd,
-    thread: JoinHandle<Option<NetSummary>>,
+    thread: JoinHandle<Option<NetRecord>>,
 }
 
 impl Messages {
@@ -110,7 +110,7 @@ impl Messages {
     }
 
     /// Nothing more is wanted; tells what the end of messaging has to say.
-    pub(super) fn end(self) -> Option<NetSummary> {
+    pub(super) fn end(self) -> Option<NetRecord> {
         self.stop.store(true, Ordering::Release);
         self.room.signal();
         // A thread that panicked has nothing to say.
@@ -129,7 +129,7 @@ struct Carrier<B> {
 }
 
 impl<B: Gather> Carrier<B> {
-    fn run(mut self, give: SyncSender<io::Result<B>>) -> Option<NetSummary> {
+    fn run(mut self, give: SyncSender<io::Result<B>>) -> Option<NetRecord> {
         loop {
             if self.messages > 0 && !self.give(&give) {
                 break;

@@ -1,7 +1,7 @@
 //! The nearest of some known words, for those who mistyped.
 
 /// The known word that `word` was probably meant to be: at most a third of its letters differ.
-pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().take(64).collect();
     let limit = (word.len() / 3).max(1);
     let distances = known.map(|other| (distance(&word, &other.chars().collect::<Vec<_>>()), other));

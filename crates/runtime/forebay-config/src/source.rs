@@ -76,27 +76,27 @@ impl Source {
     }
 
     /// The member that is meant.
-    pub(super) fn member(&self) -> Option<&str> {
+    pub(crate) fn member(&self) -> Option<&str> {
         self.member.as_deref()
     }
 
     /// What the file is called.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The file, and what the command line says.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// The file alone.
-    pub(super) fn file_text(&self) -> &str {
+    pub(crate) fn file_text(&self) -> &str {
         &self.text[..self.file_bytes]
     }
 
     /// Puts what the command line says into what the file does.
-    pub(super) fn lay_over<'a>(&'a self, document: &Document<'a>, root: &mut DeTable<'a>) {
+    pub(crate) fn lay_over<'a>(&'a self, document: &Document<'a>, root: &mut DeTable<'a>) {
         for said in &self.said {
             if let Err(wrong) = said.lay_over(document, root) {
                 let line = said.padded.trim_start();

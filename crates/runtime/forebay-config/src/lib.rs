@@ -2,6 +2,8 @@
 //!
 //! Nothing is guessed: a key that is not declared is refused, a value outside of its range too.
 
+#![forbid(unsafe_code)]
+
 pub mod block;
 pub mod document;
 pub mod file;

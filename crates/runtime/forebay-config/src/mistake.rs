@@ -61,7 +61,7 @@ pub struct Words {
 
 impl Mistake {
     /// A mistake at `span` of `text`.
-    pub(super) fn at(text: &str, span: Range<usize>, words: Words) -> Self {
+    pub(crate) fn at(text: &str, span: Range<usize>, words: Words) -> Self {
         let start = floor_boundary(text, span.start);
         let before = &text[..start];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -88,7 +88,7 @@ impl Mistake {
     }
 
     /// A mistake in what the command line says.
-    pub(super) fn of_command_line(words: Words) -> Self {
+    pub(crate) fn of_command_line(words: Words) -> Self {
         Self {
             line: 0,
             column: 0,

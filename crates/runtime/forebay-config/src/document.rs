@@ -18,9 +18,12 @@ const SYNTAX_FAULTS_SHOWN: usize = 3;
 /// The table that has the members of a chain.
 const MEMBERS: &str = "members";
 /// The section of one of them, as the reference calls it.
-pub(crate) const MEMBER: &str = "members.NAME";
+pub const MEMBER: &str = "members.NAME";
 /// The key that says what a member is.
 const KIND: &str = "kind";
+const LAUNCH: &str = "launch";
+/// What the command in front of a member is.
+pub const LAUNCHER: &str = "a list of words, the first of them a program";
 
 /// The sections of a kind of file.
 pub type Sections = &'static [&'static Section];
@@ -29,13 +32,26 @@ pub type Sections = &'static [&'static Section];
 pub struct Document<'a> {
     source: &'a Source,
     /// The sections that its kind of file has.
-    pub(super) sections: Sections,
+    pub(crate) sections: Sections,
     root: DeTable<'a>,
     /// What stands below `[members]` of a chain.
     members: Option<Spanned<DeValue<'a>>>,
     /// In front of each key of a member.
     prefix: String,
     mistakes: RefCell<Vec<Mistake>>,
+}
+
+/// A member of a chain, as it stands in the file.
+#[derive(Debug)]
+pub struct FoundMember {
+    /// What it is called.
+    pub name: String,
+    /// Its kind, one of those that there are.
+    pub kind: &'static str,
+    /// The command in front of it; empty: none.
+    pub launch: Vec<String>,
+    /// Where it stands in the file.
+    pub span: Range<usize>,
 }
 
 impl<'a> Document<'a> {
@@ -107,7 +123,7 @@ impl<'a> Document<'a> {
     }
 
     /// The text, that of the command line's keys behind that of the file.
-    pub(super) fn text(&self) -> &'a str {
+    pub(crate) fn text(&self) -> &'a str {
         self.source.text()
     }
 
@@ -119,6 +135,7 @@ impl<'a> Document<'a> {
             let found = members.remove(name).map(Spanned::into_inner);
             if let Some(DeValue::Table(mut member)) = found {
                 member.remove(KIND);
+                member.remove(LAUNCH);
                 return member;
             }
             names.extend(members.keys().map(|name| name.get_ref().to_string()));
@@ -140,11 +157,8 @@ impl<'a> Document<'a> {
         DeTable::new()
     }
 
-    /// Names and kinds of the members of a chain, in the order of the file, each with its place.
-    pub(crate) fn members(
-        &self,
-        kinds: &[&'static str],
-    ) -> Vec<(String, &'static str, Range<usize>)> {
+    /// The members of a chain, in the order of the file.
+    pub fn members(&self, kinds: &[&'static str]) -> Vec<FoundMember> {
         let Some(members) = &self.members else {
             return Vec::new();
         };
@@ -174,9 +188,17 @@ impl<'a> Document<'a> {
                 self.refuse_member(span, &key, "it does not say what it is", &remedy);
                 continue;
             };
+            let Some(launch) = self.launch(&key, member) else {
+                continue;
+            };
             let text = kind.get_ref().as_str().unwrap_or_default();
             match kinds.iter().find(|one| **one == text) {
-                Some(one) => found.push((name, *one, span)),
+                Some(kind) => found.push(FoundMember {
+                    name,
+                    kind,
+                    launch,
+                    span,
+                }),
                 None => self.note(
                     kind.span(),
                     Words {
@@ -192,8 +214,41 @@ impl<'a> Document<'a> {
                 ),
             }
         }
-        found.sort_by_key(|(_, _, span)| span.start);
+        found.sort_by_key(|one: &FoundMember| one.span.start);
         found
+    }
+
+    /// The command in front of a member; none, and a mistake, when it is no list of words.
+    fn launch(&self, key: &str, member: &DeTable<'_>) -> Option<Vec<String>> {
+        let Some((_, launch)) = find(member, LAUNCH) else {
+            return Some(Vec::new());
+        };
+        let word = |word: &Spanned<DeValue<'_>>| {
+            let word = word.get_ref().as_str().filter(|word| !word.is_empty());
+            word.map(str::to_owned)
+        };
+        let words = match launch.get_ref() {
+            DeValue::Array(words) => words.iter().map(word).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        let words = words.filter(|words| !words.is_empty());
+        if words.is_none() {
+            self.note(
+                launch.span(),
+                Words {
+                    key: format!("{key}.{LAUNCH}"),
+                    value: self
+                        .text()
+                        .get(launch.span())
+                        .unwrap_or_default()
+                        .to_owned(),
+                    wrong: "it is no command".into(),
+                    right: LAUNCHER.into(),
+                    remedy: "write it as [\"taskset\", \"-c\", \"3\"], or leave it out".into(),
+                },
+            );
+        }
+        words
     }
 
     fn refuse_member(&self, span: Range<usize>, key: &str, wrong: &str, remedy: &str) {
@@ -210,7 +265,7 @@ impl<'a> Document<'a> {
     }
 
     /// Notes the mistakes of a part of the file that was read apart.
-    pub(crate) fn take_over(&self, mistakes: Mistakes) {
+    pub fn take_over(&self, mistakes: Mistakes) {
         self.mistakes.borrow_mut().extend(mistakes.mistakes);
     }
 
@@ -267,7 +322,7 @@ impl<'a> Document<'a> {
     }
 
     /// The section that has a key of that name.
-    pub(super) fn home(&self, name: &str) -> Option<&'static Section> {
+    pub(crate) fn home(&self, name: &str) -> Option<&'static Section> {
         let mut sections = self.sections.iter();
         sections
             .find(|section| section.key(name).is_some())
@@ -351,6 +406,6 @@ impl<'a> Document<'a> {
 type Entry<'p, 'a> = (&'p Spanned<DeString<'a>>, &'p Spanned<DeValue<'a>>);
 
 /// Key and value of that name.
-pub(super) fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
+pub(crate) fn find<'p, 'a>(table: &'p DeTable<'a>, name: &str) -> Option<Entry<'p, 'a>> {
     table.iter().find(|(key, _)| &**key.get_ref() == name)
 }

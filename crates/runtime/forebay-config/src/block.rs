@@ -23,7 +23,7 @@ pub struct Block<'p, 'a> {
 
 impl<'p, 'a> Block<'p, 'a> {
     /// A block that the file leaves out.
-    pub(super) fn empty(document: &'p Document<'a>, section: &'static Section) -> Self {
+    pub(crate) fn empty(document: &'p Document<'a>, section: &'static Section) -> Self {
         Self {
             document,
             section,
@@ -34,7 +34,7 @@ impl<'p, 'a> Block<'p, 'a> {
     }
 
     /// A block of the file. Keys that the section does not have are mistakes.
-    pub(super) fn new(
+    pub(crate) fn new(
         document: &'p Document<'a>,
         section: &'static Section,
         name: String,

@@ -1,0 +1,64 @@
+//! How every program ends: its record or its tables, what failed, and the exit code.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use forebay_run::record::Record;
+use serde::Serialize;
+
+use crate::output::{Format, note_line, print_line, result_to_stderr};
+
+/// Where the result goes: to standard error where standard output has the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    Stdout,
+    Stderr,
+}
+
+impl To {
+    /// That of a program that may have its data on standard output.
+    pub(crate) fn beside(data_on_stdout: bool) -> Self {
+        if data_on_stdout {
+            Self::Stderr
+        } else {
+            Self::Stdout
+        }
+    }
+
+    fn print(self, text: impl std::fmt::Display) {
+        match self {
+            Self::Stdout => print_line(text),
+            Self::Stderr => result_to_stderr(text),
+        }
+    }
+}
+
+/// Tells how it went, and says its exit code; `tables` prints what people want to see.
+pub(crate) fn conclude<S: Serialize>(
+    record: &Record<S>,
+    format: Format,
+    to: To,
+    tables: impl FnOnce(&Record<S>),
+) -> Result<ExitCode> {
+    let Record { envelope, .. } = record;
+    let unkept = envelope.warnings.last().filter(|_| envelope.unkept);
+    if let Some(why) = unkept {
+        note_line(format_args!("forebay: warning: {why}"));
+    }
+    match format {
+        Format::Json => to.print(serde_json::to_string(record)?),
+        Format::Text => {
+            tables(record);
+            if unkept.is_some() {
+                note_line(
+                    "forebay: the record could not be written into its directory; this is it:",
+                );
+                to.print(serde_json::to_string_pretty(record)?);
+            }
+        }
+    }
+    if let Some(failed) = &envelope.failed {
+        note_line(format_args!("forebay: {failed}"));
+    }
+    Ok(ExitCode::from(envelope.exit() as u8))
+}
