@@ -122,6 +122,8 @@ const BELOW_RUN_EVB: &[&str] = &[
 ];
 
 const BELOW_RUN_MOVER: &[&str] = &[
+    "forebay-config",
+    "forebay-settings",
     "forebay-run",
     "forebay-wire",
     "forebay-ledger",

@@ -119,7 +119,7 @@ fn check_chain(file: &Path, set: &SetArg) -> Option<Result<chain::Chain, ConfigE
     let text = std::fs::read_to_string(file).ok()?;
     // Keys of the command line are for one program's file.
     let is_chain = chain::is_chain(&text) && set.keys.is_empty();
-    is_chain.then(|| chain::Chain::load(file, crate::run::KINDS))
+    is_chain.then(|| chain::Chain::load(file, &crate::run::kinds()))
 }
 
 /// What a chain comes to.

@@ -1,22 +1,26 @@
-//! `forebay check` of the files of link readout.
+//! `forebay check` of the files of link readout, and of a mover.
 
 use std::fmt;
 use std::path::Path;
 
-use forebay_config::{ConfigError, load};
+use forebay_config::{ConfigError, Source, load};
+use forebay_run::chain::{self, Member};
 use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::config::{FileKind, kind_of};
 use forebay_run_emu::validate::BatchPlan;
+use forebay_run_evb::config::Chain as EvbFile;
 use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
 use serde::Serialize;
+
+use crate::run::kinds;
 
 /// What such a file says.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     file: String,
     good: bool,
-    /// `card`, `tohost`, `toflx` or `batch`.
+    /// `card`, `tohost`, `toflx`, `batch` or `mover`.
     kind: &'static str,
     /// E-links of a card.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,6 +61,22 @@ impl fmt::Display for Report {
     }
 }
 
+/// The kind of a file of a program that has nothing more to tell than that it is good; the event builder has.
+fn check_kind(
+    file: &Path,
+    text: &str,
+    said: &[String],
+) -> Option<Result<&'static str, ConfigError>> {
+    let kinds = kinds();
+    let name = chain::kind_of(text, &kinds)?;
+    let kind = kinds.iter().find(|kind| kind.name == name)?;
+    let check = || {
+        kind.check(&Source::read(file, said)?)?;
+        Ok(name)
+    };
+    (name != EvbFile::KIND).then(check)
+}
+
 /// What a file of link readout says; none when it is no such file.
 pub(crate) fn check(file: &Path, said: &[String]) -> Option<Result<Report, ConfigError>> {
     let text = std::fs::read_to_string(file).ok()?;
@@ -69,7 +89,10 @@ pub(crate) fn check(file: &Path, said: &[String]) -> Option<Result<Report, Confi
         devices: None,
         cards: None,
     };
-    Some(match kind_of(&text)? {
+    let Some(kind) = kind_of(&text) else {
+        return check_kind(file, &text, said).map(|kind| kind.map(report));
+    };
+    Some(match kind {
         FileKind::Card => load(file, said).map(|plan: CardPlan| {
             let (buffers, blocks) = (plan.config.buffers, plan.dma_blocks);
             let bytes = buffers as u64 * blocks * plan.config.format.bytes() as u64;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use forebay_run::record::Record;
 use forebay_run_evb::plan::FilePlan;
+use forebay_run_mover::config::IDLE_LIMIT_MIN_MS;
 use forebay_run_mover::hops::MOVER;
 use forebay_run_mover::{Mover, MoverPlan, MoverSummary};
 
@@ -17,7 +18,7 @@ use crate::session::{closing, leak_of};
 use forebay_report::text::bytes;
 
 /// Least time that a silent connection is kept.
-const IDLE_LIMIT_MIN: Duration = Duration::from_millis(100);
+const IDLE_LIMIT_MIN: Duration = Duration::from_millis(IDLE_LIMIT_MIN_MS);
 
 /// Writes HLD files of what `forebay evb … --sink tcp://HOST:PORT` builds on other machines.
 ///
@@ -65,28 +66,28 @@ fn parse_idle_limit(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &MoverArgs) -> Result<ExitCode> {
-    let file = FilePlan {
-        directory: args.out.clone(),
-        prefix: args.prefix.clone(),
-        builder_number: args.builder_number,
-        bytes_max: 0,
-        events_max: 0,
-        seconds_max: 0,
-        sync: args.sync,
-    };
-    let leak = leak_of(MOVER)?;
-    let mover = Mover::open(MoverPlan {
+    let plan = MoverPlan {
         listen: args.listen,
-        file,
+        file: FilePlan {
+            prefix: args.prefix.clone(),
+            builder_number: args.builder_number,
+            sync: args.sync,
+            ..FilePlan::of_streams(args.out.clone())
+        },
         once: args.once,
         idle_limit_ms: u64::try_from(args.idle_limit.as_millis()).unwrap_or(u64::MAX),
-    })?
-    .with_leak(leak);
+    };
+    carry_out(plan, args.format)
+}
+
+/// Runs a mover, and tells how it ended.
+pub(crate) fn carry_out(plan: MoverPlan, format: Format) -> Result<ExitCode> {
+    let mover = Mover::open(plan)?.with_leak(leak_of(MOVER)?);
     note_line(format_args!(
         "forebay: the mover listens on {}",
         mover.address()?
     ));
-    conclude(&mover.run()?, args.format, To::Stdout, print_text)
+    conclude(&mover.run()?, format, To::Stdout, print_text)
 }
 
 fn print_text(summary: &Record<MoverSummary>) {

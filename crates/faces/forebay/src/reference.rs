@@ -3,49 +3,30 @@
 use forebay_config::ConfigFile;
 use forebay_config::reference::{File, markdown};
 use forebay_run::chain;
-use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::validate::BatchPlan;
-use forebay_run_evb::config::SECTIONS;
-use forebay_run_felix::toflx::ToFlxPlan;
-use forebay_run_felix::tohost::ToHostFile;
 
-/// Kinds of files, and what takes them.
-const FILES: [File; 6] = [
-    File {
-        name: "A chain",
-        command: "forebay evb FILE.toml",
-        sections: SECTIONS,
-    },
-    File {
-        name: "A chain of programs",
-        command: "forebay run FILE.toml",
-        sections: chain::SECTIONS,
-    },
-    File {
-        name: "A card",
-        command: "forebay emulate card FILE.toml",
-        sections: CardPlan::SECTIONS,
-    },
-    File {
-        name: "To-host",
-        command: "forebay tohost FILE.toml",
-        sections: ToHostFile::SECTIONS,
-    },
-    File {
-        name: "A batch of cards",
-        command: "forebay card validate FILE.toml",
-        sections: BatchPlan::SECTIONS,
-    },
-    File {
-        name: "To-flx",
-        command: "forebay toflx FILE.toml",
-        sections: ToFlxPlan::SECTIONS,
-    },
-];
+use crate::run::PROGRAMS;
 
-/// All of it, in Markdown.
+/// All of it, in Markdown: the programs, chains of them, and batches of cards.
 pub(crate) fn text() -> String {
-    markdown(&FILES)
+    let programs = PROGRAMS.iter().map(|program| File {
+        name: program.title,
+        command: program.command,
+        sections: program.kind.sections,
+    });
+    let others = [
+        File {
+            name: "A chain of programs",
+            command: "forebay run FILE.toml",
+            sections: chain::SECTIONS,
+        },
+        File {
+            name: "A batch of cards",
+            command: "forebay card validate FILE.toml",
+            sections: BatchPlan::SECTIONS,
+        },
+    ];
+    markdown(&programs.chain(others).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

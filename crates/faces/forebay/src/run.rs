@@ -1,6 +1,6 @@
 //! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, or a chain of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -12,10 +12,12 @@ use forebay_run_emu::config::{FileKind, kind_of};
 use forebay_run_evb::config::Chain as EvbFile;
 use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
+use forebay_run_mover::MoverPlan;
 use serde_json::{Value, json};
 
 use crate::emulate::{self, CardArgs};
 use crate::evb::{self, EvbArgs};
+use crate::mover;
 use crate::output::{Format, note_line, print_line};
 use crate::session::BROKEN;
 use crate::set::SetArg;
@@ -23,13 +25,66 @@ use crate::toflx::{self, ToFlxArgs};
 use crate::tohost::{self, ToHostArgs};
 use crate::totals::exit_code;
 
-/// What can be a member of a chain.
-pub(crate) const KINDS: &[Kind] = &[
-    Kind::of::<CardPlan>(),
-    Kind::of::<ToHostFile>(),
-    Kind::of::<ToFlxPlan>(),
-    Kind::of::<EvbFile>(),
+/// A program that a file describes, alone or as a member of a chain.
+pub(crate) struct Program {
+    pub(crate) kind: Kind,
+    /// Its name in the reference, and how its file is run.
+    pub(crate) title: &'static str,
+    pub(crate) command: &'static str,
+    run: fn(Job) -> Result<ExitCode>,
+}
+
+/// What is to be run.
+struct Job {
+    file: PathBuf,
+    set: SetArg,
+    format: Format,
+    /// The flags of the event builder.
+    evb: EvbArgs,
+}
+
+/// All of them, in the order of the reference.
+pub(crate) static PROGRAMS: [Program; 5] = [
+    Program {
+        kind: Kind::of::<EvbFile>(),
+        title: "A chain",
+        command: "forebay evb FILE.toml",
+        run: |job| evb::run(&job.evb),
+    },
+    Program {
+        kind: Kind::of::<CardPlan>(),
+        title: "A card",
+        command: "forebay emulate card FILE.toml",
+        run: |job| emulate::run_card(&CardArgs::of_file(job.file, job.set, job.format)),
+    },
+    Program {
+        kind: Kind::of::<ToHostFile>(),
+        title: "To-host",
+        command: "forebay tohost FILE.toml",
+        run: |Job {
+                  file, set, format, ..
+              }| tohost::run(&ToHostArgs { file, set, format }),
+    },
+    Program {
+        kind: Kind::of::<ToFlxPlan>(),
+        title: "To-flx",
+        command: "forebay toflx FILE.toml",
+        run: |Job {
+                  file, set, format, ..
+              }| toflx::run(&ToFlxArgs { file, set, format }),
+    },
+    Program {
+        kind: Kind::of::<MoverPlan>(),
+        title: "A mover",
+        command: "forebay run FILE.toml",
+        run: |job| mover::carry_out(job.set.load(&job.file)?, job.format),
+    },
 ];
+
+/// What can be a member of a chain.
+pub(crate) fn kinds() -> [Kind; PROGRAMS.len()] {
+    PROGRAMS.each_ref().map(|program| program.kind)
+}
 
 /// Runs what a file describes: an event builder, a card, to-host, to-flx, or a chain of them.
 ///
@@ -82,7 +137,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
                 "{}: a batch of cards is for `forebay card validate`",
                 file.display()
             ),
-            None => Some(EvbFile::KIND),
+            None => Some(chain::kind_of(&text, &kinds()).unwrap_or(EvbFile::KIND)),
         },
     };
     if kind != Some(EvbFile::KIND) && evb.says_flags() {
@@ -96,25 +151,26 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         if !evb.set.keys.is_empty() {
             bail!("--set is for one member of a chain: name it with --only");
         }
-        return run_chain(&Chain::load(&file, KINDS)?, format);
+        return run_chain(&Chain::load(&file, &kinds())?, format);
     };
     evb.set.only = only;
     let set: SetArg = evb.set.clone();
-    match kind {
-        CardPlan::KIND => emulate::run_card(&CardArgs::of_file(file, set, format)),
-        ToHostFile::KIND => tohost::run(&ToHostArgs { file, set, format }),
-        ToFlxPlan::KIND => toflx::run(&ToFlxArgs { file, set, format }),
-        EvbFile::KIND => evb::run(&evb),
-        other => bail!(
-            "{}: nothing runs a member of kind {other:?}",
-            file.display()
-        ),
+    let job = Job {
+        file,
+        set,
+        format,
+        evb,
+    };
+    let mut programs = PROGRAMS.iter();
+    match programs.find(|program| program.kind.name == kind) {
+        Some(program) => (program.run)(job),
+        None => bail!("{}: nothing runs {kind:?}", job.file.display()),
     }
 }
 
 /// The kind of a member, and its directory as a key of the command line.
 fn member(file: &Path, name: &str) -> Result<(&'static str, String)> {
-    let chain = Chain::load(file, KINDS)?;
+    let chain = Chain::load(file, &kinds())?;
     let names: Vec<&str> = chain.members.iter().map(|one| &*one.name).collect();
     match chain.members.iter().find(|one| one.name == name) {
         Some(member) => Ok((member.kind, chain.directory_of(member))),

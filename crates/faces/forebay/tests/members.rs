@@ -425,3 +425,71 @@ fn audit_and_top_of_the_chain_show_all_members() {
         assert!(page.contains(&format!("== {member} ==\n")), "{page}");
     }
 }
+
+/// Two builders of the same E-links, whose events one mover writes.
+fn moved(folder: &Path, name: &str, limit: &str) {
+    chain(folder, name, limit);
+    let path = folder.join("chain.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let (card, builder) = text.split_once("[members.builder]").unwrap();
+    let mover = format!("127.0.0.1:{}", rig::free_ports(1));
+    let one = format!(
+        "[members.builder]{builder}[[members.builder.sinks]]\nkind = \"tcp\"\naddress = \"{mover}\"\n"
+    );
+    let card = card.replace("subscribers_min = 1", "subscribers_min = 2");
+    let other = one.replace("members.builder", "members.other");
+    let last =
+        format!("[members.mover]\nkind = \"mover\"\n[members.mover.mover]\nlisten = \"{mover}\"\n");
+    fs::write(&path, format!("{card}{one}{other}{last}")).unwrap();
+}
+
+#[test]
+fn two_builders_deliver_to_one_mover_that_ends_behind_them() {
+    let folder = TempDir::new().unwrap();
+    moved(folder.path(), "moved", "triggers = 1000");
+    let mut check = forebay();
+    check
+        .current_dir(folder.path())
+        .args(["check", "chain.toml"]);
+    let checked = start(&mut check).end();
+    assert_eq!(checked.code(), Some(0), "{}", checked.stderr);
+    let json = run(folder.path(), &["--format", "json"]).end().json_of(0);
+    let of = |name: &str| {
+        let mut members = json["members"].as_array().unwrap().iter();
+        members.find(|one| one["name"] == name).unwrap()["record"].clone()
+    };
+    let [builder, other, mover] = ["builder", "other", "mover"].map(of);
+    assert_eq!(number(&builder, "events_built"), 1000, "{builder}");
+    assert_eq!(number(&other, "events_built"), 1000, "{other}");
+    assert_eq!(number(&mover, "events_written"), 2000, "{mover}");
+    assert_eq!(
+        (&mover["program"], &mover["reason"]),
+        (&"mover".into(), &"requested".into())
+    );
+    let files: Vec<_> = rig::files(&mover);
+    assert_eq!(hld::events(&files).len(), 2000, "read from the files");
+    assert!(files[0].starts_with(folder.path().join("run/mover").canonicalize().unwrap()));
+}
+
+#[test]
+fn control_c_ends_builders_before_their_mover() {
+    let folder = TempDir::new().unwrap();
+    moved(folder.path(), "moved-stopped", "");
+    let chain = run(folder.path(), &["--format", "json"]);
+    rig::wait_for("events at the mover", || {
+        let ledgers = fs::read_dir(folder.path().join("run/mover")).ok()?;
+        let names = ledgers.map(|entry| entry.unwrap().file_name());
+        let is_file = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".hld");
+        (names.filter(is_file).count() >= 2).then_some(())
+    });
+    signal("INT", chain.pid());
+    let json = chain.end().json_of(0);
+    for key in [
+        "residual_items",
+        "residual_bytes",
+        "left_items",
+        "left_bytes",
+    ] {
+        assert_eq!(number(&json, key), 0, "{json}");
+    }
+}

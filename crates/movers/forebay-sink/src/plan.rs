@@ -53,6 +53,22 @@ pub struct FilePlan {
     pub sync: bool,
 }
 
+impl FilePlan {
+    /// In this directory, with names by custom; when a new file begins is somebody else's business.
+    #[must_use]
+    pub fn of_streams(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            prefix: "be".into(),
+            builder_number: 1,
+            bytes_max: 0,
+            events_max: 0,
+            seconds_max: 0,
+            sync: false,
+        }
+    }
+}
+
 /// What holds a sink or a stage up for a test: a file that is there.
 #[derive(Debug, Default)]
 pub struct Stall(Option<PathBuf>);

@@ -32,7 +32,7 @@ settings! {
 settings! {
     /// What a member is; its sections are those of the kind's own file, as `[members.card.ttc]`. Its `directory` is that of the chain with its name.
     struct MemberSettings in [] {
-        /// The kind of its file: `card`, `tohost`, `toflx` or `evb`.
+        /// The kind of its file: `card`, `tohost`, `toflx`, `evb` or `mover`.
         kind: Option<String>,
         /// Command in front of it, as `["taskset", "-c", "3"]`, `["ip", "netns", "exec", "NAME"]` or `["ssh", "HOST"]`: words, not a line of a shell. It gets its orders by standard
         /// input. On another host the program, the file and the directory have the same paths, and addresses are of the network.
@@ -84,6 +84,8 @@ pub const SECTIONS: Sections = &[
 pub struct Joints {
     /// Where it connects to another program, with which it then ends.
     pub connects: Vec<String>,
+    /// Where it connects to another program, which ends behind it.
+    pub delivers: Vec<String>,
     /// Where others connect to it.
     pub listens: Vec<String>,
     /// Where it may listen beside that: what it finds at its start decides.
@@ -110,12 +112,23 @@ pub trait Member: ConfigFile {
 /// A kind of members.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    name: &'static str,
+    /// What it is called.
+    pub name: &'static str,
+    /// The sections of its file.
+    pub sections: Sections,
     directory: &'static str,
     joints: fn(&Source) -> Result<Joints, Mistakes>,
 }
 
 impl Kind {
+    /// All mistakes in a file of its kind.
+    ///
+    /// # Errors
+    /// They are told.
+    pub fn check(&self, source: &Source) -> Result<(), Mistakes> {
+        (self.joints)(source).map(|_| ())
+    }
+
     /// The kind of such files.
     #[must_use]
     pub const fn of<M: Member>() -> Self {
@@ -124,6 +137,7 @@ impl Kind {
         }
         Self {
             name: M::KIND,
+            sections: M::SECTIONS,
             directory: M::DIRECTORY,
             joints: joints::<M>,
         }
@@ -165,17 +179,34 @@ pub fn is_chain(text: &str) -> bool {
     keys.any(|key| ["chain", "members"].contains(&&**key.get_ref()))
 }
 
+/// The kind of a file that is no chain: the one whose directory it may name.
+#[must_use]
+pub fn kind_of(text: &str, kinds: &[Kind]) -> Option<&'static str> {
+    let (table, _) = toml::de::DeTable::parse_recoverable(text);
+    let has = |section: &str| {
+        table
+            .get_ref()
+            .keys()
+            .any(|key| &**key.get_ref() == section)
+    };
+    let kind = kinds.iter().find(|kind| {
+        let section = kind.directory.split('.').next();
+        section.is_some_and(has)
+    })?;
+    Some(kind.name)
+}
+
 impl Chain {
     /// Reads the file of a chain, and those of all members in it.
     ///
     /// # Errors
     /// It cannot be read, or has mistakes: all of them are told, those of its members too.
-    pub fn load(path: &Path, kinds: &'static [Kind]) -> Result<Self, ConfigError> {
+    pub fn load(path: &Path, kinds: &[Kind]) -> Result<Self, ConfigError> {
         let source = Source::read(path, &[])?;
         Ok(Self::of(path, &source, kinds)?)
     }
 
-    fn of(path: &Path, source: &Source, kinds: &'static [Kind]) -> Result<Self, Mistakes> {
+    fn of(path: &Path, source: &Source, kinds: &[Kind]) -> Result<Self, Mistakes> {
         Document::read(source, SECTIONS, |document| {
             let (said, whole) = document.one::<ChainSettings>();
             let names: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
@@ -225,8 +256,13 @@ impl Chain {
     #[must_use]
     pub fn open_ends(&self) -> Vec<(&str, &str)> {
         let members = self.members.iter();
-        let ends =
-            members.flat_map(|one| one.joints.connects.iter().map(move |at| (&*one.name, at)));
+        let ends = members.flat_map(|one| {
+            let Joints {
+                connects, delivers, ..
+            } = &one.joints;
+            let addresses = connects.iter().chain(delivers);
+            addresses.map(move |at| (&*one.name, at))
+        });
         let open = ends.filter(|(_, address)| !self.is_at(address));
         open.map(|(name, address)| (name, &**address)).collect()
     }
@@ -241,11 +277,19 @@ impl Chain {
 
     /// Whether a member connects to another one, with which it then ends.
     fn has_input(&self, member: &MemberPlan) -> bool {
-        member
-            .joints
-            .connects
-            .iter()
-            .any(|address| self.is_at(address))
+        let mut connects = member.joints.connects.iter();
+        connects.any(|address| self.is_at(address))
+    }
+
+    /// The members that deliver to one, which has nothing to do when they have ended.
+    fn feeders(&self, member: &MemberPlan) -> Vec<usize> {
+        let feeds = |one: &MemberPlan| {
+            let mut delivers = one.joints.delivers.iter();
+            delivers.any(|address| member.joints.is_at(address))
+        };
+        let members = self.members.iter().enumerate();
+        let feeders = members.filter(|(_, one)| feeds(one));
+        feeders.map(|(at, _)| at).collect()
     }
 
     fn is_at(&self, address: &String) -> bool {

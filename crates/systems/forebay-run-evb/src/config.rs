@@ -23,7 +23,7 @@ use forebay_run::chain::{Joints, Member};
 use forebay_settings::{Settings, choices, settings};
 
 use crate::books::Books;
-use crate::plan::{BuilderPlan, ElinkSettings, Plan, ReceiverPlan};
+use crate::plan::{BuilderPlan, ElinkSettings, Plan, ReceiverPlan, SinkKind};
 use crate::presets;
 use needs::{Memory, Need};
 pub use sinks::SinkSettings;
@@ -128,8 +128,13 @@ impl Member for Chain {
             .iter()
             .flat_map(|elinks| &elinks.publishers);
         let ports = self.plan.ports.iter().filter(|port| port.port() != 0);
+        let movers = self.plan.sinks.iter().filter_map(|sink| match &sink.kind {
+            SinkKind::Tcp(tcp) => Some(tcp.peer),
+            SinkKind::File(_) | SinkKind::Null => None,
+        });
         Joints {
             connects: publishers.cloned().collect(),
+            delivers: movers.map(|peer| format!("tcp://{peer}")).collect(),
             listens: ports.map(|port| format!("udp://{port}")).collect(),
             may_listen: Vec::new(),
         }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod config;
 mod connection;
 mod door;
 pub mod hops;

@@ -1,6 +1,6 @@
 //! What a mover's life came to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -127,6 +127,8 @@ pub(crate) fn record(
     let (condition, reason) = Taint::taint(&envelope.taints, Condition::Ended, reason);
     (envelope.condition, envelope.reason) = (condition, reason);
     let files = listed.iter().flat_map(|stream| stream.files.clone());
+    // Two streams may have begun in the same second: by their numbers of runs they have each other's files, too.
+    let files: BTreeSet<PathBuf> = files.collect();
     let summary = MoverSummary {
         unlisted,
         streams_ended: streams.ended,
@@ -137,7 +139,7 @@ pub(crate) fn record(
         refused,
         events_written: streams.written.0,
         bytes_written: streams.written.1,
-        files: files.collect(),
+        files: files.into_iter().collect(),
         streams: listed,
     };
     Record { envelope, summary }

@@ -48,14 +48,20 @@ pub fn run(
     }
     let started = chain.members.iter().map(|member| {
         let part = start(chain, member)?;
-        Ok((part, chain.has_input(member)))
+        let feeders = chain.feeders(member);
+        Ok(Started {
+            part,
+            has_input: chain.has_input(member) || !feeders.is_empty(),
+            feeders,
+            is_told: false,
+        })
     });
     let mut parts = started.collect::<Result<Vec<_>, RunError>>()?;
     watch(&mut parts, stop, &mut tell);
     let ended = parts.into_iter().zip(&chain.members);
     Ok(ended
-        .map(|((part, _), member)| {
-            let ended = part.finish(HURRY_LIMIT);
+        .map(|(started, member)| {
+            let ended = started.part.finish(HURRY_LIMIT);
             MemberEnd {
                 failed: ended.failure(&log(directory, &member.name)),
                 ended,
@@ -63,6 +69,17 @@ pub fn run(
             }
         })
         .collect())
+}
+
+/// A member at work.
+struct Started {
+    part: Part,
+    /// It ends by the end of its input, or when all that deliver to it have ended.
+    has_input: bool,
+    /// The members that deliver to it.
+    feeders: Vec<usize>,
+    /// It was told to end since these have ended.
+    is_told: bool,
 }
 
 fn log(directory: &Path, name: &str) -> PathBuf {
@@ -82,12 +99,12 @@ fn start(chain: &Chain, member: &MemberPlan) -> Result<Part, RunError> {
 }
 
 /// Waits until all have ended. The first order to end goes to those that connect to no other one; a further one, or the death of a member, to all.
-fn watch(parts: &mut [(Part, bool)], stop: &Stop, tell: &mut impl FnMut(&str)) {
+fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
     let mut told = Urgency::Go;
     let mut until: Option<Instant> = None;
-    while !parts.iter_mut().all(|(part, _)| part.has_ended()) {
+    while !parts.iter_mut().all(|one| one.part.has_ended()) {
         let mut wanted = stop.urgency();
-        for (part, _) in parts.iter_mut() {
+        for Started { part, .. } in parts.iter_mut() {
             if part.has_ended() && !part.ended_well() && told < Urgency::Hurry {
                 tell(&format!("{} has failed, and the chain ends", part.name()));
                 wanted = wanted.max(Urgency::Hurry);
@@ -99,15 +116,28 @@ fn watch(parts: &mut [(Part, bool)], stop: &Stop, tell: &mut impl FnMut(&str)) {
         if wanted > told {
             told = wanted;
             let all = wanted >= Urgency::Hurry;
-            let asked = parts.iter().filter(|(_, has_input)| all || !has_input);
-            asked.for_each(|(part, _)| part.stop());
+            let asked = parts.iter().filter(|one| all || !one.has_input);
+            asked.for_each(|one| one.part.stop());
             let limit = if all { HURRY_LIMIT } else { END_LIMIT };
             until = Some(Instant::now() + limit);
         }
         if told == Urgency::Now || until.is_some_and(|until| Instant::now() >= until) {
-            parts.iter().for_each(|(part, _)| part.stop());
+            parts.iter().for_each(|one| one.part.stop());
             break;
         }
+        end_the_unfed(parts);
         std::thread::sleep(LOOK);
+    }
+}
+
+/// Those to which nobody delivers any more take what has come, and end.
+fn end_the_unfed(parts: &mut [Started]) {
+    let has_ended: Vec<bool> = parts.iter_mut().map(|one| one.part.has_ended()).collect();
+    for one in parts {
+        let is_unfed = !one.feeders.is_empty() && one.feeders.iter().all(|at| has_ended[*at]);
+        if is_unfed && !one.is_told {
+            one.is_told = true;
+            one.part.stop();
+        }
     }
 }

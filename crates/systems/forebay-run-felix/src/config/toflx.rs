@@ -132,7 +132,7 @@ impl Member for ToFlxPlan {
         Joints {
             connects: cards.map(|card| text_of(&card.socket)).collect(),
             listens: vec![self.address.to_string()],
-            may_listen: Vec::new(),
+            ..Joints::default()
         }
     }
 }
