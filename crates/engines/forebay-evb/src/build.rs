@@ -4,13 +4,13 @@ use forebay_wire::hld::{EVENT_HEADER_BYTES, EventHeader, EventId};
 use forebay_wire::subevent::SubEventHeader;
 
 use crate::account::{EventDrop, SubEventDrop};
-use crate::config::Completion;
 use crate::engine::{Builder, Poll};
 use crate::head::{NO_HEAD, trigger_of};
 use crate::loss::Cause;
 use crate::order::{distance, successor};
 use crate::output::{EventMeta, Output, Slot};
 use crate::policy;
+use crate::policy::Completion;
 use crate::policy::{Hurry, Situation, Verdict, judge};
 use crate::source::Input;
 

@@ -1,24 +1,9 @@
 //! What the engine can be told, with units in the names.
 
-use forebay_settings::choices;
 use forebay_wire::subevent::TriggerBits;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-choices! {
-    /// When an event counts as finished, and what becomes of one that lacks a source.
-    #[derive(Default, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    pub enum Completion {
-        /// Waits for every source, up to [`Config::timeout_ns`] for each event, then builds what came.
-        Wait = "wait",
-        /// Builds what came and flags it; a source that was waited for in vain once is not waited for again until it speaks.
-        #[default]
-        Partial = "partial",
-        /// Builds complete events only; the sub-events of the others are dropped and counted.
-        Discard = "discard",
-    }
-}
+use crate::policy::Completion;
 
 /// Settings of the builder engine.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,12 +6,13 @@ use forebay_ledger::{Book, Counter, Leak};
 
 use crate::account::{Accounts, SubEventDrop};
 use crate::build::Standing;
-use crate::config::{Completion, Config, ConfigError};
+use crate::config::{Config, ConfigError};
 use crate::head::{Heads, NO_HEAD, trigger_of};
 use crate::loss::{Cause, LostRange, OpenRange};
 use crate::numbering::Pauses;
 use crate::numbering::{TriggerGap, Triggers};
 use crate::output::Output;
+use crate::policy::Completion;
 use crate::recent::Recent;
 use crate::source::{Arrived, Input, Message, Replay, Source};
 

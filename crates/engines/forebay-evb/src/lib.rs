@@ -92,14 +92,14 @@ mod walk;
 
 pub use crate::numbering::TriggerGap;
 pub use account::{Accounts, EventDrop, GAP_ROWS, LOSS_ROWS, SourceWords, SubEventDrop, declare};
-pub use config::{Completion, Config, ConfigError, SOURCES_MAX};
+pub use config::{Config, ConfigError, SOURCES_MAX};
 pub use engine::{Builder, Poll};
 pub use loss::{Cause, LostRange};
 pub use message::{Accepted, MessageCheck, Rejected, Step};
 pub use numbers::{Dropped, RUNS_MAX, Run};
 pub use order::distance;
 pub use output::{EventMeta, Output, Slot};
-pub use policy::{Hurry, Situation, Verdict};
+pub use policy::{Completion, Hurry, Situation, Verdict};
 pub use reject::{CrashDrop, Reject};
 pub use short_queue::QueueWatch;
 pub use source::{Input, Message};

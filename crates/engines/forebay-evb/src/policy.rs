@@ -5,8 +5,25 @@ mod partial;
 mod wait;
 
 use forebay_ledger::reasons;
+use forebay_settings::choices;
+use serde::{Deserialize, Serialize};
 
-use crate::config::{Completion, Config};
+use crate::config::Config;
+
+choices! {
+    /// When an event counts as finished, and what becomes of one that lacks a source.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Completion {
+        /// Waits for every source, up to [`Config::timeout_ns`] for each event, then builds what came.
+        Wait = "wait",
+        /// Builds what came and flags it; a source that was waited for in vain once is not waited for again until it speaks.
+        #[default]
+        Partial = "partial",
+        /// Builds complete events only; the sub-events of the others are dropped and counted.
+        Discard = "discard",
+    }
+}
 
 /// What is known of the oldest event that is not finished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
