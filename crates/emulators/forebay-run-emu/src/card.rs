@@ -436,7 +436,7 @@ impl Process<'_> {
             self.tend(now_ns)?;
             let nobody = self.door.readers() == 0;
             let done = is_out && (self.rings.unread() == 0 || nobody && asked);
-            if done || begun.elapsed() >= self.plan.drain || self.stop.urgency() > before {
+            if done || begun.elapsed() >= self.plan.drain || !self.stop.urgency().is_still(before) {
                 return Ok(is_out);
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -55,42 +55,38 @@ enum AuditFormat {
 
 /// What to do when there is no ledger to read.
 fn no_ledger(run: &Path) -> String {
-    let is_mover = |name: &str| name.starts_with("mover-") && name.ends_with(".ledger");
-    let names = std::fs::read_dir(run).into_iter().flatten().flatten();
-    let mut ledgers = names
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_mover(name));
-    match ledgers.next() {
-        Some(name) => format!(
-            "{} is a mover's directory, with a ledger for each stream; audit one of them, as {}",
-            run.display(),
-            run.join(name).display()
-        ),
-        None => format!(
-            "there are no books to read in {}; give the --out of a run (of `forebay demo` without one: forebay-demo), or a ledger",
-            run.display()
-        ),
-    }
+    format!(
+        "there are no books to read in {}; give the --out of a run (of `forebay demo` without one: forebay-demo), or a ledger",
+        run.display()
+    )
 }
 
-/// Directories below `run` that have a ledger, where it has none itself: the parts of a chain, or the runs of one place.
+/// Directories below `run` that have a ledger, where it has none itself, and the ledgers that a mover has there for its streams: the parts of a chain, or the runs of one place.
 pub(crate) fn parts(run: &Path) -> Vec<PathBuf> {
     if !run.is_dir() || run.join("ledger").symlink_metadata().is_ok() {
         return Vec::new();
     }
-    let directories = |of: &Path| -> Vec<PathBuf> {
+    let entries = |of: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
-        let paths = entries.map(|entry| entry.path());
-        paths.filter(|path| path.is_dir()).collect()
+        entries.map(|entry| entry.path()).collect()
     };
     let mut found = Vec::new();
-    for part in directories(run) {
-        found.extend(directories(&part));
+    for part in entries(run) {
+        found.extend(entries(&part));
         found.push(part);
     }
-    found.retain(|part| part.join("ledger").symlink_metadata().is_ok());
+    found.retain(|part| match part.is_dir() {
+        true => part.join("ledger").symlink_metadata().is_ok(),
+        false => is_of_stream(part),
+    });
     found.sort();
     found
+}
+
+/// Whether a file is the ledger of a mover's stream, by its name.
+fn is_of_stream(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("mover-") && name.ends_with(".ledger")
 }
 
 /// The books of one run, and what its record has beside them.

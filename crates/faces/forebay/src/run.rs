@@ -1,4 +1,4 @@
-//! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, or a chain of them.
+//! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, a mover, or a chain of them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -86,7 +86,7 @@ pub(crate) fn kinds() -> [Kind; PROGRAMS.len()] {
     PROGRAMS.each_ref().map(|program| program.kind)
 }
 
-/// Runs what a file describes: an event builder, a card, to-host, to-flx, or a chain of them.
+/// Runs what a file describes: an event builder, a card, to-host, to-flx, a mover, or a chain of them.
 ///
 /// A chain names its members, each with its sections below `[members.NAME]`. They are started together, each in a directory of its own below that of the chain, and end in the order of
 /// the data: the first Ctrl-C goes to those that connect to no other member, a second one to all; a member that dies ends the chain. Flags are those of

@@ -50,12 +50,6 @@ pub(crate) fn run(args: &ToFlxArgs) -> Result<ExitCode> {
         |warning| note_line(format_args!("forebay: warning: {warning}")),
     )?;
     let code = conclude(&record, args.format, To::Stdout, print)?;
-    for card in record.cards.iter().filter(|card| card.times_lost > 0) {
-        note_line(format_args!(
-            "forebay: the card at {} went without a farewell; what was in its buffer is lost, and the books are closed",
-            card.socket
-        ));
-    }
     for card in &record.cards {
         if let Some(fault) = &card.broken {
             note_line(format_args!(

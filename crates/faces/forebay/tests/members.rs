@@ -77,12 +77,12 @@ fn pid_of(chain: u32, member: &str) -> u32 {
 
 /// Waits until events are in the builder's file.
 fn wait_until_at_work(folder: &Path) {
-    rig::wait_items(
-        &folder.join("run/builder"),
-        ("sink", "events"),
-        "outgoing",
-        100,
-    );
+    wait_until_at_work_at(&folder.join("run/builder"), "sink");
+}
+
+/// Waits until events have left a place of a member's books.
+fn wait_until_at_work_at(directory: &Path, place: &str) {
+    rig::wait_items(directory, (place, "events"), "outgoing", 100);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_member_behind_a_command_ends_in_its_order_by_control_c() {
         signal("INT", chain.pid());
         let json = chain.end().json_of(0);
         let log = fs::read_to_string(folder.path().join(format!("run/{member}.log"))).unwrap();
-        assert!(log.contains("launched run chain.toml"), "{log}");
+        assert!(log.contains("launched run /"), "{log}");
         let [card, builder] = ["card", "builder"].map(|name| record(folder.path(), name));
         assert_eq!(card["reason"], "requested", "{json}");
         assert_eq!(builder["reason"], "input_ended", "{json}");
@@ -469,6 +469,14 @@ fn two_builders_deliver_to_one_mover_that_ends_behind_them() {
     let files: Vec<_> = rig::files(&mover);
     assert_eq!(hld::events(&files).len(), 2000, "read from the files");
     assert!(files[0].starts_with(folder.path().join("run/mover").canonicalize().unwrap()));
+    let mut audit = forebay();
+    audit
+        .current_dir(folder.path())
+        .args(["audit", "run", "--format", "json"]);
+    let audited = start(&mut audit).end().json_of(0);
+    let names: Vec<&String> = audited["runs"].as_object().unwrap().keys().collect();
+    let streams = names.iter().filter(|name| name.starts_with("mover/mover-"));
+    assert_eq!(streams.count(), 2, "{names:?}");
 }
 
 #[test]
@@ -491,5 +499,70 @@ fn control_c_ends_builders_before_their_mover() {
         "left_bytes",
     ] {
         assert_eq!(number(&json, key), 0, "{json}");
+    }
+}
+
+#[test]
+fn a_hurried_chain_still_ends_its_mover_last() {
+    let folder = TempDir::new().unwrap();
+    moved(folder.path(), "moved-hurried", "");
+    let chain = run(folder.path(), &["--format", "json"]);
+    wait_until_at_work_at(&folder.path().join("run/other"), "offer");
+    for _ in 0..2 {
+        signal("INT", chain.pid());
+    }
+    // The card may not have had the time for its last blocks.
+    let json = chain.end().json();
+    for member in json["members"].as_array().unwrap() {
+        assert!(member["record"].is_object(), "{member}");
+        let is_behind = ["builder", "other", "mover"].map(Value::from);
+        if is_behind.contains(&member["name"]) {
+            assert_eq!(member["failed"], Value::Null, "{member}");
+        }
+    }
+}
+
+#[test]
+fn a_launcher_that_is_killed_does_not_hold_the_chain_up() {
+    let folder = TempDir::new().unwrap();
+    launched(folder.path(), "launcher-killed", "builder");
+    let chain = run(folder.path(), &[]);
+    wait_until_at_work(folder.path());
+    signal("KILL", pid_of(chain.pid(), "builder"));
+    let ended = chain.end();
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("builder has failed"),
+        "{}",
+        ended.stderr
+    );
+    // The member itself lived on, and was told that nobody is there any more.
+    for member in MEMBERS {
+        let directory = folder.path().join("run").join(member);
+        rig::wait_for("the record", || {
+            directory.join("run.json").exists().then_some(())
+        });
+        assert_eq!(rig::audit_json(&directory)["closed"], true, "{member}");
+    }
+}
+
+#[test]
+fn a_member_that_cannot_be_started_costs_no_books_of_the_others() {
+    let folder = TempDir::new().unwrap();
+    launched(folder.path(), "launched-last", "builder");
+    let path = folder.path().join("chain.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(
+        &path,
+        text.replace(LAUNCH, r#"launch = ["no-such-program"]"#),
+    )
+    .unwrap();
+    let ended = run(folder.path(), &[]).end();
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    // One that had begun has closed its books; one that had not has none.
+    for member in ["card", "tohost"] {
+        let directory = folder.path().join("run").join(member);
+        let has_begun = directory.join("ledger").symlink_metadata().is_ok();
+        assert_eq!(has_begun, directory.join("run.json").exists(), "{member}");
     }
 }

@@ -35,7 +35,7 @@ settings! {
         /// The kind of its file: `card`, `tohost`, `toflx`, `evb` or `mover`.
         kind: Option<String>,
         /// Command in front of it, as `["taskset", "-c", "3"]`, `["ip", "netns", "exec", "NAME"]` or `["ssh", "HOST"]`: words, not a line of a shell. It gets its orders by standard
-        /// input. On another host the program, the file and the directory have the same paths, and addresses are of the network.
+        /// input. On another host the program and the file have the same paths, `directory` is an absolute one, addresses are of the network, and no path has a space or a sign of a shell, which `ssh` would take for its own.
         launch: Option<Launcher> => "it is started as it is",
     }
 }

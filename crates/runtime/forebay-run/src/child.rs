@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_sys::process;
@@ -17,6 +19,8 @@ const PARENT: &str = "FOREBAY_PARENT";
 pub const BY_STDIN: &str = "--orders-by-stdin";
 /// What is written there for each order to end.
 const ORDER: u8 = b'\n';
+/// Standard input, by which orders came, has ended: the process that started the chain is gone.
+static ORDERS_ENDED: AtomicBool = AtomicBool::new(false);
 /// One look at a child.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -41,8 +45,8 @@ impl Parent {
     /// Whether there was one, and it is gone.
     #[must_use]
     pub fn is_gone(self) -> bool {
-        self.0
-            .is_some_and(|parent| std::os::unix::process::parent_id() != parent)
+        let is_other = |parent| std::os::unix::process::parent_id() != parent;
+        ORDERS_ENDED.load(Ordering::Relaxed) || self.0.is_some_and(is_other)
     }
 }
 
@@ -58,12 +62,7 @@ pub fn take_orders_by_stdin() -> Result<(), RunError> {
         while orders.read_exact(&mut order).is_ok() {
             let _ = process::terminate(own);
         }
-        // As a second signal: nobody else is waited for.
-        for _ in 0..2 {
-            let _ = process::terminate(own);
-            // Two of them at once would be one.
-            std::thread::sleep(LOOK);
-        }
+        ORDERS_ENDED.store(true, Ordering::Relaxed);
     };
     let thread = std::thread::Builder::new().name("fb-orders".into());
     let started = thread.spawn(listen);
@@ -77,7 +76,7 @@ pub struct Part {
     name: String,
     child: Child,
     status: Option<ExitStatus>,
-    output: Option<std::thread::JoinHandle<Vec<u8>>>,
+    output: Option<JoinHandle<Vec<u8>>>,
 }
 
 impl Part {
@@ -98,8 +97,7 @@ impl Part {
         Self::spawn(name, command, errors)
     }
 
-    /// Starts the same behind a command, to which it may not be the next of kin, or which may run it on another host: `arguments` say that it is told by its standard
-    /// input what this process has to say, and that this process is gone.
+    /// Starts the same behind a command, which may stay in between, or run it on another host. `arguments` say that it gets its orders by standard input.
     pub fn launch(
         name: &str,
         command: &[String],
@@ -173,6 +171,10 @@ impl Part {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
         }
+        if self.status.is_some() {
+            // What a launcher has left behind is told that nobody is there any more.
+            drop(self.child.stdin.take());
+        }
         self.status.is_some()
     }
 
@@ -193,7 +195,13 @@ impl Part {
             let _ = self.child.kill();
             self.status = self.child.wait().ok();
         }
-        let text = self.output.take().and_then(|output| output.join().ok());
+        // What a launcher has left behind may hold the output open.
+        let has_said = |output: &JoinHandle<Vec<u8>>| output.is_finished();
+        while !self.output.as_ref().is_none_or(has_said) && begun.elapsed() < most + most {
+            std::thread::sleep(LOOK);
+        }
+        let output = self.output.take().filter(has_said);
+        let text = output.and_then(|output| output.join().ok());
         let said = serde_json::from_slice(&text.unwrap_or_default()).ok();
         let how = match self.status {
             _ if killed => format!("did not end within {} s and was killed", most.as_secs()),

@@ -6,10 +6,10 @@
 //! | the input, the duration or the number of items came to its end, or the first signal came | `ended` | `input_ended`, `limit_reached`, `requested` | 0 |
 //! | beside that something that a user of the data must know (a taint): a disk was full, a sink stalled, a connection was lost, a stage died | `tainted` | that of the taint | 0 |
 //! | beside that, with `--strict`, a loss by name | as above | as above | 3 |
-//! | nobody has said what became of all that was sent | `tainted` | `connection_lost` | 4 |
-//! | something failed: a card, a sender or a receiver was lost without which there is no run, an output cannot be written, blocks were left unread | `interrupted`, `tainted` | `connection_lost`, `write_failed`, `start_failed`, `requested` | 2 |
+//! | of `net send`, `net pub` and `tdm send`: nobody has said what became of all that was sent | `tainted` | `connection_lost` | 4 |
+//! | something failed: a card, a sender or a receiver was lost without which there is no run, an output cannot be written, blocks were left unread, payloads of a test stream are wrong | `interrupted`, `tainted`, `ended` | `connection_lost`, `write_failed`, `start_failed`, or as above | 2 |
 //! | the books do not close, somebody removed what was written, or what was read back or checked is wrong | `tainted`, `ended` | `residual`, `output_removed` | 1 |
-//! | the process was killed | `interrupted` | `no reason given` | none: there is no record, and `forebay audit` reads the ledger |
+//! | the process was killed | `interrupted` | `supervisor_lost` | none: there is no record, and `forebay audit` reads the ledger |
 //!
 //! Of several lines the one furthest down holds for the exit code. A run that never began is exit code 2, and has no record. `docs/OPERATIONS.md` has the same table.
 
@@ -131,6 +131,13 @@ impl Envelope {
         self.cpu_s.values().sum()
     }
 
+    /// Something failed, perhaps beside other things.
+    pub fn fail(&mut self, why: String) {
+        let before = self.failed.take();
+        let all = before.map(|before| format!("{before}; {why}"));
+        self.failed = all.or(Some(why));
+    }
+
     /// It cannot be left in the run's directory, for this reason.
     pub fn leave(&mut self, why: &dyn fmt::Display) {
         let text = format!("{why}; the record goes to standard output");
@@ -138,16 +145,13 @@ impl Envelope {
         self.unkept = true;
     }
 
-    /// Takes in the books of a further ledger of the same process, but for losses at a place of which `is_counted` says that they are in its own books, too.
-    pub fn include(&mut self, other: &Self, is_counted: impl Fn(&str) -> bool) {
+    /// Takes in the books of a further ledger of the same process, but for losses at a place of which `is_counted` says that they are in its own books, too. What the
+    /// whole host counted is told once: by this one.
+    pub fn include(&mut self, other: &mut Self, is_counted: impl Fn(&str) -> bool) {
+        other.host_counters = None;
         self.books = self.books.with(&other.books);
-        for (name, lost) in other.drops.iter().filter(|(name, _)| !is_counted(name)) {
-            let sum = self.drops.entry(name.clone()).or_default();
-            sum.items += lost.items;
-            sum.items_max += lost.items_max;
-            sum.bytes += lost.bytes;
-            sum.bytes_max += lost.bytes_max;
-        }
+        let drops = other.drops.iter().filter(|(name, _)| !is_counted(name));
+        add_drops(&mut self.drops, drops);
         let residual = other.taints.iter();
         let residual = residual.filter(|taint| taint.kind == TaintKind::Residual);
         self.taints.extend(residual.cloned());
@@ -185,6 +189,20 @@ impl Envelope {
         } else {
             Exit::Done
         }
+    }
+}
+
+/// Adds losses to those of the same names.
+pub fn add_drops<'a>(
+    sums: &mut BTreeMap<String, Lost>,
+    drops: impl IntoIterator<Item = (&'a String, &'a Lost)>,
+) {
+    for (name, lost) in drops {
+        let sum = sums.entry(name.clone()).or_default();
+        sum.items += lost.items;
+        sum.items_max += lost.items_max;
+        sum.bytes += lost.bytes;
+        sum.bytes_max += lost.bytes_max;
     }
 }
 

@@ -44,6 +44,12 @@ pub enum Urgency {
 impl Urgency {
     const ALL: [Self; 4] = [Self::Go, Self::Drain, Self::Hurry, Self::Now];
 
+    /// Whether a wait at the end that began at this urgency goes on: it ends when that rises, and is none when everything shall end at once.
+    #[must_use]
+    pub fn is_still(self, before: Self) -> bool {
+        self == before && self < Self::Now
+    }
+
     fn next(self) -> Self {
         match self {
             Self::Go => Self::Drain,
@@ -254,6 +260,14 @@ mod tests {
         assert_eq!(stop.urgency(), Urgency::Drain);
         assert_eq!(stop.cause(), Some(Cause::Order));
         assert_eq!(stop.reason(), Some(Reason::Requested));
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_urgency_rises_and_does_not_begin_at_the_last_one() {
+        for urgency in Urgency::ALL {
+            assert_eq!(urgency.is_still(urgency), urgency < Urgency::Now);
+            assert!(!urgency.next().is_still(urgency));
+        }
     }
 
     #[test]

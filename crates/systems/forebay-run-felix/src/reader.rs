@@ -387,7 +387,8 @@ impl Reader<'_> {
         let asked = || stop.map_or(Urgency::Go, Stop::urgency);
         let before = asked();
         self.outlet.publisher.begin_end();
-        while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT && asked() == before {
+        while self.outlet.kept.len() > 0 && begun.elapsed() < END_LIMIT && asked().is_still(before)
+        {
             self.outlet.publisher.poll(WAIT)?;
             self.give_back();
         }

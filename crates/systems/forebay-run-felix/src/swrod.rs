@@ -225,7 +225,7 @@ impl Session {
         let before = stop.urgency();
         let until_ns = clock::monotonic_ns().saturating_add(nanoseconds(END_LIMIT));
         self.subscriber.begin_end();
-        while self.subscriber.publishers() > 0 && stop.urgency() == before {
+        while self.subscriber.publishers() > 0 && stop.urgency().is_still(before) {
             if self.turn()? >= until_ns {
                 break;
             }
@@ -269,7 +269,7 @@ pub fn subscribe(
         Some(latency) => latency.report(&books.reader()?)?,
         None => None,
     };
-    let summary = SwrodReport {
+    let mut summary = SwrodReport {
         latency_ns,
         nothing_came: nothing_came(watcher.came[0], trouble),
         ..report::make(watcher.table, has_all, elapsed_ns, end_point)
@@ -279,7 +279,7 @@ pub fn subscribe(
         false => stop.reason().unwrap_or(Reason::LimitReached),
     };
     let mut envelope = books.close(reason, summary.taint().into_iter().collect())?;
-    envelope.include(&summary.end_point.envelope, |_| false);
+    envelope.include(&mut summary.end_point.envelope, |_| false);
     let mut record = Record { envelope, summary };
     books.keep(&mut record)?;
     Ok(record)

@@ -27,8 +27,6 @@ use card::Card;
 pub use card::CardTarget;
 pub use summary::{ToFlxCardSummary, ToFlxSummary};
 
-/// What is said of a run one of whose cards went without a farewell.
-const CARD_LOST: &str = "a card is gone without a farewell; what it had not taken is lost by name, and the books are closed";
 /// Longest wait for messages: so long after its end a card that was killed is noticed.
 const WAIT: Duration = Duration::from_millis(20);
 /// Longest wait for room in a ring, before senders are told that somebody is there.
@@ -259,7 +257,7 @@ impl ToFlx<'_> {
     ) -> Result<NetRecord, ReadoutError> {
         let (begun, before) = (Instant::now(), stop.urgency());
         let drain = Duration::from_secs(self.plan.said.drain_s);
-        let goes_on = || begun.elapsed() < drain && stop.urgency() == before;
+        let goes_on = || begun.elapsed() < drain && stop.urgency().is_still(before);
         receiver.begin_end();
         while receiver.senders() > 0 && goes_on() {
             self.turn(&mut receiver)?;
@@ -292,9 +290,15 @@ impl ToFlx<'_> {
         asked: Option<Reason>,
     ) -> Result<Record<ToFlxSummary>, ReadoutError> {
         self.books.commit();
-        let lost = self.cards.iter().any(|card| card.summary.times_lost > 0);
-        let lost = lost.then(|| CARD_LOST.to_owned());
-        let (receiver, failed) = match ended {
+        let lost = self.cards.iter().filter(|card| card.summary.times_lost > 0);
+        let lost: Vec<&str> = lost.map(|card| &*card.summary.socket).collect();
+        let lost = (!lost.is_empty()).then(|| {
+            format!(
+                "the card at {} went without a farewell; what was in its buffer is lost, and the books are closed",
+                lost.join(" and at ")
+            )
+        });
+        let (mut receiver, failed) = match ended {
             Ok(receiver) => (Some(receiver), lost),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -305,8 +309,8 @@ impl ToFlx<'_> {
         let ledger = &mut self.books.ledger;
         let (_, mut envelope) = ledger.end(condition, reason, Vec::new())?;
         envelope.failed = failed;
-        if let Some(receiver) = &receiver {
-            envelope.include(&receiver.envelope, |_| false);
+        if let Some(receiver) = &mut receiver {
+            envelope.include(&mut receiver.envelope, |_| false);
         }
         let cards: Vec<_> = self.cards.into_iter().map(|card| card.summary).collect();
         let mut record = Record {

@@ -249,13 +249,11 @@ fn conclude(
     };
     let (_, mut envelope) = books.end(condition, reason, Vec::new())?;
     envelope.failed = failed;
-    for publisher in buffers
-        .iter()
-        .filter_map(|buffer| buffer.publisher.as_ref())
-    {
+    let publishers = buffers.iter_mut();
+    for publisher in publishers.filter_map(|buffer| buffer.publisher.as_mut()) {
         // Those without a subscriber are in the account of the chunks.
         let is_counted = |name: &str| name.contains(".no_subscriber.");
-        envelope.include(&publisher.envelope, is_counted);
+        envelope.include(&mut publisher.envelope, is_counted);
     }
     let mut record = Record {
         envelope,

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use forebay_ledger::{
-    Closed, Condition, Reason, Supervisor as Life, Taint, TaintKind, Verdict, audit,
+    Closed, Condition, Lost, Reason, Supervisor as Life, Taint, TaintKind, Verdict, audit,
 };
 use forebay_run::error::RunError;
-use forebay_run::record::{Envelope, Record};
+use forebay_run::record::{Envelope, Record, add_drops};
 use forebay_run::removed::Removed;
 use forebay_sink::files::files_of_runs;
 
@@ -45,7 +45,7 @@ pub struct StreamSummary {
 }
 
 /// Streams that are no longer listed one by one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Unlisted {
     /// How many; one that came again afterwards is listed too.
     pub streams: u64,
@@ -56,6 +56,12 @@ pub struct Unlisted {
     /// What is left over in them, and what is left inside.
     #[serde(flatten)]
     pub books: Closed,
+    /// What was lost in them.
+    #[serde(skip)]
+    drops: BTreeMap<String, Lost>,
+    /// The first that tainted one of them.
+    #[serde(skip)]
+    taint: Option<Taint>,
 }
 
 impl Unlisted {
@@ -64,6 +70,8 @@ impl Unlisted {
         self.unclosed += u64::from(!stream.is_closed());
         self.removed += u64::from(is_removed(stream));
         self.books = self.books.with(&stream.envelope.books);
+        add_drops(&mut self.drops, &stream.envelope.drops);
+        self.taint = self.taint.take().or_else(|| taint_of(stream));
     }
 }
 
@@ -104,25 +112,22 @@ pub(crate) fn record(
     let run_id = format!("{PROGRAM}-{}", std::process::id());
     let mut envelope = Envelope::of_process(PROGRAM, &run_id, duration_s);
     let Streams {
-        listed, unlisted, ..
+        listed,
+        mut unlisted,
+        ..
     } = streams;
-    let listed = Vec::from(listed);
+    let mut listed = Vec::from(listed);
     envelope.books = unlisted.books;
+    envelope.drops = std::mem::take(&mut unlisted.drops);
+    envelope.taints.extend(unlisted.taint.take());
     if unlisted.removed > 0 {
         let text = format!("of {} streams before the listed ones", unlisted.removed);
         let taint = Taint::new(TaintKind::OutputRemoved, text);
         envelope.taints.push(taint);
     }
-    for stream in &listed {
-        envelope.include(&stream.envelope, |_| false);
-        let (run_id, sink) = (&stream.envelope.run_id, &stream.sink);
-        if is_removed(stream) {
-            let taint = Taint::new(TaintKind::OutputRemoved, format!("{run_id} {sink}"));
-            envelope.taints.push(taint);
-        } else if let Some(taint) = stream.envelope.taints.first() {
-            let text = format!("{run_id} {sink}: {}", taint.text);
-            envelope.taints.push(Taint::new(taint.kind, text));
-        }
+    for stream in &mut listed {
+        envelope.include(&mut stream.envelope, |_| false);
+        envelope.taints.extend(taint_of(stream));
     }
     let (condition, reason) = Taint::taint(&envelope.taints, Condition::Ended, reason);
     (envelope.condition, envelope.reason) = (condition, reason);
@@ -143,6 +148,16 @@ pub(crate) fn record(
         streams: listed,
     };
     Record { envelope, summary }
+}
+
+/// What taints a stream first, with its name: that its output was removed goes before all.
+fn taint_of(stream: &StreamRecord) -> Option<Taint> {
+    let name = format!("{} {}", stream.envelope.run_id, stream.sink);
+    if is_removed(stream) {
+        return Some(Taint::new(TaintKind::OutputRemoved, name));
+    }
+    let taint = stream.envelope.taints.first()?;
+    Some(Taint::new(taint.kind, format!("{name}: {}", taint.text)))
 }
 
 /// Whether somebody removed a part of what was written, or its ledger.

@@ -734,7 +734,7 @@ impl<R: Role> EndPoint<R> {
         let before = self.urgency();
         while self.connections.iter().any(known)
             && self.now_ns < until_ns
-            && self.urgency() == before
+            && self.urgency().is_still(before)
         {
             self.wait(Duration::from_millis(10), on)?;
         }
@@ -757,11 +757,9 @@ impl<R: Role> EndPoint<R> {
         summary.attempts = self.forgotten_attempts + attempts.sum::<u64>();
         summary.output_removed = self.books.removed_output()?;
         // Everything is counted now: what the audit will say.
-        let verdict = self.books.verdict_at_end()?;
-        summary.take(&verdict);
+        summary.take(&self.books.verdict_at_end()?);
         let in_order = in_order && !self.tainted;
-        let is_closed = verdict.closed_books().is_closed();
-        let taints = summary.taints(is_closed, !self.unwritten, in_order);
+        let taints = summary.taints(!self.unwritten, in_order);
         let envelope = self.books.close(taints)?;
         let mut record = NetRecord { envelope, summary };
         self.books.keep(&mut record)?;

@@ -99,9 +99,8 @@ pub type NetRecord = Record<NetSummary>;
 const LISTED_MAX: usize = 1000;
 
 impl NetSummary {
-    /// What a user of the data must know, where everything else came to its end: `is_closed` says that nothing is left over here, `wrote_all` that its caller could
-    /// write what came, and `in_order` that no connection was lost.
-    pub(super) fn taints(&self, is_closed: bool, wrote_all: bool, in_order: bool) -> Vec<Taint> {
+    /// What a user of the data must know beside its own books: `wrote_all` says that its caller could write what came, and `in_order` that no connection was lost.
+    pub(super) fn taints(&self, wrote_all: bool, in_order: bool) -> Vec<Taint> {
         let mut taints = Vec::new();
         let mut add = |is_so: bool, kind, text: &dyn Fn() -> String| {
             if is_so {
@@ -114,9 +113,6 @@ impl NetSummary {
             format!(
                 "receivers say that they took {missing} messages, {bytes} bytes less than was sent"
             )
-        });
-        add(!is_closed, TaintKind::Residual, &|| {
-            "the books of this end do not close".into()
         });
         add(self.output_removed.any(), TaintKind::OutputRemoved, &|| {
             let messages = self.output_removed.messages.unwrap_or(0);
@@ -193,8 +189,8 @@ impl NetSummary {
 }
 
 /// Takes in the record of another end point of this process.
-pub fn absorb(into: &mut NetRecord, other: NetRecord) {
-    into.envelope.include(&other.envelope, |_| false);
+pub fn absorb(into: &mut NetRecord, mut other: NetRecord) {
+    into.envelope.include(&mut other.envelope, |_| false);
     into.summary.absorb(other.summary);
 }
 

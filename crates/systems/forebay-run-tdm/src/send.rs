@@ -454,11 +454,11 @@ impl Work {
             hardware: summary::hardware_of(&self.socket),
             input,
         };
-        let summary = summary::of(&self.sender, &self.clock, &self.truth, host);
+        let mut summary = summary::of(&self.sender, &self.clock, &self.truth, host);
         let taints = summary.taints(&self.sender);
         let mut envelope = self.books.close(&self.sender, heaps, ended, taints)?;
-        if let Some(messages) = &summary.messages {
-            envelope.include(&messages.envelope, |_| false);
+        if let Some(messages) = &mut summary.messages {
+            envelope.include(&mut messages.envelope, |_| false);
         }
         envelope.failed = failed.or_else(|| summary.failed(&self.sender));
         let mut record = Record { envelope, summary };

@@ -306,7 +306,7 @@ impl Player<'_> {
             self.tend()?;
             let nobody = self.door.readers() == 0;
             let done = self.rings.unread() == 0 || nobody && asked;
-            if done || begun.elapsed() >= self.plan.drain || self.stop.urgency() > before {
+            if done || begun.elapsed() >= self.plan.drain || !self.stop.urgency().is_still(before) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -156,12 +156,14 @@ pub struct CardSummary {
     pub elinks: Vec<ElinkSummary>,
 }
 
-/// What is said of blocks that nobody has read, and of chunks in front of them.
+/// What is said of blocks that are still in DMA buffers, and of so many chunks in front of them; none where there are no such blocks.
 pub(super) fn unread(dma: &[DmaSummary], held: u64) -> Option<String> {
     let blocks: u64 = dma.iter().map(|dma| dma.blocks_unread).sum();
-    let said = format!(
-        "{blocks} blocks and {held} chunks in front of them were left: nobody has read them"
-    );
+    let chunks = match held {
+        0 => String::new(),
+        held => format!(", chunks in front of them: {held}"),
+    };
+    let said = format!("nobody has read them: blocks in DMA buffers: {blocks}{chunks}");
     (blocks > 0).then_some(said)
 }
 

@@ -102,7 +102,14 @@ pub(crate) fn run(args: &CardArgs) -> Result<ExitCode> {
         return conclude(&record, args.format, To::Stdout, print_replay);
     }
     let record = card::run(&plan, &stop, ready, warn)?;
-    conclude(&record, args.format, To::Stdout, print)
+    let code = conclude(&record, args.format, To::Stdout, print)?;
+    if record.held > 0 && record.envelope.failed.is_none() {
+        note_line(format_args!(
+            "forebay: {} did not come into a block before the end",
+            counted(record.held, "chunk")
+        ));
+    }
+    Ok(code)
 }
 
 fn print_replay(record: &Record<ReplaySummary>) {

@@ -246,7 +246,7 @@ impl<I: In> Flow<'_, I> {
         let (begun, stops) = (Instant::now(), stop.urgency());
         self.from.begin_end();
         let (mut waits_since, mut told) = (begun, false);
-        while stop.urgency() == stops {
+        while stop.urgency().is_still(stops) {
             if self.sink.is_behind() {
                 // Nothing is read meanwhile: whoever sent it is not late.
                 waits_since = Instant::now();

@@ -56,7 +56,20 @@ pub fn run(
             is_told: false,
         })
     });
-    let mut parts = started.collect::<Result<Vec<_>, RunError>>()?;
+    let mut parts = Vec::new();
+    for started in started {
+        match started {
+            Ok(started) => parts.push(started),
+            Err(error) => {
+                // Those that are there close their books.
+                parts.iter().for_each(|one: &Started| one.part.stop());
+                for one in parts {
+                    one.part.finish(HURRY_LIMIT);
+                }
+                return Err(error);
+            }
+        }
+    }
     watch(&mut parts, stop, &mut tell);
     let ended = parts.into_iter().zip(&chain.members);
     Ok(ended
@@ -87,7 +100,9 @@ fn log(directory: &Path, name: &str) -> PathBuf {
 }
 
 fn start(chain: &Chain, member: &MemberPlan) -> Result<Part, RunError> {
-    let file = chain.file.display().to_string();
+    // A launcher may run it in another folder.
+    let file = std::path::absolute(&chain.file).map_err(RunError::file("finding", &chain.file))?;
+    let file = file.display().to_string();
     let words = ["run", &file, "--only", &member.name, "--format", "json"];
     let mut words = words.map(str::to_owned).to_vec();
     let log = Some(log(&chain.directory, &member.name));
@@ -116,8 +131,13 @@ fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
         if wanted > told {
             told = wanted;
             let all = wanted >= Urgency::Hurry;
-            let asked = parts.iter().filter(|one| all || !one.has_input);
-            asked.for_each(|one| one.part.stop());
+            let fed = fed(parts);
+            for (one, is_fed) in parts.iter().zip(fed) {
+                // Who is still delivered to ends when that is over.
+                if !one.has_input || all && (!is_fed || wanted == Urgency::Now) {
+                    one.part.stop();
+                }
+            }
             let limit = if all { HURRY_LIMIT } else { END_LIMIT };
             until = Some(Instant::now() + limit);
         }
@@ -130,12 +150,18 @@ fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
     }
 }
 
+/// Of each whether a member at work delivers to it.
+fn fed(parts: &mut [Started]) -> Vec<bool> {
+    let has_ended: Vec<bool> = parts.iter_mut().map(|one| one.part.has_ended()).collect();
+    let is_fed = |one: &Started| one.feeders.iter().any(|at| !has_ended[*at]);
+    parts.iter().map(is_fed).collect()
+}
+
 /// Those to which nobody delivers any more take what has come, and end.
 fn end_the_unfed(parts: &mut [Started]) {
-    let has_ended: Vec<bool> = parts.iter_mut().map(|one| one.part.has_ended()).collect();
-    for one in parts {
-        let is_unfed = !one.feeders.is_empty() && one.feeders.iter().all(|at| has_ended[*at]);
-        if is_unfed && !one.is_told {
+    let fed = fed(parts);
+    for (one, is_fed) in parts.iter_mut().zip(fed) {
+        if !one.feeders.is_empty() && !is_fed && !one.is_told {
             one.is_told = true;
             one.part.stop();
         }

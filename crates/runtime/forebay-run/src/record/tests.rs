@@ -39,11 +39,13 @@ fn what_a_further_ledger_lost_is_added_but_for_what_is_counted_already() {
     other.drops.insert("send.full.a".into(), lost(2));
     other.drops.insert("publish.nobody.a".into(), lost(4));
     other.books.residual_items = 3;
+    other.host_counters = Some(Changes::default());
     other.taints.push(Taint::new(TaintKind::Residual, "3"));
     other.taints.push(Taint::new(TaintKind::PeerLost, "b"));
-    own.include(&other, |name| name.starts_with("publish."));
+    own.include(&mut other, |name| name.starts_with("publish."));
     assert_eq!(own.drops, BTreeMap::from([("send.full.a".into(), lost(3))]));
     assert_eq!(own.books.residual_items, 3);
+    assert_eq!(other.host_counters, None, "told once");
     assert_eq!(own.taints, [Taint::new(TaintKind::Residual, "3")]);
 }
 

@@ -149,6 +149,14 @@ impl KeptLedger {
             let text = format!("{directory} was removed or renamed during the run");
             taints.insert(0, Taint::new(TaintKind::OutputRemoved, text));
         }
+        let books = audit_at_end(&self.reader()?.snapshot()?).closed_books();
+        if !books.is_closed() {
+            let text = format!(
+                "{} items, {} bytes are left over; {} items, {} bytes are left inside",
+                books.residual_items, books.residual_bytes, books.left_items, books.left_bytes
+            );
+            taints.push(Taint::new(TaintKind::Residual, text));
+        }
         let (condition, reason) = Taint::taint(&taints, condition, reason);
         self.close(condition, reason);
         let reader = self.reader()?;
@@ -177,7 +185,13 @@ impl KeptLedger {
             return Ok(());
         };
         if let Some(why) = directory.leave_ledger() {
-            record.envelope.leave(&why);
+            let envelope = &mut record.envelope;
+            if !envelope.is_tainted(TaintKind::OutputRemoved) {
+                // It went after the books were closed.
+                let taint = Taint::new(TaintKind::OutputRemoved, why.clone());
+                envelope.taints.push(taint);
+            }
+            envelope.leave(&why);
             return Ok(());
         }
         directory.keep_ledger()?;

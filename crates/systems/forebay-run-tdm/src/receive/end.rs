@@ -57,7 +57,7 @@ fn keep_or_leave(mut books: Books, record: &mut Record<ReceiveSummary>) {
     let mut own = record.clone();
     std::thread::spawn(move || {
         let kept = books.keep(&mut own).map_err(|error| error.to_string());
-        // Who waited may have gone.
+        // The thread that waited may have ended.
         let _ = done.send(kept.map(|()| own.envelope));
     });
     let failed = match kept.recv_timeout(KEEP) {
@@ -68,9 +68,7 @@ fn keep_or_leave(mut books: Books, record: &mut Record<ReceiveSummary>) {
         Ok(Err(error)) => error,
         Err(_) => "the directory of the record does not answer: the record is not there, and the ledger stays in memory until the next run of any program can bring it home".to_owned(),
     };
-    let before = record.envelope.failed.take();
-    let all = before.map_or(failed.clone(), |before| format!("{before}; {failed}"));
-    record.envelope.failed = Some(all);
+    record.envelope.fail(failed);
 }
 
 impl Work<'_> {
@@ -132,15 +130,15 @@ impl Work<'_> {
             lines_untold: self.lines_untold,
             wall_clock_steps: self.clock.steps(),
         };
-        let summary = summary::of(&self.receiver, &self.sums, host);
+        let mut summary = summary::of(&self.receiver, &self.sums, host);
         let (condition, reason) = self.verdict(plan, stop.is_asked());
         let taints = summary.taints(self.failed.as_deref());
         let (verdict, mut envelope) = self.books.close(condition, reason, taints)?;
-        let handed_on = summary.by_sender.iter();
-        for handed_on in handed_on.filter_map(|sender| sender.handed_on.as_ref()) {
-            envelope.include(&handed_on.envelope, |_| false);
-        }
         envelope.failed = summary.failed(self.failed.as_deref());
+        let handed_on = summary.by_sender.iter_mut();
+        for handed_on in handed_on.filter_map(|sender| sender.handed_on.as_mut()) {
+            envelope.include(&mut handed_on.envelope, |_| false);
+        }
         let mut record = Record { envelope, summary };
         if is_given_up {
             keep_or_leave(self.books, &mut record);

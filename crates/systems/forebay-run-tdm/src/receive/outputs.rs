@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use forebay_ledger::Balance;
+use forebay_ledger::{Balance, Taint, TaintKind};
 use forebay_run::record::Record;
+use forebay_sys::watched::OUTPUT_REMOVED;
 use forebay_tdm::plan::Plan;
 use forebay_tdm::receiver::Row;
 
@@ -96,7 +97,11 @@ impl<'a> Outputs<'a> {
     pub(super) fn conclude(&mut self, record: &mut Record<ReceiveSummary>, balance: &Balance) {
         for watch in &mut self.watches {
             if let Err(error) = watch.finish(record, balance) {
-                record.envelope.failed.get_or_insert(error);
+                if error.contains(OUTPUT_REMOVED) {
+                    let taint = Taint::new(TaintKind::OutputRemoved, error.clone());
+                    record.envelope.taints.push(taint);
+                }
+                record.envelope.fail(error);
             }
         }
     }

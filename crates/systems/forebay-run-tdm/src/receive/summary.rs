@@ -215,7 +215,7 @@ impl ReceiveSummary {
             let text = of_whole_file.unwrap_or("what was written is gone");
             taints.push(Taint::new(TaintKind::OutputRemoved, text));
         }
-        // Who is silent has not told its totals: nobody knows what it sent last.
+        // A silent sender has not told its totals: what it sent last is not known.
         let lost = self.lost_senders().next();
         if lost.is_some() || self.end == "incomplete" {
             let text = lost.unwrap_or_else(|| "a sender was lost".to_owned());
