@@ -173,12 +173,6 @@ impl SendSummary {
         });
         (stopped || !is_well).then_some(why)
     }
-
-    /// Whether it sent all it had in each session, and the receiver said so of the last one. Of those before it the receiver may have died: the stream went on.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        matches!(self.end, "ended" | "interrupted") && self.sessions_stopped == 0
-    }
 }
 
 pub(super) struct Host {
