@@ -31,15 +31,7 @@ fn push(producers: &mut Producers, bytes: u32) {
 }
 
 fn mover(directory: &Path) -> Mover {
-    let file = FilePlan {
-        directory: directory.into(),
-        prefix: "be".into(),
-        builder_number: 1,
-        bytes_max: 0,
-        events_max: 0,
-        seconds_max: 0,
-        sync: false,
-    };
+    let file = FilePlan::of_streams(directory.into());
     let listen = ([127, 0, 0, 1], 0).into();
     let once = true;
     let plan = MoverPlan {
