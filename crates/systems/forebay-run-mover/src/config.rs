@@ -16,7 +16,7 @@ pub const IDLE_LIMIT_MIN_MS: u64 = 100;
 settings! {
     /// The mover: writes HLD files of what event builders send it.
     pub struct MoverSettings in [mover] {
-        /// Where event builders connect, as a sink of kind `tcp` names it. Nothing is encrypted and nobody is asked who he is: use a network of your own.
+        /// Where event builders connect, as a sink of kind `tcp` names it. Nothing is encrypted, and senders are not authenticated: use a network of your own.
         listen: Option<SocketAddr>,
         /// Where files and ledgers lie. Made if it is not there.
         directory: PathBuf = "forebay-mover".into(),
