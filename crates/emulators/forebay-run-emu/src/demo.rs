@@ -5,26 +5,23 @@ mod words;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use forebay_ledger::Closed;
-use forebay_run::{Stop, Urgency};
+use forebay_run::Stop;
+use forebay_run::chain::{self, Chain, Kind, MemberEnd};
+use forebay_run::child::Ended;
+use forebay_run::error::RunError;
+use forebay_run_felix::config::SwrodFile;
+use forebay_run_felix::tohost::ToHostFile;
+use forebay_run_net::Address;
 use serde::Serialize;
 use serde_json::Value;
 
-use forebay_run::child::{Ended, Part};
-use forebay_run::error::RunError;
-use forebay_run::run_dir::{in_use, lock_or};
-use forebay_run_net::Address;
+use crate::card::CardPlan;
 
-/// How long the chain may take to end after its triggers have.
-const END_LIMIT: Duration = Duration::from_secs(90);
-/// How long the processes may take to close their books once they are hurried: they take 3 s at most.
-const HASTE: Duration = Duration::from_secs(5);
 /// Longest path of a socket, in bytes (`sun_path` of Linux without its end).
 const SOCKET_PATH_MAX: usize = 107;
-const LOOK: Duration = Duration::from_millis(20);
 
 /// What the chain does.
 #[derive(Clone, Debug)]
@@ -52,7 +49,7 @@ pub struct DemoPlan {
     /// Where Prometheus is answered by the card; by to-host and the subscriber at the next two ports.
     pub metrics: Option<SocketAddr>,
     /// The fault switch of the tests, and the process of [`hops::DEMO_TOHOST`](crate::hops::DEMO_TOHOST) that it is for.
-    pub leak: Option<(&'static str, String)>,
+    pub leak: Option<(String, String)>,
 }
 
 /// Which of the ports of metrics a process has.
@@ -137,13 +134,23 @@ impl DemoSummary {
     }
 }
 
-/// The card's file.
-fn card_file(plan: &DemoPlan) -> String {
+/// The chain's file.
+fn chain_file(plan: &DemoPlan, addresses: &[Address]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(quoted).collect();
     let mut text = format!(
-        "# Written by `forebay demo tohost`; `forebay emulate card` takes it.\n[card]\nsocket = {socket}\ndirectory = {directory}\n{metrics}trigger_times = {times}\nblock_bytes = {block_bytes}\ndma_buffers = {buffers}\nseed = {seed}\ntime_dilation = {dilation}\n\n[ttc]\nrate_hz = {rate}\nduration_ms = {duration}\n\n[chunks]\nbytes = {chunk}\n",
+        "# Written by `forebay demo tohost`; `forebay run` takes it.\n[chain]\ndirectory = {directory}\n
+[members.card]\nkind = \"card\"\n
+[members.card.card]\nsocket = {socket}\n{card_metrics}trigger_times = {times}\nblock_bytes = {block_bytes}\ndma_buffers = {buffers}\nseed = {seed}\ntime_dilation = {dilation}\n
+[members.card.ttc]\nrate_hz = {rate}\nduration_ms = {duration}\n
+[members.card.chunks]\nbytes = {chunk}\n
+[members.tohost]\nkind = \"tohost\"\n
+[members.tohost.tohost]\n{tohost_metrics}subscribers_min = 1\n
+[[members.tohost.devices]]\nsocket = {socket}\naddress = {backend}\n
+[members.swrod]\nkind = \"swrod\"\n
+[members.swrod.swrod]\naddresses = [{addresses}]\n{swrod_metrics}trigger_times = {times}\n",
+        directory = quoted(&plan.out),
         socket = quoted(&socket(plan)),
-        directory = quoted(&plan.out.join("card")),
-        metrics = plan.metrics_line(At::Card),
+        card_metrics = plan.metrics_line(At::Card),
         times = quoted(&times(plan)),
         block_bytes = plan.block_bytes,
         buffers = plan.dma_buffers,
@@ -152,28 +159,22 @@ fn card_file(plan: &DemoPlan) -> String {
         rate = plan.trigger_hz,
         duration = plan.duration_ms,
         chunk = plan.chunk_bytes,
+        tohost_metrics = plan.metrics_line(At::ToHost),
+        backend = quoted(&plan.backend),
+        addresses = addresses.join(", "),
+        swrod_metrics = plan.metrics_line(At::Swrod),
     );
     for buffer in 0..plan.dma_buffers {
         let links = (0..plan.links).filter(|link| link % plan.dma_buffers == buffer);
         let links: Vec<String> = links.map(|link| link.to_string()).collect();
         if !links.is_empty() {
             text += &format!(
-                "\n[[links]]\nlinks = [{}]\ndma_buffer = {buffer}\n",
+                "\n[[members.card.links]]\nlinks = [{}]\ndma_buffer = {buffer}\n",
                 links.join(", ")
             );
         }
     }
     text
-}
-
-fn tohost_file(plan: &DemoPlan) -> String {
-    format!(
-        "# Written by `forebay demo tohost`; `forebay tohost` takes it.\n[tohost]\ndirectory = {directory}\n{metrics}subscribers_min = 1\n\n[[devices]]\nsocket = {socket}\naddress = {address}\n",
-        directory = quoted(&plan.out.join("tohost")),
-        metrics = plan.metrics_line(At::ToHost),
-        socket = quoted(&socket(plan)),
-        address = quoted(&plan.backend),
-    )
 }
 
 fn socket(plan: &DemoPlan) -> PathBuf {
@@ -205,16 +206,15 @@ fn quoted(value: &impl Text) -> String {
     toml::Value::from(value.text()).to_string()
 }
 
-fn write(path: &Path, text: &str) -> Result<String, RunError> {
-    fs::write(path, text).map_err(RunError::file("writing", path))?;
-    Ok(path.display().to_string())
-}
-
-/// Runs the chain until its triggers have come, or `stop` says so.
+/// Runs the chain until its triggers have come, or `stop` says so. `tell` is told which member it ends for.
 ///
 /// # Errors
 /// Files cannot be written, an address is one too many, or a process cannot be started.
-pub fn run(plan: &DemoPlan, stop: &Stop) -> Result<DemoSummary, crate::EmuError> {
+pub fn run(
+    plan: &DemoPlan,
+    stop: &Stop,
+    tell: impl FnMut(&str),
+) -> Result<DemoSummary, crate::EmuError> {
     fs::create_dir_all(&plan.out).map_err(RunError::file("creating directory", &plan.out))?;
     let plan = &DemoPlan {
         out: plan
@@ -235,42 +235,18 @@ pub fn run(plan: &DemoPlan, stop: &Stop) -> Result<DemoSummary, crate::EmuError>
         }
         .into());
     }
-    // Keeps other chains out of the directory as long as this one is at work.
-    let _lock = lock_or(&plan.out, || {
-        let text = "another chain is at work there; give this one another directory";
-        in_use(&plan.out, text.into())
-    })?;
-    let card = write(&plan.out.join("card.toml"), &card_file(plan))?;
-    let tohost = write(&plan.out.join("tohost.toml"), &tohost_file(plan))?;
-    let words = |words: &[&str]| -> Vec<String> {
-        let json = ["--format", "json"];
-        let all = words.iter().chain(&json);
-        all.map(|word| (*word).to_owned()).collect()
+    let file = plan.out.join("chain.toml");
+    fs::write(&file, chain_file(plan, &addresses)).map_err(RunError::file("writing", &file))?;
+    let kinds = [
+        Kind::of::<CardPlan>(),
+        Kind::of::<ToHostFile>(),
+        Kind::of::<SwrodFile>(),
+    ];
+    let chain = Chain {
+        leak: plan.leak.clone(),
+        ..Chain::load(&file, &kinds)?
     };
-    let start = |name: &'static str, words: &[String]| {
-        let leak = plan.leak.as_ref().filter(|(part, _)| *part == name);
-        Part::start(
-            name,
-            words,
-            Some(log(plan, name)),
-            leak.map(|(_, text)| &**text),
-        )
-    };
-    let card = start("card", &words(&["emulate", "card", &card]))?;
-    let tohost = start("tohost", &words(&["tohost", &tohost]))?;
-    let mut swrod = words(&["swrod"]);
-    for (option, value) in [
-        ("--out", plan.out.join("swrod").text()),
-        ("--trigger-times", times(plan).text()),
-    ] {
-        swrod.extend([option.to_owned(), value]);
-    }
-    if let Some(address) = plan.metrics_at(At::Swrod) {
-        swrod.extend(["--metrics".to_owned(), address.to_string()]);
-    }
-    swrod.extend(addresses.iter().map(Address::to_string));
-    let swrod = start("swrod", &swrod)?;
-    Ok(judge(plan, &watch([card, tohost, swrod], stop)))
+    Ok(judge(plan, &chain::run(&chain, stop, tell)?))
 }
 
 /// Where the DMA buffers are published.
@@ -289,52 +265,19 @@ fn addresses(plan: &DemoPlan) -> Result<Vec<Address>, crate::EmuError> {
     (0..plan.dma_buffers).map(nth).collect()
 }
 
-/// Waits until the chain has ended, and hands orders on: the card is asked to end, and the others follow.
-fn watch(mut parts: [Part; 3], stop: &Stop) -> [Ended; 3] {
-    let mut told = Urgency::Go;
-    let mut until: Option<Instant> = None;
-    while !parts.iter_mut().all(Part::has_ended) {
-        let urgency = stop.urgency();
-        if urgency > told {
-            told = urgency;
-            if urgency == Urgency::Drain {
-                parts[0].stop();
-                until = Some(Instant::now() + END_LIMIT);
-            } else {
-                parts.iter().for_each(Part::stop);
-                until = Some(Instant::now() + HASTE);
-            }
-        }
-        // Without one of them the others have nothing to do.
-        let [card, tohost, swrod] = &mut parts;
-        let has_ended = [&mut *card, tohost, swrod].map(Part::has_ended);
-        if until.is_none() && has_ended.contains(&true) {
-            until = Some(Instant::now() + END_LIMIT);
-            if !has_ended[0] {
-                card.stop();
-            }
-        }
-        // A subscriber waits for a publisher that is lost; this one will not come again.
-        if has_ended[1] && !has_ended[2] && !tohost.ended_well() {
-            swrod.stop();
-        }
-        let is_late = until.is_some_and(|until| Instant::now() >= until);
-        if is_late || told == Urgency::Now {
-            parts.iter().for_each(Part::stop);
-            break;
-        }
-        std::thread::sleep(LOOK);
-    }
-    parts.map(|part| part.finish(HASTE))
-}
-
 /// Holds what the processes say against each other.
-fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
-    let [card, tohost, swrod] = all;
+fn judge(plan: &DemoPlan, members: &[MemberEnd]) -> DemoSummary {
+    let all: Vec<&Ended> = members.iter().map(|one| &one.ended).collect();
+    let [card, tohost, swrod] = all[..] else {
+        unreachable!("its file has three members")
+    };
     let mut residuals = between(card, tohost, swrod);
     let mut failed = Vec::new();
-    for ended in all {
-        failed.extend(ended.failure(&log(plan, &ended.name)));
+    for MemberEnd {
+        ended, failed: why, ..
+    } in members
+    {
+        failed.extend(why.clone());
         for unit in ["items", "bytes"] {
             let own = ended.number(&format!("/residual_{unit}"));
             residuals.insert(format!("{}, {unit}", ended.name), own.into());
@@ -379,14 +322,14 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
         } else {
             0.0
         },
-        pids: of_all(all, |ended| ended.pid),
+        pids: of_all(&all, |ended| ended.pid),
         time_dilation: plan.time_dilation,
         link_limited: card.number("/held_by_link") > 0,
         host_limited: card.value("/host_limited") == Some(&Value::Bool(true))
             || card.number("/held_by_dma") > 0,
         busy_fraction: card.real("/busy_fraction"),
         latency_ns: swrod.value("/latency_ns").cloned(),
-        cpu_s: of_all(all, |ended| ended.real(&format!("/cpu_s/{}", ended.name))),
+        cpu_s: of_all(&all, |ended| ended.real(&format!("/cpu_s/{}", ended.name))),
         failed,
         residuals: residuals
             .into_iter()
@@ -395,15 +338,10 @@ fn judge(plan: &DemoPlan, all: &[Ended; 3]) -> DemoSummary {
     }
 }
 
-fn of_all<T>(all: &[Ended; 3], of: impl Fn(&Ended) -> T) -> BTreeMap<String, T> {
+fn of_all<T>(all: &[&Ended], of: impl Fn(&Ended) -> T) -> BTreeMap<String, T> {
     all.iter()
         .map(|ended| (ended.name.clone(), of(ended)))
         .collect()
-}
-
-/// Where a process writes what it has to say.
-fn log(plan: &DemoPlan, name: &str) -> PathBuf {
-    plan.out.join(format!("{name}.log"))
 }
 
 /// The sum of a field over a list.

@@ -56,6 +56,9 @@ pub enum EmuError {
     /// A setting of the decoder.
     #[error("decoder: {0}")]
     Decoder(#[from] forebay_readout::ConfigError),
+    /// The file of a chain.
+    #[error(transparent)]
+    File(#[from] forebay_config::ConfigError),
     /// Books, files, the system.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -1,4 +1,4 @@
-//! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, a mover, or a chain of them.
+//! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, a subscriber, a mover, or a chain of them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +10,7 @@ use forebay_run::child::{BY_STDIN, take_orders_by_stdin};
 use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::config::{FileKind, kind_of};
 use forebay_run_evb::config::Chain as EvbFile;
+use forebay_run_felix::config::SwrodFile;
 use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
 use forebay_run_mover::MoverPlan;
@@ -21,6 +22,7 @@ use crate::mover;
 use crate::output::{Format, note_line, print_line};
 use crate::session::BROKEN;
 use crate::set::SetArg;
+use crate::swrod;
 use crate::toflx::{self, ToFlxArgs};
 use crate::tohost::{self, ToHostArgs};
 use crate::totals::exit_code;
@@ -44,7 +46,7 @@ struct Job {
 }
 
 /// All of them, in the order of the reference.
-pub(crate) static PROGRAMS: [Program; 5] = [
+pub(crate) static PROGRAMS: [Program; 6] = [
     Program {
         kind: Kind::of::<EvbFile>(),
         title: "A chain",
@@ -74,6 +76,12 @@ pub(crate) static PROGRAMS: [Program; 5] = [
               }| toflx::run(&ToFlxArgs { file, set, format }),
     },
     Program {
+        kind: Kind::of::<SwrodFile>(),
+        title: "A subscriber",
+        command: "forebay run FILE.toml",
+        run: |job| swrod::run_file(job.set.load(&job.file)?, job.format),
+    },
+    Program {
         kind: Kind::of::<MoverPlan>(),
         title: "A mover",
         command: "forebay run FILE.toml",
@@ -86,7 +94,7 @@ pub(crate) fn kinds() -> [Kind; PROGRAMS.len()] {
     PROGRAMS.each_ref().map(|program| program.kind)
 }
 
-/// Runs what a file describes: an event builder, a card, to-host, to-flx, a mover, or a chain of them.
+/// Runs what a file describes: an event builder, a card, to-host, to-flx, a subscriber, a mover, or a chain of them.
 ///
 /// A chain names its members, each with its sections below `[members.NAME]`. They are started together, each in a directory of its own below that of the chain, and end in the order of
 /// the data: the first Ctrl-C goes to those that connect to no other member, a second one to all; a member that dies ends the chain. Flags are those of

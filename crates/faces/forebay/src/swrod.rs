@@ -10,22 +10,21 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use forebay_run::Stop;
 use forebay_run::record::Record;
+use forebay_run_felix::config::SwrodFile;
 use forebay_run_felix::hops::SWROD;
-use forebay_run_felix::swrod::{Payload, Publishers, SwrodPlan, SwrodReport, subscribe};
+use forebay_run_felix::swrod::{Payload, Publishers, Selection, SwrodPlan, SwrodReport, subscribe};
+use forebay_run_net::Address;
 use forebay_run_net::bus::Bus;
-use forebay_run_net::{Address, Entry};
-use forebay_wire::felix::{Elink, Fid};
+use forebay_wire::felix::Elink;
 
 mod text;
 
 use crate::elink_text::{Links, elink, links};
+use crate::metrics;
 use crate::net::manner::{CommonArgs, SlowArg, tag};
-use crate::output::{counted, note_line, print_line};
+use crate::output::{Format, counted, note_line, print_line};
 use crate::record::{To, conclude};
-use crate::session::BROKEN;
-
-/// The bits of a number that say version, detector and connector.
-const CONNECTOR_BITS: u64 = 0xffff_fff0_0000_0000;
+use crate::session::{BROKEN, leak_of};
 
 /// Subscribes to E-links and checks every chunk that comes.
 ///
@@ -101,27 +100,14 @@ struct WhichArgs {
 }
 
 impl WhichArgs {
-    /// E-links one by one, and patterns.
-    fn entries(&self) -> (Vec<u64>, Vec<Entry>) {
-        let (detector, connector) = (self.detector.unwrap_or(0), self.connector.unwrap_or(0));
+    fn selection(&self) -> Selection {
         let links = self.elinks.iter().flat_map(|links| links.elinks());
-        let numbers = links.chain(self.elink.iter().copied());
-        let mut tags: Vec<u64> = self.fids.clone();
-        tags.extend(numbers.map(|elink| Fid::to_host(detector, connector, elink).0));
-        tags.sort_unstable();
-        tags.dedup();
-        let is_pattern = self.elinks.is_empty() && self.elink.is_empty();
-        let mask = match (self.detector, self.connector) {
-            (None, None) => None,
-            (Some(_), Some(_)) => Some(CONNECTOR_BITS),
-            (Some(_), None) => Some(CONNECTOR_BITS & !(0xffff << 36)),
-            (None, Some(_)) => Some(CONNECTOR_BITS & !(0xff << 52)),
-        };
-        let pattern = mask.filter(|_| is_pattern).map(|mask| Entry {
-            tag: Fid::to_host(detector, connector, Elink::default()).0 & mask,
-            mask,
-        });
-        (tags, pattern.into_iter().collect())
+        Selection {
+            elinks: links.chain(self.elink.iter().copied()).collect(),
+            fids: self.fids.clone(),
+            detector: self.detector,
+            connector: self.connector,
+        }
     }
 }
 
@@ -137,7 +123,7 @@ enum PayloadArg {
 
 impl SwrodArgs {
     fn plan(&self, stop: &Stop) -> Result<SwrodPlan> {
-        let (tags, patterns) = self.which.entries();
+        let (tags, patterns) = self.which.selection().entries();
         if self.fragments && (tags.is_empty() || !patterns.is_empty()) {
             bail!(
                 "--fragments needs to know all E-links of a fragment; give them by --elinks 0-11, --elink N or --fid FID"
@@ -173,13 +159,26 @@ impl SwrodArgs {
 
 pub(crate) fn run(args: &SwrodArgs) -> Result<ExitCode> {
     let stop = Stop::of_process()?;
-    let plan = args.plan(&stop)?;
-    let report = subscribe(&plan, &stop, |publishers| {
+    carry_out(&args.plan(&stop)?, &stop, args.common.format)
+}
+
+/// The same by a file.
+pub(crate) fn run_file(file: SwrodFile, format: Format) -> Result<ExitCode> {
+    let stop = Stop::of_process()?;
+    let mut plan = file.plan;
+    plan.settings.leak = leak_of(SWROD)?;
+    plan.settings.shown = file.metrics.map(metrics::show).transpose()?;
+    plan.settings.stop = Some(stop.clone());
+    carry_out(&plan, &stop, format)
+}
+
+fn carry_out(plan: &SwrodPlan, stop: &Stop, format: Format) -> Result<ExitCode> {
+    let report = subscribe(plan, stop, |publishers| {
         let publishers = counted(publishers as u64, "publisher");
         note_line(format_args!("forebay: subscribed at {publishers}"));
     })?;
     let print = |record: &Record<SwrodReport>| print_line(text::summary(record).trim_end());
-    let code = conclude(&report, args.common.format, To::Stdout, print)?;
+    let code = conclude(&report, format, To::Stdout, print)?;
     if let Some(why) = &report.nothing_came {
         bail!("no chunk came, and nothing was checked; {why}");
     }
@@ -187,41 +186,4 @@ pub(crate) fn run(args: &SwrodArgs) -> Result<ExitCode> {
         true if code == ExitCode::SUCCESS => ExitCode::from(BROKEN),
         _ => code,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-    use super::*;
-
-    #[test]
-    fn e_links_are_asked_for_one_by_one_or_by_connector() {
-        let mut which = WhichArgs {
-            elinks: vec![links("0-1").unwrap()],
-            elink: vec![Elink::TTC_TO_HOST],
-            fids: vec![42],
-            detector: None,
-            connector: Some(7),
-        };
-        let (tags, patterns) = which.entries();
-        let to_host = |number| Fid::to_host(0, 7, Elink::new(number).unwrap()).0;
-        assert_eq!(tags, [42, to_host(0), to_host(64), to_host(0x600)]);
-        assert!(patterns.is_empty());
-
-        which.elinks.clear();
-        which.elink.clear();
-        let [pattern] = which.entries().1.try_into().unwrap();
-        let of = |detector, connector| Fid::to_host(detector, connector, Elink::TTC_TO_HOST).0;
-        let fits = |tag| tag & pattern.mask == pattern.tag;
-        assert!(fits(of(0, 7)) && fits(of(9, 7)) && !fits(of(0, 8)));
-        which.detector = Some(9);
-        let [pattern] = which.entries().1.try_into().unwrap();
-        let fits = |tag| tag & pattern.mask == pattern.tag;
-        assert!(fits(of(9, 7)) && !fits(of(0, 7)) && !fits(of(9, 8)));
-        which.connector = None;
-        let [pattern] = which.entries().1.try_into().unwrap();
-        let fits = |tag| tag & pattern.mask == pattern.tag;
-        assert!(fits(of(9, 7)) && fits(of(9, 8)) && !fits(of(8, 7)));
-    }
 }

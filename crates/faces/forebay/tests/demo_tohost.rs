@@ -142,12 +142,12 @@ fn endless(out: &Path, trigger_hz: &str) -> Run {
     run
 }
 
-/// The process of the chain that runs this verb.
-fn part(run: &Run, verb: &str) -> u32 {
+/// The process of this member of the chain.
+fn part(run: &Run, member: &str) -> u32 {
     let runs = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut words = line.split(|byte| *byte == 0);
-        words.nth(1) == Some(verb.as_bytes())
+        words.any(|word| word == member.as_bytes())
     };
     children_of(run.pid()).into_iter().find(runs).unwrap()
 }
@@ -167,7 +167,7 @@ fn who_asks_three_times_does_not_wait_for_a_part_that_stands_still() {
     let directory = tempfile::tempdir().unwrap();
     let run = endless(directory.path(), "5000");
     let parts = children_of(run.pid());
-    assert!(signal("STOP", part(&run, "emulate")));
+    assert!(signal("STOP", part(&run, "card")));
     let begun = std::time::Instant::now();
     for _ in 0..3 {
         assert!(signal("INT", run.pid()));
@@ -213,11 +213,11 @@ fn a_chain_whose_parts_could_not_find_each_other_is_refused() {
     assert_eq!(first.end().code(), Some(0));
 }
 
-fn killed(verb: &str) -> (Value, tempfile::TempDir) {
+fn killed(member: &str) -> (Value, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let run = endless(directory.path(), "10000");
     let parts = children_of(run.pid());
-    assert!(signal("KILL", part(&run, verb)));
+    assert!(signal("KILL", part(&run, member)));
     let ended = run.end();
     assert_ne!(ended.code(), Some(0), "{}", ended.stdout);
     assert!(!parts.into_iter().any(rig::is_alive), "nothing is left");
@@ -234,7 +234,7 @@ fn killed(verb: &str) -> (Value, tempfile::TempDir) {
 
 #[test]
 fn a_killed_card_ends_the_chain_with_its_books_closed() {
-    let (summary, _directory) = killed("emulate");
+    let (summary, _directory) = killed("card");
     assert_eq!(
         number(&summary, "chunks_received"),
         number(&summary, "chunks_published")

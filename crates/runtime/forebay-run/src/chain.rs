@@ -32,7 +32,7 @@ settings! {
 settings! {
     /// What a member is; its sections are those of the kind's own file, as `[members.card.ttc]`. Its `directory` is that of the chain with its name.
     struct MemberSettings in [] {
-        /// The kind of its file: `card`, `tohost`, `toflx`, `evb` or `mover`.
+        /// The kind of its file: `card`, `tohost`, `toflx`, `swrod`, `evb` or `mover`.
         kind: Option<String>,
         /// Command in front of it, as `["taskset", "-c", "3"]`, `["ip", "netns", "exec", "NAME"]` or `["ssh", "HOST"]`: words, not a line of a shell. It gets its orders by standard
         /// input. On another host the program and the file have the same paths, `directory` is an absolute one, addresses are of the network, and no path has a space or a sign of a shell, which `ssh` would take for its own.
@@ -169,6 +169,8 @@ pub struct Chain {
     pub duration: Option<Duration>,
     /// Its members, in the order of the file.
     pub members: Vec<MemberPlan>,
+    /// The fault switch of the tests, behind the name of the member that it is for.
+    pub leak: Option<(String, String)>,
 }
 
 /// Whether the text is the file of a chain.
@@ -248,6 +250,7 @@ impl Chain {
                 directory: said.directory,
                 duration: said.duration_s.map(Duration::from_secs),
                 members: members.into_iter().map(|(_, member)| member).collect(),
+                leak: None,
             })
         })
     }

@@ -3,6 +3,7 @@
 mod books;
 mod latency;
 mod report;
+mod selection;
 mod table;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use forebay_run_net::{Address, Entry, NetError, Payload as Lying, Settings, Subs
 use latency::Latency;
 pub use latency::LatencyReport;
 pub use report::{ByName, ElinkReport, FragmentReport, SwrodReport};
+pub use selection::Selection;
 pub use table::ELINKS_MAX;
 use table::Table;
 

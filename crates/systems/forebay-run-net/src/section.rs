@@ -1,15 +1,40 @@
-//! Whether `tcp://` is encrypted, as a section of a file says it.
+//! What sections of files share that describe an end point: whether `tcp://` is encrypted, and how a slow reader fares.
 
 use std::path::PathBuf;
 
 use forebay_config::Block;
-use forebay_settings::settings;
+use forebay_settings::{choices, settings};
 use serde::{Deserialize, Serialize};
 
-use crate::{CertificateFiles, Certificates, Security};
+use crate::{CertificateFiles, Certificates, Security, Slow};
 
 /// Most bytes of payload of a network buffer.
 pub const BUFFER_BYTES_MOST: u64 = forebay_msg::Config::BUFFER_BYTES_MOST;
+
+choices! {
+    /// What becomes of messages for which a subscriber is too slow.
+    pub enum SlowReader {
+        /// The publisher waits for a bounded time; then the connection is ended, and what waited is lost by name.
+        Block = "block",
+        /// What is new is dropped.
+        DropNewest = "drop-newest",
+        /// What has waited longest is dropped.
+        DropOldest = "drop-oldest",
+        /// The connection is ended at once, and what waited is lost by name.
+        Disconnect = "disconnect",
+    }
+}
+
+impl From<SlowReader> for Slow {
+    fn from(slow: SlowReader) -> Self {
+        match slow {
+            SlowReader::Block => Self::Block,
+            SlowReader::DropNewest => Self::DropNewest,
+            SlowReader::DropOldest => Self::DropOldest,
+            SlowReader::Disconnect => Self::Disconnect,
+        }
+    }
+}
 
 settings! {
     /// How a TCP address beyond loopback is secured.

@@ -195,7 +195,7 @@ pub(crate) fn beside<T: Send>(
     let over = AtomicBool::new(false);
     let (summary, worked) = std::thread::scope(|scope| {
         let working = scope.spawn(|| work(&over));
-        let summary = demo::run(&plan, stop);
+        let summary = demo::run(&plan, stop, |_| {});
         over.store(true, Ordering::Relaxed);
         (summary, working.join())
     });

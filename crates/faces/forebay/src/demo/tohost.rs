@@ -93,7 +93,10 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         None => format!("shm://forebay-demo-{}", std::process::id()).parse()?,
     };
     let leak = match leak_from_env() {
-        Some(text) => Some((part_of(&text, &DEMO_TOHOST).context(VARIABLE)?, text)),
+        Some(text) => {
+            let member = part_of(&text, &DEMO_TOHOST).context(VARIABLE)?;
+            Some((member.to_owned(), text))
+        }
         None => None,
     };
     let plan = DemoPlan {
@@ -130,7 +133,9 @@ pub(crate) fn run(args: &ToHostArgs) -> Result<ExitCode> {
         ));
     }
     let stop = Stop::of_process()?;
-    let summary = demo::run(&plan, &stop)?;
+    let summary = demo::run(&plan, &stop, |text| {
+        note_line(format_args!("forebay: {text}"));
+    })?;
     match args.format {
         Format::Json => print_line(serde_json::to_string(&summary)?),
         Format::Text => print(&summary),

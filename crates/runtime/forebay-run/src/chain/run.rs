@@ -107,7 +107,8 @@ fn start(chain: &Chain, member: &MemberPlan) -> Result<Part, RunError> {
     let mut words = words.map(str::to_owned).to_vec();
     let log = Some(log(&chain.directory, &member.name));
     if member.launch.is_empty() {
-        return Part::start(&member.name, &words, log, None);
+        let leak = chain.leak.as_ref().filter(|(name, _)| *name == member.name);
+        return Part::start(&member.name, &words, log, leak.map(|(_, text)| &**text));
     }
     words.push(BY_STDIN.to_owned());
     Part::launch(&member.name, &member.launch, &words, log)
