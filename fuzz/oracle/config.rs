@@ -10,6 +10,7 @@ use forebay_run_emu::card::CardPlan;
 use forebay_run_emu::config::kind_of;
 use forebay_run_emu::validate::BatchPlan;
 use forebay_run_evb::config;
+use forebay_run_felix::config::SwrodFile;
 use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
 
@@ -25,6 +26,7 @@ pub(crate) fn check(bytes: &[u8]) {
     check_file::<CardPlan>(text);
     check_file::<ToHostFile>(text);
     check_file::<ToFlxPlan>(text);
+    check_file::<SwrodFile>(text);
     check_file::<BatchPlan>(text);
 }
 

@@ -282,6 +282,76 @@ fn one_member_runs_alone_with_keys_of_the_command_line() {
     );
 }
 
+/// The example of link readout, with so short a time.
+fn readout(folder: &Path, duration_ms: u64) -> String {
+    let example = forebay_testing::root().join("examples/readout.toml");
+    let text = fs::read_to_string(example).unwrap();
+    let short = format!("duration_ms = {duration_ms}");
+    let name = format!("\"shm://readout-{}", std::process::id());
+    let text = text
+        .replace("duration_ms = 10_000", &short)
+        .replace("\"shm://readout", &name)
+        .replace("rate_hz = 1_000_000", "rate_hz = 5_000");
+    fs::write(folder.join("chain.toml"), &text).unwrap();
+    text
+}
+
+#[test]
+fn a_subscriber_is_a_member_and_sees_every_chunk() {
+    let folder = TempDir::new().unwrap();
+    readout(folder.path(), 300);
+    let json = run(folder.path(), &["--format", "json"]).end().json_of(0);
+    let of = |member: usize| &json["members"][member]["record"];
+    let triggers = number(of(0), "triggers");
+    assert!(triggers > 0, "{json}");
+    assert_eq!(number(of(2), "chunks"), 12 * triggers);
+    let latency = &of(2)["latency_ns"];
+    assert!(latency["count"].as_u64() > Some(0), "{latency}");
+    let audited = start(
+        forebay()
+            .current_dir(folder.path())
+            .args(["audit", "data/readout"]),
+    );
+    let audited = audited.end();
+    assert_eq!(audited.code(), Some(0), "{}", audited.stdout);
+    assert!(audited.stdout.contains("swrod"), "{}", audited.stdout);
+}
+
+/// What the example says, but for paths, names and times, is what the demonstration writes.
+#[test]
+fn the_demonstration_of_link_readout_is_the_example() {
+    let folder = TempDir::new().unwrap();
+    let mut command = forebay();
+    command.current_dir(folder.path());
+    let demo = ["demo", "tohost", "--duration", "50ms", "--out", "demo"];
+    let ended = start(command.args(demo)).end();
+    assert_eq!(ended.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
+    let written = fs::read_to_string(folder.path().join("demo/chain.toml")).unwrap();
+    let example = forebay_testing::root().join("examples/readout.toml");
+    let example = fs::read_to_string(example).unwrap();
+    let [mut written, mut example] = [written, example].map(|text| {
+        let table: toml::Table = text.parse().unwrap();
+        serde_json::to_value(table).unwrap()
+    });
+    let names = [
+        "/chain/directory",
+        "/members/card/card/socket",
+        "/members/card/card/trigger_times",
+        "/members/card/ttc/duration_ms",
+        "/members/swrod/swrod/trigger_times",
+        "/members/tohost/devices/0/address",
+        "/members/tohost/devices/0/socket",
+    ];
+    for said in [&mut written, &mut example] {
+        for name in names {
+            *said.pointer_mut(name).unwrap() = Value::Null;
+        }
+        let addresses = said.pointer_mut("/members/swrod/swrod/addresses").unwrap();
+        *addresses = addresses.as_array().unwrap().len().into();
+    }
+    assert_eq!(written, example);
+}
+
 #[test]
 fn check_tells_who_is_joined_to_whom_and_what_is_not() {
     let example = forebay_testing::root().join("examples/chain.toml");

@@ -17,12 +17,14 @@ const VALUES: [(&str, &str); 3] = [
 ];
 
 /// Kinds of files, as the reference of all keys calls them.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 7] = [
     ("A chain", "chain"),
     ("A card", "card"),
     ("To-host", "tohost"),
     ("A batch of cards", "batch"),
     ("To-flx", "toflx"),
+    ("A subscriber", "swrod"),
+    ("A mover", "mover"),
 ];
 
 /// What `forebay check FILE` says of a file of this folder that has mistakes.
