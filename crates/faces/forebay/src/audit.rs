@@ -13,8 +13,9 @@ use anyhow::{Context, Result, bail};
 use forebay_evb::silence::Heard;
 use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
-use forebay_ledger::join::Party;
+use forebay_ledger::join::{Joined, Party, join};
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
+use forebay_run::chain;
 use forebay_run::record::RecordView;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{is_live, open_ledger};
@@ -26,7 +27,7 @@ use senders::Senders;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when its books do not close, or somebody removed what it wrote.
 ///
-/// With several directories, as those of senders and receivers on several hosts, their books are joined into one sheet, link by link: what a sender says
+/// Of the directory of a chain the books of all members, and those of links between them. With several directories, as those of senders and receivers on several hosts, their books are joined into one sheet, link by link: what a sender says
 /// it sent is what a receiver says it received, and losses of the link by name; what is left over is unexplained, and the exit code 1.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -230,19 +231,33 @@ fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
         let name = part.strip_prefix(run).unwrap_or(part);
         verdicts.insert(name.display().to_string(), judge(part)?);
     }
-    let closed = verdicts.values().all(|judged| judged.verdict.closed);
+    let between = between(run, &verdicts);
+    let closed = verdicts.values().all(|judged| judged.verdict.closed)
+        && between.as_ref().is_none_or(|joined| joined.closed);
     match args.format {
         AuditFormat::Json => {
             let told = verdicts
                 .iter()
                 .map(|(name, judged)| Ok((name.clone(), judged.json()?)));
             let runs = told.collect::<Result<serde_json::Map<_, _>>>()?;
-            print_line(serde_json::json!({ "closed": closed, "runs": runs }));
+            let mut told = serde_json::json!({ "closed": closed, "runs": runs });
+            if let Some(joined) = &between {
+                told["links"] = serde_json::to_value(&joined.links)?;
+            }
+            print_line(told);
         }
         AuditFormat::Text => {
             for (name, judged) in &verdicts {
                 let sheet = judged.sheet();
                 print_line(format_args!("== {name} ==\n{sheet}\n"));
+            }
+            if let Some(joined) = &between {
+                let links = joined.links_text();
+                let closing = joined.closing(true);
+                print_line(format_args!(
+                    "== between them ==\n{links}{}",
+                    closing.trim_end()
+                ));
             }
         }
         AuditFormat::Prometheus => {
@@ -254,5 +269,17 @@ fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
             );
         }
     }
-    Ok(verdicts.values().all(Judged::is_whole))
+    Ok(closed && verdicts.values().all(Judged::is_whole))
+}
+
+/// The links between the members of the chain whose directory it is; none when it is no chain's, or no two of them have books of one link.
+fn between(run: &Path, verdicts: &BTreeMap<String, Judged>) -> Option<Joined> {
+    let members = chain::members_in(run)?;
+    let is_member = |name: &str| {
+        let first = name.split('/').next();
+        members.iter().any(|member| Some(&**member) == first)
+    };
+    let parties = verdicts.iter().filter(|(name, _)| is_member(name));
+    let parties = parties.map(|(name, judged)| judged.party(name));
+    Some(join(parties.collect()).within()).filter(|joined| !joined.links.is_empty())
 }

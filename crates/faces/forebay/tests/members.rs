@@ -307,14 +307,46 @@ fn a_subscriber_is_a_member_and_sees_every_chunk() {
     assert_eq!(number(of(2), "chunks"), 12 * triggers);
     let latency = &of(2)["latency_ns"];
     assert!(latency["count"].as_u64() > Some(0), "{latency}");
-    let audited = start(
-        forebay()
-            .current_dir(folder.path())
-            .args(["audit", "data/readout"]),
-    );
-    let audited = audited.end();
-    assert_eq!(audited.code(), Some(0), "{}", audited.stdout);
-    assert!(audited.stdout.contains("swrod"), "{}", audited.stdout);
+    let audited = audit_of(&folder.path().join("data/readout")).json_of(0);
+    let [link] = audited["links"].as_array().unwrap().as_slice() else {
+        panic!("{audited}")
+    };
+    for end in ["sent", "received"] {
+        assert_eq!(number(&link[end], "items"), 12 * triggers, "{link}");
+    }
+}
+
+fn audit_of(directory: &Path) -> rig::Ended {
+    let mut command = forebay();
+    start(
+        command
+            .arg("audit")
+            .arg(directory)
+            .args(["--format", "json"]),
+    )
+    .end()
+}
+
+/// The subscriber's books are those of a shorter run: each member's own books close, and the link between two of them does not.
+#[test]
+fn what_vanished_between_two_members_is_found() {
+    let folder = TempDir::new().unwrap();
+    readout(folder.path(), 100);
+    assert_eq!(run(folder.path(), &[]).end().code(), Some(0));
+    let data = folder.path().join("data/readout");
+    let other = TempDir::new().unwrap();
+    readout(other.path(), 50);
+    assert_eq!(run(other.path(), &[]).end().code(), Some(0));
+    let subscriber = data.join("swrod");
+    fs::remove_dir_all(&subscriber).unwrap();
+    fs::rename(other.path().join("data/readout/swrod"), &subscriber).unwrap();
+    let audited = audit_of(&data).json_of(1);
+    for (name, verdict) in audited["runs"].as_object().unwrap() {
+        assert_eq!(verdict["closed"], true, "{name}: {verdict}");
+    }
+    assert_eq!(audited["closed"], false);
+    let unexplained = &audited["links"][0]["unexplained"]["items"];
+    assert!(unexplained.as_i64() > Some(0), "{audited}");
 }
 
 /// What the example says, but for paths, names and times, is what the demonstration writes.

@@ -167,6 +167,18 @@ pub fn join(parties: Vec<Party>) -> Joined {
     }
 }
 
+impl Joined {
+    /// The same without links of which one end has its books elsewhere: parties of a chain may have peers outside of it. Whether they are closed is then what these links say, and
+    /// the parties.
+    #[must_use]
+    pub fn within(mut self) -> Self {
+        self.links.retain(|link| link.unexplained.is_some());
+        self.closed = self.parties.iter().all(|party| party.verdict.closed)
+            && self.links.iter().all(JoinedLink::is_closed);
+        self
+    }
+}
+
 #[derive(Default)]
 struct Links(BTreeMap<(&'static str, u64), JoinedLink>);
 

@@ -173,6 +173,16 @@ pub struct Chain {
     pub leak: Option<(String, String)>,
 }
 
+/// The names of its members, in the directory of a chain.
+const MEMBERS: &str = "chain.json";
+
+/// The members of the chain whose directory this is; none when it is no chain's.
+#[must_use]
+pub fn members_in(directory: &Path) -> Option<Vec<String>> {
+    let text = std::fs::read(directory.join(MEMBERS)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
 /// Whether the text is the file of a chain.
 #[must_use]
 pub fn is_chain(text: &str) -> bool {

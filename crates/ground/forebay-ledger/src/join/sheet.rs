@@ -40,9 +40,13 @@ impl Joined {
             }
         }
         text.push('\n');
-        text += &self.table();
-        text += &self.lost();
-        text
+        text + &self.links_text()
+    }
+
+    /// Every link with both ends, and what was lost on it by name.
+    #[must_use]
+    pub fn links_text(&self) -> String {
+        self.table() + &self.lost()
     }
 
     fn table(&self) -> String {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Chain, MemberPlan};
+use super::{Chain, MEMBERS, MemberPlan};
 use crate::child::{BY_STDIN, Ended, Part};
 use crate::error::RunError;
 use crate::run_dir::{in_use, lock_or};
@@ -43,6 +43,10 @@ pub fn run(
         let text = "another chain is at work there; give this one another directory";
         in_use(directory, text.into())
     })?;
+    let names: Vec<&str> = chain.members.iter().map(|one| &*one.name).collect();
+    let path = directory.join(MEMBERS);
+    fs::write(&path, serde_json::json!(names).to_string())
+        .map_err(RunError::file("writing", &path))?;
     if let Some(duration) = chain.duration {
         stop.end_after(duration);
     }
