@@ -579,6 +579,15 @@ fn two_builders_deliver_to_one_mover_that_ends_behind_them() {
     let names: Vec<&String> = audited["runs"].as_object().unwrap().keys().collect();
     let streams = names.iter().filter(|name| name.starts_with("mover/mover-"));
     assert_eq!(streams.count(), 2, "{names:?}");
+    let audited = audit_of(&folder.path().join("run")).json_of(0);
+    let links = audited["links"].as_array().unwrap().iter();
+    let streams: Vec<_> = links.filter(|link| link["place"] == "stream").collect();
+    assert_eq!(streams.len(), 2, "{audited}");
+    for stream in streams {
+        for end in ["sent", "received"] {
+            assert_eq!(number(&stream[end], "items"), 1000, "{stream}");
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The books of several parties joined: what one host says it sent, held against what another one says it received.
 //!
 //! Each party has a ledger of its own. A link whose sender is foreign to a ledger has an unknown residual there; with the sender's books beside it, it is
-//! known. The two ends are told apart by what both books say: datagrams by the port that they were sent to, messages and packets of time-division UDP
-//! all together.
+//! known. The two ends are told apart by what both books say: datagrams by the port that they were sent to, streams to a mover by the run and the sink,
+//! messages and packets of time-division UDP all together.
 
 mod sheet;
 
@@ -20,6 +20,10 @@ pub const DESTINATION_PORT: &str = "destination_port";
 /// The gauge that each socket of a receiver has; its group has the port's number in its name.
 const SOCKET_GAUGE: &str = "socket_buffer_capacity_bytes";
 const SOCKET_GROUP: &str = "receiver.port";
+/// The name of a link that has no parts.
+const ALL: &str = "all";
+/// Why a sink gives events up that its mover may have written.
+const PEER_LOST: &str = "peer_lost";
 /// Links without books of their own at either end: name, unit, the sender's place, the receiver's.
 const WHOLE: [(&str, Unit, &str, &str); 2] = [
     ("messaging", Unit::Messages, "send", "receive"),
@@ -100,9 +104,9 @@ impl Party {
 /// A link between two parties.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JoinedLink {
-    /// What it is: `socket`, `messaging` or `tdm`.
+    /// What it is: `socket`, `messaging`, `tdm` or `stream`.
     pub place: String,
-    /// Which one: a port, or `all`.
+    /// Which one: a port, a run and its sink, or `all`.
     pub which: String,
     /// What an item is.
     pub unit: Option<Unit>,
@@ -129,6 +133,9 @@ pub struct JoinedLink {
     /// What the senders were not told of, whether it is in a receiver's books or not.
     #[serde(skip)]
     unacknowledged: Amount,
+    /// What the senders gave up, and a receiver may have.
+    #[serde(skip)]
+    given_up: Amount,
     /// Of the senders and of the receivers.
     #[serde(skip)]
     spans_ns: [Option<[u64; 2]>; 2],
@@ -157,6 +164,7 @@ pub fn join(parties: Vec<Party>) -> Joined {
         sheet.sockets(party);
         sheet.whole(party);
     }
+    sheet.streams(&parties);
     let links: Vec<_> = sheet.0.into_values().map(JoinedLink::settle).collect();
     let joined = links.iter().any(|link| link.unexplained.is_some());
     let own = parties.iter().all(|party| party.verdict.closed);
@@ -180,16 +188,13 @@ impl Joined {
 }
 
 #[derive(Default)]
-struct Links(BTreeMap<(&'static str, u64), JoinedLink>);
+struct Links(BTreeMap<(&'static str, String), JoinedLink>);
 
 impl Links {
-    fn link(&mut self, place: &'static str, which: u64, unit: Unit) -> &mut JoinedLink {
-        let link = self.0.entry((place, which)).or_default();
+    fn link(&mut self, place: &'static str, which: &str, unit: Unit) -> &mut JoinedLink {
+        let link = self.0.entry((place, which.to_owned())).or_default();
         place.clone_into(&mut link.place);
-        link.which = match which {
-            0 => "all".to_owned(),
-            port => format!("port {port}"),
-        };
+        which.clone_into(&mut link.which);
         link.unit = Some(unit);
         link
     }
@@ -198,7 +203,7 @@ impl Links {
     fn sockets(&mut self, party: &Party) {
         for line in party.accounts("generator", Unit::Datagrams) {
             if let Some(port) = party.sends_to.get(&line.owner) {
-                let link = self.link("socket", *port, line.unit);
+                let link = self.link("socket", &of_port(*port), line.unit);
                 link.sent(party, line.outgoing);
             }
         }
@@ -207,7 +212,8 @@ impl Links {
                 && line.sent.is_none()
                 && let Some(port) = party.listens_at.get(&line.owner)
             {
-                self.link("socket", *port, line.unit).arrived(party, line);
+                self.link("socket", &of_port(*port), line.unit)
+                    .arrived(party, line);
             }
         }
     }
@@ -216,7 +222,7 @@ impl Links {
         for (place, unit, from, to) in WHOLE {
             for line in party.accounts(from, unit) {
                 if line.outgoing != Amount::default() {
-                    let link = self.link(place, 0, unit);
+                    let link = self.link(place, ALL, unit);
                     link.sent(party, line.outgoing);
                     link.unacknowledged
                         .add(line.unconfirmed.unwrap_or_default());
@@ -224,14 +230,62 @@ impl Links {
             }
             for line in party.accounts(to, unit) {
                 if line.incoming != Amount::default() {
-                    self.link(place, 0, unit).taken(party, line);
+                    self.link(place, ALL, unit).taken(party, line);
                 }
             }
         }
     }
 }
 
+/// Streams of events from a sink to a mover: the mover keeps books of each, which have the run of the sender, and the name of its sink.
+impl Links {
+    fn streams(&mut self, parties: &[Party]) {
+        for mover in parties {
+            for line in mover.accounts("mover", Unit::Events) {
+                let run = &mover.verdict.balance.run_id;
+                let sends = |party: &&Party| party.verdict.balance.run_id == *run;
+                let senders = parties.iter().filter(sends);
+                let ends = senders.flat_map(|party| {
+                    let sinks = party.accounts("sink", Unit::Events);
+                    let own = sinks.filter(|sink| sink.owner == line.owner);
+                    own.map(move |sink| (party, sink))
+                });
+                let which = format!("{run} {}", line.owner);
+                for (party, sink) in ends {
+                    let link = self.link("stream", &which, Unit::Events);
+                    link.sent(party, sink.outgoing);
+                    link.given_up(&sink.dropped);
+                }
+                let link = self.link("stream", &which, Unit::Events);
+                note(&mut link.receivers, mover);
+                widen(&mut link.spans_ns[1], mover);
+                link.received.add(line.incoming);
+                link.open |= mover.verdict.phase != Phase::Ended;
+                for before in &mover.verdict.balance.links {
+                    if before.place == "stream" && before.owner == line.owner {
+                        link.lost(&before.dropped);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn of_port(port: u64) -> String {
+    format!("port {port}")
+}
+
 impl JoinedLink {
+    /// What the sender gave up when its peer was gone: it is there, or not.
+    fn given_up(&mut self, dropped: &[DropLine]) {
+        for line in dropped.iter().filter(|line| line.reason == PEER_LOST) {
+            self.given_up.add(Amount {
+                items: line.items,
+                bytes: line.bytes_max,
+            });
+        }
+    }
+
     fn sent(&mut self, party: &Party, sent: Amount) {
         note(&mut self.senders, party);
         widen(&mut self.spans_ns[0], party);
@@ -309,6 +363,9 @@ impl JoinedLink {
             items: take(&mut residual.items, self.unacknowledged.items),
             bytes: take(&mut residual.bytes, self.unacknowledged.bytes),
         };
+        let found = |left: &mut i128, most: u64| *left += (-*left).clamp(0, most.into());
+        found(&mut residual.items, self.given_up.items);
+        found(&mut residual.bytes, self.given_up.bytes);
         self.underway =
             self.open && !residual.is_zero() && may_be_underway(residual, self.bound_items);
         self.unexplained = Some(residual);
@@ -344,7 +401,7 @@ mod tests {
     use super::*;
     use crate::{
         Condition, GroupWriter, LedgerReader, LinkSpec, Lossless, Reason, RunWriter, SchemaBuilder,
-        Supervisor, Words, audit,
+        Supervisor, Words, audit, reasons,
     };
 
     fn party(name: &str, schema: &crate::Schema, words: &Words, condition: Condition) -> Party {
@@ -410,6 +467,53 @@ mod tests {
         };
         assert_eq!((link.sent.items, link.received.items), (100, 90));
         assert_eq!(link.dropped[0].items, 10);
+    }
+
+    /// Books of run `run` with one account of events of the sink `tcp`: so many came in, and so many were given up as the peer was gone.
+    fn events(name: &str, place: &str, run: &str, came: u64, given_up: u64) -> Party {
+        let mut schema = SchemaBuilder::new(run);
+        let group = schema.group("sink");
+        let (_, account) = schema.account::<GivenUp>(group, place, "tcp", Unit::Events);
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+        let mut book = writer.restore();
+        book.add_tally(account.incoming, came, came * 100);
+        book.add_tally(account.outgoing, came - given_up, (came - given_up) * 100);
+        book.add_tally(account.lost(GivenUp::PeerLost), given_up, given_up * 100);
+        writer.commit(&book);
+        party(name, &schema, &words, Condition::Ended)
+    }
+
+    reasons! {
+        /// Why a sink gives up.
+        enum GivenUp {
+            PeerLost = "peer_lost",
+        }
+    }
+
+    #[test]
+    fn a_stream_to_a_mover_is_held_against_the_sink_of_its_run() {
+        let unexplained = |sent, given_up, came, run| {
+            let joined = join(vec![
+                events("evb", "sink", "run-1", sent, given_up),
+                events("mover", "mover", run, came, 0),
+            ]);
+            let mut links = joined.links.iter().filter(|link| link.place == "stream");
+            let left = links.next().and_then(|link| link.unexplained);
+            (left.map(|left| (left.items, left.bytes)), joined.closed)
+        };
+        assert_eq!(unexplained(50, 0, 50, "run-1"), (Some((0, 0)), true));
+        assert_eq!(unexplained(50, 0, 48, "run-1"), (Some((2, 200)), false));
+        assert_eq!(unexplained(50, 0, 51, "run-1"), (Some((-1, -100)), false));
+        // What was given up has come, in part or all, or not.
+        for came in 40..=50 {
+            assert_eq!(unexplained(50, 10, came, "run-1"), (Some((0, 0)), true));
+        }
+        assert_eq!(unexplained(50, 10, 39, "run-1"), (Some((1, 100)), false));
+        assert_eq!(unexplained(50, 10, 51, "run-1"), (Some((-1, -100)), false));
+        assert_eq!(unexplained(50, 0, 50, "run-2"), (None, false));
     }
 
     #[test]
