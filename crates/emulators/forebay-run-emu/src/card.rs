@@ -71,6 +71,12 @@ pub struct CardPlan {
 }
 
 impl CardPlan {
+    /// Memory that its DMA buffers take together, in bytes.
+    #[must_use]
+    pub fn dma_bytes(&self) -> u64 {
+        self.config.buffers as u64 * self.dma_blocks * self.config.format.bytes() as u64
+    }
+
     /// A card with one DMA buffer of the usual size, for blocks of a file.
     #[must_use]
     pub fn of_replay() -> Self {

@@ -13,6 +13,7 @@ use forebay_run_evb::config::{self, Chain};
 use forebay_run_evb::plan::{Plan, SinkKind};
 use serde::Serialize;
 
+use crate::chain_needs::ChainNeeds;
 use crate::doctor;
 use crate::output::{Format, note_line, print_line};
 use crate::session::run_id;
@@ -81,9 +82,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     if let Some(chain) = check_chain(file, &args.set) {
         return match chain {
             Ok(chain) => {
+                let report = ChainReport::of(&chain)?;
                 match args.format {
-                    Format::Json => print_line(serde_json::to_string(&ChainReport::of(&chain))?),
-                    Format::Text => print_chain(&chain),
+                    Format::Json => print_line(serde_json::to_string(&report)?),
+                    Format::Text => report.print(),
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -115,7 +117,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
 }
 
 /// A chain, with all of its members; none when the file is no chain.
-fn check_chain(file: &Path, set: &SetArg) -> Option<Result<chain::Chain, ConfigError>> {
+pub(crate) fn check_chain(file: &Path, set: &SetArg) -> Option<Result<chain::Chain, ConfigError>> {
     let text = std::fs::read_to_string(file).ok()?;
     // Keys of the command line are for one program's file.
     let is_chain = chain::is_chain(&text) && set.keys.is_empty();
@@ -134,6 +136,10 @@ struct ChainReport<'a> {
     members: Vec<MemberReport<'a>>,
     /// Members and addresses of programs outside of the chain.
     open_ends: Vec<(&'a str, &'a str)>,
+    /// What is allowed and probably not meant.
+    warnings: Vec<String>,
+    /// This host against what all members that run on it need together.
+    host: Vec<Check>,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,14 +151,15 @@ struct MemberReport<'a> {
 }
 
 impl<'a> ChainReport<'a> {
-    fn of(chain: &'a chain::Chain) -> Self {
+    fn of(chain: &'a chain::Chain) -> Result<Self> {
+        let ChainNeeds { needs, warnings } = ChainNeeds::of(chain)?;
         let members = chain.members.iter().map(|one| MemberReport {
             name: &one.name,
             kind: one.kind,
             connects: &one.joints.connects,
             listens: &one.joints.listens,
         });
-        Self {
+        Ok(Self {
             file: chain.file.display().to_string(),
             good: true,
             kind: "chain",
@@ -160,29 +167,40 @@ impl<'a> ChainReport<'a> {
             duration_s: chain.duration.map(|duration| duration.as_secs_f64()),
             members: members.collect(),
             open_ends: chain.open_ends(),
+            warnings,
+            host: examine(&Facts::read(needs.socket_buffer_bytes), &needs),
+        })
+    }
+
+    fn print(&self) {
+        let (file, directory) = (&self.file, self.directory.display());
+        print_line(format_args!("{file}: good\n  a chain in {directory}"));
+        for one in &self.members {
+            print_line(format_args!("  {} ({})", one.name, one.kind));
+            for (what, addresses) in [("listens at", one.listens), ("connects to", one.connects)] {
+                if !addresses.is_empty() {
+                    print_line(format_args!("    {what} {}", addresses.join(", ")));
+                }
+            }
         }
+        for (name, address) in &self.open_ends {
+            print_line(format_args!(
+                "  warning: {name} connects to {address}, where no member of this chain listens"
+            ));
+        }
+        print_lacking(&self.warnings, &self.host);
     }
 }
 
-fn print_chain(chain: &chain::Chain) {
-    let (file, directory) = (chain.file.display(), chain.directory.display());
-    print_line(format_args!("{file}: good\n  a chain in {directory}"));
-    for one in &chain.members {
-        print_line(format_args!("  {} ({})", one.name, one.kind));
-        for (what, addresses) in [
-            ("listens at", &one.joints.listens),
-            ("connects to", &one.joints.connects),
-        ] {
-            if !addresses.is_empty() {
-                print_line(format_args!("    {what} {}", addresses.join(", ")));
-            }
-        }
+/// What is probably not meant, and what the host lacks.
+fn print_lacking(warnings: &[String], host: &[Check]) {
+    for warning in warnings {
+        print_line(format_args!("warning: {warning}"));
     }
-    for (name, address) in chain.open_ends() {
-        print_line(format_args!(
-            "  warning: {name} connects to {address}, where no member of this chain listens"
-        ));
-    }
+    let lacking = host
+        .iter()
+        .filter(|check| check.standing == Standing::Warning);
+    lacking.for_each(|check| print_line(doctor::line(check)));
 }
 
 fn refuse(error: &ConfigError, format: Format) -> Result<ExitCode> {
@@ -223,7 +241,7 @@ impl Report {
             memory,
             memory_bytes: memory.total_bytes(),
             memory_bytes_max: chain.memory_bytes_max,
-            warnings: [warnings(plan), unbindable(plan)].concat(),
+            warnings: warnings_of(plan),
             host: examine(&Facts::read(needs.socket_buffer_bytes), &needs),
         })
     }
@@ -260,14 +278,7 @@ impl Report {
             print_line(format_args!("  metrics at http://{metrics}/metrics"));
         }
         print_line(format_args!("  memory at most {}", self.memory));
-        self.warnings
-            .iter()
-            .for_each(|warning| print_line(format_args!("warning: {warning}")));
-        let lacking = self
-            .host
-            .iter()
-            .filter(|check| check.standing == Standing::Warning);
-        lacking.for_each(|check| print_line(doctor::line(check)));
+        print_lacking(&self.warnings, &self.host);
     }
 }
 
@@ -317,6 +328,11 @@ fn port_ranges(plan: &Plan) -> Vec<String> {
         names.push(format!("{open} free port(s)"));
     }
     names
+}
+
+/// What is allowed and probably not meant, and ports that cannot be had now.
+pub(crate) fn warnings_of(plan: &Plan) -> Vec<String> {
+    [warnings(plan), unbindable(plan)].concat()
 }
 
 /// What is allowed and probably not meant.

@@ -94,8 +94,7 @@ pub(crate) fn check(file: &Path, said: &[String]) -> Option<Result<Report, Confi
     };
     Some(match kind {
         FileKind::Card => load(file, said).map(|plan: CardPlan| {
-            let (buffers, blocks) = (plan.config.buffers, plan.dma_blocks);
-            let bytes = buffers as u64 * blocks * plan.config.format.bytes() as u64;
+            let (buffers, bytes) = (plan.config.buffers, plan.dma_bytes());
             Report {
                 elinks: Some(plan.config.elinks.len()),
                 dma_buffers: Some((buffers, bytes)),

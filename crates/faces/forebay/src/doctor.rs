@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use forebay_host::doctor::{Check, Facts, Standing, examine};
+use forebay_host::doctor::{Check, Facts, Needs, Standing, examine};
 use forebay_run::run_dir::clean_memory;
 use forebay_run_evb::config;
 use forebay_run_evb::config::needs::Memory;
+use forebay_run_evb::plan::Plan;
 use forebay_run_evb::presets;
 
+use crate::chain_needs::ChainNeeds;
+use crate::check::check_chain;
 use crate::output::{Format, print_line};
 use crate::session::run_id;
 use crate::set::SetArg;
@@ -46,16 +49,20 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     if !args.counter.is_empty() {
         return counters::explain(&args.counter, args.format);
     }
-    let plan = match &args.file {
-        Some(file) => config::load(file, &args.set.keys, &run_id())?.plan,
+    let of_plan =
+        |plan: Plan| -> Result<Needs> { Ok(plan.host_needs(Memory::of(&plan)?.total_bytes())) };
+    let needs = match &args.file {
+        Some(file) => match check_chain(file, &args.set) {
+            Some(chain) => ChainNeeds::of(&chain?)?.needs,
+            None => of_plan(config::load(file, &args.set.keys, &run_id())?.plan)?,
+        },
         None => {
             let local = [127, 0, 0, 1].into();
             let mut plan = presets::plan("doctor", "forebay-run".as_ref(), local, 50000, 90);
             plan.sinks = vec![presets::file_sink("forebay-run".into(), "be")];
-            plan
+            of_plan(plan)?
         }
     };
-    let needs = plan.host_needs(Memory::of(&plan)?.total_bytes());
     let checks = examine(&Facts::read(needs.socket_buffer_bytes), &needs);
     match args.format {
         Format::Json => print_line(format_args!(

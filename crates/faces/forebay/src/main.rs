@@ -9,6 +9,7 @@ mod address;
 mod audit;
 mod bench;
 mod card;
+mod chain_needs;
 mod check;
 mod check_readout;
 mod demo;

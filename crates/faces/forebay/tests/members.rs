@@ -423,6 +423,43 @@ fn check_tells_who_is_joined_to_whom_and_what_is_not() {
     );
 }
 
+#[test]
+fn check_tells_what_the_members_lack_of_their_host_together() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "needs", "");
+    let file = folder.path().join("chain.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let check = |verb: &str| {
+        let mut command = forebay();
+        start(command.arg(verb).arg(&file).args(["--format", "json"])).end()
+    };
+    let memory = |more: &str| {
+        let text = text.replace("[members.card.ttc]", &format!("{more}\n[members.card.ttc]"));
+        fs::write(&file, text).unwrap();
+        number(&check("doctor").json_of(0)["needs"], "memory_bytes")
+    };
+    let [less, more] = ["dma_bytes = 67108864", "dma_bytes = 134217728"].map(memory);
+    assert_eq!(more - less, 64 << 20);
+    assert!(
+        less > 64 << 20,
+        "the builder's books and queues, too: {less}"
+    );
+    // As much as no host has, and one whose command is none.
+    memory("dma_buffers = 8\ndma_bytes = 68719476736");
+    let text = fs::read_to_string(&file).unwrap();
+    let wrong = "[members.tohost]\nlaunch = [\"no-such-program\"]\n";
+    fs::write(&file, text.replace("[members.tohost]\n", wrong)).unwrap();
+    let json = check("check").json_of(0);
+    let told = "tohost: no-such-program is in front of it: there is no such program";
+    assert!(json["warnings"].to_string().contains(told), "{json}");
+    let host = json["host"].as_array().unwrap();
+    let memory = host
+        .iter()
+        .find(|check| check["name"] == "memory available")
+        .unwrap();
+    assert_eq!(memory["standing"], "warning", "{memory}");
+}
+
 /// A shell that stays between the chain and its member, and says in the log which command it has.
 const LAUNCH: &str =
     r#"launch = ["sh", "-c", 'echo "launched $2 $3" >&2; "$@"; exit $?', "launcher"]"#;

@@ -20,7 +20,7 @@ const FRAGMENT_BYTES: u64 = 64 << 20;
 const FRAME_PAYLOAD_BYTES: u64 = 1472;
 
 /// What a run needs of its host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Needs {
     /// UDP sockets.
     pub sockets: u64,
@@ -34,6 +34,21 @@ pub struct Needs {
     pub real_time: bool,
     /// Whether datagrams come from another host.
     pub remote: bool,
+}
+
+impl Needs {
+    /// What two runs need that are at work together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            sockets: self.sockets + other.sockets,
+            socket_buffer_bytes: self.socket_buffer_bytes.max(other.socket_buffer_bytes),
+            memory_bytes: self.memory_bytes + other.memory_bytes,
+            message_bytes_max: self.message_bytes_max.max(other.message_bytes_max),
+            real_time: self.real_time || other.real_time,
+            remote: self.remote || other.remote,
+        }
+    }
 }
 
 /// How a setting stands.

@@ -7,6 +7,9 @@ use forebay_wire::felix::{PACKET_BYTES, PacketFormat, packets_of};
 
 use super::words::PacketWord;
 
+/// Most free blocks at which BUSY comes when that is not said: twice as many is the most at which it goes.
+const FREE_BLOCKS_USUAL_MAX: u64 = 1 << 19;
+
 settings! {
     /// What raises BUSY: the queues in front of each link, and the free blocks of DMA buffers; and the queue behind each link.
     pub struct QueueSettings in [queues] {
@@ -15,7 +18,7 @@ settings! {
         /// Chunks at which BUSY goes down.
         busy_off_chunks: Option<u64> [0..=4095] => "half of `busy_on_chunks`",
         /// BUSY goes up too when a DMA buffer has fewer free blocks: before anything waits behind a link. 0: only when the queues in front of links are full.
-        busy_on_free_blocks: Option<u64> [zero or 1..=1_048_575] => "a sixteenth of the blocks of a DMA buffer",
+        busy_on_free_blocks: Option<u64> [zero or 1..=1_048_575] => "a sixteenth of the blocks of a DMA buffer, 524288 at most",
         /// It goes down when all DMA buffers have so many again.
         busy_off_free_blocks: Option<u64> [1..=1_048_576] => "twice `busy_on_free_blocks`",
         /// What a link's FIFO takes while the DMA buffer is full.
@@ -73,7 +76,8 @@ impl QueueSettings {
 
     /// Free blocks of a DMA buffer below which BUSY goes up, and from which on it goes down.
     fn free_blocks(&self, block: &Block<'_, '_>, dma_blocks: u64) -> [u64; 2] {
-        let on = self.busy_on_free_blocks.unwrap_or(dma_blocks / 16);
+        let sixteenth = (dma_blocks / 16).min(FREE_BLOCKS_USUAL_MAX);
+        let on = self.busy_on_free_blocks.unwrap_or(sixteenth);
         if on == 0 {
             block.idle(
                 "busy_off_free_blocks",
