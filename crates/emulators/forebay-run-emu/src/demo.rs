@@ -236,7 +236,11 @@ pub fn run(
         .into());
     }
     let file = plan.out.join("chain.toml");
-    fs::write(&file, chain_file(plan, &addresses)).map_err(RunError::file("writing", &file))?;
+    {
+        // The file of a chain at work stays as it is.
+        let _lock = chain::lock(&plan.out)?;
+        fs::write(&file, chain_file(plan, &addresses)).map_err(RunError::file("writing", &file))?;
+    }
     let kinds = [
         Kind::of::<CardPlan>(),
         Kind::of::<ToHostFile>(),

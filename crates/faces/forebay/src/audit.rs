@@ -15,7 +15,7 @@ use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
 use forebay_ledger::join::{Joined, Party, join};
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
-use forebay_run::chain;
+use forebay_run::chain::Roll;
 use forebay_run::record::RecordView;
 use forebay_run::removed::Removed;
 use forebay_run::run_dir::{is_live, open_ledger};
@@ -27,7 +27,7 @@ use senders::Senders;
 
 /// Shows the balance sheet of a run, live or ended; exits with 1 when its books do not close, or somebody removed what it wrote.
 ///
-/// Of the directory of a chain the books of all members, and those of links between them. With several directories, as those of senders and receivers on several hosts, their books are joined into one sheet, link by link: what a sender says
+/// For the directory of a chain it shows the books of every member, and of the links between them. With several directories, as those of senders and receivers on several hosts, their books are joined into one sheet, link by link: what a sender says
 /// it sent is what a receiver says it received, and losses of the link by name; what is left over is unexplained, and the exit code 1.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -231,9 +231,9 @@ fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
         let name = part.strip_prefix(run).unwrap_or(part);
         verdicts.insert(name.display().to_string(), judge(part)?);
     }
-    let between = between(run, &verdicts);
+    let between = Between::of(run, &verdicts)?;
     let closed = verdicts.values().all(|judged| judged.verdict.closed)
-        && between.as_ref().is_none_or(|joined| joined.closed);
+        && between.as_ref().is_none_or(Between::is_closed);
     match args.format {
         AuditFormat::Json => {
             let told = verdicts
@@ -241,8 +241,9 @@ fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
                 .map(|(name, judged)| Ok((name.clone(), judged.json()?)));
             let runs = told.collect::<Result<serde_json::Map<_, _>>>()?;
             let mut told = serde_json::json!({ "closed": closed, "runs": runs });
-            if let Some(joined) = &between {
-                told["links"] = serde_json::to_value(&joined.links)?;
+            if let Some(between) = &between {
+                told["links"] = serde_json::to_value(&between.joined.links)?;
+                told["missing"] = serde_json::to_value(&between.missing)?;
             }
             print_line(told);
         }
@@ -251,13 +252,9 @@ fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
                 let sheet = judged.sheet();
                 print_line(format_args!("== {name} ==\n{sheet}\n"));
             }
-            if let Some(joined) = &between {
-                let links = joined.links_text();
-                let closing = joined.closing(true);
-                print_line(format_args!(
-                    "== between them ==\n{links}{}",
-                    closing.trim_end()
-                ));
+            let text = between.as_ref().map(Between::text).unwrap_or_default();
+            if !text.is_empty() {
+                print_line(format_args!("== between them ==\n{}", text.trim_end()));
             }
         }
         AuditFormat::Prometheus => {
@@ -272,14 +269,53 @@ fn all(args: &AuditArgs, run: &Path, parts: &[PathBuf]) -> Result<bool> {
     Ok(closed && verdicts.values().all(Judged::is_whole))
 }
 
-/// The links between the members of the chain whose directory it is; none when it is no chain's, or no two of them have books of one link.
-fn between(run: &Path, verdicts: &BTreeMap<String, Judged>) -> Option<Joined> {
-    let members = chain::members_in(run)?;
-    let is_member = |name: &str| {
-        let first = name.split('/').next();
-        members.iter().any(|member| Some(&**member) == first)
-    };
-    let parties = verdicts.iter().filter(|(name, _)| is_member(name));
-    let parties = parties.map(|(name, judged)| judged.party(name));
-    Some(join(parties.collect()).within()).filter(|joined| !joined.links.is_empty())
+/// What the members of a chain say of each other.
+struct Between {
+    joined: Joined,
+    /// Members of which nothing is here.
+    missing: Vec<String>,
+}
+
+impl Between {
+    /// The links between the members of the chain whose directory it is; none when it is no chain's.
+    fn of(run: &Path, verdicts: &BTreeMap<String, Judged>) -> Result<Option<Self>> {
+        let Some(roll) = Roll::read(run)? else {
+            return Ok(None);
+        };
+        let is_linked = |name: &str, judged: &Judged| {
+            let member = name
+                .split('/')
+                .next()
+                .and_then(|name| roll.members.get(name));
+            let began_ns = judged.verdict.balance.run.start_ns;
+            member.is_some_and(|member| member.is_linked) && began_ns >= roll.started_ns
+        };
+        let parties = verdicts.iter().filter(|(name, one)| is_linked(name, one));
+        let parties = parties.map(|(name, judged)| judged.party(name));
+        let members = roll.members.iter().filter(|(_, one)| !one.is_launched);
+        let missing = members.filter(|(name, _)| !run.join(name).is_dir());
+        Ok(Some(Self {
+            joined: join(parties.collect()).of_chain(),
+            missing: missing.map(|(name, _)| name.clone()).collect(),
+        }))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.joined.closed && self.missing.is_empty()
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.joined.links.is_empty() {
+            text += &self.joined.links_text();
+            text += &self.joined.closing(self.missing.is_empty());
+        }
+        if !self.joined.closed {
+            text += "A publisher's messages to a program outside of this chain are among these: name its directory, too.\n";
+        }
+        for member in &self.missing {
+            text += &format!("NOT PART OF THIS: {member}: it has no directory here\n");
+        }
+        text
+    }
 }

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use forebay_config::{Source, read};
-use forebay_host::doctor::Needs;
+use forebay_host::doctor::{Check, Facts, MEMORY, Needs, examine};
 use forebay_run::chain::{Chain, Member};
 use forebay_run_emu::card::CardPlan;
 use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::config::{self, Chain as EvbFile};
+use forebay_run_evb::plan::Plan;
 
 use crate::check::warnings_of;
 use crate::session::run_id;
@@ -16,7 +17,7 @@ use crate::session::run_id;
 /// What all members need that run here.
 #[derive(Debug, Default)]
 pub(crate) struct ChainNeeds {
-    pub(crate) needs: Needs,
+    members: Vec<Needs>,
     /// What is allowed and probably not meant, with the member's name.
     pub(crate) warnings: Vec<String>,
 }
@@ -44,11 +45,43 @@ impl ChainNeeds {
                 CardPlan::KIND => (of_card(&own)?, Vec::new()),
                 _ => (Needs::default(), Vec::new()),
             };
-            all.needs = all.needs.and(needs);
+            all.members.push(needs);
             let named = warnings.iter().map(|text| format!("{name}: {text}"));
             all.warnings.extend(named);
         }
         Ok(all)
+    }
+
+    /// What they need together; of sockets and messages what the largest does.
+    pub(crate) fn all(&self) -> Needs {
+        self.members
+            .iter()
+            .copied()
+            .fold(Needs::default(), Needs::and)
+    }
+
+    /// This host against them: memory is theirs together, and all else is what each process may have.
+    pub(crate) fn examine(&self) -> Vec<Check> {
+        let facts = Facts::read(self.all().socket_buffer_bytes);
+        let mut checks = examine(&facts, &Needs::default());
+        for needs in &self.members {
+            for (worst, own) in checks.iter_mut().zip(examine(&facts, needs)) {
+                if own.standing > worst.standing {
+                    *worst = own;
+                }
+            }
+        }
+        let together = Needs {
+            memory_bytes: self.all().memory_bytes,
+            ..Needs::default()
+        };
+        let together = examine(&facts, &together);
+        for (check, all) in checks.iter_mut().zip(together) {
+            if check.name == MEMORY {
+                *check = all;
+            }
+        }
+        checks
     }
 }
 
@@ -61,10 +94,15 @@ fn is_program(command: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(command).is_file())
 }
 
+/// What an event builder needs.
+pub(crate) fn needs_of(plan: &Plan) -> Result<Needs> {
+    let memory = Memory::of(plan).context("the ledger of this run")?;
+    Ok(plan.host_needs(memory.total_bytes()))
+}
+
 fn of_evb(source: &Source) -> Result<(Needs, Vec<String>)> {
     let plan = config::of_source(source, &run_id())?.plan;
-    let needs = plan.host_needs(Memory::of(&plan)?.total_bytes());
-    Ok((needs, warnings_of(&plan)))
+    Ok((needs_of(&plan)?, warnings_of(&plan)))
 }
 
 fn of_card(source: &Source) -> Result<Needs> {

@@ -152,7 +152,7 @@ struct MemberReport<'a> {
 
 impl<'a> ChainReport<'a> {
     fn of(chain: &'a chain::Chain) -> Result<Self> {
-        let ChainNeeds { needs, warnings } = ChainNeeds::of(chain)?;
+        let needs = ChainNeeds::of(chain)?;
         let members = chain.members.iter().map(|one| MemberReport {
             name: &one.name,
             kind: one.kind,
@@ -167,8 +167,8 @@ impl<'a> ChainReport<'a> {
             duration_s: chain.duration.map(|duration| duration.as_secs_f64()),
             members: members.collect(),
             open_ends: chain.open_ends(),
-            warnings,
-            host: examine(&Facts::read(needs.socket_buffer_bytes), &needs),
+            host: needs.examine(),
+            warnings: needs.warnings,
         })
     }
 

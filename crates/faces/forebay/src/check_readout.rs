@@ -1,4 +1,4 @@
-//! `forebay check` of the files of link readout, and of a mover.
+//! `forebay check` of all files but those of event builders and chains.
 
 use std::fmt;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::run::kinds;
 pub(crate) struct Report {
     file: String,
     good: bool,
-    /// `card`, `tohost`, `toflx`, `batch` or `mover`.
+    /// The kind of the file, as a member of a chain names it, or `batch`.
     kind: &'static str,
     /// E-links of a card.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,11 +9,10 @@ use anyhow::Result;
 use forebay_host::doctor::{Check, Facts, Needs, Standing, examine};
 use forebay_run::run_dir::clean_memory;
 use forebay_run_evb::config;
-use forebay_run_evb::config::needs::Memory;
 use forebay_run_evb::plan::Plan;
 use forebay_run_evb::presets;
 
-use crate::chain_needs::ChainNeeds;
+use crate::chain_needs::{ChainNeeds, needs_of};
 use crate::check::check_chain;
 use crate::output::{Format, print_line};
 use crate::session::run_id;
@@ -49,25 +48,25 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     if !args.counter.is_empty() {
         return counters::explain(&args.counter, args.format);
     }
-    let of_plan =
-        |plan: Plan| -> Result<Needs> { Ok(plan.host_needs(Memory::of(&plan)?.total_bytes())) };
-    let needs = match &args.file {
+    let (needs, checks, warnings) = match &args.file {
         Some(file) => match check_chain(file, &args.set) {
-            Some(chain) => ChainNeeds::of(&chain?)?.needs,
-            None => of_plan(config::load(file, &args.set.keys, &run_id())?.plan)?,
+            Some(chain) => {
+                let all = ChainNeeds::of(&chain?)?;
+                (all.all(), all.examine(), all.warnings)
+            }
+            None => of_builder(&config::load(file, &args.set.keys, &run_id())?.plan)?,
         },
         None => {
             let local = [127, 0, 0, 1].into();
             let mut plan = presets::plan("doctor", "forebay-run".as_ref(), local, 50000, 90);
             plan.sinks = vec![presets::file_sink("forebay-run".into(), "be")];
-            of_plan(plan)?
+            of_builder(&plan)?
         }
     };
-    let checks = examine(&Facts::read(needs.socket_buffer_bytes), &needs);
     match args.format {
         Format::Json => print_line(format_args!(
             "{}",
-            serde_json::json!({ "needs": needs, "checks": checks, "counters": counters::of_host() })
+            serde_json::json!({ "needs": needs, "checks": checks, "warnings": warnings, "counters": counters::of_host() })
         )),
         Format::Text => {
             print_line(format_args!(
@@ -75,10 +74,20 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
                 needs.sockets, needs.socket_buffer_bytes, needs.memory_bytes
             ));
             checks.iter().for_each(|check| print_line(line(check)));
+            for warning in &warnings {
+                print_line(format_args!("warning  {warning}"));
+            }
             counters::print(&counters::of_host());
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an event builder needs, and the host against it.
+fn of_builder(plan: &Plan) -> Result<(Needs, Vec<Check>, Vec<String>)> {
+    let needs = needs_of(plan)?;
+    let checks = examine(&Facts::read(needs.socket_buffer_bytes), &needs);
+    Ok((needs, checks, Vec::new()))
 }
 
 /// Takes what killed processes left out of memory.

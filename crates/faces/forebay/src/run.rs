@@ -1,4 +1,4 @@
-//! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, a subscriber, a mover, or a chain of them.
+//! `forebay run`: whatever a file describes: an event builder, a card, a reader of cards, a subscriber, time-division UDP, a mover, or a chain of them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +23,8 @@ use crate::output::{Format, note_line, print_line};
 use crate::session::BROKEN;
 use crate::set::SetArg;
 use crate::swrod;
+use crate::tdm;
+use crate::tdm::file::{ReceiveFile, SendFile};
 use crate::toflx::{self, ToFlxArgs};
 use crate::tohost::{self, ToHostArgs};
 use crate::totals::exit_code;
@@ -46,7 +48,7 @@ struct Job {
 }
 
 /// All of them, in the order of the reference.
-pub(crate) static PROGRAMS: [Program; 6] = [
+pub(crate) static PROGRAMS: [Program; 8] = [
     Program {
         kind: Kind::of::<EvbFile>(),
         title: "A chain",
@@ -82,6 +84,24 @@ pub(crate) static PROGRAMS: [Program; 6] = [
         run: |job| swrod::run_file(job.set.load(&job.file)?, job.format),
     },
     Program {
+        kind: Kind::of::<ReceiveFile>(),
+        title: "A receiver of time-division UDP",
+        command: "forebay run FILE.toml",
+        run: |job| {
+            let file: ReceiveFile = job.set.load(&job.file)?;
+            tdm::receive::run(&file.with(job.format))
+        },
+    },
+    Program {
+        kind: Kind::of::<SendFile>(),
+        title: "A sender of time-division UDP",
+        command: "forebay run FILE.toml",
+        run: |job| {
+            let file: SendFile = job.set.load(&job.file)?;
+            tdm::send::run(&file.with(job.format))
+        },
+    },
+    Program {
         kind: Kind::of::<MoverPlan>(),
         title: "A mover",
         command: "forebay run FILE.toml",
@@ -94,7 +114,7 @@ pub(crate) fn kinds() -> [Kind; PROGRAMS.len()] {
     PROGRAMS.each_ref().map(|program| program.kind)
 }
 
-/// Runs what a file describes: an event builder, a card, to-host, to-flx, a subscriber, a mover, or a chain of them.
+/// Runs what a file describes: an event builder, a card, to-host, to-flx, a subscriber, time-division UDP, a mover, or a chain of them.
 ///
 /// A chain names its members, each with its sections below `[members.NAME]`. They are started together, each in a directory of its own below that of the chain, and end in the order of
 /// the data: the first Ctrl-C goes to those that connect to no other member, a second one to all; a member that dies ends the chain. Flags are those of

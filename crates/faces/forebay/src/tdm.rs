@@ -1,10 +1,11 @@
 //! `forebay tdm`: many senders, one port, in turns.
 
 mod bench;
+pub(crate) mod file;
 mod plan;
 mod port;
-mod receive;
-mod send;
+pub(crate) mod receive;
+pub(crate) mod send;
 
 use std::process::ExitCode;
 

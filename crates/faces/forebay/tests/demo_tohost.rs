@@ -202,8 +202,11 @@ fn a_chain_whose_parts_could_not_find_each_other_is_refused() {
         refused.stderr
     );
     let first = endless(directory.path(), "5000");
-    let second = demo(directory.path(), &[]).end();
+    let written = || std::fs::read_to_string(directory.path().join("chain.toml")).unwrap();
+    let before = written();
+    let second = demo(directory.path(), &["--chunk-bytes", "64"]).end();
     assert_eq!(second.code(), Some(2));
+    assert_eq!(written(), before, "the file of the chain at work");
     assert!(
         second.stderr.contains("another chain is at work"),
         "{}",

@@ -9,6 +9,7 @@ mod rig;
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rig::{Run, forebay, hld, number, signal, start};
 use serde_json::Value;
@@ -283,17 +284,18 @@ fn one_member_runs_alone_with_keys_of_the_command_line() {
 }
 
 /// The example of link readout, with so short a time.
-fn readout(folder: &Path, duration_ms: u64) -> String {
+fn readout(folder: &Path, duration_ms: u64) {
     let example = forebay_testing::root().join("examples/readout.toml");
     let text = fs::read_to_string(example).unwrap();
     let short = format!("duration_ms = {duration_ms}");
-    let name = format!("\"shm://readout-{}", std::process::id());
+    static NAMES: AtomicU32 = AtomicU32::new(0);
+    let n = NAMES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("\"shm://readout-{}-{n}", std::process::id());
     let text = text
         .replace("duration_ms = 10_000", &short)
         .replace("\"shm://readout", &name)
         .replace("rate_hz = 1_000_000", "rate_hz = 5_000");
-    fs::write(folder.join("chain.toml"), &text).unwrap();
-    text
+    fs::write(folder.join("chain.toml"), text).unwrap();
 }
 
 #[test]
@@ -314,6 +316,47 @@ fn a_subscriber_is_a_member_and_sees_every_chunk() {
     for end in ["sent", "received"] {
         assert_eq!(number(&link[end], "items"), 12 * triggers, "{link}");
     }
+}
+
+/// Books of the run before lie beside those of this one: event builders and to-host leave some under other names each time.
+#[test]
+fn a_chain_in_the_directory_of_another_one_is_held_against_its_own_books_alone() {
+    let folder = TempDir::new().unwrap();
+    for triggers in [500, 300] {
+        chain(folder.path(), "again", &format!("triggers = {triggers}"));
+        assert_eq!(run(folder.path(), &[]).end().code(), Some(0));
+        let audited = audit_of(&folder.path().join("run")).json_of(0);
+        let sent = number(&audited["links"][0]["sent"], "items");
+        assert_eq!(sent, 2 * triggers, "{audited}");
+    }
+}
+
+#[test]
+fn a_chain_at_work_is_no_alarm_and_one_without_a_member_is() {
+    let folder = TempDir::new().unwrap();
+    chain(folder.path(), "at-work", "");
+    let chain = run(folder.path(), &[]);
+    wait_until_at_work(folder.path());
+    let directory = folder.path().join("run");
+    for _ in 0..10 {
+        let audited = audit_of(&directory).json_of(0);
+        assert_eq!(audited["missing"], serde_json::json!([]), "{audited}");
+    }
+    signal("INT", chain.pid());
+    assert_eq!(chain.end().code(), Some(0));
+    fs::remove_dir_all(directory.join("builder")).unwrap();
+    let audited = audit_of(&directory).json_of(1);
+    assert_eq!(
+        audited["missing"],
+        serde_json::json!(["builder"]),
+        "{audited}"
+    );
+    fs::write(directory.join("chain.json"), "{").unwrap();
+    assert_eq!(
+        audit_of(&directory).code(),
+        Some(2),
+        "a roll that cannot be read"
+    );
 }
 
 fn audit_of(directory: &Path) -> rig::Ended {
@@ -457,7 +500,11 @@ fn check_tells_what_the_members_lack_of_their_host_together() {
         .iter()
         .find(|check| check["name"] == "memory available")
         .unwrap();
-    assert_eq!(memory["standing"], "warning", "{memory}");
+    let found: u64 = memory["found"].as_str().unwrap().parse().unwrap();
+    let wanted = number(&check("doctor").json_of(0)["needs"], "memory_bytes");
+    assert!(wanted > 512 << 30, "{wanted}");
+    let standing = if found < wanted { "warning" } else { "good" };
+    assert_eq!(memory["standing"], standing, "{memory}");
 }
 
 /// A shell that stays between the chain and its member, and says in the log which command it has.
@@ -713,4 +760,72 @@ fn a_member_that_cannot_be_started_costs_no_books_of_the_others() {
         let has_begun = directory.join("ledger").symlink_metadata().is_ok();
         assert_eq!(has_begun, directory.join("run.json").exists(), "{member}");
     }
+}
+
+/// A receiver of time-division UDP and two senders of test streams of so many bytes.
+fn divided(folder: &Path, bytes: [u64; 2]) {
+    let port = rig::free_ports(1);
+    let mut text = format!(
+        r#"
+[chain]
+directory = "run"
+[members.receiver]
+kind = "tdm-receive"
+[members.receiver.receive]
+bind = "127.0.0.1:{port}"
+flags = ["--senders=2", "--link-rate=1G", "--port-buffer=128K"]
+"#
+    );
+    for (name, bytes) in ["north", "south"].into_iter().zip(bytes) {
+        text += &format!(
+            r#"
+[members.{name}]
+kind = "tdm-send"
+[members.{name}.send]
+receiver = "127.0.0.1:{port}"
+flags = ["--id={name}", "--bytes={bytes}", "--no-realtime"]
+"#
+        );
+    }
+    fs::write(folder.join("chain.toml"), text).unwrap();
+}
+
+#[test]
+fn senders_of_time_division_and_their_receiver_are_members() {
+    let folder = TempDir::new().unwrap();
+    // One of them ends much earlier, and the other one sends on.
+    let bytes = [100_000, 3_000_000];
+    divided(folder.path(), bytes);
+    let json = run(folder.path(), &["--format", "json"]).end().json_of(0);
+    let receiver = &json["members"][0]["record"];
+    let by_sender = receiver["by_sender"].as_array().unwrap().iter();
+    let came = by_sender.map(|one| number(one, "payload_bytes"));
+    assert_eq!(came.sum::<u64>(), bytes.iter().sum::<u64>(), "{json}");
+    let audited = audit_of(&folder.path().join("run")).json_of(0);
+    let [link] = audited["links"].as_array().unwrap().as_slice() else {
+        panic!("{audited}")
+    };
+    assert_eq!(link["place"], "tdm");
+    assert!(number(&link["sent"], "items") > 0, "{link}");
+    assert_eq!(number(&link["unexplained"], "items"), 0, "{link}");
+}
+
+#[test]
+fn control_c_ends_senders_of_time_division_before_their_receiver() {
+    let folder = TempDir::new().unwrap();
+    divided(folder.path(), [1 << 40; 2]);
+    let chain = run(folder.path(), &["--format", "json"]);
+    rig::wait_items(
+        &folder.path().join("run/receiver"),
+        ("windows", "packets"),
+        "outgoing",
+        100,
+    );
+    signal("INT", chain.pid());
+    let json = chain.end().json_of(0);
+    for member in json["members"].as_array().unwrap() {
+        assert_eq!(member["failed"], Value::Null, "{member}");
+    }
+    let audited = audit_of(&folder.path().join("run")).json_of(0);
+    assert_eq!(audited["closed"], true, "{audited}");
 }

@@ -23,7 +23,7 @@ const SOCKET_GROUP: &str = "receiver.port";
 /// The name of a link that has no parts.
 const ALL: &str = "all";
 /// Why a sink gives events up that its mover may have written.
-const PEER_LOST: &str = "peer_lost";
+const GIVEN_UP: [&str; 2] = ["peer_lost", "stalled"];
 /// Links without books of their own at either end: name, unit, the sender's place, the receiver's.
 const WHOLE: [(&str, Unit, &str, &str); 2] = [
     ("messaging", Unit::Messages, "send", "receive"),
@@ -176,11 +176,14 @@ pub fn join(parties: Vec<Party>) -> Joined {
 }
 
 impl Joined {
-    /// The same without links of which one end has its books elsewhere: parties of a chain may have peers outside of it. Whether they are closed is then what these links say, and
-    /// the parties.
+    /// The same for the members of a chain: without links of which one end has its books elsewhere, and with parties that are at work or were killed, whose books are some time behind what
+    /// went between them. What is left over there is under way.
     #[must_use]
-    pub fn within(mut self) -> Self {
+    pub fn of_chain(mut self) -> Self {
         self.links.retain(|link| link.unexplained.is_some());
+        for link in &mut self.links {
+            link.underway |= link.open && link.unexplained.is_some_and(|left| !left.is_zero());
+        }
         self.closed = self.parties.iter().all(|party| party.verdict.closed)
             && self.links.iter().all(JoinedLink::is_closed);
         self
@@ -240,29 +243,33 @@ impl Links {
 /// Streams of events from a sink to a mover: the mover keeps books of each, which have the run of the sender, and the name of its sink.
 impl Links {
     fn streams(&mut self, parties: &[Party]) {
+        let mut streams: BTreeMap<(&str, &str), Vec<(&Party, &AccountLine)>> = BTreeMap::new();
         for mover in parties {
             for line in mover.accounts("mover", Unit::Events) {
-                let run = &mover.verdict.balance.run_id;
-                let sends = |party: &&Party| party.verdict.balance.run_id == *run;
-                let senders = parties.iter().filter(sends);
-                let ends = senders.flat_map(|party| {
+                let stream = (&*mover.verdict.balance.run_id, &*line.owner);
+                streams.entry(stream).or_default().push((mover, line));
+            }
+        }
+        for ((run, sink), movers) in streams {
+            let link = self.link("stream", &format!("{run} {sink}"), Unit::Events);
+            for party in parties {
+                if party.verdict.balance.run_id == run {
                     let sinks = party.accounts("sink", Unit::Events);
-                    let own = sinks.filter(|sink| sink.owner == line.owner);
-                    own.map(move |sink| (party, sink))
-                });
-                let which = format!("{run} {}", line.owner);
-                for (party, sink) in ends {
-                    let link = self.link("stream", &which, Unit::Events);
-                    link.sent(party, sink.outgoing);
-                    link.given_up(&sink.dropped);
+                    for line in sinks.filter(|line| line.owner == sink) {
+                        link.sent(party, line.outgoing);
+                        link.given_up(&line.dropped);
+                    }
                 }
-                let link = self.link("stream", &which, Unit::Events);
+            }
+            for (mover, line) in &movers {
                 note(&mut link.receivers, mover);
                 widen(&mut link.spans_ns[1], mover);
                 link.received.add(line.incoming);
                 link.open |= mover.verdict.phase != Phase::Ended;
-                for before in &mover.verdict.balance.links {
-                    if before.place == "stream" && before.owner == line.owner {
+                // What came before one mover may be in the books of another one that is here.
+                let links = mover.verdict.balance.links.iter();
+                for before in links.filter(|of| of.place == "stream" && of.owner == sink) {
+                    if movers.len() == 1 {
                         link.lost(&before.dropped);
                     }
                 }
@@ -278,7 +285,10 @@ fn of_port(port: u64) -> String {
 impl JoinedLink {
     /// What the sender gave up when its peer was gone: it is there, or not.
     fn given_up(&mut self, dropped: &[DropLine]) {
-        for line in dropped.iter().filter(|line| line.reason == PEER_LOST) {
+        for line in dropped
+            .iter()
+            .filter(|line| GIVEN_UP.contains(&&*line.reason))
+        {
             self.given_up.add(Amount {
                 items: line.items,
                 bytes: line.bytes_max,
@@ -514,6 +524,24 @@ mod tests {
         assert_eq!(unexplained(50, 10, 39, "run-1"), (Some((1, 100)), false));
         assert_eq!(unexplained(50, 10, 51, "run-1"), (Some((-1, -100)), false));
         assert_eq!(unexplained(50, 0, 50, "run-2"), (None, false));
+        // Two movers, one after the other.
+        let joined = join(vec![
+            events("evb", "sink", "run-1", 50, 0),
+            events("first", "mover", "run-1", 20, 0),
+            events("second", "mover", "run-1", 30, 0),
+        ]);
+        assert!(joined.closed, "{}", joined.sheet());
+    }
+
+    #[test]
+    fn what_is_left_over_between_members_of_a_chain_at_work_is_under_way() {
+        for (condition, closed) in [(Condition::Running, true), (Condition::Ended, false)] {
+            let receiver = receiver(50000, 90, 0, condition);
+            let sender = sender("emu", 50000, 1000);
+            assert!(!join(vec![sender.clone(), receiver.clone()]).closed);
+            let joined = join(vec![sender, receiver]).of_chain();
+            assert_eq!(joined.links[0].underway, closed, "{condition:?}");
+        }
     }
 
     #[test]

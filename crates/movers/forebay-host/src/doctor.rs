@@ -19,6 +19,9 @@ const FRAGMENT_BYTES: u64 = 64 << 20;
 /// Longest datagram that one Ethernet frame carries.
 const FRAME_PAYLOAD_BYTES: u64 = 1472;
 
+/// The name of the check of memory.
+pub const MEMORY: &str = "memory available";
+
 /// What a run needs of its host.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Needs {
@@ -221,9 +224,10 @@ fn fragments(facts: &Facts, needs: &Needs) -> Check {
 
 fn memory(facts: &Facts, needs: &Needs) -> Check {
     let why = "queues, socket buffers and ledger are taken whole; memory that is not there makes the kernel end processes";
-    let remedy = "give sources and sinks smaller queues, or the run a larger host".to_owned();
+    let remedy =
+        "give sources, sinks and emulated cards smaller queues and buffers, or the run a larger host".to_owned();
     at_least(
-        "memory available",
+        MEMORY,
         facts.memory_available_bytes,
         needs.memory_bytes,
         Standing::Warning,

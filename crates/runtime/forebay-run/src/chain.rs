@@ -5,7 +5,8 @@
 
 mod run;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +18,11 @@ use forebay_config::mistake::Words;
 use forebay_config::{
     self as config, ConfigError, ConfigFile, Document, Mistakes, Sections, Source,
 };
-pub use run::{MemberEnd, run};
+use forebay_sys::clock;
+pub use run::{MemberEnd, lock, run};
+use serde::{Deserialize, Serialize};
+
+use crate::error::RunError;
 
 settings! {
     /// A chain as a whole: programs of this host that are joined by equal addresses, and run and ended together.
@@ -32,7 +37,7 @@ settings! {
 settings! {
     /// What a member is; its sections are those of the kind's own file, as `[members.card.ttc]`. Its `directory` is that of the chain with its name.
     struct MemberSettings in [] {
-        /// The kind of its file: `card`, `tohost`, `toflx`, `swrod`, `evb` or `mover`.
+        /// The kind of its file: `card`, `tohost`, `toflx`, `swrod`, `evb`, `mover`, `tdm-receive` or `tdm-send`.
         kind: Option<String>,
         /// Command in front of it, as `["taskset", "-c", "3"]`, `["ip", "netns", "exec", "NAME"]` or `["ssh", "HOST"]`: words, not a line of a shell. It gets its orders by standard
         /// input. On another host the program and the file have the same paths, `directory` is an absolute one, addresses are of the network, and no path has a space or a sign of a shell, which `ssh` would take for its own.
@@ -173,14 +178,66 @@ pub struct Chain {
     pub leak: Option<(String, String)>,
 }
 
-/// The names of its members, in the directory of a chain.
-const MEMBERS: &str = "chain.json";
+/// What a chain leaves in its directory at its start: whose books below it belong together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Roll {
+    /// When it was started, in ns since the Unix epoch: books that began before are of an older run.
+    pub started_ns: u64,
+    /// Its members, by name.
+    pub members: BTreeMap<String, RollEntry>,
+}
 
-/// The members of the chain whose directory this is; none when it is no chain's.
-#[must_use]
-pub fn members_in(directory: &Path) -> Option<Vec<String>> {
-    let text = std::fs::read(directory.join(MEMBERS)).ok()?;
-    serde_json::from_slice(&text).ok()
+/// A member in the [`Roll`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RollEntry {
+    /// Its kind.
+    pub kind: String,
+    /// A command is in front of it: its directory may be on another host.
+    pub is_launched: bool,
+    /// Another member has the other end of one of its links of messages or events.
+    pub is_linked: bool,
+}
+
+impl Roll {
+    const NAME: &str = "chain.json";
+
+    fn of(chain: &Chain) -> Self {
+        let entry = |one: &MemberPlan| RollEntry {
+            kind: one.kind.to_owned(),
+            is_launched: !one.launch.is_empty(),
+            is_linked: chain.is_linked(one),
+        };
+        let members = chain.members.iter();
+        Self {
+            started_ns: clock::realtime_ns(),
+            members: members.map(|one| (one.name.clone(), entry(one))).collect(),
+        }
+    }
+
+    /// Of the chain whose directory this is; none when it is no chain's.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(directory: &Path) -> Result<Option<Self>, RunError> {
+        let path = directory.join(Self::NAME);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(RunError::file("reading", &path)(error)),
+        };
+        let read = serde_json::from_slice(&text).map_err(std::io::Error::from);
+        read.map(Some).map_err(RunError::file("reading", &path))
+    }
+
+    fn write(&self, directory: &Path) -> Result<(), RunError> {
+        let path = directory.join(Self::NAME);
+        let new = path.with_extension("json.new");
+        let written = serde_json::to_vec(self).map_err(std::io::Error::from);
+        written
+            .and_then(|text| std::fs::write(&new, text))
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(RunError::file("writing", &path))
+    }
 }
 
 /// Whether the text is the file of a chain.
@@ -292,6 +349,17 @@ impl Chain {
     fn has_input(&self, member: &MemberPlan) -> bool {
         let mut connects = member.joints.connects.iter();
         connects.any(|address| self.is_at(address))
+    }
+
+    /// Whether messages or events go between a member and another one: a card's memory has no scheme.
+    fn is_linked(&self, member: &MemberPlan) -> bool {
+        let others = || self.members.iter().filter(|one| one.name != member.name);
+        let to = |from: &MemberPlan, at: &MemberPlan| {
+            let ends = from.joints.connects.iter().chain(&from.joints.delivers);
+            let mut ends = ends.filter(|address| address.contains("://"));
+            ends.any(|address| at.joints.is_at(address))
+        };
+        others().any(|other| to(member, other) || to(other, member))
     }
 
     /// The members that deliver to one, which has nothing to do when they have ended.

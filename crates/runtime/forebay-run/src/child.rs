@@ -178,9 +178,10 @@ impl Part {
         self.status.is_some()
     }
 
-    /// Whether it has ended by itself, and nothing was wrong.
-    pub fn ended_well(&self) -> bool {
-        self.status.is_some_and(|status| status.success())
+    /// Whether it has ended with its work done, whatever it found: its data may be wrong (1).
+    pub fn has_finished(&self) -> bool {
+        let code = self.status.and_then(|status| status.code());
+        matches!(code, Some(0 | 1))
     }
 
     /// Waits for its end, and gives what it said: one JSON object; none when it said something else.

@@ -142,7 +142,9 @@ fn child_of_role(role: &str) -> Option<u32> {
     let pids = pids.filter_map(|pid| pid.parse::<u32>().ok());
     let is_it = |pid: &u32| {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        command.split(|byte| *byte == 0).nth(1) == Some(role.as_bytes())
+        command
+            .split(|byte| *byte == 0)
+            .any(|word| word == role.as_bytes())
     };
     pids.into_iter().find(is_it)
 }

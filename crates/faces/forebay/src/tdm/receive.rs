@@ -123,7 +123,7 @@ pub(crate) struct ReceiveArgs {
     strict: bool,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    pub(super) format: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

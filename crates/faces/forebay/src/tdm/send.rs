@@ -95,7 +95,7 @@ pub(crate) struct SendArgs {
     emulate_clock: Option<EmulatedClock>,
     /// Text for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    pub(super) format: Format,
 }
 
 fn parse_clock(text: &str) -> Result<EmulatedClock, String> {

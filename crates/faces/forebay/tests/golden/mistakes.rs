@@ -17,7 +17,7 @@ const VALUES: [(&str, &str); 3] = [
 ];
 
 /// Kinds of files, as the reference of all keys calls them.
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 9] = [
     ("A chain", "chain"),
     ("A card", "card"),
     ("To-host", "tohost"),
@@ -25,6 +25,8 @@ const KINDS: [(&str, &str); 7] = [
     ("To-flx", "toflx"),
     ("A subscriber", "swrod"),
     ("A mover", "mover"),
+    ("A receiver of time-division UDP", "tdm-receive"),
+    ("A sender of time-division UDP", "tdm-send"),
 ];
 
 /// What `forebay check FILE` says of a file of this folder that has mistakes.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Chain, MEMBERS, MemberPlan};
+use super::{Chain, MemberPlan, Roll};
 use crate::child::{BY_STDIN, Ended, Part};
 use crate::error::RunError;
 use crate::run_dir::{in_use, lock_or};
@@ -39,14 +39,8 @@ pub fn run(
 ) -> Result<Vec<MemberEnd>, RunError> {
     let directory = &chain.directory;
     fs::create_dir_all(directory).map_err(RunError::file("creating directory", directory))?;
-    let _lock = lock_or(directory, || {
-        let text = "another chain is at work there; give this one another directory";
-        in_use(directory, text.into())
-    })?;
-    let names: Vec<&str> = chain.members.iter().map(|one| &*one.name).collect();
-    let path = directory.join(MEMBERS);
-    fs::write(&path, serde_json::json!(names).to_string())
-        .map_err(RunError::file("writing", &path))?;
+    let _lock = lock(directory)?;
+    Roll::of(chain).write(directory)?;
     if let Some(duration) = chain.duration {
         stop.end_after(duration);
     }
@@ -88,6 +82,17 @@ pub fn run(
         .collect())
 }
 
+/// Keeps other chains out of a directory as long as it lives; none where there are no locks.
+///
+/// # Errors
+/// Another one is at work there.
+pub fn lock(directory: &Path) -> Result<Option<fs::File>, RunError> {
+    lock_or(directory, || {
+        let text = "another chain is at work there; give this one another directory";
+        in_use(directory, text.into())
+    })
+}
+
 /// A member at work.
 struct Started {
     part: Part,
@@ -124,11 +129,14 @@ fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
     let mut until: Option<Instant> = None;
     while !parts.iter_mut().all(|one| one.part.has_ended()) {
         let mut wanted = stop.urgency();
-        for Started { part, .. } in parts.iter_mut() {
-            if part.has_ended() && !part.ended_well() && told < Urgency::Hurry {
+        let fed = fed(parts);
+        for at in 0..parts.len() {
+            let goes_on = goes_on_without(parts, &fed, at);
+            let part = &mut parts[at].part;
+            if part.has_ended() && !part.has_finished() && told < Urgency::Hurry {
                 tell(&format!("{} has failed, and the chain ends", part.name()));
                 wanted = wanted.max(Urgency::Hurry);
-            } else if part.has_ended() {
+            } else if part.has_ended() && !goes_on {
                 // Without one of them the others have less to do: those that it fed end with it, and the others are told to.
                 wanted = wanted.max(Urgency::Drain);
             }
@@ -136,7 +144,6 @@ fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
         if wanted > told {
             told = wanted;
             let all = wanted >= Urgency::Hurry;
-            let fed = fed(parts);
             for (one, is_fed) in parts.iter().zip(fed) {
                 // Who is still delivered to ends when that is over.
                 if !one.has_input || all && (!is_fed || wanted == Urgency::Now) {
@@ -160,6 +167,18 @@ fn fed(parts: &mut [Started]) -> Vec<bool> {
     let has_ended: Vec<bool> = parts.iter_mut().map(|one| one.part.has_ended()).collect();
     let is_fed = |one: &Started| one.feeders.iter().any(|at| !has_ended[*at]);
     parts.iter().map(is_fed).collect()
+}
+
+/// Whether all that one delivered to are still delivered to by others: several sources of one sink need not end together.
+fn goes_on_without(parts: &[Started], fed: &[bool], at: usize) -> bool {
+    let mut is_source = false;
+    let mut consumers = parts.iter().zip(fed);
+    let all_fed = consumers.all(|(one, is_fed)| {
+        let feeds = one.feeders.contains(&at);
+        is_source |= feeds;
+        *is_fed || !feeds
+    });
+    is_source && all_fed
 }
 
 /// Those to which nobody delivers any more take what has come, and end.

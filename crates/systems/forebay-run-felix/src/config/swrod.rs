@@ -42,7 +42,7 @@ settings! {
         directory: PathBuf = "forebay-swrod".into(),
         /// Serves Prometheus' text format at GET /metrics there.
         metrics: Option<SocketAddr> => "not served",
-        /// Numbers of E-links that are subscribed to; link n in FULL mode has E-link 64 n.
+        /// Numbers of E-links that are subscribed to, as `--elink` of `forebay swrod` names them (its `--elinks` are links: link n in FULL mode has E-link 64 n).
         elinks: Vec<u16> [0..=2047] = Vec::new() => "all of the detector and connector",
         /// Detector in the fids of the E-links.
         detector: Option<u8> [0..=255] => "0 with elinks, any without",
@@ -77,7 +77,6 @@ pub struct SwrodFile {
     pub plan: SwrodPlan,
     /// Where Prometheus is answered.
     pub metrics: Option<SocketAddr>,
-    addresses: Vec<Address>,
 }
 
 impl ConfigFile for SwrodFile {
@@ -121,7 +120,7 @@ impl ConfigFile for SwrodFile {
         let (tags, patterns) = selection.entries();
         Some(Self {
             plan: SwrodPlan {
-                publishers: Publishers::At(said.addresses.clone()),
+                publishers: Publishers::At(said.addresses),
                 tags,
                 patterns,
                 payload: said.payload.into(),
@@ -143,7 +142,6 @@ impl ConfigFile for SwrodFile {
                 },
             },
             metrics: said.metrics,
-            addresses: said.addresses,
         })
     }
 }
@@ -153,8 +151,12 @@ impl Member for SwrodFile {
     const DIRECTORY: &'static str = "swrod.directory";
 
     fn joints(&self) -> Joints {
+        let connects = match &self.plan.publishers {
+            Publishers::At(all) => all.iter().map(Address::to_string).collect(),
+            Publishers::On(_) => Vec::new(),
+        };
         Joints {
-            connects: self.addresses.iter().map(Address::to_string).collect(),
+            connects,
             ..Joints::default()
         }
     }
