@@ -1,6 +1,7 @@
 //! Packets of the Internet protocols: from a captured frame to the datagram in it.
 //!
-//! A frame's link header ([`link`]) says where the IP packet begins, [`Ip`] reads either version of it, and [`udp`] what it carries.
+//! A frame's link header ([`link`]) says where the IP packet begins, behind a stack of labels ([`mpls`]) or not; [`Ip`] reads either version of it, and [`udp`], [`tcp`], [`icmp`] and
+//! [`sctp`] what it carries. Tunnels have further packets in them: [`gre`], [`vxlan`], [`gtpu`].
 //! Every check is one of lengths: a checksum is the network card's business, and in a capture of the sender's side often not there.
 //!
 //! ```
@@ -20,17 +21,34 @@
 //! # Ok::<(), forebay_wire::packet::PacketError>(())
 //! ```
 
+pub mod gre;
+pub mod gtpu;
+pub mod icmp;
 mod ipv4;
 mod ipv6;
 pub mod link;
+pub mod mpls;
+pub mod sctp;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 pub mod udp;
+pub mod vxlan;
 
 use core::net::IpAddr;
 
+/// Protocol number of ICMP (RFC 792).
+pub const ICMP: u8 = 1;
+/// Protocol number of TCP (RFC 9293).
+pub const TCP: u8 = 6;
 /// Protocol number of UDP (RFC 768).
 pub const UDP: u8 = 17;
+/// Protocol number of GRE (RFC 2784).
+pub const GRE: u8 = 47;
+/// Protocol number of ICMPv6 (RFC 4443).
+pub const ICMPV6: u8 = 58;
+/// Protocol number of SCTP (RFC 9260).
+pub const SCTP: u8 = 132;
 /// The header of an IPv6 fragment (RFC 8200, section 4.5), where a protocol number stands.
 pub const IPV6_FRAGMENT: u8 = 44;
 
@@ -76,6 +94,45 @@ pub enum PacketError {
     /// It ends before its length says.
     #[error("shorter than its UDP length")]
     UdpBody,
+    /// It ends within its TCP header or options.
+    #[error("shorter than its TCP header")]
+    TcpHeader,
+    /// The length of the header is below 20 bytes.
+    #[error("TCP header length below 20")]
+    TcpOffset,
+    /// It ends within its ICMP header.
+    #[error("shorter than an ICMP header")]
+    IcmpHeader,
+    /// It ends within the common header of SCTP.
+    #[error("shorter than an SCTP header")]
+    SctpHeader,
+    /// It ends within its GRE header.
+    #[error("shorter than its GRE header")]
+    GreHeader,
+    /// A GRE header of another version, or with routes.
+    #[error("GRE of another version")]
+    GreVersion,
+    /// It ends within its VXLAN header.
+    #[error("shorter than a VXLAN header")]
+    VxlanHeader,
+    /// The number of the network does not hold.
+    #[error("VXLAN without a network")]
+    VxlanFlags,
+    /// It ends within its GTP-U header, or before its length says.
+    #[error("shorter than its GTP-U length")]
+    GtpHeader,
+    /// A message of another version, or of charging.
+    #[error("GTP of another version")]
+    GtpVersion,
+    /// Its extensions contradict its length, or have no end.
+    #[error("GTP-U extensions contradict its length")]
+    GtpExtension,
+    /// It ends before the last label.
+    #[error("shorter than its MPLS labels")]
+    MplsHeader,
+    /// More labels than anybody sends.
+    #[error("MPLS labels without an end")]
+    MplsDepth,
 }
 
 impl PacketError {
@@ -89,12 +146,25 @@ impl PacketError {
             | Self::Ipv6Header
             | Self::Ipv6Body
             | Self::UdpHeader
-            | Self::UdpBody => true,
+            | Self::UdpBody
+            | Self::TcpHeader
+            | Self::IcmpHeader
+            | Self::SctpHeader
+            | Self::GreHeader
+            | Self::VxlanHeader
+            | Self::GtpHeader
+            | Self::MplsHeader => true,
             Self::IpVersion(_)
             | Self::Ipv4Lengths
             | Self::Ipv6Extension
             | Self::Ipv6Extensions
-            | Self::UdpLength => false,
+            | Self::UdpLength
+            | Self::TcpOffset
+            | Self::GreVersion
+            | Self::VxlanFlags
+            | Self::GtpVersion
+            | Self::GtpExtension
+            | Self::MplsDepth => false,
         }
     }
 }

@@ -16,6 +16,8 @@ mod hld;
 mod mover;
 #[path = "../../../../fuzz/oracle/net.rs"]
 mod net;
+#[path = "../../../../fuzz/oracle/packet.rs"]
+mod packet;
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 #[path = "../../../../fuzz/oracle/shm.rs"]
@@ -33,6 +35,11 @@ fn the_corpus_of_messages() {
 #[test]
 fn the_corpus_of_files() {
     replay("hld", 9, hld::check);
+}
+
+#[test]
+fn the_corpus_of_packets() {
+    replay("packet", 11, packet::check);
 }
 
 #[test]

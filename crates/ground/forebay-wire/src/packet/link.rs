@@ -24,6 +24,14 @@ impl EtherType {
     /// IPv6.
     pub const IPV6: Self = Self(0x86dd);
 
+    /// An Ethernet frame, in a tunnel.
+    pub const ETHERNET: Self = Self(0x6558);
+
+    /// Whether it is a stack of MPLS labels: for one receiver, or for several.
+    pub const fn is_mpls(self) -> bool {
+        matches!(self.0, 0x8847 | 0x8848)
+    }
+
     /// Whether it is a packet of IPv4 or IPv6.
     pub const fn is_ip(self) -> bool {
         matches!(self, Self::IPV4 | Self::IPV6)

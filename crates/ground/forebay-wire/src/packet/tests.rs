@@ -74,6 +74,12 @@ proptest! {
         mut bytes in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
         let _ = (link::ethernet(&bytes), link::linux_sll(&bytes), link::linux_sll2(&bytes));
+        let segment = tcp::Segment::new_checked(&bytes);
+        let _ = segment.map(|segment| segment.options().count());
+        let chunks = sctp::Packet::new_checked(&bytes);
+        let _ = chunks.map(|packet| packet.chunks().count());
+        let _ = (icmp::Message::new_checked(&bytes), mpls::Stack::parse(&bytes));
+        let _ = (gre::Gre::parse(&bytes), vxlan::Vxlan::parse(&bytes), gtpu::Gtpu::parse(&bytes));
         bytes.insert(0, first);
         let _ = error_of(&bytes);
     }
