@@ -116,9 +116,10 @@ fn losses(verdict: &Value, json: &Value) -> Vec<Lost> {
             datagrams,
             "{owner}: {lost:?}"
         );
+        // On a busy host a stage that was killed may be back after the builder's time-out: what comes then is late, by name.
         assert_eq!(
             into("queue", "subevents", "items"),
-            out("builder", "subevents", "items"),
+            out("builder", "subevents", "items") + named("builder.late"),
             "{owner} lost something behind its socket: {}",
             json["drops"]
         );
