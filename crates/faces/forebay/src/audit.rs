@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use forebay_evb::silence::Heard;
 use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
-use forebay_ledger::join::{Joined, Party, join};
+use forebay_ledger::join::{Joined, JoinedLink, Party, join};
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::chain::Roll;
 use forebay_run::record::RecordView;
@@ -310,7 +310,8 @@ impl Between {
             text += &self.joined.links_text();
             text += &self.joined.closing(self.missing.is_empty());
         }
-        if !self.joined.closed {
+        let is_off = |link: &JoinedLink| link.place == "messaging" && !link.is_closed();
+        if self.joined.links.iter().any(is_off) {
             text += "A publisher's messages to a program outside of this chain are among these: name its directory, too.\n";
         }
         for member in &self.missing {

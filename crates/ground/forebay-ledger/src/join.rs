@@ -383,7 +383,8 @@ impl JoinedLink {
     }
 
     /// Whether it balances. A receiver alone says nothing of what was sent; a sender alone has sent to nobody who says so.
-    fn is_closed(&self) -> bool {
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
         match self.unexplained {
             Some(residual) => residual.is_zero() || self.underway,
             None => self.senders.is_empty() || self.sent.items == 0,

@@ -178,10 +178,10 @@ impl Part {
         self.status.is_some()
     }
 
-    /// Whether it has ended with its work done, whatever it found: its data may be wrong (1).
+    /// Whether it has ended with its work done, whatever it found: its data may be wrong (1), or some of them lost where none should be (3).
     pub fn has_finished(&self) -> bool {
         let code = self.status.and_then(|status| status.code());
-        matches!(code, Some(0 | 1))
+        matches!(code, Some(0 | 1 | 3))
     }
 
     /// Waits for its end, and gives what it said: one JSON object; none when it said something else.
