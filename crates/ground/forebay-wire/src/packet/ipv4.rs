@@ -30,6 +30,7 @@ pub(super) fn parse(packet: &[u8]) -> Result<Ip<'_>, PacketError> {
     let header_bytes = usize::from(version & 0x0f) * 4;
     // 0 stands in captures of a sender that leaves the cutting to its network card.
     let total = match usize::from(u16::from_be_bytes([t0, t1])) {
+        0 if packet.len() < header_bytes => return Err(PacketError::Ipv4Header),
         0 => packet.len(),
         total => total,
     };

@@ -24,18 +24,15 @@ pub(super) fn parse(packet: &[u8]) -> Result<Ip<'_>, PacketError> {
     let (source, rest) = take::<16>(rest)?;
     let (destination, rest) = take::<16>(rest)?;
     // 0 stands in captures of a sender that leaves the cutting to its network card.
-    let length = match usize::from(u16::from_be_bytes([l0, l1])) {
-        0 => rest.len(),
-        length => length,
-    };
+    let said = usize::from(u16::from_be_bytes([l0, l1]));
+    let length = if said == 0 { rest.len() } else { said };
     let body = rest.get(..length);
     let is_whole = body.is_some();
-    let missing = |error| {
-        if is_whole {
-            error
-        } else {
-            PacketError::Ipv6Body
-        }
+    let missing = |error| match error {
+        // Nothing says that the rest of it is not behind what is there.
+        PacketError::Ipv6Extension if said == 0 => PacketError::Ipv6Body,
+        error if is_whole => error,
+        _ => PacketError::Ipv6Body,
     };
     let (protocol, payload) = past_extensions(next, body.unwrap_or(rest)).map_err(missing)?;
     Ok(Ip {
@@ -120,5 +117,9 @@ mod tests {
         let mut packet = ipv6(UDP, &[]);
         packet[5] = 0;
         assert_eq!(Ip::parse(&packet).unwrap().payload(), Ok(&GOLDEN[20..]));
+        // Cut within an extension.
+        let mut packet = ipv6(0, &[UDP, 9, 0, 0, 0, 0, 0, 0]);
+        packet[5] = 0;
+        assert_eq!(error_of(&packet), Some(PacketError::Ipv6Body));
     }
 }

@@ -39,6 +39,14 @@ fn a_packet_cut_anywhere_is_short() {
 }
 
 #[test]
+fn a_packet_without_a_length_that_ends_within_its_options_is_short() {
+    let mut packet = GOLDEN;
+    packet[0] = 0x48;
+    packet[3] = 0;
+    assert_eq!(error_of(&packet), Some(PacketError::Ipv4Header));
+}
+
+#[test]
 fn what_a_cut_packet_carries_is_known() {
     for (packet, headers) in [(&GOLDEN[..], 20), (&ipv6(UDP, &[]), 40)] {
         let ip = Ip::parse(&packet[..headers]).unwrap();
