@@ -655,15 +655,10 @@ fn two_builders_deliver_to_one_mover_that_ends_behind_them() {
     let files: Vec<_> = rig::files(&mover);
     assert_eq!(hld::events(&files).len(), 2000, "read from the files");
     assert!(files[0].starts_with(folder.path().join("run/mover").canonicalize().unwrap()));
-    let mut audit = forebay();
-    audit
-        .current_dir(folder.path())
-        .args(["audit", "run", "--format", "json"]);
-    let audited = start(&mut audit).end().json_of(0);
+    let audited = audit_of(&folder.path().join("run")).json_of(0);
     let names: Vec<&String> = audited["runs"].as_object().unwrap().keys().collect();
     let streams = names.iter().filter(|name| name.starts_with("mover/mover-"));
     assert_eq!(streams.count(), 2, "{names:?}");
-    let audited = audit_of(&folder.path().join("run")).json_of(0);
     let links = audited["links"].as_array().unwrap().iter();
     let streams: Vec<_> = links.filter(|link| link["place"] == "stream").collect();
     assert_eq!(streams.len(), 2, "{audited}");

@@ -266,13 +266,12 @@ impl Links {
                 widen(&mut link.spans_ns[1], mover);
                 link.received.add(line.incoming);
                 link.open |= mover.verdict.phase != Phase::Ended;
-                // What came before one mover may be in the books of another one that is here.
+            }
+            // What came before one of several movers may be in the books of another one.
+            if let [(mover, _)] = &movers[..] {
                 let links = mover.verdict.balance.links.iter();
-                for before in links.filter(|of| of.place == "stream" && of.owner == sink) {
-                    if movers.len() == 1 {
-                        link.lost(&before.dropped);
-                    }
-                }
+                let own = links.filter(|of| of.place == "stream" && of.owner == sink);
+                own.for_each(|of| link.lost(&of.dropped));
             }
         }
     }

@@ -144,7 +144,7 @@ fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
         if wanted > told {
             told = wanted;
             let all = wanted >= Urgency::Hurry;
-            for (one, is_fed) in parts.iter().zip(fed) {
+            for (one, is_fed) in parts.iter().zip(&fed) {
                 // Who is still delivered to ends when that is over.
                 if !one.has_input || all && (!is_fed || wanted == Urgency::Now) {
                     one.part.stop();
@@ -157,7 +157,7 @@ fn watch(parts: &mut [Started], stop: &Stop, tell: &mut impl FnMut(&str)) {
             parts.iter().for_each(|one| one.part.stop());
             break;
         }
-        end_the_unfed(parts);
+        end_the_unfed(parts, &fed);
         std::thread::sleep(LOOK);
     }
 }
@@ -171,19 +171,13 @@ fn fed(parts: &mut [Started]) -> Vec<bool> {
 
 /// Whether all that one delivered to are still delivered to by others: several sources of one sink need not end together.
 fn goes_on_without(parts: &[Started], fed: &[bool], at: usize) -> bool {
-    let mut is_source = false;
-    let mut consumers = parts.iter().zip(fed);
-    let all_fed = consumers.all(|(one, is_fed)| {
-        let feeds = one.feeders.contains(&at);
-        is_source |= feeds;
-        *is_fed || !feeds
-    });
-    is_source && all_fed
+    let all = parts.iter().zip(fed);
+    let mut consumers = all.filter(|(one, _)| one.feeders.contains(&at)).peekable();
+    consumers.peek().is_some() && consumers.all(|(_, is_fed)| *is_fed)
 }
 
 /// Those to which nobody delivers any more take what has come, and end.
-fn end_the_unfed(parts: &mut [Started]) {
-    let fed = fed(parts);
+fn end_the_unfed(parts: &mut [Started], fed: &[bool]) {
     for (one, is_fed) in parts.iter_mut().zip(fed) {
         if !one.feeders.is_empty() && !is_fed && !one.is_told {
             one.is_told = true;
