@@ -8,6 +8,7 @@ use std::path::Path;
 
 use forebay_emu::Amount;
 use forebay_emu::card::{CardAccount, CardLoss, ChunkBooks, TriggerBooks};
+use forebay_ledger::join::{CARD, SHOWN_BLOCKS, UNREAD_BLOCKS};
 use forebay_ledger::{
     Account, Book, Counter, GroupId, GroupWriter, Leak, SchemaBuilder, Tally, Unit,
 };
@@ -120,7 +121,7 @@ impl CardBooks {
         let run_id = format!("card-{name}-{}", std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("card");
-        let group = schema.group("card");
+        let group = schema.group(CARD);
         let triggers = TRIGGERS.map(|(name, help)| schema.counter(group, name, "", help));
         let help =
             "The card's time, whatever its dilation; time with BUSY over this is the fraction";
@@ -138,8 +139,8 @@ impl CardBooks {
         let dma = (0..buffers).map(|buffer| {
             let owner = format!("dma{buffer}");
             DmaWords {
-                blocks: schema.counter(group, "blocks", &owner, "Blocks shown to the reader"),
-                fill: schema.gauge(group, "unread_blocks", &owner, "Blocks not given back"),
+                blocks: schema.counter(group, SHOWN_BLOCKS, &owner, "Blocks shown to the reader"),
+                fill: schema.gauge(group, UNREAD_BLOCKS, &owner, "Blocks not given back"),
                 busy: schema.counter(
                     group,
                     "dma_busy",

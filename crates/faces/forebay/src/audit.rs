@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use forebay_evb::silence::Heard;
 use forebay_evb::triggers::Triggers;
 use forebay_host::Changes;
-use forebay_ledger::join::{Joined, JoinedLink, Party, join};
+use forebay_ledger::join::{Joined, JoinedLink, Meets, Party, join};
 use forebay_ledger::{Snapshot, Supervisor, Verdict, audit, prometheus};
 use forebay_run::chain::Roll;
 use forebay_run::record::RecordView;
@@ -282,16 +282,16 @@ impl Between {
         let Some(roll) = Roll::read(run)? else {
             return Ok(None);
         };
-        let is_linked = |name: &str, judged: &Judged| {
-            let member = name
-                .split('/')
-                .next()
-                .and_then(|name| roll.members.get(name));
+        let parties = verdicts.iter().filter_map(|(name, judged)| {
+            let member = roll.members.get(name.split('/').next()?)?;
+            let meets = Meets {
+                by_network: member.is_linked,
+                by_memory: member.shares_memory,
+            };
             let began_ns = judged.verdict.balance.run.start_ns;
-            member.is_some_and(|member| member.is_linked) && began_ns >= roll.started_ns
-        };
-        let parties = verdicts.iter().filter(|(name, one)| is_linked(name, one));
-        let parties = parties.map(|(name, judged)| judged.party(name));
+            let is_of_this_run = began_ns >= roll.started_ns;
+            is_of_this_run.then(|| judged.party(name).meeting(meets))
+        });
         let members = roll.members.iter().filter(|(_, one)| !one.is_launched);
         let missing = members.filter(|(name, _)| !run.join(name).is_dir());
         Ok(Some(Self {

@@ -310,12 +310,33 @@ fn a_subscriber_is_a_member_and_sees_every_chunk() {
     let latency = &of(2)["latency_ns"];
     assert!(latency["count"].as_u64() > Some(0), "{latency}");
     let audited = audit_of(&folder.path().join("data/readout")).json_of(0);
-    let [link] = audited["links"].as_array().unwrap().as_slice() else {
-        panic!("{audited}")
-    };
+    assert_eq!(audited["links"].as_array().unwrap().len(), 2, "{audited}");
+    let link = link(&audited, "messaging");
     for end in ["sent", "received"] {
         assert_eq!(number(&link[end], "items"), 12 * triggers, "{link}");
     }
+}
+
+/// A link of a chain, as `audit` tells it.
+fn link<'a>(audited: &'a Value, place: &str) -> &'a Value {
+    let mut links = audited["links"].as_array().unwrap().iter();
+    let found = links.find(|link| link["place"] == place);
+    found.unwrap_or_else(|| panic!("no {place} in {audited}"))
+}
+
+#[test]
+fn a_card_is_held_against_the_reader_of_its_memory() {
+    let folder = TempDir::new().unwrap();
+    readout(folder.path(), 200);
+    let json = run(folder.path(), &["--format", "json"]).end().json_of(0);
+    let blocks = number(&json["members"][1]["record"], "blocks");
+    assert!(blocks > 0, "{json}");
+    let audited = audit_of(&folder.path().join("data/readout")).json_of(0);
+    let memory = link(&audited, "dma");
+    for end in ["sent", "received"] {
+        assert_eq!(number(&memory[end], "items"), blocks, "{memory}");
+    }
+    assert_eq!(number(&memory["unexplained"], "items"), 0, "{memory}");
 }
 
 /// Books of the run before lie beside those of this one: event builders and to-host leave some under other names each time.
@@ -326,7 +347,7 @@ fn a_chain_in_the_directory_of_another_one_is_held_against_its_own_books_alone()
         chain(folder.path(), "again", &format!("triggers = {triggers}"));
         assert_eq!(run(folder.path(), &[]).end().code(), Some(0));
         let audited = audit_of(&folder.path().join("run")).json_of(0);
-        let sent = number(&audited["links"][0]["sent"], "items");
+        let sent = number(&link(&audited, "messaging")["sent"], "items");
         assert_eq!(sent, 2 * triggers, "{audited}");
     }
 }
@@ -370,26 +391,28 @@ fn audit_of(directory: &Path) -> rig::Ended {
     .end()
 }
 
-/// The subscriber's books are those of a shorter run: each member's own books close, and the link between two of them does not.
+/// The books of one member are those of a shorter run: each member's own books close, and the link to it does not.
 #[test]
 fn what_vanished_between_two_members_is_found() {
-    let folder = TempDir::new().unwrap();
-    readout(folder.path(), 100);
-    assert_eq!(run(folder.path(), &[]).end().code(), Some(0));
-    let data = folder.path().join("data/readout");
-    let other = TempDir::new().unwrap();
-    readout(other.path(), 50);
-    assert_eq!(run(other.path(), &[]).end().code(), Some(0));
-    let subscriber = data.join("swrod");
-    fs::remove_dir_all(&subscriber).unwrap();
-    fs::rename(other.path().join("data/readout/swrod"), &subscriber).unwrap();
-    let audited = audit_of(&data).json_of(1);
-    for (name, verdict) in audited["runs"].as_object().unwrap() {
-        assert_eq!(verdict["closed"], true, "{name}: {verdict}");
+    for (member, place) in [("swrod", "messaging"), ("tohost", "dma")] {
+        let folder = TempDir::new().unwrap();
+        readout(folder.path(), 100);
+        assert_eq!(run(folder.path(), &[]).end().code(), Some(0));
+        let data = folder.path().join("data/readout");
+        let other = TempDir::new().unwrap();
+        readout(other.path(), 50);
+        assert_eq!(run(other.path(), &[]).end().code(), Some(0));
+        let books = data.join(member);
+        fs::remove_dir_all(&books).unwrap();
+        fs::rename(other.path().join("data/readout").join(member), &books).unwrap();
+        let audited = audit_of(&data).json_of(1);
+        for (name, verdict) in audited["runs"].as_object().unwrap() {
+            assert_eq!(verdict["closed"], true, "{name}: {verdict}");
+        }
+        assert_eq!(audited["closed"], false);
+        let unexplained = &link(&audited, place)["unexplained"]["items"];
+        assert!(unexplained.as_i64() > Some(0), "{audited}");
     }
-    assert_eq!(audited["closed"], false);
-    let unexplained = &audited["links"][0]["unexplained"]["items"];
-    assert!(unexplained.as_i64() > Some(0), "{audited}");
 }
 
 /// What the example says, but for paths, names and times, is what the demonstration writes.
@@ -797,10 +820,7 @@ fn senders_of_time_division_and_their_receiver_are_members() {
     let came = by_sender.map(|one| number(one, "payload_bytes"));
     assert_eq!(came.sum::<u64>(), bytes.iter().sum::<u64>(), "{json}");
     let audited = audit_of(&folder.path().join("run")).json_of(0);
-    let [link] = audited["links"].as_array().unwrap().as_slice() else {
-        panic!("{audited}")
-    };
-    assert_eq!(link["place"], "tdm");
+    let link = link(&audited, "tdm");
     assert!(number(&link["sent"], "items") > 0, "{link}");
     assert_eq!(number(&link["unexplained"], "items"), 0, "{link}");
 }

@@ -2,7 +2,7 @@
 //!
 //! Each party has a ledger of its own. A link whose sender is foreign to a ledger has an unknown residual there; with the sender's books beside it, it is
 //! known. The two ends are told apart by what both books say: datagrams by the port that they were sent to, streams to a mover by the run and the sink,
-//! messages and packets of time-division UDP all together.
+//! messages, packets of time-division UDP and blocks in the memory of cards all together.
 
 mod sheet;
 
@@ -17,6 +17,14 @@ use crate::unit::Unit;
 
 /// The gauge by which a sender says where its datagrams go.
 pub const DESTINATION_PORT: &str = "destination_port";
+/// The counter by which a card says how many blocks it has shown to the reader of a DMA buffer.
+pub const SHOWN_BLOCKS: &str = "blocks";
+/// The gauge by which a card says how many of them its reader has not given back.
+pub const UNREAD_BLOCKS: &str = "unread_blocks";
+/// The group that a card has these in, and the place of its account where it replays a file.
+pub const CARD: &str = "card";
+/// The place of the reader's account of the blocks in a DMA buffer.
+pub const DMA: &str = "dma";
 /// The gauge that each socket of a receiver has; its group has the port's number in its name.
 const SOCKET_GAUGE: &str = "socket_buffer_capacity_bytes";
 const SOCKET_GROUP: &str = "receiver.port";
@@ -49,6 +57,31 @@ pub struct Party {
     /// Port that each owner's socket is bound to.
     #[serde(skip)]
     listens_at: BTreeMap<String, u64>,
+    /// Blocks that a card has shown, and those not given back.
+    #[serde(skip)]
+    shown_blocks: u64,
+    #[serde(skip)]
+    unread_blocks: u64,
+    #[serde(skip)]
+    meets: Meets,
+}
+
+/// By what a party meets others whose books are there.
+#[derive(Clone, Copy, Debug)]
+pub struct Meets {
+    /// Datagrams, messages, packets or events go between them.
+    pub by_network: bool,
+    /// One reads the memory that the other one, a card, writes.
+    pub by_memory: bool,
+}
+
+impl Default for Meets {
+    fn default() -> Self {
+        Self {
+            by_network: true,
+            by_memory: true,
+        }
+    }
 }
 
 impl Party {
@@ -56,10 +89,15 @@ impl Party {
     #[must_use]
     pub fn new(name: &str, snapshot: &Snapshot, verdict: Verdict) -> Self {
         let (mut sends_to, mut listens_at) = (BTreeMap::new(), BTreeMap::new());
+        let (mut shown_blocks, mut unread_blocks) = (0, 0);
         for line in snapshot.metrics() {
             let owner = line.owner.to_owned();
             if line.name == DESTINATION_PORT {
                 sends_to.insert(owner, line.value);
+            } else if line.group == CARD && line.name == SHOWN_BLOCKS {
+                shown_blocks += line.value;
+            } else if line.group == CARD && line.name == UNREAD_BLOCKS {
+                unread_blocks += line.value;
             } else if line.name == SOCKET_GAUGE
                 && let Some(port) = line.group.strip_prefix(SOCKET_GROUP)
                 && let Ok(port) = port.parse()
@@ -74,7 +112,17 @@ impl Party {
             lines: Vec::new(),
             sends_to,
             listens_at,
+            shown_blocks,
+            unread_blocks,
+            meets: Meets::default(),
         }
+    }
+
+    /// Without links of a kind by which it meets nobody whose books are there.
+    #[must_use]
+    pub const fn meeting(mut self, meets: Meets) -> Self {
+        self.meets = meets;
+        self
     }
 
     /// With what its own audit says: lines for people, and what comes first in its last words (gone, missing, incomplete).
@@ -104,7 +152,7 @@ impl Party {
 /// A link between two parties.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JoinedLink {
-    /// What it is: `socket`, `messaging`, `tdm` or `stream`.
+    /// What it is: `socket`, `messaging`, `tdm`, `stream` or `dma`.
     pub place: String,
     /// Which one: a port, a run and its sink, or `all`.
     pub which: String,
@@ -160,9 +208,12 @@ pub struct Joined {
 #[must_use]
 pub fn join(parties: Vec<Party>) -> Joined {
     let mut sheet = Links::default();
-    for party in &parties {
+    for party in parties.iter().filter(|party| party.meets.by_network) {
         sheet.sockets(party);
         sheet.whole(party);
+    }
+    for party in parties.iter().filter(|party| party.meets.by_memory) {
+        sheet.memory(party);
     }
     sheet.streams(&parties);
     let links: Vec<_> = sheet.0.into_values().map(JoinedLink::settle).collect();
@@ -240,11 +291,31 @@ impl Links {
     }
 }
 
+impl Links {
+    /// Memory of cards: what a card has shown, by its own count, and what the reader of its buffers took. What was not given back may have been taken, or not.
+    fn memory(&mut self, party: &Party) {
+        let accounts = party.accounts(CARD, Unit::Blocks);
+        let replayed: u64 = accounts.map(|line| line.outgoing.items).sum();
+        let shown = party.shown_blocks + replayed;
+        if shown > 0 {
+            let amount = |items| Amount { items, bytes: 0 };
+            let link = self.link(DMA, ALL, Unit::Blocks);
+            link.sent(party, amount(shown));
+            link.unacknowledged.add(amount(party.unread_blocks));
+        }
+        for line in party.accounts(DMA, Unit::Blocks) {
+            self.link(DMA, ALL, Unit::Blocks)
+                .read(party, line.incoming.items);
+        }
+    }
+}
+
 /// Streams of events from a sink to a mover: the mover keeps books of each, which have the run of the sender, and the name of its sink.
 impl Links {
     fn streams(&mut self, parties: &[Party]) {
         let mut streams: BTreeMap<(&str, &str), Vec<(&Party, &AccountLine)>> = BTreeMap::new();
-        for mover in parties {
+        let parties = || parties.iter().filter(|party| party.meets.by_network);
+        for mover in parties() {
             for line in mover.accounts("mover", Unit::Events) {
                 let stream = (&*mover.verdict.balance.run_id, &*line.owner);
                 streams.entry(stream).or_default().push((mover, line));
@@ -252,7 +323,7 @@ impl Links {
         }
         for ((run, sink), movers) in streams {
             let link = self.link("stream", &format!("{run} {sink}"), Unit::Events);
-            for party in parties {
+            for party in parties() {
                 if party.verdict.balance.run_id == run {
                     let sinks = party.accounts("sink", Unit::Events);
                     for line in sinks.filter(|line| line.owner == sink) {
@@ -308,6 +379,14 @@ impl JoinedLink {
         self.received.add(line.received);
         self.lost(&line.dropped);
         self.bound_items = self.bound_items.saturating_add(line.bound_items);
+        self.open |= party.verdict.phase != Phase::Ended;
+    }
+
+    /// So many items were read out of memory.
+    fn read(&mut self, party: &Party, items: u64) {
+        note(&mut self.receivers, party);
+        widen(&mut self.spans_ns[1], party);
+        self.received.add(Amount { items, bytes: 0 });
         self.open |= party.verdict.phase != Phase::Ended;
     }
 
@@ -531,6 +610,84 @@ mod tests {
             events("second", "mover", "run-1", 30, 0),
         ]);
         assert!(joined.closed, "{}", joined.sheet());
+    }
+
+    /// Books of a card that has shown so many blocks of a buffer and was not given so many back, with a counter as a card or with an account as a replay.
+    fn card(shown: u64, unread: u64, replays: bool) -> Party {
+        let mut schema = SchemaBuilder::new("card");
+        let group = schema.group(CARD);
+        let account = replays.then(|| {
+            let account = schema.account::<Lossless>(group, CARD, "dma0", Unit::Blocks);
+            account.1
+        });
+        let counter =
+            (!replays).then(|| schema.counter(group, SHOWN_BLOCKS, "dma0", "blocks shown"));
+        let fill = schema.gauge(group, UNREAD_BLOCKS, "dma0", "blocks not given back");
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+        let mut book = writer.restore();
+        if let Some(account) = account {
+            book.add_tally(account.incoming, shown, shown * 4096);
+            book.add_tally(account.outgoing, shown, shown * 4096);
+        }
+        if let Some(counter) = counter {
+            book.add(counter, shown);
+        }
+        book.set(fill, unread);
+        writer.commit(&book);
+        party("card", &schema, &words, Condition::Ended)
+    }
+
+    /// Books of one that read so many blocks of a card's buffer.
+    fn reader(read: u64) -> Party {
+        let mut schema = SchemaBuilder::new("tohost");
+        let group = schema.group("dma0");
+        let (_, account) = schema.account::<Lossless>(group, DMA, "dma0", Unit::Blocks);
+        let schema = schema.finish().unwrap();
+        let words = Words::zeroed(schema.words_needed());
+        RunWriter::format(&schema, &words, 1, 0).unwrap();
+        let mut writer = GroupWriter::attach(&schema, &words, group).unwrap();
+        let mut book = writer.restore();
+        book.add_tally(account.incoming, read, read * 4096);
+        book.add_tally(account.outgoing, read, read * 4096);
+        writer.commit(&book);
+        party("tohost", &schema, &words, Condition::Ended)
+    }
+
+    #[test]
+    fn a_card_is_held_against_the_reader_of_its_memory() {
+        for replays in [false, true] {
+            for (shown, unread, read, left) in [
+                (100, 0, 100, 0),
+                (100, 0, 99, 1),
+                (100, 0, 101, -1),
+                // What was not given back was read, or not.
+                (100, 7, 100, 0),
+                (100, 7, 93, 0),
+                (100, 7, 92, 1),
+                (100, 7, 101, -1),
+            ] {
+                let joined = join(vec![card(shown, unread, replays), reader(read)]);
+                let [link] = joined.links.as_slice() else {
+                    panic!("{joined:?}")
+                };
+                let told = (link.place.as_str(), link.sent.items, link.received.items);
+                assert_eq!(told, (DMA, shown, read));
+                let unexplained = link.unexplained.unwrap();
+                assert_eq!((unexplained.items, unexplained.bytes), (left, 0));
+                assert_eq!(joined.closed, left == 0, "{}", joined.sheet());
+            }
+            // Its reader's books are elsewhere.
+            assert!(!join(vec![card(100, 0, replays)]).closed);
+            let apart = Meets {
+                by_memory: false,
+                ..Meets::default()
+            };
+            let parties = vec![card(100, 0, replays).meeting(apart), reader(9)];
+            assert!(join(parties).of_chain().links.is_empty());
+        }
     }
 
     #[test]

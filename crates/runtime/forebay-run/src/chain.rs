@@ -196,6 +196,9 @@ pub struct RollEntry {
     pub is_launched: bool,
     /// Another member has the other end of one of its links of messages or events.
     pub is_linked: bool,
+    /// It is a card whose memory another member reads, or that reader.
+    #[serde(default)]
+    pub shares_memory: bool,
 }
 
 impl Roll {
@@ -205,7 +208,9 @@ impl Roll {
         let entry = |one: &MemberPlan| RollEntry {
             kind: one.kind.to_owned(),
             is_launched: !one.launch.is_empty(),
-            is_linked: chain.is_linked(one),
+            is_linked: chain.meets_others(one, |address| address.contains("://")),
+            // A card's memory has no scheme.
+            shares_memory: chain.meets_others(one, |address| !address.contains("://")),
         };
         let members = chain.members.iter();
         Self {
@@ -351,12 +356,12 @@ impl Chain {
         connects.any(|address| self.is_at(address))
     }
 
-    /// Whether messages or events go between a member and another one: a card's memory has no scheme.
-    fn is_linked(&self, member: &MemberPlan) -> bool {
+    /// Whether a member and another one meet at an address of a kind.
+    fn meets_others(&self, member: &MemberPlan, is_of_kind: impl Fn(&str) -> bool) -> bool {
         let others = || self.members.iter().filter(|one| one.name != member.name);
         let to = |from: &MemberPlan, at: &MemberPlan| {
             let ends = from.joints.connects.iter().chain(&from.joints.delivers);
-            let mut ends = ends.filter(|address| address.contains("://"));
+            let mut ends = ends.filter(|address| is_of_kind(address));
             ends.any(|address| at.joints.is_at(address))
         };
         others().any(|other| to(member, other) || to(other, member))

@@ -9,6 +9,7 @@
 
 use std::path::Path;
 
+use forebay_ledger::join::DMA;
 use forebay_ledger::{
     Account, Book, Counter, DropReason, GroupId, GroupWriter, HistogramId, HistogramWriter, Leak,
     PerReason, Schema, SchemaBuilder, SchemaError, Unit, Words, reasons,
@@ -53,7 +54,7 @@ struct BufferWords {
 
 fn declare_buffer(schema: &mut SchemaBuilder, owner: &str) -> BufferWords {
     let group = schema.group(owner);
-    let (_, dma) = schema.account(group, "dma", owner, Unit::Blocks);
+    let (_, dma) = schema.account(group, DMA, owner, Unit::Blocks);
     let (_, decode) = schema.account(group, "decode", owner, Unit::Subchunks);
     let (published, publish) = schema.account(group, "publish", owner, Unit::Chunks);
     schema.headline(published);

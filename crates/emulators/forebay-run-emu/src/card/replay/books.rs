@@ -3,6 +3,7 @@
 //! What comes out of the file is counted as it is read, and where it is handed on or dropped; the card counts what it was handed, what it has in hand and what it could not
 //! show. How many blocks went out the rings say themselves.
 
+use forebay_ledger::join::{CARD, UNREAD_BLOCKS};
 use forebay_ledger::{
     Account, Book, Counter, GroupWriter, Leak, LinkSpec, SchemaBuilder, Tally, Unit, reasons,
 };
@@ -56,16 +57,16 @@ impl Books {
         let run_id = format!("card-{}-{}", plan.name, std::process::id());
         let mut schema = SchemaBuilder::new(&run_id);
         schema.program("card-replay");
-        let group = schema.group("card");
+        let group = schema.group(CARD);
         let (file_id, file) = schema.account(group, "file", "file", Unit::Blocks);
         let mut link = LinkSpec::new("file", "file").from(file_id);
         let mut dma = Vec::new();
         for buffer in 0..plan.config.buffers {
             let owner = format!("dma{buffer}");
-            let (id, account) = schema.account(group, "card", &owner, Unit::Blocks);
+            let (id, account) = schema.account(group, CARD, &owner, Unit::Blocks);
             link = link.to(id);
             schema.headline(id);
-            let fill = schema.gauge(group, "unread_blocks", &owner, "Blocks not given back");
+            let fill = schema.gauge(group, UNREAD_BLOCKS, &owner, "Blocks not given back");
             dma.push((account, fill));
         }
         schema.link(link);
