@@ -136,6 +136,9 @@ fn the_files_of_the_mover_equal_those_of_the_local_sink() {
         assert_eq!(events(our), events(their));
         assert!(unstamped(our) == unstamped(their), "{}", our.display());
     }
+    let left = format!("run-{}.json", moved["run_id"].as_str().unwrap());
+    let left = std::fs::read(remote.join(left)).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&left).unwrap(), moved);
     let audit = forebay()
         .arg("audit")
         .arg(stream["ledger"].as_str().unwrap())

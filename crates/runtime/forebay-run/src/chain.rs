@@ -23,6 +23,7 @@ pub use run::{MemberEnd, lock, run};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
+use crate::run_dir::replace;
 
 settings! {
     /// A chain as a whole: programs of this host that are joined by equal addresses, and run and ended together.
@@ -236,11 +237,9 @@ impl Roll {
 
     fn write(&self, directory: &Path) -> Result<(), RunError> {
         let path = directory.join(Self::NAME);
-        let new = path.with_extension("json.new");
         let written = serde_json::to_vec(self).map_err(std::io::Error::from);
         written
-            .and_then(|text| std::fs::write(&new, text))
-            .and_then(|()| std::fs::rename(&new, &path))
+            .and_then(|text| replace(&path, &text))
             .map_err(RunError::file("writing", &path))
     }
 }

@@ -52,6 +52,40 @@ const RECORD_BYTES: (u64, u64) = (64 << 10, 6 << 10);
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 
+/// Leaves the record of a process that keeps no ledger of its own in `directory`, as `run-RUN_ID.json`: the directory may be another run's, too, and nothing is written over.
+///
+/// Where it cannot be written, the record says that it is [`unkept`](crate::record::Envelope::unkept), and warns of that.
+///
+/// # Errors
+/// The record cannot be written down.
+pub fn leave_record<S: Serialize>(
+    directory: &Path,
+    record: &mut Record<S>,
+) -> Result<(), RunError> {
+    let json = serde_json::to_vec_pretty(record).map_err(RunError::not_sayable("record"))?;
+    let front = format!("run-{}", record.envelope.run_id);
+    let left = older::free_name(directory, &front, ".json")
+        .and_then(|path| replace(&path, &json).map_err(RunError::file("writing", &path)));
+    if let Err(why) = left {
+        record.envelope.leave(&why);
+    }
+    Ok(())
+}
+
+/// Writes a small file, which has its name only when it is whole.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{NEW}"));
+    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
 /// The directory of a run that is being made.
 #[derive(Debug)]
 pub struct RunDir {

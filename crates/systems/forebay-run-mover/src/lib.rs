@@ -25,6 +25,7 @@ use forebay_ledger::{Leak, Reason};
 use forebay_run::Stop;
 use forebay_run::error::RunError;
 use forebay_run::record::Record;
+use forebay_run::run_dir::leave_record;
 use forebay_sink::FilePlan;
 use forebay_sys::clock;
 use forebay_sys::epoll::{Interest, Poller, Trigger};
@@ -119,7 +120,7 @@ impl Mover {
         self.door.address()
     }
 
-    /// Serves until a signal comes, or one stream has ended if that is enough.
+    /// Serves until a signal comes, or one stream has ended if that is enough, and leaves the record in the directory.
     ///
     /// # Errors
     /// The system refuses to wait, or a ledger cannot be read at the end.
@@ -152,7 +153,9 @@ impl Mover {
         let reason = self.stop.reason().unwrap_or(Reason::InputEnded);
         let ended = (duration_s, reason);
         let (streams, door) = (self.streams, &self.door);
-        Ok(summary::record(streams, door, self.refused, ended))
+        let mut record = summary::record(streams, door, self.refused, ended);
+        leave_record(&self.plan.file.directory, &mut record)?;
+        Ok(record)
     }
 
     fn is_done(&self) -> bool {

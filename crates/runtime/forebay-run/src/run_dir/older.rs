@@ -178,7 +178,7 @@ fn run_of(record: &Path) -> Option<String> {
 }
 
 /// A name that nothing has.
-fn free_name(directory: &Path, front: &str, back: &str) -> Result<PathBuf, RunError> {
+pub(super) fn free_name(directory: &Path, front: &str, back: &str) -> Result<PathBuf, RunError> {
     let names = (1..=NAMES_MAX).map(|number| match number {
         1 => directory.join(format!("{front}{back}")),
         _ => directory.join(format!("{front}-{number}{back}")),
