@@ -4,8 +4,8 @@
 //! loopback frames. IPv4 fragments are put together, within limits. Whatever else is in a capture is skipped and
 //! counted by reason; broken packets are also named with their number and offset.
 
-mod container;
 mod fragments;
+mod frames;
 mod pace;
 mod packet;
 
@@ -14,11 +14,10 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use container::Container;
-pub use container::FRAME_MAX_BYTES;
 use forebay_wire::packet::PacketError;
 use fragments::Fragments;
 pub use fragments::{FRAGMENT_LIFE_NS, FRAGMENTED_MAX};
+pub use frames::{FRAME_MAX_BYTES, Frame, Frames};
 pub use pace::Pace;
 use packet::{Content, FrameError, Udp};
 
@@ -180,7 +179,7 @@ pub enum Skip {
 
 /// A capture, read packet by packet.
 pub struct Capture {
-    container: Container,
+    frames: Frames,
     fragments: Fragments,
     counters: CaptureCounters,
     defects: Vec<Defect>,
@@ -213,7 +212,7 @@ impl Capture {
     /// When it is no capture.
     pub fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         Ok(Self {
-            container: Container::new(source)?,
+            frames: Frames::new(source)?,
             fragments: Fragments::default(),
             counters: CaptureCounters::default(),
             defects: Vec::new(),
@@ -225,9 +224,9 @@ impl Capture {
     /// # Errors
     /// When the file itself is broken; packets that are merely of no use are skipped and counted.
     pub fn next_datagram(&mut self) -> Result<Option<Captured>, CaptureError> {
-        while self.container.advance()? {
+        while self.frames.advance()? {
             self.counters.packets += 1;
-            self.counters.packet_bytes += self.container.frame().bytes.len() as u64;
+            self.counters.packet_bytes += self.frames.frame().bytes.len() as u64;
             match self.read_packet() {
                 Ok(Some(captured)) => {
                     self.counters.datagrams += 1;
@@ -264,8 +263,8 @@ impl Capture {
     }
 
     fn read_packet(&mut self) -> Result<Option<Captured>, FrameError> {
-        let frame = self.container.frame();
-        let packet = packet::network_layer(frame.link_type, frame.bytes, frame.is_cut)?;
+        let frame = self.frames.frame();
+        let packet = packet::network_layer(frame.link_type, frame.bytes, frame.is_cut())?;
         let captured = |udp: &Udp<'_>| Captured {
             packet: frame.number,
             timestamp_ns: frame.timestamp_ns,
@@ -273,7 +272,7 @@ impl Capture {
             to: udp.to,
             payload: udp.payload.to_vec(),
         };
-        match packet::content(packet, frame.is_cut).map_err(FrameError::Skip)? {
+        match packet::content(packet, frame.is_cut()).map_err(FrameError::Skip)? {
             Content::Datagram(udp) => {
                 self.counters.whole += 1;
                 self.counters.whole_frame_bytes += frame.bytes.len() as u64;
@@ -302,7 +301,7 @@ impl Capture {
     }
 
     fn note(&mut self, reject: FrameError) -> Result<(), CaptureError> {
-        let frame = self.container.frame();
+        let frame = self.frames.frame();
         let (packet, offset, bytes) = (frame.number, frame.offset, frame.bytes.len() as u64);
         let reason = match reject {
             FrameError::Skip(skip) => skip,

@@ -1,4 +1,4 @@
-//! The packets of a pcap or pcapng file.
+//! The frames of a pcap or pcapng file.
 
 use std::io::Read;
 
@@ -18,13 +18,27 @@ const INTERFACES_MAX: usize = 4_096;
 
 /// One packet, as it was captured.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub(super) number: u64,
-    pub(super) offset: u64,
-    pub(super) timestamp_ns: u64,
-    pub(super) link_type: i32,
-    pub(super) is_cut: bool,
-    pub(super) bytes: &'a [u8],
+pub struct Frame<'a> {
+    /// Its number in the file, the first is 1.
+    pub number: u64,
+    /// Where it starts in the file, in bytes.
+    pub offset: u64,
+    /// When it was captured, in ns since 1970.
+    pub timestamp_ns: u64,
+    /// The number of its link type (tcpdump.org/linktypes.html).
+    pub link_type: i32,
+    /// How long it was on the wire, in bytes.
+    pub wire_bytes: u32,
+    /// What the capture has of it.
+    pub bytes: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// Whether the capture has less of it than there was.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.bytes.len() < self.wire_bytes as usize
+    }
 }
 
 /// How the packets of one interface are to be read.
@@ -36,7 +50,8 @@ struct Interface {
     offset_s: i64,
 }
 
-pub(super) struct Container {
+/// The frames of a capture file, one after the other, with no look into them.
+pub struct Frames {
     reader: Box<dyn PcapReaderIterator + Send>,
     /// How pcapng writes its numbers, from the last section header on.
     order: Option<ByteOrder>,
@@ -51,7 +66,7 @@ pub(super) struct Container {
     number: u64,
     timestamp_ns: u64,
     link_type: i32,
-    is_cut: bool,
+    wire_bytes: u32,
     bytes: Vec<u8>,
     ended: bool,
 }
@@ -62,8 +77,20 @@ enum Step {
     Other,
 }
 
-impl Container {
-    pub(super) fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
+impl std::fmt::Debug for Frames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Frames")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Frames {
+    /// Of a file that is read from `source`.
+    ///
+    /// # Errors
+    /// It is no capture, or cannot be read.
+    pub fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         // The parser looks at the first read only, and a pipe may give it a few bytes.
         let mut source = source;
         let mut start = Vec::with_capacity(4_096);
@@ -86,26 +113,30 @@ impl Container {
             number: 0,
             timestamp_ns: 0,
             link_type: 0,
-            is_cut: false,
+            wire_bytes: 0,
             bytes: Vec::new(),
             ended: false,
         })
     }
 
     /// The current packet.
-    pub(super) fn frame(&self) -> Frame<'_> {
+    #[must_use]
+    pub fn frame(&self) -> Frame<'_> {
         Frame {
             number: self.number,
             offset: self.offset,
             timestamp_ns: self.timestamp_ns,
             link_type: self.link_type,
-            is_cut: self.is_cut,
+            wire_bytes: self.wire_bytes,
             bytes: &self.bytes,
         }
     }
 
-    /// Goes to the next packet; tells whether there is one.
-    pub(super) fn advance(&mut self) -> Result<bool, CaptureError> {
+    /// Goes to the next packet; tells whether there is one. After an error there is none.
+    ///
+    /// # Errors
+    /// The file is broken, or cannot be read.
+    pub fn advance(&mut self) -> Result<bool, CaptureError> {
         while !self.ended {
             self.reader.consume(self.pending_bytes);
             self.offset += self.pending_bytes as u64;
@@ -142,7 +173,7 @@ impl Container {
                         interfaces: &mut self.interfaces,
                         timestamp_ns: &mut self.timestamp_ns,
                         link_type: &mut self.link_type,
-                        is_cut: &mut self.is_cut,
+                        wire_bytes: &mut self.wire_bytes,
                         bytes: &mut self.bytes,
                     };
                     let step = current.take(&block).map_err(Problem::Broken);
@@ -236,12 +267,12 @@ impl Problem {
     }
 }
 
-/// The parts of the container that a block fills, while the parser's buffer is borrowed.
+/// What a block fills, while the parser's buffer is borrowed.
 struct Current<'a> {
     interfaces: &'a mut Vec<Interface>,
     timestamp_ns: &'a mut u64,
     link_type: &'a mut i32,
-    is_cut: &'a mut bool,
+    wire_bytes: &'a mut u32,
     bytes: &'a mut Vec<u8>,
 }
 
@@ -326,7 +357,8 @@ impl Current<'_> {
             .ok_or("it captured more than it holds")?;
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
-        *self.is_cut = captured < original;
+        // Some writers leave the length on the wire out.
+        *self.wire_bytes = original.max(captured);
         *self.link_type = interface.link_type;
         *self.timestamp_ns = nanoseconds(units, interface);
         Ok(Step::Packet)
