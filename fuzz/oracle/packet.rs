@@ -54,7 +54,16 @@ fn carried(ethertype: EtherType, bytes: &[u8], depth: usize) -> Result<(), Packe
 
 fn ip(bytes: &[u8], depth: usize) -> Result<(), PacketError> {
     let ip = Ip::parse(bytes)?;
-    let payload = inside(bytes, ip.payload()?);
+    let captured = inside(bytes, ip.captured_payload());
+    let said = ip.length.unwrap_or(bytes.len());
+    assert!(captured.len() < said.min(bytes.len()));
+    assert_eq!(ip.payload().is_ok(), said <= bytes.len());
+    if let Some(place) = ip.fragment {
+        assert!(place.start > 0 || !place.is_last);
+        assert!(place.start < 1 << 16 && place.start.is_multiple_of(8));
+    }
+    let payload = ip.payload()?;
+    assert_eq!(payload, captured);
     if ip.fragment.is_some() {
         return Ok(());
     }

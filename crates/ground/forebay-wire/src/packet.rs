@@ -169,7 +169,7 @@ impl PacketError {
     }
 }
 
-/// Where a fragment belongs (RFC 791, section 3.2).
+/// Where a fragment belongs (RFC 791, section 3.2; RFC 8200, section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentPlace {
     /// The same in all fragments of a packet.
@@ -187,11 +187,19 @@ pub struct Ip<'a> {
     pub source: IpAddr,
     /// Address of its receiver.
     pub destination: IpAddr,
-    /// What it carries; with IPv6 what stands behind the extension headers for hops, routers and receiver.
+    /// What it carries; with IPv6 what stands behind the extension headers for hops, routers and receiver, and of a later fragment what stands behind its fragment header.
     pub protocol: u8,
-    /// It is a part of an IPv4 packet.
+    /// It is a part of a packet. An IPv6 packet in one fragment (RFC 6946) is none.
     pub fragment: Option<FragmentPlace>,
-    payload: Result<&'a [u8], PacketError>,
+    /// What it says to be long, in octets with all its headers. None if it says nothing: an IPv6 jumbogram (RFC 2675), or a packet of either version that was
+    /// captured at a sender that leaves the cutting and the length to its network card.
+    pub length: Option<usize>,
+    /// Time to live (IPv4) or hop limit (IPv6), in routers.
+    pub hop_limit: u8,
+    /// Type of service (IPv4) or traffic class (IPv6), with the two bits of congestion.
+    pub traffic_class: u8,
+    captured: &'a [u8],
+    lacking: Option<PacketError>,
 }
 
 impl<'a> Ip<'a> {
@@ -214,6 +222,15 @@ impl<'a> Ip<'a> {
     /// The packet ends before its length says.
     #[inline]
     pub const fn payload(&self) -> Result<&'a [u8], PacketError> {
-        self.payload
+        match self.lacking {
+            None => Ok(self.captured),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// What there is of what it carries: all of it, or what the capture left. Without what a short frame is filled up with.
+    #[inline]
+    pub const fn captured_payload(&self) -> &'a [u8] {
+        self.captured
     }
 }

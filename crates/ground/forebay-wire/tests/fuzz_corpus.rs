@@ -39,7 +39,7 @@ fn the_corpus_of_files() {
 
 #[test]
 fn the_corpus_of_packets() {
-    replay("packet", 11, packet::check);
+    replay("packet", 13, packet::check);
 }
 
 #[test]

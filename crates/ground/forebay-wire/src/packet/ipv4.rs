@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! +0   version (4 bits), header length in words of 4 bytes (4 bits)
+//! +1   type of service
 //! +2   total length, bytes
 //! +4   id of the packet that this is a fragment of
 //! +6   bit 13 more fragments follow; bits 12..0 place of this one in units of 8 bytes
+//! +8   time to live
 //! +9   protocol
 //! +12  source, +16 destination
 //! +20  options, up to the header's length
@@ -25,18 +27,34 @@ pub(super) fn parse(packet: &[u8]) -> Result<Ip<'_>, PacketError> {
     let header = packet
         .first_chunk::<HEADER_BYTES>()
         .ok_or(PacketError::Ipv4Header)?;
-    let &[version, _, t0, t1, i0, i1, f0, f1, _, protocol, _, _, ..] = header;
+    let &[
+        version,
+        traffic_class,
+        t0,
+        t1,
+        i0,
+        i1,
+        f0,
+        f1,
+        hop_limit,
+        protocol,
+        _,
+        _,
+        ..,
+    ] = header;
     let &[.., s0, s1, s2, s3, d0, d1, d2, d3] = header;
     let header_bytes = usize::from(version & 0x0f) * 4;
     // 0 stands in captures of a sender that leaves the cutting to its network card.
-    let total = match usize::from(u16::from_be_bytes([t0, t1])) {
-        0 if packet.len() < header_bytes => return Err(PacketError::Ipv4Header),
-        0 => packet.len(),
-        total => total,
+    let length = match usize::from(u16::from_be_bytes([t0, t1])) {
+        0 => None,
+        total => Some(total),
     };
-    if header_bytes < HEADER_BYTES || total < header_bytes {
+    if header_bytes < HEADER_BYTES || length.is_some_and(|total| total < header_bytes) {
         return Err(PacketError::Ipv4Lengths);
     }
+    let there = packet.get(header_bytes..).ok_or(PacketError::Ipv4Header)?;
+    let body = length.map_or(there.len(), |total| total - header_bytes);
+    let whole = there.get(..body);
     let place = u16::from_be_bytes([f0, f1]);
     let (has_more, start) = (
         place & MORE_FRAGMENTS != 0,
@@ -52,7 +70,11 @@ pub(super) fn parse(packet: &[u8]) -> Result<Ip<'_>, PacketError> {
         destination: IpAddr::V4(Ipv4Addr::new(d0, d1, d2, d3)),
         protocol,
         fragment: (has_more || start > 0).then_some(fragment),
-        payload: packet.get(header_bytes..total).ok_or(PacketError::Ipv4Body),
+        length,
+        hop_limit,
+        traffic_class,
+        captured: whole.unwrap_or(there),
+        lacking: whole.is_none().then_some(PacketError::Ipv4Body),
     })
 }
 
@@ -69,6 +91,14 @@ mod tests {
         assert_eq!((ip.source, ip.destination), (source, destination));
         assert_eq!((ip.protocol, ip.fragment), (UDP, None));
         assert_eq!(ip.payload(), Ok(&GOLDEN[20..]));
+        assert_eq!(
+            (ip.length, ip.hop_limit, ip.traffic_class),
+            (Some(30), 64, 0)
+        );
+        let mut marked = GOLDEN;
+        (marked[1], marked[8]) = (0xb8, 3);
+        let ip = Ip::parse(&marked).unwrap();
+        assert_eq!((ip.hop_limit, ip.traffic_class), (3, 0xb8));
     }
 
     #[test]
@@ -86,7 +116,9 @@ mod tests {
     fn a_length_of_0_is_all_there_is() {
         let mut packet = GOLDEN;
         packet[3] = 0;
-        assert_eq!(Ip::parse(&packet).unwrap().payload(), Ok(&GOLDEN[20..]));
+        let ip = Ip::parse(&packet).unwrap();
+        assert_eq!((ip.length, ip.payload()), (None, Ok(&GOLDEN[20..])));
+        assert_eq!(ip.captured_payload(), &GOLDEN[20..]);
     }
 
     #[test]

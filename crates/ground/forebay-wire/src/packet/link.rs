@@ -7,6 +7,8 @@ use super::PacketError;
 pub const ETHERNET_HEADER_BYTES: usize = 14;
 /// Tags that are taken off; what has more is shown as of the type of the next one.
 pub const VLAN_TAGS_MAX: usize = 4;
+/// The rest of a tag's first two bytes is its priority. Number 0 is none (802.1Q, section 9.6).
+const VLAN_NUMBER: u16 = 0x0fff;
 /// Bytes of a `LINUX_SLL` header; the type is at its end.
 const SLL_HEADER_BYTES: usize = 16;
 /// Bytes of a `LINUX_SLL2` header; the type is at its begin.
@@ -48,6 +50,8 @@ impl EtherType {
 pub struct Link<'a> {
     /// What the payload is.
     pub ethertype: EtherType,
+    /// Number of the VLAN, 1 to 4095: that of the first tag, if it names one.
+    pub vlan: Option<u16>,
     /// All behind the header and its tags, with what a short frame is filled up with.
     pub payload: &'a [u8],
 }
@@ -56,15 +60,24 @@ impl<'a> Link<'a> {
     /// What is behind a header that says this type: tags are taken off.
     fn behind(ethertype: [u8; 2], mut payload: &'a [u8]) -> Result<Self, PacketError> {
         let mut ethertype = EtherType(u16::from_be_bytes(ethertype));
-        for _ in 0..VLAN_TAGS_MAX {
+        let mut vlan = None;
+        for tag in 0..VLAN_TAGS_MAX {
             if !ethertype.is_vlan() {
                 break;
             }
-            let (&[_, _, t0, t1], rest) = take(payload)?;
+            let (&[v0, v1, t0, t1], rest) = take(payload)?;
+            if tag == 0 {
+                let number = u16::from_be_bytes([v0, v1]) & VLAN_NUMBER;
+                vlan = (number > 0).then_some(number);
+            }
             ethertype = EtherType(u16::from_be_bytes([t0, t1]));
             payload = rest;
         }
-        Ok(Self { ethertype, payload })
+        Ok(Self {
+            ethertype,
+            vlan,
+            payload,
+        })
     }
 }
 
@@ -117,12 +130,13 @@ mod tests {
         let mac = [0_u8; 12];
         let with = |header: &[u8]| [header, b"ip packet"].concat();
         let plain = with(&[&mac[..], &[0x08, 0x00]].concat());
-        let tags = [0x88, 0xa8, 0, 7, 0x81, 0x00, 0, 9, 0x08, 0x00];
+        let tags = [0x88, 0xa8, 0x61, 7, 0x81, 0x00, 0, 9, 0x08, 0x00];
         let tagged = with(&[&mac[..], &tags].concat());
         let sll = with(&[&[0_u8; 14][..], &[0x08, 0x00]].concat());
         let sll2 = with(&[&[0x86, 0xdd][..], &[0; 18]].concat());
         let four = Link {
             ethertype: EtherType::IPV4,
+            vlan: None,
             payload: b"ip packet",
         };
         let six = Link {
@@ -130,7 +144,13 @@ mod tests {
             ..four
         };
         assert_eq!(ethernet(&plain), Ok(four));
-        assert_eq!(ethernet(&tagged), Ok(four));
+        let in_vlan = Link {
+            vlan: Some(0x107),
+            ..four
+        };
+        assert_eq!(ethernet(&tagged), Ok(in_vlan));
+        let of_priority = with(&[&mac[..], &[0x81, 0x00, 0xe0, 0, 0x08, 0x00]].concat());
+        assert_eq!(ethernet(&of_priority), Ok(four));
         assert_eq!(linux_sll(&sll), Ok(four));
         assert_eq!(linux_sll2(&sll2), Ok(six));
         assert_eq!(bsd_loopback(&with(&[2, 0, 0, 0])), Ok(&b"ip packet"[..]));

@@ -49,10 +49,20 @@ fn a_packet_without_a_length_that_ends_within_its_options_is_short() {
 #[test]
 fn what_a_cut_packet_carries_is_known() {
     for (packet, headers) in [(&GOLDEN[..], 20), (&ipv6(UDP, &[]), 40)] {
-        let ip = Ip::parse(&packet[..headers]).unwrap();
-        assert_eq!(ip.protocol, UDP);
-        assert!(ip.payload().unwrap_err().is_short());
+        for end in headers..packet.len() {
+            let ip = Ip::parse(&packet[..end]).unwrap();
+            assert_eq!((ip.protocol, ip.length), (UDP, Some(packet.len())));
+            assert!(ip.payload().unwrap_err().is_short());
+            assert_eq!(ip.captured_payload(), &packet[headers..end]);
+        }
     }
+}
+
+#[test]
+fn a_packet_that_ends_within_its_options_is_short() {
+    let mut packet = GOLDEN;
+    packet[0] = 0x46;
+    assert_eq!(error_of(&packet[..23]), Some(PacketError::Ipv4Header));
 }
 
 #[test]
@@ -70,15 +80,16 @@ fn other_versions_are_no_fault_of_the_capture() {
 fn trailing_bytes_of_a_short_frame_are_no_payload() {
     for (packet, headers) in [(GOLDEN.to_vec(), 20), (ipv6(UDP, &[]), 40)] {
         let padded = [&packet[..], &[0; 18]].concat();
-        let payload = Ip::parse(&padded).unwrap().payload().unwrap();
-        assert_eq!(payload, &packet[headers..]);
+        let ip = Ip::parse(&padded).unwrap();
+        assert_eq!(ip.payload(), Ok(&packet[headers..]));
+        assert_eq!(ip.captured_payload(), &packet[headers..]);
     }
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(
-        first in prop_oneof![Just(0x45_u8), Just(0x60), any::<u8>()],
+        first in prop_oneof![0x45_u8..0x48, Just(0x60), any::<u8>()],
         mut bytes in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
         let _ = (link::ethernet(&bytes), link::linux_sll(&bytes), link::linux_sll2(&bytes));
@@ -90,5 +101,12 @@ proptest! {
         let _ = (gre::Gre::parse(&bytes), vxlan::Vxlan::parse(&bytes), gtpu::Gtpu::parse(&bytes));
         bytes.insert(0, first);
         let _ = error_of(&bytes);
+        if let Ok(ip) = Ip::parse(&bytes) {
+            let captured = ip.captured_payload();
+            prop_assert!(ip.payload().is_ok_and(|whole| whole == captured) || ip.payload().is_err());
+            let said = ip.length.unwrap_or(bytes.len());
+            prop_assert_eq!(ip.payload().is_ok(), said <= bytes.len());
+            prop_assert!(captured.len() < said.min(bytes.len()));
+        }
     }
 }

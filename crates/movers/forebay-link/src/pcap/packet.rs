@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use forebay_wire::packet::link::{self, Link};
 use forebay_wire::packet::udp::Datagram;
-use forebay_wire::packet::{FragmentPlace, IPV6_FRAGMENT, Ip, PacketError, UDP};
+use forebay_wire::packet::{FragmentPlace, Ip, PacketError, UDP};
 
 use super::Skip;
 
@@ -77,7 +77,9 @@ pub(super) fn network_layer(
         other => return Err(FrameError::LinkType(other)),
     };
     match link {
-        Ok(Link { ethertype, payload }) if ethertype.is_ip() => Ok(payload),
+        Ok(Link {
+            ethertype, payload, ..
+        }) if ethertype.is_ip() => Ok(payload),
         Ok(_) => Err(FrameError::Skip(Skip::NotUdp)),
         Err(error) => Err(FrameError::Skip(skip(error, is_cut))),
     }
@@ -87,10 +89,11 @@ pub(super) fn network_layer(
 pub(super) fn content(packet: &[u8], is_cut: bool) -> Result<Content<'_>, Skip> {
     let skip = |error| skip(error, is_cut);
     let ip = Ip::parse(packet).map_err(skip)?;
-    match ip.protocol {
-        UDP => {}
-        IPV6_FRAGMENT => return Err(Skip::Ipv6Fragment),
-        _ => return Err(Skip::NotUdp),
+    if ip.fragment.is_some() && ip.source.is_ipv6() {
+        return Err(Skip::Ipv6Fragment);
+    }
+    if ip.protocol != UDP {
+        return Err(Skip::NotUdp);
     }
     let (source, destination) = (ip.source, ip.destination);
     let bytes = ip.payload().map_err(skip)?;
@@ -116,6 +119,8 @@ fn skip(error: PacketError, is_cut: bool) -> Skip {
 
 #[cfg(test)]
 mod tests {
+    use forebay_wire::packet::IPV6_FRAGMENT;
+
     use super::*;
 
     /// 10.0.0.1:50000 → 10.0.0.2:50001, "hi".
@@ -199,8 +204,13 @@ mod tests {
             panic!("no fragment")
         };
         assert_eq!((fragment.place.start, fragment.bytes.len()), (24, 10));
-        let mut six = vec![0x60, 0, 0, 0, 0, 8, IPV6_FRAGMENT, 64];
-        six.extend([0; 40]);
+        let mut six = vec![0x60, 0, 0, 0, 0, 18, IPV6_FRAGMENT, 64];
+        six.extend([0; 32]);
+        six.extend([UDP, 0, 0, 0, 0, 0, 0, 7]);
+        six.extend(&GOLDEN[20..]);
+        // The only one is the whole packet.
+        assert!(matches!(content(&six, false), Ok(Content::Datagram(_))));
+        six[43] = 1;
         assert_eq!(skip_of(&six, false), Some(Skip::Ipv6Fragment));
     }
 }
