@@ -12,6 +12,8 @@ mod hadtu;
 mod heap;
 #[path = "../../../../fuzz/oracle/hld.rs"]
 mod hld;
+#[path = "../../../../fuzz/oracle/ipfix.rs"]
+mod ipfix;
 #[path = "../../../../fuzz/oracle/mover.rs"]
 mod mover;
 #[path = "../../../../fuzz/oracle/net.rs"]
@@ -40,6 +42,11 @@ fn the_corpus_of_files() {
 #[test]
 fn the_corpus_of_packets() {
     replay("packet", 13, packet::check);
+}
+
+#[test]
+fn the_corpus_of_flow_records() {
+    replay("ipfix", 10, ipfix::check);
 }
 
 #[test]
