@@ -40,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-evb", ENGINE),
     ("forebay-msg", &["forebay-wire"]),
     ("forebay-readout", ENGINE),
+    ("forebay-flow", &["forebay-wire", "forebay-ledger"]),
     ("forebay-tdm", ENGINE),
     ("forebay-emu", ENGINE),
     ("forebay-config", &["forebay-settings"]),

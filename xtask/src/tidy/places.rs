@@ -56,6 +56,7 @@ pub(super) const ENGINES: Places = Places {
         "crates/ground/forebay-ledger/",
         "crates/ground/forebay-settings/",
         "crates/engines/forebay-evb/",
+        "crates/engines/forebay-flow/",
         "crates/engines/forebay-msg/",
         "crates/engines/forebay-readout/",
         "crates/engines/forebay-tdm/",

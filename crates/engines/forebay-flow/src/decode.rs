@@ -1,0 +1,383 @@
+//! From a captured frame to what a flow needs to know of its packet.
+//!
+//! Lengths are the wire's business, not the capture's: a frame says how long it was on the wire, and each header is held against what its layer had there.
+//! What the capture cut off is [`PacketDrop::Truncated`], and what contradicts itself [`PacketDrop::Malformed`]. A header of TCP, UDP or SCTP that lies about its
+//! own length is no reason to refuse a packet: its ports are there.
+
+mod fragments;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+
+use core::ops::ControlFlow;
+
+use forebay_ledger::{DropReason, PerReason, reasons};
+use forebay_wire::packet::link::{self, ETHERNET_HEADER_BYTES, EtherType};
+use forebay_wire::packet::mpls::Stack;
+use forebay_wire::packet::tcp::Segment;
+use forebay_wire::packet::udp::{Datagram, UDP_HEADER_BYTES};
+use forebay_wire::packet::{FragmentPlace, ICMP, ICMPV6, Ip, PacketError, SCTP, TCP, UDP};
+
+use self::fragments::{FragmentCache, Ports};
+use crate::config::{ConfigError, DecodeConfig};
+use crate::key::{EndPoint, FlowKey};
+use crate::record::Volume;
+
+pub use self::tunnel::{Tunnel, TunnelKind};
+
+reasons! {
+    /// Why a frame is no packet of a flow.
+    pub enum PacketDrop {
+        /// It carries no IP packet.
+        NotIp = "not_ip",
+        /// The capture ends within the headers that say which flow it is of.
+        Truncated = "truncated",
+        /// Its headers contradict each other, or how long it was on the wire.
+        Malformed = "malformed",
+    }
+}
+
+impl PacketDrop {
+    /// Bytes that lack are the capture's doing if it cut them off, and the packet's if not.
+    fn of(error: PacketError, is_cut: bool) -> Self {
+        match error {
+            PacketError::IpVersion(_) => Self::NotIp,
+            error if is_cut && error.is_short() => Self::Truncated,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+/// What a frame begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkType {
+    /// An Ethernet header.
+    Ethernet,
+    /// The header of its IP packet.
+    RawIp,
+}
+
+/// A frame as it was captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Time of its capture, ns.
+    pub time_ns: u64,
+    /// What it begins with.
+    pub link: LinkType,
+    /// What there is of it.
+    pub bytes: &'a [u8],
+    /// Bytes that it had on the wire, without preamble and check sum; less than there are counts as all there are.
+    pub wire_bytes: u32,
+}
+
+/// A packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Time of its capture, ns.
+    pub time_ns: u64,
+    /// Which flow it is of; its source is the packet's.
+    pub key: FlowKey,
+    /// Octets of the IP packet that the key is of, headers included: as its header says, or, if that says nothing, as it was on the wire.
+    pub octets: u32,
+    /// Flags of TCP, 0 of other protocols and of fragments without them.
+    pub tcp_flags: u8,
+    /// What there is behind its last header, as far as it was captured.
+    pub payload: &'a [u8],
+    /// It is a part of a packet.
+    pub fragment: Option<FragmentPlace>,
+    /// The innermost tunnel that was looked into.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// A frame without a packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub reason: PacketDrop,
+    /// Octets behind its link header, as they were on the wire.
+    pub octets: u32,
+}
+
+/// Bytes of one layer, and how many it had on the wire.
+#[derive(Clone, Copy, Debug)]
+struct Layer<'a> {
+    bytes: &'a [u8],
+    wire_bytes: usize,
+}
+
+impl<'a> Layer<'a> {
+    const fn is_cut(&self) -> bool {
+        self.bytes.len() < self.wire_bytes
+    }
+
+    /// A part of it that goes to its end, on the wire as well.
+    fn behind(&self, part: &'a [u8]) -> Self {
+        let offset = (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
+        Self {
+            bytes: part,
+            wire_bytes: self.wire_bytes.saturating_sub(offset),
+        }
+    }
+
+    fn refusal(&self) -> impl Fn(PacketError) -> PacketDrop + use<> {
+        let is_cut = self.is_cut();
+        move |error| PacketDrop::of(error, is_cut)
+    }
+}
+
+/// An IP packet whose lengths agree with the wire.
+#[derive(Clone, Copy, Debug)]
+struct Read<'a> {
+    ip: Ip<'a>,
+    octets: usize,
+    body: Layer<'a>,
+    vlan: u16,
+    tunnel: Option<Tunnel>,
+}
+
+impl<'a> Read<'a> {
+    fn new(layer: Layer<'a>, vlan: u16) -> Result<Self, PacketDrop> {
+        let ip = Ip::parse(layer.bytes).map_err(layer.refusal())?;
+        let octets = ip.length.unwrap_or(layer.wire_bytes);
+        if octets > layer.wire_bytes {
+            return Err(PacketDrop::Malformed);
+        }
+        let whole = Layer {
+            wire_bytes: octets,
+            ..layer
+        };
+        Ok(Self {
+            ip,
+            octets,
+            body: whole.behind(ip.captured_payload()),
+            vlan,
+            tunnel: None,
+        })
+    }
+
+    /// What a frame of Ethernet or a tunnel carries, if that is IP.
+    fn carried(ethertype: EtherType, layer: Layer<'a>, vlan: u16) -> Result<Self, PacketDrop> {
+        if ethertype.is_ip() {
+            return Self::new(layer, vlan);
+        }
+        if ethertype == EtherType::ETHERNET {
+            return Self::framed(layer);
+        }
+        if ethertype.is_mpls() {
+            let stack = Stack::parse(layer.bytes).map_err(layer.refusal())?;
+            return Self::new(layer.behind(stack.payload), vlan);
+        }
+        Err(PacketDrop::NotIp)
+    }
+
+    fn framed(layer: Layer<'a>) -> Result<Self, PacketDrop> {
+        let link = link::ethernet(layer.bytes).map_err(layer.refusal())?;
+        let vlan = link.vlan.unwrap_or_default();
+        Self::carried(link.ethertype, layer.behind(link.payload), vlan)
+    }
+}
+
+/// Ports and flags, and what is behind them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Transport<'a> {
+    ports: Ports,
+    tcp_flags: u8,
+    payload: &'a [u8],
+}
+
+/// Reads frames. It remembers first fragments, and nothing else of what came before.
+#[derive(Debug)]
+pub struct Decoder {
+    vlan_in_key: bool,
+    tunnel_depth: u8,
+    fragments: FragmentCache,
+    refused: PerReason<PacketDrop, Volume, { PacketDrop::COUNT }>,
+}
+
+impl Decoder {
+    /// Makes the memory for fragments, once.
+    ///
+    /// # Errors
+    /// A setting is outside its range.
+    pub fn new(config: &DecodeConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            vlan_in_key: config.vlan_in_key,
+            tunnel_depth: config.tunnel_depth,
+            fragments: FragmentCache::new(config),
+            refused: PerReason::default(),
+        })
+    }
+
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// It is no packet of a flow, which is counted here.
+    #[inline]
+    pub fn handle_frame<'a>(&mut self, frame: &Frame<'a>) -> Result<Packet<'a>, Refused> {
+        self.read(frame).map_err(|reason| {
+            let octets = octets_behind_link(frame);
+            self.refused[reason] += Volume {
+                packets: 1,
+                octets: octets.into(),
+            };
+            Refused { reason, octets }
+        })
+    }
+
+    /// Frames that were refused, and their octets behind the link header, by reason.
+    pub const fn refused(&self) -> &PerReason<PacketDrop, Volume, { PacketDrop::COUNT }> {
+        &self.refused
+    }
+
+    /// Fragments that were given the ports of the first one of their packet.
+    pub const fn fragments_joined(&self) -> u64 {
+        self.fragments.joined
+    }
+
+    /// Fragments whose first one is not known, so that their ports are 0.
+    pub const fn fragments_unknown(&self) -> u64 {
+        self.fragments.unknown
+    }
+
+    #[inline]
+    fn read<'a>(&mut self, frame: &Frame<'a>) -> Result<Packet<'a>, PacketDrop> {
+        let layer = whole(frame);
+        let mut read = match frame.link {
+            LinkType::Ethernet => Read::framed(layer),
+            LinkType::RawIp => Read::new(layer, 0),
+        }?;
+        for _ in 0..self.tunnel_depth {
+            match tunnel::inside(&read)? {
+                ControlFlow::Continue(inner) => read = inner,
+                ControlFlow::Break(()) => break,
+            }
+        }
+        let mut protocol = read.ip.protocol;
+        let transport = match read.ip.fragment {
+            None => transport(&read)?,
+            Some(place) if place.start == 0 => {
+                let transport = transport(&read)?;
+                self.fragments
+                    .remember(frame.time_ns, &read.ip, place, transport.ports);
+                transport
+            }
+            Some(place) => {
+                let ports = self.fragments.find(frame.time_ns, &read.ip, place);
+                protocol = ports.map_or(protocol, |ports| ports.protocol);
+                Transport {
+                    ports: ports.unwrap_or_default(),
+                    tcp_flags: 0,
+                    payload: read.body.bytes,
+                }
+            }
+        };
+        let (source, destination) = (read.ip.source, read.ip.destination);
+        Ok(Packet {
+            time_ns: frame.time_ns,
+            key: FlowKey {
+                source: EndPoint::new(source, transport.ports.source),
+                destination: EndPoint::new(destination, transport.ports.destination),
+                protocol,
+                version: if source.is_ipv4() { 4 } else { 6 },
+                vlan: if self.vlan_in_key { read.vlan } else { 0 },
+            },
+            // No longer than the frame, whose length is an u32.
+            octets: read.octets as u32,
+            tcp_flags: transport.tcp_flags,
+            payload: transport.payload,
+            fragment: read.ip.fragment,
+            tunnel: read.tunnel,
+        })
+    }
+}
+
+fn whole<'a>(frame: &Frame<'a>) -> Layer<'a> {
+    let most = u32::MAX as usize;
+    let bytes = frame.bytes.get(..most).unwrap_or(frame.bytes);
+    Layer {
+        bytes,
+        wire_bytes: bytes.len().max(frame.wire_bytes as usize),
+    }
+}
+
+/// Tags are of the link header where they can be read.
+fn octets_behind_link(frame: &Frame<'_>) -> u32 {
+    let layer = whole(frame);
+    let octets = match frame.link {
+        LinkType::RawIp => layer.wire_bytes,
+        LinkType::Ethernet => link::ethernet(layer.bytes).map_or(
+            layer.wire_bytes.saturating_sub(ETHERNET_HEADER_BYTES),
+            |link| layer.behind(link.payload).wire_bytes,
+        ),
+    };
+    octets as u32
+}
+
+/// Reads what a packet, or the first part of one, carries.
+#[inline]
+fn transport<'a>(read: &Read<'a>) -> Result<Transport<'a>, PacketDrop> {
+    let bytes = read.body.bytes;
+    let is_part = read.ip.fragment.is_some();
+    let lacking = if read.body.is_cut() {
+        PacketDrop::Truncated
+    } else {
+        PacketDrop::Malformed
+    };
+    let ports = || {
+        let &[s0, s1, d0, d1] = bytes.first_chunk().ok_or(lacking)?;
+        Ok(Ports {
+            source: u16::from_be_bytes([s0, s1]),
+            destination: u16::from_be_bytes([d0, d1]),
+            protocol: read.ip.protocol,
+        })
+    };
+    let behind = |header: usize| bytes.get(header..).unwrap_or_default();
+    match read.ip.protocol {
+        TCP => Ok(Transport {
+            ports: ports()?,
+            tcp_flags: match bytes.get(TCP_FLAGS_AT) {
+                Some(flags) => *flags,
+                // The rest of the header may be in the next fragment.
+                None if is_part && !read.body.is_cut() => 0,
+                None => return Err(lacking),
+            },
+            payload: Segment::new_checked(bytes).map_or(&[], |segment| segment.payload()),
+        }),
+        UDP => Ok(Transport {
+            ports: ports()?,
+            tcp_flags: 0,
+            // A part is shorter than its datagram says.
+            payload: Datagram::new_checked(bytes)
+                .map_or_else(|_| behind(UDP_HEADER_BYTES), |datagram| datagram.payload()),
+        }),
+        SCTP => Ok(Transport {
+            ports: ports()?,
+            tcp_flags: 0,
+            payload: behind(forebay_wire::packet::sctp::SCTP_HEADER_BYTES),
+        }),
+        ICMP | ICMPV6 => {
+            let kind = bytes.first_chunk().ok_or(lacking)?;
+            Ok(Transport {
+                ports: Ports {
+                    source: 0,
+                    destination: u16::from_be_bytes(*kind),
+                    protocol: read.ip.protocol,
+                },
+                tcp_flags: 0,
+                payload: behind(forebay_wire::packet::icmp::ICMP_HEADER_BYTES),
+            })
+        }
+        protocol => Ok(Transport {
+            ports: Ports {
+                protocol,
+                ..Ports::default()
+            },
+            tcp_flags: 0,
+            payload: bytes,
+        }),
+    }
+}
+
+/// Of the flags in a header of TCP, in bytes.
+const TCP_FLAGS_AT: usize = 13;

@@ -1,0 +1,351 @@
+//! Flows in memory that is made once, and their ends.
+//!
+//! The clock is the greatest time seen, of packets and of [`Table::tick`]; it never goes back. A flow is over when the clock reaches its time-out, whether it was
+//! taken out by then or not: a packet that comes later begins another one. So records do not depend on how work is spread over calls, of which each does a
+//! bounded amount. A packet from before the clock's time counts with its own time in the record and is [`Counts::out_of_order`].
+//!
+//! FIN from both sides, or RST, shortens the idle time-out of a flow to the linger time: what comes behind, as the last acknowledgement, still belongs to it. A
+//! SYN without ACK begins another flow at once. Such a flow ends by [`EndReason::EndDetected`], whatever takes it out.
+
+mod entry;
+mod list;
+mod wheel;
+
+use forebay_wire::packet::tcp::{ACK, SYN};
+
+use self::entry::{Cold, Hot};
+use self::list::Lists;
+use self::wheel::Wheel;
+use crate::config::{Config, ConfigError};
+use crate::decode::Packet;
+use crate::index::{Index, Room};
+use crate::key::{FlowKey, KeyHash};
+use crate::record::{EndReason, FlowRecord, Volume};
+
+/// Flows that a packet ends at most for each time-out, besides its own.
+const ENDS_PER_PACKET: usize = 16;
+/// Flows that a tick ends at most for each time-out.
+const ENDS_PER_TICK: usize = 4096;
+/// Flows that are looked at for one that goes, of those that had packets since they were armed.
+const LOOKS_PER_EVICTION: usize = 256;
+/// The list of all flows by their begin.
+const STARTED: usize = 0;
+
+/// What happened, besides packets and their octets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Flows that began.
+    pub begun: u64,
+    /// Packets from before the table's time.
+    pub out_of_order: u64,
+    /// Flows that went for want of room when the search for the one that was idle longest had reached its limit of 256.
+    pub hurried: u64,
+    ended: [u64; EndReason::ALL.len()],
+}
+
+impl Counts {
+    /// Flows that ended for a reason.
+    pub const fn ended(&self, reason: EndReason) -> u64 {
+        self.ended[reason as usize - 1]
+    }
+}
+
+/// The flows of one stream of packets.
+#[derive(Debug)]
+pub struct Table {
+    biflow: bool,
+    idle_ns: u64,
+    active_ns: u64,
+    linger_ns: u64,
+    hash: KeyHash,
+    index: Index,
+    hot: Vec<Hot>,
+    cold: Vec<Cold>,
+    wheel: Wheel,
+    started: Lists,
+    clock_ns: u64,
+    taken: Volume,
+    exported: Volume,
+    counts: Counts,
+}
+
+impl Table {
+    /// Makes the memory, once.
+    ///
+    /// # Errors
+    /// A setting is outside its range.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let index = Index::new(config.eviction, config.flows);
+        let places = index.places();
+        Ok(Self {
+            biflow: config.biflow,
+            idle_ns: config.idle_timeout_ns,
+            active_ns: config.active_timeout_ns,
+            linger_ns: config.linger_ns,
+            hash: KeyHash::new(config.hash_seed),
+            index,
+            hot: vec![Hot::FREE; places],
+            cold: vec![Cold::FREE; places],
+            wheel: Wheel::new(places, config.idle_timeout_ns),
+            started: Lists::new(1, places),
+            clock_ns: 0,
+            taken: Volume::default(),
+            exported: Volume::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Counts a packet. Flows that end meanwhile are handed to `ended`.
+    pub fn handle_packet(&mut self, packet: &Packet<'_>, ended: &mut impl FnMut(&FlowRecord)) {
+        self.taken += Volume {
+            packets: 1,
+            octets: packet.octets.into(),
+        };
+        if packet.time_ns < self.clock_ns {
+            self.counts.out_of_order += 1;
+        }
+        self.advance(packet.time_ns);
+        self.end_due(ENDS_PER_PACKET, ended);
+        let (key, turned) = if self.biflow {
+            packet.key.canonical()
+        } else {
+            (packet.key, false)
+        };
+        let hash = self.hash.of(&key);
+        let is_it = |place: u32| self.cold[place as usize].key == key;
+        let mut found = self.index.find(hash, is_it);
+        if let Some(place) = found
+            && let Some(reason) = self.over(place, packet)
+        {
+            self.end(place, reason, ended);
+            found = None;
+        }
+        match found {
+            Some(place) => {
+                self.index.touch(hash, place);
+                self.count(place, turned, packet);
+            }
+            None => self.begin(hash, key, turned, packet, ended),
+        }
+    }
+
+    /// Moves the clock to a time that no later packet is before, and hands on what has ended by it.
+    ///
+    /// It ends a bounded number of flows: more may be due, which [`Self::poll_timeout`] tells.
+    pub fn tick(&mut self, now_ns: u64, ended: &mut impl FnMut(&FlowRecord)) {
+        self.advance(now_ns);
+        self.end_due(ENDS_PER_TICK, ended);
+    }
+
+    /// From when on [`Self::tick`] may have something to do, ns: the clock's time or before if it has now. None without flows.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        if self.wheel.due().is_some() {
+            return Some(self.clock_ns);
+        }
+        let oldest = self.started.first(STARTED)?;
+        let active_ns = self.active_due_ns(&self.hot[oldest as usize]);
+        Some(
+            self.wheel
+                .next_ns()
+                .map_or(active_ns, |ns| ns.min(active_ns)),
+        )
+    }
+
+    /// Ends all flows; those whose time-out is not over are forced to end.
+    pub fn end_all(&mut self, ended: &mut impl FnMut(&FlowRecord)) {
+        while let Some(place) = self.started.first(STARTED) {
+            self.end(place, EndReason::Forced, ended);
+        }
+    }
+
+    /// What came in.
+    pub const fn taken(&self) -> Volume {
+        self.taken
+    }
+
+    /// What the records had that were handed on.
+    pub const fn exported(&self) -> Volume {
+        self.exported
+    }
+
+    /// What the flows have that are here: counted anew from all of them.
+    pub fn held(&self) -> Volume {
+        let mut held = Volume::default();
+        for entry in &self.hot {
+            held += Volume {
+                packets: entry.packets.iter().sum(),
+                octets: entry.octets.iter().sum(),
+            };
+        }
+        held
+    }
+
+    /// Flows that are here: counted anew.
+    pub fn flows(&self) -> usize {
+        let is_flow = |entry: &&Hot| entry.packets != [0; 2];
+        self.hot.iter().filter(is_flow).count()
+    }
+
+    /// What else happened.
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    #[inline]
+    fn advance(&mut self, now_ns: u64) {
+        self.clock_ns = self.clock_ns.max(now_ns);
+        self.wheel.advance(&mut self.hot, self.clock_ns);
+    }
+
+    #[inline]
+    fn end_due(&mut self, most: usize, ended: &mut impl FnMut(&FlowRecord)) {
+        for _ in 0..most {
+            let Some(place) = self.wheel.due() else {
+                break;
+            };
+            match self.timed_out(place) {
+                Some(reason) => self.end(place, reason, ended),
+                None => self.arm_again(place),
+            }
+        }
+        for _ in 0..most {
+            let Some(place) = self.started.first(STARTED) else {
+                break;
+            };
+            // Of those that began in order none is due before the first.
+            let Some(reason) = self.timed_out(place) else {
+                break;
+            };
+            self.end(place, reason, ended);
+        }
+    }
+
+    /// When a flow has been quiet for too long, ns.
+    #[inline]
+    const fn quiet_due_ns(&self, entry: &Hot) -> u64 {
+        let quiet_ns = if entry.has_ended(self.biflow) {
+            self.linger_ns
+        } else {
+            self.idle_ns
+        };
+        entry.last_ns.saturating_add(quiet_ns)
+    }
+
+    #[inline]
+    const fn active_due_ns(&self, entry: &Hot) -> u64 {
+        entry.first_ns.saturating_add(self.active_ns)
+    }
+
+    /// Which time-out of a flow was over first, if any.
+    #[inline]
+    fn timed_out(&self, place: u32) -> Option<EndReason> {
+        let entry = &self.hot[place as usize];
+        let (quiet_ns, active_ns) = (self.quiet_due_ns(entry), self.active_due_ns(entry));
+        if quiet_ns.min(active_ns) > self.clock_ns {
+            None
+        } else if quiet_ns <= active_ns {
+            Some(EndReason::Idle)
+        } else {
+            Some(EndReason::Active)
+        }
+    }
+
+    /// Whether a flow is over before a packet of its key.
+    #[inline]
+    fn over(&self, place: u32, packet: &Packet<'_>) -> Option<EndReason> {
+        let begins = packet.tcp_flags & (SYN | ACK) == SYN;
+        if begins && self.hot[place as usize].has_ended(self.biflow) {
+            return Some(EndReason::EndDetected);
+        }
+        self.timed_out(place)
+    }
+
+    #[inline]
+    fn count(&mut self, place: u32, turned: bool, packet: &Packet<'_>) {
+        let entry = &mut self.hot[place as usize];
+        let direction = usize::from(turned != entry.turned);
+        let had_ended = entry.has_ended(self.biflow);
+        entry.octets[direction] += u64::from(packet.octets);
+        entry.packets[direction] += 1;
+        entry.tcp_flags[direction] |= packet.tcp_flags;
+        entry.first_ns = entry.first_ns.min(packet.time_ns);
+        entry.last_ns = entry.last_ns.max(packet.time_ns);
+        // It is due earlier than where it is in the wheel.
+        if !had_ended && entry.has_ended(self.biflow) {
+            self.arm_again(place);
+        }
+    }
+
+    fn arm_again(&mut self, place: u32) {
+        let due_ns = self.quiet_due_ns(&self.hot[place as usize]);
+        self.wheel.disarm(&mut self.hot, place);
+        self.wheel.arm(&mut self.hot, place, due_ns);
+    }
+
+    fn begin(
+        &mut self,
+        hash: u64,
+        key: FlowKey,
+        turned: bool,
+        packet: &Packet<'_>,
+        ended: &mut impl FnMut(&FlowRecord),
+    ) {
+        let victim = match self.index.room(hash) {
+            Room::Free => None,
+            Room::Instead(place) => Some(place),
+            Room::InsteadOfAny => self.idle_longest(),
+        };
+        if let Some(victim) = victim {
+            self.end(victim, EndReason::LackOfResources, ended);
+        }
+        let place = self.index.enter(hash);
+        self.counts.begun += 1;
+        let entry = &mut self.hot[place as usize];
+        entry.turned = turned;
+        entry.octets[0] = packet.octets.into();
+        entry.packets[0] = 1;
+        entry.tcp_flags[0] = packet.tcp_flags;
+        (entry.first_ns, entry.last_ns) = (packet.time_ns, packet.time_ns);
+        let due_ns = self.quiet_due_ns(&self.hot[place as usize]);
+        self.wheel.arm(&mut self.hot, place, due_ns);
+        let cold = &mut self.cold[place as usize];
+        (cold.key, cold.hash) = (key, hash);
+        self.started.push(&mut self.cold, STARTED, place);
+    }
+
+    /// The flow whose quiet time is over first, to a tick of the wheel.
+    fn idle_longest(&mut self) -> Option<u32> {
+        for _ in 0..LOOKS_PER_EVICTION {
+            let (list, place) = self.wheel.next()?;
+            let due_ns = self.quiet_due_ns(&self.hot[place as usize]);
+            if self.wheel.list(due_ns) == list {
+                return Some(place);
+            }
+            self.arm_again(place);
+        }
+        self.counts.hurried += 1;
+        self.wheel.next().map(|(_, place)| place)
+    }
+
+    /// Takes a flow out and hands on its record. A time-out that was over before goes before the reason given, and its end by TCP before both.
+    fn end(&mut self, place: u32, reason: EndReason, ended: &mut impl FnMut(&FlowRecord)) {
+        let reason = if self.hot[place as usize].has_ended(self.biflow) {
+            EndReason::EndDetected
+        } else {
+            self.timed_out(place).unwrap_or(reason)
+        };
+        self.wheel.disarm(&mut self.hot, place);
+        self.started.remove(&mut self.cold, place);
+        let Cold { key, hash, .. } = self.cold[place as usize];
+        self.index.remove(hash, place);
+        let record = self.hot[place as usize].record(key, reason);
+        self.hot[place as usize] = Hot::FREE;
+        self.exported += Volume {
+            packets: record.packets + record.packets_rev,
+            octets: record.octets + record.octets_rev,
+        };
+        self.counts.ended[reason as usize - 1] += 1;
+        ended(&record);
+    }
+}

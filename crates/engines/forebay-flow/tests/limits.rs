@@ -1,0 +1,280 @@
+//! What happens at the table's limits: ends by TCP, full tables, times that jump, and work that is bounded.
+
+#![allow(clippy::unwrap_used)]
+
+use forebay_flow::{Config, EndPoint, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const FIN_ACK: u8 = 0x11;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+fn packet(flow: u32, tcp_flags: u8, time_ns: u64) -> Packet<'static> {
+    let [a, b, c, d] = flow.to_be_bytes();
+    Packet {
+        time_ns,
+        key: FlowKey {
+            source: EndPoint::new([10, b, c, d].into(), 50_000 + u16::from(a)),
+            destination: EndPoint::new([10, 0, 0, 1].into(), 443),
+            protocol: 6,
+            version: 4,
+            vlan: 0,
+        },
+        octets: 100,
+        tcp_flags,
+        payload: &[],
+        fragment: None,
+        tunnel: None,
+    }
+}
+
+fn back(flow: u32, tcp_flags: u8, time_ns: u64) -> Packet<'static> {
+    let there = packet(flow, tcp_flags, time_ns);
+    Packet {
+        key: there.key.turned(),
+        octets: 1000,
+        ..there
+    }
+}
+
+/// The records of these packets, and of a tick behind them.
+fn records_of(config: Config, packets: &[Packet<'_>], tick_ns: u64) -> Vec<FlowRecord> {
+    let mut table = Table::new(&config).unwrap();
+    let mut records = Vec::new();
+    for packet in packets {
+        table.handle_packet(packet, &mut |record| records.push(*record));
+    }
+    table.tick(tick_ns, &mut |record| records.push(*record));
+    assert_eq!(table.taken(), table.exported() + table.held());
+    records
+}
+
+fn uniflow() -> Config {
+    Config {
+        biflow: false,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn the_initiator_is_who_was_seen_first_whichever_way_the_key_goes() {
+    for flow in [0, 9] {
+        for first in [packet(flow, ACK, 1), back(flow, ACK, 1)] {
+            let second = Packet {
+                key: first.key.turned(),
+                octets: 7,
+                time_ns: 2,
+                tcp_flags: SYN | ACK,
+                ..first
+            };
+            let records = records_of(Config::default(), &[first, second, first], 31 * SECOND_NS);
+            let [record] = records[..] else {
+                panic!("{records:?}")
+            };
+            assert_eq!(
+                (record.key, record.packets, record.packets_rev),
+                (first.key, 2, 1)
+            );
+            let octets = (record.octets, record.octets_rev);
+            assert_eq!(octets, (2 * u64::from(first.octets), 7));
+            assert_eq!((record.tcp_flags, record.tcp_flags_rev), (ACK, SYN | ACK));
+            assert_eq!((record.start_ns, record.end_ns), (1, 2));
+        }
+    }
+}
+
+#[test]
+fn the_acknowledgement_behind_the_last_fin_belongs_to_its_flow() {
+    let packets = [
+        packet(9, SYN, 0),
+        back(9, SYN | ACK, 1),
+        packet(9, FIN_ACK, 2),
+        back(9, FIN_ACK, 3),
+        packet(9, ACK, 4),
+    ];
+    let records = records_of(Config::default(), &packets, SECOND_NS + SECOND_NS / 8);
+    let [record] = records[..] else {
+        panic!("{records:?}")
+    };
+    assert_eq!((record.packets, record.packets_rev), (3, 2));
+    assert_eq!(record.end_reason, EndReason::EndDetected);
+    // One side that goes on has not ended.
+    let half = records_of(Config::default(), &packets[..3], 2 * SECOND_NS);
+    assert_eq!(half, []);
+    // Of a flow of one direction its own FIN is all.
+    let records = records_of(uniflow(), &packets[..3], 2 * SECOND_NS);
+    assert_eq!((records.len(), records[0].packets), (1, 2));
+    assert_eq!(records[0].end_reason, EndReason::EndDetected);
+}
+
+#[test]
+fn a_connection_that_begins_on_the_ports_of_one_that_ended_is_another_flow() {
+    let packets = [
+        packet(9, ACK, 0),
+        back(9, RST, 1),
+        packet(9, ACK, 2),
+        packet(9, SYN, 3),
+    ];
+    let records = records_of(Config::default(), &packets, 4);
+    let [record] = records[..] else {
+        panic!("{records:?}")
+    };
+    assert_eq!(
+        (record.packets, record.packets_rev, record.end_ns),
+        (2, 1, 2)
+    );
+    assert_eq!(record.end_reason, EndReason::EndDetected);
+}
+
+#[test]
+fn ends_come_within_a_second_of_their_time() {
+    for eviction in [Eviction::Oldest, Eviction::LineLru] {
+        let config = Config {
+            eviction,
+            ..Config::default()
+        };
+        let mut table = Table::new(&config).unwrap();
+        let (mut idle, mut active) = (0, 0);
+        for step in 0..6500 {
+            let now_ns = step * SECOND_NS / 10;
+            let mut judge = |record: &FlowRecord| {
+                let due_ns = match record.end_reason {
+                    EndReason::Idle => record.end_ns + 30 * SECOND_NS,
+                    EndReason::Active => record.start_ns + 300 * SECOND_NS,
+                    reason => panic!("{reason:?}"),
+                };
+                assert!(
+                    (due_ns..due_ns + SECOND_NS / 4).contains(&now_ns),
+                    "{record:?}"
+                );
+                let is_idle = record.end_reason == EndReason::Idle;
+                *if is_idle { &mut idle } else { &mut active } += 1;
+            };
+            table.tick(now_ns, &mut judge);
+            // One that never pauses for long, among many that have one packet.
+            if step % 7 == 0 {
+                table.handle_packet(&packet(1, ACK, now_ns), &mut judge);
+            }
+            table.handle_packet(&packet(1000 + step as u32, ACK, now_ns), &mut judge);
+        }
+        assert_eq!((idle, active), (6500 - 301, 2), "{eviction:?}");
+    }
+}
+
+#[test]
+fn a_full_table_takes_ten_times_as_many_flows() {
+    for eviction in [Eviction::Oldest, Eviction::LineLru] {
+        let config = Config {
+            flows: 1 << 12,
+            eviction,
+            ..Config::default()
+        };
+        let mut table = Table::new(&config).unwrap();
+        let (mut records, mut most, mut busy) = (0, 0, 0);
+        for flow in 0..10 << 12 {
+            let mut now = 0;
+            let time_ns = u64::from(flow) * 500_000;
+            let mut count = |record: &FlowRecord| {
+                now += 1;
+                busy += u32::from(record.packets > 1);
+            };
+            table.handle_packet(&packet(100 + flow, ACK, time_ns), &mut count);
+            // One of them has packets all the time.
+            table.handle_packet(&packet(1, ACK, time_ns), &mut count);
+            most = most.max(now);
+            records += now;
+        }
+        assert_eq!((most, busy), (1, 0), "{eviction:?}");
+        assert_eq!(table.counts().ended(EndReason::LackOfResources), records);
+        assert_eq!(table.counts().begun, records + table.flows() as u64);
+        assert_eq!(table.taken(), table.exported() + table.held());
+        if eviction == Eviction::Oldest {
+            assert_eq!(table.flows(), 1 << 12);
+        }
+    }
+}
+
+#[test]
+fn a_search_for_room_is_bounded_and_counted() {
+    let config = Config {
+        flows: 1 << 12,
+        ..Config::default()
+    };
+    let mut table = Table::new(&config).unwrap();
+    let mut ignored = |_: &FlowRecord| ();
+    // All begin in one tick and have packets later: the wheel knows none of it.
+    for time_ns in [0, 5 * SECOND_NS] {
+        for flow in 0..1 << 12 {
+            table.handle_packet(&packet(flow, ACK, time_ns), &mut ignored);
+        }
+    }
+    table.handle_packet(&packet(1 << 20, ACK, 5 * SECOND_NS), &mut ignored);
+    assert_eq!(table.counts().hurried, 1);
+    assert_eq!(table.counts().ended(EndReason::LackOfResources), 1);
+    for flow in 0..15 {
+        table.handle_packet(&packet(2 << 20 | flow, ACK, 5 * SECOND_NS), &mut ignored);
+    }
+    // 15 of them have put 15 times 256 where they belong, and the next one the rest.
+    assert_eq!(table.counts().hurried, 15);
+    table.handle_packet(&packet(3 << 20, ACK, 5 * SECOND_NS), &mut ignored);
+    assert_eq!(table.counts().hurried, 15);
+}
+
+#[test]
+fn a_clock_that_jumps_ends_flows_in_bounded_steps() {
+    let mut table = Table::new(&Config::default()).unwrap();
+    let mut ignored = |_: &FlowRecord| ();
+    for flow in 0..10_000 {
+        table.handle_packet(
+            &packet(flow, ACK, u64::from(flow) * 1_000_000),
+            &mut ignored,
+        );
+    }
+    let later_ns = 100 * 24 * 3600 * SECOND_NS;
+    let mut ended = 0;
+    table.handle_packet(&packet(1 << 20, ACK, later_ns), &mut |record| {
+        assert_eq!(record.end_reason, EndReason::Idle);
+        ended += 1;
+    });
+    assert!((1..=32).contains(&ended), "{ended}");
+    // What is over counts as over, whether it was taken out or not.
+    table.handle_packet(&packet(9_999, ACK, later_ns), &mut |_| ended += 1);
+    assert!((3..=65).contains(&ended), "{ended}");
+    let mut ticks = 0;
+    while table.poll_timeout().unwrap() <= later_ns {
+        let before = ended;
+        table.tick(later_ns, &mut |_| ended += 1);
+        assert!((1..=8192).contains(&(ended - before)));
+        ticks += 1;
+    }
+    assert_eq!((ended, ticks, table.flows()), (10_000, 2, 2));
+    let due_ns = table.poll_timeout().unwrap();
+    let expected_ns = later_ns + 30 * SECOND_NS;
+    assert!((expected_ns..expected_ns + SECOND_NS / 8).contains(&due_ns));
+    // Back: with its own time, and counted.
+    table.handle_packet(&packet(9_999, ACK, later_ns - 7), &mut ignored);
+    assert_eq!(table.counts().out_of_order, 1);
+    table.end_all(&mut |record| {
+        let is_late = record.packets == 2;
+        assert_eq!(record.start_ns, later_ns - if is_late { 7 } else { 0 });
+        assert_eq!(
+            (record.end_ns, record.end_reason),
+            (later_ns, EndReason::Forced)
+        );
+    });
+    assert_eq!((table.flows(), table.poll_timeout()), (0, None));
+}
+
+#[test]
+fn the_end_of_time_is_a_time() {
+    let mut table = Table::new(&Config::default()).unwrap();
+    let mut ignored = |_: &FlowRecord| ();
+    table.handle_packet(&packet(1, ACK, 0), &mut ignored);
+    table.handle_packet(&packet(2, ACK, u64::MAX), &mut ignored);
+    table.handle_packet(&packet(3, ACK, 5), &mut ignored);
+    table.tick(u64::MAX, &mut ignored);
+    assert!(table.poll_timeout().is_none_or(|ns| ns > 0));
+    table.end_all(&mut ignored);
+    assert_eq!(table.taken(), table.exported());
+}
