@@ -12,7 +12,7 @@ mod tunnel;
 use core::ops::ControlFlow;
 
 use forebay_ledger::{DropReason, PerReason, reasons};
-use forebay_wire::packet::link::{self, ETHERNET_HEADER_BYTES, EtherType};
+use forebay_wire::packet::link::{EtherType, LinkType};
 use forebay_wire::packet::mpls::Stack;
 use forebay_wire::packet::tcp::Segment;
 use forebay_wire::packet::udp::{Datagram, UDP_HEADER_BYTES};
@@ -46,15 +46,6 @@ impl PacketDrop {
             _ => Self::Malformed,
         }
     }
-}
-
-/// What a frame begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkType {
-    /// An Ethernet header.
-    Ethernet,
-    /// The header of its IP packet.
-    RawIp,
 }
 
 /// A frame as it was captured.
@@ -161,7 +152,7 @@ impl<'a> Read<'a> {
             return Self::new(layer, vlan);
         }
         if ethertype == EtherType::ETHERNET {
-            return Self::framed(layer);
+            return Self::framed(LinkType::Ethernet, layer);
         }
         if ethertype.is_mpls() {
             let stack = Stack::parse(layer.bytes).map_err(layer.refusal())?;
@@ -170,8 +161,9 @@ impl<'a> Read<'a> {
         Err(PacketDrop::NotIp)
     }
 
-    fn framed(layer: Layer<'a>) -> Result<Self, PacketDrop> {
-        let link = link::ethernet(layer.bytes).map_err(layer.refusal())?;
+    #[inline]
+    fn framed(of: LinkType, layer: Layer<'a>) -> Result<Self, PacketDrop> {
+        let link = of.parse(layer.bytes).map_err(layer.refusal())?;
         let vlan = link.vlan.unwrap_or_default();
         Self::carried(link.ethertype, layer.behind(link.payload), vlan)
     }
@@ -243,10 +235,7 @@ impl Decoder {
     #[inline]
     fn read<'a>(&mut self, frame: &Frame<'a>) -> Result<Packet<'a>, PacketDrop> {
         let layer = whole(frame);
-        let mut read = match frame.link {
-            LinkType::Ethernet => Read::framed(layer),
-            LinkType::RawIp => Read::new(layer, 0),
-        }?;
+        let mut read = Read::framed(frame.link, layer)?;
         for _ in 0..self.tunnel_depth {
             match tunnel::inside(&read)? {
                 ControlFlow::Continue(inner) => read = inner,
@@ -304,14 +293,9 @@ fn whole<'a>(frame: &Frame<'a>) -> Layer<'a> {
 /// Tags are of the link header where they can be read.
 fn octets_behind_link(frame: &Frame<'_>) -> u32 {
     let layer = whole(frame);
-    let octets = match frame.link {
-        LinkType::RawIp => layer.wire_bytes,
-        LinkType::Ethernet => link::ethernet(layer.bytes).map_or(
-            layer.wire_bytes.saturating_sub(ETHERNET_HEADER_BYTES),
-            |link| layer.behind(link.payload).wire_bytes,
-        ),
-    };
-    octets as u32
+    let behind = layer.wire_bytes.saturating_sub(frame.link.header_bytes());
+    let link = frame.link.parse(layer.bytes);
+    link.map_or(behind, |link| layer.behind(link.payload).wire_bytes) as u32
 }
 
 /// Reads what a packet, or the first part of one, carries.

@@ -32,7 +32,8 @@ mod record;
 mod table;
 
 pub use config::{Config, ConfigError, DecodeConfig, Eviction};
-pub use decode::{Decoder, Frame, LinkType, Packet, PacketDrop, Refused, Tunnel, TunnelKind};
+pub use decode::{Decoder, Frame, Packet, PacketDrop, Refused, Tunnel, TunnelKind};
+pub use forebay_wire::packet::link::LinkType;
 pub use key::{EndPoint, FlowKey};
 pub use record::{EndReason, FlowRecord, Volume};
 pub use table::{Counts, Table};

@@ -45,6 +45,63 @@ impl EtherType {
     }
 }
 
+/// What the frames of a capture begin with (tcpdump.org/linktypes.html).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkType {
+    /// An Ethernet header.
+    Ethernet,
+    /// The header of the IP packet.
+    RawIp,
+    /// `LINUX_SLL`.
+    LinuxSll,
+    /// `LINUX_SLL2`.
+    LinuxSll2,
+    /// An address family, as of a BSD loopback.
+    BsdLoopback,
+}
+
+impl LinkType {
+    /// That of a number; none of one that is not read here.
+    pub const fn of(number: i32) -> Option<Self> {
+        Some(match number {
+            // NULL and LOOP
+            0 | 108 => Self::BsdLoopback,
+            1 => Self::Ethernet,
+            // RAW, its numbers in some BSD captures, IPV4, IPV6
+            12 | 14 | 101 | 228 | 229 => Self::RawIp,
+            113 => Self::LinuxSll,
+            276 => Self::LinuxSll2,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of its header, without tags.
+    pub const fn header_bytes(self) -> usize {
+        match self {
+            Self::Ethernet => ETHERNET_HEADER_BYTES,
+            Self::RawIp => 0,
+            Self::LinuxSll => SLL_HEADER_BYTES,
+            Self::LinuxSll2 => SLL2_HEADER_BYTES,
+            Self::BsdLoopback => FAMILY_BYTES,
+        }
+    }
+
+    /// Takes its header off a frame, with the tags behind it.
+    ///
+    /// # Errors
+    /// The frame ends within them.
+    #[inline]
+    pub fn parse(self, frame: &[u8]) -> Result<Link<'_>, PacketError> {
+        match self {
+            Self::Ethernet => ethernet(frame),
+            Self::RawIp => Link::of_ip(frame),
+            Self::LinuxSll => linux_sll(frame),
+            Self::LinuxSll2 => linux_sll2(frame),
+            Self::BsdLoopback => Link::of_ip(bsd_loopback(frame)?),
+        }
+    }
+}
+
 /// A frame without its link header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link<'a> {
@@ -57,6 +114,20 @@ pub struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
+    /// A packet whose own version says what it is.
+    fn of_ip(payload: &'a [u8]) -> Result<Self, PacketError> {
+        let ethertype = match payload.first().ok_or(PacketError::NoIp)? >> 4 {
+            4 => EtherType::IPV4,
+            6 => EtherType::IPV6,
+            _ => EtherType(0),
+        };
+        Ok(Self {
+            ethertype,
+            vlan: None,
+            payload,
+        })
+    }
+
     /// What is behind a header that says this type: tags are taken off.
     fn behind(ethertype: [u8; 2], mut payload: &'a [u8]) -> Result<Self, PacketError> {
         let mut ethertype = EtherType(u16::from_be_bytes(ethertype));
@@ -157,6 +228,34 @@ mod tests {
         for end in 0..22 {
             assert_eq!(ethernet(&tagged[..end]), Err(PacketError::LinkHeader));
         }
+    }
+
+    #[test]
+    fn a_number_says_what_frames_begin_with() {
+        let packet = [0x45, 0, 0, 20];
+        for (number, header) in [
+            (1, &[&[0; 12][..], &[8, 0]].concat()[..]),
+            (113, &[&[0; 14][..], &[8, 0]].concat()),
+            (276, &[&[8, 0][..], &[0; 18]].concat()),
+            (108, &[2, 0, 0, 0]),
+            (101, &[]),
+        ] {
+            let link_type = LinkType::of(number).unwrap();
+            assert_eq!(link_type.header_bytes(), header.len());
+            let frame = [header, &packet].concat();
+            let link = link_type.parse(&frame).unwrap();
+            assert_eq!(
+                (link.ethertype, link.payload),
+                (EtherType::IPV4, &packet[..])
+            );
+            for end in 0..header.len() {
+                assert_eq!(link_type.parse(&frame[..end]), Err(PacketError::LinkHeader));
+            }
+        }
+        assert_eq!(LinkType::RawIp.parse(&[]), Err(PacketError::NoIp));
+        let other = LinkType::RawIp.parse(&[0x50]).unwrap();
+        assert!(!other.ethertype.is_ip());
+        assert_eq!(LinkType::of(105), None);
     }
 
     #[test]

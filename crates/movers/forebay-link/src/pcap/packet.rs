@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use forebay_wire::packet::link::{self, Link};
+use forebay_wire::packet::link::LinkType;
 use forebay_wire::packet::udp::Datagram;
 use forebay_wire::packet::{FragmentPlace, Ip, PacketError, UDP};
 
@@ -63,23 +63,9 @@ pub(super) fn network_layer(
     frame: &[u8],
     is_cut: bool,
 ) -> Result<&[u8], FrameError> {
-    let link = match link_type {
-        // NULL and LOOP
-        0 | 108 => {
-            return link::bsd_loopback(frame)
-                .map_err(|error| FrameError::Skip(skip(error, is_cut)));
-        }
-        1 => link::ethernet(frame),
-        // RAW, its numbers in some BSD captures, IPV4, IPV6
-        12 | 14 | 101 | 228 | 229 => return Ok(frame),
-        113 => link::linux_sll(frame),
-        276 => link::linux_sll2(frame),
-        other => return Err(FrameError::LinkType(other)),
-    };
-    match link {
-        Ok(Link {
-            ethertype, payload, ..
-        }) if ethertype.is_ip() => Ok(payload),
+    let of = LinkType::of(link_type).ok_or(FrameError::LinkType(link_type))?;
+    match of.parse(frame) {
+        Ok(link) if link.ethertype.is_ip() => Ok(link.payload),
         Ok(_) => Err(FrameError::Skip(Skip::NotUdp)),
         Err(error) => Err(FrameError::Skip(skip(error, is_cut))),
     }
