@@ -43,6 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-flow", &["forebay-wire", "forebay-ledger"]),
     ("forebay-tdm", ENGINE),
     ("forebay-emu", ENGINE),
+    ("forebay-traffic", &["forebay-wire", "forebay-emu"]),
     ("forebay-config", &["forebay-settings"]),
     ("forebay-run", BELOW_RUN),
     ("forebay-run-net", BELOW_RUN_NET),

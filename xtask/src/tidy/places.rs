@@ -61,6 +61,7 @@ pub(super) const ENGINES: Places = Places {
         "crates/engines/forebay-readout/",
         "crates/engines/forebay-tdm/",
         "crates/emulators/forebay-emu/",
+        "crates/emulators/forebay-traffic/",
     ],
 };
 

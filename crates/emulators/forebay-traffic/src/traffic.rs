@@ -1,0 +1,148 @@
+//! The packets of all flows, in order of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::iter::Peekable;
+
+use crate::config::Config;
+use crate::error::ProfileError;
+use crate::flow::Flow;
+use crate::frame::{self, Payloads};
+use crate::profile::Row;
+use crate::truth::{Direction, FlowTruth, Totals};
+
+/// One packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// When it is sent, ns on the profile's clock.
+    pub at_ns: u64,
+    /// The row of its flow, from 0.
+    pub row: u64,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Octets of IP.
+    pub ip_bytes: u32,
+    /// Bytes of its frame, without the check sequence; at least 60.
+    pub wire_bytes: usize,
+    /// Bytes of it that were written: less where the buffer is shorter.
+    pub captured_bytes: usize,
+}
+
+/// The packets of a profile's flows, in order of time: of those at one instant the lower row first.
+#[derive(Debug)]
+pub struct Traffic<R: Iterator<Item = Result<Row, ProfileError>>> {
+    rows: Peekable<R>,
+    config: Config,
+    payloads: Payloads,
+    /// When each flow that is alive sends next; its row; its place.
+    due: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    flows: Vec<Option<Flow>>,
+    free: Vec<usize>,
+    ended: Option<FlowTruth>,
+    totals: Totals,
+}
+
+impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
+    /// Of these rows, which are sorted by their start; [`crate::Profile`] is such an iterator.
+    pub fn new(rows: R, config: &Config) -> Self {
+        Self {
+            rows: rows.peekable(),
+            config: *config,
+            payloads: Payloads::new(config.seed),
+            due: BinaryHeap::new(),
+            flows: Vec::new(),
+            free: Vec::new(),
+            ended: None,
+            totals: Totals::default(),
+        }
+    }
+
+    /// Writes the next packet's frame, cut to the buffer; nothing is left when there is none.
+    ///
+    /// # Errors
+    /// The next row is none. Flows before it may have packets left; they are sent when it is asked again.
+    #[inline]
+    pub fn poll_packet(&mut self, frame: &mut [u8]) -> Result<Option<Packet>, ProfileError> {
+        self.ended = None;
+        self.admit()?;
+        let Some(mut due) = self.due.peek_mut() else {
+            return Ok(None);
+        };
+        let Reverse((at_ns, row, place)) = *due;
+        let slot = &mut self.flows[place];
+        let Some(flow) = slot else {
+            // Not reached: what is due is alive.
+            PeekMut::pop(due);
+            return Ok(None);
+        };
+        let (direction, packet) = flow.next_packet();
+        let (wire_bytes, captured_bytes) = frame::write(flow.key(), &packet, &self.payloads, frame);
+        flow.sent(direction, &packet);
+        if flow.left() > 0 {
+            due.0.0 = flow.due_ns();
+        } else {
+            PeekMut::pop(due);
+            self.ended = slot.take().map(|flow| flow.truth());
+            self.free.push(place);
+            self.totals.flows += 1;
+        }
+        self.totals.packets += 1;
+        self.totals.octets += u64::from(packet.bytes);
+        self.totals.wire_bytes += wire_bytes as u64;
+        Ok(Some(Packet {
+            at_ns,
+            row,
+            direction,
+            ip_bytes: packet.bytes,
+            wire_bytes,
+            captured_bytes,
+        }))
+    }
+
+    /// The truth of the flow whose last packet was the last one polled.
+    #[must_use]
+    pub const fn ended(&self) -> Option<&FlowTruth> {
+        self.ended.as_ref()
+    }
+
+    /// What was sent so far.
+    #[must_use]
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Takes the rows that begin before the next packet, or with it.
+    #[inline]
+    fn admit(&mut self) -> Result<(), ProfileError> {
+        loop {
+            let due_ns = self.due.peek().map(|Reverse((due_ns, ..))| *due_ns);
+            let is_due = |row: &Result<Row, ProfileError>| match (row, due_ns) {
+                (Ok(row), Some(due_ns)) => row.start_ms * 1_000_000 <= due_ns,
+                (Ok(_), None) | (Err(_), _) => true,
+            };
+            match self.rows.next_if(is_due) {
+                None => return Ok(()),
+                Some(row) => self.begin(&row?),
+            }
+        }
+    }
+
+    fn begin(&mut self, row: &Row) {
+        let flow = Flow::new(row, self.totals.rows, &self.config);
+        self.totals.rows += 1;
+        self.totals.adjusted_flows += u64::from(flow.is_adjusted());
+        if flow.left() == 0 {
+            self.totals.empty_rows += 1;
+            return;
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.flows.push(None);
+            self.flows.len() - 1
+        });
+        let due = Reverse((flow.due_ns(), flow.row(), place));
+        self.flows[place] = Some(flow);
+        self.due.push(due);
+        self.totals.alive_max = self.totals.alive_max.max(self.due.len());
+    }
+}
