@@ -277,3 +277,37 @@ const fn fold(sum: u32) -> u16 {
     let once = (sum & 0xffff) + (sum >> 16);
     ((once & 0xffff) + (once >> 16)) as u16
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all ports one makes the sum 0, which would say that there is no checksum.
+    #[test]
+    fn a_checksum_of_udp_is_never_0() {
+        let payloads = Payloads::new(1);
+        let mut key = FlowKey {
+            source: [10, 0, 0, 1].into(),
+            destination: [10, 0, 0, 2].into(),
+            protocol: UDP,
+            source_port: 0,
+            destination_port: 53,
+        };
+        let packet = Packet {
+            is_forward: true,
+            bytes: 31,
+            number: 0,
+            sequence: 0,
+            acknowledgement: 0,
+            tcp_flags: 0,
+        };
+        let (mut frame, mut inverted) = ([0; 60], 0);
+        for port in 0..=u16::MAX {
+            key.source_port = port;
+            assert_eq!(write(&key, &packet, &payloads, &mut frame), (60, 60));
+            assert_ne!(frame[40..42], [0, 0], "port {port}");
+            inverted += u32::from(frame[40..42] == [0xff; 2]);
+        }
+        assert!((1..=2).contains(&inverted), "{inverted}");
+    }
+}

@@ -129,6 +129,9 @@ mod tests {
         assert_eq!(sent(3, 27_061), (27_060, true));
         assert_eq!(sent(0, 1), (0, true));
         assert_eq!(sent(0, 0), (0, false));
+        // The largest sum for which no packet need be larger than Ethernet's.
+        let mut cut = Cut::new(3, 4_500, 40, Sizes::Profile).0;
+        assert_eq!([1, 2, 3].map(|at| cut.draw(hash(7, at))), [1_500; 3]);
     }
 
     proptest! {

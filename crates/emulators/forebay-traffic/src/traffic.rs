@@ -146,3 +146,32 @@ impl<R: Iterator<Item = Result<Row, ProfileError>>> Traffic<R> {
         self.totals.alive_max = self.totals.alive_max.max(self.due.len());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_flows_that_ended_are_taken_again() {
+        let row = |at: u64| Row {
+            start_ms: at * 10,
+            end_ms: at * 10 + 25,
+            is_ipv6: false,
+            protocol: 17,
+            source_port: 1,
+            destination_port: 2,
+            packets: 4,
+            bytes: 400,
+            packets_reverse: 0,
+            bytes_reverse: 0,
+            addresses: None,
+        };
+        let mut traffic = Traffic::new((0..1_000).map(|at| Ok(row(at))), &Config::default());
+        while let Ok(Some(_)) = traffic.poll_packet(&mut []) {}
+        assert_eq!(
+            (traffic.totals().flows, traffic.totals().alive_max),
+            (1_000, 3)
+        );
+        assert_eq!((traffic.flows.len(), traffic.free.len()), (3, 3));
+    }
+}

@@ -68,6 +68,8 @@ fn hold(rows: &[Row], sent: &Sent) {
         assert_eq!(read.ip_bytes, packet.ip_bytes);
         of_rows.entry(packet.row).or_default().push((packet, read));
     }
+    let wire: usize = sent.packets.iter().map(|packet| packet.wire_bytes).sum();
+    assert_eq!(sent.totals.wire_bytes, wire as u64);
     assert_eq!(sent.truths.len(), of_rows.len());
     for truth in &sent.truths {
         let row = &rows[truth.row as usize];
@@ -84,6 +86,8 @@ fn flow_holds(row: &Row, truth: &FlowTruth, packets: &[(&Packet, Read)]) {
         last,
         if only { row.start_ms } else { row.end_ms } * 1_000_000
     );
+    let same = |(_, read): &(_, Read)| read.identifier == packets[0].1.identifier;
+    assert!(packets.iter().all(same));
     let adjusted = truth.is_adjusted;
     for (direction, side, count, bytes) in [
         (Direction::Forward, &truth.forward, row.packets, row.bytes),
@@ -179,6 +183,7 @@ fn a_handshake_is_one() {
     assert_eq!((reads[0].tcp_flags, reads[0].ip_bytes), (SYN, 40));
     assert_eq!((reads[1].tcp_flags, reads[1].ip_bytes), (SYN | ACK, 40));
     assert_eq!(reads[1].acknowledgement, reads[0].sequence.wrapping_add(1));
+    assert_ne!(reads[1].sequence, reads[0].sequence);
     assert_eq!(sent.packets[1].direction, Direction::Reverse);
 }
 

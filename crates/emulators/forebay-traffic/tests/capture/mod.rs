@@ -17,6 +17,8 @@ pub(crate) struct Read {
     pub(crate) sequence: u32,
     pub(crate) acknowledgement: u32,
     pub(crate) tcp_flags: u8,
+    /// Of an echo; 0 in others.
+    pub(crate) identifier: u16,
     pub(crate) payload_bytes: u32,
 }
 
@@ -54,6 +56,7 @@ pub(crate) fn decode(frame: &[u8]) -> Read {
         sequence: 0,
         acknowledgement: 0,
         tcp_flags: 0,
+        identifier: 0,
         payload_bytes: 0,
     };
     match ip.protocol {
@@ -77,8 +80,9 @@ pub(crate) fn decode(frame: &[u8]) -> Read {
         _ => {}
     }
     if let ICMP | ICMPV6 = ip.protocol {
-        let kind = icmp::Message::new_checked(carried).unwrap().kind();
-        assert!([0, 8, 128, 129].contains(&kind));
+        let message = icmp::Message::new_checked(carried).unwrap();
+        assert!([0, 8, 128, 129].contains(&message.kind()));
+        read.identifier = message.identifier();
     }
     read
 }

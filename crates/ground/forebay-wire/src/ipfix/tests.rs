@@ -1,3 +1,4 @@
+mod cache;
 mod round_trip;
 
 use std::vec;
@@ -226,6 +227,23 @@ fn a_message_cut_anywhere_is_refused_and_what_is_behind_it_is_not_its_own() {
 }
 
 #[test]
+fn what_is_shorter_than_a_record_is_padding() {
+    let template = message(2, &[1, 0, 0, 1, 0, 1, 0, 4]);
+    let set = Message::new_checked(&template).unwrap().sets().next();
+    let Some(Ok(TemplateRecord::Defined(template))) = set.unwrap().templates().next() else {
+        panic!("no template")
+    };
+    for (body, records) in [(0, 0), (3, 0), (4, 1), (7, 1), (8, 2)] {
+        let bytes = [0; 8];
+        let read: Vec<bool> = template
+            .records(&bytes[..body])
+            .map(|record| record.is_ok())
+            .collect();
+        assert_eq!(read, vec![true; records]);
+    }
+}
+
+#[test]
 fn what_contradicts_itself_is_named() {
     let with = |at: usize, byte: u8| {
         let mut bytes = GOLDEN;
@@ -294,69 +312,6 @@ fn templates_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_cache_has_limits_and_forgets() {
-    let define = |cache: &mut TemplateCache, domain, body: &[u8], now_ns| {
-        let set = if body.len().is_multiple_of(4) { 2 } else { 3 };
-        let message = message(set, body);
-        let set = Message::new_checked(&message)
-            .unwrap()
-            .sets()
-            .next()
-            .unwrap();
-        let record = set.templates().next().unwrap().unwrap();
-        cache.learn(domain, record, now_ns)
-    };
-    let mut cache = TemplateCache::new(3, 16);
-    let one = [1, 0, 0, 1, 0, 1, 0, 8];
-    let two = [1, 1, 0, 2, 0, 1, 0, 8, 0, 2, 0, 8];
-    let other_one = [1, 0, 0, 1, 0, 2, 0, 8];
-    assert_eq!(define(&mut cache, 1, &one, 10), Ok(Learnt::New));
-    assert_eq!(define(&mut cache, 1, &one, 20), Ok(Learnt::Same));
-    assert_eq!(define(&mut cache, 1, &other_one, 30), Ok(Learnt::Replaced));
-    assert_eq!(define(&mut cache, 2, &two, 40), Ok(Learnt::New));
-    // 4 and 8 bytes are kept: 4 more fit, 8 do not.
-    let full = IpfixError::CacheBytes { id: 257, most: 16 };
-    assert_eq!(define(&mut cache, 1, &two, 40), Err(full));
-    let options = [1, 2, 0, 1, 0, 1, 0, 1, 0, 8];
-    assert_eq!(define(&mut cache, 1, &options, 40), Ok(Learnt::New));
-    let most = IpfixError::CacheTemplates { most: 3 };
-    assert_eq!(define(&mut cache, 3, &one, 40), Err(most));
-    // One that no longer fits leaves nothing of its id behind.
-    let larger = [1, 0, 0, 2, 0, 1, 0, 8, 0, 2, 0, 8];
-    let full = IpfixError::CacheBytes { id: 256, most: 16 };
-    assert_eq!(define(&mut cache, 1, &larger, 50), Err(full));
-    assert!(cache.template(1, 256).is_none());
-    assert_eq!(define(&mut cache, 1, &one, 50), Ok(Learnt::New));
-    // All without a scope, of one domain.
-    assert_eq!(
-        define(&mut cache, 1, &[0, 2, 0, 0], 60),
-        Ok(Learnt::Withdrawn(1))
-    );
-    assert!(cache.template(1, 258).is_some() && cache.template(2, 257).is_some());
-    assert_eq!(
-        define(&mut cache, 2, &[1, 1, 0, 0], 60),
-        Ok(Learnt::Withdrawn(1))
-    );
-    assert_eq!(
-        define(&mut cache, 2, &[1, 1, 0, 0], 60),
-        Ok(Learnt::Withdrawn(0))
-    );
-    assert_eq!(define(&mut cache, 1, &two, 70), Ok(Learnt::New));
-    assert_eq!((cache.expire(40), cache.expire(41), cache.len()), (0, 1, 1));
-    assert_eq!(define(&mut cache, 1, &one, 80), Ok(Learnt::New));
-    assert_eq!((cache.expire(u64::MAX), cache.is_empty()), (2, true));
-    assert_eq!(
-        define(
-            &mut cache,
-            1,
-            &[&two[..2], &[0, 4], &[0, 1, 0, 8].repeat(4)].concat(),
-            0
-        ),
-        Ok(Learnt::New)
-    );
-}
-
-#[test]
 fn what_does_not_fit_leaves_the_message_as_it_was() {
     let mut room = [0; HEADER_BYTES + 24];
     let mut writer = MessageWriter::new(&mut room, 1, u32::MAX).unwrap();
@@ -367,6 +322,8 @@ fn what_does_not_fit_leaves_the_message_as_it_was() {
         writer.push_record(256, |out| out.bytes(&[2; 12])),
         full(need)
     );
+    // As large as a message takes it.
+    assert_eq!(writer.push_record(256, |out| out.bytes(&[2; 20])), full(20));
     // In a set of its own it takes a header more.
     assert_eq!(writer.push_record(257, |out| out.bytes(&[2; 12])), full(16));
     let never = Err(WriteError::NeverFits { need: 25, most: 24 });
