@@ -4,13 +4,17 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use forebay_flow::{Config, DecodeConfig, Decoder, Eviction, Frame, LinkType, Packet, Table};
+use forebay_flow::{
+    Config, DecodeConfig, Decoder, Eviction, FlowKey, Frame, LinkType, Packet, Table,
+};
 
 fn main() {
     divan::main();
 }
 
 const PACKETS: u32 = 1_000_000;
+/// Packets that are decoded before they are counted.
+const BATCH: usize = 64;
 const FRAME_BYTES: usize = 54;
 const EVICTIONS: [Eviction; 2] = [Eviction::Oldest, Eviction::LineLru];
 
@@ -78,14 +82,19 @@ fn decode_and_count<const FLOWS: u32>(bencher: Bencher<'_, '_>, eviction: Evicti
     };
     let mut table = Table::new(&config).expect("sound");
     let mut time_ns = 0;
+    let mut batch = Vec::with_capacity(BATCH);
     // 2 million packets a second.
     let mut run = || {
-        for bytes in &frames {
-            time_ns += 500;
-            let packet = decoded(&mut decoder, bytes, time_ns);
-            table.handle_packet(&packet, &mut |record| {
+        for frames in frames.chunks(BATCH) {
+            let packets = frames.iter().map(|bytes| {
+                time_ns += 500;
+                decoded(&mut decoder, bytes, time_ns)
+            });
+            batch.extend(packets);
+            table.handle_packets(&batch, &mut |record| {
                 black_box(record);
             });
+            batch.clear();
         }
     };
     run();
@@ -109,7 +118,8 @@ fn new_flows_over_a_full_table(bencher: Bencher<'_, '_>, eviction: Eviction) {
         for _ in 0..PACKETS {
             let mut packet = first;
             packet.time_ns = u64::from(flow) * 500;
-            packet.key.source.address[12..].copy_from_slice(&flow.to_be_bytes());
+            let source = core::net::Ipv4Addr::from_bits(flow).into();
+            packet.key = FlowKey::new(source, first.key.destination(), 6).with_ports(50_000, 443);
             flow += 1;
             table.handle_packet(&packet, &mut |record| {
                 black_box(record);

@@ -20,7 +20,7 @@ use forebay_wire::packet::{FragmentPlace, ICMP, ICMPV6, Ip, PacketError, SCTP, T
 
 use self::fragments::{FragmentCache, Ports};
 use crate::config::{ConfigError, DecodeConfig};
-use crate::key::{EndPoint, FlowKey};
+use crate::key::FlowKey;
 use crate::record::Volume;
 
 pub use self::tunnel::{Tunnel, TunnelKind};
@@ -261,16 +261,15 @@ impl Decoder {
                 }
             }
         };
-        let (source, destination) = (read.ip.source, read.ip.destination);
+        let (ip, ports) = (&read.ip, transport.ports);
+        let key = FlowKey::new(ip.source, ip.destination, protocol);
+        let mut key = key.with_ports(ports.source, ports.destination);
+        if self.vlan_in_key {
+            key.vlan = read.vlan;
+        }
         Ok(Packet {
             time_ns: frame.time_ns,
-            key: FlowKey {
-                source: EndPoint::new(source, transport.ports.source),
-                destination: EndPoint::new(destination, transport.ports.destination),
-                protocol,
-                version: if source.is_ipv4() { 4 } else { 6 },
-                vlan: if self.vlan_in_key { read.vlan } else { 0 },
-            },
+            key,
             // No longer than the frame, whose length is an u32.
             octets: read.octets as u32,
             tcp_flags: transport.tcp_flags,

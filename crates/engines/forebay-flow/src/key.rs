@@ -1,64 +1,86 @@
 //! What makes packets one flow, and the hash of it.
 
 use core::hash::{Hash, Hasher};
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-/// An address and a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndPoint {
-    /// The address; one of IPv4 as `::ffff:a.b.c.d`.
-    pub address: [u8; 16],
-    /// The port; 0 where the protocol has none.
-    pub port: u16,
-}
-
-impl EndPoint {
-    /// An address of either version, and a port.
-    #[inline]
-    pub fn new(address: IpAddr, port: u16) -> Self {
-        let address = match address {
-            IpAddr::V4(four) => four.to_ipv6_mapped().octets(),
-            IpAddr::V6(six) => six.octets(),
-        };
-        Self { address, port }
+/// An address as a number, by which both versions are compared and hashed alike; one of IPv4 is that of `::ffff:a.b.c.d`.
+#[inline]
+pub(crate) const fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(four) => 0xffff_0000_0000 | four.to_bits() as u128,
+        IpAddr::V6(six) => six.to_bits(),
     }
 }
 
 /// What the packets of a flow have in common, as one of them had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowKey {
-    /// The sender of the packet, or the initiator of the flow. Of ICMP the port is 0.
-    pub source: EndPoint,
-    /// The receiver. Of ICMP the port is the type times 256, plus the code.
-    pub destination: EndPoint,
+    source: u128,
+    destination: u128,
+    /// Port of the sender of the packet, or of the initiator of the flow; 0 of ICMP, and where the protocol has none.
+    pub source_port: u16,
+    /// Port of the receiver, 0 where the protocol has none. Of ICMP the type times 256, plus the code.
+    pub destination_port: u16,
+    /// Number of the VLAN; 0 without one, and where VLANs are no part of the key.
+    pub vlan: u16,
     /// Number of the protocol in the IP packet.
     pub protocol: u8,
     /// Version of IP, 4 or 6.
-    pub version: u8,
-    /// Number of the VLAN; 0 without one, and where VLANs are no part of the key.
-    pub vlan: u16,
+    version: u8,
 }
 
-const _: () = assert!(size_of::<FlowKey>() == 40);
+const _: () = assert!(size_of::<FlowKey>() == 48);
 
 impl FlowKey {
-    /// Address of the sender, of the version that the packet had.
-    pub fn source_address(&self) -> IpAddr {
+    /// That of packets between two addresses of one version, without ports and VLAN.
+    #[inline]
+    pub const fn new(source: IpAddr, destination: IpAddr, protocol: u8) -> Self {
+        Self {
+            source: number(source),
+            destination: number(destination),
+            source_port: 0,
+            destination_port: 0,
+            vlan: 0,
+            protocol,
+            version: if source.is_ipv4() { 4 } else { 6 },
+        }
+    }
+
+    /// With these ports, of the sender and of the receiver.
+    #[must_use]
+    #[inline]
+    pub const fn with_ports(self, source_port: u16, destination_port: u16) -> Self {
+        Self {
+            source_port,
+            destination_port,
+            ..self
+        }
+    }
+
+    /// Address of the sender of the packet, or of the initiator of the flow.
+    pub fn source(&self) -> IpAddr {
         self.address(self.source)
     }
 
-    /// Address of the receiver, of the version that the packet had.
-    pub fn destination_address(&self) -> IpAddr {
+    /// Address of the receiver.
+    pub fn destination(&self) -> IpAddr {
         self.address(self.destination)
     }
 
-    fn address(&self, end: EndPoint) -> IpAddr {
-        let six = Ipv6Addr::from(end.address);
-        let four = six.to_ipv4_mapped().filter(|_| self.version == 4);
-        four.map_or(IpAddr::V6(six), IpAddr::V4)
+    /// Version of IP, 4 or 6.
+    pub const fn version(&self) -> u8 {
+        self.version
+    }
+
+    fn address(&self, number: u128) -> IpAddr {
+        if self.version == 4 {
+            IpAddr::V4(Ipv4Addr::from_bits(number as u32))
+        } else {
+            IpAddr::V6(Ipv6Addr::from_bits(number))
+        }
     }
 
     /// The key of the opposite direction.
@@ -68,6 +90,8 @@ impl FlowKey {
         Self {
             source: self.destination,
             destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
             ..self
         }
     }
@@ -76,7 +100,11 @@ impl FlowKey {
     #[must_use]
     #[inline]
     pub fn canonical(self) -> (Self, bool) {
-        if self.source > self.destination {
+        let (source, destination) = (
+            (self.source, self.source_port),
+            (self.destination, self.destination_port),
+        );
+        if source > destination {
             (self.turned(), true)
         } else {
             (self, false)
@@ -87,9 +115,9 @@ impl FlowKey {
 impl Hash for FlowKey {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u128(u128::from_ne_bytes(self.source.address));
-        state.write_u128(u128::from_ne_bytes(self.destination.address));
-        let ports = u64::from(self.source.port) << 16 | u64::from(self.destination.port);
+        state.write_u128(self.source);
+        state.write_u128(self.destination);
+        let ports = u64::from(self.source_port) << 16 | u64::from(self.destination_port);
         let kind = u64::from(self.vlan) << 16 | u64::from(self.protocol) << 8;
         state.write_u64(ports << 32 | kind | u64::from(self.version));
     }
@@ -129,13 +157,8 @@ mod tests {
     use super::*;
 
     fn key() -> FlowKey {
-        FlowKey {
-            source: EndPoint::new([10, 0, 0, 2].into(), 443),
-            destination: EndPoint::new([10, 0, 0, 1].into(), 50_000),
-            protocol: 6,
-            version: 4,
-            vlan: 0,
-        }
+        let (source, destination) = ([10, 0, 0, 2].into(), [10, 0, 0, 1].into());
+        FlowKey::new(source, destination, 6).with_ports(443, 50_000)
     }
 
     #[test]
@@ -145,30 +168,35 @@ mod tests {
         assert_eq!(key.canonical(), (key.turned(), true));
         assert_eq!(key.turned().canonical(), (key.turned(), false));
         // Between two ports of one host, and of a port with itself.
-        let mut own = key;
-        own.destination.address = own.source.address;
+        let own = FlowKey {
+            destination: key.source,
+            ..key
+        };
         assert_eq!(own.canonical(), (own, false));
-        own.destination.port = own.source.port;
+        let own = own.with_ports(443, 443);
         assert_eq!(own.canonical(), (own, false));
     }
 
     #[test]
     fn addresses_have_their_version() {
-        let mut key = key();
-        assert_eq!(key.source_address(), IpAddr::from([10, 0, 0, 2]));
-        assert_eq!(key.destination_address(), IpAddr::from([10, 0, 0, 1]));
-        key.version = 6;
-        assert!(key.source_address().is_ipv6());
+        let key = key();
+        assert_eq!(key.source(), IpAddr::from([10, 0, 0, 2]));
+        assert_eq!(key.destination(), IpAddr::from([10, 0, 0, 1]));
+        let mapped: IpAddr = "::ffff:10.0.0.2".parse().unwrap();
+        let six = FlowKey::new(mapped, "2001:db8::1".parse().unwrap(), 6);
+        assert_eq!((six.source(), six.version()), (mapped, 6));
+        assert_eq!(six.destination().to_string(), "2001:db8::1");
+        assert_eq!(six.source, key.source);
     }
 
     #[test]
     fn each_field_and_the_seed_change_the_hash() {
         let (base, hash) = (key(), KeyHash::new(1));
         let mut others = [base; 7];
-        others[0].source.address[15] ^= 1;
-        others[1].source.port ^= 1;
-        others[2].destination.address[0] ^= 1;
-        others[3].destination.port ^= 1;
+        others[0].source ^= 1;
+        others[1].source_port ^= 1;
+        others[2].destination ^= 1 << 127;
+        others[3].destination_port ^= 1;
         others[4].protocol ^= 1;
         others[5].version ^= 2;
         others[6].vlan ^= 1;
@@ -178,7 +206,7 @@ mod tests {
         assert_ne!(hash.of(&base), KeyHash::new(2).of(&base));
     }
 
-    /// The first half of an IPv4 address is 0, which a multiplication by a seed of 0 would make of the rest as well.
+    /// A multiplication by a seed of 0 makes 0 of an address.
     #[test]
     fn keys_that_differ_in_an_address_or_a_port_are_spread_whatever_the_seed() {
         // The fifth is mixed to 0.
@@ -189,9 +217,9 @@ mod tests {
                 for flow in 0..8192_u16 {
                     let mut key = key();
                     if by_port {
-                        key.source.port = flow;
+                        key.source_port = flow;
                     } else {
-                        key.source.address[14..].copy_from_slice(&flow.to_be_bytes());
+                        key.source ^= u128::from(flow);
                     }
                     rows[(hash.of(&key) >> shift) as usize & 8191] += 1;
                 }

@@ -34,6 +34,6 @@ mod table;
 pub use config::{Config, ConfigError, DecodeConfig, Eviction};
 pub use decode::{Decoder, Frame, Packet, PacketDrop, Refused, Tunnel, TunnelKind};
 pub use forebay_wire::packet::link::LinkType;
-pub use key::{EndPoint, FlowKey};
+pub use key::FlowKey;
 pub use record::{EndReason, FlowRecord, Volume};
 pub use table::{Counts, Table};

@@ -11,6 +11,8 @@ mod entry;
 mod list;
 mod wheel;
 
+use core::hint::black_box;
+
 use forebay_wire::packet::tcp::{ACK, SYN};
 
 use self::entry::{Cold, Hot};
@@ -28,6 +30,8 @@ const ENDS_PER_PACKET: usize = 16;
 const ENDS_PER_TICK: usize = 4096;
 /// Flows that are looked at for one that goes, of those that had packets since they were armed.
 const LOOKS_PER_EVICTION: usize = 256;
+/// Packets whose memory is waited for at once.
+const PACKETS_AHEAD: usize = 16;
 /// The list of all flows by their begin.
 const STARTED: usize = 0;
 
@@ -98,6 +102,42 @@ impl Table {
 
     /// Counts a packet. Flows that end meanwhile are handed to `ended`.
     pub fn handle_packet(&mut self, packet: &Packet<'_>, ended: &mut impl FnMut(&FlowRecord)) {
+        let hash = self.hash.of(&self.key(packet).0);
+        self.take(packet, hash, ended);
+    }
+
+    /// Counts packets one after the other, as [`Self::handle_packet`] does, but waits for the memory of several flows at once.
+    pub fn handle_packets(&mut self, packets: &[Packet<'_>], ended: &mut impl FnMut(&FlowRecord)) {
+        for packets in packets.chunks(PACKETS_AHEAD) {
+            let mut ahead = [(0, None); PACKETS_AHEAD];
+            for ((hash, place), packet) in ahead.iter_mut().zip(packets) {
+                *hash = self.hash.of(&self.key(packet).0);
+                *place = self.index.find(*hash, |_| true);
+            }
+            for (_, place) in ahead {
+                // Most likely it is the flow's. What is read here is in the cache when it is needed.
+                if let Some(place) = place {
+                    black_box(self.hot[place as usize].last_ns ^ self.cold[place as usize].hash);
+                }
+            }
+            for ((hash, _), packet) in ahead.into_iter().zip(packets) {
+                self.take(packet, hash, ended);
+            }
+        }
+    }
+
+    /// What the packet's flow is found by, and whether the packet goes against it.
+    #[inline]
+    fn key(&self, packet: &Packet<'_>) -> (FlowKey, bool) {
+        if self.biflow {
+            packet.key.canonical()
+        } else {
+            (packet.key, false)
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, packet: &Packet<'_>, hash: u64, ended: &mut impl FnMut(&FlowRecord)) {
         self.taken += Volume {
             packets: 1,
             octets: packet.octets.into(),
@@ -107,12 +147,7 @@ impl Table {
         }
         self.advance(packet.time_ns);
         self.end_due(ENDS_PER_PACKET, ended);
-        let (key, turned) = if self.biflow {
-            packet.key.canonical()
-        } else {
-            (packet.key, false)
-        };
-        let hash = self.hash.of(&key);
+        let (key, turned) = self.key(packet);
         let is_it = |place: u32| self.cold[place as usize].key == key;
         let mut found = self.index.find(hash, is_it);
         if let Some(place) = found
@@ -126,7 +161,7 @@ impl Table {
                 self.index.touch(hash, place);
                 self.count(place, turned, packet);
             }
-            None => self.begin(hash, key, turned, packet, ended),
+            None => self.begin(hash, packet, ended),
         }
     }
 
@@ -283,14 +318,8 @@ impl Table {
         self.wheel.arm(&mut self.hot, place, due_ns);
     }
 
-    fn begin(
-        &mut self,
-        hash: u64,
-        key: FlowKey,
-        turned: bool,
-        packet: &Packet<'_>,
-        ended: &mut impl FnMut(&FlowRecord),
-    ) {
+    fn begin(&mut self, hash: u64, packet: &Packet<'_>, ended: &mut impl FnMut(&FlowRecord)) {
+        let (key, turned) = self.key(packet);
         let victim = match self.index.room(hash) {
             Room::Free => None,
             Room::Instead(place) => Some(place),

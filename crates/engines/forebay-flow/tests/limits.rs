@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use forebay_flow::{Config, EndPoint, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table};
+use forebay_flow::{Config, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const FIN_ACK: u8 = 0x11;
@@ -14,13 +14,8 @@ fn packet(flow: u32, tcp_flags: u8, time_ns: u64) -> Packet<'static> {
     let [a, b, c, d] = flow.to_be_bytes();
     Packet {
         time_ns,
-        key: FlowKey {
-            source: EndPoint::new([10, b, c, d].into(), 50_000 + u16::from(a)),
-            destination: EndPoint::new([10, 0, 0, 1].into(), 443),
-            protocol: 6,
-            version: 4,
-            vlan: 0,
-        },
+        key: FlowKey::new([10, b, c, d].into(), [10, 0, 0, 1].into(), 6)
+            .with_ports(50_000 + u16::from(a), 443),
         octets: 100,
         tcp_flags,
         payload: &[],

@@ -4,9 +4,7 @@
 
 use std::collections::HashMap;
 
-use forebay_flow::{
-    Config, EndPoint, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table, Volume,
-};
+use forebay_flow::{Config, EndReason, Eviction, FlowKey, FlowRecord, Packet, Table, Volume};
 use proptest::prelude::*;
 
 /// A tick of the table's wheel: it may hand on a flow so much later than its time.
@@ -31,13 +29,8 @@ struct Step {
 
 fn key(host: u8, is_reverse: bool) -> FlowKey {
     // Hosts below and above 10.0.0.128, so that canonical keys go both ways.
-    let key = FlowKey {
-        source: EndPoint::new([10, 0, 0, host.wrapping_mul(31)].into(), 50_000),
-        destination: EndPoint::new([10, 0, 0, 128].into(), 443),
-        protocol: 6,
-        version: 4,
-        vlan: 0,
-    };
+    let source = [10, 0, 0, host.wrapping_mul(31)];
+    let key = FlowKey::new(source.into(), [10, 0, 0, 128].into(), 6).with_ports(50_000, 443);
     if is_reverse { key.turned() } else { key }
 }
 
@@ -46,17 +39,8 @@ struct Model {
     config: Config,
     places: Option<usize>,
     clock_ns: u64,
-    flows: HashMap<[u8; 37], FlowRecord>,
+    flows: HashMap<FlowKey, FlowRecord>,
     records: Vec<(u64, FlowRecord)>,
-}
-
-fn bytes(key: FlowKey) -> [u8; 37] {
-    let mut bytes = [key.protocol; 37];
-    bytes[..16].copy_from_slice(&key.source.address);
-    bytes[16..32].copy_from_slice(&key.destination.address);
-    bytes[32..34].copy_from_slice(&key.source.port.to_be_bytes());
-    bytes[34..36].copy_from_slice(&key.destination.port.to_be_bytes());
-    bytes
 }
 
 impl Model {
@@ -75,7 +59,7 @@ impl Model {
             }
     }
 
-    fn end(&mut self, key: [u8; 37], at_ns: u64, reason: EndReason) {
+    fn end(&mut self, key: FlowKey, at_ns: u64, reason: EndReason) {
         let mut flow = self.flows.remove(&key).unwrap();
         flow.end_reason = if self.has_ended(&flow) {
             EndReason::EndDetected
@@ -103,7 +87,7 @@ impl Model {
 
     fn packet(&mut self, packet: &Packet<'_>) {
         self.advance(packet.time_ns);
-        let (there, back) = (bytes(packet.key), bytes(packet.key.turned()));
+        let (there, back) = (packet.key, packet.key.turned());
         let mut is_reverse = self.config.biflow && self.flows.contains_key(&back);
         let mut key = if is_reverse { back } else { there };
         let begins = packet.tcp_flags & (SYN | ACK) == SYN;
@@ -226,7 +210,7 @@ fn agree(config: &Config, places: Option<usize>, steps: &[Step]) {
     assert_eq!((table.held(), table.exported()), (Volume::default(), taken));
     // A flow that began late may be over since.
     model.advance(model.clock_ns);
-    let left: Vec<[u8; 37]> = model.flows.keys().copied().collect();
+    let left: Vec<FlowKey> = model.flows.keys().copied().collect();
     for key in left {
         model.end(key, 0, EndReason::Forced);
     }

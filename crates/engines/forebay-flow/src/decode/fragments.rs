@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use forebay_wire::packet::{FragmentPlace, Ip};
 
 use crate::config::DecodeConfig;
-use crate::key::{EndPoint, KeyHash};
+use crate::key::{KeyHash, number};
 
 /// Places in a row: a packet is looked for in one row.
 const WAYS: usize = 4;
@@ -22,8 +22,8 @@ pub(super) struct Ports {
 /// What the fragments of a packet have in common. Those of IPv6 may say different protocols: what is behind the fragment header need not be the last header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Of {
-    source: [u8; 16],
-    destination: [u8; 16],
+    source: u128,
+    destination: u128,
     id: u32,
     protocol: u8,
     is_ipv4: bool,
@@ -33,8 +33,8 @@ impl Of {
     fn new(ip: &Ip<'_>, place: FragmentPlace) -> Self {
         let is_ipv4 = matches!(ip.source, IpAddr::V4(_));
         Self {
-            source: EndPoint::new(ip.source, 0).address,
-            destination: EndPoint::new(ip.destination, 0).address,
+            source: number(ip.source),
+            destination: number(ip.destination),
             id: place.id,
             protocol: if is_ipv4 { ip.protocol } else { 0 },
             is_ipv4,
@@ -44,8 +44,8 @@ impl Of {
 
 impl Hash for Of {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u128(u128::from_ne_bytes(self.source));
-        state.write_u128(u128::from_ne_bytes(self.destination));
+        state.write_u128(self.source);
+        state.write_u128(self.destination);
         state.write_u64(u64::from(self.id) << 8 | u64::from(self.protocol));
     }
 }

@@ -69,7 +69,7 @@ fn on_ethernet(bytes: &[u8]) -> Result<Packet<'_>, Refused> {
 }
 
 fn ports(packet: &Packet<'_>) -> (u16, u16) {
-    (packet.key.source.port, packet.key.destination.port)
+    (packet.key.source_port, packet.key.destination_port)
 }
 
 /// One frame of each kind, with the octets of the packet that its flow is of without tunnels.
@@ -113,10 +113,10 @@ fn good() -> Vec<(Vec<u8>, u32)> {
 #[test]
 fn golden_packets() {
     let packet = raw(&GOLDEN).unwrap();
-    assert_eq!(packet.key.source_address().to_string(), "10.0.0.1");
-    assert_eq!(packet.key.destination_address().to_string(), "10.0.0.2");
+    assert_eq!(packet.key.source().to_string(), "10.0.0.1");
+    assert_eq!(packet.key.destination().to_string(), "10.0.0.2");
     assert_eq!((ports(&packet), packet.octets), ((50_000, 50_001), 30));
-    let key = (packet.key.protocol, packet.key.version, packet.key.vlan);
+    let key = (packet.key.protocol, packet.key.version(), packet.key.vlan);
     assert_eq!((key, packet.payload), ((UDP, 4, 0), &b"hi"[..]));
     let segment = ip4(TCP, 0, &tcp(0x12, 20, b"hello"));
     let packet = raw(&segment).unwrap();
@@ -127,8 +127,8 @@ fn golden_packets() {
     assert_eq!((ports(&packet), packet.payload), ((0, 0x0801), &b"p"[..]));
     let echo = ip6(ICMPV6, &[129, 0, 0, 0, 0, 1, 0, 2]);
     let packet = raw(&echo).unwrap();
-    assert_eq!((ports(&packet), packet.key.version), ((0, 0x8100), 6));
-    assert_eq!(packet.key.source_address().to_string(), "::1");
+    assert_eq!((ports(&packet), packet.key.version()), ((0, 0x8100), 6));
+    assert_eq!(packet.key.source().to_string(), "::1");
     let sctp = ip4(SCTP, 0, &[1; 20]);
     let packet = raw(&sctp).unwrap();
     assert_eq!((ports(&packet), packet.payload.len()), ((257, 257), 8));
@@ -268,7 +268,7 @@ fn tunnels_are_looked_into_as_deep_as_is_set() {
     let seen = |depth| {
         let packet = at(depth).unwrap();
         let tunnel = packet.tunnel.map(|tunnel| (tunnel.kind, tunnel.id));
-        (packet.octets, packet.key.destination.port, tunnel)
+        (packet.octets, packet.key.destination_port, tunnel)
     };
     assert_eq!(seen(0), (outer.len() as u32, 4789, None));
     let in_vxlan = Some((TunnelKind::Vxlan, 9));
@@ -356,7 +356,7 @@ fn of_more_first_fragments_than_there_is_room_the_latest_are_kept() {
         packet[5] = id;
         let whole = frame(LinkType::RawIp, &packet);
         let packet = decoder.handle_frame(&Frame { time_ns, ..whole }).unwrap();
-        packet.key.destination.port
+        packet.key.destination_port
     };
     for id in 0..5 {
         port(id, 0x2000, id.into());

@@ -1,7 +1,9 @@
 //! What the table has of a flow: a line of the cache for each packet, and the rest.
 
+use core::net::{IpAddr, Ipv6Addr};
+
 use super::list::{Links, Node};
-use crate::key::{EndPoint, FlowKey};
+use crate::key::FlowKey;
 use crate::record::{EndReason, FlowRecord};
 
 use forebay_wire::packet::tcp::{FIN, RST};
@@ -50,22 +52,13 @@ impl Node for Cold {
 impl Cold {
     /// A place without a flow, which the index never finds.
     pub(super) const FREE: Self = Self {
-        key: FlowKey {
-            source: NOBODY,
-            destination: NOBODY,
-            protocol: 0,
-            version: 0,
-            vlan: 0,
-        },
+        key: FlowKey::new(NOBODY, NOBODY, 0),
         hash: 0,
         links: Links::NONE,
     };
 }
 
-const NOBODY: EndPoint = EndPoint {
-    address: [0; 16],
-    port: 0,
-};
+const NOBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 impl Hot {
     /// A place without a flow: it has no packets.
