@@ -221,6 +221,33 @@ fn agree(config: &Config, places: Option<usize>, steps: &[Step]) {
     assert_eq!(table.counts().hurried, 0);
 }
 
+/// Packets that are handed over together are counted as one by one.
+fn agree_in_batches(config: &Config, steps: &[Step]) {
+    let mut tables = [0, 1].map(|_| Table::new(config).unwrap());
+    let mut records = [Vec::new(), Vec::new()];
+    let [ones, batched] = &mut records;
+    let (mut batch, mut time_ns) = (Vec::new(), 0_u64);
+    for step in steps {
+        time_ns = if step.is_late {
+            time_ns.saturating_sub(step.ns)
+        } else {
+            time_ns + step.ns
+        };
+        let packet = packet(step, time_ns);
+        tables[0].handle_packet(&packet, &mut |record| ones.push(*record));
+        batch.push(packet);
+        if step.is_tick {
+            tables[1].handle_packets(&batch, &mut |record| batched.push(*record));
+            batch.clear();
+            assert_eq!(ones, batched);
+        }
+    }
+    tables[1].handle_packets(&batch, &mut |record| batched.push(*record));
+    assert_eq!(ones, batched);
+    assert_eq!(tables[0].counts(), tables[1].counts());
+    assert_eq!(tables[0].taken(), tables[1].taken());
+}
+
 fn steps(
     hosts: u8,
     apart_ns: impl Strategy<Value = u64> + Clone,
@@ -309,6 +336,14 @@ proptest! {
             ..short(biflow, Eviction::Oldest)
         };
         agree(&config, Some(16), &steps);
+    }
+
+    #[test]
+    fn packets_in_batches_are_counted_as_one_by_one(
+        biflow: bool, line: bool, steps in steps(60, times(), true),
+    ) {
+        let eviction = if line { Eviction::LineLru } else { Eviction::Oldest };
+        agree_in_batches(&Config { flows: 16, ..short(biflow, eviction) }, &steps);
     }
 
     #[test]
