@@ -16,7 +16,7 @@ pub enum Eviction {
 /// How flows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Flows that there is room for, 16 to 2^26; [`Eviction::LineLru`] rounds up to a power of two. 128 bytes each, and up to 32 to find it. Default 2^17.
+    /// Flows that there is room for, 16 to 2^26; [`Eviction::LineLru`] rounds up to a power of two. 128 bytes each, and up to 36 to find it. Default 2^17.
     pub flows: u32,
     /// Both directions are one flow. Default true.
     pub biflow: bool,

@@ -2,7 +2,11 @@
 //!
 //! The clock is the greatest time seen, of packets and of [`Table::tick`]; it never goes back. A flow is over when the clock reaches its time-out, whether it was
 //! taken out by then or not: a packet that comes later begins another one. So records do not depend on how work is spread over calls, of which each does a
-//! bounded amount. A packet from before the clock's time counts with its own time in the record and is [`Counts::out_of_order`].
+//! bounded amount. A packet from before the clock's time counts with its own time in the record and is [`Counts::out_of_order`]; the record of a flow that begins
+//! with one may be handed on as much later than the active time-out as the packet was late.
+//!
+//! Memory, not arithmetic, is what a packet costs: a line of the index, one of what is compared and one of what is counted. With 100,000 flows in an order as if
+//! at random, each packet waited for about 190 ns of them (AMD EPYC, 4 KiB pages); in batches ([`Table::handle_packets`]) decoder and table took 106 to 132 ns.
 //!
 //! FIN from both sides, or RST, shortens the idle time-out of a flow to the linger time: what comes behind, as the last acknowledgement, still belongs to it. A
 //! SYN without ACK begins another flow at once. Such a flow ends by [`EndReason::EndDetected`], whatever takes it out.
