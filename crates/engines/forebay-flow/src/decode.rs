@@ -16,7 +16,7 @@ use forebay_wire::packet::link::{EtherType, LinkType};
 use forebay_wire::packet::mpls::Stack;
 use forebay_wire::packet::tcp::Segment;
 use forebay_wire::packet::udp::{Datagram, UDP_HEADER_BYTES};
-use forebay_wire::packet::{FragmentPlace, ICMP, ICMPV6, Ip, PacketError, SCTP, TCP, UDP};
+use forebay_wire::packet::{FragmentPlace, Ip, PacketError, SCTP, TCP, UDP};
 
 use self::fragments::{FragmentCache, Ports};
 use crate::config::{ConfigError, DecodeConfig};
@@ -78,6 +78,23 @@ pub struct Packet<'a> {
     pub fragment: Option<FragmentPlace>,
     /// The innermost tunnel that was looked into.
     pub tunnel: Option<Tunnel>,
+}
+
+impl Packet<'_> {
+    /// The same without its payload, for a batch that outlives the frame.
+    #[must_use]
+    #[inline]
+    pub const fn without_payload(&self) -> Packet<'static> {
+        Packet {
+            time_ns: self.time_ns,
+            key: self.key,
+            octets: self.octets,
+            tcp_flags: self.tcp_flags,
+            payload: &[],
+            fragment: self.fragment,
+            tunnel: self.tunnel,
+        }
+    }
 }
 
 /// A frame without a packet of a flow.
@@ -339,18 +356,6 @@ fn transport<'a>(read: &Read<'a>) -> Result<Transport<'a>, PacketDrop> {
             tcp_flags: 0,
             payload: behind(forebay_wire::packet::sctp::SCTP_HEADER_BYTES),
         }),
-        ICMP | ICMPV6 => {
-            let kind = bytes.first_chunk().ok_or(lacking)?;
-            Ok(Transport {
-                ports: Ports {
-                    source: 0,
-                    destination: u16::from_be_bytes(*kind),
-                    protocol: read.ip.protocol,
-                },
-                tcp_flags: 0,
-                payload: behind(forebay_wire::packet::icmp::ICMP_HEADER_BYTES),
-            })
-        }
         protocol => Ok(Transport {
             ports: Ports {
                 protocol,

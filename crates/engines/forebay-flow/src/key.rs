@@ -20,9 +20,9 @@ pub(crate) const fn number(address: IpAddr) -> u128 {
 pub struct FlowKey {
     source: u128,
     destination: u128,
-    /// Port of the sender of the packet, or of the initiator of the flow; 0 of ICMP, and where the protocol has none.
+    /// Port of the sender of the packet, or of the initiator of the flow; 0 where the protocol has none.
     pub source_port: u16,
-    /// Port of the receiver, 0 where the protocol has none. Of ICMP the type times 256, plus the code.
+    /// Port of the receiver, 0 where the protocol has none: an echo of ICMP and its reply are one flow.
     pub destination_port: u16,
     /// Number of the VLAN; 0 without one, and where VLANs are no part of the key.
     pub vlan: u16,
