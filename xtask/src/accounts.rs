@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 /// The tests of the page, which write it when they are told to.
-const TESTS: [&str; 15] = [
+const TESTS: [&str; 17] = [
     "test",
     "--quiet",
     "--package=forebay-run",
@@ -14,6 +14,8 @@ const TESTS: [&str; 15] = [
     "--package=forebay-run-mover",
     "--package=forebay-run-tdm",
     "--package=forebay-run-felix",
+    "--package=forebay-run-probe",
+    "--package=forebay-run-traffic",
     "--package=forebay-run-emu",
     "--package=forebay-run-hades",
     "--package=forebay-testing",

@@ -52,7 +52,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forebay-run-mover", BELOW_RUN_MOVER),
     ("forebay-run-tdm", BELOW_RUN_TDM),
     ("forebay-run-felix", BELOW_RUN_FELIX),
+    ("forebay-run-probe", BELOW_RUN_PROBE),
     ("forebay-run-emu", BELOW_RUN_EMU),
+    ("forebay-run-traffic", BELOW_RUN_TRAFFIC),
     ("forebay-report", BELOW_REPORT),
     ("forebay-bench", BELOW_FACES),
     (
@@ -68,8 +70,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "forebay-run-mover",
             "forebay-run-tdm",
             "forebay-run-felix",
+            "forebay-run-probe",
             "forebay-run-emu",
             "forebay-run-hades",
+            "forebay-run-traffic",
             "forebay-evb",
             "forebay-wire",
             "forebay-ledger",
@@ -131,6 +135,25 @@ const BELOW_RUN_MOVER: &[&str] = &[
     "forebay-ledger",
     "forebay-sys",
     "forebay-sink",
+];
+
+const BELOW_RUN_TRAFFIC: &[&str] = &[
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-traffic",
+];
+
+const BELOW_RUN_PROBE: &[&str] = &[
+    "forebay-config",
+    "forebay-settings",
+    "forebay-run",
+    "forebay-wire",
+    "forebay-ledger",
+    "forebay-sys",
+    "forebay-link",
+    "forebay-flow",
 ];
 
 const BELOW_RUN_TDM: &[&str] = &[

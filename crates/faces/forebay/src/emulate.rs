@@ -1,6 +1,7 @@
 //! `forebay emulate`: sources that send what real ones would.
 
 mod card;
+mod traffic;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ pub(crate) struct EmulateArgs {
 enum What {
     Hades(HadesArgs),
     Card(card::CardArgs),
+    Traffic(traffic::TrafficArgs),
 }
 
 /// Soft readouts of HADES: each source a socket of its own, source n to port BASE+n.
@@ -146,6 +148,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let args = match &args.what {
         What::Hades(args) => args,
         What::Card(args) => return card::run(args),
+        What::Traffic(args) => return traffic::run(args),
     };
     let sources: usize = args.group.iter().map(|group| group.0).sum();
     ensure!(

@@ -28,6 +28,7 @@ mod metrics;
 mod mover;
 mod net;
 mod output;
+mod probe;
 mod range;
 mod record;
 mod reference;
@@ -75,6 +76,7 @@ enum Verb {
     Fcheck(fcheck::FcheckArgs),
     Swrod(swrod::SwrodArgs),
     Tdm(tdm::TdmArgs),
+    Probe(probe::ProbeArgs),
     Audit(audit::AuditArgs),
     Top(top::TopArgs),
     Check(check::CheckArgs),
@@ -121,6 +123,7 @@ fn run(cli: Cli) -> ExitCode {
         Verb::Fcheck(args) => fcheck::run(&args),
         Verb::Swrod(args) => swrod::run(&args),
         Verb::Tdm(args) => tdm::run(&args),
+        Verb::Probe(args) => probe::run(&args),
         Verb::Audit(args) => audit::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Check(args) => check::run(&args),

@@ -14,12 +14,14 @@ use forebay_run_felix::config::SwrodFile;
 use forebay_run_felix::toflx::ToFlxPlan;
 use forebay_run_felix::tohost::ToHostFile;
 use forebay_run_mover::MoverPlan;
+use forebay_run_probe::config::ProbeFile;
 use serde_json::{Value, json};
 
 use crate::emulate::{self, CardArgs};
 use crate::evb::{self, EvbArgs};
 use crate::mover;
 use crate::output::{Format, note_line, print_line};
+use crate::probe;
 use crate::session::BROKEN;
 use crate::set::SetArg;
 use crate::swrod;
@@ -48,7 +50,7 @@ struct Job {
 }
 
 /// All of them, in the order of the reference.
-pub(crate) static PROGRAMS: [Program; 8] = [
+pub(crate) static PROGRAMS: [Program; 9] = [
     Program {
         kind: Kind::of::<EvbFile>(),
         title: "A chain",
@@ -99,6 +101,15 @@ pub(crate) static PROGRAMS: [Program; 8] = [
         run: |job| {
             let file: SendFile = job.set.load(&job.file)?;
             tdm::send::run(&file.with(job.format))
+        },
+    },
+    Program {
+        kind: Kind::of::<ProbeFile>(),
+        title: "A flow probe",
+        command: "forebay run FILE.toml",
+        run: |job| {
+            let ProbeFile(plan) = job.set.load(&job.file)?;
+            probe::carry_out(plan, job.format)
         },
     },
     Program {

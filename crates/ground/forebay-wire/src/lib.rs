@@ -55,6 +55,7 @@ pub mod net;
 pub mod netio3;
 pub mod packet;
 mod payload;
+pub mod pcap;
 pub mod pcapng;
 mod scan_buffer;
 mod scan_item;

@@ -13,6 +13,7 @@ mod rig;
 
 mod agreed;
 mod events;
+mod flows;
 mod help;
 mod layout;
 mod messages;
@@ -50,7 +51,7 @@ const ENVELOPE: &str = "condition: text, cpu_s: object, drops: object, duration_
 
 #[test]
 fn each_record_has_the_keys_that_all_have() {
-    assert!(TAKEN.records.len() >= 16);
+    assert!(TAKEN.records.len() >= 18);
     for (program, keys) in &TAKEN.records {
         for key in ENVELOPE.split(", ") {
             assert!(keys.lines().any(|line| line == key), "{program}: {key}");

@@ -17,13 +17,14 @@ const VALUES: [(&str, &str); 3] = [
 ];
 
 /// Kinds of files, as the reference of all keys calls them.
-const KINDS: [(&str, &str); 9] = [
+const KINDS: [(&str, &str); 10] = [
     ("A chain", "chain"),
     ("A card", "card"),
     ("To-host", "tohost"),
     ("A batch of cards", "batch"),
     ("To-flx", "toflx"),
     ("A subscriber", "swrod"),
+    ("A flow probe", "probe"),
     ("A mover", "mover"),
     ("A receiver of time-division UDP", "tdm-receive"),
     ("A sender of time-division UDP", "tdm-send"),

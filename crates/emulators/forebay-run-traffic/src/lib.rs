@@ -1,0 +1,210 @@
+//! Emulated traffic: the packets of a profile's flows into a capture, with books, and a truth per flow beside it.
+
+#![forbid(unsafe_code)]
+
+mod books;
+mod capture;
+mod error;
+mod truth;
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::PathBuf;
+
+use forebay_ledger::{Condition, Leak, Reason};
+use forebay_run::Stop;
+use forebay_run::record::Record;
+use forebay_sys::clock;
+use forebay_traffic::{Config, FRAME_BYTES_MAX, Profile, Sizes, Traffic};
+use serde::Serialize;
+
+use books::Books;
+use capture::Capture;
+pub use error::TrafficError;
+use truth::Truth;
+
+/// Places at which tests make packets vanish.
+pub const HOPS: &[&str] = &["packets"];
+/// When the profile's clock begins, in s since 1970: the first of January 2026.
+pub const START_S: u32 = 1_767_225_600;
+/// Packets after which the clock and the order to end are looked at.
+const LOOK_PACKETS: u32 = 1_024;
+/// Books are shown so often, in ns.
+const SHOW_NS: u64 = 100_000_000;
+
+/// What is to be made.
+#[derive(Clone, Debug)]
+pub struct TrafficPlan {
+    /// The profile: a biflow a row.
+    pub profile: PathBuf,
+    /// The capture that its packets go into.
+    pub capture: PathBuf,
+    /// Where the truth of each flow goes.
+    pub truth: Option<PathBuf>,
+    /// Longer frames are cut to this, in bytes; none: they are whole.
+    pub snap_bytes: Option<u32>,
+    /// All random numbers follow from it.
+    pub seed: u64,
+    /// Small packets in the place of the profile's octets.
+    pub small_packets: bool,
+    /// When the profile's clock begins, in s since 1970.
+    pub start_s: u32,
+    /// Where ledger and record lie; none: nowhere.
+    pub out: Option<PathBuf>,
+    /// The fault switch of the tests.
+    pub leak: Leak,
+}
+
+/// What was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrafficSummary {
+    /// Packets in the capture.
+    pub packets: u64,
+    /// Octets of IP in them, whole.
+    pub octets: u64,
+    /// Bytes of their frames on the wire.
+    pub wire_bytes: u64,
+    /// Flows that ended.
+    pub flows: u64,
+    /// Flows whose octets are not those of their row, as no packets have that sum.
+    pub adjusted_flows: u64,
+    /// Rows without any packet.
+    pub empty_rows: u64,
+    /// Most flows at a time.
+    pub alive_max: u64,
+    /// Packets that were made in a second.
+    pub packet_rate_hz: f64,
+    /// Packets in a second of the process' CPU time.
+    pub packets_per_cpu_second: f64,
+}
+
+/// Makes all packets of a profile, or as many as until `stop` asks it to end.
+///
+/// # Errors
+/// The profile cannot be read at all, or an output cannot be begun. What fails later ends the run with its books closed, and is in the record.
+pub fn run(
+    plan: &TrafficPlan,
+    stop: &Stop,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Record<TrafficSummary>, TrafficError> {
+    let profile = File::open(&plan.profile).map_err(|source| TrafficError::Unopened {
+        path: plan.profile.clone(),
+        source,
+    })?;
+    let rows = Profile::new(BufReader::with_capacity(1 << 20, profile))?;
+    let sizes = if plan.small_packets {
+        Sizes::Small
+    } else {
+        Sizes::Profile
+    };
+    let config = Config {
+        seed: plan.seed,
+        sizes,
+    };
+    let mut books = Books::open(plan.out.as_deref(), tell)?;
+    let mut work = Work {
+        traffic: Traffic::new(rows, &config),
+        frame: vec![
+            0;
+            plan.snap_bytes
+                .map_or(FRAME_BYTES_MAX, |snap| snap as usize)
+        ],
+        capture: Capture::create(plan)?,
+        truth: plan.truth.as_deref().map(Truth::create).transpose()?,
+        start_ns: u64::from(plan.start_s) * 1_000_000_000,
+        leak: plan.leak.clone(),
+    };
+    let done = work.all(stop, &mut books);
+    work.end(done, stop, books)
+}
+
+type Rows = Profile<BufReader<File>>;
+
+struct Work {
+    traffic: Traffic<Rows>,
+    frame: Vec<u8>,
+    capture: Capture,
+    truth: Option<Truth>,
+    start_ns: u64,
+    leak: Leak,
+}
+
+impl Work {
+    /// Makes packets until there are no more, or it shall end.
+    fn all(&mut self, stop: &Stop, books: &mut Books) -> Result<(), TrafficError> {
+        let mut shown_ns = clock::monotonic_ns();
+        loop {
+            for _ in 0..LOOK_PACKETS {
+                let Some(packet) = self.traffic.poll_packet(&mut self.frame)? else {
+                    return Ok(());
+                };
+                if !self.leak.take("packets") {
+                    let frame = &self.frame[..packet.captured_bytes];
+                    let at_ns = self.start_ns + packet.at_ns;
+                    self.capture.take(at_ns, &packet, frame)?;
+                }
+                if let (Some(truth), Some(flow)) = (&mut self.truth, self.traffic.ended()) {
+                    truth.take(flow, self.start_ns)?;
+                }
+            }
+            if stop.is_asked() {
+                return Ok(());
+            }
+            let now_ns = clock::monotonic_ns();
+            if now_ns >= shown_ns + SHOW_NS {
+                shown_ns = now_ns;
+                books.show(self.traffic.totals(), &self.capture);
+            }
+        }
+    }
+
+    fn end(
+        mut self,
+        done: Result<(), TrafficError>,
+        stop: &Stop,
+        mut books: Books,
+    ) -> Result<Record<TrafficSummary>, TrafficError> {
+        let written = self.capture.write();
+        books.show(self.traffic.totals(), &self.capture);
+        let totals = self.traffic.totals();
+        let capture = self.capture.written;
+        let done = done.and(written).and_then(|()| {
+            self.capture.finish()?;
+            self.truth.map_or(Ok(()), Truth::finish)
+        });
+        let (condition, reason) = match &done {
+            Ok(()) => (
+                Condition::Ended,
+                stop.reason().unwrap_or(Reason::InputEnded),
+            ),
+            Err(TrafficError::Profile(_)) => (Condition::Interrupted, Reason::InputEnded),
+            Err(_) => (Condition::Interrupted, Reason::WriteFailed),
+        };
+        let failed = done.err().map(|error| error.to_string());
+        let record = books.close((condition, reason), failed, |envelope| {
+            let cpu_s: f64 = envelope.cpu_s.values().sum();
+            let a_second = |seconds: f64| capture.packets as f64 / seconds.max(1e-9);
+            TrafficSummary {
+                packets: capture.packets,
+                octets: capture.octets,
+                wire_bytes: totals.wire_bytes,
+                flows: totals.flows,
+                adjusted_flows: totals.adjusted_flows,
+                empty_rows: totals.empty_rows,
+                alive_max: totals.alive_max as u64,
+                packet_rate_hz: a_second(envelope.duration_s),
+                packets_per_cpu_second: a_second(cpu_s),
+            }
+        })?;
+        Ok(record)
+    }
+}
+
+/// What went wrong with an output.
+fn writing(path: &std::path::Path) -> impl Fn(io::Error) -> TrafficError + use<> {
+    let path = path.to_path_buf();
+    move |source| TrafficError::Unwritten {
+        path: path.clone(),
+        source,
+    }
+}

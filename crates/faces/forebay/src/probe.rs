@@ -1,0 +1,98 @@
+//! `forebay probe`: records of the flows of a capture.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use forebay_report::text::{bytes, si};
+use forebay_run::Stop;
+use forebay_run::record::Record;
+use forebay_run_probe::config::ProbeSettings;
+use forebay_run_probe::hops::PROBE;
+use forebay_run_probe::{Export, ProbePlan, ProbeSummary, run as probe};
+
+use crate::flags::Flags;
+use crate::output::{Format, note_line, print_line};
+use crate::record::{To, conclude};
+use crate::session::leak_of;
+
+/// Reads packets of a capture, and writes a record of each flow: addresses, ports, protocol, packets and octets both ways, times, TCP flags, and why it ended.
+///
+/// A flow is both directions of a connection, the sender of its first packet being the source. Octets are those of IP packets, headers included. A flow ends by its time-outs, which
+/// go by the clock of the capture, by FIN of both sides or RST, when its room is needed, or with the capture. Packets that are of no flow (not IP, cut within their headers, malformed)
+/// are counted by reason.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  forebay probe --read packets.pcap --export flows.jsonl\n  forebay probe --read packets.pcap --export ipfix+udp://127.0.0.1:4739\n  zcat packets.pcap.gz | forebay probe --read - --export none --format json\n\nExit codes: 0 the books close, 1 they do not, 2 it could not be done, the capture is broken, or records could not be written."
+)]
+pub(crate) struct ProbeArgs {
+    /// A capture, pcap or pcapng, with Ethernet, Linux cooked, loopback or raw IP frames; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    read: PathBuf,
+    /// Where records go; may be given several times. A file that ends in .ipfix (RFC 5655) or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT
+    /// (20,000 flows/s at most, since nothing holds a sender of UDP back) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
+    #[arg(long, value_name = "WHERE", default_value = "none")]
+    export: Vec<Export>,
+    /// Directory for ledger and record, for `forebay audit`.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Flags<ProbeSettings>,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
+    let mut settings = ProbeSettings::default();
+    args.settings.apply(&mut settings);
+    settings.export.clone_from(&args.export);
+    let plan = ProbePlan {
+        read: args.read.clone(),
+        out: args.out.clone(),
+        settings,
+        ..ProbePlan::default()
+    };
+    carry_out(plan, args.format)
+}
+
+/// Runs a probe, and tells how it ended.
+pub(crate) fn carry_out(mut plan: ProbePlan, format: Format) -> Result<ExitCode> {
+    plan.leak = leak_of(PROBE)?;
+    let stop = Stop::of_process()?;
+    let mut tell = |warning: &str| note_line(format_args!("forebay: warning: {warning}"));
+    let record = probe(&plan, &stop, &mut tell)?;
+    conclude(&record, format, To::Stdout, print_text)
+}
+
+fn print_text(record: &Record<ProbeSummary>) {
+    let Record { envelope, summary } = record;
+    print_line(format_args!(
+        "{} packets ({}) in {:.2} s, {} a second",
+        summary.packets_in,
+        bytes(summary.octets_in as f64),
+        envelope.duration_s,
+        si(summary.packet_rate_hz, "packets"),
+    ));
+    for export in &summary.exports {
+        print_line(format_args!(
+            "{} flows with {} packets ({}) to {}",
+            export.flows,
+            export.packets,
+            bytes(export.octets as f64),
+            export.to,
+        ));
+    }
+    for (name, lost) in &envelope.drops {
+        print_line(format_args!("{name}: {}", lost.items));
+    }
+    for taint in &envelope.taints {
+        print_line(format_args!("TAINTED: {taint}"));
+    }
+    let closes = if record.is_closed() {
+        "The books close."
+    } else {
+        "THE BOOKS DO NOT CLOSE."
+    };
+    print_line(closes);
+}

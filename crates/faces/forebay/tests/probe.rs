@@ -1,0 +1,441 @@
+//! The flow probe: what it says of captures, held against those who made them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod rig;
+mod small_disk;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rig::{Ended, forebay, start};
+use serde_json::Value;
+use small_disk::on_small_disk;
+use tempfile::TempDir;
+
+/// One direction between two ends: addresses, ports, protocol.
+type Way = (String, String, u64, u64, u64);
+/// Packets and octets.
+type Volume = [u64; 2];
+
+/// Makes the capture of a profile that has flows of all kinds, and its truth.
+fn captured(folder: &Path, args: &[&str]) -> (PathBuf, BTreeMap<Way, Volume>) {
+    let profile =
+        forebay_testing::root().join("crates/emulators/forebay-traffic/tests/profile.csv");
+    let (pcap, truth) = (folder.join("it.pcap"), folder.join("truth.csv"));
+    let mut command = forebay();
+    command.args(["emulate", "traffic", "--format", "json", "--profile"]);
+    command.arg(profile).arg("--pcap").arg(&pcap);
+    let json = start(command.arg("--truth").arg(&truth).args(args))
+        .end()
+        .json_of(0);
+    let text = fs::read_to_string(&truth).unwrap();
+    let ways = ways(text.lines().skip(1).map(|line| {
+        let cells: Vec<&str> = line.split(',').skip(1).collect();
+        let number = |at: usize| cells[at].parse().unwrap();
+        let ends = (cells[0].to_owned(), cells[1].to_owned());
+        (ends, std::array::from_fn(|at| number(at + 2)))
+    }));
+    let packets: u64 = ways.values().map(|volume| volume[0]).sum();
+    assert!(packets > 900 && json["packets"] == packets, "{json}");
+    (pcap, ways)
+}
+
+/// What went each way, of rows with two ends, two ports, a protocol, and packets and octets both ways.
+fn ways(rows: impl Iterator<Item = ((String, String), [u64; 7])>) -> BTreeMap<Way, Volume> {
+    let mut ways: BTreeMap<Way, Volume> = BTreeMap::new();
+    for ((from, to), [port, other, protocol, packets, octets, back, octets_back]) in rows {
+        let there = (from.clone(), to.clone(), port, other, protocol);
+        let back_way = (to, from, other, port, protocol);
+        for (way, volume) in [(there, [packets, octets]), (back_way, [back, octets_back])] {
+            let sum = ways.entry(way).or_default();
+            sum.iter_mut()
+                .zip(volume)
+                .for_each(|(sum, more)| *sum += more);
+        }
+    }
+    ways.retain(|_, volume| volume[0] > 0);
+    ways
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn ways_of_lines(lines: &[Value]) -> BTreeMap<Way, Volume> {
+    let keys = [
+        "src_port",
+        "dst_port",
+        "protocol",
+        "packets",
+        "octets",
+        "packets_rev",
+        "octets_rev",
+    ];
+    ways(lines.iter().map(|line| {
+        let text = |key: &str| line[key].as_str().unwrap().to_owned();
+        let numbers = keys.map(|key| line[key].as_u64().unwrap());
+        ((text("src"), text("dst")), numbers)
+    }))
+}
+
+fn probe(pcap: &Path, args: &[&str]) -> Ended {
+    let mut command = forebay();
+    command.arg("probe").arg("--read").arg(pcap).args(args);
+    start(command.args(["--format", "json"])).end()
+}
+
+fn in_folder(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).display().to_string()
+}
+
+#[test]
+fn the_records_of_a_capture_are_what_its_maker_says() {
+    let folder = TempDir::new().unwrap();
+    for (n, args) in [
+        &[][..],
+        &["--snap", "96"],
+        &["--small-packets", "--seed", "7"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let own = folder.path().join(n.to_string());
+        fs::create_dir(&own).unwrap();
+        let (pcap, truth) = captured(&own, args);
+        let sum = |at: usize| truth.values().map(|volume| volume[at]).sum::<u64>();
+        for uniflow in ["off", "on"] {
+            let jsonl = own.join(format!("{uniflow}.jsonl"));
+            let out = own.join(uniflow);
+            let export = jsonl.display().to_string();
+            let directory = out.display().to_string();
+            let args = [
+                "--export",
+                &export,
+                "--uniflow",
+                uniflow,
+                "--out",
+                &directory,
+            ];
+            let json = probe(&pcap, &args).json_of(0);
+            for (key, value) in [
+                ("packets_in", sum(0)),
+                ("packets_exported", sum(0)),
+                ("octets_in", sum(1)),
+                ("octets_exported", sum(1)),
+                ("packets_offloaded", 0),
+                ("residual_packets", 0),
+                ("residual_octets", 0),
+            ] {
+                assert_eq!(json[key], value, "{key}: {json}");
+            }
+            let lines = lines(&jsonl);
+            assert_eq!(json["flows_exported"], lines.len(), "{json}");
+            assert_eq!(ways_of_lines(&lines), truth);
+            let one_way = lines.iter().all(|line| line["packets_rev"] == 0);
+            assert_eq!(one_way, uniflow == "on");
+            rig::assert_closed(&json, &out);
+        }
+    }
+}
+
+/// Flows of a capture of 4 s with time-outs below that, and of one that is longer than the active time-out.
+#[test]
+fn flows_end_by_their_time_outs_and_say_so() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    let jsonl = in_folder(&folder, "short.jsonl");
+    let args = ["--idle-timeout", "1s", "--active-timeout", "2s"];
+    let export = ["--export", &jsonl];
+    let json = probe(&pcap, &[&args[..], &export].concat()).json_of(0);
+    let lines = lines(Path::new(&jsonl));
+    assert_eq!(ways_of_lines(&lines), truth, "{json}");
+    let ended = |why: &str| {
+        lines
+            .iter()
+            .filter(|line| line["end_reason"] == why)
+            .count()
+    };
+    for why in [
+        "idle_timeout",
+        "active_timeout",
+        "end_of_flow",
+        "forced_end",
+    ] {
+        assert!(ended(why) > 0, "{why}");
+    }
+    for line in &lines {
+        let time = |key: &str| line[key].as_u64().unwrap();
+        let lasted_ns = time("end_ns") - time("start_ns");
+        assert!(lasted_ns <= 2_000_000_000, "{line}");
+    }
+}
+
+#[test]
+fn a_table_that_is_too_small_loses_no_packet() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    for eviction in ["oldest", "line-lru"] {
+        let jsonl = in_folder(&folder, &format!("{eviction}.jsonl"));
+        let args = ["--flows", "16", "--eviction", eviction, "--export", &jsonl];
+        let json = probe(&pcap, &args).json_of(0);
+        let lines = lines(Path::new(&jsonl));
+        assert_eq!(ways_of_lines(&lines), truth, "{json}");
+        let evicted = lines
+            .iter()
+            .filter(|line| line["end_reason"] == "lack_of_resources");
+        assert!(evicted.count() > 0, "{eviction}");
+    }
+}
+
+/// A collector of another project over UDP, which has the same totals.
+#[test]
+fn nfcapd_has_the_same_totals() {
+    let is_there = Command::new("nfcapd")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .status();
+    if !is_there.is_ok_and(|status| status.success()) {
+        forebay_testing::skip!("nfcapd is not installed (package nfdump)");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    for uniflow in ["off", "on"] {
+        let flows = folder.path().join(format!("nfcapd-{uniflow}"));
+        fs::create_dir(&flows).unwrap();
+        // The port is free until the collector has it.
+        let port = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+            .to_string();
+        let mut command = Command::new("nfcapd");
+        command.arg("-w").arg(&flows);
+        let collector = start(command.args(["-b", "127.0.0.1", "-t", "3600", "-p", &port]));
+        rig::wait_for("the collector", || {
+            let bound = fs::read_to_string("/proc/net/udp").unwrap();
+            let port = format!(":{:04X} ", port.parse::<u16>().unwrap());
+            bound.contains(&port).then_some(())
+        });
+        let address = format!("ipfix+udp://127.0.0.1:{port}");
+        let json = probe(&pcap, &["--export", &address, "--uniflow", uniflow]).json_of(0);
+        // All that came before is read first.
+        rig::signal("TERM", collector.pid());
+        let ended = collector.end();
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        let mut command = Command::new("nfdump");
+        let told = start(command.arg("-R").arg(&flows).arg("-I")).end();
+        let number = |key: &str| -> u64 {
+            let line = told.stdout.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_else(|| panic!("no {key} in {}", told.stdout))
+                .trim()
+                .parse()
+                .unwrap()
+        };
+        // Of a flow both ways nfdump adds up one way by protocol.
+        let protocols: &[_] = if uniflow == "on" {
+            &[None, Some((6, "tcp")), Some((17, "udp"))]
+        } else {
+            &[None]
+        };
+        for protocol in protocols {
+            let of = truth
+                .iter()
+                .filter(|(way, _)| protocol.is_none_or(|(of, _)| way.4 == of));
+            let volumes: Vec<&Volume> = of.map(|(_, volume)| volume).collect();
+            let end = protocol.map_or(":".to_owned(), |(_, name)| format!("_{name}:"));
+            for (at, what) in ["Packets", "Bytes"].iter().enumerate() {
+                let sum: u64 = volumes.iter().map(|volume| volume[at]).sum();
+                assert_eq!(number(&format!("{what}{end}")), sum, "{}", told.stdout);
+            }
+        }
+        assert_eq!(json["flows_exported"], number("Flows:"), "{}", told.stdout);
+        assert_eq!(number("Sequence failures:"), 0);
+    }
+}
+
+#[test]
+fn a_collector_that_is_not_there_is_told_over_tcp_and_counted_over_udp() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, _) = captured(folder.path(), &[]);
+    let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = bound.local_addr().unwrap();
+    drop(bound);
+    let told = probe(&pcap, &["--export", &format!("ipfix+tcp://{free}")]);
+    assert_eq!(told.code(), Some(2), "{}", told.stdout);
+    assert!(
+        told.stderr.contains("where a collector listens"),
+        "{}",
+        told.stderr
+    );
+    let args = [
+        "--export",
+        &format!("ipfix+udp://{free}"),
+        "--active-timeout",
+        "1s",
+    ];
+    let json = probe(&pcap, &args).json_of(0);
+    let lost = rig::dropped_in_all(&json, "export.not_written");
+    let flows = json["flows_exported"].as_u64().unwrap();
+    // What was sent before the host said that nobody listens is lost, and nobody knows it.
+    assert!(lost > 0 && flows > 0, "{json}");
+    assert!(rig::taint(&json).starts_with("peer_lost: "), "{json}");
+    assert_eq!(
+        (&json["residual_items"], &json["left_items"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn packets_and_records_that_vanish_are_found() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, _) = captured(folder.path(), &[]);
+    for hop in ["packets", "records"] {
+        let mut command = forebay();
+        command
+            .arg("probe")
+            .arg("--read")
+            .arg(&pcap)
+            .args(["--format", "json"]);
+        let json = start(command.env("FOREBAY_LEAK", format!("{hop}:2")))
+            .end()
+            .json_of(1);
+        assert!(
+            json["residual_packets"].as_u64() >= Some(2),
+            "{hop}: {json}"
+        );
+        assert_eq!(json["condition"], "tainted");
+    }
+}
+
+#[test]
+fn a_capture_that_breaks_off_keeps_what_was_before() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    let bytes = fs::read(&pcap).unwrap();
+    let cut = folder.path().join("cut.pcap");
+    fs::write(&cut, &bytes[..bytes.len() - 5]).unwrap();
+    let json = probe(&cut, &[]).json_of(0);
+    let all: u64 = truth.values().map(|volume| volume[0]).sum();
+    assert_eq!(json["packets_exported"], all - 1, "{json}");
+    let taint = rig::taint(&json);
+    assert!(
+        taint.starts_with("capture_broken: ") && taint.contains("cut.pcap"),
+        "{taint}"
+    );
+    // Nothing of it can be read.
+    for (text, wrong) in [
+        ("no capture at all, whatever its name", "not a capture"),
+        ("", "not a capture"),
+    ] {
+        fs::write(&cut, text).unwrap();
+        let told = probe(&cut, &[]);
+        assert_eq!(told.code(), Some(2), "{}", told.stdout);
+        assert!(
+            told.stderr.contains(wrong) && told.stderr.contains("cut.pcap"),
+            "{}",
+            told.stderr
+        );
+    }
+    let told = probe(&folder.path().join("none.pcap"), &[]);
+    assert_eq!(told.code(), Some(2));
+    assert!(told.stderr.contains("none.pcap"), "{}", told.stderr);
+}
+
+/// Frames that are of no flow, by reason, beside one that is.
+#[test]
+fn packets_of_no_flow_are_counted_by_reason() {
+    let folder = TempDir::new().unwrap();
+    let pcap = folder.path().join("bad.pcap");
+    let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    file.extend([2, 0, 4, 0]);
+    for field in [0_u32, 0, 65_535, 1] {
+        file.extend(field.to_le_bytes());
+    }
+    let mut put = |frame: &[u8], wire: usize| {
+        for field in [1_u32, 0, frame.len() as u32, wire as u32] {
+            file.extend(field.to_le_bytes());
+        }
+        file.extend(frame);
+    };
+    let ethernet = |kind: [u8; 2], rest: &[u8]| [&[0; 12][..], &kind, rest].concat();
+    let datagram = [
+        0x45, 0, 0, 30, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc3, 0x50, 0xc3,
+        0x51, 0, 10, 0, 0, b'h', b'i',
+    ];
+    let good = ethernet([8, 0], &datagram);
+    put(&good, good.len());
+    // ARP, 28 octets behind the link header.
+    put(&ethernet([8, 6], &[0; 28]), 42);
+    // Cut within its addresses, of 1,500 octets.
+    put(&good[..30], 1_514);
+    // A header of 12 bytes.
+    let mut wrong = good.clone();
+    wrong[14] = 0x43;
+    put(&wrong, good.len());
+    // Its length is beyond the frame.
+    wrong[14..18].copy_from_slice(&[0x45, 0, 9, 0]);
+    put(&wrong, good.len());
+    fs::write(&pcap, &file).unwrap();
+    let json = probe(&pcap, &[]).json_of(0);
+    let lost = |why: &str| {
+        let lost = &json["drops"][format!("packets.{why}.all")];
+        [&lost["items"], &lost["bytes"]].map(|count| count.as_u64().unwrap())
+    };
+    assert_eq!(lost("not_ip"), [1, 28], "{json}");
+    assert_eq!(lost("truncated"), [1, 1_500], "{json}");
+    assert_eq!(lost("malformed"), [2, 60], "{json}");
+    assert_eq!(
+        (&json["packets_in"], &json["packets_exported"]),
+        (&5.into(), &1.into())
+    );
+    assert_eq!(
+        (&json["octets_in"], &json["octets_exported"]),
+        (&1_618.into(), &30.into())
+    );
+}
+
+#[test]
+fn records_that_find_no_room_on_the_disk_are_counted() {
+    let folder = TempDir::new().unwrap();
+    let (pcap, truth) = captured(folder.path(), &[]);
+    let small = folder.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let mut command = forebay();
+    command
+        .arg("probe")
+        .arg("--read")
+        .arg(&pcap)
+        .arg("--export");
+    command
+        .arg(small.join("flows.jsonl"))
+        .args(["--uniflow", "on", "--active-timeout", "1s"]);
+    let Some(mut command) = on_small_disk(command.args(["--format", "json"]), &small, 8 << 10)
+    else {
+        return;
+    };
+    let json = start(&mut command).end().json_of(2);
+    let lost = json["drops"]["export.not_written.exporter0"]["items"].as_u64();
+    assert!(lost > Some(0), "{json}");
+    assert!(
+        json["failed"].as_str().unwrap().contains("flows.jsonl"),
+        "{json}"
+    );
+    let all: u64 = truth.values().map(|volume| volume[0]).sum();
+    assert_eq!(json["packets_in"], all);
+    assert_eq!(
+        (&json["residual_items"], &json["left_items"]),
+        (&0.into(), &0.into())
+    );
+}

@@ -1,0 +1,124 @@
+//! The probe's file.
+
+use std::path::PathBuf;
+
+use forebay_config::{ConfigFile, Document, Sections};
+use forebay_flow::{Config, DecodeConfig, Eviction};
+use forebay_run::chain::{Joints, Member};
+use forebay_settings::{Settings as _, choices, settings};
+
+use crate::export::Export;
+use crate::run::ProbePlan;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+choices! {
+    /// Which flow goes when a new one finds no room.
+    pub enum EvictionChoice {
+        /// The one whose time-out is nearest.
+        Oldest = "oldest",
+        /// The one that was used least recently of the 16 that share a row by their hash.
+        LineLru = "line-lru",
+    }
+}
+
+impl From<EvictionChoice> for Eviction {
+    fn from(choice: EvictionChoice) -> Self {
+        match choice {
+            EvictionChoice::Oldest => Self::Oldest,
+            EvictionChoice::LineLru => Self::LineLru,
+        }
+    }
+}
+
+settings! {
+    /// A flow probe: it reads packets, and writes a record of each flow.
+    pub struct ProbeSettings in [probe] {
+        /// A capture, pcap or pcapng; `-` is standard input.
+        read: Option<PathBuf> => "required",
+        /// Where records go: a file that ends in .ipfix or, with a JSON object in each line, in .jsonl; a collector as ipfix+udp://HOST:PORT (20,000 flows/s at most) or ipfix+tcp://HOST:PORT; `none` forms and counts them.
+        export: Vec<Export> = Vec::new() => "none",
+        /// Where ledger and record lie. Made if it is not there.
+        directory: PathBuf = "forebay-probe".into(),
+        /// Flows that there is room for, 160 bytes each; line-lru rounds up to a power of two.
+        #[flag = "flows"]
+        flows: u32 [16..=67_108_864] = Config::default().flows,
+        /// Each direction is a flow of its own.
+        #[flag = "uniflow"]
+        uniflow: bool = false,
+        /// A flow ends so long after it began, in s; one that goes on is another record.
+        #[flag = "active-timeout"]
+        active_timeout_s: u64 [1..=86_400] = Config::default().active_timeout_ns / SECOND_NS,
+        /// A flow without a packet for so long ends, in s.
+        #[flag = "idle-timeout"]
+        idle_timeout_s: u64 [1..=3_600] = Config::default().idle_timeout_ns / SECOND_NS,
+        /// Which flow goes when a new one finds no room.
+        #[flag = "eviction"]
+        eviction: EvictionChoice = EvictionChoice::Oldest,
+        /// The same addresses and ports in two VLANs are two flows.
+        #[flag = "vlan-in-key"]
+        vlan_in_key: bool = false,
+        /// So many tunnels (GRE, VXLAN, GTP-U) are looked into: the flow is that of the innermost packet found.
+        #[flag = "tunnel-depth"]
+        tunnel_depth: u8 [0..=4] = DecodeConfig::default().tunnel_depth,
+    }
+}
+
+impl ProbeSettings {
+    /// What the engine is told. `seed` is that of its hashes, which strangers must not know.
+    pub(crate) fn engine(&self, seed: u64) -> (DecodeConfig, Config) {
+        let idle_timeout_ns = self.idle_timeout_s * SECOND_NS;
+        let usual = Config::default();
+        let decode = DecodeConfig {
+            vlan_in_key: self.vlan_in_key,
+            tunnel_depth: self.tunnel_depth,
+            hash_seed: seed,
+            ..DecodeConfig::default()
+        };
+        let table = Config {
+            flows: self.flows,
+            biflow: !self.uniflow,
+            idle_timeout_ns,
+            active_timeout_ns: self.active_timeout_s * SECOND_NS,
+            linger_ns: usual.linger_ns.min(idle_timeout_ns),
+            eviction: self.eviction.into(),
+            hash_seed: seed,
+        };
+        (decode, table)
+    }
+}
+
+/// The file of a probe.
+#[derive(Clone, Debug)]
+pub struct ProbeFile(pub ProbePlan);
+
+impl ConfigFile for ProbeFile {
+    const SECTIONS: Sections = &[ProbeSettings::SECTION];
+
+    fn of(document: &Document<'_>) -> Option<Self> {
+        let (said, block) = document.one::<ProbeSettings>();
+        let Some(read) = said.read.clone() else {
+            block.complain_whole(
+                "it has no input",
+                "a capture to read",
+                "add read = \"packets.pcap\"",
+            );
+            return None;
+        };
+        Some(Self(ProbePlan {
+            read,
+            out: Some(said.directory.clone()),
+            settings: said,
+            ..ProbePlan::default()
+        }))
+    }
+}
+
+impl Member for ProbeFile {
+    const KIND: &'static str = "probe";
+    const DIRECTORY: &'static str = "probe.directory";
+
+    fn joints(&self) -> Joints {
+        Joints::default()
+    }
+}

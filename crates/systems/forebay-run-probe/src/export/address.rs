@@ -1,0 +1,120 @@
+//! How the command line and files name an exporter.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use forebay_settings::{Text, Wrong, text_setting};
+
+const RIGHT: &str =
+    "a file that ends in .ipfix or .jsonl, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT or none";
+const UDP: &str = "ipfix+udp://";
+const TCP: &str = "ipfix+tcp://";
+
+/// An exporter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Export {
+    /// Nowhere: records are formed and counted as exported.
+    None,
+    /// A file with a JSON object in each line.
+    JsonLines(PathBuf),
+    /// A file of IPFIX messages (RFC 5655).
+    IpfixFile(PathBuf),
+    /// A collector of IPFIX over UDP, `HOST:PORT`.
+    IpfixUdp(String),
+    /// A collector of IPFIX over TCP, `HOST:PORT`.
+    IpfixTcp(String),
+}
+
+impl FromStr for Export {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        if let Some(collector) = text.strip_prefix(UDP) {
+            return collector_of(collector).map(Self::IpfixUdp);
+        }
+        if let Some(collector) = text.strip_prefix(TCP) {
+            return collector_of(collector).map(Self::IpfixTcp);
+        }
+        let path = PathBuf::from(text);
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("jsonl") => Ok(Self::JsonLines(path)),
+            Some("ipfix") => Ok(Self::IpfixFile(path)),
+            _ => Err(format!("{text:?} names no exporter; give {RIGHT}")),
+        }
+    }
+}
+
+/// `HOST:PORT`, an address of IPv6 in brackets.
+fn collector_of(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+    match port {
+        None => Err(format!(
+            "{text:?} is no collector; give HOST:PORT, as 127.0.0.1:4739"
+        )),
+        Some(0) => Err("port 0 is none that can be sent to; IPFIX has 4739".to_owned()),
+        Some(_) => Ok(text.to_owned()),
+    }
+}
+
+impl fmt::Display for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::JsonLines(path) | Self::IpfixFile(path) => write!(f, "{}", path.display()),
+            Self::IpfixUdp(collector) => write!(f, "{UDP}{collector}"),
+            Self::IpfixTcp(collector) => write!(f, "{TCP}{collector}"),
+        }
+    }
+}
+
+static EXPORT: Text = Text {
+    right: RIGHT,
+    right_list: "a list of different exporters, as [\"flows.ipfix\", \"ipfix+udp://127.0.0.1:4739\"]",
+    check: |text| {
+        text.parse::<Export>().map(drop).map_err(|_| {
+            Wrong::new(
+                "it names no exporter",
+                "write the name of a file that ends in .ipfix or .jsonl, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, or none",
+            )
+        })
+    },
+};
+
+text_setting!(Export, EXPORT);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exporter_is_named_by_file_or_address() {
+        for text in [
+            "none",
+            "a/b.jsonl",
+            "b.ipfix",
+            "ipfix+udp://127.0.0.1:4739",
+            "ipfix+udp://[::1]:9",
+            "ipfix+tcp://collector.example:4739",
+        ] {
+            let export: Export = text.parse().unwrap();
+            assert_eq!(export.to_string(), text);
+        }
+        for (text, wrong) in [
+            ("flows", "names no exporter"),
+            ("flows.csv", "names no exporter"),
+            ("ipfix+udp://host", "HOST:PORT"),
+            ("ipfix+udp://:9", "HOST:PORT"),
+            ("ipfix+tcp://host:0", "4739"),
+            ("ipfix+tcp://host:70000", "HOST:PORT"),
+            ("tcp://host:1", "names no exporter"),
+        ] {
+            let told = text.parse::<Export>().unwrap_err();
+            assert!(told.contains(wrong), "{text}: {told}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a probe's run came to.
+
+use forebay_run::record::{Envelope, Record};
+use serde::Serialize;
+
+use crate::books::Counts;
+use crate::export::Exporter;
+
+/// The record of a probe.
+pub type ProbeRecord = Record<ProbeSummary>;
+
+/// What it has to say beside what every record says.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeSummary {
+    /// Packets that came in.
+    pub packets_in: u64,
+    /// Their octets: of IP packets as their headers say, of others what is behind the link header.
+    pub octets_in: u64,
+    /// Flow records that were exported, of one exporter where there are several: the least.
+    pub flows_exported: u64,
+    /// Packets in them.
+    pub packets_exported: u64,
+    /// Octets in them.
+    pub octets_exported: u64,
+    /// Packets that were counted below user space.
+    pub packets_offloaded: u64,
+    /// What the books leave over, in packets and octets: `residual_items` and `residual_bytes`.
+    pub residual_packets: u64,
+    /// Octets that the books leave over.
+    pub residual_octets: u64,
+    /// Packets in a second of the run.
+    pub packet_rate_hz: f64,
+    /// Packets with a time before that of one that came earlier.
+    pub out_of_order: u64,
+    /// Fragments that were given the ports of the first one of their packet.
+    pub fragments_joined: u64,
+    /// Fragments without ports.
+    pub fragments_unknown: u64,
+    /// Each exporter.
+    pub exports: Vec<ExportSummary>,
+}
+
+/// What an exporter has done.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExportSummary {
+    /// What was asked for.
+    pub to: String,
+    /// Records written.
+    pub flows: u64,
+    /// Packets in them.
+    pub packets: u64,
+    /// Octets in them.
+    pub octets: u64,
+    /// Records that could not be written.
+    pub flows_unwritten: u64,
+}
+
+impl ExportSummary {
+    pub(crate) fn of(exporter: &Exporter) -> Self {
+        let Exporter {
+            name,
+            written,
+            unwritten,
+            ..
+        } = exporter;
+        Self {
+            to: name.clone(),
+            flows: written.flows,
+            packets: written.volume.packets,
+            octets: written.volume.octets,
+            flows_unwritten: unwritten.flows,
+        }
+    }
+}
+
+impl ProbeSummary {
+    pub(crate) fn of(
+        counts: &Counts<'_>,
+        exports: Vec<ExportSummary>,
+        envelope: &Envelope,
+    ) -> Self {
+        let least = exports.iter().min_by_key(|export| export.flows);
+        let of_least = |count: fn(&ExportSummary) -> u64| least.map_or(0, count);
+        Self {
+            packets_in: counts.seen.packets,
+            octets_in: counts.seen.octets,
+            flows_exported: of_least(|export| export.flows),
+            packets_exported: of_least(|export| export.packets),
+            octets_exported: of_least(|export| export.octets),
+            packets_offloaded: 0,
+            residual_packets: envelope.books.residual_items,
+            residual_octets: envelope.books.residual_bytes,
+            packet_rate_hz: counts.seen.packets as f64 / envelope.duration_s.max(1e-9),
+            out_of_order: counts.table.counts().out_of_order,
+            fragments_joined: counts.decoder.fragments_joined(),
+            fragments_unknown: counts.decoder.fragments_unknown(),
+            exports,
+        }
+    }
+}
