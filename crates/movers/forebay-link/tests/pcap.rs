@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 use std::path::PathBuf;
 
 use forebay_link::pcap::{Capture, CaptureError, Captured, Skip};
@@ -417,4 +417,48 @@ proptest! {
         file.extend([&kind.to_le_bytes()[..], &total, &body, &total].concat());
         let _ = read(file);
     }
+}
+
+#[test]
+fn a_compressed_capture_is_read_as_what_is_in_it() {
+    let frames: Vec<_> = (0..20_000_u32)
+        .map(|n| ethernet(&ipv4(&n.wrapping_mul(0x9e37_79b9).to_be_bytes())))
+        .collect();
+    let plain = LITTLE.file(&frames);
+    let (whole, ..) = read(plain.clone());
+    assert_eq!(whole.len(), frames.len());
+    let gzip = |bytes: &[u8]| {
+        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        to.write_all(bytes).unwrap();
+        to.finish().unwrap()
+    };
+    let zstandard = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    // Several parts one after the other are one file.
+    let (first, second) = plain.split_at(plain.len() / 2);
+    for file in [
+        gzip(&plain),
+        zstandard(&plain),
+        [gzip(first), gzip(second)].concat(),
+        [zstandard(first), zstandard(second)].concat(),
+    ] {
+        assert!(file.len() < plain.len());
+        let (all, capture, error) = read(file.clone());
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(all, whole);
+        assert_eq!(capture.counters().packets, frames.len() as u64);
+        // One that breaks off has what was before.
+        let (all, _, error) = read(file[..file.len() * 3 / 4].to_vec());
+        assert!(!all.is_empty() && all.len() < whole.len(), "{}", all.len());
+        assert_eq!(all, whole[..all.len()]);
+        assert!(
+            matches!(error, Some(CaptureError::Read { .. })),
+            "{error:?}"
+        );
+    }
+    let rubbish = [&[0x1f, 0x8b][..], &[9; 100]].concat();
+    let error = Capture::new(Cursor::new(rubbish)).unwrap_err();
+    assert!(
+        matches!(error, CaptureError::Read { packet: 0, .. }),
+        "{error:?}"
+    );
 }

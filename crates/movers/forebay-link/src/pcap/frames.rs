@@ -7,7 +7,7 @@ use forebay_wire::unit::ByteOrder;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
-use super::CaptureError;
+use super::{CaptureError, compressed};
 
 /// The largest packet or block that is read.
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
@@ -86,19 +86,16 @@ impl std::fmt::Debug for Frames {
 }
 
 impl Frames {
-    /// Of a file that is read from `source`.
+    /// Of a file that is read from `source`; one that is compressed by gzip or Zstandard is read as what is in it.
     ///
     /// # Errors
     /// It is no capture, or cannot be read.
     pub fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
-        // The parser looks at the first read only, and a pipe may give it a few bytes.
-        let mut source = source;
-        let mut start = Vec::with_capacity(4_096);
-        let read = (&mut source).take(4_096).read_to_end(&mut start);
-        read.map_err(|_| CaptureError::Read {
-            packet: 0,
-            offset: 0,
-        })?;
+        let (start, source) =
+            compressed::begin(Box::new(source)).map_err(|_| CaptureError::Read {
+                packet: 0,
+                offset: 0,
+            })?;
         let is_ng = start.starts_with(&SECTION_HEADER);
         let whole = std::io::Cursor::new(start).chain(source);
         let reader = create_reader(BUFFER_BYTES, whole).map_err(|_| CaptureError::NotACapture)?;

@@ -1,9 +1,10 @@
 //! UDP datagrams out of a capture file.
 //!
-//! Reads classic pcap (µs and ns, both byte orders) and pcapng, with Ethernet (VLAN tags too), Linux cooked, raw IP and
+//! Reads classic pcap (µs and ns, both byte orders) and pcapng, compressed by gzip or Zstandard or not, with Ethernet (VLAN tags too), Linux cooked, raw IP and
 //! loopback frames. IPv4 fragments are put together, within limits. Whatever else is in a capture is skipped and
 //! counted by reason; broken packets are also named with their number and offset.
 
+mod compressed;
 mod fragments;
 mod frames;
 mod pace;
